@@ -1,0 +1,26 @@
+// Owns the face the front thread shows to the protocol routes: which models there are, and "generate". It hides where the
+// actors run. Implemented by actors/front.ts; tests of http/ implement it with a few lines.
+import type { GenerateEvent, GenerateRequest } from "../engines/chat.ts";
+
+export type ModelStatus = "loaded" | "unloaded" | "reloading";
+
+/** One line of GET /v1/models. */
+export interface ModelEntry {
+  readonly id: string;
+  readonly status: ModelStatus;
+  /** Unix seconds. */
+  readonly createdAt: number;
+}
+
+export interface Inference {
+  /** All models in configured order. */
+  models(): readonly ModelEntry[];
+  /** The id `requested` stands for: undefined and "default" are the default model. Throws model_not_found. */
+  resolveModel(requested: string | undefined): string;
+  /**
+   * Starts a generation. Each iteration yields all events that are ready, in order; not iterating is back pressure:
+   * the sequence pauses when its bounded buffer is full. Aborting the signal cancels before the next step; the stream
+   * then ends. Failures (queue full, model loading, engine crash) arrive as one final `error` event, never as a throw.
+   */
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<readonly GenerateEvent[]>;
+}

@@ -1,0 +1,94 @@
+// Owns the neutral vocabulary between the wire protocols and the engines: what a request asks and the one closed union
+// of events that answers it. No protocol's own type appears here.
+import type { ErrorRecord } from "../runtime/errors.ts";
+
+export interface ChatMessage {
+  readonly role: string;
+  /** Plain text; text parts are joined by the protocol that had them. */
+  readonly content: string;
+  readonly name?: string;
+}
+
+/** How the next token is chosen. Neutral values switch a stage off. */
+export interface Sampling {
+  /** 0 = greedy. */
+  readonly temperature: number;
+  /** Keep the k likeliest; 0 = all. */
+  readonly topK: number;
+  /** Keep the smallest set whose probability reaches this; 1 = all. */
+  readonly topP: number;
+  /** Drop tokens less likely than this times the likeliest; 0 = none. */
+  readonly minP: number;
+  readonly presencePenalty: number;
+  readonly frequencyPenalty: number;
+  /** Divides positive and multiplies negative logits of seen tokens; 1 = off. */
+  readonly repetitionPenalty: number;
+  readonly dry: Dry | null;
+  /** Added to a token's logit, by token id. */
+  readonly logitBias: readonly (readonly [token: number, bias: number])[];
+  /** Choice i of n uses seed + i; null draws one. */
+  readonly seed: number | null;
+  /** How many alternatives to report beside the chosen token (0..20); null = no logprobs. */
+  readonly topLogprobs: number | null;
+}
+
+/** "Don't repeat yourself": penalises a token that would extend a repeated run of tokens. */
+export interface Dry {
+  readonly multiplier: number;
+  readonly base: number;
+  readonly allowedLength: number;
+  /** Text that ends a run. */
+  readonly sequenceBreakers: readonly string[];
+}
+
+export interface GenerateRequest {
+  /** Model id as loaded; resolved by the front. */
+  readonly model: string;
+  readonly prompt:
+    | { readonly kind: "chat"; readonly messages: readonly ChatMessage[]; readonly templateArguments: TemplateArguments }
+    | { readonly kind: "text"; readonly text: string };
+  readonly sampling: Sampling;
+  /** Number of independent choices. */
+  readonly choices: number;
+  readonly stop: readonly string[];
+  /** null = until the context is full. */
+  readonly maxTokens: number | null;
+  readonly ignoreEos: boolean;
+  /** Keep the end of a prompt that is too long, instead of refusing it. */
+  readonly truncatePrompt: boolean;
+}
+
+/** Extra variables a chat template may look at. */
+export interface TemplateArguments {
+  readonly enableThinking?: boolean;
+  readonly reasoningEffort?: string;
+}
+
+/** A token as logprobs report it. */
+export interface TokenLogprob {
+  readonly token: string;
+  readonly bytes: readonly number[];
+  readonly logprob: number;
+}
+
+export interface ChoiceLogprob extends TokenLogprob {
+  readonly top: readonly TokenLogprob[];
+}
+
+export type FinishReason = "stop" | "length" | "cancelled";
+
+/** Token counts and times of one request. Times are seconds. */
+export interface Usage {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly promptSeconds: number;
+  readonly completionSeconds: number;
+  readonly totalSeconds: number;
+}
+
+/** What happens to a request, in order: (text | finish)*, then exactly one of done | error. */
+export type GenerateEvent =
+  | { readonly type: "text"; readonly choice: number; readonly text: string; readonly logprobs?: readonly ChoiceLogprob[] }
+  | { readonly type: "finish"; readonly choice: number; readonly reason: FinishReason }
+  | { readonly type: "done"; readonly usage: Usage }
+  | { readonly type: "error"; readonly error: ErrorRecord };

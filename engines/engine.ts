@@ -1,0 +1,86 @@
+// Owns the engine contract: what a plug-in that runs forward passes offers to the one scheduler and the one sampler.
+// Engines know neither HTTP nor actors nor each other.
+import type { Batch, StepOutput } from "./batch.ts";
+
+/** What to load and how. Paths are local: finding and downloading a model is engines/hub's work. */
+export interface ModelSpec {
+  readonly path: string;
+  /** Most sequences held at once. */
+  readonly maxSequences: number;
+  /** Most tokens in one step, prompt chunks and decodes together. */
+  readonly maxBatchTokens: number;
+  /** Bound on prompt plus output of one sequence; null takes what the model was trained for. */
+  readonly maxModelLength: number | null;
+  /** KV memory: bytes or tokens in all, or null for 25 % of the memory free at load. */
+  readonly kvBudget: { readonly bytes: number } | { readonly tokens: number } | null;
+  readonly kvType: "f16" | "f32" | "q8_0" | "q4_0" | "bf16";
+  /** Compute threads; 0 takes one per physical core. */
+  readonly threads: number;
+  readonly mmap: boolean;
+  /** Layers put on a GPU where there is one; -1 takes all, 0 none. */
+  readonly gpuLayers: number;
+}
+
+/** Fraction of the load that is done, 0..1. */
+export type LoadProgress = (fraction: number) => void;
+
+export interface Engine {
+  load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel>;
+}
+
+/** What a person or a client may want to know of a loaded model. Plain data. */
+export interface ModelCard {
+  readonly path: string;
+  readonly description: string;
+  readonly engine: string;
+  readonly backend: string;
+  readonly vocabSize: number;
+  readonly parameterCount: number;
+  readonly tensorBytes: number;
+  readonly trainedContext: number;
+}
+
+/** How much fits. The scheduler admits against these. */
+export interface Capacity {
+  readonly maxSequences: number;
+  readonly maxBatchTokens: number;
+  /** Most tokens, prompt and output, of one sequence. */
+  readonly sequenceTokens: number;
+}
+
+/** What the model can do; sliding-window and recurrent models cannot roll back, so callers ask, never assume. */
+export interface Capabilities {
+  /** A sequence's tail can be dropped. */
+  readonly truncate: boolean;
+  /** A prefix can be copied from one slot to another. */
+  readonly copyPrefix: boolean;
+  /** A sequence's state can be saved as bytes and restored. */
+  readonly saveState: boolean;
+  /** Different adapters one step can serve; 0 where there are none. */
+  readonly adaptersPerStep: number;
+}
+
+/** The tokens the decoding loop must know of; text is the agents side's affair. */
+export interface TokenClasses {
+  /** Tokens that end a generation. */
+  readonly endOfGeneration: readonly number[];
+}
+
+/** The KV cache by slot. A slot is the scheduler's id of a running sequence, 0 <= slot < maxSequences. */
+export interface KvCache {
+  /** Frees everything slot holds. */
+  release(slot: number): void;
+}
+
+export interface LoadedModel {
+  readonly card: ModelCard;
+  readonly capacity: Capacity;
+  readonly capabilities: Capabilities;
+  readonly tokens: TokenClasses;
+  readonly kv: KvCache;
+  /** Token ids of `text` by the engine's own tokenizer, control tokens as plain text: the oracle of the agents side's vocabulary. */
+  tokenize(text: string): Int32Array;
+  /** ONE forward pass, synchronous, on the model's own thread. Throws ServerError `model_failed` if the engine does. */
+  step(batch: Batch): StepOutput;
+  dispose(): void;
+}
