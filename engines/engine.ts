@@ -19,6 +19,8 @@ export interface ModelSpec {
   readonly mmap: boolean;
   /** Layers put on a GPU where there is one; -1 takes all, 0 none. */
   readonly gpuLayers: number;
+  /** A thread that writes 1 into byte 0 stops the forward pass that runs now, for unloading; null where killing will do. */
+  readonly abortFlag: SharedArrayBuffer | null;
 }
 
 /** Fraction of the load that is done, 0..1. */

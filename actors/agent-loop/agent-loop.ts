@@ -1,0 +1,133 @@
+// Owns the agents actor: which models can be used, and the runs in flight on them. It routes each token row to its run.
+// One run is one request; what it does with tokens is run.ts's affair.
+import type { GenerateEvent } from "../../engines/chat.ts";
+import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
+import type { Ref } from "../../runtime/actor/ref.ts";
+import type { StreamHub } from "../../runtime/actor/stream.ts";
+import type { ActorSystem } from "../../runtime/actor/system.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import type { Endpoint, PeerExit } from "../../runtime/thread/endpoint.ts";
+import { openEndpoint } from "../../runtime/thread/place.ts";
+import {
+  type AgentsProtocol,
+  type AttachedModel,
+  type ModelProtocol,
+  rowHasLogprobs,
+  rowInts,
+  type TokenFrame,
+  tokenChannel,
+} from "../messages.ts";
+import { TextModel } from "./text-model.ts";
+import { Run, type SequenceSink } from "./run.ts";
+
+export interface AgentLoopOptions {
+  readonly hub: StreamHub;
+  readonly system: ActorSystem;
+  readonly clock: Clock;
+  readonly stalledReaderMs: number;
+}
+
+/** A model runs can use: its text side here, its sequences over there. */
+interface LinkedModel {
+  readonly text: TextModel;
+  readonly endpoint: Endpoint;
+  readonly actor: Ref<ModelProtocol>;
+  /** Live sequences by id. */
+  readonly sequences: Map<number, SequenceSink>;
+  readonly runs: Set<Run>;
+}
+
+export class AgentLoop implements Behaviour<AgentsProtocol> {
+  readonly #options: AgentLoopOptions;
+  readonly #models = new Map<string, LinkedModel>();
+  /** Why a model cannot be used now. */
+  readonly #detached = new Map<string, ErrorRecord>();
+  #nextSequence = 1;
+
+  constructor(options: AgentLoopOptions) {
+    this.#options = options;
+  }
+
+  async attachModel(message: AttachedModel): Promise<void> {
+    const [text, endpoint] = await Promise.all([TextModel.open(message), openEndpoint(message.ticket)]);
+    const actor = this.#options.system.ref<ModelProtocol>("model", endpoint);
+    const linked: LinkedModel = { text, endpoint, actor, sequences: new Map(), runs: new Set() };
+    endpoint.receive(tokenChannel, (frame: TokenFrame) => deliver(linked, frame));
+    this.#models.set(message.id, linked);
+    this.#detached.delete(message.id);
+    void endpoint.exit.then((exit) => this.#lost(message.id, linked, exit));
+  }
+
+  detachModel({ id, error }: { readonly id: string; readonly error: ErrorRecord }): void {
+    this.#detached.set(id, error);
+    this.#models.get(id)?.endpoint.close();
+    this.#models.delete(id);
+  }
+
+  start(message: Parameters<AgentsProtocol["start"]>[0], _context: ActorContext): void {
+    const { run: id, request } = message;
+    const holder: { run?: Run } = {};
+    const writer = this.#options.hub.writer<GenerateEvent>(id, {
+      onCancel: () => holder.run?.cancel(),
+      onDrain: () => holder.run?.resume(),
+    });
+    const model = this.#models.get(request.model);
+    if (!model) {
+      writer.write({ type: "error", error: this.#unavailable(request.model) });
+      writer.end();
+      return;
+    }
+    const run = new Run({
+      request,
+      writer,
+      model: { text: model.text, actor: model.actor, open: (sink) => this.#openSequence(model, sink) },
+      clock: this.#options.clock,
+      stalledReaderMs: this.#options.stalledReaderMs,
+      onClosed: (ids) => {
+        for (const sequence of ids) model.sequences.delete(sequence);
+        model.runs.delete(run);
+      },
+    });
+    holder.run = run;
+    model.runs.add(run);
+    run.start();
+  }
+
+  #openSequence(model: LinkedModel, sink: SequenceSink): number {
+    const id = this.#nextSequence;
+    this.#nextSequence = id === maxSequenceId ? 1 : id + 1;
+    model.sequences.set(id, sink);
+    return id;
+  }
+
+  #lost(id: string, linked: LinkedModel, exit: PeerExit): void {
+    if (this.#models.get(id) === linked) this.#models.delete(id);
+    const error = toErrorRecord(
+      new ServerError("model_failed", `the engine of model "${id}" ended (${exit.reason}); the request can be retried`),
+    );
+    for (const run of [...linked.runs]) run.fail(error);
+  }
+
+  #unavailable(id: string): ErrorRecord {
+    return (
+      this.#detached.get(id) ?? { code: "model_loading", message: `model "${id}" is not loaded yet; try again shortly` }
+    );
+  }
+}
+
+const maxSequenceId = 0x7fff_ffff;
+
+function deliver(model: LinkedModel, frame: TokenFrame): void {
+  const { rows, logprobs } = frame;
+  let float = 0;
+  for (let at = 0; at < rows.length; at += rowInts) {
+    const flags = rows[at + 2] as number;
+    const hasLogprobs = (flags & rowHasLogprobs) !== 0;
+    const sink = model.sequences.get(rows[at] as number);
+    sink?.onToken(rows[at + 1] as number, flags, rows[at + 3] as number, hasLogprobs ? logprobs : null, float);
+    // Chosen logprob, count n, n pairs.
+    if (hasLogprobs && logprobs) float += 2 + 2 * (logprobs[float + 1] as number);
+  }
+  for (const { id, error } of frame.failed) model.sequences.get(id)?.onFailed(error);
+}

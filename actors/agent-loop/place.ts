@@ -1,0 +1,14 @@
+// Owns what runs on an agents place (a worker thread): the agents actor and the stream hub towards the front.
+import { StreamHub } from "../../runtime/actor/stream.ts";
+import { realClock } from "../../runtime/clock.ts";
+import type { PlaceContext } from "../../runtime/thread/place.ts";
+import { type AgentsPlaceInit, type AgentsProtocol, eventChannel } from "../messages.ts";
+import { AgentLoop } from "./agent-loop.ts";
+
+export async function start(place: PlaceContext<AgentsPlaceInit>): Promise<null> {
+  const { mailboxLimit, streamWindow, stalledReaderMs } = place.init;
+  const hub = new StreamHub(place.spawner, { channel: eventChannel, window: streamWindow });
+  const loop = new AgentLoop({ hub, system: place.system, clock: realClock, stalledReaderMs });
+  place.system.spawn<AgentsProtocol>("agents", loop, { mailboxLimit });
+  return null;
+}

@@ -1,0 +1,169 @@
+// Owns one request from its prompt to its last event: opens its sequences at the model, follows them, and ends them all
+// however it ends (finished, cancelled, reader stalled, engine lost). Events leave through one bounded stream.
+import { performance } from "node:perf_hooks";
+import type { GenerateEvent, GenerateRequest } from "../../engines/chat.ts";
+import type { Ref } from "../../runtime/actor/ref.ts";
+import type { StreamWriter } from "../../runtime/actor/stream.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { elapsedUnitSeconds, type ModelProtocol, type SequenceJob } from "../messages.ts";
+import { Choice } from "./choice.ts";
+import type { TextModel } from "./text-model.ts";
+
+/** Takes what happens to one sequence. */
+export interface SequenceSink {
+  /** `elapsed` in units of elapsedUnitSeconds; `logprobs` is null or holds this row's record from `at` on. */
+  onToken(token: number, flags: number, elapsed: number, logprobs: Float32Array | null, at: number): void;
+  onFailed(error: ErrorRecord): void;
+}
+
+export interface RunOptions {
+  readonly request: GenerateRequest;
+  readonly writer: StreamWriter<GenerateEvent>;
+  readonly model: {
+    readonly text: TextModel;
+    readonly actor: Ref<ModelProtocol>;
+    /** Reserves a sequence id whose tokens go to the sink. */
+    open(sink: SequenceSink): number;
+  };
+  readonly clock: Clock;
+  readonly stalledReaderMs: number;
+  /** Called once, with the run's sequence ids, when it takes no more tokens. */
+  readonly onClosed: (ids: readonly number[]) => void;
+}
+
+export class Run {
+  readonly #options: RunOptions;
+  readonly #startedMs = performance.now();
+  /** Sequence id -> choice, while it goes on. */
+  readonly #open = new Map<number, Choice>();
+  #ids: readonly number[] = [];
+  #promptTokens = 0;
+  #completionTokens = 0;
+  #promptUnits = 0;
+  #lastUnits = 0;
+  #cancelStallTimer: (() => void) | null = null;
+  #closed = false;
+
+  constructor(options: RunOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    try {
+      const jobs = this.#jobs();
+      this.#options.model.actor.ask("generate", { jobs }).catch((error: unknown) => this.fail(toErrorRecord(error)));
+    } catch (error) {
+      this.fail(toErrorRecord(error));
+    }
+  }
+
+  /** The reader has caught up: the sequences go on. */
+  resume(): void {
+    if (!this.#cancelStallTimer) return;
+    this.#cancelStallTimer();
+    this.#cancelStallTimer = null;
+    this.#setPaused(false);
+  }
+
+  /** The reader is gone. */
+  cancel(): void {
+    this.#close();
+  }
+
+  fail(error: ErrorRecord): void {
+    if (this.#closed) return;
+    this.#close();
+    this.#options.writer.write({ type: "error", error });
+    this.#options.writer.end();
+  }
+
+  #jobs(): SequenceJob[] {
+    const { request, model } = this.#options;
+    const prompt = model.text.promptTokens(request);
+    this.#promptTokens = prompt.length;
+    const { dry } = request.sampling;
+    const breakers = dry ? tokensWithAny(model.text, dry.sequenceBreakers) : new Int32Array(0);
+    return Array.from({ length: request.choices }, (_, index) => ({
+      id: this.#openChoice(index),
+      prompt,
+      maxNewTokens: request.maxTokens,
+      ignoreEos: request.ignoreEos,
+      adapter: 0,
+      sampling: request.sampling,
+      choice: index,
+      breakers,
+    }));
+  }
+
+  #openChoice(index: number): number {
+    const { request, model } = this.#options;
+    const choice = new Choice(index, model.text.vocabulary, request.stop, (event) => this.#emit(event));
+    const id = model.open({
+      onToken: (token, flags, elapsed, logprobs, at) => {
+        if (this.#promptUnits === 0) this.#promptUnits = elapsed;
+        this.#lastUnits = elapsed;
+        const ended = choice.take(token, flags, logprobs, at);
+        if (ended) this.#endChoice(id, choice, ended === "stop-string");
+      },
+      onFailed: (error) => this.fail(error),
+    });
+    this.#open.set(id, choice);
+    this.#ids = [...this.#ids, id];
+    return id;
+  }
+
+  #endChoice(id: number, choice: Choice, cancelSequence: boolean): void {
+    this.#completionTokens += choice.tokenCount;
+    this.#open.delete(id);
+    if (cancelSequence) this.#options.model.actor.tell("cancel", { ids: [id] });
+    if (this.#open.size > 0 || this.#closed) return;
+    this.#emit({ type: "done", usage: this.#usage() });
+    this.#close();
+    this.#options.writer.end();
+  }
+
+  #usage() {
+    return {
+      promptTokens: this.#promptTokens,
+      completionTokens: this.#completionTokens,
+      promptSeconds: this.#promptUnits * elapsedUnitSeconds,
+      completionSeconds: (this.#lastUnits - this.#promptUnits) * elapsedUnitSeconds,
+      totalSeconds: (performance.now() - this.#startedMs) / 1000,
+    };
+  }
+
+  #emit(event: GenerateEvent): void {
+    if (this.#closed || this.#options.writer.write(event) || this.#cancelStallTimer) return;
+    const { clock, stalledReaderMs } = this.#options;
+    this.#setPaused(true);
+    this.#cancelStallTimer = clock.setTimeout(() => {
+      const seconds = stalledReaderMs / 1000;
+      const message = `the client read nothing for ${seconds} s (stalled_reader_secs); its generation was cancelled`;
+      this.fail(toErrorRecord(new ServerError("reader_stalled", message)));
+    }, stalledReaderMs);
+  }
+
+  #setPaused(paused: boolean): void {
+    const ids = [...this.#open.keys()];
+    if (ids.length > 0) this.#options.model.actor.tell("setPaused", { ids, paused });
+  }
+
+  /** Takes no more tokens and makes the model forget what is still going on. */
+  #close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#cancelStallTimer?.();
+    this.#cancelStallTimer = null;
+    const ids = [...this.#open.keys()];
+    if (ids.length > 0) this.#options.model.actor.tell("cancel", { ids });
+    this.#open.clear();
+    this.#options.onClosed(this.#ids);
+  }
+}
+
+function tokensWithAny(text: TextModel, breakers: readonly string[]): Int32Array {
+  const tokens = new Set<number>();
+  for (const breaker of breakers) for (const token of text.vocabulary.tokensContaining(breaker)) tokens.add(token);
+  return Int32Array.from(tokens);
+}

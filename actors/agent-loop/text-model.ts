@@ -1,0 +1,109 @@
+// Owns the text side of one model on the agents thread: its vocabulary, its chat template and its limits. The vocabulary
+// is our own, in TypeScript: the native tokenizer recurses over some prompts until the process dies, and a user's text
+// must never be able to do that to the server. It is checked against the engine's tokens once, when the model attaches.
+import type { GenerateRequest } from "../../engines/chat.ts";
+import { readMetadata } from "../../engines/gguf/metadata.ts";
+import { ChatTemplate, chooseTemplate } from "../../engines/template/chat-template.ts";
+import { vocabularyProbes } from "../../engines/tokenizer/probes.ts";
+import { createVocabulary, type Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { AttachedModel } from "../messages.ts";
+
+/** Share of the context an over-long prompt keeps where the request allows cutting it and sets no max_tokens. */
+const truncatedPromptShare = 0.75;
+
+export class TextModel {
+  readonly id: string;
+  readonly vocabulary: Vocabulary;
+  /** Tokens, prompt and output, one sequence may hold. */
+  readonly sequenceTokens: number;
+  readonly #template: ChatTemplate | ServerError;
+
+  private constructor(id: string, vocabulary: Vocabulary, template: ChatTemplate | ServerError, sequenceTokens: number) {
+    this.id = id;
+    this.vocabulary = vocabulary;
+    this.sequenceTokens = sequenceTokens;
+    this.#template = template;
+  }
+
+  /** Reads the model file's vocabulary and template. Throws `model_file_invalid` where they cannot be used. */
+  static async open(model: AttachedModel): Promise<TextModel> {
+    const metadata = await readMetadata(model.path);
+    const vocabulary = createVocabulary(metadata.tokenizer);
+    checkProbes(model, vocabulary);
+    const template = await openTemplate(model, metadata, vocabulary);
+    return new TextModel(model.id, vocabulary, template, model.ready.capacity.sequenceTokens);
+  }
+
+  /** The request's prompt as tokens. Throws `context_length_exceeded` before tokenising where bytes alone tell. */
+  promptTokens(request: GenerateRequest): Int32Array {
+    const room = this.sequenceTokens - (request.maxTokens ?? 1);
+    const tokens = request.truncatePrompt ? this.#truncated(request, room) : this.#encode(request, room);
+    if (tokens.length === 0) {
+      throw new ServerError("invalid_value", "the prompt is empty; expected at least one token of text", {
+        param: request.prompt.kind === "chat" ? "messages" : "prompt",
+      });
+    }
+    if (tokens.length > room) throw this.#tooLong(`${tokens.length} tokens`, request);
+    return tokens;
+  }
+
+  #encode(request: GenerateRequest, room: number): Int32Array {
+    const { prompt } = request;
+    const text = prompt.kind === "chat" ? this.#requireTemplate().render(prompt) : { text: prompt.text, marker: null };
+    const bytes = Buffer.byteLength(text.text);
+    const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
+    if (leastTokens > room) throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, request);
+    return prompt.kind === "chat" ? this.vocabulary.encodePrompt(text) : this.vocabulary.encodeText(text.text);
+  }
+
+  /** The end of the prompt that fits. */
+  #truncated(request: GenerateRequest, room: number): Int32Array {
+    const tokens = this.#encode(request, Number.POSITIVE_INFINITY);
+    const kept = request.maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room;
+    return tokens.length <= kept ? tokens : tokens.slice(tokens.length - Math.max(kept, 1));
+  }
+
+  #requireTemplate(): ChatTemplate {
+    if (this.#template instanceof ServerError) throw this.#template;
+    return this.#template;
+  }
+
+  #tooLong(prompt: string, request: GenerateRequest): ServerError {
+    const output = request.maxTokens === null ? "" : `, including max_tokens ${request.maxTokens}`;
+    return new ServerError(
+      "context_length_exceeded",
+      `prompt is ${prompt}; model "${this.id}" takes ${this.sequenceTokens}${output}`,
+      { param: request.prompt.kind === "chat" ? "messages" : "prompt" },
+    );
+  }
+}
+
+/** A model without a usable template still serves completions: the error is kept for chat requests. */
+async function openTemplate(
+  model: AttachedModel,
+  metadata: Parameters<typeof chooseTemplate>[0],
+  vocabulary: Vocabulary,
+): Promise<ChatTemplate | ServerError> {
+  const overrides = { chatTemplate: model.chatTemplate, jinjaExplicit: model.jinjaExplicit };
+  try {
+    return await chooseTemplate(metadata, vocabulary, overrides);
+  } catch (error) {
+    const overridden = model.chatTemplate !== null || model.jinjaExplicit !== null;
+    if (overridden || !(error instanceof ServerError)) throw error;
+    return error;
+  }
+}
+
+function checkProbes(model: AttachedModel, vocabulary: Vocabulary): void {
+  vocabularyProbes.forEach((text, i) => {
+    const expected = model.ready.probes[i] ?? new Int32Array(0);
+    const got = vocabulary.encode(text);
+    if (got.length === expected.length && got.every((token, k) => token === expected[k])) return;
+    throw new ServerError(
+      "model_file_invalid",
+      `model "${model.id}" cannot be served: for ${JSON.stringify(text)} the engine's tokenizer gives ` +
+        `[${expected.join(" ")}] and ours [${got.join(" ")}]; its tokenizer is not supported yet`,
+    );
+  });
+}

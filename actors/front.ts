@@ -1,0 +1,228 @@
+// Owns the main thread's side of inference: starts the places, keeps each model supervised, and turns a request into a
+// stream of events from the agents place. Implements Inference for http/. It never sees a token.
+import type { GenerateEvent, GenerateRequest } from "../engines/chat.ts";
+import type { ModelSpec } from "../engines/engine.ts";
+import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
+import type { Ref } from "../runtime/actor/ref.ts";
+import { type StreamReader, StreamHub } from "../runtime/actor/stream.ts";
+import { ActorSystem } from "../runtime/actor/system.ts";
+import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
+import type { Log } from "../runtime/log.ts";
+import type { PeerExit } from "../runtime/thread/endpoint.ts";
+import { type Carrier, type Place, spawnPlace, ticketTransfer } from "../runtime/thread/place.ts";
+import type { Inference, ModelEntry, ModelStatus } from "./inference.ts";
+import {
+  type AgentsPlaceInit,
+  type AgentsProtocol,
+  eventChannel,
+  type ModelPlaceInit,
+  type ModelPlaceReady,
+} from "./messages.ts";
+import { agentsModule, modelModule } from "./placement.ts";
+
+/** A model to serve. */
+export interface ServedModel {
+  readonly id: string;
+  readonly spec: ModelSpec;
+  readonly chatTemplate: string | null;
+  readonly jinjaExplicit: string | null;
+  readonly carrier: Carrier;
+}
+
+export interface FrontOptions {
+  readonly models: readonly ServedModel[];
+  readonly defaultModelId: string;
+  readonly limits: SchedulerLimits;
+  readonly agents: AgentsPlaceInit;
+  readonly restart: RestartPolicy;
+  readonly loadTimeoutMs: number;
+  readonly log: Log;
+  /** Fraction loaded, by model. */
+  readonly onLoadProgress: (id: string, fraction: number) => void;
+}
+
+interface ModelState {
+  readonly served: ServedModel;
+  readonly createdAt: number;
+  status: ModelStatus;
+  place: Place<ModelPlaceReady> | null;
+  supervisor: Supervisor | null;
+  /** Why it takes no requests, while it does not. */
+  unavailable: ErrorRecord;
+}
+
+interface AgentsLink {
+  readonly place: Place<null>;
+  readonly actor: Ref<AgentsProtocol>;
+  readonly hub: StreamHub;
+}
+
+export class Front implements Inference {
+  readonly #options: FrontOptions;
+  readonly #system = new ActorSystem("front");
+  readonly #models = new Map<string, ModelState>();
+  #agents: AgentsLink | null = null;
+  #agentsSupervisor: Supervisor | null = null;
+  #nextRun = 1;
+
+  constructor(options: FrontOptions) {
+    this.#options = options;
+    const createdAt = Math.floor(Date.now() / 1000);
+    for (const served of options.models) {
+      const unavailable = loading(served.id);
+      this.#models.set(served.id, { served, createdAt, status: "reloading", place: null, supervisor: null, unavailable });
+    }
+  }
+
+  /** Starts the agents place and loads every model. Rejects with the first failure; stop() cleans up after it. */
+  async start(): Promise<void> {
+    await this.#startAgents();
+    await Promise.all([...this.#models.values()].map((model) => this.#startModel(model)));
+  }
+
+  /** Stops every place: models first, so that nothing new is generated. */
+  async stop(deadlineMs: number): Promise<void> {
+    const models = [...this.#models.values()];
+    for (const { served } of models) if (served.spec.abortFlag) new Uint8Array(served.spec.abortFlag)[0] = 1;
+    await Promise.all(models.map((model) => model.supervisor?.stop(deadlineMs)));
+    await this.#agentsSupervisor?.stop(deadlineMs);
+    await this.#system.stop();
+  }
+
+  models(): readonly ModelEntry[] {
+    return [...this.#models.values()].map(({ served, status, createdAt }) => ({ id: served.id, status, createdAt }));
+  }
+
+  resolveModel(requested: string | undefined): string {
+    const id = requested === undefined || requested === "default" ? this.#options.defaultModelId : requested;
+    if (this.#models.has(id)) return id;
+    throw new ServerError(
+      "model_not_found",
+      `Requested model '${requested}' is not available. Available models: default, ${[...this.#models.keys()].join(", ")}`,
+      { param: "model" },
+    );
+  }
+
+  async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
+    const model = this.#models.get(request.model);
+    const agents = this.#agents;
+    if (!model || model.status !== "loaded" || !agents) {
+      yield [{ type: "error", error: model?.unavailable ?? loading(request.model) }];
+      return;
+    }
+    const run = this.#nextRun++;
+    const reader = agents.hub.reader<GenerateEvent>(run);
+    const cancel = () => reader.cancel();
+    signal.addEventListener("abort", cancel, { once: true });
+    try {
+      if (signal.aborted) reader.cancel();
+      else agents.actor.tell("start", { run, request });
+      yield* reader;
+    } catch (error) {
+      yield [{ type: "error", error: toErrorRecord(error) }];
+    } finally {
+      signal.removeEventListener("abort", cancel);
+      reader.cancel();
+    }
+  }
+
+  async #startAgents(): Promise<void> {
+    const { agents, restart, loadTimeoutMs, log } = this.#options;
+    await new Promise<void>((resolve, reject) => {
+      this.#agentsSupervisor = supervise<null>({
+        name: "agents",
+        start: () =>
+          spawnPlace<AgentsPlaceInit, null>({
+            name: "agents",
+            module: agentsModule,
+            init: agents,
+            carrier: "thread",
+            startTimeoutMs: loadTimeoutMs,
+          }),
+        policy: restart,
+        onUp: async (place) => {
+          const hub = new StreamHub(place.endpoint, { channel: eventChannel, window: agents.streamWindow });
+          this.#agents = { place, hub, actor: this.#system.ref<AgentsProtocol>("agents", place.endpoint) };
+          const loaded = [...this.#models.values()].filter((model) => model.place !== null);
+          await Promise.all(loaded.map((model) => this.#attach(model)));
+          resolve();
+        },
+        onDown: (exit, next) => {
+          this.#agents = null;
+          log.error(`the agents place ended: ${exit.reason}`, { retryInMs: next?.retryInMs });
+        },
+        onEscalate: reject,
+      });
+    });
+  }
+
+  async #startModel(model: ModelState): Promise<void> {
+    const { served } = model;
+    await new Promise<void>((resolve, reject) => {
+      model.supervisor = supervise<ModelPlaceReady>({
+        name: `model ${served.id}`,
+        start: () => this.#spawnModel(model),
+        policy: this.#options.restart,
+        onUp: async (place) => {
+          model.place = place;
+          await this.#attach(model);
+          model.status = "loaded";
+          resolve();
+        },
+        onDown: (exit, next) => this.#modelDown(model, exit, next),
+        onEscalate: (error) => {
+          model.status = "unloaded";
+          model.unavailable = failed(served.id, error);
+          reject(error);
+        },
+      });
+    });
+  }
+
+  #spawnModel(model: ModelState): Promise<Place<ModelPlaceReady>> {
+    const { served } = model;
+    return spawnPlace<ModelPlaceInit, ModelPlaceReady>({
+      name: `model:${served.id}`,
+      module: modelModule,
+      init: {
+        engine: "llama",
+        spec: served.spec,
+        limits: this.#options.limits,
+        mailboxLimit: this.#options.agents.mailboxLimit,
+      },
+      carrier: served.carrier,
+      startTimeoutMs: this.#options.loadTimeoutMs,
+      onProgress: (fraction) => this.#options.onLoadProgress(served.id, fraction as number),
+    });
+  }
+
+  async #attach(model: ModelState): Promise<void> {
+    const { place, served } = model;
+    if (!place || !this.#agents) return;
+    const ticket = await place.dial();
+    const { id, spec, chatTemplate, jinjaExplicit } = served;
+    const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket };
+    await this.#agents.actor.ask("attachModel", message, {
+      timeoutMs: this.#options.loadTimeoutMs,
+      transfer: ticketTransfer(ticket),
+    });
+  }
+
+  #modelDown(model: ModelState, exit: PeerExit, next: { readonly retryInMs: number } | null): void {
+    const { id } = model.served;
+    model.place = null;
+    model.status = next ? "reloading" : "unloaded";
+    model.unavailable = loading(id);
+    this.#agents?.actor.tell("detachModel", { id, error: model.unavailable });
+    if (!exit.orderly) this.#options.log.error(`model ${id} ended: ${exit.reason}`, { retryInMs: next?.retryInMs });
+  }
+}
+
+function loading(id: string): ErrorRecord {
+  return { code: "model_loading", message: `model "${id}" is being loaded; try again shortly` };
+}
+
+function failed(id: string, error: unknown): ErrorRecord {
+  return { code: "model_failed", message: `model "${id}" could not be loaded: ${toErrorRecord(error).message}` };
+}

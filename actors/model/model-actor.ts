@@ -1,0 +1,29 @@
+// Owns the model actor: turns messages into calls on the step loop, and each link that asks into a consumer of tokens.
+import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
+import type { Endpoint } from "../../runtime/thread/endpoint.ts";
+import { type ModelProtocol, type TokenFrame, tokenChannel } from "../messages.ts";
+import type { Consumer, StepLoop } from "../scheduler/step-loop.ts";
+
+export function modelActor(loop: StepLoop): Behaviour<ModelProtocol> {
+  const consumers = new Map<Endpoint, Consumer>();
+
+  /** The consumer behind a link. Its sequences end with the link. */
+  function consumerOf({ sender }: ActorContext): Consumer {
+    if (!sender) throw new Error("the model actor is asked over links only: its frames need one to travel on");
+    const known = consumers.get(sender);
+    if (known) return known;
+    const consumer: Consumer = { send: (frame: TokenFrame) => sender.send(tokenChannel, frame) };
+    consumers.set(sender, consumer);
+    void sender.exit.then(() => {
+      loop.drop(consumer);
+      consumers.delete(sender);
+    });
+    return consumer;
+  }
+
+  return {
+    generate: ({ jobs }, context) => loop.submit(consumerOf(context), jobs),
+    cancel: ({ ids }, context) => loop.cancel(consumerOf(context), ids),
+    setPaused: ({ ids, paused }, context) => loop.setPaused(consumerOf(context), ids, paused),
+  };
+}

@@ -1,0 +1,30 @@
+// Owns what runs on a model's place (a child process or a worker thread): it loads the model, then runs the step loop
+// with the model actor in front of it. Started by the kernel's entry; an engine failure ends the place on purpose, and
+// its supervisor starts a new one.
+import { llamaEngine } from "../../engines/llama/engine.ts";
+import { vocabularyProbes } from "../../engines/tokenizer/probes.ts";
+import type { PlaceContext } from "../../runtime/thread/place.ts";
+import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../messages.ts";
+import { StepLoop } from "../scheduler/step-loop.ts";
+import { modelActor } from "./model-actor.ts";
+
+export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
+  const { spec, limits, mailboxLimit } = place.init;
+  const model = await llamaEngine.load(spec, (fraction) => place.progress(fraction));
+  const loop = new StepLoop(model, limits);
+  place.system.spawn<ModelProtocol>("model", modelActor(loop), { mailboxLimit });
+  const running = loop.run();
+  running.catch((error: unknown) => {
+    // Thrown outside of every promise, so that the place dies and says why.
+    setImmediate(() => {
+      throw error;
+    });
+  });
+  place.onStop(async () => {
+    loop.stop();
+    await running.catch(() => undefined);
+    model.dispose();
+  });
+  const probes = vocabularyProbes.map((text) => model.tokenize(text));
+  return { card: model.card, capacity: model.capacity, probes };
+}

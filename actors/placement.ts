@@ -1,0 +1,9 @@
+// Owns the one table of which actors live on which place: the modules the kernel runs there.
+//
+//   place        carrier                             actors
+//   front        main thread                         (http, Front)
+//   agents       worker thread                       agents
+//   model:<id>   child process, or worker thread     model, with its step loop and engine
+
+export const agentsModule = new URL("./agent-loop/place.js", import.meta.url);
+export const modelModule = new URL("./model/place.js", import.meta.url);

@@ -1,0 +1,59 @@
+// Owns building the token frame of one step for one consumer. The buffers live as long as the consumer; what leaves is an
+// exact copy, because sending clones a view's whole buffer.
+import type { LastLogprobs } from "../../engines/sampler/sampler.ts";
+import type { Finish } from "../../engines/scheduler/scheduler.ts";
+import { rowFinishedLength, rowFinishedStop, rowHasLogprobs, rowHasToken, rowInts, type TokenFrame } from "../messages.ts";
+
+const unitsPerMs = 100;
+const none: TokenFrame["failed"] = [];
+// Chosen logprob, count, and the pairs of at most 20 alternatives.
+const maxLogprobFloats = 2 + 2 * 20;
+
+export class FrameBuilder {
+  readonly #rows: Int32Array;
+  readonly #logprobs: Float32Array;
+  #rowCount = 0;
+  #floatCount = 0;
+
+  constructor(maxRows: number) {
+    this.#rows = new Int32Array(maxRows * rowInts);
+    this.#logprobs = new Float32Array(maxRows * maxLogprobFloats);
+  }
+
+  add(id: number, token: number, finish: Finish, elapsedMs: number): void {
+    const at = this.#rowCount++ * rowInts;
+    this.#rows[at] = id;
+    this.#rows[at + 1] = token;
+    this.#rows[at + 2] = flagsOf[finish];
+    this.#rows[at + 3] = elapsedMs * unitsPerMs;
+  }
+
+  /** Adds the logprobs of the row added last. */
+  addLogprobs(last: LastLogprobs): void {
+    const flags = this.#rowCount * rowInts - 2;
+    this.#rows[flags] = (this.#rows[flags] as number) | rowHasLogprobs;
+    this.#logprobs[this.#floatCount++] = last.chosen;
+    this.#logprobs[this.#floatCount++] = last.count;
+    for (let i = 0; i < last.count; i++) {
+      // Token ids stay exact in a float: vocabularies are far below 2^24.
+      this.#logprobs[this.#floatCount++] = last.ids[i] as number;
+      this.#logprobs[this.#floatCount++] = last.logprobs[i] as number;
+    }
+  }
+
+  /** The frame, or null when the step made nothing for this consumer. Empties the builder. */
+  take(): TokenFrame | null {
+    if (this.#rowCount === 0) return null;
+    const rows = this.#rows.slice(0, this.#rowCount * rowInts);
+    const logprobs = this.#floatCount > 0 ? this.#logprobs.slice(0, this.#floatCount) : null;
+    this.#rowCount = 0;
+    this.#floatCount = 0;
+    return { rows, logprobs, failed: none };
+  }
+}
+
+const flagsOf: Readonly<Record<Finish, number>> = {
+  none: rowHasToken,
+  stop: rowFinishedStop,
+  length: rowHasToken | rowFinishedLength,
+};

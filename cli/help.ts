@@ -1,0 +1,61 @@
+// Owns the help text. It is made from the table of keys, so it cannot differ from what is accepted. Called by main.ts.
+import type { Command, Key } from "../runtime/config/key.ts";
+import { appliesTo, type GroupName, groups, type KeyEntry, keyEntries, sectionHeader } from "../runtime/config/keys.ts";
+
+const commandHelp = {
+  serve: "Serve models over HTTP",
+  run: "Chat with a model on the terminal",
+  bench: "Measure prefill and decode speed of a model",
+  "from-config": "Serve or run as a TOML file says: from-config -f FILE",
+};
+
+const lineWidth = 100;
+const flagWidth = 38;
+
+/** What `troupe --help` prints. */
+export function commandsHelp(): string {
+  const lines = Object.entries(commandHelp).map(([name, help]) => `  ${name.padEnd(14)}${help}`);
+  return `Usage: troupe COMMAND [FLAGS]\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe COMMAND --help\n`;
+}
+
+/** What `troupe COMMAND --help` prints: the command's flags by section, with the names they have in a file. */
+export function flagsHelp(command: Command): string {
+  const sections = (Object.keys(groups) as GroupName[]).flatMap((group) => {
+    const entries = keyEntries.filter(
+      (entry) => entry.group === group && !entry.key.fileOnly && appliesTo(entry, command),
+    );
+    return entries.length === 0 ? [] : [sectionHelp(group, entries, command)];
+  });
+  const usage = `Usage: troupe ${command} [FLAGS]\n\n${commandHelp[command]}.\n`;
+  return `${usage}\n${sections.join("\n\n")}\n\nA flag is a key of a TOML file too (--max-seqs is max_seqs), in the section named above it.\n`;
+}
+
+function sectionHelp(group: GroupName, entries: readonly KeyEntry[], command: Command): string {
+  const { title, section } = groups[group];
+  const place = section === null ? "" : ` (in a file: ${section === "" ? "at the top" : sectionHeader(section)})`;
+  return [`${title}${place}:`, ...entries.map((entry) => keyHelp(entry, command))].join("\n");
+}
+
+function keyHelp({ flag, key }: KeyEntry, command: Command): string {
+  const names = `  ${key.alias === undefined ? "    " : `${key.alias}, `}${flag}${key.shows === null ? "" : ` ${key.shows}`}`;
+  const words = [key.help, ...extras(key, command)].join(" ").split(" ");
+  const lines = [""];
+  for (const word of words) {
+    const line = lines.at(-1) ?? "";
+    if (line.length + word.length >= lineWidth - flagWidth) lines.push(word);
+    else lines[lines.length - 1] = line === "" ? word : `${line} ${word}`;
+  }
+  const [first = "", ...rest] = lines;
+  const head =
+    names.length < flagWidth ? names.padEnd(flagWidth) + first : `${names}\n${" ".repeat(flagWidth)}${first}`;
+  return [head, ...rest.map((line) => " ".repeat(flagWidth) + line)].join("\n");
+}
+
+function extras(key: Key, command: Command): string[] {
+  const value = key.defaultOf?.[command] ?? key.default;
+  const isShown = value !== null && value !== false;
+  return [
+    ...(isShown ? [`[default: ${String(value)}]`] : []),
+    ...(key.environment === undefined ? [] : [`[environment: ${key.environment}]`]),
+  ];
+}

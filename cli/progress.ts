@@ -1,0 +1,70 @@
+// Owns showing how far a fetch or a load is: a bar on a terminal, a few plain lines otherwise. Called by the commands.
+import cliProgress from "cli-progress";
+
+/** How often a line is printed where there is no terminal, in hundredths of the whole. */
+const lineStep = 25;
+
+export interface Progress {
+  /** `total` is null while it is unknown; `unit` only labels the numbers. */
+  update(label: string, done: number, total: number | null): void;
+  stop(): void;
+}
+
+/** Shows progress on `stream`; a new label starts a new bar or line. */
+export function createProgress(stream: NodeJS.WriteStream = process.stderr): Progress {
+  return stream.isTTY ? createBar(stream) : createLines(stream);
+}
+
+function createBar(stream: NodeJS.WriteStream): Progress {
+  let current = "";
+  let bar: cliProgress.SingleBar | null = null;
+  const stop = () => {
+    bar?.stop();
+    bar = null;
+  };
+  return {
+    update: (label, done, total) => {
+      if (label !== current) stop();
+      current = label;
+      if (bar === null) {
+        bar = new cliProgress.SingleBar({
+          stream,
+          format: `{label} [{bar}] {percentage} % {size}`,
+          barCompleteChar: "=",
+          barIncompleteChar: " ",
+          hideCursor: true,
+          gracefulExit: false,
+        });
+        bar.start(total ?? done, 0, { label, size: "" });
+      }
+      // Without a total the bar stays at its start and only the size moves.
+      bar.setTotal(total ?? Math.max(1, done * 2));
+      bar.update(total === null ? 0 : Math.min(done, total), { label, size: sizeText(done, total) });
+    },
+    stop,
+  };
+}
+
+function createLines(stream: NodeJS.WriteStream): Progress {
+  let current = "";
+  let next = 0;
+  return {
+    update: (label, done, total) => {
+      if (label !== current) next = 0;
+      current = label;
+      const percent = total === null || total === 0 ? 0 : Math.floor((done / total) * 100);
+      if (percent < next) return;
+      next = percent - (percent % lineStep) + lineStep;
+      stream.write(`${label}: ${total === null ? sizeText(done, null) : `${percent} %`}\n`);
+    },
+    stop: () => undefined,
+  };
+}
+
+/** Sizes below a megabyte are fractions or counts and say nothing more than the bar. */
+function sizeText(done: number, total: number | null): string {
+  const megabyte = 1e6;
+  const shown = (bytes: number) => (bytes / megabyte).toFixed(bytes < 10 * megabyte ? 1 : 0);
+  if (total === null) return `${shown(done)} MB`;
+  return total < megabyte ? "" : `${shown(done)} of ${shown(total)} MB`;
+}

@@ -1,0 +1,112 @@
+#!/usr/bin/env node
+// Owns the start: builds dist/ where it is missing or older than the sources, then becomes the program in this same
+// process, so that signals reach it. Plain JavaScript, since it runs before anything is compiled. It must stay readable
+// by old versions of Node, to tell them so.
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const oldestNode = [20, 11];
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const program = join(root, "dist", "cli", "main.js");
+/** Written after a build; its time is the build's start. */
+const stamp = join(root, "dist", ".built");
+const lock = join(root, "dist", ".building");
+const sourceFolders = ["cli", "http", "actors", "engines", "runtime"];
+const sourceFiles = ["package.json", "tsconfig.json"];
+const lockPollMs = 100;
+const lockLimitMs = 5 * 60 * 1000;
+
+function requireNode() {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  if (major > oldestNode[0] || (major === oldestNode[0] && minor >= oldestNode[1])) return;
+  fail(`troupe needs Node ${oldestNode.join(".")} or newer; this is ${process.version}`);
+}
+
+function fail(message) {
+  console.error(message);
+  process.exit(1);
+}
+
+/** Time of the newest source under `path`. */
+function newestSource(path) {
+  let newest = 0;
+  for (const entry of readdirSync(path, { withFileTypes: true })) {
+    const inner = join(path, entry.name);
+    if (entry.isDirectory()) newest = Math.max(newest, newestSource(inner));
+    else if (entry.name.endsWith(".ts")) newest = Math.max(newest, statSync(inner).mtimeMs);
+  }
+  return newest;
+}
+
+function isFresh() {
+  if (!existsSync(program) || !existsSync(stamp)) return false;
+  const times = sourceFiles.map((name) => statSync(join(root, name)).mtimeMs);
+  const newest = Math.max(...times, ...sourceFolders.map((folder) => newestSource(join(root, folder))));
+  return newest <= statSync(stamp).mtimeMs;
+}
+
+function hasSources() {
+  return [...sourceFiles, ...sourceFolders].every((name) => existsSync(join(root, name)));
+}
+
+/** Builds once however many starts there are: the directory `lock` belongs to the one that could create it. */
+function buildLocked() {
+  mkdirSync(join(root, "dist"), { recursive: true });
+  const deadline = Date.now() + lockLimitMs;
+  while (!takeLock()) {
+    if (Date.now() > deadline) fail(`another start has been building for too long; delete ${lock} if none is running`);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, lockPollMs);
+  }
+  try {
+    if (!isFresh()) build();
+  } finally {
+    rmSync(lock, { recursive: true, force: true });
+  }
+}
+
+function takeLock() {
+  try {
+    mkdirSync(lock);
+    writeFileSync(join(lock, "pid"), String(process.pid));
+    return true;
+  } catch (error) {
+    if (error.code !== "EEXIST") throw error;
+    if (isAbandoned()) rmSync(lock, { recursive: true, force: true });
+    return false;
+  }
+}
+
+/** Whether the process that holds the lock is gone. Between its two steps of taking it there is no pid yet. */
+function isAbandoned() {
+  try {
+    process.kill(Number(readFileSync(join(lock, "pid"), "utf8")), 0);
+    return false;
+  } catch (error) {
+    return error.code === "ESRCH";
+  }
+}
+
+function build() {
+  if (!existsSync(join(root, "node_modules", "typescript"))) fail("troupe is not built yet: run `npm install` first");
+  console.error("building…");
+  const start = new Date();
+  const npm = process.env.npm_execpath ? [process.execPath, process.env.npm_execpath] : ["npm"];
+  const built = spawnSync(npm[0], [...npm.slice(1), "run", "--silent", "build"], {
+    cwd: root,
+    encoding: "utf8",
+    shell: npm.length === 1 && process.platform === "win32",
+  });
+  if (built.status !== 0) {
+    rmSync(lock, { recursive: true, force: true });
+    fail(`${built.stdout ?? ""}${built.stderr ?? ""}${built.error ?? ""}\nthe build failed; see above`);
+  }
+  writeFileSync(stamp, "");
+  utimesSync(stamp, start, start);
+}
+
+requireNode();
+if (hasSources() && !isFresh()) buildLocked();
+if (!existsSync(program)) fail(`${program} is missing: this copy of troupe is incomplete`);
+await import(pathToFileURL(program).href);

@@ -1,0 +1,154 @@
+// Owns what we want to know of a GGUF file before an engine loads it: what it is, its chat templates and its vocabulary.
+// The agents side reads it to turn text into tokens and back; nothing here loads weights or native code.
+import { ServerError } from "../../runtime/errors.ts";
+import { type GgufValue, readGguf } from "./reader.ts";
+
+export interface TokenizerMetadata {
+  /** Which algorithm: "gpt2", "llama", "bert" ... */
+  readonly model: string;
+  /** Which pre-tokenizer of a "gpt2" vocabulary. */
+  readonly pre: string | null;
+  /** Text of each token, as the file spells it, by token id. */
+  readonly tokens: readonly string[];
+  /** Kind of each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or null: all normal. */
+  readonly types: readonly number[] | null;
+  readonly scores: readonly number[] | null;
+  readonly merges: readonly string[];
+  readonly bosId: number | null;
+  readonly eosId: number | null;
+  readonly eotId: number | null;
+  readonly eomId: number | null;
+  readonly unknownId: number | null;
+  /** The three switches are null where the file leaves them to the tokenizer's default. */
+  readonly addBos: boolean | null;
+  readonly addEos: boolean | null;
+  readonly addSpacePrefix: boolean | null;
+}
+
+export interface ModelMetadata {
+  readonly path: string;
+  readonly architecture: string;
+  readonly name: string | null;
+  /** Most tokens the model was trained for. */
+  readonly contextLength: number | null;
+  /** Source of each chat template by name; the unnamed one is "default". */
+  readonly chatTemplates: ReadonlyMap<string, string>;
+  readonly tokenizer: TokenizerMetadata;
+}
+
+const templateKey = "tokenizer.chat_template";
+
+/** Reads a model file's metadata. Throws ServerError `model_file_invalid` saying what is wrong with the file. */
+export async function readModelMetadata(path: string): Promise<ModelMetadata> {
+  const fields = new Fields(path, await readGguf(path, isWanted));
+  const architecture = fields.required("general.architecture", fields.string("general.architecture"));
+  return {
+    path,
+    architecture,
+    name: fields.string("general.name"),
+    contextLength: fields.number(`${architecture}.context_length`),
+    chatTemplates: fields.templates(),
+    tokenizer: readTokenizer(fields),
+  };
+}
+
+function isWanted(key: string): boolean {
+  return (
+    key.startsWith(templateKey) ||
+    (key.startsWith("tokenizer.ggml.") && key !== "tokenizer.ggml.precompiled_charsmap") ||
+    key.startsWith("general.") ||
+    key.endsWith(".context_length")
+  );
+}
+
+function readTokenizer(fields: Fields): TokenizerMetadata {
+  const tokens = fields.required("tokenizer.ggml.tokens", fields.strings("tokenizer.ggml.tokens"));
+  return {
+    model: fields.required("tokenizer.ggml.model", fields.string("tokenizer.ggml.model")),
+    pre: fields.string("tokenizer.ggml.pre"),
+    tokens,
+    types: fields.numbers("tokenizer.ggml.token_type", tokens.length),
+    scores: fields.numbers("tokenizer.ggml.scores", tokens.length),
+    merges: fields.strings("tokenizer.ggml.merges") ?? [],
+    bosId: fields.token("bos_token_id", tokens.length),
+    eosId: fields.token("eos_token_id", tokens.length),
+    eotId: fields.token("eot_token_id", tokens.length),
+    eomId: fields.token("eom_token_id", tokens.length),
+    unknownId: fields.token("unknown_token_id", tokens.length),
+    addBos: fields.boolean("tokenizer.ggml.add_bos_token"),
+    addEos: fields.boolean("tokenizer.ggml.add_eos_token"),
+    addSpacePrefix: fields.boolean("tokenizer.ggml.add_space_prefix"),
+  };
+}
+
+/** Typed look-ups. A key that is absent gives null; one of the wrong type makes the file invalid. */
+class Fields {
+  private readonly path: string;
+  private readonly pairs: ReadonlyMap<string, GgufValue>;
+
+  constructor(path: string, pairs: ReadonlyMap<string, GgufValue>) {
+    this.path = path;
+    this.pairs = pairs;
+  }
+
+  required<T>(key: string, value: T | null): T {
+    if (value !== null) return value;
+    throw this.invalid(`has no ${key}; a language model file needs it`);
+  }
+
+  string(key: string): string | null {
+    return this.look(key, "a string", (value) => typeof value === "string") as string | null;
+  }
+
+  number(key: string): number | null {
+    return this.look(key, "a number", (value) => typeof value === "number") as number | null;
+  }
+
+  boolean(key: string): boolean | null {
+    return this.look(key, "true or false", (value) => typeof value === "boolean") as boolean | null;
+  }
+
+  strings(key: string): readonly string[] | null {
+    return this.list(key, "string") as readonly string[] | null;
+  }
+
+  numbers(key: string, minimumLength: number): readonly number[] | null {
+    const numbers = this.list(key, "number") as readonly number[] | null;
+    if (numbers !== null && numbers.length < minimumLength) {
+      throw this.invalid(`has ${numbers.length} values in ${key} for ${minimumLength} tokens`);
+    }
+    return numbers;
+  }
+
+  /** A token id; one outside the vocabulary counts as absent, as llama.cpp has it. */
+  token(name: string, tokenCount: number): number | null {
+    const token = this.number(`tokenizer.ggml.${name}`);
+    return token !== null && token < tokenCount ? token : null;
+  }
+
+  templates(): Map<string, string> {
+    const templates = new Map<string, string>();
+    for (const [key, value] of this.pairs) {
+      if (!key.startsWith(templateKey) || typeof value !== "string") continue;
+      templates.set(key === templateKey ? "default" : key.slice(templateKey.length + 1), value);
+    }
+    return templates;
+  }
+
+  private list(key: string, elementType: "string" | "number"): readonly GgufValue[] | null {
+    const isList = (value: GgufValue) =>
+      Array.isArray(value) && (value.length === 0 || typeof value[0] === elementType);
+    return this.look(key, `a list of ${elementType}s`, isList) as readonly GgufValue[] | null;
+  }
+
+  private look(key: string, expected: string, fits: (value: GgufValue) => boolean): GgufValue | null {
+    const value = this.pairs.get(key);
+    if (value === undefined) return null;
+    if (fits(value)) return value;
+    throw this.invalid(`has a ${typeof value} in ${key}, where ${expected} belongs`);
+  }
+
+  private invalid(problem: string): ServerError {
+    return new ServerError("model_file_invalid", `${this.path} ${problem}`);
+  }
+}

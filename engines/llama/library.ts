@@ -1,0 +1,114 @@
+// Owns finding and opening the llama.cpp libraries: node-llama-cpp ships them prebuilt and picks the variant for this
+// machine; this file asks it to, takes the paths it mapped, and binds the C API. Once per process (or worker thread).
+// It never builds, downloads or registers a backend itself.
+import { readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import koffi from "koffi";
+import { getLlama, type Llama } from "node-llama-cpp";
+import { ServerError } from "../../runtime/errors.ts";
+import { abiOf, type LlamaFunctions, type Pointer } from "./abi.ts";
+
+export interface LlamaLibrary {
+  readonly functions: LlamaFunctions;
+  readonly release: string;
+  /** "cpu", "cuda", "metal" or "vulkan". */
+  readonly backend: string;
+  readonly physicalCores: number;
+  freeGpuBytes(): Promise<number>;
+  /** Runs `body` with native log lines collected; outside of it they go nowhere. Only while loading, on the loading thread. */
+  withLog<T>(body: (lines: readonly string[]) => T): T;
+  /** Address of a C function `strlen`: as an abort callback it is true while the flag byte it is given is not 0. */
+  readonly flagIsSet: Pointer;
+}
+
+// A llama_decode builds its graph on the stack of the call; the default of 1 MiB is tight for deep models.
+const nativeStackBytes = 8 * 1024 * 1024;
+const logLinesKept = 64;
+
+const open = new Map<boolean, Promise<LlamaLibrary>>();
+
+/** The libraries for a CPU-only or an accelerated run; opened at the first call. Throws `config_invalid`. */
+export function openLibrary(useGpu: boolean): Promise<LlamaLibrary> {
+  let library = open.get(useGpu);
+  if (!library) {
+    library = load(useGpu);
+    open.set(useGpu, library);
+  }
+  return library;
+}
+
+async function load(useGpu: boolean): Promise<LlamaLibrary> {
+  const abi = abiOf(bundledRelease());
+  const llama = await getLlama({
+    gpu: useGpu ? "auto" : false,
+    build: "never",
+    skipDownload: true,
+    progressLogs: false,
+  });
+  koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
+  const functions = abi.bind(koffi.load(findLibrary("llama")));
+  const libc = koffi.load(libcName());
+  // `abs` ignores its pointer arguments: a log callback in C that is safe from every thread. node-llama-cpp installs a
+  // JS one, which would block or abort when called from a compute thread, so ours must come after it.
+  const silent = libc.symbol("abs");
+  functions.logSet(silent, null);
+  return {
+    functions,
+    release: bundledRelease(),
+    backend: llama.gpu === false ? "cpu" : llama.gpu,
+    physicalCores: llama.cpuMathCores,
+    freeGpuBytes: async () => (await llama.getVramState()).free,
+    withLog: (body) => collectLog(functions, silent, body),
+    flagIsSet: libc.symbol("strlen"),
+  } satisfies LlamaLibrary & { readonly backend: string | Llama["gpu"] };
+}
+
+/** The llama.cpp release named inside the installed package. */
+export function bundledRelease(): string {
+  const packageRoot = dirname(dirname(fileURLToPath(import.meta.resolve("node-llama-cpp"))));
+  const file = join(packageRoot, "llama", "binariesGithubRelease.json");
+  const { release } = JSON.parse(readFileSync(file, "utf8")) as { release: string };
+  return release;
+}
+
+/** Path of a library this process has mapped, by its plain name: names carry a version or a variant on some platforms. */
+function findLibrary(name: string): string {
+  const report = process.report.getReport() as { sharedObjects?: string[] };
+  const mapped = report.sharedObjects ?? [];
+  const pattern = new RegExp(`^(lib)?${name}(\\.v?[0-9.]+)?\\.(so|dylib|dll)([.0-9]*)$`, "i");
+  const found = mapped.find((path) => pattern.test(basename(path)));
+  if (found) return found;
+  throw new ServerError(
+    "config_invalid",
+    `the llama.cpp library "${name}" is not mapped after loading node-llama-cpp on ${process.platform}-${process.arch}; ` +
+      "reinstall with `npm ci` (its optional packages carry the libraries), or choose another engine",
+  );
+}
+
+function libcName(): string {
+  if (process.platform === "darwin") return "libSystem.dylib";
+  if (process.platform === "win32") return "ucrtbase.dll";
+  return process.report.getReport() !== null && isMusl() ? `libc.musl-${process.arch}.so.1` : "libc.so.6";
+}
+
+function isMusl(): boolean {
+  const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
+  return header?.glibcVersionRuntime === undefined;
+}
+
+function collectLog<T>(functions: LlamaFunctions, silent: Pointer, body: (lines: readonly string[]) => T): T {
+  const lines: string[] = [];
+  const keep = (_level: number, text: string) => {
+    lines.push(text.trimEnd());
+    if (lines.length > logLinesKept) lines.shift();
+  };
+  const callback = koffi.register(keep, koffi.pointer(koffi.proto("void", ["int32", "str", "void*"])));
+  functions.logSet(callback, null);
+  try {
+    return body(lines);
+  } finally {
+    functions.logSet(silent, null);
+    koffi.unregister(callback);
+  }
+}

@@ -1,0 +1,266 @@
+// Owns one loaded llama.cpp model and its context: the LoadedModel of the native engine. Called only by the step loop,
+// on the thread that loaded it. It keeps native sequence ids dense and batches sorted by them, because llama.cpp is
+// several times slower otherwise; the scheduler knows nothing of that.
+import koffi from "koffi";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Batch, StepOutput } from "../batch.ts";
+import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import type { LlamaFunctions, NativeBatch, Pointer } from "./abi.ts";
+import { SlotMap } from "./slot-map.ts";
+
+/** What loading produced; LlamaModel owns it from here on. */
+export interface LoadedHandles {
+  readonly functions: LlamaFunctions;
+  readonly model: Pointer;
+  readonly context: Pointer;
+  readonly card: ModelCard;
+  readonly capacity: Capacity;
+  readonly capabilities: Capabilities;
+}
+
+// Token fed in the place of a sequence that has no row in a step, only to keep the ids of the pass dense.
+const fillerToken = 0;
+
+export class LlamaModel implements LoadedModel, KvCache {
+  readonly card: ModelCard;
+  readonly capacity: Capacity;
+  readonly capabilities: Capabilities;
+  readonly tokens: TokenClasses;
+  readonly kv: KvCache = this;
+  readonly #functions: LlamaFunctions;
+  readonly #model: Pointer;
+  readonly #context: Pointer;
+  readonly #memory: Pointer;
+  readonly #vocab: Pointer;
+  readonly #native: NativeBatchView;
+  readonly #slots: SlotMap;
+  /** Tokens in the KV cache, by slot. */
+  readonly #cached: Int32Array;
+  /** Row of the batch by native id, -1 = none; all -1 between steps. */
+  readonly #rowOfId: Int32Array;
+  /** Native id and position of each filler row of the running step. */
+  readonly #fillerIds: Int32Array;
+  readonly #fillerPositions: Int32Array;
+  #fillerCount = 0;
+  readonly #logitsRow: Int32Array;
+  #logits = new Float32Array(0);
+  #logitsAddress = 0n;
+  #state = new Uint8Array(0);
+  #disposed = false;
+
+  constructor(handles: LoadedHandles) {
+    const { functions, model, context, card, capacity, capabilities } = handles;
+    this.#functions = functions;
+    this.#model = model;
+    this.#context = context;
+    this.card = card;
+    this.capacity = capacity;
+    this.capabilities = capabilities;
+    this.#memory = functions.getMemory(context);
+    this.#vocab = functions.modelGetVocab(model);
+    this.tokens = { endOfGeneration: this.#endOfGeneration() };
+    const { maxSequences, maxBatchTokens } = capacity;
+    this.#native = new NativeBatchView(functions, maxBatchTokens + maxSequences);
+    this.#slots = new SlotMap(maxSequences);
+    this.#cached = new Int32Array(maxSequences);
+    this.#rowOfId = new Int32Array(maxSequences).fill(-1);
+    this.#fillerIds = new Int32Array(maxSequences);
+    this.#fillerPositions = new Int32Array(maxSequences);
+    this.#logitsRow = new Int32Array(maxSequences);
+  }
+
+  step(batch: Batch): StepOutput {
+    this.#closeGap();
+    const outputCount = this.#fill(batch);
+    const status = this.#functions.decode(this.#context, this.#native.batch);
+    if (status !== 0) throw decodeError(status, batch);
+    this.#removeFillers();
+    for (let row = 0; row < batch.rowCount; row++) {
+      this.#cached[at(batch.slot, row)] = at(batch.position, row) + at(batch.length, row);
+    }
+    if (outputCount > 0) this.#viewLogits();
+    return { logits: this.#logits, logitsRow: this.#logitsRow };
+  }
+
+  release(slot: number): void {
+    const id = this.#slots.release(slot);
+    if (id >= 0) this.#functions.memoryRemove(this.#memory, id, -1, -1);
+    this.#cached[slot] = 0;
+  }
+
+  tokenize(text: string): Int32Array {
+    const bytes = Buffer.byteLength(text);
+    const tokens = new Int32Array(bytes + 2);
+    const count = this.#functions.tokenize(this.#vocab, text, bytes, tokens, tokens.length, false, false);
+    return tokens.slice(0, Math.max(count, 0));
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#native.free(this.#functions);
+    this.#functions.free(this.#context);
+    this.#functions.modelFree(this.#model);
+  }
+
+  /** Moves the highest sequence into the lowest gap: one a step, so that the pause stays short. */
+  #closeGap(): void {
+    if (!this.capabilities.saveState) return;
+    const move = this.#slots.compaction();
+    if (!move) return;
+    const size = Number(this.#functions.stateSize(this.#context, move.from));
+    if (this.#state.length < size) this.#state = new Uint8Array(Math.ceil(size * 1.5));
+    const saved = Number(this.#functions.stateGet(this.#context, this.#state, this.#state.length, move.from));
+    const restored = saved > 0 ? Number(this.#functions.stateSet(this.#context, this.#state, saved, move.to)) : 0;
+    if (restored === 0) {
+      throw new ServerError("model_failed", `moving sequence ${move.from} to ${move.to} failed (${size} bytes of state)`);
+    }
+    this.#functions.memoryRemove(this.#memory, move.from, -1, -1);
+    this.#slots.moved(move);
+  }
+
+  /** Writes the batch to native memory in order of native ids, gaps filled. Returns the number of logits rows. */
+  #fill(batch: Batch): number {
+    let lowest = Number.MAX_SAFE_INTEGER;
+    let highest = -1;
+    let firstSingle = Number.MAX_SAFE_INTEGER;
+    let lastSingle = -1;
+    for (let row = 0; row < batch.rowCount; row++) {
+      const id = this.#slots.acquire(at(batch.slot, row));
+      this.#rowOfId[id] = row;
+      lowest = Math.min(lowest, id);
+      highest = Math.max(highest, id);
+      if (batch.length[row] === 1) {
+        firstSingle = Math.min(firstSingle, id);
+        lastSingle = Math.max(lastSingle, id);
+      }
+    }
+    this.#native.clear();
+    this.#fillerCount = 0;
+    let outputCount = 0;
+    for (let id = lowest; id <= highest; id++) {
+      const row = at(this.#rowOfId, id);
+      this.#rowOfId[id] = -1;
+      if (row < 0) {
+        // Only rows of one token share a pass with their neighbours; a gap between longer rows costs nothing.
+        if (id > firstSingle && id < lastSingle) this.#addFiller(id);
+        continue;
+      }
+      this.#native.addRow(batch, row, id);
+      this.#logitsRow[row] = batch.wantLogits[row] === 1 ? outputCount++ : -1;
+    }
+    this.#native.finish();
+    return outputCount;
+  }
+
+  #addFiller(id: number): void {
+    const slot = this.#slots.slotOf(id);
+    // A model that cannot drop its tail would be corrupted by a token too many.
+    if (slot >= 0 && !this.capabilities.truncate) return;
+    const position = slot >= 0 ? at(this.#cached, slot) : 0;
+    this.#fillerIds[this.#fillerCount] = id;
+    this.#fillerPositions[this.#fillerCount++] = position;
+    this.#native.add(fillerToken, position, id, 0);
+  }
+
+  #removeFillers(): void {
+    for (let i = 0; i < this.#fillerCount; i++) {
+      this.#functions.memoryRemove(this.#memory, at(this.#fillerIds, i), at(this.#fillerPositions, i), -1);
+    }
+  }
+
+  /** The native output buffer only moves when it grows: its view is kept until then. */
+  #viewLogits(): void {
+    const pointer = this.#functions.getLogits(this.#context);
+    const address = koffi.address(pointer);
+    if (address === this.#logitsAddress) return;
+    const floats = this.capacity.maxSequences * this.card.vocabSize;
+    this.#logits = new Float32Array(koffi.view(pointer, floats * Float32Array.BYTES_PER_ELEMENT));
+    this.#logitsAddress = address;
+  }
+
+  #endOfGeneration(): number[] {
+    const tokens: number[] = [];
+    for (let token = 0; token < this.card.vocabSize; token++) {
+      if (this.#functions.vocabIsEndOfGeneration(this.#vocab, token)) tokens.push(token);
+    }
+    return tokens;
+  }
+}
+
+/** A native batch whose arrays are written through views. */
+class NativeBatchView {
+  readonly batch: NativeBatch;
+  readonly #token: Int32Array;
+  readonly #position: Int32Array;
+  readonly #sequence: Int32Array;
+  readonly #logits: Int8Array;
+  readonly #lists: BigUint64Array;
+  readonly #ownLists: BigUint64Array;
+  #count = 0;
+
+  constructor(functions: LlamaFunctions, maxTokens: number) {
+    this.batch = functions.batchInit(maxTokens, 0, 1);
+    const view = (pointer: Pointer, bytes: number) => koffi.view(pointer, maxTokens * bytes);
+    this.#token = new Int32Array(view(this.batch.token, 4));
+    this.#position = new Int32Array(view(this.batch.pos, 4));
+    this.#logits = new Int8Array(view(this.batch.logits, 1));
+    new Int32Array(view(this.batch.n_seq_id, 4)).fill(1);
+    // seq_id[i] points to the list of token i's sequences, which batchInit allocates one by one; pointing them into one
+    // array instead lets a view write them. The native side's own pointers are put back before it frees them.
+    this.#sequence = new Int32Array(maxTokens);
+    this.#lists = new BigUint64Array(view(this.batch.seq_id, 8));
+    this.#ownLists = this.#lists.slice();
+    const base = koffi.address(this.#sequence);
+    for (let i = 0; i < maxTokens; i++) this.#lists[i] = base + BigInt(i * Int32Array.BYTES_PER_ELEMENT);
+  }
+
+  free(functions: LlamaFunctions): void {
+    this.#lists.set(this.#ownLists);
+    functions.batchFree(this.batch);
+  }
+
+  clear(): void {
+    this.#count = 0;
+  }
+
+  add(token: number, position: number, sequence: number, wantLogits: number): void {
+    const i = this.#count++;
+    this.#token[i] = token;
+    this.#position[i] = position;
+    this.#sequence[i] = sequence;
+    this.#logits[i] = wantLogits;
+  }
+
+  addRow(batch: Batch, row: number, sequence: number): void {
+    const offset = at(batch.offset, row);
+    const length = at(batch.length, row);
+    const position = at(batch.position, row);
+    for (let i = 0; i < length; i++) this.add(at(batch.tokens, offset + i), position + i, sequence, 0);
+    this.#logits[this.#count - 1] = at(batch.wantLogits, row);
+  }
+
+  finish(): void {
+    this.batch.n_tokens = this.#count;
+  }
+}
+
+/** Element of a typed array at an index the caller knows to be inside. */
+function at(array: Int32Array | Uint8Array, index: number): number {
+  return array[index] as number;
+}
+
+function decodeError(status: number, batch: Batch): ServerError {
+  const meanings: Readonly<Record<number, string>> = {
+    1: "no KV cache cell is free",
+    2: "it was aborted",
+    [-1]: "the batch is not valid",
+    [-2]: "memory could not be allocated",
+    [-3]: "the computation failed",
+  };
+  const meaning = meanings[status] ?? "unknown status";
+  return new ServerError(
+    "model_failed",
+    `the forward pass over ${batch.rowCount} rows, ${batch.tokenCount} tokens failed with status ${status}: ${meaning}`,
+  );
+}

@@ -1,0 +1,71 @@
+// The sampler's kernel: what the host may call on the row it has put into memory. One row at a time, no state but the
+// buffers of layout.ts; row-kernel.ts on the host's side says what each of these must answer.
+import { ids, weights } from "./layout";
+import { findNucleus, nucleusFloor, nucleusLast } from "./nucleus";
+import { cutRow, findPeak, peak, pick, scan, walk, weighRow } from "./scan";
+import {
+  NO_CEILING, countAll, floorOf, gather, keepAbove, keepHeaviest, rank, reload, sort, sumAll, weighAll,
+} from "./select";
+
+export { idsAt, prepare, weightsAt } from "./layout";
+export { scan, weighRow } from "./scan";
+
+/** The likeliest token; -1 where there is none. */
+export function argmax(): i32 {
+  return scan() == -Infinity ? -1 : findPeak();
+}
+
+/**
+ * Draws a token with the uniform number `u` out of what top-k (0 = off), top-p (1 = off) and min-p leave. `scale` is
+ * log2(e) / temperature; min-p comes as the distance from the peak at which it cuts (infinite = off).
+ */
+export function draw(scale: f32, topK: i32, topP: f64, minDistance: f32, u: f64): i32 {
+  if (scan() == -Infinity) return -1;
+  if (peak == Infinity) return findPeak();
+  const floor = peak - minDistance;
+  if (topK > 0) return drawTop(scale, topK, topP, floor, u);
+  if (topP < 1) return drawNucleus(scale, topP, floor, u);
+  if (floor > -Infinity) return drawAbove(scale, floor, u);
+  return pick(u * weighRow(scale));
+}
+
+/** Leaves the ids and logits of the `limit` likeliest tokens of the row, likeliest first. Returns how many. */
+export function top(limit: i32): i32 {
+  if (scan() == -Infinity) return 0;
+  const count = gatherTop(limit);
+  reload(count);
+  sort(count);
+  return count;
+}
+
+function drawTop(scale: f32, topK: i32, topP: f64, floor: f32, u: f64): i32 {
+  let count = gatherTop(topK);
+  reload(count);
+  weighAll(count, scale);
+  if (topP < 1) count = keepHeaviest(count, topP * sumAll(count));
+  return pickCandidate(keepAbove(count, floor), u);
+}
+
+function drawNucleus(scale: f32, topP: f64, floor: f32, u: f64): i32 {
+  findNucleus(scale, topP * weighRow(scale));
+  const sum = floor > nucleusFloor ? cutRow(floor, i32.MAX_VALUE) : cutRow(nucleusFloor, nucleusLast);
+  return pick(u * sum);
+}
+
+function drawAbove(scale: f32, floor: f32, u: f64): i32 {
+  const count = gather(floor, NO_CEILING);
+  weighAll(count, scale);
+  return pickCandidate(count, u);
+}
+
+function pickCandidate(count: i32, u: f64): i32 {
+  return load<i32>(ids + (<usize>walk(weights, count, u * sumAll(count)) << 2));
+}
+
+function gatherTop(limit: i32): i32 {
+  const count = gather(floorOf(limit), NO_CEILING);
+  rank(count);
+  if (count <= limit) return count;
+  countAll(count);
+  return keepHeaviest(count, limit);
+}

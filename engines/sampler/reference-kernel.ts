@@ -1,0 +1,101 @@
+// Owns the plain sampling kernel: the definition in the open, with sorts and Math.exp, that the SIMD kernel is tested
+// against and that serves where there is no SIMD. Clarity before speed; Sampler.create() picks it.
+import type { Filters, RowKernel } from "./row-kernel.ts";
+
+export class ReferenceKernel implements RowKernel {
+  readonly vocabSize: number;
+  readonly row: Float32Array;
+  readonly topIds: Int32Array;
+  readonly topLogits: Float32Array;
+
+  constructor(vocabSize: number) {
+    this.vocabSize = vocabSize;
+    this.row = new Float32Array(vocabSize);
+    this.topIds = new Int32Array(vocabSize);
+    this.topLogits = new Float32Array(vocabSize);
+  }
+
+  argmax(): number {
+    let best = -1;
+    let peak = Number.NEGATIVE_INFINITY;
+    for (let id = 0; id < this.vocabSize; id++) {
+      if (this.#logit(id) > peak) {
+        peak = this.#logit(id);
+        best = id;
+      }
+    }
+    return best;
+  }
+
+  draw(filters: Filters, u: number): number {
+    const best = this.argmax();
+    if (best < 0) return -1;
+    const peak = this.#logit(best);
+    if (peak === Number.POSITIVE_INFINITY) return best;
+    const weigh = (id: number) => Math.exp((this.#logit(id) - peak) / filters.temperature);
+    const kept = this.#filter(filters, weigh);
+    let left = u * sum(kept, weigh);
+    let chosen = best;
+    for (const id of kept) {
+      const weight = weigh(id);
+      if (weight === 0) continue;
+      chosen = id;
+      if (left < weight) break;
+      left -= weight;
+    }
+    return chosen;
+  }
+
+  logSum(): number {
+    const best = this.argmax();
+    if (best < 0) return Number.NEGATIVE_INFINITY;
+    const peak = this.#logit(best);
+    if (peak === Number.POSITIVE_INFINITY) return peak;
+    return peak + Math.log(sum(this.#possible(), (id) => Math.exp(this.#logit(id) - peak)));
+  }
+
+  top(limit: number): number {
+    const likeliest = this.#byLikelihood(this.#possible()).slice(0, limit);
+    this.topIds.set(likeliest);
+    this.topLogits.set(likeliest.map((id) => this.#logit(id)));
+    return likeliest.length;
+  }
+
+  /** The ids that top-k, top-p and min-p leave, ascending. */
+  #filter({ topK, topP, minP }: Filters, weigh: (id: number) => number): number[] {
+    let ids = this.#possible();
+    if (topK > 0 || topP < 1) ids = this.#byLikelihood(ids);
+    if (topK > 0) ids = ids.slice(0, topK);
+    if (topP < 1) ids = nucleus(ids, topP * sum(ids, weigh), weigh);
+    if (minP > 0) ids = ids.filter((id) => weigh(id) >= minP);
+    return ids.sort((a, b) => a - b);
+  }
+
+  #possible(): number[] {
+    const ids: number[] = [];
+    for (let id = 0; id < this.vocabSize; id++) if (this.#logit(id) > Number.NEGATIVE_INFINITY) ids.push(id);
+    return ids;
+  }
+
+  #byLikelihood(ids: number[]): number[] {
+    return ids.sort((a, b) => (this.#logit(a) === this.#logit(b) ? a - b : this.#logit(b) - this.#logit(a)));
+  }
+
+  #logit(id: number): number {
+    return this.row[id] as number;
+  }
+}
+
+function sum(ids: readonly number[], weigh: (id: number) => number): number {
+  return ids.reduce((all, id) => all + weigh(id), 0);
+}
+
+/** The shortest head of `ids`, at least one, that weighs `target`. */
+function nucleus(ids: readonly number[], target: number, weigh: (id: number) => number): number[] {
+  let weight = 0;
+  const end = ids.findIndex((id) => {
+    weight += weigh(id);
+    return weight >= target;
+  });
+  return end < 0 ? [...ids] : ids.slice(0, end + 1);
+}

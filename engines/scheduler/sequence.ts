@@ -1,0 +1,48 @@
+// Owns the state of one sequence as the scheduler sees it: its tokens and how many of them the engine has computed.
+// Only the scheduler changes it.
+
+/** waiting: queued, no slot. running: holds a slot. finished: holds nothing. */
+export type SequenceState = "waiting" | "running" | "finished";
+
+export interface SequenceOptions {
+  readonly prompt: Int32Array;
+  /** Most tokens to generate, >= 1. */
+  readonly maxNewTokens: number;
+  /** Go on after an end-of-generation token. */
+  readonly ignoreEos: boolean;
+  /** 0 = the base model. */
+  readonly adapter: number;
+}
+
+export class Sequence {
+  /** Prompt, then output. [0, computed) is in the KV cache, [computed, total) is still to be fed. */
+  readonly tokens: Int32Array;
+  readonly promptLength: number;
+  readonly ignoreEos: boolean;
+  readonly adapter: number;
+  state: SequenceState = "waiting";
+  /** The engine's slot while running, else -1. */
+  slot = -1;
+  computed = 0;
+  total: number;
+  /** Keeps its slot but is not scheduled: its reader is behind. */
+  paused = false;
+
+  constructor(options: SequenceOptions) {
+    this.promptLength = options.prompt.length;
+    this.tokens = new Int32Array(this.promptLength + options.maxNewTokens);
+    this.tokens.set(options.prompt);
+    this.total = this.promptLength;
+    this.ignoreEos = options.ignoreEos;
+    this.adapter = options.adapter;
+  }
+
+  /** Tokens the engine has yet to see. 1 while decoding. */
+  get pending(): number {
+    return this.total - this.computed;
+  }
+
+  get isRunnable(): boolean {
+    return this.state === "running" && !this.paused;
+  }
+}

@@ -1,0 +1,72 @@
+// Owns turning one sequence's tokens into text as they come. Called once a token on the agents thread, so the usual token,
+// whole characters, costs one array look-up. It never gives out half a character: the rest waits for the next token.
+import type { Vocabulary } from "./vocabulary.ts";
+
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
+export class Detokenizer {
+  private readonly vocabulary: Vocabulary;
+  /** The start of a character whose end has not come: at most 3 bytes. */
+  private readonly pending = new Uint8Array(3);
+  private pendingLength = 0;
+  private dropsSpace: boolean;
+
+  /** `previousToken` is the prompt's last token, null if there is none: text that begins there has no added space. */
+  constructor(vocabulary: Vocabulary, previousToken: number | null) {
+    this.vocabulary = vocabulary;
+    this.dropsSpace = vocabulary.addsSpacePrefix && (previousToken === null || vocabulary.isControl(previousToken));
+  }
+
+  /** The text that this token completes; "" if it completes none. */
+  push(token: number): string {
+    const whole = this.pendingLength === 0 ? this.vocabulary.pieceText(token) : null;
+    const text = whole ?? this.pushBytes(this.vocabulary.piece(token));
+    if (!this.dropsSpace || text === "") return text;
+    this.dropsSpace = false;
+    return text.startsWith(" ") ? text.slice(1) : text;
+  }
+
+  /** What is left at the end: U+FFFD for a character that was cut off. */
+  flush(): string {
+    const text = decoder.decode(this.pending.subarray(0, this.pendingLength));
+    this.pendingLength = 0;
+    return text;
+  }
+
+  private pushBytes(piece: Uint8Array): string {
+    const bytes = new Uint8Array(this.pendingLength + piece.length);
+    bytes.set(this.pending.subarray(0, this.pendingLength));
+    bytes.set(piece, this.pendingLength);
+    const end = bytes.length - unfinishedLength(bytes);
+    this.pending.set(bytes.subarray(end));
+    this.pendingLength = bytes.length - end;
+    return decoder.decode(bytes.subarray(0, end));
+  }
+}
+
+/** How many bytes at the end begin a character that further bytes could still complete. */
+function unfinishedLength(bytes: Uint8Array): number {
+  for (let length = 1; length <= 3 && length <= bytes.length; length++) {
+    const lead = bytes[bytes.length - length] as number;
+    if (lead < 0x80) return 0;
+    if (lead < 0xc0) continue;
+    return lead < 0xf5 && length < characterLength(lead) && isValidSecond(lead, bytes[bytes.length - length + 1]) ? length : 0;
+  }
+  return 0;
+}
+
+function characterLength(lead: number): number {
+  if (lead < 0xc2) return 1;
+  if (lead < 0xe0) return 2;
+  return lead < 0xf0 ? 3 : 4;
+}
+
+/** UTF-8 forbids overlong forms, surrogates and code points past U+10FFFF: some leads narrow their second byte. */
+function isValidSecond(lead: number, second: number | undefined): boolean {
+  if (second === undefined) return true;
+  if (lead === 0xe0) return second >= 0xa0;
+  if (lead === 0xed) return second < 0xa0;
+  if (lead === 0xf0) return second >= 0x90;
+  if (lead === 0xf4) return second < 0x90;
+  return true;
+}

@@ -1,0 +1,111 @@
+// Owns the loop that joins neighbouring symbols of a text, best pair first, until none can be joined: the heart of byte pair
+// encoding and of SentencePiece alike. O(n log n) for any input, no recursion, so a hostile text costs time, never a crash.
+
+/** How good joining text[start..middle) with text[middle..end) is: lower is earlier, Infinity is never. */
+export type PairRank = (text: string, start: number, middle: number, end: number) => number;
+
+const noSymbol = -1;
+
+/**
+ * Splits text into symbols at code points, joins them by `rank` (the leftmost of equals first) and calls `emit` with the
+ * bounds of each symbol that is left, in order.
+ */
+export function mergeSymbols(text: string, rank: PairRank, emit: (start: number, end: number) => void): void {
+  const length = text.length;
+  // A symbol is known by its first code unit: next[s] is where its right neighbour starts, previous[s] its left one.
+  const next = new Int32Array(length);
+  const previous = new Int32Array(length);
+  const queue = new PairQueue();
+
+  const offer = (left: number): void => {
+    const middle = next[left] as number;
+    if (middle >= length) return;
+    const end = next[middle] as number;
+    const value = rank(text, left, middle, end);
+    if (value !== Number.POSITIVE_INFINITY) queue.push(value, left, end);
+  };
+
+  let last = noSymbol;
+  for (let start = 0; start < length; ) {
+    const end = start + ((text.codePointAt(start) as number) > 0xffff ? 2 : 1);
+    next[start] = end;
+    previous[start] = last;
+    last = start;
+    start = end;
+  }
+  for (let left = 0; left < length; left = next[left] as number) offer(left);
+
+  while (queue.pop()) {
+    const { left, end } = queue;
+    const middle = next[left] as number;
+    // Stale unless the pair is still exactly [left, end): next is 0 once a symbol is absorbed, and a grown one ends elsewhere.
+    if (middle === 0 || middle >= length || next[middle] !== end) continue;
+    next[left] = end;
+    next[middle] = 0;
+    if (end < length) previous[end] = left;
+    const before = previous[left] as number;
+    if (before !== noSymbol) offer(before);
+    offer(left);
+  }
+
+  for (let start = 0; start < length; start = next[start] as number) emit(start, next[start] as number);
+}
+
+/** A binary heap of candidate pairs in parallel arrays, least rank first, then leftmost. pop() leaves its find in the fields. */
+class PairQueue {
+  left = 0;
+  end = 0;
+  private readonly ranks: number[] = [];
+  private readonly lefts: number[] = [];
+  private readonly ends: number[] = [];
+
+  push(rank: number, left: number, end: number): void {
+    let hole = this.ranks.length;
+    this.ranks.push(rank);
+    this.lefts.push(left);
+    this.ends.push(end);
+    while (hole > 0) {
+      const parent = (hole - 1) >> 1;
+      if (!this.precedes(rank, left, parent)) break;
+      this.move(parent, hole);
+      hole = parent;
+    }
+    this.put(hole, rank, left, end);
+  }
+
+  pop(): boolean {
+    const size = this.ranks.length - 1;
+    if (size < 0) return false;
+    this.left = this.lefts[0] as number;
+    this.end = this.ends[0] as number;
+    const rank = this.ranks.pop() as number;
+    const left = this.lefts.pop() as number;
+    const end = this.ends.pop() as number;
+    if (size === 0) return true;
+    let hole = 0;
+    for (let child = 1; child < size; child = 2 * hole + 1) {
+      if (child + 1 < size && this.precedes(this.ranks[child + 1] as number, this.lefts[child + 1] as number, child))
+        child++;
+      if (this.precedes(rank, left, child)) break;
+      this.move(child, hole);
+      hole = child;
+    }
+    this.put(hole, rank, left, end);
+    return true;
+  }
+
+  private precedes(rank: number, left: number, at: number): boolean {
+    const other = this.ranks[at] as number;
+    return rank < other || (rank === other && left < (this.lefts[at] as number));
+  }
+
+  private move(from: number, to: number): void {
+    this.put(to, this.ranks[from] as number, this.lefts[from] as number, this.ends[from] as number);
+  }
+
+  private put(at: number, rank: number, left: number, end: number): void {
+    this.ranks[at] = rank;
+    this.lefts[at] = left;
+    this.ends[at] = end;
+  }
+}

@@ -1,0 +1,25 @@
+// Owns POST /v1/chat/completions: body to request, events to body or stream.
+import { collectAnswer } from "../answer.ts";
+import type { RouteHandler } from "../context.ts";
+import { randomId } from "../ids.ts";
+import { readJson } from "../json.ts";
+import { streamEvents } from "../sse.ts";
+import { chatRequestSchema, toGenerateRequest } from "./request.ts";
+import { type CompletionHead, chatCompletion } from "./response.ts";
+import { ChatStream } from "./stream.ts";
+
+export const chatCompletions: RouteHandler = async (exchange, { inference, config }) => {
+  const body = readJson(exchange.request, chatRequestSchema);
+  const model = inference.resolveModel(body.model ?? undefined);
+  exchange.model = model;
+  const request = toGenerateRequest(body, model);
+  const head: CompletionHead = { id: randomId("chatcmpl"), created: Math.floor(Date.now() / 1000), model };
+  const events = inference.generate(request, exchange.request.signal);
+  if (body.stream) {
+    const codec = new ChatStream(head, request.choices, body.stream_options?.include_usage ?? false);
+    await streamEvents(exchange, events, codec, config);
+    return;
+  }
+  const answer = await collectAnswer(events, request.choices);
+  exchange.json(200, chatCompletion(head, answer, body.logprobs ?? false));
+};

@@ -1,0 +1,126 @@
+// Owns the chunks of a streamed chat completion: generation events in, server-sent events out. Holds cursor state only.
+// Hot path: one call a step and stream, so everything constant is built once and only the text is encoded.
+
+import type { FinishReason, GenerateEvent, Usage } from "../../engines/chat.ts";
+import type { ErrorRecord } from "../../runtime/errors.ts";
+import { errorBody } from "../errors.ts";
+import type { StreamCodec } from "../sse.ts";
+import { wireFinishReason, wireUsage } from "../usage.ts";
+import { type CompletionHead, wireLogprobs } from "./response.ts";
+
+const DONE = "data: [DONE]\n\n";
+const TEXT_END = '},"logprobs":null,"finish_reason":null}]}\n\n';
+
+/** The text around one choice's chunks. */
+interface ChoiceFrame {
+  readonly delta: string;
+  hasRole: boolean;
+}
+
+export class ChatStream implements StreamCodec {
+  readonly #before: string;
+  readonly #includeUsage: boolean;
+  readonly #choices: readonly ChoiceFrame[];
+  #unfinishedCount: number;
+  /** The last choice's final chunk, not yet closed: it waits for the usage that rides on it. */
+  #lastChunk = "";
+  #isEnded = false;
+
+  /**
+   * `usage` always rides on the stream's last chunk. With `includeUsage` that is one more chunk with no choices, as
+   * OpenAI's clients expect; without, it is the chunk of the last finish_reason, so that no chunk lacks a choice.
+   */
+  constructor(head: CompletionHead, choiceCount: number, includeUsage: boolean) {
+    const fields = JSON.stringify({
+      id: head.id,
+      object: "chat.completion.chunk",
+      created: head.created,
+      model: head.model,
+      system_fingerprint: "local",
+      ...(includeUsage ? { usage: null } : {}),
+    });
+    this.#before = `data: ${fields.slice(0, -1)},"choices":[`;
+    this.#includeUsage = includeUsage;
+    this.#unfinishedCount = choiceCount;
+    this.#choices = Array.from({ length: choiceCount }, (_, index) => ({
+      delta: `${this.#before}{"index":${index},"delta":{`,
+      hasRole: false,
+    }));
+  }
+
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  encode(events: readonly GenerateEvent[]): string {
+    let out = "";
+    for (const event of events) {
+      switch (event.type) {
+        case "text":
+          out += this.#text(event);
+          break;
+        case "finish":
+          out += this.#finish(event.choice, event.reason);
+          break;
+        case "done":
+          out += this.#done(event.usage);
+          break;
+        case "error":
+          out += this.fail(event.error);
+          break;
+        default:
+          event satisfies never;
+      }
+    }
+    return out;
+  }
+
+  fail(error: ErrorRecord): string {
+    this.#isEnded = true;
+    return `${this.#closeLastChunk("")}data: ${errorBody(error)}\n\n${DONE}`;
+  }
+
+  #text(event: GenerateEvent & { type: "text" }): string {
+    const choice = this.#choices[event.choice];
+    if (choice === undefined) return "";
+    const head = `${choice.delta}${this.#role(choice)}"content":${JSON.stringify(event.text)}`;
+    if (event.logprobs === undefined) return head + TEXT_END;
+    return `${head}},"logprobs":${JSON.stringify(wireLogprobs(event.logprobs))},"finish_reason":null}]}\n\n`;
+  }
+
+  #finish(index: number, reason: FinishReason): string {
+    const choice = this.#choices[index];
+    if (choice === undefined) return "";
+    const content = choice.hasRole ? "" : `${this.#role(choice)}"content":""`;
+    const chunk = `${choice.delta}${content}},"logprobs":null,"finish_reason":"${wireFinishReason(reason)}"}]`;
+    this.#unfinishedCount--;
+    if (this.#unfinishedCount > 0) return `${chunk}}\n\n`;
+    this.#lastChunk = chunk;
+    return "";
+  }
+
+  #done(usage: Usage): string {
+    this.#isEnded = true;
+    const wire = `,"usage":${JSON.stringify(wireUsage(usage))}`;
+    if (!this.#includeUsage && this.#lastChunk !== "") return this.#closeLastChunk(wire) + DONE;
+    return `${this.#closeLastChunk("")}${this.#usageBefore()}]${wire}}\n\n${DONE}`;
+  }
+
+  #role(choice: ChoiceFrame): string {
+    if (choice.hasRole) return "";
+    choice.hasRole = true;
+    return '"role":"assistant",';
+  }
+
+  #closeLastChunk(extra: string): string {
+    if (this.#lastChunk === "") return "";
+    const chunk = `${this.#lastChunk}${extra}}\n\n`;
+    this.#lastChunk = "";
+    return chunk;
+  }
+
+  // The usage chunk names its usage itself, so the constant `"usage":null` of the others must go.
+  #usageBefore(): string {
+    return this.#before.replace(',"usage":null,"choices"', ',"choices"');
+  }
+}

@@ -1,0 +1,56 @@
+// Owns the face between sockets and handlers: a request, a reply, a stream of text, a listening server. Implemented by
+// http/uws and http/node, and by tests with no socket at all. Nothing here knows what any path means.
+import type { ServerError } from "../runtime/errors.ts";
+
+export interface HttpRequest {
+  /** Upper-case. */
+  readonly method: string;
+  /** As it was sent: not decoded, without the query. */
+  readonly path: string;
+  /** What follows `?`, not decoded. */
+  readonly query: string;
+  /** Names in lower case; values of a repeated header are joined by ", ". */
+  readonly headers: ReadonlyMap<string, string>;
+  readonly remoteAddress: string;
+  readonly body: Uint8Array;
+  /** Fires when the client goes away before its answer has ended. */
+  readonly signal: AbortSignal;
+}
+
+export type ReplyHeaders = Readonly<Record<string, string>>;
+
+/** The one answer to a request. After the client has gone, or the answer has ended, every call does nothing. */
+export interface HttpReply {
+  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void;
+  stream(status: number, headers: ReplyHeaders): StreamSink;
+}
+
+/** A body sent piece by piece. Status and headers leave with the first piece. */
+export interface StreamSink {
+  /** False when the client reads more slowly than we write: then write no more before `drained`. */
+  write(text: string): boolean;
+  /** Settles when writing may go on, and at once if it may already or if the client has gone. */
+  drained(): Promise<void>;
+  end(): void;
+  /** Cuts the connection, so that the client knows the body is not whole. */
+  abort(): void;
+}
+
+/** Answers a request. `refusal` says why the body was not read; the body is empty then. Must not throw. */
+export type EdgeHandler = (request: HttpRequest, reply: HttpReply, refusal: ServerError | null) => void;
+
+export interface EdgeServer {
+  readonly port: number;
+  /** Stops accepting connections at once; requests in flight go on. */
+  close(): void;
+  /** Settles after `close`, when the last request in flight has ended. */
+  readonly closed: Promise<void>;
+  /** Cuts every connection: the requests in flight see their signal fire. */
+  forceClose(): void;
+}
+
+/** Opens a server on one kind of edge. Throws ServerError `config_invalid` where the address cannot be had. */
+export type OpenEdge = (
+  handler: EdgeHandler,
+  address: { readonly host: string; readonly port: number },
+) => Promise<EdgeServer>;

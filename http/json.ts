@@ -1,0 +1,64 @@
+// Owns the way from a body's bytes to a value of a schema: content type, UTF-8, JSON, fields. Each failure is a
+// ServerError that names the field, what was expected and what came.
+import { z } from "zod";
+import { ServerError } from "../runtime/errors.ts";
+import type { HttpRequest } from "./edge.ts";
+import { describeIssue, expectation } from "./issues.ts";
+
+const COMMA = 0x2c;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+const decoder = new TextDecoder("utf-8", { fatal: true });
+const jsonType = /^application\/(?:json|[\w.-]+\+json)(?:\s*;\s*charset="?utf-?8"?)?\s*;?\s*$/i;
+
+/**
+ * Most values in one body. A body may be 50 MB of one long text, but 50 MB of `[0,0,…` would hold this thread for seconds
+ * and fill the heap with one complaint a value.
+ */
+const MAX_VALUES = 200_000;
+
+/** The body of a request as a value of `schema`. */
+export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema): z.output<Schema> {
+  const contentType = request.headers.get("content-type");
+  if (contentType === undefined || !jsonType.test(contentType)) {
+    const got = contentType === undefined ? "none" : JSON.stringify(contentType.slice(0, 100));
+    throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
+  }
+  return validate(schema, parseJson(request.body));
+}
+
+function parseJson(body: Uint8Array): unknown {
+  if (body.byteLength === 0) throw new ServerError("invalid_json", "expected a JSON object, got an empty body");
+  if (body.byteLength > 2 * MAX_VALUES && separatorCount(body) > MAX_VALUES) {
+    throw new ServerError("invalid_value", `expected a body of at most ${MAX_VALUES} values, got more`);
+  }
+  try {
+    return JSON.parse(decoder.decode(body));
+  } catch (error) {
+    const reason = error instanceof SyntaxError ? error.message : "it is not UTF-8";
+    throw new ServerError("invalid_json", `the body is not JSON: ${reason}`);
+  }
+}
+
+/** Commas outside strings: one less than the values they separate. Stops counting above the limit. */
+function separatorCount(body: Uint8Array): number {
+  let count = 0;
+  for (let i = 0; i < body.length && count <= MAX_VALUES; i++) {
+    if (body[i] === COMMA) count++;
+    else if (body[i] === QUOTE) i = closingQuote(body, i + 1);
+  }
+  return count;
+}
+
+function closingQuote(body: Uint8Array, from: number): number {
+  let i = from;
+  while (i < body.length && body[i] !== QUOTE) i += body[i] === BACKSLASH ? 2 : 1;
+  return i;
+}
+
+function validate<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
+  const result = z.safeParse(schema, body, { error: expectation });
+  if (result.success) return result.data;
+  throw describeIssue(result.error.issues, Object.keys(schema.shape));
+}

@@ -1,0 +1,69 @@
+// Owns the choice of an edge: uWebSockets.js, its stand-in for older C libraries, or node:http, in this order; and the one
+// log line that says which serves and why. Called by the composition root with the app it has made.
+
+import { ServerError } from "../runtime/errors.ts";
+import type { EdgeHandler, EdgeServer, OpenEdge } from "./edge.ts";
+import type { Log } from "./log.ts";
+import { nodeEdge } from "./node/edge.ts";
+import { uwsEdge } from "./uws/edge.ts";
+import { loadNative, type NativePackage } from "./uws/native.ts";
+
+export type EdgeName = NativePackage | "node";
+export type EdgeChoice = EdgeName | "auto";
+
+export interface ListenOptions {
+  readonly host: string;
+  /** 0 takes any free port. */
+  readonly port: number;
+  readonly edge: EdgeChoice;
+  readonly log: Log;
+}
+
+export interface Listener extends EdgeServer {
+  readonly edgeName: EdgeName;
+}
+
+/** Serves `app` on an address. */
+export async function listen(app: { readonly handle: EdgeHandler }, options: ListenOptions): Promise<Listener> {
+  const { name, open, why } = chooseEdge(options.edge);
+  const server = await open(app.handle, options);
+  options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge: ${why}`);
+  return Object.assign(server, { edgeName: name });
+}
+
+interface ChosenEdge {
+  readonly name: EdgeName;
+  readonly open: OpenEdge;
+  readonly why: string;
+}
+
+function chooseEdge(choice: EdgeChoice): ChosenEdge {
+  if (choice === "node") return { name: "node", open: nodeEdge, why: "chosen by configuration" };
+  if (choice !== "auto") return { ...native(choice), why: "chosen by configuration" };
+  const failures: string[] = [];
+  for (const name of ["uws", "uws-compat"] as const) {
+    try {
+      return { ...native(name), why: failures.join("; ") || "its binary loads here" };
+    } catch (error) {
+      failures.push((error as Error).message);
+    }
+  }
+  return { name: "node", open: nodeEdge, why: failures.join("; ") };
+}
+
+/** The edge of one package. Throws ServerError `config_invalid` if its binary does not load. */
+function native(name: NativePackage): Omit<ChosenEdge, "why"> {
+  try {
+    return { name, open: uwsEdge(loadNative(name)) };
+  } catch (error) {
+    const reason = (error as Error).message.split("\n").filter(Boolean).at(-1) ?? "unknown reason";
+    throw new ServerError(
+      "config_invalid",
+      `the ${name} edge does not load (${reason}); take another edge, or "auto"`,
+      {
+        param: "edge",
+        cause: error,
+      },
+    );
+  }
+}

@@ -1,0 +1,7 @@
+// Owns the little of a logger that http/ uses; the composition root passes one in.
+
+export interface Log {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}

@@ -1,0 +1,98 @@
+// Owns the pump from a generation's events to a stream of server-sent events: when the answer begins, keep-alive
+// comments, back pressure, and the end. A protocol brings a codec; nothing here knows what its events look like.
+
+import type { GenerateEvent } from "../engines/chat.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
+import type { StreamSink } from "./edge.ts";
+import type { Exchange } from "./exchange.ts";
+
+export interface StreamCodec {
+  /** The text of one batch of events, "" if there is nothing to send yet. */
+  encode(events: readonly GenerateEvent[]): string;
+  /** The text that ends a stream which failed after it had begun. */
+  fail(error: ErrorRecord): string;
+  /** True once the text that ends the stream has been given out. */
+  readonly isEnded: boolean;
+}
+
+export interface StreamLimits {
+  readonly keepAliveMs: number;
+  readonly readerStallMs: number;
+}
+
+/**
+ * Answers with a stream. Nothing is sent before the first event, so that a request refused by the engine still gets its
+ * status (thrown here); after `keepAliveMs` of waiting the stream begins all the same, with a comment.
+ */
+export async function streamEvents(
+  exchange: Exchange,
+  events: AsyncIterable<readonly GenerateEvent[]>,
+  codec: StreamCodec,
+  limits: StreamLimits,
+): Promise<void> {
+  const writer = new SseWriter(exchange, limits);
+  try {
+    for await (const batch of events) {
+      const first = batch[0];
+      if (!writer.hasBegun && first?.type === "error") throw fromErrorRecord(first.error);
+      if (!writer.write(codec.encode(batch))) await writer.drained();
+      if (exchange.request.signal.aborted || codec.isEnded) break;
+    }
+    if (!codec.isEnded && !exchange.request.signal.aborted) {
+      throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
+    }
+  } catch (thrown) {
+    if (!writer.hasBegun) throw thrown;
+    writer.write(codec.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : exchange.unexpected(thrown)));
+  } finally {
+    writer.end();
+  }
+}
+
+class SseWriter {
+  readonly #exchange: Exchange;
+  readonly #limits: StreamLimits;
+  readonly #timer: NodeJS.Timeout | undefined;
+  #sink: StreamSink | null = null;
+  #isBlocked = false;
+
+  constructor(exchange: Exchange, limits: StreamLimits) {
+    this.#exchange = exchange;
+    this.#limits = limits;
+    if (limits.keepAliveMs > 0) this.#timer = setTimeout(() => this.#keepAlive(), limits.keepAliveMs);
+  }
+
+  get hasBegun(): boolean {
+    return this.#sink !== null;
+  }
+
+  /** False when nothing more may be written before `drained`. */
+  write(text: string): boolean {
+    if (text === "") return true;
+    this.#sink ??= this.#exchange.openEventStream();
+    this.#timer?.refresh();
+    return this.#sink.write(text);
+  }
+
+  /** Waits for the reader; one that stays stalled is cut off, which fires the request's signal. */
+  async drained(): Promise<void> {
+    const sink = this.#sink;
+    if (sink === null) return;
+    this.#isBlocked = true;
+    const stalled = setTimeout(() => sink.abort(), this.#limits.readerStallMs);
+    await sink.drained();
+    clearTimeout(stalled);
+    this.#isBlocked = false;
+    this.#timer?.refresh();
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#sink?.end();
+  }
+
+  #keepAlive(): void {
+    if (!this.#isBlocked) this.write(": keep-alive\n\n");
+    else this.#timer?.refresh();
+  }
+}

@@ -1,0 +1,51 @@
+// Owns the loading of uWebSockets.js: two packages, either of which may lack a binary that loads here. Types are the
+// slice of its API that http/uws uses, so that the build does not need the packages.
+import { createRequire } from "node:module";
+
+export interface NativeResponse {
+  cork(callback: () => void): NativeResponse;
+  writeStatus(status: string): NativeResponse;
+  writeHeader(name: string, value: string): NativeResponse;
+  write(chunk: string): boolean;
+  end(body?: string | Uint8Array, closeConnection?: boolean): NativeResponse;
+  endWithoutBody(): NativeResponse;
+  close(): NativeResponse;
+  onAborted(handler: () => void): NativeResponse;
+  onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): NativeResponse;
+  onWritable(handler: (offset: number) => boolean): NativeResponse;
+  getRemoteAddressAsText(): ArrayBuffer;
+}
+
+export interface NativeRequest {
+  getCaseSensitiveMethod(): string;
+  getUrl(): string;
+  getQuery(): string;
+  forEach(callback: (name: string, value: string) => void): void;
+}
+
+interface NativeApp {
+  any(pattern: string, handler: (response: NativeResponse, request: NativeRequest) => void): NativeApp;
+  listen(host: string, port: number, options: number, callback: (socket: object | false) => void): NativeApp;
+  close(): NativeApp;
+}
+
+export interface Native {
+  App(): NativeApp;
+  us_listen_socket_close(socket: object): void;
+  us_socket_local_port(socket: object): number;
+  readonly LIBUS_LISTEN_EXCLUSIVE_PORT: number;
+}
+
+export type NativePackage = "uws" | "uws-compat";
+
+/**
+ * Loads a package's binary for this platform; throws what the loader threw if there is none that fits. Of uws-compat
+ * the binary itself is asked for: the package's own entry would quietly put a slow imitation in its place.
+ */
+export function loadNative(name: NativePackage): Native {
+  const require = createRequire(import.meta.url);
+  if (name === "uws") return require("uWebSockets.js") as Native;
+  return require(
+    `uws-compat/binaries/uws_${process.platform}_${process.arch}_${process.versions.modules}.node`,
+  ) as Native;
+}

@@ -1,0 +1,123 @@
+// Owns the answer to one request on uWebSockets.js. Its response object must never be touched once it has ended or
+// aborted: every method here checks that first.
+import { STATUS_CODES } from "node:http";
+import type { HttpReply, ReplyHeaders, StreamSink } from "../edge.ts";
+import type { InFlight } from "../in-flight.ts";
+import type { NativeResponse } from "./native.ts";
+
+export class UwsReply implements HttpReply, StreamSink {
+  readonly #response: NativeResponse;
+  readonly #isHead: boolean;
+  readonly #inFlight: InFlight;
+  #isDone = false;
+  #isGone = false;
+  #aborter: AbortController | null = null;
+  #status = 0;
+  #headers: ReplyHeaders | null = null;
+  #pending = "";
+  #isWritable = true;
+  #wake: () => void = () => {};
+  /** Called once, when the request has ended in whatever way. */
+  onDone: () => void = () => {};
+
+  constructor(response: NativeResponse, isHead: boolean, inFlight: InFlight) {
+    this.#response = response;
+    this.#isHead = isHead;
+    this.#inFlight = inFlight;
+    inFlight.add(this);
+    response.onAborted(() => this.#gone());
+  }
+
+  get isDone(): boolean {
+    return this.#isDone;
+  }
+
+  /** Made when first asked for: most small requests never look. */
+  get signal(): AbortSignal {
+    this.#aborter ??= new AbortController();
+    if (this.#isGone) this.#aborter.abort();
+    return this.#aborter.signal;
+  }
+
+  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
+    if (this.#isDone) return;
+    this.#response.cork(() => {
+      this.#writeHead(status, headers);
+      // endWithoutBody(length) would leave the response unfinished in older releases, so HEAD names no length.
+      if (this.#isHead) this.#response.endWithoutBody();
+      else this.#response.end(body, this.#inFlight.isClosing);
+    });
+    this.#finish();
+  }
+
+  stream(status: number, headers: ReplyHeaders): StreamSink {
+    if (this.#isDone) return this;
+    this.#status = status;
+    this.#headers = headers;
+    this.#response.onWritable(() => {
+      this.#isWritable = true;
+      this.#wake();
+      return true;
+    });
+    return this;
+  }
+
+  write(text: string): boolean {
+    if (this.#isDone || text === "") return true;
+    this.#pending = text;
+    this.#response.cork(this.#flush);
+    return this.#isWritable;
+  }
+
+  // Corked, uWS reports a full socket one write late (it tries the socket when the cork is drawn): a stream therefore
+  // holds at most two batches here, which is bound enough.
+  readonly #flush = (): void => {
+    this.#writeHeadOnce();
+    if (!this.#isHead) this.#isWritable = this.#response.write(this.#pending);
+    this.#pending = "";
+  };
+
+  drained(): Promise<void> {
+    if (this.#isDone || this.#isWritable) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  end(): void {
+    if (this.#isDone) return;
+    this.#response.cork(() => {
+      this.#writeHeadOnce();
+      this.#response.end("", this.#inFlight.isClosing);
+    });
+    this.#finish();
+  }
+
+  abort(): void {
+    if (!this.#isDone) this.#response.close();
+  }
+
+  #writeHead(status: number, headers: ReplyHeaders): void {
+    this.#response.writeStatus(`${status} ${STATUS_CODES[status] ?? ""}`);
+    for (const name in headers) this.#response.writeHeader(name, headers[name] as string);
+  }
+
+  #writeHeadOnce(): void {
+    if (this.#headers !== null) this.#writeHead(this.#status, this.#headers);
+    this.#headers = null;
+  }
+
+  #gone(): void {
+    this.#isGone = true;
+    this.#finish();
+    this.#aborter?.abort();
+    this.#wake();
+  }
+
+  #finish(): void {
+    if (this.#isDone) return;
+    this.#isDone = true;
+    this.#inFlight.delete(this);
+    this.onDone();
+  }
+}

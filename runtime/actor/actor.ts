@@ -1,0 +1,114 @@
+// Owns one running actor: its mailbox and the loop that handles one message after another. Created by system.ts only.
+// A handler that throws ends its own message, never the loop.
+import assert from "node:assert";
+import type { Clock } from "../clock.ts";
+import { ServerError } from "../errors.ts";
+import type { Endpoint } from "../thread/endpoint.ts";
+import type { ActorContext } from "./behaviour.ts";
+import { Mailbox } from "./mailbox.ts";
+import { failure, type Settle } from "./ref.ts";
+
+/** Hears of failures nobody waits for, and of programmer mistakes; `at` is "actor.method at place". */
+export type OnError = (error: unknown, at: string) => void;
+
+/** One message on its way through a mailbox. */
+export interface Letter {
+  readonly method: string;
+  readonly message: unknown;
+  readonly sender: Endpoint | null;
+  /** Null for a tell. */
+  readonly settle: Settle | null;
+}
+
+type Handler = (this: unknown, message: unknown, context: ActorContext) => unknown;
+
+export class Actor {
+  readonly #name: string;
+  readonly #behaviour: object;
+  readonly #mailbox: Mailbox<Letter>;
+  readonly #onError: OnError;
+  #isRunning = false;
+  #isStopping = false;
+  #stopped: Promise<void> | null = null;
+  #onIdle: (() => void) | null = null;
+
+  constructor(name: string, behaviour: object, mailboxLimit: number, onError: OnError) {
+    this.#name = name;
+    this.#behaviour = behaviour;
+    this.#mailbox = new Mailbox(mailboxLimit);
+    this.#onError = onError;
+  }
+
+  post(letter: Letter): void {
+    if (this.#isStopping) {
+      this.#fail(letter, new ServerError("draining", `actor "${this.#name}" is stopping; it takes no more messages`));
+    } else if (!this.#mailbox.put(letter)) {
+      const text = `the mailbox of "${this.#name}" holds its limit of ${this.#mailbox.limit} messages; try again later`;
+      this.#fail(letter, new ServerError("mailbox_full", text));
+    } else if (!this.#isRunning) {
+      this.#isRunning = true;
+      // In a microtask: a handler must never run inside the call that sent it a message.
+      queueMicrotask(() => void this.#run());
+    }
+  }
+
+  /** Handles what is in the mailbox, for at most `drainMs`, then refuses the rest and runs the behaviour's onStop. */
+  stop(drainMs: number, clock: Clock): Promise<void> {
+    this.#isStopping = true;
+    this.#stopped ??= this.#stop(drainMs, clock);
+    return this.#stopped;
+  }
+
+  async #stop(drainMs: number, clock: Clock): Promise<void> {
+    if (this.#isRunning) {
+      await new Promise<void>((resolve) => {
+        const cancel = clock.setTimeout(resolve, drainMs);
+        this.#onIdle = () => {
+          cancel();
+          resolve();
+        };
+      });
+    }
+    for (let letter = this.#mailbox.take(); letter !== undefined; letter = this.#mailbox.take()) {
+      this.#fail(letter, new ServerError("draining", `actor "${this.#name}" stopped before it came to this message`));
+    }
+    try {
+      await (this.#behaviour as { onStop?: () => unknown }).onStop?.();
+    } catch (error) {
+      this.#onError(error, `${this.#name}.onStop`);
+    }
+  }
+
+  async #run(): Promise<void> {
+    for (let letter = this.#mailbox.take(); letter !== undefined; letter = this.#mailbox.take()) {
+      await this.#handle(letter);
+    }
+    this.#isRunning = false;
+    this.#onIdle?.();
+  }
+
+  async #handle(letter: Letter): Promise<void> {
+    try {
+      const handler = handlerOf(this.#behaviour, letter.method);
+      assert(handler !== null, `actor "${this.#name}" has no method ${letter.method}`);
+      const context: ActorContext = { sender: letter.sender, self: this.#name };
+      const value = await handler.call(this.#behaviour, letter.message, context);
+      letter.settle?.({ ok: true, value });
+    } catch (error) {
+      this.#fail(letter, error);
+    }
+  }
+
+  #fail(letter: Letter, error: unknown): void {
+    if (letter.settle === null || !(error instanceof ServerError))
+      this.#onError(error, `${this.#name}.${letter.method}`);
+    letter.settle?.(failure(error));
+  }
+}
+
+/** The behaviour's own handler: what peers name must not reach onStop or what every object inherits. */
+function handlerOf(behaviour: object, method: string): Handler | null {
+  if (method === "onStop" || method in Object.prototype) return null;
+  const handler = (behaviour as Record<string, unknown>)[method];
+  return typeof handler === "function" ? (handler as Handler) : null;
+}

@@ -1,0 +1,62 @@
+// Owns the typed reference to an actor, here or at a peer, and the one race every ask runs: answer against clock.
+import type { Clock } from "../clock.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../errors.ts";
+import type { Transferable } from "../thread/endpoint.ts";
+import type { MessageOf, ReplyOf } from "./behaviour.ts";
+
+const defaultAskTimeoutMs = 30_000;
+
+/** How an ask ended, as it crosses places: comlink would lose the error's class. */
+export type Envelope =
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly error: ErrorRecord };
+
+export type Settle = (envelope: Envelope) => void;
+
+/** A handle on an actor: the name of its place, its own name, and a way there. */
+export interface Ref<P> {
+  readonly place: string;
+  readonly name: string;
+  /**
+   * Sends a message and waits for the answer. Rejects with a ServerError: the behaviour's own, `timeout` (30 s unless
+   * said otherwise), `peer_gone`, `mailbox_full`, `draining`, or `internal`.
+   */
+  ask<K extends keyof P & string>(
+    method: K,
+    message: MessageOf<P, K>,
+    options?: { readonly timeoutMs?: number },
+  ): Promise<ReplyOf<P, K>>;
+  /** Sends a message and forgets it; a failure is reported to the onError of the receiving place's system. */
+  tell<K extends keyof P & string>(method: K, message: MessageOf<P, K>, transfer?: readonly Transferable[]): void;
+}
+
+/** The two ways to reach an actor, without its types. */
+export interface Route {
+  ask(actor: string, method: string, message: unknown, settle: Settle): void;
+  tell(actor: string, method: string, message: unknown, transfer?: readonly Transferable[]): void;
+}
+
+export function makeRef<P>(place: string, name: string, route: Route, clock: Clock): Ref<P> {
+  const ask = (method: string, message: unknown, options?: { readonly timeoutMs?: number }) =>
+    new Promise<unknown>((resolve, reject) => {
+      const timeoutMs = options?.timeoutMs ?? defaultAskTimeoutMs;
+      const cancelTimeout = clock.setTimeout(() => {
+        reject(new ServerError("timeout", `"${name}" at "${place}" did not answer ${method} within ${timeoutMs} ms`));
+      }, timeoutMs);
+      route.ask(name, method, message, (envelope) => {
+        cancelTimeout();
+        if (envelope.ok) resolve(envelope.value);
+        else reject(fromErrorRecord(envelope.error));
+      });
+    });
+  return {
+    place,
+    name,
+    ask: ask as Ref<P>["ask"],
+    tell: (method, message, transfer) => route.tell(name, method, message, transfer),
+  };
+}
+
+export function failure(thrown: unknown): Envelope {
+  return { ok: false, error: toErrorRecord(thrown) };
+}

@@ -1,0 +1,132 @@
+// Owns bounded streams, many over one endpoint: a writer here feeds the reader of the same id at the peer. Both sides make
+// one hub on the same channel. All that happens in one turn of the event loop leaves as ONE message.
+import assert from "node:assert";
+import type { Endpoint, PeerExit } from "../thread/endpoint.ts";
+import { goneError } from "./peer-route.ts";
+import { Reader, type StreamReader, type StreamWriter, Writer, type WriterHooks } from "./stream-ends.ts";
+
+export interface StreamHubOptions {
+  readonly channel: string;
+  /** Items a writer may have out, unconsumed, before write() says false. The same number on both sides. */
+  readonly window: number;
+}
+
+/** One entry of a message. Items and end go to the peer's reader, credit and cancel to its writer. */
+type Entry =
+  | readonly [kind: "items", id: number, items: unknown[]]
+  | readonly [kind: "end", id: number]
+  | readonly [kind: "credit", id: number, count: number]
+  | readonly [kind: "cancel", id: number];
+
+export class StreamHub {
+  readonly #endpoint: Endpoint;
+  readonly #channel: string;
+  readonly #window: number;
+  readonly #writers = new Map<number, Writer<never>>();
+  readonly #readers = new Map<number, Reader<unknown>>();
+  #outbox: Entry[] = [];
+  /** The items of each stream that is in the outbox, to put further ones beside them. */
+  readonly #outboxItems = new Map<number, unknown[]>();
+  #exit: PeerExit | null = null;
+
+  constructor(endpoint: Endpoint, options: StreamHubOptions) {
+    assert(options.window >= 1, `a stream's window is at least 1, not ${options.window}`);
+    this.#endpoint = endpoint;
+    this.#channel = options.channel;
+    this.#window = options.window;
+    endpoint.receive(options.channel, (entries: readonly Entry[]) => {
+      for (const entry of entries) this.#arrived(entry);
+    });
+    endpoint.exit.then((exit) => this.#peerGone(exit));
+  }
+
+  /** The writing end of stream `id`. Ids are chosen by the reading side and never used twice. */
+  writer<T>(id: number, hooks: WriterHooks): StreamWriter<T> {
+    assert(!this.#writers.has(id), `stream ${id} already has a writer`);
+    const writer = new Writer<T>(this.#window, hooks, {
+      item: (item) => this.#postItem(id, item),
+      end: () => {
+        this.#writers.delete(id);
+        this.#post(["end", id]);
+      },
+    });
+    if (this.#exit === null) this.#writers.set(id, writer as Writer<never>);
+    else queueMicrotask(() => writer.cancelled());
+    return writer;
+  }
+
+  /** The reading end. Make it before the peer is asked to write: entries for an id that is not known are dropped. */
+  reader<T>(id: number): StreamReader<T> {
+    assert(!this.#readers.has(id), `stream ${id} already has a reader`);
+    const reader = new Reader<T>(this.#window, {
+      credit: (count) => this.#post(["credit", id, count]),
+      cancel: () => {
+        this.#readers.delete(id);
+        this.#post(["cancel", id]);
+      },
+    });
+    if (this.#exit === null) this.#readers.set(id, reader as Reader<unknown>);
+    else reader.failed(goneError(this.#endpoint.peer, this.#exit));
+    return reader;
+  }
+
+  // An unknown id is no mistake: the other end closed while this entry was on its way.
+  #arrived(entry: Entry): void {
+    const id = entry[1];
+    switch (entry[0]) {
+      case "items":
+        this.#readers.get(id)?.arrived(entry[2]);
+        break;
+      case "end":
+        this.#readers.get(id)?.ended();
+        this.#readers.delete(id);
+        break;
+      case "credit":
+        this.#writers.get(id)?.credit(entry[2]);
+        break;
+      case "cancel": {
+        const writer = this.#writers.get(id);
+        this.#writers.delete(id);
+        writer?.cancelled();
+        break;
+      }
+      default:
+        entry satisfies never;
+    }
+  }
+
+  #peerGone(exit: PeerExit): void {
+    this.#exit = exit;
+    const writers = [...this.#writers.values()];
+    const readers = [...this.#readers.values()];
+    this.#writers.clear();
+    this.#readers.clear();
+    for (const reader of readers) reader.failed(goneError(this.#endpoint.peer, exit));
+    for (const writer of writers) writer.cancelled();
+  }
+
+  #postItem(id: number, item: unknown): void {
+    const items = this.#outboxItems.get(id);
+    if (items !== undefined) {
+      items.push(item);
+      return;
+    }
+    const fresh = [item];
+    this.#outboxItems.set(id, fresh);
+    this.#post(["items", id, fresh]);
+  }
+
+  #post(entry: Entry): void {
+    // setImmediate, not a microtask: one incoming frame wakes many consumers, each some microtasks deep, and setImmediate
+    // runs after all of them, and after the other messages of the same poll. It costs no wait: it is the loop's next phase.
+    if (this.#outbox.length === 0) setImmediate(() => this.#flush());
+    this.#outbox.push(entry);
+  }
+
+  #flush(): void {
+    const entries = this.#outbox;
+    this.#outbox = [];
+    this.#outboxItems.clear();
+    this.#endpoint.send(this.#channel, entries);
+  }
+}

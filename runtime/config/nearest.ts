@@ -1,0 +1,36 @@
+// Owns "did you mean": the known word nearest to a mistyped one. Used by every message that refuses a name (config keys,
+// flags, commands, file names). It only suggests; nothing may act on its answer.
+
+/** The word of `known` closest to `word`, or null when none is close enough to be worth naming. */
+export function nearest(word: string, known: Iterable<string>): string | null {
+  let best: string | null = null;
+  let bestDistance = Math.max(2, Math.floor(word.length / 3)) + 1;
+  for (const candidate of known) {
+    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase(), bestDistance);
+    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
+  }
+  return best;
+}
+
+/** `; did you mean "x"?`, or nothing when no known word is near. */
+export function suggestion(word: string, known: Iterable<string>): string {
+  const found = nearest(word, known);
+  return found === null ? "" : `; did you mean "${found}"?`;
+}
+
+/** Insertions, deletions and substitutions that turn a into b; gives up at `limit`. */
+function editDistance(a: string, b: string, limit: number): number {
+  if (Math.abs(a.length - b.length) >= limit) return limit;
+  let previous = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= a.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= b.length; column++) {
+      const substituted = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
+      const removed = (previous[column] ?? 0) + 1;
+      const inserted = (current[column - 1] ?? 0) + 1;
+      current.push(Math.min(substituted, removed, inserted));
+    }
+    previous = current;
+  }
+  return Math.min(previous[b.length] ?? limit, limit);
+}

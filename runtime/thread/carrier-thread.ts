@@ -1,0 +1,44 @@
+// Owns a place on a worker thread, from outside: starting, killing, dialling. Used by place.ts; the inside is entry-thread.ts.
+import { createInterface } from "node:readline";
+import { MessageChannel, Worker } from "node:worker_threads";
+import type { Host, HostExit, HostOptions } from "./carrier.ts";
+import { type DialPort, dialChannel } from "./control.ts";
+import { PortEndpoint } from "./port-endpoint.ts";
+
+export function startThread(options: HostOptions): Host {
+  const { port1: ours, port2: theirs } = new MessageChannel();
+  const worker = new Worker(new URL("./entry-thread.js", import.meta.url), {
+    name: options.name,
+    workerData: { port: theirs },
+    transferList: [theirs],
+    env: { ...process.env, ...options.environment },
+    stdout: options.onOutput !== null,
+    stderr: options.onOutput !== null,
+  });
+  if (options.onOutput !== null) {
+    createInterface({ input: worker.stdout }).on("line", options.onOutput);
+    createInterface({ input: worker.stderr }).on("line", options.onOutput);
+  }
+  const link = new PortEndpoint(ours, { peer: options.name, explain: options.explain });
+  return {
+    link,
+    pid: null,
+    gone: untilGone(worker),
+    kill: () => void worker.terminate(),
+    dial: async () => {
+      const { port1, port2 } = new MessageChannel();
+      link.send(dialChannel, { port: port2 } satisfies DialPort, [port2]);
+      return { place: options.name, carrier: "thread", port: port1 };
+    },
+  };
+}
+
+function untilGone(worker: Worker): Promise<HostExit> {
+  return new Promise((resolve) => {
+    let fault: string | null = null;
+    worker.on("error", (error) => {
+      fault = error.message;
+    });
+    worker.on("exit", (code) => resolve({ code, signal: null, fault }));
+  });
+}

@@ -1,0 +1,31 @@
+// Owns what a spawner needs of a carrier: something that runs a place's entry and can be killed. carrier-thread.ts and
+// carrier-process.ts implement it; place.ts alone uses it.
+
+import type { DialTicket } from "./dial.ts";
+import type { PeerExit } from "./endpoint.ts";
+import type { Link, Loss } from "./link.ts";
+
+export interface HostOptions {
+  readonly name: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly onOutput: ((line: string) => void) | null;
+  readonly explain: (loss: Loss) => Promise<PeerExit>;
+}
+
+/** How the thread or process itself ended. */
+export interface HostExit {
+  readonly code: number | null;
+  readonly signal: string | null;
+  /** What the carrier knows beyond code and signal, such as a thread out of memory. */
+  readonly fault: string | null;
+}
+
+/** A running worker thread or child process, as its spawner sees it. */
+export interface Host {
+  readonly link: Link;
+  readonly pid: number | null;
+  /** Never rejects. */
+  readonly gone: Promise<HostExit>;
+  kill(): void;
+  dial(): Promise<DialTicket>;
+}

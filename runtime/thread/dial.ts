@@ -1,0 +1,33 @@
+// Owns the ticket that lets any thread reach a place directly, without passing through its spawner.
+import { connect } from "node:net";
+import type { MessagePort } from "node:worker_threads";
+import { ServerError } from "../errors.ts";
+import type { Endpoint, Transferable } from "./endpoint.ts";
+import { PortEndpoint } from "./port-endpoint.ts";
+import { SocketEndpoint } from "./socket-endpoint.ts";
+
+/** Plain data that can be sent on: to a place on a thread it is good for one endpoint, to a child process for many. */
+export type DialTicket =
+  | { readonly place: string; readonly carrier: "thread"; readonly port: MessagePort }
+  | { readonly place: string; readonly carrier: "process"; readonly path: string };
+
+/** What to list for transfer when the ticket is sent to another thread. */
+export function ticketTransfer(ticket: DialTicket): Transferable[] {
+  return ticket.carrier === "thread" ? [ticket.port] : [];
+}
+
+/** Opens the direct link; rejects with `peer_gone` if the place is. */
+export async function openEndpoint(ticket: DialTicket): Promise<Endpoint> {
+  if (ticket.carrier === "thread") return new PortEndpoint(ticket.port, { peer: ticket.place });
+  return new Promise((resolve, reject) => {
+    const socket = connect(ticket.path);
+    const refused = (cause: Error) => {
+      reject(new ServerError("peer_gone", `"${ticket.place}" does not answer at ${ticket.path}`, { cause }));
+    };
+    socket.once("error", refused);
+    socket.once("connect", () => {
+      socket.off("error", refused);
+      resolve(new SocketEndpoint(socket, { peer: ticket.place }));
+    });
+  });
+}

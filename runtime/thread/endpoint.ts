@@ -1,0 +1,36 @@
+// Owns the one interface through which places talk: an ordered, bounded message link with one peer. Its two carriers are
+// port-endpoint.ts (worker threads) and socket-endpoint.ts (child processes); nobody above asks which one it is.
+import type { MessagePort } from "node:worker_threads";
+
+/** What can move to another thread instead of being copied. Sockets ignore it and copy. */
+export type Transferable = ArrayBuffer | MessagePort;
+
+/** How a peer came to be gone. */
+export interface PeerExit {
+  /** For logs and error messages: "stopped", "killed by SIGABRT", "exited with code 7". */
+  readonly reason: string;
+  readonly code: number | null;
+  readonly signal: string | null;
+  /** True if the peer, or this side, closed on purpose. */
+  readonly orderly: boolean;
+}
+
+/** A link with ONE peer place. Payloads are plain data; typed arrays keep their type. */
+export interface Endpoint {
+  /** The peer place's name. */
+  readonly peer: string;
+  /**
+   * Queues one message. False means the carrier holds more than its high-water mark (or the link is gone, see `exit`):
+   * slow down. Past the hard limit the link closes and `exit` says why. Throws on a payload that can never be sent.
+   */
+  send(channel: string, payload: unknown, transfer?: readonly Transferable[]): boolean;
+  /**
+   * Sets the one handler of a channel and returns a function that takes it off. Messages that came before their
+   * channel's first handler are held and delivered to it; those that come after it was taken off are dropped.
+   */
+  receive(channel: string, handler: (payload: never) => void): () => void;
+  /** Settles once, when the peer is gone. Never rejects. */
+  readonly exit: Promise<PeerExit>;
+  /** Closes the link after what was sent. The peer sees an orderly exit. */
+  close(): void;
+}

@@ -1,0 +1,120 @@
+// Owns the process carrier: an Endpoint over a unix-domain socket. A frame is a little-endian u32 length and that many
+// bytes of msgpack holding [channel, payload]; a frame of length 0 is a goodbye. Bytes that make no sense close the link.
+import type { Socket } from "node:net";
+import { Packr, RESERVE_START_SPACE } from "msgpackr";
+import { ServerError } from "../errors.ts";
+import { Link, type LinkOptions, orderlyLoss, silentLoss } from "./link.ts";
+
+const headerBytes = 4;
+const maxFrameBytes = 64 * 1024 * 1024;
+/** Unsent bytes above which send() says "slow down", and above which the link is given up. */
+const highWaterBytes = 1024 * 1024;
+const hardLimitBytes = 4 * maxFrameBytes;
+/** The packer keeps the largest buffer it ever needed; past this size it is thrown away with its buffer. */
+const keptBufferBytes = 1024 * 1024;
+/** How long close() waits for a peer that does not read. */
+const closeDeadlineMs = 1000;
+
+// Objects as plain maps: records would carry their shape, and compile a reader for it, in every single message.
+const newPacker = () => new Packr({ useRecords: false, moreTypes: true, copyBuffers: true });
+
+export class SocketEndpoint extends Link {
+  readonly #socket: Socket;
+  readonly #unpacker = newPacker();
+  #packer = newPacker();
+  /** Bytes that have come and are not yet a whole frame; their sum; how many there must be before looking again. */
+  #chunks: Uint8Array[] = [];
+  #pendingBytes = 0;
+  #neededBytes = headerBytes;
+
+  constructor(socket: Socket, options: LinkOptions) {
+    super(options);
+    this.#socket = socket;
+    socket.on("data", (chunk: Buffer) => this.#arrived(chunk));
+    socket.on("error", () => {}); // "close" follows, and what it means to us is the same
+    socket.on("close", () => this.lose(silentLoss("the link closed without a goodbye")));
+  }
+
+  override send(channel: string, payload: unknown): boolean {
+    if (this.isLost || this.#socket.writableEnded) return false;
+    const frame = this.#packer.pack([channel, payload], RESERVE_START_SPACE + headerBytes);
+    if (frame.length > keptBufferBytes) this.#packer = newPacker();
+    const bodyBytes = frame.length - headerBytes;
+    if (bodyBytes > maxFrameBytes) {
+      throw new ServerError(
+        "body_too_large",
+        `a message of ${bodyBytes} bytes on channel "${channel}" to "${this.peer}"; a link takes ${maxFrameBytes}`,
+      );
+    }
+    if (this.#socket.writableLength + frame.length > hardLimitBytes) {
+      this.fail(`"${this.peer}" has left ${this.#socket.writableLength} bytes unread`);
+      return false;
+    }
+    frame.writeUInt32LE(bodyBytes, 0);
+    this.#socket.write(frame);
+    return this.#socket.writableLength < highWaterBytes;
+  }
+
+  override close(): void {
+    if (this.isLost || this.#socket.writableEnded) return;
+    // Lost only once the bytes have left this process (whoever awaits `exit` may end it next), or nobody takes them.
+    const lose = () => this.lose(orderlyLoss("closed here"));
+    this.#socket.end(Buffer.alloc(headerBytes), lose);
+    setTimeout(lose, closeDeadlineMs).unref();
+  }
+
+  protected override abandon(): void {
+    this.#socket.destroy();
+  }
+
+  #arrived(chunk: Buffer): void {
+    // A plain Uint8Array, so that byte arrays inside messages do not turn into Buffers.
+    this.#chunks.push(new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength));
+    this.#pendingBytes += chunk.length;
+    // Joined only when a whole frame is there: joining at each chunk would copy a large frame over and over.
+    if (this.#pendingBytes < this.#neededBytes) return;
+    const bytes = this.#chunks.length === 1 ? (this.#chunks[0] as Uint8Array) : Buffer.concat(this.#chunks);
+    const consumedBytes = this.#readFrames(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+    const rest = bytes.subarray(consumedBytes);
+    this.#chunks = rest.length === 0 ? [] : [rest];
+    this.#pendingBytes = rest.length;
+  }
+
+  /** Delivers every whole frame, sets how many bytes the next one needs, and returns how many were consumed. */
+  #readFrames(bytes: Uint8Array): number {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    let at = 0;
+    this.#neededBytes = headerBytes;
+    while (bytes.length - at >= headerBytes && !this.isLost) {
+      const bodyBytes = view.getUint32(at, true);
+      if (bodyBytes > maxFrameBytes) {
+        this.fail(`a frame that claims ${bodyBytes} bytes; the limit is ${maxFrameBytes}`);
+        break;
+      }
+      const end = at + headerBytes + bodyBytes;
+      if (end > bytes.length) {
+        this.#neededBytes = end - at;
+        break;
+      }
+      if (bodyBytes === 0) this.lose(orderlyLoss("closed by the peer"));
+      else this.#readFrame(bytes.subarray(at + headerBytes, end));
+      at = end;
+    }
+    return at;
+  }
+
+  #readFrame(body: Uint8Array): void {
+    let message: unknown;
+    try {
+      message = this.#unpacker.unpack(body);
+    } catch (error) {
+      this.fail(`a frame that is not msgpack: ${error instanceof Error ? error.message : error}`);
+      return;
+    }
+    if (Array.isArray(message) && message.length === 2 && typeof message[0] === "string") {
+      this.deliver(message[0], message[1]);
+    } else {
+      this.fail("a frame that is not [channel, payload]");
+    }
+  }
+}
