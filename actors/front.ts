@@ -8,9 +8,10 @@ import { type StreamReader, StreamHub } from "../runtime/actor/stream.ts";
 import { ActorSystem } from "../runtime/actor/system.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
-import type { Log } from "../runtime/log.ts";
+import type { Logger } from "../runtime/log.ts";
 import type { PeerExit } from "../runtime/thread/endpoint.ts";
-import { type Carrier, type Place, spawnPlace, ticketTransfer } from "../runtime/thread/place.ts";
+import { ticketTransfer } from "../runtime/thread/dial.ts";
+import { type Carrier, type Place, spawnPlace } from "../runtime/thread/place.ts";
 import type { Inference, ModelEntry, ModelStatus } from "./inference.ts";
 import {
   type AgentsPlaceInit,
@@ -33,11 +34,13 @@ export interface ServedModel {
 export interface FrontOptions {
   readonly models: readonly ServedModel[];
   readonly defaultModelId: string;
+  /** Seed of requests that bring none; null draws one. */
+  readonly defaultSeed: number | null;
   readonly limits: SchedulerLimits;
   readonly agents: AgentsPlaceInit;
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
-  readonly log: Log;
+  readonly log: Logger;
   /** Fraction loaded, by model. */
   readonly onLoadProgress: (id: string, fraction: number) => void;
 }
@@ -117,7 +120,7 @@ export class Front implements Inference {
     signal.addEventListener("abort", cancel, { once: true });
     try {
       if (signal.aborted) reader.cancel();
-      else agents.actor.tell("start", { run, request });
+      else agents.actor.tell("start", { run, request: this.#seeded(request) });
       yield* reader;
     } catch (error) {
       yield [{ type: "error", error: toErrorRecord(error) }];
@@ -125,6 +128,12 @@ export class Front implements Inference {
       signal.removeEventListener("abort", cancel);
       reader.cancel();
     }
+  }
+
+  #seeded(request: GenerateRequest): GenerateRequest {
+    const { defaultSeed } = this.#options;
+    if (defaultSeed === null || request.sampling.seed !== null) return request;
+    return { ...request, sampling: { ...request.sampling, seed: defaultSeed } };
   }
 
   async #startAgents(): Promise<void> {
@@ -150,7 +159,7 @@ export class Front implements Inference {
         },
         onDown: (exit, next) => {
           this.#agents = null;
-          log.error(`the agents place ended: ${exit.reason}`, { retryInMs: next?.retryInMs });
+          log.error({ reason: exit.reason, retryInMs: next?.retryInMs }, "the agents place ended; its requests failed");
         },
         onEscalate: reject,
       });
@@ -215,7 +224,9 @@ export class Front implements Inference {
     model.status = next ? "reloading" : "unloaded";
     model.unavailable = loading(id);
     this.#agents?.actor.tell("detachModel", { id, error: model.unavailable });
-    if (!exit.orderly) this.#options.log.error(`model ${id} ended: ${exit.reason}`, { retryInMs: next?.retryInMs });
+    if (exit.orderly) return;
+    const fields = { model: id, reason: exit.reason, retryInMs: next?.retryInMs };
+    this.#options.log.error(fields, "a model's engine ended; its requests failed");
   }
 }
 

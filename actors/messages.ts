@@ -4,7 +4,7 @@ import type { GenerateRequest, Sampling } from "../engines/chat.ts";
 import type { Capacity, ModelCard, ModelSpec } from "../engines/engine.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
-import type { DialTicket } from "../runtime/thread/place.ts";
+import type { DialTicket } from "../runtime/thread/dial.ts";
 
 /** The model actor: one a loaded model, on the model's own place. */
 export interface ModelProtocol {

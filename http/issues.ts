@@ -30,6 +30,15 @@ export function expected(what: string): (issue: RawIssue) => string {
   return (issue) => `expected ${what}, got ${picture(issue.input)}`;
 }
 
+/** For schemas: the message of a union of objects told apart by `field`. */
+export function expectedVariant(what: string, field: string, values: readonly string[]): (issue: RawIssue) => string {
+  return (issue) => {
+    if (issue.code !== "invalid_union") return expected(what)(issue);
+    const got = (issue.input as Readonly<Record<string, unknown>>)[field];
+    return `expected ${oneOf(values)}, got ${picture(got)}`;
+  };
+}
+
 /** The message of any other issue: what was expected and what came. */
 export function expectation(issue: RawIssue): string | undefined {
   switch (issue.code) {

@@ -39,31 +39,29 @@ interface ChosenEdge {
 
 function chooseEdge(choice: EdgeChoice): ChosenEdge {
   if (choice === "node") return { name: "node", open: nodeEdge, why: "chosen by configuration" };
-  if (choice !== "auto") return { ...native(choice), why: "chosen by configuration" };
+  if (choice !== "auto") return { name: choice, open: forcedNative(choice), why: "chosen by configuration" };
   const failures: string[] = [];
   for (const name of ["uws", "uws-compat"] as const) {
     try {
-      return { ...native(name), why: failures.join("; ") || "its binary loads here" };
+      return { name, open: uwsEdge(loadNative(name)), why: failures.join("; ") || "the first choice loads here" };
     } catch (error) {
-      failures.push((error as Error).message);
+      failures.push(`${name} does not load (${lastLine(error)})`);
     }
   }
   return { name: "node", open: nodeEdge, why: failures.join("; ") };
 }
 
-/** The edge of one package. Throws ServerError `config_invalid` if its binary does not load. */
-function native(name: NativePackage): Omit<ChosenEdge, "why"> {
+function forcedNative(name: NativePackage): OpenEdge {
   try {
-    return { name, open: uwsEdge(loadNative(name)) };
+    return uwsEdge(loadNative(name));
   } catch (error) {
-    const reason = (error as Error).message.split("\n").filter(Boolean).at(-1) ?? "unknown reason";
-    throw new ServerError(
-      "config_invalid",
-      `the ${name} edge does not load (${reason}); take another edge, or "auto"`,
-      {
-        param: "edge",
-        cause: error,
-      },
-    );
+    const message = `edge "${name}" does not load here (${lastLine(error)}); choose another one, or "auto"`;
+    throw new ServerError("config_invalid", message, { param: "edge", cause: error });
   }
+}
+
+/** A loader's reason without the list of platforms and the require stack around it. */
+function lastLine(error: unknown): string {
+  const lines = (error as Error).message.split("\n").filter((line) => line !== "" && !/^(Require stack|- )/.test(line));
+  return lines.at(-1) ?? "no reason given";
 }

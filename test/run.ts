@@ -2,11 +2,10 @@
 // they come, then the slowest tests, and last of all one line `N passed, N failed`. It knows nothing of what is tested.
 import { existsSync, readdirSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { basename, join } from "node:path";
-import { PassThrough, type Readable } from "node:stream";
+import { basename, join, resolve } from "node:path";
 import { pipeline } from "node:stream/promises";
 import { run } from "node:test";
-import { spec } from "node:test/reporters";
+import { spec, type TestEvent } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
 
 interface Ring {
@@ -31,6 +30,19 @@ const rings: Readonly<Record<string, Ring>> = {
 const slowestShown = 5;
 const builtTests = fileURLToPath(new URL(".", import.meta.url));
 const sourceTests = join(builtTests, "..", "..", "test");
+
+/** What node reports of a test, as far as it is used here. */
+interface TestOutcome {
+  readonly name: string;
+  readonly file?: string | undefined;
+  readonly skip?: string | boolean | undefined;
+  readonly todo?: string | boolean | undefined;
+  readonly details: {
+    readonly duration_ms: number;
+    readonly type?: string | undefined;
+    readonly error?: Error | undefined;
+  };
+}
 
 interface Tally {
   passed: number;
@@ -58,10 +70,54 @@ function listTests(folder: string): string[] {
 async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
   const files = filesOf(ring);
   if (files.length === 0) return;
-  process.stdout.write(`\n${name}: ${files.length} ${files.length === 1 ? "file" : "files"}\n`);
-  const events = run({ files, concurrency: ring.concurrency, timeout: ring.fileLimitMs });
-  for (const outcome of ["test:pass", "test:fail"] as const) {
-    events.on(outcome, (data: TestOutcome) => count(outcome === "test:pass", data, files, tally));
-  }
-  await pipeline(events as Readable, new spec(), new PassThrough().on("data", (text) => process.stdout.write(text)));
+  process.stdout.write(`\n${name} (${files.length} ${files.length === 1 ? "file" : "files"})\n`);
+  const events: AsyncIterable<TestEvent> = run({ files, concurrency: ring.concurrency, timeout: ring.fileLimitMs });
+  const counted = async function* () {
+    for await (const event of events) {
+      if (event.type === "test:pass" || event.type === "test:fail")
+        count(event.type === "test:pass", event.data, tally);
+      // The totals node prints for each ring would only hide ours.
+      const isTotal = event.type === "test:diagnostic" && event.data.nesting === 0;
+      if (!isTotal) yield event;
+    }
+  };
+  await pipeline(counted, new spec(), process.stdout, { end: false });
 }
+
+/** Suites count through their tests; a file stands for itself only where it has none. */
+function count(passed: boolean, data: TestOutcome, tally: Tally): void {
+  const { details, file, name } = data;
+  const isOfChildrenAlone = details.type === "suite" && (passed || failureType(details.error) === "subtestsFailed");
+  if (isOfChildrenAlone) return;
+  const isWholeFile = file !== undefined && resolve(name) === file;
+  if (isWholeFile && passed) process.stdout.write(`✖ ${name}: it ran no test\n`);
+  if (data.skip !== undefined || data.todo !== undefined) tally.skipped++;
+  else if (passed && !isWholeFile) tally.passed++;
+  else tally.failed++;
+  tally.durations.push({ name: isWholeFile ? basename(name) : name, ms: details.duration_ms });
+}
+
+function failureType(error: Error | undefined): unknown {
+  return error !== undefined && "failureType" in error ? error.failureType : undefined;
+}
+
+async function main(names: readonly string[]): Promise<void> {
+  const unknown = names.find((name) => rings[name] === undefined);
+  if (unknown !== undefined) {
+    process.stderr.write(`"${unknown}" is no ring of tests; there are: ${Object.keys(rings).join(", ")}\n`);
+    process.exitCode = 2;
+    return;
+  }
+  const tally: Tally = { passed: 0, failed: 0, skipped: 0, durations: [] };
+  for (const [name, ring] of Object.entries(rings)) {
+    if (names.length === 0 || names.includes(name)) await runRing(name, ring, tally);
+  }
+  const slowest = tally.durations.sort((a, b) => b.ms - a.ms).slice(0, slowestShown);
+  if (slowest.length > 0) process.stdout.write("\nslowest:\n");
+  for (const { name, ms } of slowest) process.stdout.write(`  ${(ms / 1000).toFixed(2)} s  ${name}\n`);
+  const skipped = tally.skipped === 0 ? "" : `, ${tally.skipped} skipped`;
+  process.stdout.write(`\n${tally.passed} passed, ${tally.failed} failed${skipped}\n`);
+  if (tally.failed > 0 || tally.passed === 0) process.exitCode = 1;
+}
+
+await main(process.argv.slice(2));

@@ -8,7 +8,7 @@ import type { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Endpoint, PeerExit } from "../../runtime/thread/endpoint.ts";
-import { openEndpoint } from "../../runtime/thread/place.ts";
+import { openEndpoint } from "../../runtime/thread/dial.ts";
 import {
   type AgentsProtocol,
   type AttachedModel,

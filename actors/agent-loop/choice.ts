@@ -16,6 +16,15 @@ interface HeldLogprob {
   readonly logprob: ChoiceLogprob;
 }
 
+export interface ChoiceOptions {
+  readonly index: number;
+  readonly vocabulary: Vocabulary;
+  /** The prompt's last token. */
+  readonly previousToken: number | null;
+  readonly stop: readonly string[];
+  readonly emit: (event: GenerateEvent) => void;
+}
+
 export class Choice {
   tokenCount = 0;
   readonly #index: number;
@@ -27,12 +36,12 @@ export class Choice {
   #decodedLength = 0;
   #releasedLength = 0;
 
-  constructor(index: number, vocabulary: Vocabulary, stop: readonly string[], emit: (event: GenerateEvent) => void) {
-    this.#index = index;
-    this.#vocabulary = vocabulary;
-    this.#detokenizer = new Detokenizer(vocabulary);
-    this.#stop = stop.length > 0 ? new StopStrings(stop) : null;
-    this.#emit = emit;
+  constructor(options: ChoiceOptions) {
+    this.#index = options.index;
+    this.#vocabulary = options.vocabulary;
+    this.#detokenizer = new Detokenizer(options.vocabulary, options.previousToken);
+    this.#stop = options.stop.length > 0 ? new StopStrings(options.stop) : null;
+    this.#emit = options.emit;
   }
 
   /** Takes one row of a frame. Says whether, and by what, the choice has ended; its finish event is out by then. */
@@ -60,7 +69,7 @@ export class Choice {
       return false;
     }
     const { text: released, stopped } = this.#stop.push(text);
-    const rest = last && stopped === null ? this.#stop.flush() : "";
+    const rest = last && stopped === null ? this.#stop.flush().text : "";
     this.#emitText(released + rest, last && stopped === null);
     return stopped !== null;
   }

@@ -1,7 +1,7 @@
 // Owns what runs on an agents place (a worker thread): the agents actor and the stream hub towards the front.
 import { StreamHub } from "../../runtime/actor/stream.ts";
 import { realClock } from "../../runtime/clock.ts";
-import type { PlaceContext } from "../../runtime/thread/place.ts";
+import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { type AgentsPlaceInit, type AgentsProtocol, eventChannel } from "../messages.ts";
 import { AgentLoop } from "./agent-loop.ts";
 

@@ -85,7 +85,7 @@ export class Run {
     const { dry } = request.sampling;
     const breakers = dry ? tokensWithAny(model.text, dry.sequenceBreakers) : new Int32Array(0);
     return Array.from({ length: request.choices }, (_, index) => ({
-      id: this.#openChoice(index),
+      id: this.#openChoice(index, prompt.at(-1) ?? null),
       prompt,
       maxNewTokens: request.maxTokens,
       ignoreEos: request.ignoreEos,
@@ -96,9 +96,15 @@ export class Run {
     }));
   }
 
-  #openChoice(index: number): number {
+  #openChoice(index: number, previousToken: number | null): number {
     const { request, model } = this.#options;
-    const choice = new Choice(index, model.text.vocabulary, request.stop, (event) => this.#emit(event));
+    const choice = new Choice({
+      index,
+      vocabulary: model.text.vocabulary,
+      previousToken,
+      stop: request.stop,
+      emit: (event) => this.#emit(event),
+    });
     const id = model.open({
       onToken: (token, flags, elapsed, logprobs, at) => {
         if (this.#promptUnits === 0) this.#promptUnits = elapsed;

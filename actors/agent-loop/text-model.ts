@@ -2,10 +2,9 @@
 // is our own, in TypeScript: the native tokenizer recurses over some prompts until the process dies, and a user's text
 // must never be able to do that to the server. It is checked against the engine's tokens once, when the model attaches.
 import type { GenerateRequest } from "../../engines/chat.ts";
-import { readMetadata } from "../../engines/gguf/metadata.ts";
+import { readModelMetadata } from "../../engines/gguf/metadata.ts";
 import { ChatTemplate, chooseTemplate } from "../../engines/template/chat-template.ts";
-import { vocabularyProbes } from "../../engines/tokenizer/probes.ts";
-import { createVocabulary, type Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel } from "../messages.ts";
 
@@ -28,7 +27,7 @@ export class TextModel {
 
   /** Reads the model file's vocabulary and template. Throws `model_file_invalid` where they cannot be used. */
   static async open(model: AttachedModel): Promise<TextModel> {
-    const metadata = await readMetadata(model.path);
+    const metadata = await readModelMetadata(model.path);
     const vocabulary = createVocabulary(metadata.tokenizer);
     checkProbes(model, vocabulary);
     const template = await openTemplate(model, metadata, vocabulary);
@@ -48,13 +47,14 @@ export class TextModel {
     return tokens;
   }
 
-  #encode(request: GenerateRequest, room: number): Int32Array {
-    const { prompt } = request;
-    const text = prompt.kind === "chat" ? this.#requireTemplate().render(prompt) : { text: prompt.text, marker: null };
-    const bytes = Buffer.byteLength(text.text);
-    const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
-    if (leastTokens > room) throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, request);
-    return prompt.kind === "chat" ? this.vocabulary.encodePrompt(text) : this.vocabulary.encodeText(text.text);
+  #encode({ prompt, maxTokens }: GenerateRequest, room: number): Int32Array {
+    const { vocabulary } = this;
+    const rendered = prompt.kind === "chat" ? this.#requireTemplate().render(prompt) : null;
+    const text = prompt.kind === "chat" ? (rendered?.text ?? "") : prompt.text;
+    const bytes = Buffer.byteLength(text);
+    const leastTokens = Math.ceil(bytes / vocabulary.longestPieceBytes);
+    if (leastTokens > room) throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, { prompt, maxTokens });
+    return rendered ? vocabulary.encodePrompt(rendered) : vocabulary.encodeCompletion(text);
   }
 
   /** The end of the prompt that fits. */
@@ -69,11 +69,11 @@ export class TextModel {
     return this.#template;
   }
 
-  #tooLong(prompt: string, request: GenerateRequest): ServerError {
+  #tooLong(came: string, request: Pick<GenerateRequest, "prompt" | "maxTokens">): ServerError {
     const output = request.maxTokens === null ? "" : `, including max_tokens ${request.maxTokens}`;
     return new ServerError(
       "context_length_exceeded",
-      `prompt is ${prompt}; model "${this.id}" takes ${this.sequenceTokens}${output}`,
+      `prompt is ${came}; model "${this.id}" takes ${this.sequenceTokens}${output}`,
       { param: request.prompt.kind === "chat" ? "messages" : "prompt" },
     );
   }

@@ -2,8 +2,8 @@
 // with the model actor in front of it. Started by the kernel's entry; an engine failure ends the place on purpose, and
 // its supervisor starts a new one.
 import { llamaEngine } from "../../engines/llama/engine.ts";
-import { vocabularyProbes } from "../../engines/tokenizer/probes.ts";
-import type { PlaceContext } from "../../runtime/thread/place.ts";
+import { vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
+import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../messages.ts";
 import { StepLoop } from "../scheduler/step-loop.ts";
 import { modelActor } from "./model-actor.ts";

@@ -1,13 +1,13 @@
 // Owns building the token frame of one step for one consumer. The buffers live as long as the consumer; what leaves is an
 // exact copy, because sending clones a view's whole buffer.
-import type { LastLogprobs } from "../../engines/sampler/sampler.ts";
+import { MAX_TOP_LOGPROBS, type TokenLogprobs } from "../../engines/sampler/sampler.ts";
 import type { Finish } from "../../engines/scheduler/scheduler.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasLogprobs, rowHasToken, rowInts, type TokenFrame } from "../messages.ts";
 
 const unitsPerMs = 100;
 const none: TokenFrame["failed"] = [];
-// Chosen logprob, count, and the pairs of at most 20 alternatives.
-const maxLogprobFloats = 2 + 2 * 20;
+// Chosen logprob, count, and the pairs.
+const maxLogprobFloats = 2 + 2 * MAX_TOP_LOGPROBS;
 
 export class FrameBuilder {
   readonly #rows: Int32Array;
@@ -29,7 +29,7 @@ export class FrameBuilder {
   }
 
   /** Adds the logprobs of the row added last. */
-  addLogprobs(last: LastLogprobs): void {
+  addLogprobs(last: TokenLogprobs): void {
     const flags = this.#rowCount * rowInts - 2;
     this.#rows[flags] = (this.#rows[flags] as number) | rowHasLogprobs;
     this.#logprobs[this.#floatCount++] = last.chosen;

@@ -179,7 +179,7 @@ export class StepLoop {
       const elapsedMs = performance.now() - sequence.startedMs;
       const frame = this.#frames.get(sequence.consumer);
       frame?.add(sequence.id, token, finish, elapsedMs);
-      if (sequence.sampling.wantsLogprobs) frame?.addLogprobs(this.#sampler.lastLogprobs);
+      if (sequence.sampling.topLogprobs !== null) frame?.addLogprobs(this.#sampler.lastLogprobs);
       if (finish !== "none") this.#forget(sequence);
       this.statistics.tokens++;
     }

@@ -40,7 +40,10 @@ const cases: Readonly<Record<string, Partial<Sampling>>> = {
     presencePenalty: 0.5,
     frequencyPenalty: 0.5,
   },
-  "greedy, DRY over 1024 tokens": { temperature: 0, dry: { multiplier: 0.8, base: 1.75, allowedLength: 2, sequenceBreakers: [] } },
+  "greedy, DRY over 1024 tokens": {
+    temperature: 0,
+    dry: { multiplier: 0.8, base: 1.75, allowedLength: 2, sequenceBreakers: [] },
+  },
   "greedy, logit bias": { temperature: 0, logitBias: Array.from({ length: 100 }, (_, i) => [i * 31, -100] as const) },
   "greedy, logprobs 5": { temperature: 0, topLogprobs: 5 },
 };

@@ -99,20 +99,14 @@ export const ggmlTypeBytes = { f32: 4, f16: 2, q4_0: 18 / 32, q8_0: 34 / 32, bf1
 
 export const loadMode = { auto: -1, copy: 0 } as const;
 
-interface Abi {
-  /** sizeof() of the three structs passed by value, on a 64-bit machine. */
-  readonly structBytes: { readonly modelParams: number; readonly contextParams: number; readonly batch: number };
-  bind(library: LibraryHandle): LlamaFunctions;
-}
+type Bind = (library: LibraryHandle) => LlamaFunctions;
 
-const releases: Readonly<Record<string, Abi>> = {
-  "v0.5.0": { structBytes: { modelParams: 88, contextParams: 168, batch: 56 }, bind: bindV050 },
-};
+const releases: Readonly<Record<string, Bind>> = { "v0.5.0": bindV050 };
 
 /** The interface of the given llama.cpp release. Throws `config_invalid` for one this code does not know. */
-export function abiOf(release: string): Abi {
-  const abi = releases[release];
-  if (abi) return abi;
+export function bindingOf(release: string): Bind {
+  const bind = releases[release];
+  if (bind) return bind;
   throw new ServerError(
     "config_invalid",
     `the installed llama.cpp libraries are release "${release}"; this version knows ${Object.keys(releases).join(", ")}. ` +

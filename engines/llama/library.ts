@@ -5,9 +5,9 @@ import { readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import koffi from "koffi";
-import { getLlama, type Llama } from "node-llama-cpp";
+import { getLlama } from "node-llama-cpp";
 import { ServerError } from "../../runtime/errors.ts";
-import { abiOf, type LlamaFunctions, type Pointer } from "./abi.ts";
+import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
 
 export interface LlamaLibrary {
   readonly functions: LlamaFunctions;
@@ -39,7 +39,8 @@ export function openLibrary(useGpu: boolean): Promise<LlamaLibrary> {
 }
 
 async function load(useGpu: boolean): Promise<LlamaLibrary> {
-  const abi = abiOf(bundledRelease());
+  const release = bundledRelease();
+  const bind = bindingOf(release);
   const llama = await getLlama({
     gpu: useGpu ? "auto" : false,
     build: "never",
@@ -47,7 +48,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     progressLogs: false,
   });
   koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
-  const functions = abi.bind(koffi.load(findLibrary("llama")));
+  const functions = bind(koffi.load(findLibrary("llama")));
   const libc = koffi.load(libcName());
   // `abs` ignores its pointer arguments: a log callback in C that is safe from every thread. node-llama-cpp installs a
   // JS one, which would block or abort when called from a compute thread, so ours must come after it.
@@ -55,13 +56,13 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
   functions.logSet(silent, null);
   return {
     functions,
-    release: bundledRelease(),
+    release,
     backend: llama.gpu === false ? "cpu" : llama.gpu,
     physicalCores: llama.cpuMathCores,
     freeGpuBytes: async () => (await llama.getVramState()).free,
     withLog: (body) => collectLog(functions, silent, body),
     flagIsSet: libc.symbol("strlen"),
-  } satisfies LlamaLibrary & { readonly backend: string | Llama["gpu"] };
+  };
 }
 
 /** The llama.cpp release named inside the installed package. */
@@ -89,7 +90,7 @@ function findLibrary(name: string): string {
 function libcName(): string {
   if (process.platform === "darwin") return "libSystem.dylib";
   if (process.platform === "win32") return "ucrtbase.dll";
-  return process.report.getReport() !== null && isMusl() ? `libc.musl-${process.arch}.so.1` : "libc.so.6";
+  return isMusl() ? "libc.so" : "libc.so.6";
 }
 
 function isMusl(): boolean {

@@ -13,56 +13,57 @@ const nothing: StopResult = { text: "", stopped: null };
 export class StopStrings {
   private readonly stops: readonly string[];
   private readonly longest: number;
+  private readonly firstCharacters: ReadonlySet<string>;
   private held = "";
   private isStopped = false;
 
-  /** Of stop strings that begin at the same place the longest is taken to have matched. Empty ones are ignored. */
+  /**
+   * The stop string that is complete first wins, whatever pieces the text comes in; of two that end together, the longer.
+   * Empty ones are ignored.
+   */
   constructor(stops: readonly string[]) {
     this.stops = stops.filter((stop) => stop !== "").sort((a, b) => b.length - a.length);
     this.longest = this.stops[0]?.length ?? 0;
+    this.firstCharacters = new Set(this.stops.map((stop) => stop.charAt(0)));
   }
 
   push(text: string): StopResult {
     if (this.isStopped) return nothing;
     if (this.longest === 0) return { text, stopped: null };
     const window = this.held + text;
-    const heldFrom = this.firstPossibleStart(window);
     const match = this.firstMatch(window);
-    // A match counts once nothing before it is held back: an earlier, longer stop string may still complete.
-    if (match !== null && match.at <= heldFrom) return this.stop(window.slice(0, match.at), match.stop);
-    this.held = window.slice(heldFrom);
-    return { text: window.slice(0, heldFrom), stopped: null };
+    if (match === null) {
+      const end = this.firstPossibleStart(window);
+      this.held = window.slice(end);
+      return { text: window.slice(0, end), stopped: null };
+    }
+    this.isStopped = true;
+    this.held = "";
+    return { text: window.slice(0, match.end - match.stop.length), stopped: match.stop };
   }
 
   /** What is left at the end of the sequence. */
   flush(): StopResult {
-    if (this.isStopped || this.held === "") return nothing;
-    const window = this.held;
+    const text = this.held;
     this.held = "";
-    const match = this.firstMatch(window);
-    return match === null ? { text: window, stopped: null } : this.stop(window.slice(0, match.at), match.stop);
+    return { text, stopped: null };
   }
 
-  private stop(text: string, stop: string): StopResult {
-    this.isStopped = true;
-    this.held = "";
-    return { text, stopped: stop };
-  }
-
-  private firstMatch(window: string): { at: number; stop: string } | null {
-    let first: { at: number; stop: string } | null = null;
+  private firstMatch(window: string): { stop: string; end: number } | null {
+    let first: { stop: string; end: number } | null = null;
     for (const stop of this.stops) {
       const at = window.indexOf(stop);
-      if (at >= 0 && (first === null || at < first.at)) first = { at, stop };
+      if (at >= 0 && (first === null || at + stop.length < first.end)) first = { stop, end: at + stop.length };
     }
     return first;
   }
 
-  /** Where the longest end of `window` starts that is the beginning, but not the whole, of a stop string. */
+  /** Where the longest end of `window` starts that is the beginning of a stop string. */
   private firstPossibleStart(window: string): number {
     for (let start = Math.max(0, window.length - this.longest + 1); start < window.length; start++) {
+      if (!this.firstCharacters.has(window.charAt(start))) continue;
       const end = window.slice(start);
-      if (this.stops.some((stop) => stop.length > end.length && stop.startsWith(end))) return start;
+      if (this.stops.some((stop) => stop.startsWith(end))) return start;
     }
     return window.length;
   }

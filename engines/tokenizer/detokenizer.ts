@@ -50,7 +50,9 @@ function unfinishedLength(bytes: Uint8Array): number {
     const lead = bytes[bytes.length - length] as number;
     if (lead < 0x80) return 0;
     if (lead < 0xc0) continue;
-    return lead < 0xf5 && length < characterLength(lead) && isValidSecond(lead, bytes[bytes.length - length + 1]) ? length : 0;
+    return lead < 0xf5 && length < characterLength(lead) && isValidSecond(lead, bytes[bytes.length - length + 1])
+      ? length
+      : 0;
   }
   return 0;
 }

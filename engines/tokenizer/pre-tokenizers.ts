@@ -171,10 +171,10 @@ const entries: readonly Entry[] = [
   },
   {
     names: "tiny_aya cohere2moe",
-    cuts: [groupDigits, `${unmarkedWords}|${threeDigits}|${punctuationOrPath}|${spaces}`],
+    cuts: [inThrees(/\p{N}+/gu), `${unmarkedWords}|${threeDigits}|${punctuationOrPath}|${spaces}`],
   },
   { names: "kimi-k2", cuts: [kimi] },
-  { names: "superbpe", cuts: [String.raw`\p{N}+`, groupDigits] },
+  { names: "superbpe", cuts: [String.raw`\p{N}+`, inThrees(/[0-9]+/g)] },
   {
     names: "bailingmoe bailingmoe2 llada-moe",
     cuts: [String.raw`${contraction}|${letters}|\p{N}|${punctuation}|\s*[\r\n]|\s+(?!\S)|\s+`],
@@ -184,7 +184,7 @@ const entries: readonly Entry[] = [
     cuts: [String.raw`${contraction}|${letters}|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|${spaces}`],
   },
   { names: "ufakzeka", cuts: [String.raw`${letters}|\p{N}|${punctuation}|${spaces}`] },
-  { names: "afmoe", cuts: [groupDigits, `[${asianScripts}]+`, deepseek3] },
+  { names: "afmoe", cuts: [inThrees(/\p{N}+/gu), `[${asianScripts}]+`, deepseek3] },
   { names: "laguna", cuts: [String.raw`[^\n]+|\n+`, qwen2] },
   {
     names: "exaone-moe",
@@ -258,16 +258,18 @@ export function splitWords(text: string, rules: readonly Rule[], emit: (word: st
   if (text !== "") apply(text, 0);
 }
 
-/** Cuts runs of digits into threes from the right: 1234567 is 1, 234, 567. A pattern for it would be quadratic. */
-function groupDigits(word: string, emit: (piece: string) => void): void {
-  let end = 0;
-  for (const match of word.matchAll(/\p{N}+/gu)) {
-    if (match.index > end) emit(word.slice(end, match.index));
-    const digits = [...match[0]];
-    for (let from = 0, to = digits.length % 3 || 3; from < digits.length; from = to, to += 3) {
-      emit(digits.slice(from, to).join(""));
+/** Cuts runs of `digits` into threes from the right: 1234567 is 1, 234, 567. One pattern for it would be quadratic. */
+function inThrees(digits: RegExp): Rule {
+  return (word, emit) => {
+    let end = 0;
+    for (const match of word.matchAll(digits)) {
+      if (match.index > end) emit(word.slice(end, match.index));
+      const run = [...match[0]];
+      for (let from = 0, to = run.length % 3 || 3; from < run.length; from = to, to += 3) {
+        emit(run.slice(from, to).join(""));
+      }
+      end = match.index + match[0].length;
     }
-    end = match.index + match[0].length;
-  }
-  if (end < word.length) emit(word.slice(end));
+    if (end < word.length) emit(word.slice(end));
+  };
 }

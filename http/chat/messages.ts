@@ -2,10 +2,10 @@
 // contract has and this server does not serve yet are refused by name.
 import { z } from "zod";
 import { isEmptyArray, notBuiltYet, unsupportedIssue } from "../fields.ts";
-import { expected } from "../issues.ts";
+import { expected, expectedVariant } from "../issues.ts";
 
 const mediaTypes = ["image_url", "audio_url", "video_url", "input_audio", "file"] as const;
-const roles = '"system", "developer", "user", "assistant", "tool"';
+const roles = ["system", "developer", "user", "assistant", "tool"];
 
 const textPart = z.strictObject({ type: z.literal("text"), text: z.string() });
 
@@ -15,7 +15,7 @@ const mediaPart = z.looseObject({ type: z.enum(mediaTypes) }).transform((part, c
 });
 
 const part = z.discriminatedUnion("type", [textPart, mediaPart], {
-  error: expected(`a content part of type "text" (or ${mediaTypes.join(", ")}, once they are supported)`),
+  error: expectedVariant("a content part", "type", ["text", ...mediaTypes]),
 });
 
 const content = z.union([z.string(), z.array(part)], { error: expected("a string or an array of content parts") });
@@ -50,7 +50,7 @@ const message = z.discriminatedUnion(
     assistant,
     tool,
   ],
-  { error: (issue) => expected(`a message whose role is one of ${roles}`)(issue) },
+  { error: expectedVariant("a message object", "role", roles) },
 );
 
 export const messagesSchema = z.union([z.string().min(1), z.array(message).min(1)], {

@@ -28,7 +28,7 @@ export class NodeReply implements HttpReply, StreamSink {
 
   send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
     if (this.#isDone) return;
-    this.#response.setHeader("content-length", Buffer.byteLength(body));
+    if (status !== 204) this.#response.setHeader("content-length", Buffer.byteLength(body));
     this.#writeHead(status, headers);
     this.#response.end(body);
   }

@@ -18,7 +18,7 @@ class UwsRequest implements HttpRequest {
   readonly headers = new Map<string, string>();
   readonly remoteAddress: string;
   readonly reply: UwsReply;
-  body = new Uint8Array(0);
+  body: Uint8Array = new Uint8Array(0);
 
   constructor(response: NativeResponse, request: NativeRequest, inFlight: InFlight) {
     this.method = request.getCaseSensitiveMethod().toUpperCase();

@@ -44,7 +44,7 @@ export class UwsReply implements HttpReply, StreamSink {
     this.#response.cork(() => {
       this.#writeHead(status, headers);
       // endWithoutBody(length) would leave the response unfinished in older releases, so HEAD names no length.
-      if (this.#isHead) this.#response.endWithoutBody();
+      if (this.#isHead || status === 204) this.#response.endWithoutBody();
       else this.#response.end(body, this.#inFlight.isClosing);
     });
     this.#finish();
@@ -88,7 +88,8 @@ export class UwsReply implements HttpReply, StreamSink {
     if (this.#isDone) return;
     this.#response.cork(() => {
       this.#writeHeadOnce();
-      this.#response.end("", this.#inFlight.isClosing);
+      // Asking uWS to close here as well would lose the last chunk, which is still in the cork.
+      this.#response.end();
     });
     this.#finish();
   }

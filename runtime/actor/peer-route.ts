@@ -1,6 +1,6 @@
 // Owns the actor traffic over one endpoint: asks as comlink calls in both directions, tells as plain messages. Created by
 // system.ts, one per endpoint. Comlink knows neither time nor death: both are this file's and ref.ts's business.
-import { type Endpoint as ComlinkEndpoint, expose, wrap } from "comlink";
+import { type Endpoint as ComlinkEndpoint, expose, transfer, wrap } from "comlink";
 import { ServerError } from "../errors.ts";
 import type { Endpoint, PeerExit, Transferable } from "../thread/endpoint.ts";
 import type { Letter } from "./actor.ts";
@@ -22,7 +22,7 @@ interface Remote {
 
 export class PeerRoute implements Route {
   readonly #endpoint: Endpoint;
-  readonly #remote: { deliver: Remote["deliver"] };
+  readonly #deliver: Remote["deliver"];
   readonly #unanswered = new Set<Settle>();
   #exit: PeerExit | null = null;
 
@@ -34,14 +34,14 @@ export class PeerRoute implements Route {
     };
     expose(local, channelPair(endpoint, replyChannel, askChannel));
     // Kept for the link's life: when comlink's last proxy is collected it tells the peer to stop listening.
-    this.#remote = wrap<Remote>(channelPair(endpoint, askChannel, replyChannel));
+    this.#deliver = wrap<Remote>(channelPair(endpoint, askChannel, replyChannel)).deliver;
     endpoint.receive(tellChannel, ([actor, method, message]: Tell) => {
       post(actor, { method, message, sender: endpoint, settle: null });
     });
     endpoint.exit.then((exit) => this.#peerGone(exit));
   }
 
-  ask(actor: string, method: string, message: unknown, settle: Settle): void {
+  ask(actor: string, method: string, message: unknown, moved: readonly Transferable[], settle: Settle): void {
     if (this.#exit !== null) {
       settle(failure(goneError(this.#endpoint.peer, this.#exit)));
     } else if (this.#unanswered.size >= unansweredLimit) {
@@ -50,15 +50,16 @@ export class PeerRoute implements Route {
     } else {
       // An ask that has timed out stays counted until its answer comes or the peer goes: the peer still works on it.
       this.#unanswered.add(settle);
-      this.#remote.deliver(actor, method, message).then(
+      const argument = moved.length === 0 ? message : transfer(message, [...moved]);
+      this.#deliver(actor, method, argument).then(
         (envelope) => this.#answered(settle, envelope),
         (thrown) => this.#answered(settle, failure(thrown)),
       );
     }
   }
 
-  tell(actor: string, method: string, message: unknown, transfer?: readonly Transferable[]): void {
-    this.#endpoint.send(tellChannel, [actor, method, message] satisfies Tell, transfer);
+  tell(actor: string, method: string, message: unknown, moved?: readonly Transferable[]): void {
+    this.#endpoint.send(tellChannel, [actor, method, message] satisfies Tell, moved);
   }
 
   #answered(settle: Settle, envelope: Envelope): void {
@@ -80,8 +81,8 @@ export function goneError(peer: string, exit: PeerExit): ServerError {
 /** An endpoint as comlink sees one: what it posts leaves on one channel, what it hears comes by the other. */
 function channelPair(endpoint: Endpoint, sendChannel: string, receiveChannel: string): ComlinkEndpoint {
   return {
-    postMessage: (message: unknown, transfer?: Transferable[]) => {
-      endpoint.send(sendChannel, message, transfer);
+    postMessage: (message: unknown, moved?: Transferable[]) => {
+      endpoint.send(sendChannel, message, moved);
     },
     addEventListener: (_type: string, listener: (event: { data: unknown }) => void) => {
       endpoint.receive(receiveChannel, (data: unknown) => listener({ data }));

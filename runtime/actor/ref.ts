@@ -13,37 +13,40 @@ export type Envelope =
 
 export type Settle = (envelope: Envelope) => void;
 
+export interface AskOptions {
+  /** 30 s unless said otherwise. */
+  readonly timeoutMs?: number;
+  /** What moves with the message instead of being copied. */
+  readonly transfer?: readonly Transferable[];
+}
+
 /** A handle on an actor: the name of its place, its own name, and a way there. */
 export interface Ref<P> {
   readonly place: string;
   readonly name: string;
   /**
-   * Sends a message and waits for the answer. Rejects with a ServerError: the behaviour's own, `timeout` (30 s unless
-   * said otherwise), `peer_gone`, `mailbox_full`, `draining`, or `internal`.
+   * Sends a message and waits for the answer. Rejects with a ServerError: the behaviour's own, `timeout`,
+   * `peer_gone`, `mailbox_full`, `draining`, or `internal`.
    */
-  ask<K extends keyof P & string>(
-    method: K,
-    message: MessageOf<P, K>,
-    options?: { readonly timeoutMs?: number },
-  ): Promise<ReplyOf<P, K>>;
+  ask<K extends keyof P & string>(method: K, message: MessageOf<P, K>, options?: AskOptions): Promise<ReplyOf<P, K>>;
   /** Sends a message and forgets it; a failure is reported to the onError of the receiving place's system. */
   tell<K extends keyof P & string>(method: K, message: MessageOf<P, K>, transfer?: readonly Transferable[]): void;
 }
 
 /** The two ways to reach an actor, without its types. */
 export interface Route {
-  ask(actor: string, method: string, message: unknown, settle: Settle): void;
+  ask(actor: string, method: string, message: unknown, transfer: readonly Transferable[], settle: Settle): void;
   tell(actor: string, method: string, message: unknown, transfer?: readonly Transferable[]): void;
 }
 
 export function makeRef<P>(place: string, name: string, route: Route, clock: Clock): Ref<P> {
-  const ask = (method: string, message: unknown, options?: { readonly timeoutMs?: number }) =>
+  const ask = (method: string, message: unknown, options: AskOptions = {}) =>
     new Promise<unknown>((resolve, reject) => {
-      const timeoutMs = options?.timeoutMs ?? defaultAskTimeoutMs;
+      const timeoutMs = options.timeoutMs ?? defaultAskTimeoutMs;
       const cancelTimeout = clock.setTimeout(() => {
         reject(new ServerError("timeout", `"${name}" at "${place}" did not answer ${method} within ${timeoutMs} ms`));
       }, timeoutMs);
-      route.ask(name, method, message, (envelope) => {
+      route.ask(name, method, message, options.transfer ?? [], (envelope) => {
         cancelTimeout();
         if (envelope.ok) resolve(envelope.value);
         else reject(fromErrorRecord(envelope.error));

@@ -37,7 +37,7 @@ export class ActorSystem {
       process.stderr.write(`${at} at ${place}: ${error instanceof Error ? error.stack : String(error)}\n`);
     };
     this.#here = {
-      ask: (actor, method, message, settle) => this.#post(actor, { method, message, sender: null, settle }),
+      ask: (actor, method, message, _transfer, settle) => this.#post(actor, { method, message, sender: null, settle }),
       tell: (actor, method, message) => this.#post(actor, { method, message, sender: null, settle: null }),
     };
   }

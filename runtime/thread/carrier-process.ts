@@ -39,13 +39,13 @@ export function startProcess(options: HostOptions): Host {
       detached: true,
     },
   );
+  const gone = untilGone(child); // first of all: an error event without a listener would end this process
   if (options.onOutput !== null) {
     for (const stream of [child.stdout, child.stderr]) {
       if (stream !== null) createInterface({ input: stream }).on("line", options.onOutput);
     }
   }
   const link = new SocketEndpoint(child.stdio[3] as Socket, { peer: options.name, explain: options.explain });
-  const gone = untilGone(child);
   let path: Promise<string> | null = null;
   return {
     link,

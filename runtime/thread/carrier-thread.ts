@@ -9,7 +9,7 @@ export function startThread(options: HostOptions): Host {
   const { port1: ours, port2: theirs } = new MessageChannel();
   const worker = new Worker(new URL("./entry-thread.js", import.meta.url), {
     name: options.name,
-    workerData: { port: theirs },
+    workerData: { name: options.name, port: theirs },
     transferList: [theirs],
     env: { ...process.env, ...options.environment },
     stdout: options.onOutput !== null,

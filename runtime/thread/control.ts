@@ -7,7 +7,7 @@ export const controlChannel = "place";
 
 /** Spawner to place. */
 export type Command =
-  | { readonly kind: "start"; readonly name: string; readonly module: string; readonly init: unknown }
+  | { readonly kind: "start"; readonly module: string; readonly init: unknown }
   | { readonly kind: "stop" };
 
 /** Place to spawner. */

@@ -5,7 +5,7 @@ import { createServer, Socket } from "node:net";
 import { dirname } from "node:path";
 import { toErrorRecord } from "../errors.ts";
 import { type DialAnswer, type DialPath, dialChannel } from "./control.ts";
-import { runPlace } from "./entry.ts";
+import { PlaceEntry } from "./entry.ts";
 import { SocketEndpoint } from "./socket-endpoint.ts";
 
 // Whoever signals a whole group of processes means the spawner; it says when this one stops.
@@ -13,7 +13,7 @@ process.on("SIGINT", () => {});
 process.on("SIGTERM", () => {});
 
 const link = new SocketEndpoint(new Socket({ fd: 3, readable: true, writable: true }), { peer: "spawner" });
-const admit = runPlace(link);
+const entry = new PlaceEntry(process.argv[2] ?? "place", link);
 
 link.receive(dialChannel, ({ path }: DialPath) => {
   // The spawner removes the folder too; this is for when it dies first.
@@ -22,7 +22,7 @@ link.receive(dialChannel, ({ path }: DialPath) => {
   let dialCount = 0;
   const server = createServer((socket) => {
     dialCount++;
-    admit(new SocketEndpoint(socket, { peer: `peer-${dialCount}` }));
+    entry.admit(new SocketEndpoint(socket, { peer: `peer-${dialCount}` }));
   });
   server.on("error", (error) => answer(toErrorRecord(error)));
   server.listen(path, () => answer(null));

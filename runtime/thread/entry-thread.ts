@@ -1,15 +1,15 @@
 // Owns the first lines that run on a place's worker thread. Started by carrier-thread.ts, imported by nobody.
 import { type MessagePort, workerData } from "node:worker_threads";
 import { type DialPort, dialChannel } from "./control.ts";
-import { runPlace } from "./entry.ts";
+import { PlaceEntry } from "./entry.ts";
 import { PortEndpoint } from "./port-endpoint.ts";
 
-const { port } = workerData as { readonly port: MessagePort };
+const { name, port } = workerData as { readonly name: string; readonly port: MessagePort };
 const link = new PortEndpoint(port, { peer: "spawner" });
-const admit = runPlace(link);
+const entry = new PlaceEntry(name, link);
 
 let dialCount = 0;
 link.receive(dialChannel, (dial: DialPort) => {
   dialCount++;
-  admit(new PortEndpoint(dial.port, { peer: `peer-${dialCount}` }));
+  entry.admit(new PortEndpoint(dial.port, { peer: `peer-${dialCount}` }));
 });

@@ -2,7 +2,7 @@
 // order. Called by entry-thread.ts and entry-process.ts. It outlives its spawner by no more than one turn of the loop.
 import assert from "node:assert";
 import { ActorSystem } from "../actor/system.ts";
-import { toErrorRecord } from "../errors.ts";
+import { ServerError, toErrorRecord } from "../errors.ts";
 import { type Command, controlChannel, type Report } from "./control.ts";
 import type { Endpoint } from "./endpoint.ts";
 
@@ -21,78 +21,75 @@ export interface PlaceContext<Init> {
 /** The type of the function `start` that a place's module exports. What it returns is plain data. */
 export type StartPlace<Init, Ready> = (place: PlaceContext<Init>) => Promise<Ready>;
 
-/** Serves the spawner on `link`. Returns how dialled peers are let in. */
-export function runPlace(link: Endpoint): (peer: Endpoint) => void {
-  const peers = new Set<Endpoint>();
-  let inside: Inside | null = null;
-  link.receive(controlChannel, (command: Command) => {
-    if (command.kind === "start") {
-      inside = new Inside(link, command);
-      for (const peer of peers) inside.system.attach(peer);
-      void inside.start(command);
-    } else {
-      void inside?.stop(0, { kind: "stopped" });
-    }
-  });
-  // "Monitor" leaves what follows as it is: the stack on stderr, and the end of the thread or process.
-  process.on("uncaughtExceptionMonitor", (error) => report(link, { kind: "crashing", error: toErrorRecord(error) }));
-  // Whatever still runs in here, nobody can reach it any more.
-  link.exit.then(() => process.exit(inside?.exitCode ?? 1));
-  return (peer) => {
-    peers.add(peer);
-    peer.exit.then(() => peers.delete(peer));
-    inside?.system.attach(peer);
-  };
-}
-
-class Inside {
-  readonly system: ActorSystem;
-  exitCode = 1;
+export class PlaceEntry {
+  readonly #name: string;
   readonly #link: Endpoint;
+  readonly #system: ActorSystem;
+  readonly #peers = new Set<Endpoint>();
   readonly #hooks: (() => Promise<void> | void)[] = [];
   #isStopping = false;
+  #exitCode = 1;
 
-  constructor(link: Endpoint, command: Command & { kind: "start" }) {
+  /** Serves the spawner at the other end of `link`, and whoever is admitted. */
+  constructor(name: string, link: Endpoint) {
+    this.#name = name;
     this.#link = link;
-    this.system = new ActorSystem(command.name);
-    this.system.attach(link);
+    this.#system = new ActorSystem(name);
+    this.#system.attach(link);
+    link.receive(controlChannel, (command: Command) => {
+      if (command.kind === "start") void this.#start(command);
+      else void this.#stop(0, { kind: "stopped" });
+    });
+    // "Monitor" leaves what follows as it is: the stack on stderr, and the end of the thread or process.
+    process.on("uncaughtExceptionMonitor", (error) => this.#report({ kind: "crashing", error: toErrorRecord(error) }));
+    // Whatever still runs in here, nobody can reach it any more.
+    link.exit.then(() => process.exit(this.#exitCode));
   }
 
-  async start(command: Command & { kind: "start" }): Promise<void> {
+  /** Lets a dialled peer in. */
+  admit(peer: Endpoint): void {
+    this.#peers.add(peer);
+    peer.exit.then(() => this.#peers.delete(peer));
+    this.#system.attach(peer);
+  }
+
+  async #start(command: Command & { kind: "start" }): Promise<void> {
     try {
       const module = (await import(command.module)) as { start?: StartPlace<unknown, unknown> };
       assert(typeof module.start === "function", `${command.module} exports no function start`);
       const value = await module.start({
-        name: command.name,
+        name: this.#name,
         init: command.init,
-        system: this.system,
-        progress: (progress) => report(this.#link, { kind: "progress", value: progress }),
+        system: this.#system,
+        progress: (progress) => this.#report({ kind: "progress", value: progress }),
         onStop: (hook) => void this.#hooks.push(hook),
       });
-      report(this.#link, { kind: "ready", value });
+      this.#report({ kind: "ready", value });
     } catch (error) {
-      await this.stop(1, { kind: "failed", error: toErrorRecord(error) });
+      if (!(error instanceof ServerError)) this.#system.onError(error, "start");
+      await this.#stop(1, { kind: "failed", error: toErrorRecord(error) });
     }
   }
 
   /** Runs the hooks, stops the actors, says the last word, and closes the link, which ends the place. */
-  async stop(exitCode: number, lastWord: Report): Promise<void> {
+  async #stop(exitCode: number, lastWord: Report): Promise<void> {
     if (this.#isStopping) return;
     this.#isStopping = true;
-    this.exitCode = exitCode;
+    this.#exitCode = exitCode;
     for (const hook of this.#hooks.reverse()) {
       try {
         await hook();
       } catch (error) {
-        this.system.onError(error, "a stop hook");
+        this.#system.onError(error, "a stop hook");
       }
     }
-    await this.system.stop();
-    report(this.#link, lastWord);
+    await this.#system.stop();
+    this.#report(lastWord);
+    for (const peer of this.#peers) peer.close();
     this.#link.close();
   }
-}
 
-function report(link: Endpoint, message: Report): void {
-  link.send(controlChannel, message);
+  #report(report: Report): void {
+    this.#link.send(controlChannel, report);
+  }
 }

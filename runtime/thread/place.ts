@@ -125,7 +125,7 @@ class PlaceHost<Init> {
         signal?.removeEventListener("abort", cancel);
       };
     });
-    this.#command({ kind: "start", name, module: options.module.href, init });
+    this.#command({ kind: "start", module: options.module.href, init });
     return await outcome.finally(giveUp);
   }
 

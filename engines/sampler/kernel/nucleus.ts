@@ -9,7 +9,7 @@ const DEPTH_STEP: f32 = 4;
 /** Powers of two below the peak at which a weight is 0. */
 const WEIGHTLESS: f32 = 126;
 /** Tokens few enough to gather. */
-const FEW: i32 = 2048;
+const FEW: i32 = 1024;
 /** Halvings of a float interval after which it holds equal logits only. */
 const MAX_HALVINGS: i32 = 32;
 

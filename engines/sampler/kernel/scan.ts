@@ -123,7 +123,7 @@ export function cutRow(floor: f32, lastEqual: i32): f64 {
   let all: f64 = 0;
   for (let block = 0; block < blockCount; block++) {
     const start = <usize>block * BLOCK_BYTES;
-    if (block == lastBlock) dropEqual(floor, row + (<usize>(lastEqual + 1) << 2), row + start + BLOCK_BYTES);
+    if (block == lastBlock) dropEqual(floor, <usize>(lastEqual + 1) << 2, start + BLOCK_BYTES);
     const limit = f32x4.splat(floor);
     let sum = f32x4.splat(0);
     if (reaches(block, limit)) {
@@ -141,7 +141,7 @@ export function cutRow(floor: f32, lastEqual: i32): f64 {
 }
 
 function dropEqual(floor: f32, from: usize, to: usize): void {
-  for (let at = from; at < to; at += 4) if (load<f32>(at) == floor) store<f32>(at, -Infinity);
+  for (let at = from; at < to; at += 4) if (load<f32>(row + at) == floor) store<f32>(rowWeights + at, 0);
 }
 
 /** The token at `target` of a weighed row's summed weight, in id order: first the block by its sum, then inside it. */

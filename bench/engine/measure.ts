@@ -1,0 +1,120 @@
+// Owns measuring a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokeniser, in
+// one thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
+import { performance } from "node:perf_hooks";
+import type { Consumer, StepLoop } from "../../actors/scheduler/step-loop.ts";
+import { rowFinishedLength, rowFinishedStop, rowInts, type SequenceJob, type TokenFrame } from "../../actors/messages.ts";
+import { Detokenizer } from "../../engines/tokenizer/detokenizer.ts";
+import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+
+/** One thing to measure: so many sequences at once, each with `promptLength` tokens in, `newTokens` out. */
+export interface Workload {
+  readonly kind: "prefill" | "decode" | "decode, random half of the ids";
+  readonly sequences: number;
+  readonly promptLength: number;
+  readonly newTokens: number;
+}
+
+export interface Measurement {
+  /** Prompt tokens a second for prefill, new tokens a second otherwise; all sequences together. */
+  readonly tokensPerSecond: number;
+  /** Share of the time outside the engine's forward pass: scheduler, sampler, frames, detokeniser. */
+  readonly outsideShare: number;
+}
+
+export interface Bench {
+  readonly loop: StepLoop;
+  readonly vocabulary: Vocabulary;
+  readonly maxSequences: number;
+}
+
+const greedy: SequenceJob["sampling"] = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  repetitionPenalty: 1,
+  dry: null,
+  logitBias: [],
+  seed: 0,
+  topLogprobs: null,
+};
+
+export function measure(bench: Bench, workload: Workload): Measurement {
+  const consumer = new TextConsumer(bench.vocabulary);
+  const half = workload.kind === "decode, random half of the ids";
+  const started = half ? bench.maxSequences : workload.sequences;
+  bench.loop.submit(consumer, Array.from({ length: started }, (_, id) => job(bench, workload, id)));
+  const isPrefill = workload.kind === "prefill";
+  if (!isPrefill) while (consumer.begun < started) bench.loop.step();
+  if (half) bench.loop.cancel(consumer, shuffled(started).slice(0, started - workload.sequences));
+  const tokensBefore = consumer.tokens;
+  const engineBefore = bench.loop.statistics.engineMs;
+  const startMs = performance.now();
+  while (bench.loop.step());
+  const ms = performance.now() - startMs;
+  const tokens = isPrefill ? workload.sequences * workload.promptLength : consumer.tokens - tokensBefore;
+  bench.loop.drop(consumer);
+  const engineMs = bench.loop.statistics.engineMs - engineBefore;
+  return { tokensPerSecond: (tokens / ms) * 1000, outsideShare: (ms - engineMs) / ms };
+}
+
+function job({ vocabulary }: Bench, { kind, promptLength, newTokens }: Workload, id: number): SequenceJob {
+  const prompt = Int32Array.from({ length: promptLength }, (_, i) => ((i + id * 31) * 7919) % (vocabulary.size - 256) + 128);
+  return {
+    id,
+    prompt,
+    // The first token comes out of the prompt's own step.
+    maxNewTokens: kind === "prefill" ? 1 : newTokens + 1,
+    ignoreEos: true,
+    adapter: 0,
+    sampling: greedy,
+    choice: 0,
+    breakers: new Int32Array(0),
+  };
+}
+
+/** Does with tokens what the agents side does: turns them into text. */
+class TextConsumer implements Consumer {
+  tokens = 0;
+  characters = 0;
+  readonly #vocabulary: Vocabulary;
+  readonly #open = new Map<number, Detokenizer>();
+
+  constructor(vocabulary: Vocabulary) {
+    this.#vocabulary = vocabulary;
+  }
+
+  /** Sequences that have had their first token. */
+  begun = 0;
+
+  send({ rows, failed }: TokenFrame): void {
+    const [failure] = failed;
+    if (failure) throw new Error(failure.error.message);
+    for (let at = 0; at < rows.length; at += rowInts) {
+      const id = rows[at] as number;
+      let detokenizer = this.#open.get(id);
+      if (!detokenizer) {
+        detokenizer = new Detokenizer(this.#vocabulary, null);
+        this.#open.set(id, detokenizer);
+        this.begun++;
+      }
+      this.characters += detokenizer.push(rows[at + 1] as number).length;
+      this.tokens++;
+      if ((rows[at + 2] as number) & (rowFinishedStop | rowFinishedLength)) this.#open.delete(id);
+    }
+  }
+}
+
+/** 0..count-1 in an order that is always the same and looks random. */
+function shuffled(count: number): number[] {
+  const ids = Array.from({ length: count }, (_, i) => i);
+  let state = 42;
+  for (let i = count - 1; i > 0; i--) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    const j = state % (i + 1);
+    [ids[i], ids[j]] = [ids[j] as number, ids[i] as number];
+  }
+  return ids;
+}

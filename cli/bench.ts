@@ -1,0 +1,70 @@
+// Owns `troupe bench`: loads one model in this process and measures prefill and decode through the real step loop.
+import os from "node:os";
+import { StepLoop } from "../actors/scheduler/step-loop.ts";
+import { type Bench, measure, type Workload } from "../bench/engine/measure.ts";
+import { engineTable, type Row, toRow } from "../bench/engine/report.ts";
+import type { LoadedModel } from "../engines/engine.ts";
+import { readModelMetadata } from "../engines/gguf/metadata.ts";
+import { llamaEngine } from "../engines/llama/engine.ts";
+import { createVocabulary } from "../engines/tokenizer/vocabulary.ts";
+import type { Config } from "../runtime/config/config.ts";
+import { ServerError } from "../runtime/errors.ts";
+import { modelSpec, schedulerLimits } from "./model-specs.ts";
+import { createProgress } from "./progress.ts";
+
+/** Sequences at once that are measured, as far as max_seqs allows. */
+const sequenceCounts = [1, 8, 32];
+
+export async function bench(config: Config): Promise<void> {
+  const [model] = config.models;
+  if (!model || config.models.length > 1) throw new ServerError("config_invalid", "bench expects one -m MODEL");
+  const { promptLen, genLen, depth, iterations, warmup, json } = config.bench;
+  const progress = createProgress();
+  const workloads = workloadsOf(config);
+  const longest = Math.max(...workloads.map(({ promptLength, newTokens }) => promptLength + newTokens + 1));
+  const spec = await modelSpec(config, { ...model, maxModelLen: model.maxModelLen ?? longest }, progress);
+  const loaded = await llamaEngine.load(spec, (fraction) => progress.update("load", fraction, 1));
+  const subject = await subjectOf(loaded, config, spec.path);
+  const rows: Row[] = [];
+  const total = workloads.length * (iterations + warmup);
+  let done = 0;
+  for (const workload of workloads) {
+    const rounds = [];
+    for (let round = -warmup; round < iterations; round++) {
+      const measured = measure(subject, workload);
+      if (round >= 0) rounds.push(measured);
+      progress.update("bench", ++done, total);
+    }
+    rows.push(toRow(workload, rounds));
+  }
+  progress.stop();
+  const { card } = loaded;
+  loaded.dispose();
+  const settings = { promptLen, genLen, depth, iterations, warmup, threads: config.troupe.threads };
+  const machine = { cpu: os.cpus()[0]?.model ?? "unknown", cores: os.availableParallelism(), node: process.version };
+  const report = { date: new Date().toISOString(), machine, model: card, settings, rows };
+  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : `${card.description}, ${card.engine}\n\n${engineTable(rows)}\n`);
+}
+
+function workloadsOf(config: Config): Workload[] {
+  const { promptLen, genLen, depth } = config.bench;
+  const counts = sequenceCounts.filter((count) => count <= config.maxSeqs);
+  const prefill = promptLen.map((promptLength) => ({ kind: "prefill", sequences: 1, promptLength, newTokens: 0 }) as const);
+  if (genLen === 0) return prefill;
+  const decode = depth.flatMap((promptLength) =>
+    counts.map((sequences) => ({ kind: "decode", sequences, promptLength, newTokens: genLen }) as const),
+  );
+  if (config.maxSeqs < 2) return [...prefill, ...decode];
+  const sequences = Math.floor(config.maxSeqs / 2);
+  const halves = depth.flatMap((promptLength) => [
+    { kind: "decode", sequences, promptLength, newTokens: genLen } as const,
+    { kind: "decode, random half of the ids", sequences, promptLength, newTokens: genLen } as const,
+  ]);
+  return [...prefill, ...decode, ...halves];
+}
+
+async function subjectOf(model: LoadedModel, config: Config, path: string): Promise<Bench> {
+  const vocabulary = createVocabulary((await readModelMetadata(path)).tokenizer);
+  const loop = new StepLoop(model, schedulerLimits(config));
+  return { loop, vocabulary, maxSequences: model.capacity.maxSequences };
+}

@@ -1,0 +1,65 @@
+// Owns the command line's entry: picks the command, and turns an error into a line for a person and an exit code. It is
+// imported by troupe.mjs. Exit codes: 0 well, 1 failed, 2 wrong settings.
+import { readFile } from "node:fs/promises";
+import { defaultModel } from "../engines/hub/resolve-model.ts";
+import { type Config, resolveConfig } from "../runtime/config/config.ts";
+import type { Command } from "../runtime/config/key.ts";
+import { parseToml, type TomlFile } from "../runtime/config/toml.ts";
+import { ServerError } from "../runtime/errors.ts";
+import { type CommandLine, type CommandName, parseArguments } from "./arguments.ts";
+import { bench } from "./bench.ts";
+import { commandsHelp, flagsHelp } from "./help.ts";
+import { serve } from "./serve.ts";
+import { version } from "./version.ts";
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  const isExpected = error instanceof ServerError;
+  process.stderr.write(`troupe: ${isExpected ? error.message : String((error as Error)?.stack ?? error)}\n`);
+  process.exit(isExpected && error.code === "config_invalid" ? 2 : 1);
+}
+
+async function main(argv: readonly string[]): Promise<void> {
+  const line = parseArguments(argv);
+  if (line.version) {
+    process.stdout.write(`troupe ${version}\n`);
+    return;
+  }
+  const { command } = line;
+  if (line.help || command === null) {
+    process.stdout.write(command === null || command === "from-config" ? commandsHelp() : flagsHelp(command));
+    return;
+  }
+  const file = line.file === null ? undefined : parseToml(await readConfigFile(line.file), line.file);
+  const config = configOf(line, commandOf(command, file), file);
+  switch (config.command) {
+    case "serve":
+      return serve(config);
+    case "bench":
+      return bench(config);
+    case "run":
+      throw new ServerError("config_invalid", '"run" is not supported yet by this version of troupe; use "serve"');
+    default:
+      config.command satisfies never;
+  }
+}
+
+function commandOf(name: CommandName, file: TomlFile | undefined): Command {
+  if (name !== "from-config") return name;
+  // parseArguments refuses from-config without a file.
+  return (file as TomlFile).command;
+}
+
+function configOf(line: CommandLine, command: Command, file: TomlFile | undefined): Config {
+  const request = { command, flags: line.flags, environment: process.env, defaultModel };
+  return resolveConfig(file === undefined ? request : { ...request, file });
+}
+
+async function readConfigFile(path: string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (cause) {
+    throw new ServerError("config_invalid", `the file "${path}" cannot be read: ${(cause as Error).message}`, { cause });
+  }
+}

@@ -1,0 +1,128 @@
+// Owns `troupe serve`: the composition root of the server. It fetches the models, starts the places and the HTTP front,
+// says where to find them, and takes everything down in order when told to stop.
+import { Front, type ServedModel } from "../actors/front.ts";
+import { createApp } from "../http/app.ts";
+import { type Listener, listen } from "../http/listen.ts";
+import type { Config } from "../runtime/config/config.ts";
+import { createLogger, type Logger } from "../runtime/log.ts";
+import { modelSpec, schedulerLimits } from "./model-specs.ts";
+import { createProgress, type Progress } from "./progress.ts";
+
+/** Time left to the places to stop once the streams are done. */
+const placeStopMs = 5000;
+const mailboxLimit = 4096;
+/** Events a stream may be ahead of its reader before its sequences pause. */
+const streamWindow = 256;
+
+export async function serve(config: Config): Promise<void> {
+  const { troupe, server } = config;
+  const log = createLogger({ level: troupe.logLevel, format: server.accessLogFormat });
+  const progress = createProgress();
+  const front = new Front({
+    models: await servedModels(config, progress),
+    defaultModelId: config.defaultModelId,
+    defaultSeed: config.seed,
+    limits: schedulerLimits(config),
+    agents: { mailboxLimit, streamWindow, stalledReaderMs: troupe.stalledReaderSecs * 1000 },
+    restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 60_000, maxRestarts: 5 },
+    loadTimeoutMs: troupe.loadTimeoutSecs * 1000,
+    log,
+    onLoadProgress: (id, fraction) => progress.update(`load ${id}`, fraction, 1),
+  });
+  const app = createApp({
+    inference: front,
+    log,
+    config: {
+      keepAliveMs: troupe.keepAliveInterval,
+      readerStallMs: troupe.stalledReaderSecs * 1000,
+      accessLog: !server.disableAccessLog,
+      accessLogHealth: server.accessLogHealth,
+      disableRequestIdHeader: server.disableRequestIdHeader,
+    },
+  });
+  const listener = await listen(app, { host: server.host, port: server.port, edge: troupe.edge, log });
+  const stop = async (): Promise<void> => {
+    app.drain();
+    await closeListener(listener, troupe.shutdownDeadlineSecs * 1000, log);
+    await front.stop(placeStopMs);
+  };
+  stopOnSignals(stop, log);
+  try {
+    await front.start();
+  } catch (error) {
+    progress.stop();
+    listener.forceClose();
+    await front.stop(placeStopMs);
+    throw error;
+  }
+  progress.stop();
+  process.stdout.write(greeting(config, listener));
+}
+
+async function servedModels(config: Config, progress: Progress): Promise<ServedModel[]> {
+  const models: ServedModel[] = [];
+  for (const model of config.models) {
+    const spec = await modelSpec(config, model, progress);
+    // A failed assertion in native code ends the whole process it runs in, so that process is not ours by default.
+    const carrier = config.troupe.isolate === "false" ? "thread" : "process";
+    const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
+    const { modelId: id, chatTemplate, jinjaExplicit } = model;
+    models.push({ id, spec: { ...spec, abortFlag }, chatTemplate, jinjaExplicit, carrier });
+  }
+  progress.stop();
+  return models;
+}
+
+/** Stops accepting, lets running answers finish up to the deadline, and cuts off the rest. */
+async function closeListener(listener: Listener, deadlineMs: number, log: Logger): Promise<void> {
+  listener.close();
+  let timer: NodeJS.Timeout | undefined;
+  const deadline = new Promise<"late">((resolve) => {
+    timer = setTimeout(resolve, deadlineMs, "late");
+  });
+  const ended = await Promise.race([listener.closed, deadline]);
+  clearTimeout(timer);
+  if (ended !== "late") return;
+  log.warn({ deadlineMs }, "the shutdown deadline has passed; the answers still running are cut off");
+  listener.forceClose();
+}
+
+/** The first signal stops in order, a second one at once. */
+function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
+  let isStopping = false;
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (isStopping) process.exit(1);
+    isStopping = true;
+    log.info({ signal }, "stopping: running answers finish first; signal again to stop at once");
+    stop().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        log.error({ err: error }, "stopping failed");
+        process.exit(1);
+      },
+    );
+  };
+  process.on("SIGTERM", onSignal);
+  process.on("SIGINT", onSignal);
+}
+
+function greeting(config: Config, listener: Listener): string {
+  const { host } = config.server;
+  const shown = host === "0.0.0.0" || host === "::" ? "localhost" : host.includes(":") ? `[${host}]` : host;
+  const url = `http://${shown}:${listener.port}`;
+  const body = `{"messages":[{"role":"user","content":"Say hello in five words."}],"stream":true}`;
+  return `
+troupe serves ${config.models.map(({ modelId }) => modelId).join(", ")}
+
+  chat         ${url}/v1/chat/completions
+  completions  ${url}/v1/completions
+  models       ${url}/v1/models
+  health       ${url}/health
+
+Try it:
+
+  curl -N ${url}/v1/chat/completions -H 'content-type: application/json' \\
+    -d '${body}'
+
+`;
+}

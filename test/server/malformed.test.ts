@@ -1,0 +1,271 @@
+// The table of bodies that must be refused, sent over a real socket to each edge that loads here: each row has its
+// status, the field that is named, and words of the message.
+import assert from "node:assert/strict";
+import { after, describe, it } from "node:test";
+import { loadableEdges, startServer } from "../fixtures/http-server.ts";
+
+type Row = readonly [what: string, body: unknown, status: number, param: string | null, fragment: string];
+
+const say = { messages: [{ role: "user", content: "hi" }] };
+const message = (value: unknown) => ({ messages: [value] });
+const user = (content: unknown) => message({ role: "user", content });
+
+const chatRows: readonly Row[] = [
+  ["an empty body", "", 400, null, "empty body"],
+  ["text that is not JSON", "hello", 400, null, "not JSON"],
+  ["a body cut short", '{"messages": [', 400, null, "not JSON"],
+  ["a trailing comma", '{"messages": "hi",}', 400, null, "not JSON"],
+  ["single quotes", "{'messages': 'hi'}", 400, null, "not JSON"],
+  ["NaN", '{"messages": "hi", "temperature": NaN}', 400, null, "not JSON"],
+  ["bytes that are not UTF-8", Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]), 400, null, "not UTF-8"],
+  ["an array", [], 422, null, "expected an object, got an empty array"],
+  ["a string", '"hi"', 422, null, 'expected an object, got "hi"'],
+  ["null", "null", 422, null, "expected an object, got null"],
+  ["no messages", {}, 422, "messages", "got nothing"],
+  ["messages null", { messages: null }, 422, "messages", "got null"],
+  ["messages a number", { messages: 5 }, 422, "messages", "expected a string or an array of messages, got 5"],
+  ["no message in messages", { messages: [] }, 422, "messages", "an array that is not empty"],
+  ["an empty string of messages", { messages: "" }, 422, "messages", "a string that is not empty"],
+  ["a message that is a string", message("hi"), 422, "messages.0", 'got "hi"'],
+  ["a message with no role", message({ content: "hi" }), 422, "messages.0.role", '"system", "developer", "user"'],
+  ["an unknown role", message({ role: "robot", content: "hi" }), 422, "messages.0.role", '"robot"'],
+  ["a role that is a number", message({ role: 1, content: "hi" }), 422, "messages.0.role", "got 1"],
+  [
+    "the role tool",
+    message({ role: "tool", content: "x", tool_call_id: "a" }),
+    422,
+    "messages.0.role",
+    "not supported",
+  ],
+  ["the second message wrong", { messages: [say.messages[0], { role: "x" }] }, 422, "messages.1.role", '"x"'],
+  ["a user without content", message({ role: "user" }), 422, "messages.0.content", "got nothing"],
+  ["a user with content null", user(null), 422, "messages.0.content", "got null"],
+  ["content a number", user(7), 422, "messages.0.content", "a string or an array of content parts, got 7"],
+  ["content an object", user({ text: "hi" }), 422, "messages.0.content", "got an object"],
+  ["a part that is a string", user(["hi"]), 422, "messages.0.content.0", 'got "hi"'],
+  ["a part of no known type", user([{ type: "poem" }]), 422, "messages.0.content.0.type", '"poem"'],
+  ["a text part without text", user([{ type: "text" }]), 422, "messages.0.content.0.text", "a string, got nothing"],
+  ["a text part with more", user([{ type: "text", text: "a", x: 1 }]), 422, "messages.0.content.0.x", "no such field"],
+  [
+    "an image",
+    user([
+      { type: "text", text: "a" },
+      { type: "image_url", image_url: { url: "x" } },
+    ]),
+    422,
+    "messages.0.content.1",
+    '"image_url" is not supported',
+  ],
+  [
+    "audio",
+    user([{ type: "input_audio", input_audio: {} }]),
+    422,
+    "messages.0.content.0",
+    '"input_audio" is not supported',
+  ],
+  ["a video", user([{ type: "video_url" }]), 422, "messages.0.content.0", '"video_url" is not supported'],
+  [
+    "a file part",
+    user([{ type: "file", file: { file_id: "x" } }]),
+    422,
+    "messages.0.content.0",
+    '"file" is not supported',
+  ],
+  ["a message with more", message({ role: "user", content: "x", mood: 1 }), 422, "messages.0.mood", "no such field"],
+  [
+    "tool calls in a message",
+    message({ role: "assistant", content: "x", tool_calls: [{}] }),
+    422,
+    "messages.0.tool_calls",
+    "not supported",
+  ],
+  [
+    "reasoning in a message",
+    message({ role: "assistant", content: "x", reasoning_content: "r" }),
+    422,
+    "messages.0.reasoning_content",
+    "not supported",
+  ],
+  ["a misspelt field", { ...say, temprature: 1 }, 422, "temprature", "did you mean temperature?"],
+  ["an unknown field", { ...say, zzzzzzzzzz: 1 }, 422, "zzzzzzzzzz", "no such field"],
+  ["__proto__", '{"messages":"hi","__proto__":{"stream":true}}', 422, "__proto__", "no such field"],
+  ["model a number", { ...say, model: 3 }, 422, "model", "expected a string, got 3"],
+  ["an unknown model", { ...say, model: "gpt-9" }, 404, "model", '"gpt-9" is not available'],
+  ["stream a string", { ...say, stream: "yes" }, 422, "stream", 'expected true or false, got "yes"'],
+  ["n zero", { ...say, n: 0 }, 422, "n", "at least 1, got 0"],
+  ["n too large", { ...say, n: 65 }, 422, "n", "at most 64, got 65"],
+  ["n a fraction", { ...say, n: 1.5 }, 422, "n", "an integer, got 1.5"],
+  ["stop empty", { ...say, stop: "" }, 422, "stop", "not empty"],
+  ["stop with an empty string", { ...say, stop: ["a", ""] }, 422, "stop.1", "not empty"],
+  ["too many stops", { ...say, stop: Array(17).fill("a") }, 422, "stop", "at most 16"],
+  ["a stop too long", { ...say, stop: "a".repeat(1025) }, 422, "stop", "at most 1024 characters"],
+  ["stop a number", { ...say, stop: 1 }, 422, "stop", "a string or an array"],
+  ["max_tokens zero", { ...say, max_tokens: 0 }, 422, "max_tokens", "at least 1, got 0"],
+  ["max_tokens negative", { ...say, max_tokens: -5 }, 422, "max_tokens", "got -5"],
+  ["max_tokens a string", { ...say, max_tokens: "10" }, 422, "max_tokens", 'a number, got "10"'],
+  ["max_completion_tokens zero", { ...say, max_completion_tokens: 0 }, 422, "max_completion_tokens", "at least 1"],
+  [
+    "two limits",
+    { ...say, max_tokens: 1, max_completion_tokens: 2 },
+    422,
+    "max_completion_tokens",
+    "contradicts max_tokens: 1",
+  ],
+  ["temperature too high", { ...say, temperature: 2.1 }, 422, "temperature", "at most 2, got 2.1"],
+  ["temperature negative", { ...say, temperature: -1 }, 422, "temperature", "at least 0, got -1"],
+  ["temperature infinite", '{"messages":"hi","temperature":1e999}', 422, "temperature", "a number, got Infinity"],
+  ["top_p zero", { ...say, top_p: 0 }, 422, "top_p", "more than 0, got 0"],
+  ["top_p above one", { ...say, top_p: 1.1 }, 422, "top_p", "at most 1"],
+  ["top_k below -1", { ...say, top_k: -2 }, 422, "top_k", "at least -1"],
+  ["min_p above one", { ...say, min_p: 2 }, 422, "min_p", "at most 1"],
+  ["presence_penalty out of range", { ...say, presence_penalty: 3 }, 422, "presence_penalty", "at most 2"],
+  ["frequency_penalty out of range", { ...say, frequency_penalty: -3 }, 422, "frequency_penalty", "at least -2"],
+  ["repetition_penalty zero", { ...say, repetition_penalty: 0 }, 422, "repetition_penalty", "more than 0"],
+  ["logit_bias an array", { ...say, logit_bias: [1] }, 422, "logit_bias", "an object, got an array"],
+  ["logit_bias of a word", { ...say, logit_bias: { cat: 1 } }, 422, "logit_bias.cat", 'a token id, got "cat"'],
+  ["logit_bias too strong", { ...say, logit_bias: { 5: 101 } }, 422, "logit_bias.5", "at most 100"],
+  ["dry_base below one", { ...say, dry_base: 0.5 }, 422, "dry_base", "at least 1"],
+  ["logprobs a number", { ...say, logprobs: 3 }, 422, "logprobs", "true or false, got 3"],
+  ["top_logprobs too many", { ...say, logprobs: true, top_logprobs: 21 }, 422, "top_logprobs", "at most 20"],
+  ["top_logprobs alone", { ...say, top_logprobs: 2 }, 422, "top_logprobs", "needs logprobs: true"],
+  ["seed a fraction", { ...say, seed: 0.5 }, 422, "seed", "an integer"],
+  ["seed too large", { ...say, seed: 1e30 }, 422, "seed", "at most 9007199254740991"],
+  [
+    "reasoning_effort unknown",
+    { ...say, reasoning_effort: "huge" },
+    422,
+    "reasoning_effort",
+    'one of "off", "none", "low"',
+  ],
+  [
+    "thinking and no effort",
+    { ...say, enable_thinking: true, reasoning_effort: "none" },
+    422,
+    "reasoning_effort",
+    "contradicts",
+  ],
+  [
+    "template kwargs unknown",
+    { ...say, chat_template_kwargs: { x: 1 } },
+    422,
+    "chat_template_kwargs.x",
+    "no such field",
+  ],
+  [
+    "template kwargs contradicting",
+    { ...say, enable_thinking: true, chat_template_kwargs: { enable_thinking: false } },
+    422,
+    "chat_template_kwargs.enable_thinking",
+    "contradicts",
+  ],
+  [
+    "a JSON schema",
+    { ...say, response_format: { type: "json_schema", json_schema: {} } },
+    422,
+    "response_format",
+    "not supported",
+  ],
+  ["a JSON object", { ...say, response_format: { type: "json_object" } }, 422, "response_format", "not supported"],
+  ["a grammar", { ...say, grammar: { type: "regex", value: "a" } }, 422, "grammar", "not supported"],
+  ["tools", { ...say, tools: [{ type: "function" }] }, 422, "tools", "not supported"],
+  ["tool_choice auto", { ...say, tool_choice: "auto" }, 422, "tool_choice", "not supported"],
+  ["web search", { ...say, web_search_options: {} }, 422, "web_search_options", "not supported"],
+  ["the shell", { ...say, enable_shell: true }, 422, "enable_shell", "not supported"],
+  ["tool rounds", { ...say, max_tool_rounds: 3 }, 422, "max_tool_rounds", "not supported"],
+  ["a session", { ...say, session_id: "s" }, 422, "session_id", "not supported"],
+  ["files", { ...say, files: [{ name: "a.png" }] }, 422, "files", "not supported"],
+  ["an adapter", { ...say, adapter: "a" }, 422, "adapter", "not supported"],
+  [
+    "ask without stream",
+    { ...say, agent_permission: "ask" },
+    422,
+    "agent_permission",
+    "POST /v1/agent/approvals/{approval_id}",
+  ],
+  ["ask by its older name", { ...say, code_execution_permission: "ask" }, 422, "agent_permission", "stream=true"],
+  [
+    "a permission unknown",
+    { ...say, agent_permission: "maybe" },
+    422,
+    "agent_permission",
+    'one of "auto", "ask", "deny"',
+  ],
+  [
+    "two permissions",
+    { ...say, agent_permission: "auto", code_execution_permission: "deny" },
+    422,
+    "code_execution_permission",
+    "contradicts",
+  ],
+  ["stream_options unknown", { ...say, stream_options: { x: 1 } }, 422, "stream_options.x", "no such field"],
+  ["metadata a string", { ...say, metadata: "x" }, 422, "metadata", "an object"],
+  ["more values than a body may have", `{"messages":[${"0,".repeat(250_000)}0]}`, 422, null, "at most 200000 values"],
+];
+
+const ask = { prompt: "Once" };
+const completionRows: readonly Row[] = [
+  ["no prompt", {}, 422, "prompt", "a string"],
+  ["prompts", { prompt: ["a", "b"] }, 422, "prompt", "arrays are not taken"],
+  ["a prompt of tokens", { prompt: [1, 2] }, 422, "prompt", "arrays are not taken"],
+  ["stream", { ...ask, stream: true }, 422, "stream", "does not stream"],
+  ["a suffix", { ...ask, suffix: "end" }, 422, "suffix", "not supported"],
+  ["best_of more than n", { ...ask, best_of: 3 }, 422, "best_of", "expected n (1)"],
+  ["echo with logprobs", { ...ask, echo: true, logprobs: 1 }, 422, "echo", "logprobs"],
+  ["too many logprobs", { ...ask, logprobs: 6 }, 422, "logprobs", "at most 5"],
+  ["messages", { ...ask, messages: [] }, 422, "messages", "no such field"],
+  ["tools", { ...ask, tools: [1] }, 422, "tools", "not supported"],
+  ["max_tokens zero", { ...ask, max_tokens: 0 }, 422, "max_tokens", "at least 1"],
+  ["an unknown model", { ...ask, model: "gpt-9" }, 404, "model", "gpt-9"],
+];
+
+const contentTypes = [undefined, "text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1"];
+
+const codes: Readonly<Record<number, readonly string[]>> = {
+  400: ["invalid_json"],
+  404: ["model_not_found"],
+  415: ["invalid_content_type"],
+  422: ["invalid_value", "unsupported"],
+};
+
+for (const edge of loadableEdges()) {
+  describe(`a body that is wrong, on the ${edge} edge`, async () => {
+    const server = await startServer(edge);
+    after(() => server.stop());
+
+    async function refused(path: string, body: unknown, status: number, contentType: string | undefined) {
+      const isRaw = typeof body === "string" || body instanceof Uint8Array;
+      const reply = await fetch(server.url + path, {
+        method: "POST",
+        // Bytes, because fetch gives a string a content type of its own.
+        body: new Uint8Array(Buffer.from(isRaw ? body : JSON.stringify(body))),
+        headers: { connection: "close", ...(contentType === undefined ? {} : { "content-type": contentType }) },
+      });
+      const { error } = (await reply.json()) as { error: Record<string, string | null> };
+      assert.equal(reply.status, status, error.message ?? "");
+      assert.equal(error.type, "invalid_request_error");
+      assert.ok(codes[status]!.includes(error.code!), error.code!);
+      return error;
+    }
+
+    const rows = [
+      ...chatRows.map((row) => ["/v1/chat/completions", ...row] as const),
+      ...completionRows.map((row) => ["/v1/completions", ...row] as const),
+    ];
+    for (const [path, what, body, status, param, fragment] of rows) {
+      it(`${path} with ${what} is ${status} naming ${param ?? "the body"}`, async () => {
+        const error = await refused(path, body, status, "application/json");
+        assert.equal(error.param, param);
+        assert.ok(error.message!.includes(fragment), error.message!);
+      });
+    }
+
+    for (const contentType of contentTypes) {
+      it(`content-type ${contentType ?? "missing"} is 415`, async () => {
+        const error = await refused("/v1/chat/completions", say, 415, contentType);
+        assert.match(error.message!, /expected content-type application\/json/);
+      });
+    }
+
+    it("starts no generation", () => assert.equal(server.inference.runs.length, 0));
+  });
+}

@@ -1,0 +1,299 @@
+// Places on both carriers: one body of tests, run twice. What only one carrier can do or suffer comes after.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { dirname } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { ActorSystem } from "../../runtime/actor/system.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { openEndpoint, ticketTransfer } from "../../runtime/thread/dial.ts";
+import { type Carrier, type Place, type PlaceOptions, spawnPlace } from "../../runtime/thread/place.ts";
+import type { Probe, ProbeInit, ProbeReady } from "../fixtures/actors/probe-place.ts";
+
+const fixture = (name: string) => new URL(`../fixtures/actors/${name}.js`, import.meta.url);
+const carriers: readonly Carrier[] = ["thread", "process"];
+
+function spawnProbe(carrier: Carrier, options: Partial<PlaceOptions<ProbeInit>> = {}): Promise<Place<ProbeReady>> {
+  return spawnPlace({
+    name: "den",
+    module: fixture("probe-place"),
+    init: { greeting: "hello" },
+    carrier,
+    startTimeoutMs: 10_000,
+    ...options,
+  });
+}
+
+const system = new ActorSystem("test");
+const probeOf = (place: Place<ProbeReady>) => system.ref<Probe>("probe", place.endpoint);
+
+const withCode = (code: string, text: RegExp) => (error: unknown) => {
+  assert.ok(error instanceof ServerError);
+  assert.equal(error.code, code);
+  assert.match(error.message, text);
+  return true;
+};
+
+for (const carrier of carriers) {
+  describe(`a place on a ${carrier}`, () => {
+    let place: Place<ProbeReady>;
+    const progress: unknown[] = [];
+    before(async () => {
+      place = await spawnProbe(carrier, { onProgress: (value) => progress.push(value) });
+    });
+    after(() => place.stop(2000));
+
+    it("hands its init to start and what start returned to the spawner, and passes progress on", () => {
+      assert.equal(place.ready.greeting, "hello");
+      assert.equal(place.ready.pid === process.pid, carrier === "thread");
+      assert.equal(place.pid, carrier === "thread" ? null : place.ready.pid);
+      assert.equal(progress[0], "spawning the probe");
+    });
+
+    it("answers an ask with what the handler returned", async () => {
+      const value = { text: "größe", list: [1, 2.5, -3], nested: { on: true, none: null } };
+      assert.deepEqual(await probeOf(place).ask("echo", value), value);
+    });
+
+    it("carries typed arrays both ways with their type, their content and nothing around them", async () => {
+      const frame = {
+        ids: new Int32Array([1, -2, 2 ** 31 - 1]),
+        logprobs: new Float32Array(new Float32Array([9, 0.5, -1.25, 9]).buffer, 4, 2),
+        bytes: new Uint8Array([0, 255]),
+      };
+      const probe = probeOf(place);
+      assert.deepEqual(await probe.ask("classes", Object.values(frame)), ["Int32Array", "Float32Array", "Uint8Array"]);
+      assert.deepEqual(await probe.ask("echo", frame), frame);
+    });
+
+    it("carries a message of many megabytes", async () => {
+      const bytes = new Uint8Array(20_000_000).map((_, i) => i % 251);
+      assert.deepEqual(await probeOf(place).ask("echo", bytes), bytes);
+    });
+
+    it("keeps the order of tells, and of an ask after them", async () => {
+      const probe = probeOf(place);
+      for (let i = 0; i < 500; i++) probe.tell("note", i);
+      assert.deepEqual(
+        await probe.ask("notes", null),
+        Array.from({ length: 500 }, (_, i) => i),
+      );
+    });
+
+    it("lets a behaviour's ServerError arrive with code, message and param", async () => {
+      const record = { code: "context_length_exceeded", message: "too long", param: "messages" } as const;
+      await assert.rejects(probeOf(place).ask("fail", record), { name: "ServerError", ...record });
+    });
+
+    it("answers a programmer's mistake with internal and reports it to the place's onError", async () => {
+      await assert.rejects(probeOf(place).ask("bug", null), withCode("internal", /programmer's mistake/));
+      assert.ok(progress.includes("onError: a programmer's mistake"));
+    });
+
+    it("reports a failed tell to the place's onError", async () => {
+      const probe = probeOf(place);
+      probe.tell("fail", { code: "conflict", message: "nobody waits for this" });
+      await probe.ask("echo", null);
+      assert.ok(progress.includes("onError: nobody waits for this"));
+    });
+
+    it("refuses a message for an actor it does not have", async () => {
+      const nobody = system.ref<Probe>("nobody", place.endpoint);
+      await assert.rejects(nobody.ask("echo", 1), withCode("peer_gone", /no actor "nobody"/));
+    });
+
+    it("can be dialled by a third place, which then talks to it directly", async () => {
+      const third = await spawnProbe("thread", { name: "third" });
+      const ticket = await place.dial();
+      const probe = probeOf(third);
+      await probe.ask("connect", ticket, { transfer: ticketTransfer(ticket) });
+      assert.equal(await probe.ask("relay", "by the direct link"), "by the direct link");
+      await third.stop(2000);
+      assert.equal(await probeOf(place).ask("echo", "still here"), "still here");
+    });
+  });
+
+  describe(`the end of a place on a ${carrier}`, () => {
+    it("is orderly after stop: hooks run, and dialled peers see an orderly exit too", async () => {
+      const progress: unknown[] = [];
+      const place = await spawnProbe(carrier, { onProgress: (value) => progress.push(value) });
+      const direct = await openEndpoint(await place.dial());
+      await system.ref<Probe>("probe", direct).ask("echo", 1);
+      const exit = await place.stop(2000);
+      assert.deepEqual(exit, { reason: "stopped", code: 0, signal: null, orderly: true });
+      assert.ok(progress.includes("the hook ran"));
+      assert.equal((await direct.exit).orderly, true);
+      assert.equal(await place.exit, exit);
+    });
+
+    it("comes by force when a hook hangs past the deadline", async () => {
+      const place = await spawnPlace<null, null>({
+        name: "stuck",
+        module: fixture("stuck-place"),
+        init: null,
+        carrier,
+        startTimeoutMs: 10_000,
+      });
+      const begun = performance.now();
+      const exit = await place.stop(200);
+      assert.ok(performance.now() - begun < 1500);
+      assert.equal(exit.orderly, false);
+      assert.match(exit.reason, /did not stop within 200 ms/);
+    });
+
+    it("comes by force when its event loop is blocked", async () => {
+      const place = await spawnProbe(carrier);
+      probeOf(place).tell("die", "block");
+      assert.match((await place.stop(200)).reason, /did not stop within 200 ms/);
+    });
+
+    it("rejects the asks under way and later ones with peer_gone, at once", async () => {
+      const place = await spawnProbe(carrier);
+      const direct = await openEndpoint(await place.dial());
+      const probe = probeOf(place);
+      const dialler = system.ref<Probe>("probe", direct);
+      await dialler.ask("echo", 1);
+      const underWay = assert.rejects(probe.ask("never", null), withCode("peer_gone", /"den" is gone \(killed by its/));
+      const dialled = assert.rejects(dialler.ask("echo", null), withCode("peer_gone", /"den" is gone/));
+      const begun = performance.now();
+      place.kill();
+      await Promise.all([underWay, dialled]);
+      await assert.rejects(probe.ask("echo", 1), withCode("peer_gone", /is gone/));
+      assert.ok(performance.now() - begun < 500);
+    });
+
+    it("names the exception that nobody caught", async () => {
+      const place = await spawnProbe(carrier, { onOutput: () => {} });
+      const ask = assert.rejects(probeOf(place).ask("die", "throw"), withCode("peer_gone", /out of luck/));
+      assert.deepEqual(await place.exit, { reason: "crashed: out of luck", code: 1, signal: null, orderly: false });
+      await ask;
+    });
+
+    it("is a crash when the place calls process.exit by itself", async () => {
+      const place = await spawnProbe(carrier);
+      const ask = assert.rejects(probeOf(place).ask("die", "exit"), withCode("peer_gone", /exited with code 7/));
+      assert.deepEqual(await place.exit, { reason: "exited with code 7", code: 7, signal: null, orderly: false });
+      await ask;
+    });
+  });
+
+  describe(`the start of a place on a ${carrier}`, () => {
+    const spawnFailing = (init: string, options: { startTimeoutMs?: number; signal?: AbortSignal } = {}) =>
+      spawnPlace({
+        name: "lemon",
+        module: fixture("failing-place"),
+        init,
+        carrier,
+        startTimeoutMs: 10_000,
+        onOutput: () => {},
+        ...options,
+      });
+
+    it("rejects with the ServerError that start threw", async () => {
+      const expected = {
+        name: "ServerError",
+        code: "model_file_invalid",
+        param: "model",
+        message: "expected a GGUF file",
+      };
+      await assert.rejects(spawnFailing("error"), expected);
+    });
+
+    it("rejects with internal when start throws anything else", async () => {
+      await assert.rejects(spawnFailing("bug"), withCode("internal", /undefined is not a model/));
+    });
+
+    it("rejects with peer_gone when the place dies", async () => {
+      await assert.rejects(
+        spawnFailing("exit"),
+        withCode("peer_gone", /"lemon" died while it started: exited with code 3/),
+      );
+    });
+
+    it("rejects with timeout when start hangs", async () => {
+      await assert.rejects(spawnFailing("hang", { startTimeoutMs: 300 }), withCode("timeout", /within 300 ms/));
+    });
+
+    it("rejects with cancelled when its signal fires", async () => {
+      await assert.rejects(
+        spawnFailing("hang", { signal: AbortSignal.timeout(100) }),
+        withCode("cancelled", /start of "lemon" was cancelled/),
+      );
+    });
+  });
+}
+
+describe("a child process", () => {
+  for (const [how, signal] of [
+    ["abort", "SIGABRT"],
+    ["kill", "SIGKILL"],
+  ] as const) {
+    it(`that dies of ${signal} in the middle of an ask says so, and other places notice nothing`, async () => {
+      const [place, other] = await Promise.all([spawnProbe("process", { onOutput: () => {} }), spawnProbe("process")]);
+      const ask = assert.rejects(
+        probeOf(place).ask("die", how),
+        withCode("peer_gone", new RegExp(`killed by ${signal}`)),
+      );
+      assert.deepEqual(await place.exit, { reason: `killed by ${signal}`, code: null, signal, orderly: false });
+      await ask;
+      assert.equal(await probeOf(other).ask("echo", 1), 1);
+      await other.stop(2000);
+    });
+  }
+
+  it("ignores SIGINT and SIGTERM: its spawner says when it stops", async () => {
+    const place = await spawnProbe("process");
+    process.kill(place.ready.pid, "SIGINT");
+    process.kill(place.ready.pid, "SIGTERM");
+    assert.equal(await probeOf(place).ask("echo", "alive"), "alive");
+    assert.equal((await place.stop(2000)).orderly, true);
+  });
+
+  it("ends when its spawner is killed, though its event loop has work for ever", async () => {
+    const spawner = spawn(process.execPath, [fileURLToPath(fixture("orphaning-spawner"))], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    await once(spawner.stdout, "data");
+    // The child holds our stderr pipe open too: it ends only when both processes have.
+    const bothGone = once(spawner.stderr.resume(), "end");
+    spawner.kill("SIGKILL");
+    await bothGone;
+  });
+
+  it("removes the folder of its socket when it ends", async () => {
+    const place = await spawnProbe("process");
+    const ticket = await place.dial();
+    assert.ok(ticket.carrier === "process");
+    assert.ok(existsSync(ticket.path));
+    place.kill();
+    await place.exit;
+    while (existsSync(dirname(ticket.path))) await new Promise((resolve) => setTimeout(resolve, 5));
+    await assert.rejects(openEndpoint(ticket), withCode("peer_gone", /"den" does not answer/));
+  });
+
+  it("does not inherit secrets, and gets the variables meant for it", async () => {
+    process.env.TROUPE_TEST_API_KEY = "secret";
+    const lines: string[] = [];
+    const place = await spawnPlace<null, { secret: string | null; meant: string | null }>({
+      name: "den",
+      module: new URL(`data:text/javascript,${encodeURIComponent(environmentPlace)}`),
+      init: null,
+      carrier: "process",
+      startTimeoutMs: 10_000,
+      environment: { TROUPE_TEST_MEANT: "yes" },
+      onOutput: (line) => lines.push(line),
+    });
+    assert.deepEqual(place.ready, { secret: null, meant: "yes" });
+    await place.stop(2000);
+    assert.deepEqual(lines.sort(), ["printed to stderr", "printed to stdout"]);
+  });
+});
+
+const environmentPlace = `export async function start() {
+  console.log("printed to stdout");
+  console.error("printed to stderr");
+  const { TROUPE_TEST_API_KEY: secret = null, TROUPE_TEST_MEANT: meant = null } = process.env;
+  return { secret, meant };
+}`;
