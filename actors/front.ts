@@ -4,7 +4,7 @@ import type { GenerateEvent, GenerateRequest } from "../engines/chat.ts";
 import type { ModelSpec } from "../engines/engine.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
-import { type StreamReader, StreamHub } from "../runtime/actor/stream.ts";
+import { StreamHub } from "../runtime/actor/stream.ts";
 import { ActorSystem } from "../runtime/actor/system.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";

@@ -8,12 +8,23 @@ import { suggestion } from "../runtime/config/nearest.ts";
 import { notSupportedYet, plannedFlags } from "../runtime/config/planned.ts";
 import { ServerError } from "../runtime/errors.ts";
 
-const commandNames = ["serve", "run", "bench", "from-config"] as const;
+const commandNames = ["serve", "bench", "from-config"] as const;
 
-/** A command as typed. `from-config` is serve or run with a file. */
+/** A command as typed. `from-config` is the command its file names. */
 export type CommandName = (typeof commandNames)[number];
 
-const plannedCommands = ["tune", "doctor", "quantize", "uqff", "login", "cache", "completions", "update", "uninstall"];
+const plannedCommands = [
+  "run",
+  "tune",
+  "doctor",
+  "quantize",
+  "uqff",
+  "login",
+  "cache",
+  "completions",
+  "update",
+  "uninstall",
+];
 
 /** The words that may stand before the flags, `serve text -m …`: the loader of the models. */
 const kinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];

@@ -4,9 +4,8 @@ import { appliesTo, type GroupName, groups, type KeyEntry, keyEntries, sectionHe
 
 const commandHelp = {
   serve: "Serve models over HTTP",
-  run: "Chat with a model on the terminal",
   bench: "Measure prefill and decode speed of a model",
-  "from-config": "Serve or run as a TOML file says: from-config -f FILE",
+  "from-config": "Do what a TOML file says: from-config -f FILE",
 };
 
 const lineWidth = 100;
@@ -19,7 +18,7 @@ export function commandsHelp(): string {
 }
 
 /** What `troupe COMMAND --help` prints: the command's flags by section, with the names they have in a file. */
-export function flagsHelp(command: Command): string {
+export function flagsHelp(command: "serve" | "bench"): string {
   const sections = (Object.keys(groups) as GroupName[]).flatMap((group) => {
     const entries = keyEntries.filter(
       (entry) => entry.group === group && !entry.key.fileOnly && appliesTo(entry, command),

@@ -3,7 +3,7 @@
 import { performance } from "node:perf_hooks";
 import type { GenerateEvent, GenerateRequest } from "../../engines/chat.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
-import type { StreamWriter } from "../../runtime/actor/stream.ts";
+import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { elapsedUnitSeconds, type ModelProtocol, type SequenceJob } from "../messages.ts";

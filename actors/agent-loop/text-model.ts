@@ -2,8 +2,9 @@
 // is our own, in TypeScript: the native tokenizer recurses over some prompts until the process dies, and a user's text
 // must never be able to do that to the server. It is checked against the engine's tokens once, when the model attaches.
 import type { GenerateRequest } from "../../engines/chat.ts";
-import { readModelMetadata } from "../../engines/gguf/metadata.ts";
-import { ChatTemplate, chooseTemplate } from "../../engines/template/chat-template.ts";
+import { type ModelMetadata, readModelMetadata } from "../../engines/gguf/metadata.ts";
+import { ChatTemplate } from "../../engines/template/chat-template.ts";
+import { loadTemplateOverride, modelTemplateSource } from "../../engines/template/template-source.ts";
 import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel } from "../messages.ts";
@@ -49,7 +50,7 @@ export class TextModel {
 
   #encode({ prompt, maxTokens }: GenerateRequest, room: number): Int32Array {
     const { vocabulary } = this;
-    const rendered = prompt.kind === "chat" ? this.#requireTemplate().render(prompt) : null;
+    const rendered = prompt.kind === "chat" ? this.#requireTemplate().render(prompt.messages, prompt.templateArguments) : null;
     const text = prompt.kind === "chat" ? (rendered?.text ?? "") : prompt.text;
     const bytes = Buffer.byteLength(text);
     const leastTokens = Math.ceil(bytes / vocabulary.longestPieceBytes);
@@ -81,17 +82,17 @@ export class TextModel {
 
 /** A model without a usable template still serves completions: the error is kept for chat requests. */
 async function openTemplate(
-  model: AttachedModel,
-  metadata: Parameters<typeof chooseTemplate>[0],
+  { chatTemplate, jinjaExplicit }: AttachedModel,
+  metadata: ModelMetadata,
   vocabulary: Vocabulary,
 ): Promise<ChatTemplate | ServerError> {
-  const overrides = { chatTemplate: model.chatTemplate, jinjaExplicit: model.jinjaExplicit };
+  if (jinjaExplicit !== null) return new ChatTemplate(await loadTemplateOverride(jinjaExplicit, "jinja_explicit"), vocabulary);
+  if (chatTemplate !== null) return new ChatTemplate(await loadTemplateOverride(chatTemplate, "chat_template"), vocabulary);
   try {
-    return await chooseTemplate(metadata, vocabulary, overrides);
+    return new ChatTemplate(modelTemplateSource(metadata.chatTemplates, metadata.tokenizer), vocabulary);
   } catch (error) {
-    const overridden = model.chatTemplate !== null || model.jinjaExplicit !== null;
-    if (overridden || !(error instanceof ServerError)) throw error;
-    return error;
+    if (error instanceof ServerError) return error;
+    throw error;
   }
 }
 

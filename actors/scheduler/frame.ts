@@ -1,6 +1,7 @@
 // Owns building the token frame of one step for one consumer. The buffers live as long as the consumer; what leaves is an
 // exact copy, because sending clones a view's whole buffer.
-import { MAX_TOP_LOGPROBS, type TokenLogprobs } from "../../engines/sampler/sampler.ts";
+import type { TokenLogprobs } from "../../engines/sampler/sampler.ts";
+import { MAX_TOP_LOGPROBS } from "../../engines/sampler/state.ts";
 import type { Finish } from "../../engines/scheduler/scheduler.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasLogprobs, rowHasToken, rowInts, type TokenFrame } from "../messages.ts";
 

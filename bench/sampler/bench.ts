@@ -1,5 +1,5 @@
-// Owns the sampler's bench: microseconds a row for each way of sampling, SIMD kernel beside the plain reference, over 32
-// rows of realistic logits. Run it after touching engines/sampler: `node dist/bench/sampler/bench.js [vocabSize]`.
+// Owns the sampler's bench: microseconds a row for each way of sampling, SIMD kernel beside the plain reference, over
+// 32 rows of realistic logits. Run it after touching engines/sampler: `node dist/bench/sampler/bench.js [vocabSize]`.
 import { pathToFileURL } from "node:url";
 import type { Sampling } from "../../engines/chat.ts";
 import { ReferenceKernel } from "../../engines/sampler/reference-kernel.ts";

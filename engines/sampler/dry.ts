@@ -1,17 +1,20 @@
-// Owns the DRY penalty ("don't repeat yourself") of one sequence: its recent tokens, prompt included, and the search for
-// what would continue a repetition. Called by SamplingState; linear in the look-back for each token, whatever it holds.
+// Owns the DRY penalty ("don't repeat yourself") of one sequence: its recent tokens, prompt included, and the search
+// for what would continue a repetition. Called by SamplingState; linear in the look-back for each token, whatever it
+// holds.
 import type { Dry } from "../chat.ts";
 
 /** How many of the latest tokens are searched for repetitions. */
 export const DRY_LOOK_BACK = 4096;
 
-/** Largest penalty: far beyond any logit, yet finite, so that a token which is the only one left can still be chosen. */
+/**
+ * Largest penalty: far beyond any logit, yet finite, so that a token which is the only one left can still be chosen.
+ */
 const MAX_PENALTY = 1e9;
 
 /**
  * If the sequence ends in `length` tokens that occurred before, the token that followed them there loses
- * `multiplier * base^(length - allowedLength)`, from `length >= allowedLength` on; the longest such repetition counts. A
- * breaker token ends a run: no repetition reaches across it, and it is never penalised itself.
+ * `multiplier * base^(length - allowedLength)`, from `length >= allowedLength` on; the longest such repetition counts.
+ * A breaker token ends a run: no repetition reaches across it, and it is never penalised itself.
  */
 export class DryPenalty {
   readonly #multiplier: number;

@@ -5,8 +5,8 @@ import type { Sampling } from "../chat.ts";
 const INITIAL_ROOM = 256;
 
 /**
- * Repetition covers prompt and output: a positive logit is divided by the penalty, a negative one multiplied. Presence and
- * frequency cover the output alone: a token generated `count` times loses `presence + frequency * count`.
+ * Repetition covers prompt and output: a positive logit is divided by the penalty, a negative one multiplied. Presence
+ * and frequency cover the output alone: a token generated `count` times loses `presence + frequency * count`.
  */
 export class Penalties {
   readonly #repetition: number;

@@ -1,5 +1,5 @@
-// Owns the generator behind every draw: sfc32, small, quick and without known defects, seeded by splitmix64. One for each
-// sequence, so that a seed gives the same tokens whatever else runs. Not for secrets.
+// Owns the generator behind every draw: sfc32, small, quick and without known defects, seeded by splitmix64. One for
+// each sequence, so that a seed gives the same tokens whatever else runs. Not for secrets.
 
 const WARM_UP = 12;
 

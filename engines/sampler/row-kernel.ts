@@ -1,5 +1,6 @@
-// Owns what a sampling kernel must answer about one row of logits. wasm-kernel.ts (SIMD) and reference-kernel.ts (plain)
-// both do; the same tests hold them to it. A kernel knows nothing of sequences: sampler.ts edits the row beforehand.
+// Owns what a sampling kernel must answer about one row of logits. wasm-kernel.ts (SIMD) and reference-kernel.ts
+// (plain) both do; the same tests hold them to it. A kernel knows nothing of sequences: sampler.ts edits the row
+// beforehand.
 
 /** How a draw narrows the row. Neutral values switch a stage off: topK 0, topP 1, minP 0. */
 export interface Filters {
@@ -24,12 +25,14 @@ export interface RowKernel {
   /**
    * The token at the uniform number 0 <= u < 1 of the distribution softmax(row / temperature), cut in this order and
    * renormalised: top-k keeps the k likeliest; top-p the smallest set of likeliest tokens that holds this much of what
-   * top-k left; min-p the tokens at least this likely relative to the likeliest. Among equals lower ids stay. Tokens lie
-   * along 0..1 in id order. -1 if no token can be chosen.
+   * top-k left; min-p the tokens at least this likely relative to the likeliest. Among equals lower ids stay. Tokens
+   * lie along 0..1 in id order. -1 if no token can be chosen.
    */
   draw(filters: Filters, u: number): number;
   /** ln(sum(exp(row))); -Infinity if no token can be chosen. */
   logSum(): number;
-  /** Finds the `limit` likeliest tokens, lower ids first among equals. Returns how many: fewer if others are at -inf. */
+  /**
+   * Finds the `limit` likeliest tokens, lower ids first among equals. Returns how many: fewer if others are at -inf.
+   */
   top(limit: number): number;
 }

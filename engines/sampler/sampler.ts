@@ -1,5 +1,5 @@
-// Owns the choice of every next token, for every engine. The scheduler's loop opens a state for each sequence and samples
-// each row of logits, synchronously, on the model's thread. Never awaits, logs or reads a clock.
+// Owns the choice of every next token, for every engine. The scheduler's loop opens a state for each sequence and
+// samples each row of logits, synchronously, on the model's thread. Never awaits, logs or reads a clock.
 //
 // Order: logit bias; repetition, presence and frequency penalties; DRY; temperature; top-k; top-p; min-p; one draw.
 // Logprobs are the model's own distribution: before all of these.
@@ -8,13 +8,10 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Sampling } from "../chat.ts";
 import { ReferenceKernel } from "./reference-kernel.ts";
 import type { RowKernel } from "./row-kernel.ts";
-import { SamplingState } from "./state.ts";
+import { MAX_TOP_LOGPROBS, SamplingState } from "./state.ts";
 import { WasmKernel } from "./wasm-kernel.ts";
 
 export type { SamplingState } from "./state.ts";
-
-/** Most alternatives a state may ask logprobs for. */
-export const MAX_TOP_LOGPROBS = 20;
 
 /** Natural logarithms of probabilities; `ids` and `logprobs` hold the `count` likeliest tokens, likeliest first. */
 export interface TokenLogprobs {
@@ -35,8 +32,8 @@ export class Sampler {
   };
 
   /**
-   * The sampler of one model: on the SIMD kernel, or on the plain one where WebAssembly has no SIMD. SAMPLER_SIMD=0 forces
-   * the plain one, SAMPLER_SIMD=1 refuses it.
+   * The sampler of one model: on the SIMD kernel, or on the plain one where WebAssembly has no SIMD. SAMPLER_SIMD=0
+   * forces the plain one, SAMPLER_SIMD=1 refuses it.
    */
   static create(vocabSize: number): Sampler {
     return new Sampler(chooseKernel(vocabSize, process.env.SAMPLER_SIMD ?? ""));
@@ -48,22 +45,23 @@ export class Sampler {
   }
 
   /**
-   * A state for choice `choice` of a request, whose seed is `sampling.seed + choice`. `breakers` are the token ids that end
-   * a DRY run. Throws `invalid_value` if the settings do not fit the model.
+   * A state for choice `choice` of a request, whose seed is `sampling.seed + choice`. `breakers` are the token ids that
+   * end a DRY run. Throws `invalid_value` if the settings do not fit the model.
    */
   open(sampling: Sampling, choice: number, prompt: Int32Array, breakers: Int32Array): SamplingState {
     return new SamplingState(this.vocabSize, { sampling, choice, prompt, breakers });
   }
 
   /**
-   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. Throws `model_failed`
-   * if the row leaves nothing to choose.
+   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. Throws
+   * `model_failed` if the row leaves nothing to choose.
    */
   sample(state: SamplingState, logits: Float32Array, row: number): number {
     const kernel = this.#kernel;
     const start = row * this.vocabSize;
     assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
-    // The one allocation: a view of some 100 bytes, as only set() copies at memory speed. Not kept, as the memory is lent.
+    // The one allocation: a view of some 100 bytes, as only set() copies at memory speed. Not kept, as the memory is
+    // lent.
     kernel.row.set(logits.subarray(start, start + this.vocabSize));
     const logSum = state.topLogprobs === null ? 0 : this.#observe(state.topLogprobs);
     state.edit(kernel.row);

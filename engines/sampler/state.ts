@@ -1,5 +1,5 @@
-// Owns what one sequence brings to sampling: its settings, its random numbers and the memory its penalties need. Made by
-// Sampler.open() and used by that sampler alone.
+// Owns what one sequence brings to sampling: its settings, its random numbers and the memory its penalties need. Made
+// by Sampler.open() and used by that sampler alone.
 import { randomBytes } from "node:crypto";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Sampling } from "../chat.ts";
@@ -8,11 +8,14 @@ import { Penalties } from "./penalties.ts";
 import { Random } from "./random.ts";
 import type { Filters } from "./row-kernel.ts";
 
-/** Below this a temperature is greedy: 1e-4 of a logit already makes a token e^10 times likelier. */
+/** Below this a temperature is greedy: a lead of 1e-4 in the logits would already make a token e^10 times likelier. */
 const GREEDY_BELOW = 1e-5;
 
+/** Most alternatives a state may ask logprobs for. */
+export const MAX_TOP_LOGPROBS = 20;
+
 /** A sequence as the sampler sees it. `choice` is its index among the request's choices. */
-export interface SequenceStart {
+interface SequenceStart {
   readonly sampling: Sampling;
   readonly choice: number;
   readonly prompt: Int32Array;
@@ -32,6 +35,7 @@ export class SamplingState {
   constructor(vocabSize: number, { sampling, choice, prompt, breakers }: SequenceStart) {
     const { temperature, topK, topP, minP, dry } = sampling;
     checkBias(sampling.logitBias, vocabSize);
+    checkTopLogprobs(sampling.topLogprobs);
     this.greedy = temperature < GREEDY_BELOW;
     this.filters = { temperature, topK: topK < vocabSize ? topK : 0, topP, minP };
     this.topLogprobs = sampling.topLogprobs;
@@ -59,6 +63,12 @@ function seedOf(seed: number | null): bigint {
   if (seed === null) return randomBytes(8).readBigUInt64LE();
   if (Number.isInteger(seed)) return BigInt(seed);
   throw new ServerError("invalid_value", `seed must be an integer; got ${seed}`, { param: "seed" });
+}
+
+function checkTopLogprobs(count: number | null): void {
+  if (count === null || (Number.isInteger(count) && count >= 0 && count <= MAX_TOP_LOGPROBS)) return;
+  const message = `top_logprobs must be an integer from 0 to ${MAX_TOP_LOGPROBS}; got ${count}`;
+  throw new ServerError("invalid_value", message, { param: "top_logprobs" });
 }
 
 function checkBias(bias: Sampling["logitBias"], vocabSize: number): void {

@@ -2,7 +2,7 @@
 // system.ts, one per endpoint. Comlink knows neither time nor death: both are this file's and ref.ts's business.
 import { type Endpoint as ComlinkEndpoint, expose, transfer, wrap } from "comlink";
 import { ServerError } from "../errors.ts";
-import type { Endpoint, PeerExit, Transferable } from "../thread/endpoint.ts";
+import { type Endpoint, goneError, type PeerExit, type Transferable } from "../thread/endpoint.ts";
 import type { Letter } from "./actor.ts";
 import { type Envelope, failure, type Route, type Settle } from "./ref.ts";
 
@@ -72,10 +72,6 @@ export class PeerRoute implements Route {
     for (const settle of this.#unanswered) settle(envelope);
     this.#unanswered.clear();
   }
-}
-
-export function goneError(peer: string, exit: PeerExit): ServerError {
-  return new ServerError("peer_gone", `"${peer}" is gone (${exit.reason}); try again`);
 }
 
 /** An endpoint as comlink sees one: what it posts leaves on one channel, what it hears comes by the other. */

@@ -20,7 +20,10 @@ export interface AskOptions {
   readonly transfer?: readonly Transferable[];
 }
 
-/** A handle on an actor: the name of its place, its own name, and a way there. */
+/**
+ * A handle on an actor: the name of its place, its own name, and a way there. A message is not touched once it is sent: at
+ * the same place it is not copied.
+ */
 export interface Ref<P> {
   readonly place: string;
   readonly name: string;

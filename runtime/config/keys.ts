@@ -102,10 +102,16 @@ const troupeKeys = {
   maxQueue: { ...integer(1), default: 512, commands: ["serve"], help: "Most requests waiting for a model" },
   decodeSlowdown: {
     ...numberAbove(1),
-    default: 2,
+    default: 3,
     help: "How many times longer a step of running sequences may take when prompts join it",
   },
   maxStepMs: { ...integer(1), default: 250, help: "Longest step of prompts alone, which new requests wait for" },
+  loadTimeoutSecs: {
+    ...integer(1),
+    default: 600,
+    commands: ["serve"],
+    help: "A model that has not loaded after so long is given up",
+  },
   shutdownDeadlineSecs: {
     ...integer(0),
     default: 30,

@@ -7,10 +7,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { fromErrorRecord, ServerError } from "../errors.ts";
+import { fromErrorRecord } from "../errors.ts";
 import type { Host, HostExit, HostOptions } from "./carrier.ts";
 import { type DialAnswer, type DialPath, dialChannel } from "./control.ts";
 import type { DialTicket } from "./dial.ts";
+import { goneError } from "./endpoint.ts";
 import { SocketEndpoint } from "./socket-endpoint.ts";
 
 const entry = fileURLToPath(new URL("./entry-process.js", import.meta.url));
@@ -62,12 +63,13 @@ export function startProcess(options: HostOptions): Host {
 /** Has the child listen at a socket in a folder only this user may enter; the folder goes when the child does. */
 async function startListening(link: SocketEndpoint, gone: Promise<HostExit>): Promise<string> {
   const folder = await mkdtemp(join(socketRoot(), folderPrefix));
-  gone.then(() => rm(folder, { recursive: true, force: true }));
+  const remove = () => rm(folder, { recursive: true, force: true });
+  gone.then(remove).catch(() => {}); // one left behind is empty and harmless
   const path = join(folder, socketName);
   const answer = new Promise<DialAnswer>((resolve) => link.receive(dialChannel, resolve));
   link.send(dialChannel, { path } satisfies DialPath);
   const first = await Promise.race([answer, link.exit]);
-  if ("reason" in first) throw new ServerError("peer_gone", `"${link.peer}" is gone (${first.reason}); try again`);
+  if ("reason" in first) throw goneError(link.peer, first);
   if (first.error !== null) throw fromErrorRecord(first.error);
   return path;
 }

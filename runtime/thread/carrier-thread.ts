@@ -3,6 +3,7 @@ import { createInterface } from "node:readline";
 import { MessageChannel, Worker } from "node:worker_threads";
 import type { Host, HostExit, HostOptions } from "./carrier.ts";
 import { type DialPort, dialChannel } from "./control.ts";
+import { goneError } from "./endpoint.ts";
 import { PortEndpoint } from "./port-endpoint.ts";
 
 export function startThread(options: HostOptions): Host {
@@ -23,9 +24,11 @@ export function startThread(options: HostOptions): Host {
   return {
     link,
     pid: null,
-    gone: untilGone(worker),
+    gone: untilGone(worker, options.onOutput ?? ((line) => process.stderr.write(`${line}\n`))),
     kill: () => void worker.terminate(),
     dial: async () => {
+      // A port posted to a thread that is gone would never close.
+      if (link.isLost) throw goneError(options.name, await link.exit);
       const { port1, port2 } = new MessageChannel();
       link.send(dialChannel, { port: port2 } satisfies DialPort, [port2]);
       return { place: options.name, carrier: "thread", port: port1 };
@@ -33,11 +36,12 @@ export function startThread(options: HostOptions): Host {
   };
 }
 
-function untilGone(worker: Worker): Promise<HostExit> {
+function untilGone(worker: Worker, onOutput: (line: string) => void): Promise<HostExit> {
   return new Promise((resolve) => {
     let fault: string | null = null;
     worker.on("error", (error) => {
       fault = error.message;
+      onOutput(error.stack ?? error.message); // a process prints it by itself
     });
     worker.on("exit", (code) => resolve({ code, signal: null, fault }));
   });

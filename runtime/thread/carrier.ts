@@ -2,14 +2,13 @@
 // carrier-process.ts implement it; place.ts alone uses it.
 
 import type { DialTicket } from "./dial.ts";
-import type { PeerExit } from "./endpoint.ts";
-import type { Link, Loss } from "./link.ts";
+import type { Explain, Link } from "./link.ts";
 
 export interface HostOptions {
   readonly name: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly onOutput: ((line: string) => void) | null;
-  readonly explain: (loss: Loss) => Promise<PeerExit>;
+  readonly explain: Explain;
 }
 
 /** How the thread or process itself ended. */

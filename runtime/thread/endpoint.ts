@@ -1,6 +1,7 @@
 // Owns the one interface through which places talk: an ordered, bounded message link with one peer. Its two carriers are
 // port-endpoint.ts (worker threads) and socket-endpoint.ts (child processes); nobody above asks which one it is.
 import type { MessagePort } from "node:worker_threads";
+import { ServerError } from "../errors.ts";
 
 /** What can move to another thread instead of being copied. Sockets ignore it and copy. */
 export type Transferable = ArrayBuffer | MessagePort;
@@ -33,4 +34,9 @@ export interface Endpoint {
   readonly exit: Promise<PeerExit>;
   /** Closes the link after what was sent. The peer sees an orderly exit. */
   close(): void;
+}
+
+/** The error for whatever was under way with a peer that is gone. */
+export function goneError(peer: string, exit: PeerExit): ServerError {
+  return new ServerError("peer_gone", `"${peer}" is gone (${exit.reason}); try again`);
 }

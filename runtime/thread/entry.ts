@@ -10,6 +10,8 @@ import type { Endpoint } from "./endpoint.ts";
 export interface PlaceContext<Init> {
   readonly name: string;
   readonly init: Init;
+  /** The link to the place that started this one. */
+  readonly spawner: Endpoint;
   /** This place's actors; the spawner and every peer that dials can reach them. */
   readonly system: ActorSystem;
   /** Reports to the spawner's onProgress. */
@@ -60,6 +62,7 @@ export class PlaceEntry {
       const value = await module.start({
         name: this.#name,
         init: command.init,
+        spawner: this.#link,
         system: this.#system,
         progress: (progress) => this.#report({ kind: "progress", value: progress }),
         onStop: (hook) => void this.#hooks.push(hook),

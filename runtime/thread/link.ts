@@ -8,16 +8,16 @@ const heldLimit = 1024;
 
 type Handler = (payload: unknown) => void;
 
-/** What a carrier says itself when the link ends: all it knows is what it saw on the wire. */
-export interface Loss extends PeerExit {
-  /** True if this side broke the link: a limit passed, bytes that make no sense. */
-  readonly failedHere: boolean;
-}
+/**
+ * Turns what a carrier saw on its wire into how the peer ended. `isFailure` means that this side gave up on the link: a
+ * limit passed, or bytes that make no sense.
+ */
+export type Explain = (loss: PeerExit, isFailure: boolean) => Promise<PeerExit>;
 
 export interface LinkOptions {
   readonly peer: string;
   /** Given by a spawner, who hears from the system how its place ended; `exit` then settles with this answer. */
-  readonly explain?: (loss: Loss) => Promise<PeerExit>;
+  readonly explain?: Explain;
 }
 
 const dropped: Handler = () => {};
@@ -27,7 +27,7 @@ export abstract class Link implements Endpoint {
   readonly exit: Promise<PeerExit>;
   readonly #handlers = new Map<string, Handler>();
   readonly #held = new Map<string, unknown[]>();
-  readonly #explain: ((loss: Loss) => Promise<PeerExit>) | undefined;
+  readonly #explain: Explain | undefined;
   readonly #settleExit: (exit: PeerExit | Promise<PeerExit>) => void;
   #heldCount = 0;
   #isLost = false;
@@ -65,7 +65,8 @@ export abstract class Link implements Endpoint {
     };
   }
 
-  protected get isLost(): boolean {
+  /** True from the moment the link is over; `exit` may take a little longer, to learn why. */
+  get isLost(): boolean {
     return this.#isLost;
   }
 
@@ -86,15 +87,15 @@ export abstract class Link implements Endpoint {
 
   /** This side gives up on the link. */
   protected fail(reason: string): void {
-    this.lose({ reason, code: null, signal: null, orderly: false, failedHere: true });
+    this.lose({ reason, code: null, signal: null, orderly: false }, true);
   }
 
   /** The link is over, for whatever reason; only the first counts. */
-  protected lose(loss: Loss): void {
+  protected lose(loss: PeerExit, isFailure = false): void {
     if (this.#isLost) return;
     this.#isLost = true;
     this.abandon();
-    this.#settleExit(this.#explain === undefined ? loss : this.#explain(loss));
+    this.#settleExit(this.#explain === undefined ? loss : this.#explain(loss, isFailure));
   }
 
   #deliverHeld(channel: string): void {
@@ -107,11 +108,11 @@ export abstract class Link implements Endpoint {
 }
 
 /** The carrier ended without a goodbye. */
-export function silentLoss(detail: string): Loss {
-  return { reason: detail, code: null, signal: null, orderly: false, failedHere: false };
+export function silentLoss(): PeerExit {
+  return { reason: "the link closed without a goodbye", code: null, signal: null, orderly: false };
 }
 
 /** One side closed on purpose. */
-export function orderlyLoss(reason: string): Loss {
-  return { reason, code: null, signal: null, orderly: true, failedHere: false };
+export function orderlyLoss(reason: string): PeerExit {
+  return { reason, code: null, signal: null, orderly: true };
 }

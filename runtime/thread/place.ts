@@ -7,7 +7,6 @@ import { startThread } from "./carrier-thread.ts";
 import { type Command, controlChannel, type Report } from "./control.ts";
 import type { DialTicket } from "./dial.ts";
 import type { Endpoint, PeerExit } from "./endpoint.ts";
-import type { Loss } from "./link.ts";
 
 /** How long a thread or process may outlive its link before it is killed. */
 const lingerMs = 1000;
@@ -87,7 +86,7 @@ class PlaceHost<Init> {
       name: options.name,
       environment: options.environment ?? {},
       onOutput: options.onOutput ?? null,
-      explain: (loss) => this.#explain(loss),
+      explain: (loss, isFailure) => this.#explain(loss, isFailure),
     });
   }
 
@@ -151,8 +150,8 @@ class PlaceHost<Init> {
   }
 
   /** The link is gone; the thread or process should be too. Finds out why, and makes sure. */
-  async #explain(loss: Loss): Promise<PeerExit> {
-    if (loss.failedHere) this.kill(`its link failed: ${loss.reason}`);
+  async #explain(loss: PeerExit, isFailure: boolean): Promise<PeerExit> {
+    if (isFailure) this.kill(`its link failed: ${loss.reason}`);
     const linger = setTimeout(() => this.kill(`lost its link (${loss.reason}) and was killed`), lingerMs);
     const exit = await this.#host.gone;
     clearTimeout(linger);

@@ -24,7 +24,7 @@ export class PortEndpoint extends Link {
     port.on("message", (wire: Wire) => this.#arrived(wire));
     port.on("messageerror", (error) => this.fail(`a message could not be read: ${error.message}`));
     // Node closes a port when the other one's thread ends, after what it had sent: the only sign of an abrupt death.
-    port.on("close", () => this.lose(silentLoss("the link closed without a goodbye")));
+    port.on("close", () => this.lose(silentLoss()));
   }
 
   override send(channel: string, payload: unknown, transfer?: readonly Transferable[]): boolean {

@@ -32,7 +32,7 @@ export class SocketEndpoint extends Link {
     this.#socket = socket;
     socket.on("data", (chunk: Buffer) => this.#arrived(chunk));
     socket.on("error", () => {}); // "close" follows, and what it means to us is the same
-    socket.on("close", () => this.lose(silentLoss("the link closed without a goodbye")));
+    socket.on("close", () => this.lose(silentLoss()));
   }
 
   override send(channel: string, payload: unknown): boolean {

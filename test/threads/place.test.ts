@@ -164,6 +164,19 @@ for (const carrier of carriers) {
       assert.ok(performance.now() - begun < 500);
     });
 
+    it("ends the links dialled while it no longer listened, and refuses later ones", async () => {
+      const place = await spawnProbe(carrier);
+      const ticket = await place.dial();
+      probeOf(place).tell("die", "block");
+      const dialler = system.ref<Probe>("probe", await openEndpoint(ticket));
+      const ask = assert.rejects(dialler.ask("echo", 1), withCode("peer_gone", /"den" is gone/));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      place.kill();
+      await ask;
+      await place.exit;
+      await assert.rejects(place.dial().then(openEndpoint), withCode("peer_gone", /"den"/));
+    });
+
     it("names the exception that nobody caught", async () => {
       const place = await spawnProbe(carrier, { onOutput: () => {} });
       const ask = assert.rejects(probeOf(place).ask("die", "throw"), withCode("peer_gone", /out of luck/));

@@ -11,7 +11,9 @@
 /** Floats in a block. A block's maximum lets a pass skip the block; its sum lets a draw skip it. */
 export const BLOCK: i32 = 128;
 export const BLOCK_BYTES: usize = <usize>BLOCK << 2;
-export const BINS: i32 = 256;
+/** Bins of a histogram: one for each value of BIN_BITS bits. */
+export const BIN_BITS: i32 = 8;
+export const BINS: i32 = 1 << BIN_BITS;
 
 const PAGE: usize = 65536;
 

@@ -1,5 +1,5 @@
-// Owns top-p over a whole row: finding the least likely token of the nucleus without sorting, for a nucleus of one token
-// as for one of half the vocabulary.
+// Owns top-p over a whole row: finding the least likely token of the nucleus without sorting, for a nucleus of one
+// token as for one of half the vocabulary.
 import { ids, weights } from "./layout";
 import { NO_CEILING, gather, keepHeaviest, rank, reload, weighAll } from "./select";
 import { countAbove, massAbove, peak } from "./scan";
@@ -10,7 +10,7 @@ const DEPTH_STEP: f32 = 4;
 const WEIGHTLESS: f32 = 126;
 /** Tokens few enough to gather. */
 const FEW: i32 = 1024;
-/** Halvings of a float interval after which it holds equal logits only. */
+/** Halvings after which the tokens left are equal, or as good as: the cut among them is exact anyway. */
 const MAX_HALVINGS: i32 = 32;
 
 /** The logit of the nucleus' least likely token, and the highest id of the nucleus with that logit. */
@@ -41,7 +41,10 @@ export function findNucleus(scale: f32, target: f64): void {
   }
 }
 
-/** Looks ever deeper until the tokens seen weigh `target`. Returns how many lie between floor and ceiling. */
+/**
+ * Looks ever deeper until the tokens seen weigh `target`, or no weight is left. Returns how many lie between floor and
+ * ceiling.
+ */
 function bracket(scale: f32, target: f64): i32 {
   const step = DEPTH_STEP / scale;
   ceiling = NO_CEILING;
@@ -61,7 +64,7 @@ function bracket(scale: f32, target: f64): i32 {
 /** Halves the interval until few of the `between` tokens in it are left. */
 function narrow(between: i32, target: f64): void {
   for (let halving = 0; between > FEW && halving < MAX_HALVINGS; halving++) {
-    const middle = floor + ((ceiling == ceiling ? ceiling : peak) - floor) / 2;
+    const middle = floor / 2 + (isNaN<f32>(ceiling) ? peak : ceiling) / 2;
     const mass = massAbove(middle);
     if (mass >= target) {
       between = countAbove - countOver;

@@ -110,8 +110,8 @@ export function massAbove(floor: f32): f64 {
     }
     mass += sumLanes(sum);
   }
-  countAbove =
-    i32x4.extract_lane(count, 0) + i32x4.extract_lane(count, 1) + i32x4.extract_lane(count, 2) + i32x4.extract_lane(count, 3);
+  const pairs = i32x4.add(count, v128.shuffle<i32>(count, count, 2, 3, 0, 1));
+  countAbove = i32x4.extract_lane(pairs, 0) + i32x4.extract_lane(pairs, 1);
   return mass;
 }
 

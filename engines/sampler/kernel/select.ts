@@ -1,6 +1,6 @@
 // Owns the filters' candidates: gathering the few likely tokens of a row and keeping the likeliest of them, without
 // sorting. Candidates stay in id order throughout, so equal logits are decided for the lower id.
-import { BINS, BLOCK_BYTES, blockCount, histogram, ids, keys, maxima, row, weights } from "./layout";
+import { BINS, BIN_BITS, BLOCK_BYTES, blockCount, histogram, ids, keys, maxima, row, weights } from "./layout";
 import { peak, reaches, weigh } from "./scan";
 
 /** For gather(): no ceiling. Nothing is at or above NaN. */
@@ -143,7 +143,7 @@ function findCut(count: i32, target: f64): void {
   const bins = histogram;
   const counts = histogram + (<usize>BINS << 3);
   while (true) {
-    const shift = max<i32>(bits - 8, 0);
+    const shift = max<i32>(bits - BIN_BITS, 0);
     fillHistogram(count, shift);
     let bin: i32 = 0;
     while (bin < BINS && load<f64>(bins + (<usize>bin << 3)) < cutWeight) {

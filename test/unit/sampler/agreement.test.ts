@@ -8,7 +8,7 @@ import { createSimd, createUniform, normal } from "./fixtures.ts";
 
 const vocabSizes = [1, 3, 4, 5, 16, 31, 127, 128, 129, 300, 1025, 6007];
 /** Rows of each kind and size; fewer of the large ones. */
-const roundsOf = (vocabSize: number) => (vocabSize < 2000 ? 40 : 12);
+const roundsOf = (vocabSize: number) => (vocabSize < 2000 ? 40 : 6);
 
 /** Kinds of rows, as the logit of one token. */
 const kinds: Readonly<Record<string, (uniform: () => number) => number>> = {

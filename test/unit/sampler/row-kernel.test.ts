@@ -124,6 +124,10 @@ for (const { name, create } of kernels) {
           assert.equal(kernel.draw({ ...off, topP: nearlyAll }, u), token);
           assert.equal(kernel.draw({ ...off, topP: nearlyAll, topK: 600 }, u), token);
         }
+        // a thousand tokens whose sum depends on its order
+        const steep = kernelOf(Float32Array.from({ length: 1000 }, (_, id) => (id === 500 ? 0 : -20 - uniform())));
+        const u = 400 * Math.exp(-20.5);
+        assert.equal(steep.draw({ ...off, topP: nearlyAll, topK: 1000 }, u), steep.draw(off, u));
       }
     });
 

@@ -1,4 +1,5 @@
-// Holds the sampler to its pipeline on both kernels: edits, seeds, logprobs, errors, and the distribution of many draws.
+// Holds the sampler to its pipeline on both kernels: edits, seeds, logprobs, errors, and the distribution of many
+// draws.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Sampling } from "../../../engines/chat.ts";
@@ -26,7 +27,10 @@ for (const { name, create } of kernels) {
 
   describe(`Sampler on the ${name}`, () => {
     it("adds the logit bias", () => {
-      const logitBias = [[1, 2.5], [3, -100]] as const; // biome-ignore format: pairs
+      const logitBias = [
+        [1, 2.5],
+        [3, -100],
+      ] as const;
       assert.deepEqual(edited({ logitBias }, [1, 1, 1, 1]), [1, 3.5, 1, -99]);
       const sampler = createSampler(4);
       const state = sampler.open({ ...greedy, logitBias }, 0, noTokens, noTokens);
@@ -151,7 +155,7 @@ for (const { name, create } of kernels) {
       }
     });
 
-    it("refuses a logit bias outside the vocabulary and a seed that is no integer", () => {
+    it("refuses a logit bias outside the vocabulary, a seed that is no integer, too many logprobs", () => {
       const sampler = createSampler(3);
       for (const token of [3, -1, 0.5]) {
         const sampling = { ...neutral, logitBias: [[token, 1]] as const };
@@ -160,6 +164,8 @@ for (const { name, create } of kernels) {
       }
       const sampling = { ...neutral, seed: 1.5 };
       assert.throws(() => sampler.open(sampling, 0, noTokens, noTokens), failsWith("invalid_value", /seed .* 1.5/));
+      const tooMany = { ...neutral, topLogprobs: 21 };
+      assert.throws(() => sampler.open(tooMany, 0, noTokens, noTokens), failsWith("invalid_value", /0 to 20; got 21/));
     });
   });
 }

@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import fc from "fast-check";
+import type { LoadedModel } from "../../engines/engine.ts";
+import { readModelMetadata } from "../../engines/gguf/metadata.ts";
+import { llamaEngine } from "../../engines/llama/engine.ts";
+import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
+import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
+
+/** TOKENIZER_MODEL names another GGUF file to compare on, a real vocabulary for instance. */
+const givenModel = process.env.TOKENIZER_MODEL;
+
+const text = fc
+  .array(
+    fc.oneof(
+      fc.string({ unit: "grapheme", maxLength: 10 }),
+      fc.constantFrom(
+        " ",
+        "  ",
+        "\n",
+        "\r\n",
+        "\t",
+        "'s",
+        "'LL",
+        "123",
+        "½",
+        "e\u0301",
+        "世界",
+        "가나",
+        "\u3000",
+        "\u00a0",
+        "😀",
+        "!?",
+      ),
+      fc.constantFrom("the", " quick", "HTTPServer", "foo_bar", "<|im_end|>", "<|im_start|>", "</s>"),
+    ),
+    { maxLength: 12 },
+  )
+  .map((parts) => parts.join(""));
+
+describe("the agents side's vocabulary and the engine's own tokenizer", () => {
+  let folder: string;
+  let model: LoadedModel;
+  let vocabulary: Vocabulary;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), "parity-"));
+    const path = givenModel ?? join(folder, "tiny.gguf");
+    if (givenModel === undefined) await writeTinyModel(path, { seed: 1 });
+    vocabulary = createVocabulary((await readModelMetadata(path)).tokenizer);
+    const spec = {
+      path,
+      maxSequences: 1,
+      maxBatchTokens: 64,
+      maxModelLength: 64,
+      kvBudget: null,
+      kvType: "f16",
+      threads: 1,
+      mmap: true,
+      gpuLayers: 0,
+    } as const;
+    model = await llamaEngine.load(spec, () => {});
+  });
+
+  after(async () => {
+    model.dispose();
+    await rm(folder, { recursive: true });
+  });
+
+  it("agree on the probes", () => {
+    for (const probe of vocabularyProbes) assert.deepEqual(vocabulary.encode(probe), model.tokenize(probe), probe);
+  });
+
+  it("agree on any text", () => {
+    fc.assert(
+      fc.property(text, (sample) => assert.deepEqual(vocabulary.encode(sample), model.tokenize(sample))),
+      { numRuns: 1_000 },
+    );
+  });
+
+  it("agree on the size of the vocabulary", () => {
+    assert.equal(vocabulary.size, model.card.vocabSize);
+  });
+});
