@@ -177,6 +177,7 @@ export class Front implements Inference {
           model.place = place;
           await this.#attach(model);
           model.status = "loaded";
+          this.#logLoaded(served.id, place);
           resolve();
         },
         onDown: (exit, next) => this.#modelDown(model, exit, next),
@@ -218,6 +219,21 @@ export class Front implements Inference {
     });
   }
 
+  #logLoaded(id: string, place: Place<ModelPlaceReady>): void {
+    const { card, capacity } = place.ready;
+    const fields = {
+      model: id,
+      pid: place.pid ?? process.pid,
+      engine: card.engine,
+      backend: card.backend,
+      weightsMiB: Math.round(card.tensorBytes / mebibyte),
+      kvCacheMiB: Math.round(card.kvCacheBytes / mebibyte),
+      sequences: capacity.maxSequences,
+      tokensPerSequence: capacity.sequenceTokens,
+    };
+    this.#options.log.info(fields, "model loaded");
+  }
+
   #modelDown(model: ModelState, exit: PeerExit, next: { readonly retryInMs: number } | null): void {
     const { id } = model.served;
     model.place = null;
@@ -229,6 +245,8 @@ export class Front implements Inference {
     this.#options.log.error(fields, "a model's engine ended; its requests failed");
   }
 }
+
+const mebibyte = 1024 * 1024;
 
 function loading(id: string): ErrorRecord {
   return { code: "model_loading", message: `model "${id}" is being loaded; try again shortly` };

@@ -40,6 +40,8 @@ export interface ModelCard {
   readonly parameterCount: number;
   readonly tensorBytes: number;
   readonly trainedContext: number;
+  /** KV cache of all sequences together. */
+  readonly kvCacheBytes: number;
 }
 
 /** How much fits. The scheduler admits against these. */

@@ -49,6 +49,8 @@ export class Exchange {
 
   /** Answers with the error's status and envelope. What is not a ServerError is our own fault: logged, not shown. */
   fail(thrown: unknown, headers: ReplyHeaders = {}): void {
+    // With the client gone there is nobody to tell, and what was thrown is most likely only that.
+    if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
     const head = { "content-type": "application/json", ...errorHeaders(error.code), ...headers };
     this.send(statusOf(error.code), head, errorBody(error));
@@ -56,8 +58,7 @@ export class Exchange {
 
   /** Logs a thrown value that is no ServerError and gives the error to show instead. */
   unexpected(thrown: unknown): { readonly code: "internal"; readonly message: string } {
-    const stack = thrown instanceof Error ? thrown.stack : String(thrown);
-    this.#options.log.error({ requestId: this.id, stack }, "a request failed unexpectedly");
+    this.#options.log.error({ requestId: this.id, err: thrown }, "a request failed unexpectedly");
     return { code: "internal", message: `internal error; the server's log has it under request id ${this.id}` };
   }
 
@@ -84,7 +85,7 @@ export class Exchange {
       requestId: this.id,
       ...(this.model === "" ? {} : { model: this.model }),
     };
-    this.#options.log.info(fields, `${method} ${path} ${this.#status}`);
+    this.#options.log.info(fields, "request");
   }
 
   #withCommon(headers: ReplyHeaders): ReplyHeaders {

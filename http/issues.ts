@@ -17,7 +17,7 @@ const typeNames: Readonly<Record<string, string>> = {
 };
 
 /** A short picture of a value for an error message. */
-export function picture(value: unknown): string {
+function picture(value: unknown): string {
   if (value === undefined) return "nothing";
   if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
   if (Array.isArray(value)) return value.length === 0 ? "an empty array" : "an array";
@@ -115,7 +115,7 @@ function bound(origin: string, relation: string, limit: number | bigint): string
 }
 
 /** The known word that is fewest edits away, if it is near enough to be what was meant. */
-export function nearest(word: string, known: readonly string[]): string | undefined {
+function nearest(word: string, known: readonly string[]): string | undefined {
   if (word.length > 64) return undefined;
   let best: string | undefined;
   let bestDistance = Math.max(2, Math.ceil(word.length / 4)) + 1;

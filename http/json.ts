@@ -51,10 +51,18 @@ function separatorCount(body: Uint8Array): number {
   return count;
 }
 
+/** Index of the quote that ends the string which begins at `from`; the body's end if none does. */
 function closingQuote(body: Uint8Array, from: number): number {
-  let i = from;
-  while (i < body.length && body[i] !== QUOTE) i += body[i] === BACKSLASH ? 2 : 1;
-  return i;
+  let at = body.indexOf(QUOTE, from);
+  while (at >= 0 && isEscaped(body, at)) at = body.indexOf(QUOTE, at + 1);
+  return at < 0 ? body.length : at;
+}
+
+/** An odd number of backslashes stands before it. */
+function isEscaped(body: Uint8Array, at: number): boolean {
+  let before = at - 1;
+  while (body[before] === BACKSLASH) before--;
+  return (at - before) % 2 === 0;
 }
 
 function validate<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {

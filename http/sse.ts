@@ -43,6 +43,7 @@ export async function streamEvents(
     }
   } catch (thrown) {
     if (!writer.hasBegun) throw thrown;
+    if (exchange.request.signal.aborted) return;
     writer.write(codec.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : exchange.unexpected(thrown)));
   } finally {
     writer.end();

@@ -23,6 +23,8 @@ export interface TokenizerMetadata {
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
   readonly addSpacePrefix: boolean | null;
+  /** Control tokens swallow the white space that follows them. Files do not say so: it goes by the model's name. */
+  readonly stripsAfterControl: boolean;
 }
 
 export interface ModelMetadata {
@@ -78,6 +80,7 @@ function readTokenizer(fields: Fields): TokenizerMetadata {
     addBos: fields.boolean("tokenizer.ggml.add_bos_token"),
     addEos: fields.boolean("tokenizer.ggml.add_eos_token"),
     addSpacePrefix: fields.boolean("tokenizer.ggml.add_space_prefix"),
+    stripsAfterControl: /phi-?3/i.test(fields.string("general.name") ?? ""),
   };
 }
 

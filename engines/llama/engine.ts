@@ -6,7 +6,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
 import type { Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { ggmlType, ggmlTypeBytes, type LlamaFunctions, loadMode, type NativeContextParams, type Pointer } from "./abi.ts";
-import { type KvShape, tokensPerSequence } from "./kv-budget.ts";
+import { type KvShape, kvBytesPerToken, tokensPerSequence } from "./kv-budget.ts";
 import { type LlamaLibrary, openLibrary } from "./library.ts";
 import { LlamaModel } from "./model.ts";
 
@@ -75,7 +75,7 @@ function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, fre
     functions,
     model,
     context,
-    card: card(library, spec, model, shape),
+    card: card(library, spec, model, shape, sequenceTokens),
     capacity: { maxSequences: spec.maxSequences, maxBatchTokens: spec.maxBatchTokens, sequenceTokens },
     capabilities: { truncate: rollsBack, copyPrefix: rollsBack, saveState: true, adaptersPerStep: 0 },
   });
@@ -119,7 +119,7 @@ function kvShape(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): Kv
   };
 }
 
-function card(library: LlamaLibrary, spec: ModelSpec, model: Pointer, shape: KvShape): ModelCard {
+function card(library: LlamaLibrary, spec: ModelSpec, model: Pointer, shape: KvShape, sequenceTokens: number): ModelCard {
   const { functions } = library;
   const buffer = Buffer.alloc(256);
   const length = functions.modelDescription(model, buffer, buffer.length);
@@ -132,6 +132,7 @@ function card(library: LlamaLibrary, spec: ModelSpec, model: Pointer, shape: KvS
     parameterCount: Number(functions.modelParameterCount(model)),
     tensorBytes: Number(functions.modelSize(model)),
     trainedContext: shape.trainedContext,
+    kvCacheBytes: kvBytesPerToken(shape) * sequenceTokens * spec.maxSequences,
   };
 }
 

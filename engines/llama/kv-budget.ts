@@ -15,7 +15,7 @@ const defaultShare = 0.25;
 /** llama.cpp allocates each sequence's context in steps of this many tokens. */
 const contextStep = 256;
 
-/** Bytes of KV cache a token takes. */
+/** Bytes of KV cache a token takes, all layers together. */
 export function kvBytesPerToken(shape: KvShape): number {
   return shape.layers * shape.elementsPerLayer * shape.bytesPerElement;
 }

@@ -1,8 +1,9 @@
 // Owns keeping user text from turning into control tokens when a chat template weaves it into a prompt. Before rendering, a
 // marker character that no text contains is put into every control token's name that user text spells; the encoder cuts the
 // prompt at names, then drops the markers. So templates see the user's text as it is, but for such names.
+import { ServerError } from "../../runtime/errors.ts";
 
-export interface ControlNames {
+interface ControlNames {
   /** Names of all control tokens. */
   readonly names: readonly string[];
   /** Those that occur in `text`. */
@@ -57,15 +58,26 @@ export class UserTextGuard {
   }
 }
 
-const firstNoncharacter = 0xfdd0;
-const firstSupplementary = 0x10000;
+const markerCandidates = /[\ufdd0-\ufdef\ue000-\uf8ff]/g;
 
-/** A character that occurs in none of the texts. There always is one: no text is long enough to hold them all. */
+/**
+ * A character that occurs in none of the texts: a noncharacter, which text has no business with, else one for private use.
+ * One pass over the texts, however many candidates they use up. Throws ServerError `invalid_value` if none is left.
+ */
 export function chooseMarker(texts: readonly string[]): string {
-  for (let codePoint = firstNoncharacter; ; codePoint++) {
-    // The 32 noncharacters first; text has no business with them, and after them whatever is free.
-    if (codePoint === firstNoncharacter + 32) codePoint = firstSupplementary;
-    const marker = String.fromCodePoint(codePoint);
-    if (!texts.some((text) => text.includes(marker))) return marker;
+  const used = new Set(texts.flatMap((text) => text.match(markerCandidates) ?? []));
+  return firstFree(0xfdd0, 0xfdef, used) ?? firstFree(0xe000, 0xf8ff, used) ?? refuse();
+}
+
+function firstFree(from: number, to: number, used: ReadonlySet<string>): string | null {
+  for (let code = from; code <= to; code++) {
+    const character = String.fromCharCode(code);
+    if (!used.has(character)) return character;
   }
+  return null;
+}
+
+function refuse(): never {
+  const problem = "the messages use every one of the 6,432 private-use and noncharacter code points of the basic plane";
+  throw new ServerError("invalid_value", `${problem}; leave at least one out`, { param: "messages" });
 }

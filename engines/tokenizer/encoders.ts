@@ -5,7 +5,8 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../gguf/metadata.ts";
 import { spellBytes } from "./byte-alphabet.ts";
 import { mergeSymbols, type PairRank } from "./merge.ts";
-import { type PreTokenizer, splitWords } from "./pre-tokenizers.ts";
+import type { PreTokenizer } from "./pre-tokenizers.ts";
+import { splitWords } from "./word-rules.ts";
 
 /** Appends the tokens of `text` to `output`. */
 export type Encoder = (text: string, output: number[]) => void;

@@ -3,11 +3,11 @@
 // one character. The model's own process compares both on `vocabularyProbes` when it loads.
 import { ServerError } from "../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../gguf/metadata.ts";
-import { readSpelledBytes } from "./byte-alphabet.ts";
-import { bytePairEncoder, type Encoder, sentencePieceEncoder, spaceSymbol, wordPieceEncoder } from "./encoders.ts";
+import type { Encoder } from "./encoders.ts";
+import { planEncoding } from "./encoding-plan.ts";
 import { FixedTokens } from "./fixed-tokens.ts";
-import { findPreTokenizer, preTokenizerNames } from "./pre-tokenizers.ts";
-import { byteOfToken, type TokenKind, tokenKinds } from "./token-kinds.ts";
+import { PieceTable } from "./pieces.ts";
+import { type TokenKind, tokenKinds } from "./token-kinds.ts";
 
 /** A rendered chat template. Where user text spells a control token it is broken by `marker`, which occurs nowhere else. */
 export interface PromptText {
@@ -64,6 +64,9 @@ export function createVocabulary(tokenizer: TokenizerMetadata): Vocabulary {
   return new GgufVocabulary(tokenizer);
 }
 
+/** Control tokens after which white space stays even where others swallow it. */
+const neverStripping = new Set(["<unk>", "<s>", "<|endoftext|>"]);
+
 const loneSurrogate = /\p{Surrogate}/gu;
 
 class GgufVocabulary implements Vocabulary {
@@ -76,13 +79,11 @@ class GgufVocabulary implements Vocabulary {
   private readonly names: readonly string[];
   private readonly kinds: readonly TokenKind[];
   private readonly addsBos: boolean;
+  private readonly stripsAfterControl: boolean;
   private readonly encoder: Encoder;
   private readonly controls: FixedTokens;
   private readonly userDefined: FixedTokens;
-  /** Token t's piece is pieceBytes[pieceEnds[t - 1] .. pieceEnds[t]). */
-  private readonly pieceBytes: Buffer;
-  private readonly pieceEnds: Int32Array;
-  private readonly texts: (string | null | undefined)[] = [];
+  private readonly pieces: PieceTable;
 
   constructor(tokenizer: TokenizerMetadata) {
     this.names = tokenizer.tokens;
@@ -92,29 +93,30 @@ class GgufVocabulary implements Vocabulary {
     this.bosToken = tokenizer.bosId ?? plan.defaultBos;
     this.eosToken = tokenizer.eosId;
     this.addsBos = plan.forcesBos || (tokenizer.addBos ?? plan.addsBos);
+    this.stripsAfterControl = tokenizer.stripsAfterControl;
     this.addsSpacePrefix = plan.isSentencePiece && (tokenizer.addSpacePrefix ?? true);
     this.encoder = plan.encoder;
     this.controlTokens = this.kinds.flatMap((_, token) => (this.isControl(token) ? [token] : []));
-    this.controls = new FixedTokens(this.controlTokens.map((token) => [this.name(token), token] as const));
+    // A name of one character could not be broken by a marker, so it never counts.
+    const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
+    this.controls = new FixedTokens(breakable.map((token) => [this.name(token), token] as const));
     this.userDefined = new FixedTokens(
       this.kinds.flatMap((kind, token) => (kind === "user-defined" ? [[this.name(token), token] as const] : [])),
     );
-    const pieces = this.names.map((name, token) => pieceOf(name, this.kinds[token], plan.spelling));
-    this.pieceBytes = Buffer.concat(pieces);
-    this.pieceEnds = endsOf(pieces);
-    this.longestPieceBytes = longestBytes(pieces, this.names);
+    this.pieces = new PieceTable(this.names, this.kinds, plan.spelling);
+    this.longestPieceBytes = this.pieces.longestBytes;
   }
 
   encode(text: string): Int32Array {
     const output: number[] = [];
-    this.append(text.replace(loneSurrogate, "\ufffd"), true, output);
+    this.append(text.replace(loneSurrogate, "\ufffd"), output);
     return Int32Array.from(output);
   }
 
   encodeCompletion(text: string): Int32Array {
     const output: number[] = [];
     if (this.addsBos && this.bosToken !== null) output.push(this.bosToken);
-    this.append(text.replace(loneSurrogate, "\ufffd"), true, output);
+    this.append(text.replace(loneSurrogate, "\ufffd"), output);
     return Int32Array.from(output);
   }
 
@@ -122,32 +124,26 @@ class GgufVocabulary implements Vocabulary {
     const output: number[] = [];
     const fragments = this.controls.split(prompt.text.replace(loneSurrogate, "\ufffd"));
     if (this.addsBos && this.bosToken !== null && fragments[0] !== this.bosToken) output.push(this.bosToken);
-    let followsControl = true;
+    let previous: number | null = null;
     for (const fragment of fragments) {
       if (typeof fragment === "number") output.push(fragment);
-      else this.append(fragment.replaceAll(prompt.marker, ""), followsControl, output);
-      followsControl = typeof fragment === "number";
+      else this.append(this.afterControl(fragment.replaceAll(prompt.marker, ""), previous), output);
+      previous = typeof fragment === "number" ? fragment : null;
     }
     return Int32Array.from(output);
   }
 
   piece(token: number): Uint8Array {
-    return this.pieceBytes.subarray(token === 0 ? 0 : this.pieceEnds[token - 1], this.pieceEnds[token]);
+    return this.pieces.piece(token);
   }
 
   pieceText(token: number): string | null {
-    const known = this.texts[token];
-    if (known !== undefined) return known;
-    const piece = this.piece(token);
-    const text = Buffer.from(piece.buffer, piece.byteOffset, piece.length).toString("utf8");
-    const isWhole = Buffer.byteLength(text, "utf8") === piece.length && !text.includes("\ufffd");
-    this.texts[token] = isWhole ? text : null;
-    return this.texts[token] ?? null;
+    return this.pieces.text(token);
   }
 
   tokenText(token: number): string {
     if (this.isControl(token)) return this.name(token);
-    return this.pieceText(token) ?? Buffer.from(this.piece(token)).toString("utf8");
+    return this.pieces.text(token) ?? this.pieces.piece(token).toString("utf8");
   }
 
   isControl(token: number): boolean {
@@ -156,35 +152,28 @@ class GgufVocabulary implements Vocabulary {
   }
 
   tokensContaining(text: string): Int32Array {
-    const wanted = Buffer.from(text, "utf8");
-    const tokens: number[] = [];
-    if (wanted.length === 0) return new Int32Array(0);
-    let token = 0;
-    for (let at = this.pieceBytes.indexOf(wanted); at >= 0; ) {
-      while ((this.pieceEnds[token] as number) <= at) token++;
-      const end = this.pieceEnds[token] as number;
-      const isInside = at + wanted.length <= end;
-      if (isInside) tokens.push(token);
-      at = this.pieceBytes.indexOf(wanted, isInside ? end : at + 1);
-    }
-    return Int32Array.from(tokens);
+    return this.pieces.containing(text);
   }
 
   controlNamesIn(text: string): string[] {
     return this.controls.presentIn(text).map(([name]) => name);
   }
 
+  /** Text as it stands after a control token, null at the start of the prompt. */
+  private afterControl(text: string, control: number | null): string {
+    const strips = this.stripsAfterControl && control !== null && !neverStripping.has(this.name(control));
+    return strips ? text.replace(/^[\t-\r ]+/, "") : text;
+  }
+
   private name(token: number): string {
     return this.names[token] ?? "";
   }
 
-  /** Appends the tokens of text in which no control token counts. */
-  private append(text: string, followsControl: boolean, output: number[]): void {
-    let wantsSpace = this.addsSpacePrefix && followsControl;
+  /** Appends the tokens of text in which no control token counts, and before which there is one or nothing. */
+  private append(text: string, output: number[]): void {
     for (const fragment of this.userDefined.split(text)) {
       if (typeof fragment === "number") output.push(fragment);
-      else this.encodePlain(wantsSpace ? ` ${fragment}` : fragment, output);
-      wantsSpace = this.addsSpacePrefix && typeof fragment === "number";
+      else this.encodePlain(this.addsSpacePrefix ? ` ${fragment}` : fragment, output);
     }
   }
 
@@ -200,80 +189,4 @@ class GgufVocabulary implements Vocabulary {
       );
     }
   }
-}
-
-type Spelling = "bytes" | "spaces";
-
-interface EncodingPlan {
-  readonly encoder: Encoder;
-  readonly spelling: Spelling;
-  readonly isSentencePiece: boolean;
-  readonly addsBos: boolean;
-  /** Whatever the file says. */
-  readonly forcesBos: boolean;
-  readonly defaultBos: number | null;
-}
-
-function planEncoding(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
-  // Without the control tokens: joining "<" and "s>" in a user's text must not make one.
-  const ids = new Map<string, number>();
-  tokenizer.tokens.forEach((text, token) => {
-    if (kinds[token] !== "control" && kinds[token] !== "shown-control") ids.set(text, token);
-  });
-  const { model } = tokenizer;
-  if (model === "gpt2" || model === "gemma4") {
-    const preName = model === "gemma4" ? model : (tokenizer.pre ?? "default");
-    const pre = findPreTokenizer(preName) ?? refuse("pre-tokenizer", preName, preTokenizerNames);
-    return {
-      encoder: bytePairEncoder(tokenizer, ids, pre),
-      spelling: pre.spellsSpaces ? "spaces" : "bytes",
-      isSentencePiece: false,
-      addsBos: pre.addsBos,
-      forcesBos: pre.spellsSpaces && pre.addsBos,
-      defaultBos: null,
-    };
-  }
-  const isSentencePiece = model === "llama";
-  if (!isSentencePiece && model !== "bert") refuse("tokenizer", model, ["gpt2", "llama", "bert", "gemma4"]);
-  return {
-    encoder: isSentencePiece ? sentencePieceEncoder(tokenizer, ids) : wordPieceEncoder(tokenizer),
-    spelling: "spaces",
-    isSentencePiece,
-    addsBos: true,
-    forcesBos: false,
-    defaultBos: isSentencePiece ? 1 : 101,
-  };
-}
-
-function refuse(what: string, found: string, known: readonly string[]): never {
-  throw new ServerError(
-    "model_file_invalid",
-    `the model's ${what} is ${JSON.stringify(found)}, which is not supported; supported are ${known.join(", ")}`,
-  );
-}
-
-const nothing = Buffer.alloc(0);
-
-function pieceOf(name: string, kind: TokenKind | undefined, spelling: Spelling): Uint8Array {
-  if (kind === "user-defined" || kind === "shown-control") return Buffer.from(name, "utf8");
-  if (kind === "byte") return Uint8Array.of(byteOfToken(name));
-  if (kind !== "normal") return nothing;
-  return spelling === "bytes" ? readSpelledBytes(name) : Buffer.from(name.replaceAll(spaceSymbol, " "), "utf8");
-}
-
-function endsOf(pieces: readonly Uint8Array[]): Int32Array {
-  let end = 0;
-  return Int32Array.from(pieces, (piece) => {
-    end += piece.length;
-    return end;
-  });
-}
-
-/** Names count too: in a prompt a control token stands for its whole name. */
-function longestBytes(pieces: readonly Uint8Array[], names: readonly string[]): number {
-  let longest = 1;
-  pieces.forEach((piece, token) => {
-    longest = Math.max(longest, piece.length, Buffer.byteLength(names[token] ?? "", "utf8"));
-  });
-  return longest;
 }

@@ -101,7 +101,8 @@ function* conflicts(body: Conflicting): Iterable<ReturnType<typeof fieldIssue>> 
 }
 
 function* differing<Value>(field: string, value: Value, other: string, otherValue: Value) {
-  if ((value ?? otherValue) === (otherValue ?? value)) return;
+  const isGiven = (some: Value): boolean => some !== undefined && some !== null;
+  if (!isGiven(value) || !isGiven(otherValue) || value === otherValue) return;
   yield fieldIssue(
     field,
     `${JSON.stringify(value)} contradicts ${other}: ${JSON.stringify(otherValue)}; send one of them`,

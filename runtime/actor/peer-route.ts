@@ -1,6 +1,13 @@
 // Owns the actor traffic over one endpoint: asks as comlink calls in both directions, tells as plain messages. Created by
 // system.ts, one per endpoint. Comlink knows neither time nor death: both are this file's and ref.ts's business.
-import { type Endpoint as ComlinkEndpoint, expose, transfer, wrap } from "comlink";
+import {
+  type Endpoint as ComlinkEndpoint,
+  type Remote as ComlinkRemote,
+  expose,
+  releaseProxy,
+  transfer,
+  wrap,
+} from "comlink";
 import { ServerError } from "../errors.ts";
 import { type Endpoint, goneError, type PeerExit, type Transferable } from "../thread/endpoint.ts";
 import type { Letter } from "./actor.ts";
@@ -22,7 +29,7 @@ interface Remote {
 
 export class PeerRoute implements Route {
   readonly #endpoint: Endpoint;
-  readonly #deliver: Remote["deliver"];
+  readonly #deliver: ComlinkRemote<Remote["deliver"]>;
   readonly #unanswered = new Set<Settle>();
   #exit: PeerExit | null = null;
 
@@ -71,6 +78,8 @@ export class PeerRoute implements Route {
     const envelope = failure(goneError(this.#endpoint.peer, exit));
     for (const settle of this.#unanswered) settle(envelope);
     this.#unanswered.clear();
+    // Until its proxies are released, comlink's registry keeps the endpoint, and with it this route, for ever.
+    this.#deliver[releaseProxy]();
   }
 }
 

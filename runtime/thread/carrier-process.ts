@@ -64,7 +64,7 @@ export function startProcess(options: HostOptions): Host {
 async function startListening(link: SocketEndpoint, gone: Promise<HostExit>): Promise<string> {
   const folder = await mkdtemp(join(socketRoot(), folderPrefix));
   const remove = () => rm(folder, { recursive: true, force: true });
-  gone.then(remove).catch(() => {}); // one left behind is empty and harmless
+  gone.then(remove).catch(() => {}); // a stale one is harmless
   const path = join(folder, socketName);
   const answer = new Promise<DialAnswer>((resolve) => link.receive(dialChannel, resolve));
   link.send(dialChannel, { path } satisfies DialPath);

@@ -59,7 +59,7 @@ export abstract class Link implements Endpoint {
     const typed = handler as Handler;
     this.#handlers.set(channel, typed);
     // In a microtask, so that the caller finishes its own setup first; until then deliver() appends to the held ones.
-    if (this.#held.has(channel)) queueMicrotask(() => this.#deliverHeld(channel));
+    if (this.#held.has(channel)) queueMicrotask(() => this.#deliverHeld(channel, typed));
     return () => {
       if (this.#handlers.get(channel) === typed) this.#handlers.set(channel, dropped);
     };
@@ -98,12 +98,11 @@ export abstract class Link implements Endpoint {
     this.#settleExit(this.#explain === undefined ? loss : this.#explain(loss, isFailure));
   }
 
-  #deliverHeld(channel: string): void {
-    const held = this.#held.get(channel);
+  #deliverHeld(channel: string, handler: Handler): void {
+    const held = this.#held.get(channel) ?? [];
     this.#held.delete(channel);
-    if (held === undefined) return;
     this.#heldCount -= held.length;
-    for (const payload of held) this.#handlers.get(channel)?.(payload);
+    for (const payload of held) handler(payload);
   }
 }
 

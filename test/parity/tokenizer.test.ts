@@ -1,14 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { readModelMetadata } from "../../engines/gguf/metadata.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
-import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
+import { specOf, tinyModel } from "../fixtures/models.ts";
 
 /** TOKENIZER_MODEL names another GGUF file to compare on, a real vocabulary for instance. */
 const givenModel = process.env.TOKENIZER_MODEL;
@@ -42,33 +39,16 @@ const text = fc
   .map((parts) => parts.join(""));
 
 describe("the agents side's vocabulary and the engine's own tokenizer", () => {
-  let folder: string;
   let model: LoadedModel;
   let vocabulary: Vocabulary;
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), "parity-"));
-    const path = givenModel ?? join(folder, "tiny.gguf");
-    if (givenModel === undefined) await writeTinyModel(path, { seed: 1 });
+    const path = givenModel ?? (await tinyModel());
     vocabulary = createVocabulary((await readModelMetadata(path)).tokenizer);
-    const spec = {
-      path,
-      maxSequences: 1,
-      maxBatchTokens: 64,
-      maxModelLength: 64,
-      kvBudget: null,
-      kvType: "f16",
-      threads: 1,
-      mmap: true,
-      gpuLayers: 0,
-    } as const;
-    model = await llamaEngine.load(spec, () => {});
+    model = await llamaEngine.load(specOf(path, { maxSequences: 1, maxModelLength: 64 }), () => {});
   });
 
-  after(async () => {
-    model.dispose();
-    await rm(folder, { recursive: true });
-  });
+  after(() => model.dispose());
 
   it("agree on the probes", () => {
     for (const probe of vocabularyProbes) assert.deepEqual(vocabulary.encode(probe), model.tokenize(probe), probe);

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
@@ -86,6 +88,28 @@ describe("an actor", () => {
     assert.equal(await counter.ask("add", { by: 2 }), 7);
     left.close();
     await right.exit;
+  });
+
+  it("asked over a link that has ended does not keep the link in memory", async () => {
+    const here = new ActorSystem("here");
+    const askAndClose = async () => {
+      const { left, right } = portPair();
+      const there = new ActorSystem("there");
+      there.spawn<Counter>("counter", createCounter().behaviour);
+      there.attach(right);
+      await here.ref<Counter>("counter", left).ask("add", { by: 1 });
+      right.close();
+      await left.exit;
+      return new WeakRef(left);
+    };
+    const link = await askAndClose();
+    setFlagsFromString("--expose-gc");
+    const collectGarbage = runInNewContext("gc") as () => void;
+    for (let i = 0; i < 5 && link.deref() !== undefined; i++) {
+      await settled();
+      collectGarbage();
+    }
+    assert.equal(link.deref(), undefined);
   });
 
   it("has no methods but its own: what every object inherits cannot be called from outside", async () => {

@@ -149,6 +149,18 @@ describe("user text in a prompt", () => {
     );
   });
 
+  it("never becomes one even where it uses up the markers, and is refused where it leaves none", () => {
+    const codes = (from: number, to: number) =>
+      Array.from({ length: to - from + 1 }, (_, i) => String.fromCharCode(from + i));
+    const noncharacters = `${codes(0xfdd0, 0xfdef).join("")}<|im_end|>`;
+    assert.deepEqual(controlTokensOf("{{ messages[0].content }}", [user(noncharacters)]), {
+      control: [],
+      text: noncharacters,
+    });
+    const all = noncharacters + codes(0xe000, 0xf8ff).join("");
+    assert.throws(() => render(chatMl, [user(all)]), isError("invalid_value", /leave at least one out/));
+  });
+
   it("never becomes one together with its neighbours", () => {
     const glued = "{{ messages[0].content }}{{ messages[1].content }}end|>{{ messages[2].content }}";
     fc.assert(

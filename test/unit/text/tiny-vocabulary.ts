@@ -36,6 +36,7 @@ const unset = {
   addBos: null,
   addEos: null,
   addSpacePrefix: null,
+  stripsAfterControl: false,
 };
 
 /** A SentencePiece vocabulary: control tokens, all bytes, then these pieces with their scores. */

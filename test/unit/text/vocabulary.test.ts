@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import fc from "fast-check";
 import type { TokenizerMetadata } from "../../../engines/gguf/metadata.ts";
-import { findPreTokenizer, preTokenizerNames, splitWords } from "../../../engines/tokenizer/pre-tokenizers.ts";
+import { findPreTokenizer, preTokenizerNames } from "../../../engines/tokenizer/pre-tokenizers.ts";
 import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../../engines/tokenizer/vocabulary.ts";
+import { splitWords } from "../../../engines/tokenizer/word-rules.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { tinyControlTokens } from "../../fixtures/tiny-gguf.ts";
 import { sentencePieceMetadata, tinyMetadata, wordPieceMetadata } from "./tiny-vocabulary.ts";
@@ -202,6 +203,17 @@ describe("SentencePiece vocabulary", () => {
   it("puts the space after control tokens too", () => {
     const tokens = vocabulary.encodePrompt({ text: "<s>b</s>b", marker: "\ufdd0" });
     assert.deepEqual(names(vocabulary, tokens), ["<s>", " ", "b", "</s>", " ", "b"]);
+  });
+});
+
+describe("a vocabulary whose control tokens swallow white space", () => {
+  it("drops it after them in a prompt, but not after BOS or in plain text", async () => {
+    const { tokenizer } = await tinyMetadata();
+    const swallowing = createVocabulary({ ...tokenizer, stripsAfterControl: true });
+    const text = "<|endoftext|> the<|im_start|> \n the";
+    const tokens = swallowing.encodePrompt({ text, marker: "\ufdd0" });
+    assert.deepEqual(names(swallowing, tokens), ["<|endoftext|>", " the", "<|im_start|>", "the"]);
+    assert.equal(textOf(swallowing, swallowing.encode(text)), text);
   });
 });
 

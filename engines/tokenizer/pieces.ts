@@ -1,0 +1,83 @@
+// Owns what each token puts out: its bytes, in one table for the whole vocabulary, and its text where the bytes are whole
+// characters. Read once a token on the hot path.
+import { readSpelledBytes } from "./byte-alphabet.ts";
+import { spaceSymbol } from "./encoders.ts";
+import { byteOfToken, type TokenKind } from "./token-kinds.ts";
+
+/** How a normal token's name stands for its bytes: one character a byte, or as it is with U+2581 for a space. */
+export type Spelling = "bytes" | "spaces";
+
+export class PieceTable {
+  readonly longestBytes: number;
+  /** Token t's piece is bytes[ends[t - 1] .. ends[t]). */
+  private readonly bytes: Buffer;
+  private readonly ends: Int32Array;
+  private readonly texts: (string | null | undefined)[];
+
+  constructor(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling) {
+    const pieces = names.map((name, token) => pieceOf(name, kinds[token], spelling));
+    this.bytes = Buffer.concat(pieces);
+    this.ends = endsOf(pieces);
+    this.longestBytes = longestBytes(pieces, names);
+    this.texts = new Array(names.length);
+  }
+
+  /** A view, not to be changed. */
+  piece(token: number): Buffer {
+    return this.bytes.subarray(token === 0 ? 0 : this.ends[token - 1], this.ends[token]);
+  }
+
+  /** The piece as text, or null if its bytes are not whole characters. Decoded on first use. */
+  text(token: number): string | null {
+    const known = this.texts[token];
+    if (known !== undefined) return known;
+    const piece = this.piece(token);
+    const text = piece.toString("utf8");
+    const isWhole = Buffer.byteLength(text, "utf8") === piece.length && !text.includes("\ufffd");
+    const kept = isWhole ? text : null;
+    this.texts[token] = kept;
+    return kept;
+  }
+
+  /** Tokens whose piece contains the bytes of `text`. */
+  containing(text: string): Int32Array {
+    const wanted = Buffer.from(text, "utf8");
+    if (wanted.length === 0) return new Int32Array(0);
+    const tokens: number[] = [];
+    let token = 0;
+    for (let at = this.bytes.indexOf(wanted); at >= 0; ) {
+      while ((this.ends[token] as number) <= at) token++;
+      const end = this.ends[token] as number;
+      const isInside = at + wanted.length <= end;
+      if (isInside) tokens.push(token);
+      at = this.bytes.indexOf(wanted, isInside ? end : at + 1);
+    }
+    return Int32Array.from(tokens);
+  }
+}
+
+const nothing = Buffer.alloc(0);
+
+function pieceOf(name: string, kind: TokenKind | undefined, spelling: Spelling): Uint8Array {
+  if (kind === "user-defined" || kind === "shown-control") return Buffer.from(name, "utf8");
+  if (kind === "byte") return Uint8Array.of(byteOfToken(name));
+  if (kind !== "normal") return nothing;
+  return spelling === "bytes" ? readSpelledBytes(name) : Buffer.from(name.replaceAll(spaceSymbol, " "), "utf8");
+}
+
+function endsOf(pieces: readonly Uint8Array[]): Int32Array {
+  let end = 0;
+  return Int32Array.from(pieces, (piece) => {
+    end += piece.length;
+    return end;
+  });
+}
+
+/** Names count too: in a prompt a control token stands for its whole name. */
+function longestBytes(pieces: readonly Uint8Array[], names: readonly string[]): number {
+  let longest = 1;
+  pieces.forEach((piece, token) => {
+    longest = Math.max(longest, piece.length, Buffer.byteLength(names[token] ?? "", "utf8"));
+  });
+  return longest;
+}

@@ -1,0 +1,144 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createApp } from "../../../http/app.ts";
+import type { HttpConfig } from "../../../http/context.ts";
+import type { ErrorCode } from "../../../runtime/errors.ts";
+import { FakeInference, failure, type Script } from "../../fixtures/fake-inference.ts";
+import { recordingLog } from "../../fixtures/http-server.ts";
+import { request } from "../../fixtures/socketless.ts";
+
+function setUp(options: { script?: Script; config?: Partial<HttpConfig> } = {}) {
+  const inference = new FakeInference(options.script);
+  const log = recordingLog();
+  return { inference, log, app: createApp({ inference, log, config: options.config ?? {} }) };
+}
+
+const chat = { body: { messages: "hi" } };
+const path = "/v1/chat/completions";
+
+describe("the app", () => {
+  it("says OK on /health and on /", async () => {
+    for (const at of ["/health", "/"]) {
+      const { status, body, headers } = await request(setUp().app, "GET", at);
+      assert.deepEqual([status, body, headers["content-type"]], [200, "OK", "text/plain; charset=utf-8"]);
+    }
+  });
+
+  it("lists the default model first, as `default`, then all", async () => {
+    const { app, inference } = setUp();
+    const entry = (id: string, created: number, status: string) => {
+      return { id, object: "model", created, owned_by: "local", status, tools_available: false };
+    };
+    assert.deepEqual(JSON.parse((await request(app, "GET", "/v1/models")).body), {
+      object: "list",
+      data: [
+        entry("default", 1_700_000_000, "loaded"),
+        entry("tiny", 1_700_000_000, "loaded"),
+        entry("other", 1_700_000_001, "unloaded"),
+      ],
+    });
+    inference.entries = [];
+    assert.deepEqual(JSON.parse((await request(app, "GET", "/v1/models")).body), { object: "list", data: [] });
+  });
+
+  it("finds no route by a name every object has", async () => {
+    for (const at of ["__proto__", "/toString", "", "*"]) {
+      assert.equal((await request(setUp().app, "GET", at)).status, 404);
+    }
+  });
+
+  const statuses: readonly (readonly [ErrorCode, number, string, string | undefined])[] = [
+    ["context_length_exceeded", 422, "invalid_request_error", undefined],
+    ["model_not_found", 404, "invalid_request_error", undefined],
+    ["conflict", 409, "invalid_request_error", undefined],
+    ["queue_full", 429, "rate_limit_error", "1"],
+    ["mailbox_full", 429, "rate_limit_error", "1"],
+    ["model_loading", 503, "server_error", "2"],
+    ["draining", 503, "server_error", "5"],
+    ["timeout", 503, "server_error", "1"],
+    ["model_failed", 500, "server_error", undefined],
+    ["peer_gone", 500, "server_error", undefined],
+    ["internal", 500, "server_error", undefined],
+  ];
+  for (const [code, status, type, retryAfter] of statuses) {
+    for (const stream of [false, true]) {
+      it(`answers ${code} with ${status}, ${stream ? "for a stream" : "for a whole answer"}`, async () => {
+        const { app } = setUp({ script: () => [[failure(code, "because")]] });
+        const reply = await request(app, "POST", path, { body: { messages: "hi", stream } });
+        assert.equal(reply.status, status);
+        assert.equal(reply.headers["retry-after"], retryAfter);
+        assert.deepEqual(JSON.parse(reply.body), { error: { message: "because", type, param: null, code } });
+      });
+    }
+  }
+
+  it("counts the values of a body, not the commas in its text", async () => {
+    const said = '\\",'.repeat(200_000);
+    const { app, inference } = setUp();
+    assert.equal((await request(app, "POST", path, { body: { messages: said } })).status, 200);
+    const { prompt } = inference.lastRun.request;
+    assert.equal(prompt.kind === "chat" && prompt.messages[0]!.content, said);
+    const reply = await request(app, "POST", path, { body: { messages: "hi", stop: Array(200_002).fill("a") } });
+    assert.match(JSON.parse(reply.body).error.message, /at most 200000 values/);
+  });
+
+  it("fails a generation that ends without an end, whole or streamed", async () => {
+    const { app, inference } = setUp({ script: () => [] });
+    assert.equal(JSON.parse((await request(app, "POST", path, chat)).body).error.code, "peer_gone");
+    inference.script = () => [[{ type: "text", choice: 0, text: "a" }]];
+    const reply = await request(app, "POST", path, { body: { messages: "hi", stream: true } });
+    assert.match(reply.body, /"code":"peer_gone"\}\}\n\ndata: \[DONE\]\n\n$/);
+  });
+
+  it("hides what goes wrong inside it, and logs it under the request id", async () => {
+    const { app, inference, log } = setUp({ config: { accessLog: false } });
+    inference.resolveModel = () => {
+      throw new TypeError("secret");
+    };
+    const reply = await request(app, "POST", path, {
+      ...chat,
+      headers: { "content-type": "application/json", "x-request-id": "r1" },
+    });
+    assert.equal(reply.status, 500);
+    assert.ok(!reply.body.includes("secret"));
+    assert.match(reply.body, /under request id r1/);
+    assert.equal(log.lines.length, 1);
+    assert.equal(log.lines[0]!.level, "error");
+    assert.match(String(log.lines[0]!.fields.err), /secret/);
+  });
+
+  it("leaves x-request-id out when told to", async () => {
+    const { headers } = await request(setUp({ config: { disableRequestIdHeader: true } }).app, "GET", "/");
+    assert.ok(!("x-request-id" in headers));
+  });
+
+  it("logs health only when told to, and nothing when the access log is off", async () => {
+    const lines = async (config: Partial<HttpConfig>) => {
+      const { app, log } = setUp({ config });
+      await request(app, "GET", "/health");
+      await request(app, "GET", "/v1/models");
+      return log.lines.map((line) => line.fields.path);
+    };
+    assert.deepEqual(await lines({}), ["/v1/models"]);
+    assert.deepEqual(await lines({ accessLogHealth: true }), ["/health", "/v1/models"]);
+    assert.deepEqual(await lines({ accessLog: false, accessLogHealth: true }), []);
+  });
+
+  it("logs a client that left before its answer as 499", async () => {
+    const { app, log, inference } = setUp({ script: () => [{ waitMs: 60_000 }] });
+    const aborter = new AbortController();
+    for (const stream of [true, false]) {
+      void request(app, "POST", path, { body: { messages: "hi", stream }, signal: aborter.signal });
+    }
+    aborter.abort();
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    assert.deepEqual(
+      log.lines.map((line) => line.fields.status),
+      [499, 499],
+    );
+    assert.deepEqual(
+      inference.runs.map((run) => run.state),
+      ["cancelled", "cancelled"],
+    );
+  });
+});

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { BodyBudget, BodyReader, MAX_BODIES_BYTES, MAX_BODY_BYTES } from "../../../http/body.ts";
+
+/** Looks like many bytes and is none. */
+function chunk(byteLength: number): Uint8Array {
+  return { byteLength } as Uint8Array;
+}
+
+describe("reading bodies", () => {
+  it("joins the chunks of a body", () => {
+    const reader = new BodyReader(new BodyBudget());
+    for (const piece of ["ab", "c"]) assert.equal(reader.add(Buffer.from(piece)), null);
+    assert.equal(Buffer.from(reader.bytes()).toString(), "abc");
+  });
+
+  it("refuses one byte over the limit of a body, whether announced or come", () => {
+    const reader = new BodyReader(new BodyBudget());
+    assert.equal(reader.refuseLength(String(MAX_BODY_BYTES)), null);
+    assert.equal(reader.refuseLength(String(MAX_BODY_BYTES + 1))?.code, "body_too_large");
+    assert.equal(reader.add(chunk(MAX_BODY_BYTES)), null);
+    assert.equal(reader.add(chunk(1))?.code, "body_too_large");
+  });
+
+  it("refuses bodies over the limit of all, until one has ended", () => {
+    const budget = new BodyBudget();
+    const readers = Array.from({ length: MAX_BODIES_BYTES / MAX_BODY_BYTES }, () => new BodyReader(budget));
+    for (const reader of readers) assert.equal(reader.add(chunk(MAX_BODY_BYTES)), null);
+    const late = new BodyReader(budget);
+    assert.equal(late.add(chunk(1))?.code, "queue_full");
+    readers[0]!.release();
+    assert.equal(late.add(chunk(1)), null);
+  });
+
+  it("gives back what a refused body had taken, once", () => {
+    const budget = new BodyBudget();
+    for (let i = 0; i < 20; i++) {
+      const reader = new BodyReader(budget);
+      reader.add(chunk(MAX_BODY_BYTES));
+      reader.add(chunk(1));
+      reader.release();
+    }
+    assert.equal(budget.take(MAX_BODIES_BYTES), true);
+    assert.equal(budget.take(1), false);
+  });
+});
