@@ -5,12 +5,12 @@ import type { ModelSpec } from "../engines/engine.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
 import { StreamHub } from "../runtime/actor/stream.ts";
-import { ActorSystem } from "../runtime/actor/system.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
+import { ActorSystem } from "../runtime/actor/system.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
-import type { PeerExit } from "../runtime/thread/endpoint.ts";
 import { ticketTransfer } from "../runtime/thread/dial.ts";
+import type { PeerExit } from "../runtime/thread/endpoint.ts";
 import { type Carrier, type Place, spawnPlace } from "../runtime/thread/place.ts";
 import type { Inference, ModelEntry, ModelStatus } from "./inference.ts";
 import {
@@ -74,7 +74,14 @@ export class Front implements Inference {
     const createdAt = Math.floor(Date.now() / 1000);
     for (const served of options.models) {
       const unavailable = loading(served.id);
-      this.#models.set(served.id, { served, createdAt, status: "reloading", place: null, supervisor: null, unavailable });
+      this.#models.set(served.id, {
+        served,
+        createdAt,
+        status: "reloading",
+        place: null,
+        supervisor: null,
+        unavailable,
+      });
     }
   }
 
@@ -141,8 +148,9 @@ export class Front implements Inference {
     await new Promise<void>((resolve, reject) => {
       this.#agentsSupervisor = supervise<null>({
         name: "agents",
-        start: () =>
+        start: (signal) =>
           spawnPlace<AgentsPlaceInit, null>({
+            signal,
             name: "agents",
             module: agentsModule,
             init: agents,
@@ -171,7 +179,7 @@ export class Front implements Inference {
     await new Promise<void>((resolve, reject) => {
       model.supervisor = supervise<ModelPlaceReady>({
         name: `model ${served.id}`,
-        start: () => this.#spawnModel(model),
+        start: (signal) => this.#spawnModel(model, signal),
         policy: this.#options.restart,
         onUp: async (place) => {
           model.place = place;
@@ -190,10 +198,11 @@ export class Front implements Inference {
     });
   }
 
-  #spawnModel(model: ModelState): Promise<Place<ModelPlaceReady>> {
+  #spawnModel(model: ModelState, signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
     const { served } = model;
     return spawnPlace<ModelPlaceInit, ModelPlaceReady>({
       name: `model:${served.id}`,
+      signal,
       module: modelModule,
       init: {
         engine: "llama",

@@ -43,13 +43,17 @@ export async function bench(config: Config): Promise<void> {
   const settings = { promptLen, genLen, depth, iterations, warmup, threads: config.troupe.threads };
   const machine = { cpu: os.cpus()[0]?.model ?? "unknown", cores: os.availableParallelism(), node: process.version };
   const report = { date: new Date().toISOString(), machine, model: card, settings, rows };
-  process.stdout.write(json ? `${JSON.stringify(report, null, 2)}\n` : `${card.description}, ${card.engine}\n\n${engineTable(rows)}\n`);
+  process.stdout.write(
+    json ? `${JSON.stringify(report, null, 2)}\n` : `${card.description}, ${card.engine}\n\n${engineTable(rows)}\n`,
+  );
 }
 
 function workloadsOf(config: Config): Workload[] {
   const { promptLen, genLen, depth } = config.bench;
   const counts = sequenceCounts.filter((count) => count <= config.maxSeqs);
-  const prefill = promptLen.map((promptLength) => ({ kind: "prefill", sequences: 1, promptLength, newTokens: 0 }) as const);
+  const prefill = promptLen.map(
+    (promptLength) => ({ kind: "prefill", sequences: 1, promptLength, newTokens: 0 }) as const,
+  );
   if (genLen === 0) return prefill;
   const decode = depth.flatMap((promptLength) =>
     counts.map((sequences) => ({ kind: "decode", sequences, promptLength, newTokens: genLen }) as const),

@@ -60,6 +60,8 @@ async function readConfigFile(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (cause) {
-    throw new ServerError("config_invalid", `the file "${path}" cannot be read: ${(cause as Error).message}`, { cause });
+    throw new ServerError("config_invalid", `the file "${path}" cannot be read: ${(cause as Error).message}`, {
+      cause,
+    });
   }
 }

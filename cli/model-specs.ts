@@ -8,7 +8,8 @@ import type { Progress } from "./progress.ts";
 /** Fetches what is not on this machine yet and describes how the engine is to load it. */
 export async function modelSpec(config: Config, model: ModelConfig, progress: Progress): Promise<ModelSpec> {
   const { path } = await resolveModel(model.modelId, {
-    onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${model.modelId}`, doneBytes, totalBytes),
+    onProgress: ({ phase, doneBytes, totalBytes }) =>
+      progress.update(`${phase} ${model.modelId}`, doneBytes, totalBytes),
   });
   const { cacheType, kvCache } = config.pagedAttn;
   return {

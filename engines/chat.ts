@@ -45,7 +45,11 @@ export interface GenerateRequest {
   /** Model id as loaded; resolved by the front. */
   readonly model: string;
   readonly prompt:
-    | { readonly kind: "chat"; readonly messages: readonly ChatMessage[]; readonly templateArguments: TemplateArguments }
+    | {
+        readonly kind: "chat";
+        readonly messages: readonly ChatMessage[];
+        readonly templateArguments: TemplateArguments;
+      }
     | { readonly kind: "text"; readonly text: string };
   readonly sampling: Sampling;
   /** Number of independent choices. */
@@ -88,7 +92,12 @@ export interface Usage {
 
 /** What happens to a request, in order: (text | finish)*, then exactly one of done | error. */
 export type GenerateEvent =
-  | { readonly type: "text"; readonly choice: number; readonly text: string; readonly logprobs?: readonly ChoiceLogprob[] }
+  | {
+      readonly type: "text";
+      readonly choice: number;
+      readonly text: string;
+      readonly logprobs?: readonly ChoiceLogprob[];
+    }
   | { readonly type: "finish"; readonly choice: number; readonly reason: FinishReason }
   | { readonly type: "done"; readonly usage: Usage }
   | { readonly type: "error"; readonly error: ErrorRecord };

@@ -71,17 +71,40 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
   const files = filesOf(ring);
   if (files.length === 0) return;
   process.stdout.write(`\n${name} (${files.length} ${files.length === 1 ? "file" : "files"})\n`);
-  const events: AsyncIterable<TestEvent> = run({ files, concurrency: ring.concurrency, timeout: ring.fileLimitMs });
   const counted = async function* () {
-    for await (const event of events) {
+    for await (const event of eventsOf(files, ring)) {
       if (event.type === "test:pass" || event.type === "test:fail")
         count(event.type === "test:pass", event.data, tally);
-      // The totals node prints for each ring would only hide ours.
+      // The totals node prints for each file would only hide ours.
       const isTotal = event.type === "test:diagnostic" && event.data.nesting === 0;
       if (!isTotal) yield event;
     }
   };
   await pipeline(counted, new spec(), process.stdout, { end: false });
+}
+
+/** The events of the files in their order, while `concurrency` of them run. */
+async function* eventsOf(files: readonly string[], ring: Ring): AsyncGenerator<TestEvent> {
+  const waiting = [...files];
+  const running: Promise<TestEvent[]>[] = [];
+  const startNext = () => {
+    const file = waiting.shift();
+    if (file !== undefined) running.push(runFile(file, ring.fileLimitMs));
+  };
+  for (let started = 0; started < ring.concurrency; started++) startNext();
+  for (let events = running.shift(); events !== undefined; events = running.shift()) {
+    yield* await events;
+    startNext();
+  }
+}
+
+/** Runs one file in a process of its own. `run` has a time limit too, but newer versions of node do not kill by it. */
+async function runFile(file: string, limitMs: number): Promise<TestEvent[]> {
+  const events: TestEvent[] = [];
+  const limit = AbortSignal.timeout(limitMs);
+  for await (const event of run({ files: [file], signal: limit }) as AsyncIterable<TestEvent>) events.push(event);
+  if (limit.aborted) process.stdout.write(`✖ ${file}: killed after ${limitMs / 1000} s\n`);
+  return events;
 }
 
 /** Suites count through their tests; a file stands for itself only where it has none. */

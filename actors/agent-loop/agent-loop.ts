@@ -7,8 +7,8 @@ import type { StreamHub } from "../../runtime/actor/stream.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import type { Endpoint, PeerExit } from "../../runtime/thread/endpoint.ts";
 import { openEndpoint } from "../../runtime/thread/dial.ts";
+import type { Endpoint, PeerExit } from "../../runtime/thread/endpoint.ts";
 import {
   type AgentsProtocol,
   type AttachedModel,
@@ -18,8 +18,8 @@ import {
   type TokenFrame,
   tokenChannel,
 } from "../messages.ts";
-import { TextModel } from "./text-model.ts";
 import { Run, type SequenceSink } from "./run.ts";
+import { TextModel } from "./text-model.ts";
 
 export interface AgentLoopOptions {
   readonly hub: StreamHub;

@@ -19,7 +19,12 @@ export class TextModel {
   readonly sequenceTokens: number;
   readonly #template: ChatTemplate | ServerError;
 
-  private constructor(id: string, vocabulary: Vocabulary, template: ChatTemplate | ServerError, sequenceTokens: number) {
+  private constructor(
+    id: string,
+    vocabulary: Vocabulary,
+    template: ChatTemplate | ServerError,
+    sequenceTokens: number,
+  ) {
     this.id = id;
     this.vocabulary = vocabulary;
     this.sequenceTokens = sequenceTokens;
@@ -50,11 +55,13 @@ export class TextModel {
 
   #encode({ prompt, maxTokens }: GenerateRequest, room: number): Int32Array {
     const { vocabulary } = this;
-    const rendered = prompt.kind === "chat" ? this.#requireTemplate().render(prompt.messages, prompt.templateArguments) : null;
+    const rendered =
+      prompt.kind === "chat" ? this.#requireTemplate().render(prompt.messages, prompt.templateArguments) : null;
     const text = prompt.kind === "chat" ? (rendered?.text ?? "") : prompt.text;
     const bytes = Buffer.byteLength(text);
     const leastTokens = Math.ceil(bytes / vocabulary.longestPieceBytes);
-    if (leastTokens > room) throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, { prompt, maxTokens });
+    if (leastTokens > room)
+      throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, { prompt, maxTokens });
     return rendered ? vocabulary.encodePrompt(rendered) : vocabulary.encodeCompletion(text);
   }
 
@@ -86,8 +93,10 @@ async function openTemplate(
   metadata: ModelMetadata,
   vocabulary: Vocabulary,
 ): Promise<ChatTemplate | ServerError> {
-  if (jinjaExplicit !== null) return new ChatTemplate(await loadTemplateOverride(jinjaExplicit, "jinja_explicit"), vocabulary);
-  if (chatTemplate !== null) return new ChatTemplate(await loadTemplateOverride(chatTemplate, "chat_template"), vocabulary);
+  if (jinjaExplicit !== null)
+    return new ChatTemplate(await loadTemplateOverride(jinjaExplicit, "jinja_explicit"), vocabulary);
+  if (chatTemplate !== null)
+    return new ChatTemplate(await loadTemplateOverride(chatTemplate, "chat_template"), vocabulary);
   try {
     return new ChatTemplate(modelTemplateSource(metadata.chatTemplates, metadata.tokenizer), vocabulary);
   } catch (error) {

@@ -12,18 +12,18 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const { spec, limits, mailboxLimit } = place.init;
   const model = await llamaEngine.load(spec, (fraction) => place.progress(fraction));
   const loop = new StepLoop(model, limits);
-  place.system.spawn<ModelProtocol>("model", modelActor(loop), { mailboxLimit });
   const running = loop.run();
+  const onStop = async () => {
+    loop.stop();
+    await running.catch(() => undefined);
+    model.dispose();
+  };
+  place.system.spawn<ModelProtocol>("model", { ...modelActor(loop), onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
     // Thrown outside of every promise, so that the place dies and says why.
     setImmediate(() => {
       throw error;
     });
-  });
-  place.onStop(async () => {
-    loop.stop();
-    await running.catch(() => undefined);
-    model.dispose();
   });
   const probes = vocabularyProbes.map((text) => model.tokenize(text));
   return { card: model.card, capacity: model.capacity, probes };

@@ -3,7 +3,14 @@
 import type { TokenLogprobs } from "../../engines/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/sampler/state.ts";
 import type { Finish } from "../../engines/scheduler/scheduler.ts";
-import { rowFinishedLength, rowFinishedStop, rowHasLogprobs, rowHasToken, rowInts, type TokenFrame } from "../messages.ts";
+import {
+  rowFinishedLength,
+  rowFinishedStop,
+  rowHasLogprobs,
+  rowHasToken,
+  rowInts,
+  type TokenFrame,
+} from "../messages.ts";
 
 const unitsPerMs = 100;
 const none: TokenFrame["failed"] = [];

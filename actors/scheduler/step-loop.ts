@@ -1,8 +1,8 @@
 // Owns the loop of a model place: take messages -> schedule -> one forward pass -> sample -> one frame per consumer -> one
 // turn of the event loop. It owns the model, the scheduler's state and the sampler's; nothing else runs on its thread.
 import { performance } from "node:perf_hooks";
-import type { Sampling } from "../../engines/chat.ts";
 import { Batch } from "../../engines/batch.ts";
+import type { Sampling } from "../../engines/chat.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { Sampler, type SamplingState } from "../../engines/sampler/sampler.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
@@ -114,8 +114,10 @@ export class StepLoop {
     }
   }
 
+  /** Ends run() after the step under way. Every sequence is cancelled: the model may be disposed once run() has ended. */
   stop(): void {
     this.#stopped = true;
+    for (const consumer of [...this.#live.keys()]) this.drop(consumer);
     this.#wake?.();
   }
 

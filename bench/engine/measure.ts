@@ -1,8 +1,14 @@
 // Owns measuring a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokeniser, in
 // one thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
 import { performance } from "node:perf_hooks";
+import {
+  rowFinishedLength,
+  rowFinishedStop,
+  rowInts,
+  type SequenceJob,
+  type TokenFrame,
+} from "../../actors/messages.ts";
 import type { Consumer, StepLoop } from "../../actors/scheduler/step-loop.ts";
-import { rowFinishedLength, rowFinishedStop, rowInts, type SequenceJob, type TokenFrame } from "../../actors/messages.ts";
 import { Detokenizer } from "../../engines/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
 
@@ -45,7 +51,10 @@ export function measure(bench: Bench, workload: Workload): Measurement {
   const consumer = new TextConsumer(bench.vocabulary);
   const half = workload.kind === "decode, random half of the ids";
   const started = half ? bench.maxSequences : workload.sequences;
-  bench.loop.submit(consumer, Array.from({ length: started }, (_, id) => job(bench, workload, id)));
+  bench.loop.submit(
+    consumer,
+    Array.from({ length: started }, (_, id) => job(bench, workload, id)),
+  );
   const isPrefill = workload.kind === "prefill";
   if (!isPrefill) while (consumer.begun < started) bench.loop.step();
   if (half) bench.loop.cancel(consumer, shuffled(started).slice(0, started - workload.sequences));
@@ -61,7 +70,10 @@ export function measure(bench: Bench, workload: Workload): Measurement {
 }
 
 function job({ vocabulary }: Bench, { kind, promptLength, newTokens }: Workload, id: number): SequenceJob {
-  const prompt = Int32Array.from({ length: promptLength }, (_, i) => ((i + id * 31) * 7919) % (vocabulary.size - 256) + 128);
+  const prompt = Int32Array.from(
+    { length: promptLength },
+    (_, i) => (((i + id * 31) * 7919) % (vocabulary.size - 256)) + 128,
+  );
   return {
     id,
     prompt,

@@ -189,8 +189,7 @@ export function structsV050() {
 function bindV050(library: LibraryHandle): LlamaFunctions {
   const { modelParams, contextParams, batch } = structsV050();
   // The argument types below are what makes each call's JS signature true.
-  const bind = <F>(name: string, result: Type, args: Type[]) =>
-    library.func(`llama_${name}`, result, args) as F;
+  const bind = <F>(name: string, result: Type, args: Type[]) => library.func(`llama_${name}`, result, args) as F;
   type Of<K extends keyof LlamaFunctions> = LlamaFunctions[K];
   const pointer = "void*";
   return {

@@ -5,7 +5,14 @@ import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
 import type { Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
-import { ggmlType, ggmlTypeBytes, type LlamaFunctions, loadMode, type NativeContextParams, type Pointer } from "./abi.ts";
+import {
+  ggmlType,
+  ggmlTypeBytes,
+  type LlamaFunctions,
+  loadMode,
+  type NativeContextParams,
+  type Pointer,
+} from "./abi.ts";
 import { type KvShape, kvBytesPerToken, tokensPerSequence } from "./kv-budget.ts";
 import { type LlamaLibrary, openLibrary } from "./library.ts";
 import { LlamaModel } from "./model.ts";
@@ -110,7 +117,8 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, sequenceTokens: n
 function kvShape(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): KvShape {
   const architecture = metadata(functions, model, "general.architecture") ?? "";
   const headLength = Math.floor(functions.modelEmbeddingLength(model) / Math.max(functions.modelHeadCount(model), 1));
-  const length = (kind: string) => Number(metadata(functions, model, `${architecture}.attention.${kind}_length`) ?? headLength);
+  const length = (kind: string) =>
+    Number(metadata(functions, model, `${architecture}.attention.${kind}_length`) ?? headLength);
   return {
     layers: functions.modelLayerCount(model),
     elementsPerLayer: functions.modelKvHeadCount(model) * (length("key") + length("value")),
@@ -119,7 +127,13 @@ function kvShape(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): Kv
   };
 }
 
-function card(library: LlamaLibrary, spec: ModelSpec, model: Pointer, shape: KvShape, sequenceTokens: number): ModelCard {
+function card(
+  library: LlamaLibrary,
+  spec: ModelSpec,
+  model: Pointer,
+  shape: KvShape,
+  sequenceTokens: number,
+): ModelCard {
   const { functions } = library;
   const buffer = Buffer.alloc(256);
   const length = functions.modelDescription(model, buffer, buffer.length);

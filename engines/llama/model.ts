@@ -113,7 +113,10 @@ export class LlamaModel implements LoadedModel, KvCache {
     const saved = Number(this.#functions.stateGet(this.#context, this.#state, this.#state.length, move.from));
     const restored = saved > 0 ? Number(this.#functions.stateSet(this.#context, this.#state, saved, move.to)) : 0;
     if (restored === 0) {
-      throw new ServerError("model_failed", `moving sequence ${move.from} to ${move.to} failed (${size} bytes of state)`);
+      throw new ServerError(
+        "model_failed",
+        `moving sequence ${move.from} to ${move.to} failed (${size} bytes of state)`,
+      );
     }
     this.#functions.memoryRemove(this.#memory, move.from, -1, -1);
     this.#slots.moved(move);

@@ -60,7 +60,10 @@ export class Scheduler<S extends Sequence> {
     this.#limits = limits;
     this.#cost = new StepCost(model.capacity.maxSequences, limits);
     this.#grain = Math.min(chunkGrain, limits.maxPrefillChunkTokens, limits.maxBatchTokens);
-    this.#freeSlots = Array.from({ length: model.capacity.maxSequences }, (_, i) => model.capacity.maxSequences - 1 - i);
+    this.#freeSlots = Array.from(
+      { length: model.capacity.maxSequences },
+      (_, i) => model.capacity.maxSequences - 1 - i,
+    );
   }
 
   get waitingCount(): number {
@@ -155,11 +158,14 @@ export class Scheduler<S extends Sequence> {
     for (const sequence of this.#running) {
       const { computed, total, tokens, state } = sequence;
       if (state !== "running" || computed < 0 || computed >= total || total >= tokens.length) {
-        throw new Error(`running sequence in slot ${sequence.slot}: state ${state}, ${computed}/${total}/${tokens.length}`);
+        throw new Error(
+          `running sequence in slot ${sequence.slot}: state ${state}, ${computed}/${total}/${tokens.length}`,
+        );
       }
     }
     for (const sequence of this.#waiting) {
-      if (sequence.state !== "waiting" || sequence.slot !== -1) throw new Error(`waiting sequence is ${sequence.state}`);
+      if (sequence.state !== "waiting" || sequence.slot !== -1)
+        throw new Error(`waiting sequence is ${sequence.state}`);
     }
     if (this.#waiting.length > this.#limits.maxQueue) throw new Error(`${this.#waiting.length} sequences wait`);
   }

@@ -100,8 +100,8 @@ export class Actor {
   }
 
   #fail(letter: Letter, error: unknown): void {
-    if (letter.settle === null || !(error instanceof ServerError))
-      this.#onError(error, `${this.#name}.${letter.method}`);
+    const isExpected = error instanceof ServerError && letter.settle !== null;
+    if (!isExpected) this.#onError(error, `${this.#name}.${letter.method}`);
     letter.settle?.(failure(error));
   }
 }

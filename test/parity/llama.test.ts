@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import koffi from "koffi";
-import { StepLoop } from "../../actors/scheduler/step-loop.ts";
 import { rowHasToken, rowInts, type SequenceJob } from "../../actors/messages.ts";
+import { StepLoop } from "../../actors/scheduler/step-loop.ts";
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
@@ -85,8 +85,18 @@ function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count:
       }
     },
   };
-  const job = { maxNewTokens: count, ignoreEos: true, adapter: 0, sampling: greedy, choice: 0, breakers: new Int32Array(0) };
-  loop.submit(consumer, prompts.map((prompt, id) => ({ ...job, id, prompt })));
+  const job = {
+    maxNewTokens: count,
+    ignoreEos: true,
+    adapter: 0,
+    sampling: greedy,
+    choice: 0,
+    breakers: new Int32Array(0),
+  };
+  loop.submit(
+    consumer,
+    prompts.map((prompt, id) => ({ ...job, id, prompt })),
+  );
   while (loop.step());
   return made;
 }
@@ -137,7 +147,10 @@ describe("the llama engine on a generated model", () => {
     const sequences = new Map(slots.map((slot) => [slot, [5 + slot]]));
     for (let step = 0; step < steps; step++) {
       const live = [...sequences];
-      const next = feed(model, live.map(([slot, tokens]) => ({ slot, tokens: Int32Array.from(tokens), from: tokens.length - 1 })));
+      const next = feed(
+        model,
+        live.map(([slot, tokens]) => ({ slot, tokens: Int32Array.from(tokens), from: tokens.length - 1 })),
+      );
       live.forEach(([, tokens], i) => {
         tokens.push(next[i]!);
       });
@@ -168,7 +181,9 @@ describe("the llama engine on a generated model", () => {
       const sequences = [[5], [6], [7]];
       for (let step = 0; step < 20; step++) {
         const rows = sequences.flatMap((tokens, slot) =>
-          slot === 1 && step >= pausedFrom && step < pausedTo ? [] : [{ slot, tokens: Int32Array.from(tokens), from: tokens.length - 1 }],
+          slot === 1 && step >= pausedFrom && step < pausedTo
+            ? []
+            : [{ slot, tokens: Int32Array.from(tokens), from: tokens.length - 1 }],
         );
         const next = feed(model, rows);
         rows.forEach(({ slot }, i) => {
@@ -207,18 +222,22 @@ describe("the llama engine on a generated model", () => {
   });
 
   it("refuses a file that is not a model with llama.cpp's own reason", async () => {
-    await assert.rejects(llamaEngine.load(specOf(import.meta.filename), () => {}), (error: unknown) => {
-      assert.ok(error instanceof ServerError);
-      assert.equal(error.code, "model_file_invalid");
-      assert.match(error.message, /magic|GGUF/i);
-      return true;
-    });
+    await assert.rejects(
+      llamaEngine.load(specOf(import.meta.filename), () => {}),
+      (error: unknown) => {
+        assert.ok(error instanceof ServerError);
+        assert.equal(error.code, "model_file_invalid");
+        assert.match(error.message, /magic|GGUF/i);
+        return true;
+      },
+    );
   });
 
   it("refuses a KV budget that holds no context, naming the key", async () => {
     await assert.rejects(
       llamaEngine.load(specOf(path, { kvBudget: { tokens: 100 } }), () => {}),
-      (error: unknown) => error instanceof ServerError && error.param === "kv_cache" && /100 tokens/.test(error.message),
+      (error: unknown) =>
+        error instanceof ServerError && error.param === "kv_cache" && /100 tokens/.test(error.message),
     );
   });
 });

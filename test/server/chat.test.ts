@@ -104,7 +104,10 @@ describe("chat completions by the official client", () => {
 
   it("gives n choices, choice i as seed + i gives it alone", async () => {
     const answer = await create({ n: 3, seed: 40, temperature: 1 });
-    assert.deepEqual(answer.choices.map(({ index }) => index), [0, 1, 2]);
+    assert.deepEqual(
+      answer.choices.map(({ index }) => index),
+      [0, 1, 2],
+    );
     const texts = answer.choices.map(({ message }) => message.content);
     assert.equal(new Set(texts).size, 3);
     const alone = await create({ seed: 41, temperature: 1 });
@@ -163,12 +166,14 @@ describe("chat completions by the official client", () => {
           { signal: abort.signal },
         );
         setTimeout(() => abort.abort(), 30);
-        await request.then(
-          async (stream) => {
-            for await (const _ of stream);
-          },
-          () => undefined,
-        ).catch(() => undefined);
+        await request
+          .then(
+            async (stream) => {
+              for await (const _ of stream);
+            },
+            () => undefined,
+          )
+          .catch(() => undefined);
       }
     }
     assert.equal((await create({ max_tokens: 2 })).usage?.completion_tokens, 2);
@@ -205,7 +210,13 @@ describe("chat completions by the official client", () => {
     const answer = await client.completions.create({ model: "default", prompt, max_tokens: 8, temperature: 0 });
     assert.equal(answer.object, "text_completion");
     assert.equal(answer.usage?.completion_tokens, 8);
-    const echoed = await client.completions.create({ model: "default", prompt, max_tokens: 8, temperature: 0, echo: true });
+    const echoed = await client.completions.create({
+      model: "default",
+      prompt,
+      max_tokens: 8,
+      temperature: 0,
+      echo: true,
+    });
     assert.equal(echoed.choices[0]?.text, prompt + answer.choices[0]?.text);
     await assert.rejects(
       client.completions.create({ model: "default", prompt, stream: true }),

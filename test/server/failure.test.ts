@@ -1,9 +1,9 @@
 // What happens to clients when an engine dies under them, and when the server is told to stop.
 import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { realModel } from "../fixtures/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
@@ -17,7 +17,13 @@ interface Stream {
 }
 
 async function openStream(url: string, model: string, maxTokens: number): Promise<Stream> {
-  const body = { model, messages: [{ role: "user", content: "Tell a long story." }], stream: true, max_tokens: maxTokens, ignore_eos: true };
+  const body = {
+    model,
+    messages: [{ role: "user", content: "Tell a long story." }],
+    stream: true,
+    max_tokens: maxTokens,
+    ignore_eos: true,
+  };
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -88,7 +94,9 @@ describe("a server whose engine process dies", () => {
       const other = await openStream(server.url, second, 150);
       while (doomed.data.length < 5 || other.data.length < 5) await sleep(5);
       const pidOf = (model: string) =>
-        Number([...server.output().matchAll(/model loaded.*model=(\S+) pid=(\d+)/g)].findLast(([, id]) => id === model)?.[2]);
+        Number(
+          [...server.output().matchAll(/model loaded.*model=(\S+) pid=(\d+)/g)].findLast(([, id]) => id === model)?.[2],
+        );
       process.kill(pidOf(first), signal);
       await doomed.ended;
       const error = (doomed.data.at(-2) as { error?: { code: string; type: string; message: string } }).error;
@@ -99,7 +107,10 @@ describe("a server whose engine process dies", () => {
       const ms = await recoveryMs(server.url, first);
       assert.ok(ms <= startMs + 2000, `answered again after ${ms} ms; loading both models took ${startMs} ms`);
       await other.ended;
-      const finish = other.data.findLast((chunk) => typeof chunk === "object") as { choices: { finish_reason: string }[]; usage: { completion_tokens: number } };
+      const finish = other.data.findLast((chunk) => typeof chunk === "object") as {
+        choices: { finish_reason: string }[];
+        usage: { completion_tokens: number };
+      };
       assert.equal(finish.choices[0]?.finish_reason, "length");
       assert.equal(finish.usage.completion_tokens, 150);
     });

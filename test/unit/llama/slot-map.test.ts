@@ -28,7 +28,10 @@ describe("the map from slots to native sequence ids", () => {
       moves.push([move.slot, move.from, move.to]);
       map.moved(move);
     }
-    assert.deepEqual(moves, [[4, 4, 0], [3, 3, 2]]);
+    assert.deepEqual(moves, [
+      [4, 4, 0],
+      [3, 3, 2],
+    ]);
     assert.deepEqual([1, 3, 4].map((slot) => map.idOf(slot)).sort(), [0, 1, 2]);
   });
 

@@ -14,10 +14,19 @@ describe("the scheduler", () => {
     const { scheduler, step } = createScheduler();
     const sequence = createSequence({ prompt: 8, maxNewTokens: 3 });
     scheduler.add(sequence);
-    assert.deepEqual(step()?.fed.map(({ from, to }) => [from, to]), [[0, 8]]);
-    assert.deepEqual(step()?.fed.map(({ from, to }) => [from, to]), [[8, 9]]);
+    assert.deepEqual(
+      step()?.fed.map(({ from, to }) => [from, to]),
+      [[0, 8]],
+    );
+    assert.deepEqual(
+      step()?.fed.map(({ from, to }) => [from, to]),
+      [[8, 9]],
+    );
     const last = step();
-    assert.deepEqual(last?.ended.map(({ finish }) => finish), ["length"]);
+    assert.deepEqual(
+      last?.ended.map(({ finish }) => finish),
+      ["length"],
+    );
     assert.equal(step(), null);
     assert.equal(sequence.total, 11);
   });
@@ -126,7 +135,10 @@ describe("the scheduler", () => {
 
   it("does not run a paused sequence, and goes on with it where it was", () => {
     const { scheduler, step } = createScheduler();
-    const [paused, other] = [createSequence({ maxNewTokens: 6, seed: 1 }), createSequence({ maxNewTokens: 6, seed: 2 })];
+    const [paused, other] = [
+      createSequence({ maxNewTokens: 6, seed: 1 }),
+      createSequence({ maxNewTokens: 6, seed: 2 }),
+    ];
     scheduler.add(paused);
     scheduler.add(other);
     step();

@@ -1,0 +1,40 @@
+// Owns running the `troupe` command and other programs for benchmarks, and the flags the benchmarks share.
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import arg from "arg";
+import { defaultModel, resolveModel } from "../engines/hub/resolve-model.ts";
+
+const outputLimit = 64 * 1024 * 1024;
+const run = promisify(execFile);
+
+export const troupe = fileURLToPath(new URL("../../cli/troupe.mjs", import.meta.url));
+
+/** What a program prints on its standard output. Rejects with its error output when it fails. */
+export async function output(program: string, args: readonly string[]): Promise<string> {
+  const { stdout } = await run(program, [...args], { maxBuffer: outputLimit });
+  return stdout;
+}
+
+export interface BenchFlags {
+  readonly model: string;
+  readonly rounds: number;
+  readonly save: boolean;
+  /** A program to compare with. */
+  readonly peer: string | null;
+}
+
+/** --model, --rounds, --peer and --save. */
+export async function parseFlags(argv: readonly string[], defaultRounds: number): Promise<BenchFlags> {
+  const flags = arg(
+    { "--model": String, "--rounds": Number, "--peer": String, "--save": Boolean },
+    { argv: [...argv] },
+  );
+  const { path } = await resolveModel(flags["--model"] ?? defaultModel);
+  return {
+    model: path,
+    rounds: flags["--rounds"] ?? defaultRounds,
+    save: flags["--save"] ?? false,
+    peer: flags["--peer"] ?? null,
+  };
+}

@@ -1,0 +1,92 @@
+// Owns the question whether loading and unloading a model leaks: many rounds, and the resident memory after each. Both
+// ways a model lives: in a place of its own (what the server does), and inside one process (what a leak of the native
+// side would show in).
+import { readFileSync } from "node:fs";
+import type { ModelPlaceInit, ModelPlaceReady } from "../../actors/messages.ts";
+import { modelModule } from "../../actors/placement.ts";
+import type { ModelSpec } from "../../engines/engine.ts";
+import { llamaEngine } from "../../engines/llama/engine.ts";
+import { spawnPlace } from "../../runtime/thread/place.ts";
+import { parseFlags } from "../command.ts";
+import { table } from "../engine/report.ts";
+import { report } from "../results.ts";
+
+const baseRound = 10;
+
+export async function main(argv: readonly string[]): Promise<void> {
+  const { model, rounds, save } = await parseFlags(argv, 200);
+  const spec: ModelSpec = {
+    path: model,
+    maxSequences: 8,
+    maxBatchTokens: 512,
+    maxModelLength: 512,
+    kvBudget: null,
+    kvType: "f16",
+    threads: 0,
+    mmap: true,
+    gpuLayers: 0,
+    abortFlag: null,
+  };
+  const inPlaces = await residentAfterEach(rounds, () => oncePlace(spec));
+  const inProcess = await residentAfterEach(rounds, () => onceHere(spec));
+  report(
+    {
+      name: "memory",
+      title: "Resident memory over load / unload rounds of a model",
+      method: `${rounds} rounds each, MiB after round ${baseRound}, half way, and at the end, garbage collected.`,
+      body: table(
+        ["how", "tenth", "half way", "last", "last over tenth"],
+        [row("a place of its own (server's memory)", inPlaces), row("inside this process", inProcess)],
+      ),
+    },
+    save,
+  );
+}
+
+async function oncePlace(spec: ModelSpec): Promise<void> {
+  const limits = {
+    maxBatchTokens: spec.maxBatchTokens,
+    maxPrefillChunkTokens: 512,
+    maxDecodeStepsBeforePrefill: 8,
+    maxQueue: 8,
+    decodeSlowdown: 3,
+    maxStepMs: 250,
+  };
+  const place = await spawnPlace<ModelPlaceInit, ModelPlaceReady>({
+    name: "model",
+    module: modelModule,
+    init: { engine: "llama", spec, limits, mailboxLimit: 64 },
+    carrier: "process",
+    startTimeoutMs: 60_000,
+  });
+  await place.stop(10_000);
+}
+
+async function onceHere(spec: ModelSpec): Promise<void> {
+  const model = await llamaEngine.load(spec, () => {});
+  model.dispose();
+}
+
+async function residentAfterEach(rounds: number, once: () => Promise<void>): Promise<number[]> {
+  const resident: number[] = [];
+  for (let round = 1; round <= rounds; round++) {
+    await once();
+    globalThis.gc?.();
+    resident.push(residentMiB());
+    process.stderr.write(`\rround ${round} of ${rounds}: ${resident.at(-1)?.toFixed(0)} MiB  `);
+  }
+  process.stderr.write("\n");
+  return resident;
+}
+
+/** Anonymous memory: pages of a mapped file that happen to be in memory are nobody's. */
+function residentMiB(): number {
+  const status = readFileSync("/proc/self/status", "utf8");
+  return Number(/RssAnon:\s+(\d+)/.exec(status)?.[1]) / 1024;
+}
+
+function row(how: string, resident: readonly number[]): string[] {
+  const pick = (round: number) => resident[Math.min(round, resident.length) - 1] ?? Number.NaN;
+  const [base, half, last] = [pick(baseRound), pick(Math.floor(resident.length / 2)), pick(resident.length)];
+  return [how, base.toFixed(1), half.toFixed(1), last.toFixed(1), (last / base).toFixed(3)];
+}
