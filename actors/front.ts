@@ -117,7 +117,7 @@ export class Front implements Inference {
   async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
     const model = this.#models.get(request.model);
     const agents = this.#agents;
-    if (!model || model.status !== "loaded" || !agents) {
+    if (model?.status !== "loaded" || !agents) {
       yield [{ type: "error", error: model?.unavailable ?? loading(request.model) }];
       return;
     }
@@ -232,7 +232,7 @@ export class Front implements Inference {
     const { card, capacity } = place.ready;
     const fields = {
       model: id,
-      pid: place.pid ?? process.pid,
+      enginePid: place.pid ?? process.pid,
       engine: card.engine,
       backend: card.backend,
       weightsMiB: Math.round(card.tensorBytes / mebibyte),

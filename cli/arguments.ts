@@ -49,8 +49,8 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   const flags: Record<string, string | true | readonly string[]> = {};
   for (const { flag } of keyEntries) if (given[flag] !== undefined) flags[flag] = given[flag];
   const verbosity = given["-v"];
-  if (verbosity !== undefined) flags["--log-level"] ??= verbosity === 1 ? "debug" : "trace";
-  if (words[0] !== undefined) flags["--kind"] ??= kindOf(words);
+  if (verbosity !== undefined) setOnce(flags, "--log-level", verbosity === 1 ? "debug" : "trace", "-v");
+  if (words[0] !== undefined) setOnce(flags, "--kind", kindOf(words), words[0]);
 
   const help = given["--help"] === true;
   const version = given["--version"] === true;
@@ -63,6 +63,12 @@ export function parseArguments(argv: readonly string[]): CommandLine {
     throw invalid("from-config expects a TOML file: from-config -f FILE; got none");
   }
   return { command, flags, file: typeof file === "string" ? file : null, help, version };
+}
+
+/** Sets a flag by another name it has; `name` is what was typed. */
+function setOnce(flags: Record<string, unknown>, flag: string, value: string, name: string): void {
+  if (flags[flag] !== undefined) throw invalid(`"${name}" stands for ${flag} ${value}; give one of them, not both`);
+  flags[flag] = value;
 }
 
 type Parsed = { readonly _: readonly string[]; readonly "-v"?: number } & Flags;

@@ -23,6 +23,7 @@ export async function modelSpec(config: Config, model: ModelConfig, progress: Pr
     mmap: config.troupe.mmap,
     gpuLayers: model.device.cpu ? 0 : -1,
     abortFlag: null,
+    computeLock: null,
   };
 }
 

@@ -35,7 +35,7 @@ function createBar(stream: NodeJS.WriteStream): Progress {
           hideCursor: true,
           gracefulExit: false,
         });
-        bar.start(total ?? done, 0, { label, size: "" });
+        bar.start(total ?? 1, 0, { label, size: "" });
       }
       // Without a total the bar stays at its start and only the size moves.
       bar.setTotal(total ?? Math.max(1, done * 2));

@@ -1,5 +1,8 @@
 // Owns `troupe serve`: the composition root of the server. It fetches the models, starts the places and the HTTP front,
 // says where to find them, and takes everything down in order when told to stop.
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Front, type ServedModel } from "../actors/front.ts";
 import { createApp } from "../http/app.ts";
 import { type Listener, listen } from "../http/listen.ts";
@@ -61,13 +64,14 @@ export async function serve(config: Config): Promise<void> {
 
 async function servedModels(config: Config, progress: Progress): Promise<ServedModel[]> {
   const models: ServedModel[] = [];
+  const computeLock = config.models.length > 1 ? join(mkdtempSync(join(tmpdir(), "troupe-")), "compute.lock") : null;
   for (const model of config.models) {
     const spec = await modelSpec(config, model, progress);
     // A failed assertion in native code ends the whole process it runs in, so that process is not ours by default.
     const carrier = config.troupe.isolate === "false" ? "thread" : "process";
     const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
     const { modelId: id, chatTemplate, jinjaExplicit } = model;
-    models.push({ id, spec: { ...spec, abortFlag }, chatTemplate, jinjaExplicit, carrier });
+    models.push({ id, spec: { ...spec, abortFlag, computeLock }, chatTemplate, jinjaExplicit, carrier });
   }
   progress.stop();
   return models;

@@ -21,6 +21,8 @@ export interface ModelSpec {
   readonly gpuLayers: number;
   /** A thread that writes 1 into byte 0 stops the forward pass that runs now, for unloading; null where killing will do. */
   readonly abortFlag: SharedArrayBuffer | null;
+  /** A file whose lock models on the same cores hold while they compute; null for a model that has them to itself. */
+  readonly computeLock: string | null;
 }
 
 /** Fraction of the load that is done, 0..1. */

@@ -26,6 +26,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     mmap: true,
     gpuLayers: 0,
     abortFlag: null,
+    computeLock: null,
   };
   const inPlaces = await residentAfterEach(rounds, () => oncePlace(spec));
   const inProcess = await residentAfterEach(rounds, () => onceHere(spec));

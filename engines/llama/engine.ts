@@ -13,6 +13,7 @@ import {
   type NativeContextParams,
   type Pointer,
 } from "./abi.ts";
+import { openComputeLock } from "./compute-lock.ts";
 import { type KvShape, kvBytesPerToken, tokensPerSequence } from "./kv-budget.ts";
 import { type LlamaLibrary, openLibrary } from "./library.ts";
 import { LlamaModel } from "./model.ts";
@@ -84,6 +85,7 @@ function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, fre
     context,
     card: card(library, spec, model, shape, sequenceTokens),
     capacity: { maxSequences: spec.maxSequences, maxBatchTokens: spec.maxBatchTokens, sequenceTokens },
+    computeLock: spec.computeLock === null ? null : openComputeLock(spec.computeLock),
     capabilities: { truncate: rollsBack, copyPrefix: rollsBack, saveState: true, adaptersPerStep: 0 },
   });
   warmUp(loaded);

@@ -6,6 +6,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
 import type { LlamaFunctions, NativeBatch, Pointer } from "./abi.ts";
+import type { ComputeLock } from "./compute-lock.ts";
 import { SlotMap } from "./slot-map.ts";
 
 /** What loading produced; LlamaModel owns it from here on. */
@@ -16,6 +17,7 @@ export interface LoadedHandles {
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
+  readonly computeLock: ComputeLock | null;
 }
 
 // Token fed in the place of a sequence that has no row in a step, only to keep the ids of the pass dense.
@@ -32,6 +34,7 @@ export class LlamaModel implements LoadedModel, KvCache {
   readonly #context: Pointer;
   readonly #memory: Pointer;
   readonly #vocab: Pointer;
+  readonly #computeLock: ComputeLock | null;
   readonly #native: NativeBatchView;
   readonly #slots: SlotMap;
   /** Tokens in the KV cache, by slot. */
@@ -56,6 +59,7 @@ export class LlamaModel implements LoadedModel, KvCache {
     this.card = card;
     this.capacity = capacity;
     this.capabilities = capabilities;
+    this.#computeLock = handles.computeLock;
     this.#memory = functions.getMemory(context);
     this.#vocab = functions.modelGetVocab(model);
     this.tokens = { endOfGeneration: this.#endOfGeneration() };
@@ -72,7 +76,7 @@ export class LlamaModel implements LoadedModel, KvCache {
   step(batch: Batch): StepOutput {
     this.#closeGap();
     const outputCount = this.#fill(batch);
-    const status = this.#functions.decode(this.#context, this.#native.batch);
+    const status = this.#decode();
     if (status !== 0) throw decodeError(status, batch);
     this.#removeFillers();
     for (let row = 0; row < batch.rowCount; row++) {
@@ -80,6 +84,15 @@ export class LlamaModel implements LoadedModel, KvCache {
     }
     if (outputCount > 0) this.#viewLogits();
     return { logits: this.#logits, logitsRow: this.#logitsRow };
+  }
+
+  #decode(): number {
+    this.#computeLock?.acquire();
+    try {
+      return this.#functions.decode(this.#context, this.#native.batch);
+    } finally {
+      this.#computeLock?.release();
+    }
   }
 
   release(slot: number): void {

@@ -55,6 +55,13 @@ async function ask(url: string, model: string): Promise<number> {
   return response.status;
 }
 
+async function until(isTrue: () => boolean, otherwise: string): Promise<void> {
+  for (let i = 0; !isTrue(); i++) {
+    assert.ok(i < 200, otherwise);
+    await sleep(25);
+  }
+}
+
 /** Milliseconds until the model answers again; in between it may only say 503. */
 async function recoveryMs(url: string, model: string): Promise<number> {
   const start = performance.now();
@@ -95,14 +102,20 @@ describe("a server whose engine process dies", () => {
       while (doomed.data.length < 5 || other.data.length < 5) await sleep(5);
       const pidOf = (model: string) =>
         Number(
-          [...server.output().matchAll(/model loaded.*model=(\S+) pid=(\d+)/g)].findLast(([, id]) => id === model)?.[2],
+          [...server.output().matchAll(/model loaded.*model=(\S+) enginePid=(\d+)/g)].findLast(
+            ([, id]) => id === model,
+          )?.[2],
         );
       process.kill(pidOf(first), signal);
       await doomed.ended;
       const error = (doomed.data.at(-2) as { error?: { code: string; type: string; message: string } }).error;
       assert.equal(error?.type, "server_error");
       assert.equal(error?.code, "model_failed");
-      assert.match(error?.message ?? "", new RegExp(signal));
+      assert.match(error?.message ?? "", /engine of model .* ended .*retried/);
+      await until(
+        () => new RegExp(`engine ended.*killed by ${signal}`).test(server.output()),
+        "the log does not say why it died",
+      );
       assert.equal(doomed.data.at(-1), "[DONE]");
       const ms = await recoveryMs(server.url, first);
       assert.ok(ms <= startMs + 2000, `answered again after ${ms} ms; loading both models took ${startMs} ms`);
@@ -136,10 +149,11 @@ describe("a server told to stop", () => {
     const server = await startServer(["-m", path, ...flags, "--shutdown-deadline-secs", "1"]);
     const stream = await openStream(server.url, "default", 2000);
     while (stream.data.length < 3) await sleep(5);
+    const ended = stream.ended.catch(() => undefined);
     const start = performance.now();
     const stopped = await server.stop();
     const ms = performance.now() - start;
-    await stream.ended.catch(() => undefined);
+    await ended;
     assert.notEqual(stream.data.at(-1), "[DONE]");
     assert.deepEqual(stopped, { code: 0, signal: null });
     assert.ok(ms < 8000, `took ${ms} ms`);

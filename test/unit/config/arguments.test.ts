@@ -27,6 +27,9 @@ describe("the command line", () => {
   it("takes the loader before the flags, and -v as a log level", () => {
     assert.deepEqual(parse("serve text -v").flags, { "--log-level": "debug", "--kind": "text" });
     assert.deepEqual(parse("serve -vv").flags, { "--log-level": "trace" });
+    assertRefused("serve text --kind auto", '"text" stands for --kind text; give one of them, not both');
+    assertRefused("serve -v --log-level warn", '"-v" stands for --log-level debug; give one of them, not both');
+    assertRefused("serve other --kind auto", /^unexpected "other"/);
   });
 
   it("takes a file for from-config, with flags over it", () => {
