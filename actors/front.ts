@@ -37,6 +37,7 @@ export interface FrontOptions {
   /** Seed of requests that bring none; null draws one. */
   readonly defaultSeed: number | null;
   readonly limits: SchedulerLimits;
+  readonly frameIntervalMs: number;
   readonly agents: AgentsPlaceInit;
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
@@ -208,6 +209,7 @@ export class Front implements Inference {
         engine: "llama",
         spec: served.spec,
         limits: this.#options.limits,
+        frameIntervalMs: this.#options.frameIntervalMs,
         mailboxLimit: this.#options.agents.mailboxLimit,
       },
       carrier: served.carrier,

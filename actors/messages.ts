@@ -34,7 +34,7 @@ export interface SequenceJob {
 /** Channel of token frames on the link between a model place and a consumer. */
 export const tokenChannel = "tokens";
 
-/** What one step made for one consumer. */
+/** What one step, or a few short ones, made for one consumer. */
 export interface TokenFrame {
   /** `rowInts` ints a row: sequence id, token, flags, elapsed (10 us units since the sequence was first scheduled). */
   readonly rows: Int32Array;
@@ -59,6 +59,8 @@ export interface ModelPlaceInit {
   readonly engine: "llama";
   readonly spec: ModelSpec;
   readonly limits: SchedulerLimits;
+  /** How long a token may wait for others to leave with. */
+  readonly frameIntervalMs: number;
   readonly mailboxLimit: number;
 }
 

@@ -26,6 +26,7 @@ export async function serve(config: Config): Promise<void> {
     defaultModelId: config.defaultModelId,
     defaultSeed: config.seed,
     limits: schedulerLimits(config),
+    frameIntervalMs: troupe.frameIntervalMs,
     agents: { mailboxLimit, streamWindow, stalledReaderMs: troupe.stalledReaderSecs * 1000 },
     restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 60_000, maxRestarts: 5 },
     loadTimeoutMs: troupe.loadTimeoutSecs * 1000,

@@ -9,9 +9,9 @@ import { StepLoop } from "../scheduler/step-loop.ts";
 import { modelActor } from "./model-actor.ts";
 
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
-  const { spec, limits, mailboxLimit } = place.init;
+  const { spec, limits, frameIntervalMs, mailboxLimit } = place.init;
   const model = await llamaEngine.load(spec, (fraction) => place.progress(fraction));
-  const loop = new StepLoop(model, limits);
+  const loop = new StepLoop(model, limits, frameIntervalMs);
   const running = loop.run();
   const onStop = async () => {
     loop.stop();

@@ -1,4 +1,4 @@
-// Owns building the token frame of one step for one consumer. The buffers live as long as the consumer; what leaves is an
+// Owns building the token frame of one or a few steps for one consumer. The buffers live as long as the consumer; what leaves is an
 // exact copy, because sending clones a view's whole buffer.
 import type { TokenLogprobs } from "../../engines/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/sampler/state.ts";
@@ -13,6 +13,8 @@ import {
 } from "../messages.ts";
 
 const unitsPerMs = 100;
+/** Steps whose tokens fit into one frame. */
+const stepsHeld = 8;
 const none: TokenFrame["failed"] = [];
 // Chosen logprob, count, and the pairs.
 const maxLogprobFloats = 2 + 2 * MAX_TOP_LOGPROBS;
@@ -23,9 +25,12 @@ export class FrameBuilder {
   #rowCount = 0;
   #floatCount = 0;
 
-  constructor(maxRows: number) {
-    this.#rows = new Int32Array(maxRows * rowInts);
-    this.#logprobs = new Float32Array(maxRows * maxLogprobFloats);
+  readonly #rowsPerStep: number;
+
+  constructor(rowsPerStep: number) {
+    this.#rowsPerStep = rowsPerStep;
+    this.#rows = new Int32Array(rowsPerStep * stepsHeld * rowInts);
+    this.#logprobs = new Float32Array(rowsPerStep * stepsHeld * maxLogprobFloats);
   }
 
   add(id: number, token: number, finish: Finish, elapsedMs: number): void {
@@ -49,7 +54,12 @@ export class FrameBuilder {
     }
   }
 
-  /** The frame, or null when the step made nothing for this consumer. Empties the builder. */
+  /** Whether another step's rows might not fit. */
+  get isFull(): boolean {
+    return (this.#rowCount + this.#rowsPerStep) * rowInts > this.#rows.length;
+  }
+
+  /** The frame, or null when nothing was made for this consumer. Empties the builder. */
   take(): TokenFrame | null {
     if (this.#rowCount === 0) return null;
     const rows = this.#rows.slice(0, this.#rowCount * rowInts);

@@ -1,5 +1,5 @@
-// Owns the loop of a model place: take messages -> schedule -> one forward pass -> sample -> one frame per consumer -> one
-// turn of the event loop. It owns the model, the scheduler's state and the sampler's; nothing else runs on its thread.
+// Owns the loop of a model place: take messages -> schedule -> one forward pass -> sample -> frames -> one turn of the
+// event loop. It owns the model, the scheduler's state and the sampler's; nothing else runs on its thread.
 import { performance } from "node:perf_hooks";
 import { Batch } from "../../engines/batch.ts";
 import type { Sampling } from "../../engines/chat.ts";
@@ -49,10 +49,19 @@ export class StepLoop {
   readonly #batch: Batch;
   readonly #live = new Map<Consumer, Map<number, LiveSequence>>();
   readonly #frames = new Map<Consumer, FrameBuilder>();
+  readonly #frameIntervalMs: number;
+  #lastFlushMs = 0;
+  /** A first or last token, or a full buffer: the frames leave with this step. */
+  #isUrgent = false;
   #wake: (() => void) | null = null;
   #stopped = false;
 
-  constructor(model: LoadedModel, limits: SchedulerLimits) {
+  /**
+   * Tokens of short steps leave together, up to `frameIntervalMs` after the frame before: on a machine whose cores are
+   * all computing, waking the readers costs more than a step's share of it. 0 sends each step's at once.
+   */
+  constructor(model: LoadedModel, limits: SchedulerLimits, frameIntervalMs: number) {
+    this.#frameIntervalMs = frameIntervalMs;
     this.#model = model;
     this.#scheduler = new Scheduler(model, limits);
     this.#sampler = Sampler.create(model.card.vocabSize);
@@ -105,6 +114,7 @@ export class StepLoop {
         this.step();
         await nextTurn();
       } else {
+        this.#flush();
         this.#scheduler.checkIntegrity();
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
@@ -125,6 +135,8 @@ export class StepLoop {
   step(): boolean {
     const started = performance.now();
     if (!this.#scheduler.schedule(this.#batch)) return false;
+    // A step with a prompt in it is a long one: nothing waits for it.
+    if (this.#batch.tokenCount > this.#batch.rowCount) this.#flush();
     let engineMs = 0;
     try {
       const before = performance.now();
@@ -136,7 +148,7 @@ export class StepLoop {
       throw error;
     }
     this.#scheduler.endStep(performance.now() - started);
-    this.#flush();
+    if (this.#isUrgent || performance.now() - this.#lastFlushMs >= this.#frameIntervalMs) this.#flush();
     this.statistics.steps++;
     this.statistics.engineMs += engineMs;
     this.statistics.totalMs += performance.now() - started;
@@ -181,6 +193,8 @@ export class StepLoop {
       const elapsedMs = performance.now() - sequence.startedMs;
       const frame = this.#frames.get(sequence.consumer);
       frame?.add(sequence.id, token, finish, elapsedMs);
+      const isFirst = sequence.total === sequence.promptLength + 1;
+      if (isFirst || finish !== "none" || frame?.isFull) this.#isUrgent = true;
       if (sequence.sampling.topLogprobs !== null) frame?.addLogprobs(this.#sampler.lastLogprobs);
       if (finish !== "none") this.#forget(sequence);
       this.statistics.tokens++;
@@ -188,6 +202,8 @@ export class StepLoop {
   }
 
   #flush(): void {
+    this.#lastFlushMs = performance.now();
+    this.#isUrgent = false;
     for (const [consumer, frame] of this.#frames) {
       const built = frame.take();
       if (built) consumer.send(built);

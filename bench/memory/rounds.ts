@@ -56,7 +56,7 @@ async function oncePlace(spec: ModelSpec): Promise<void> {
   const place = await spawnPlace<ModelPlaceInit, ModelPlaceReady>({
     name: "model",
     module: modelModule,
-    init: { engine: "llama", spec, limits, mailboxLimit: 64 },
+    init: { engine: "llama", spec, limits, frameIntervalMs: 0, mailboxLimit: 64 },
     carrier: "process",
     startTimeoutMs: 60_000,
   });

@@ -106,6 +106,12 @@ const troupeKeys = {
     help: "How many times longer a step of running sequences may take when prompts join it",
   },
   maxStepMs: { ...integer(1), default: 250, help: "Longest step of prompts alone, which new requests wait for" },
+  frameIntervalMs: {
+    ...integer(0),
+    default: 16,
+    commands: ["serve"],
+    help: "How long tokens of short steps may wait to be sent together; 0 = each at once",
+  },
   loadTimeoutSecs: {
     ...integer(1),
     default: 600,

@@ -76,7 +76,8 @@ async function greedyByCApi(path: string, prompt: Int32Array, count: number, chu
 
 /** What the step loop gives for several prompts at once. */
 function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count: number): number[][] {
-  const loop = new StepLoop(model, { ...generousLimits, maxBatchTokens: 512, maxPrefillChunkTokens: exactChunk });
+  const limits = { ...generousLimits, maxBatchTokens: 512, maxPrefillChunkTokens: exactChunk };
+  const loop = new StepLoop(model, limits, 0);
   const made = prompts.map((): number[] => []);
   const consumer = {
     send: ({ rows }: { rows: Int32Array }) => {
