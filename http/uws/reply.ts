@@ -5,6 +5,10 @@ import type { HttpReply, ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { NativeResponse } from "./native.ts";
 
+// uWS drops a connection that has been idle for 8 to 12 seconds. A client that is told so opens a new one in time instead
+// of losing a request to the race.
+const KEEP_ALIVE_HINT = "timeout=5";
+
 export class UwsReply implements HttpReply, StreamSink {
   readonly #response: NativeResponse;
   readonly #isHead: boolean;
@@ -100,6 +104,7 @@ export class UwsReply implements HttpReply, StreamSink {
 
   #writeHead(status: number, headers: ReplyHeaders): void {
     this.#response.writeStatus(`${status} ${STATUS_CODES[status] ?? ""}`);
+    this.#response.writeHeader("keep-alive", KEEP_ALIVE_HINT);
     for (const name in headers) this.#response.writeHeader(name, headers[name] as string);
   }
 

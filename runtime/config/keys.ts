@@ -108,7 +108,7 @@ const troupeKeys = {
   maxStepMs: { ...integer(1), default: 250, help: "Longest step of prompts alone, which new requests wait for" },
   frameIntervalMs: {
     ...integer(0),
-    default: 16,
+    default: 20,
     commands: ["serve"],
     help: "How long tokens of short steps may wait to be sent together; 0 = each at once",
   },
