@@ -21,6 +21,8 @@ import { LlamaModel } from "./model.ts";
 /** Rows llama.cpp computes in one pass; larger chunks are cut by it. */
 const physicalBatchTokens = 512;
 const flashAttentionAuto = -1;
+// Made once: koffi keeps every type for ever.
+const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 
 export const llamaEngine: Engine = {
   async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel> {
@@ -50,7 +52,7 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
     onProgress(fraction);
     return true;
   };
-  const progress = koffi.register(report, koffi.pointer(koffi.proto("bool", ["float", "void*"])));
+  const progress = koffi.register(report, progressCallback);
   params.progress_callback = progress;
   try {
     return library.withLog((lines) => {

@@ -25,6 +25,8 @@ export interface LlamaLibrary {
 // A llama_decode builds its graph on the stack of the call; the default of 1 MiB is tight for deep models.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
+// Made once: koffi keeps every type for ever.
+const logCallback = koffi.pointer(koffi.proto("void", ["int32", "str", "void*"]));
 
 const open = new Map<boolean, Promise<LlamaLibrary>>();
 
@@ -104,7 +106,7 @@ function collectLog<T>(functions: LlamaFunctions, silent: Pointer, body: (lines:
     lines.push(text.trimEnd());
     if (lines.length > logLinesKept) lines.shift();
   };
-  const callback = koffi.register(keep, koffi.pointer(koffi.proto("void", ["int32", "str", "void*"])));
+  const callback = koffi.register(keep, logCallback);
   functions.logSet(callback, null);
   try {
     return body(lines);

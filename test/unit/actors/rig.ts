@@ -1,0 +1,206 @@
+// Builders for tests of the actors: jobs and consumers for the step loop, one run whose model only takes notes, and a whole
+// agents actor linked to a real step loop over the fake engine.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { MessageChannel, type MessagePort } from "node:worker_threads";
+import { AgentLoop } from "../../../actors/agent-loop/agent-loop.ts";
+import { Run, type SequenceSink } from "../../../actors/agent-loop/run.ts";
+import { TextModel } from "../../../actors/agent-loop/text-model.ts";
+import {
+  type AttachedModel,
+  eventChannel,
+  type ModelProtocol,
+  type SequenceJob,
+  type TokenFrame,
+} from "../../../actors/messages.ts";
+import { modelActor } from "../../../actors/model/model-actor.ts";
+import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
+import type { GenerateEvent, GenerateRequest, Sampling } from "../../../engines/chat.ts";
+import { readModelMetadata } from "../../../engines/gguf/metadata.ts";
+import type { SchedulerLimits } from "../../../engines/scheduler/scheduler.ts";
+import { createVocabulary, vocabularyProbes } from "../../../engines/tokenizer/vocabulary.ts";
+import type { Ref } from "../../../runtime/actor/ref.ts";
+import { StreamHub } from "../../../runtime/actor/stream.ts";
+import { ActorSystem } from "../../../runtime/actor/system.ts";
+import { PortEndpoint } from "../../../runtime/thread/port-endpoint.ts";
+import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
+import { FakeClock, settled } from "../../fixtures/fake-clock.ts";
+import { createFakeEngine, type FakeEngineOptions } from "../../fixtures/fake-engine.ts";
+import { generousLimits } from "../../fixtures/scheduling.ts";
+import { writeTinyModel } from "../../fixtures/tiny-gguf.ts";
+
+export const greedy: Sampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  repetitionPenalty: 1,
+  dry: null,
+  logitBias: [],
+  seed: 0,
+  topLogprobs: null,
+};
+
+export function job(id: number, changes: Partial<SequenceJob> & { readonly length?: number } = {}): SequenceJob {
+  const { length = 8, ...rest } = changes;
+  return {
+    id,
+    prompt: Int32Array.from({ length }, (_, i) => (i * 7 + id * 13) % 64),
+    maxNewTokens: 4,
+    ignoreEos: true,
+    adapter: 0,
+    sampling: greedy,
+    choice: 0,
+    breakers: new Int32Array(0),
+    ...rest,
+  };
+}
+
+export function request(changes: Partial<GenerateRequest> = {}): GenerateRequest {
+  return {
+    model: "tiny",
+    prompt: { kind: "text", text: "hello" },
+    sampling: greedy,
+    choices: 1,
+    stop: [],
+    maxTokens: 8,
+    ignoreEos: true,
+    truncatePrompt: false,
+    ...changes,
+  };
+}
+
+/** A consumer that keeps its frames. */
+export class Frames {
+  readonly all: TokenFrame[] = [];
+  send = (frame: TokenFrame) => void this.all.push(frame);
+}
+
+/** Turns the loop until what was sent has crossed, been handled and been answered. */
+export async function crossed(): Promise<void> {
+  for (let i = 0; i < 12; i++) await settled();
+}
+
+/** A text model of the tiny vocabulary, as an attach makes it. */
+export async function attachment(
+  port: MessagePort,
+  capacity: AttachedModel["ready"]["capacity"],
+): Promise<AttachedModel> {
+  const path = await tinyFile();
+  const vocabulary = createVocabulary((await readModelMetadata(path)).tokenizer);
+  const card = { ...createFakeEngine().card, vocabSize: vocabulary.size };
+  const probes = vocabularyProbes.map((text) => vocabulary.encode(text));
+  const ticket = { place: "model", carrier: "thread", port } as const;
+  return { id: "tiny", path, chatTemplate: null, jinjaExplicit: null, ready: { card, capacity, probes }, ticket };
+}
+
+let file: Promise<string> | null = null;
+
+function tinyFile(): Promise<string> {
+  file ??= (async () => {
+    const folder = mkdtempSync(join(tmpdir(), "actors-test-"));
+    process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+    const path = join(folder, "tiny.gguf");
+    await writeTinyModel(path, { seed: 1, layers: 1 });
+    return path;
+  })();
+  return file;
+}
+
+interface Told {
+  readonly method: keyof ModelProtocol;
+  readonly ids: readonly number[];
+  readonly paused?: boolean;
+}
+
+/** A run whose model only takes notes; the test plays engine by feeding tokens to `sinks`, one a choice. */
+export async function createRun(changes: Partial<GenerateRequest> = {}, options: { window?: number } = {}) {
+  const { port1, port2 } = new MessageChannel();
+  const capacity = { maxSequences: 4, maxBatchTokens: 256, sequenceTokens: 512 };
+  const text = await TextModel.open(await attachment(port1, capacity));
+  port2.close();
+  const { left, right } = portPair();
+  const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
+  const reader = new StreamHub(right, hubOptions).reader<GenerateEvent>(1);
+  const clock = new FakeClock();
+  const told: Told[] = [];
+  const sinks: SequenceSink[] = [];
+  const answer: { error: Error | null } = { error: null };
+  const closed: (readonly number[])[] = [];
+  const holder: { run?: Run } = {};
+  const writer = new StreamHub(left, hubOptions).writer<GenerateEvent>(1, {
+    onCancel: () => holder.run?.cancel(),
+    onDrain: () => holder.run?.resume(),
+  });
+  const actor = {
+    place: "model",
+    name: "model",
+    ask: async (_method: string, { jobs }: { jobs: readonly SequenceJob[] }) => {
+      told.push({ method: "generate", ids: jobs.map(({ id }) => id) });
+      if (answer.error) throw answer.error;
+    },
+    tell: (method: keyof ModelProtocol, message: Omit<Told, "method">) => void told.push({ method, ...message }),
+  } as unknown as Ref<ModelProtocol>;
+  const run = new Run({
+    request: request(changes),
+    writer,
+    model: { text, actor, open: (sink) => sinks.push(sink) },
+    clock,
+    stalledReaderMs: 1000,
+    onClosed: (ids) => void closed.push(ids),
+  });
+  holder.run = run;
+  const close = () => {
+    left.close();
+    right.close();
+  };
+  return { run, reader, clock, told, sinks, answer, closed, close, vocabulary: text.vocabulary };
+}
+
+export async function readAll<T>(reader: AsyncIterable<readonly T[]>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const batch of reader) items.push(...batch);
+  return items;
+}
+
+/** An agents actor, a real step loop over the fake engine, real links between them and to a reader of events. */
+export async function createServer(options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits> } = {}) {
+  const front = portPair();
+  const hub = new StreamHub(front.left, { channel: eventChannel, window: 64 });
+  const readers = new StreamHub(front.right, { channel: eventChannel, window: 64 });
+  const agentsSystem = new ActorSystem("agents");
+  const clock = new FakeClock();
+  const agents = new AgentLoop({ hub, system: agentsSystem, clock, stalledReaderMs: 1000 });
+  const context = { sender: null, self: "agents" };
+
+  const { port1, port2 } = new MessageChannel();
+  const probe = createFakeEngine(options.engine);
+  const message = await attachment(port1, probe.capacity);
+  const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
+  const loop = new StepLoop(engine, { ...generousLimits, ...options.limits }, 0);
+  const modelSystem = new ActorSystem("model");
+  modelSystem.spawn<ModelProtocol>("model", modelActor(loop));
+  const modelEnd = new PortEndpoint(port2, { peer: "agents" });
+  modelSystem.attach(modelEnd);
+  const running = loop.run();
+  running.catch(() => {});
+  await agents.attachModel(message);
+
+  let nextRun = 1;
+  const start = (changes: Partial<GenerateRequest> = {}) => {
+    const run = nextRun++;
+    const reader = readers.reader<GenerateEvent>(run);
+    agents.start({ run, request: request(changes) }, context);
+    return reader;
+  };
+  const close = async () => {
+    loop.stop();
+    await running.catch(() => {});
+    for (const end of [front.left, front.right, modelEnd]) end.close();
+    await crossed();
+  };
+  return { agents, engine, loop, running, clock, start, close, modelEnd };
+}
