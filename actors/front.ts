@@ -19,6 +19,7 @@ import {
   eventChannel,
   type ModelPlaceInit,
   type ModelPlaceReady,
+  type ModelsProtocol,
 } from "./messages.ts";
 import { agentsModule, modelModule } from "./placement.ts";
 
@@ -50,6 +51,7 @@ interface ModelState {
   readonly served: ServedModel;
   readonly createdAt: number;
   status: ModelStatus;
+  loadStartedMs: number;
   place: Place<ModelPlaceReady> | null;
   supervisor: Supervisor | null;
   /** Why it takes no requests, while it does not. */
@@ -59,6 +61,7 @@ interface ModelState {
 interface AgentsLink {
   readonly place: Place<null>;
   readonly actor: Ref<AgentsProtocol>;
+  readonly models: Ref<ModelsProtocol>;
   readonly hub: StreamHub;
 }
 
@@ -79,6 +82,7 @@ export class Front implements Inference {
         served,
         createdAt,
         status: "reloading",
+        loadStartedMs: 0,
         place: null,
         supervisor: null,
         unavailable,
@@ -125,11 +129,16 @@ export class Front implements Inference {
     const run = this.#nextRun++;
     const reader = agents.hub.reader<GenerateEvent>(run);
     const cancel = () => reader.cancel();
+    const refused: { error?: ErrorRecord } = {};
     signal.addEventListener("abort", cancel, { once: true });
     try {
-      if (signal.aborted) reader.cancel();
-      else agents.actor.tell("start", { run, request: this.#seeded(request) });
+      if (signal.aborted) return;
+      agents.actor.ask("start", { run, request: this.#seeded(request) }).catch((error: unknown) => {
+        refused.error = toErrorRecord(error);
+        reader.cancel();
+      });
       yield* reader;
+      if (refused.error && !signal.aborted) yield [{ type: "error", error: refused.error }];
     } catch (error) {
       yield [{ type: "error", error: toErrorRecord(error) }];
     } finally {
@@ -161,13 +170,19 @@ export class Front implements Inference {
         policy: restart,
         onUp: async (place) => {
           const hub = new StreamHub(place.endpoint, { channel: eventChannel, window: agents.streamWindow });
-          this.#agents = { place, hub, actor: this.#system.ref<AgentsProtocol>("agents", place.endpoint) };
+          this.#agents = {
+            place,
+            hub,
+            actor: this.#system.ref<AgentsProtocol>("agents", place.endpoint),
+            models: this.#system.ref<ModelsProtocol>("models", place.endpoint),
+          };
           const loaded = [...this.#models.values()].filter((model) => model.place !== null);
           await Promise.all(loaded.map((model) => this.#attach(model)));
           resolve();
         },
         onDown: (exit, next) => {
           this.#agents = null;
+          if (exit.orderly) return;
           log.error({ reason: exit.reason, retryInMs: next?.retryInMs }, "the agents place ended; its requests failed");
         },
         onEscalate: reject,
@@ -185,8 +200,10 @@ export class Front implements Inference {
         onUp: async (place) => {
           model.place = place;
           await this.#attach(model);
+          // It may have died meanwhile: then onDown has said so already.
+          if (model.place !== place) return;
           model.status = "loaded";
-          this.#logLoaded(served.id, place);
+          this.#logLoaded(model, place);
           resolve();
         },
         onDown: (exit, next) => this.#modelDown(model, exit, next),
@@ -201,6 +218,7 @@ export class Front implements Inference {
 
   #spawnModel(model: ModelState, signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
     const { served } = model;
+    model.loadStartedMs = performance.now();
     return spawnPlace<ModelPlaceInit, ModelPlaceReady>({
       name: `model:${served.id}`,
       signal,
@@ -218,22 +236,28 @@ export class Front implements Inference {
     });
   }
 
+  /** Makes the model usable by the agents place, if both are up. */
   async #attach(model: ModelState): Promise<void> {
     const { place, served } = model;
-    if (!place || !this.#agents) return;
-    const ticket = await place.dial();
-    const { id, spec, chatTemplate, jinjaExplicit } = served;
-    const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket };
-    await this.#agents.actor.ask("attachModel", message, {
-      timeoutMs: this.#options.loadTimeoutMs,
-      transfer: ticketTransfer(ticket),
-    });
+    const agents = this.#agents;
+    if (!place || !agents) return;
+    try {
+      const ticket = await place.dial();
+      const { id, spec, chatTemplate, jinjaExplicit } = served;
+      const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket };
+      const options = { timeoutMs: this.#options.loadTimeoutMs, transfer: ticketTransfer(ticket) };
+      await agents.models.ask("attachModel", message, options);
+    } catch (error) {
+      // One of the two has died. Its next life attaches again; the other one must not die of it.
+      if (toErrorRecord(error).code !== "peer_gone") throw error;
+    }
   }
 
-  #logLoaded(id: string, place: Place<ModelPlaceReady>): void {
+  #logLoaded({ served, loadStartedMs }: ModelState, place: Place<ModelPlaceReady>): void {
     const { card, capacity } = place.ready;
     const fields = {
-      model: id,
+      model: served.id,
+      loadMs: Math.round(performance.now() - loadStartedMs),
       enginePid: place.pid ?? process.pid,
       engine: card.engine,
       backend: card.backend,
@@ -250,7 +274,7 @@ export class Front implements Inference {
     model.place = null;
     model.status = next ? "reloading" : "unloaded";
     model.unavailable = loading(id);
-    this.#agents?.actor.tell("detachModel", { id, error: model.unavailable });
+    this.#agents?.models.tell("detachModel", { id, error: model.unavailable });
     if (exit.orderly) return;
     const fields = { model: id, reason: exit.reason, retryInMs: next?.retryInMs };
     this.#options.log.error(fields, "a model's engine ended; its requests failed");

@@ -72,11 +72,15 @@ export interface ModelPlaceReady {
   readonly probes: readonly Int32Array[];
 }
 
-/** The agents actor: templates, tokenises, follows a request's sequences and turns tokens into events. */
-export interface AgentsProtocol {
+/** The models actor of the agents place: apart from the agents actor, so that no run waits while a model is attached. */
+export interface ModelsProtocol {
   /** Makes a model available to runs: reads its vocabulary and template, links to its place. */
   attachModel(message: AttachedModel): void;
   detachModel(message: { readonly id: string; readonly error: ErrorRecord }): void;
+}
+
+/** The agents actor: templates, tokenises, follows a request's sequences and turns tokens into events. */
+export interface AgentsProtocol {
   /** Starts a run whose events go to stream `run` of the events channel. */
   start(message: { readonly run: number; readonly request: GenerateRequest }): void;
 }

@@ -2,7 +2,7 @@
 //
 //   place        carrier                             actors
 //   front        main thread                         (http, Front)
-//   agents       worker thread                       agents
+//   agents       worker thread                       agents, models
 //   model:<id>   child process, or worker thread     model, with its step loop and engine
 
 export const agentsModule = new URL("./agent-loop/place.js", import.meta.url);

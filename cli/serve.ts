@@ -1,6 +1,6 @@
 // Owns `troupe serve`: the composition root of the server. It fetches the models, starts the places and the HTTP front,
 // says where to find them, and takes everything down in order when told to stop.
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Front, type ServedModel } from "../actors/front.ts";
@@ -65,7 +65,7 @@ export async function serve(config: Config): Promise<void> {
 
 async function servedModels(config: Config, progress: Progress): Promise<ServedModel[]> {
   const models: ServedModel[] = [];
-  const computeLock = config.models.length > 1 ? join(mkdtempSync(join(tmpdir(), "troupe-")), "compute.lock") : null;
+  const computeLock = config.models.length > 1 ? createComputeLock() : null;
   for (const model of config.models) {
     const spec = await modelSpec(config, model, progress);
     // A failed assertion in native code ends the whole process it runs in, so that process is not ours by default.
@@ -76,6 +76,13 @@ async function servedModels(config: Config, progress: Progress): Promise<ServedM
   }
   progress.stop();
   return models;
+}
+
+/** A file of this server's own, gone when it is. */
+function createComputeLock(): string {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-"));
+  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  return join(folder, "compute.lock");
 }
 
 /** Stops accepting, lets running answers finish up to the deadline, and cuts off the rest. */

@@ -8,6 +8,8 @@ export const MAX_BODY_BYTES = 50 * 1024 * 1024;
 export const MAX_BODIES_BYTES = 8 * MAX_BODY_BYTES;
 
 const EMPTY = new Uint8Array(0);
+/** Chunks that are kept apart. A client may send one byte a chunk, and each costs some 200 bytes besides. */
+const LOOSE_CHUNKS = 1024;
 
 /** Counts the bytes of all bodies held by one server. */
 export class BodyBudget {
@@ -33,7 +35,8 @@ export function bringsBody(headers: ReadonlyMap<string, string>): boolean {
 /** Collects the body of one request. */
 export class BodyReader {
   readonly #budget: BodyBudget;
-  #chunks: Uint8Array[] = [];
+  #joined: Uint8Array[] = [];
+  #loose: Uint8Array[] = [];
   #sizeBytes = 0;
 
   constructor(budget: BodyBudget) {
@@ -59,19 +62,25 @@ export class BodyReader {
         `the bodies of requests in flight would exceed ${MAX_BODIES_BYTES} bytes; try again when some have ended`,
       );
     }
-    this.#chunks.push(chunk);
+    this.#loose.push(chunk);
     this.#sizeBytes += chunk.byteLength;
+    if (this.#loose.length === LOOSE_CHUNKS) {
+      this.#joined.push(Buffer.concat(this.#loose));
+      this.#loose = [];
+    }
     return null;
   }
 
   bytes(): Uint8Array {
-    return this.#chunks.length <= 1 ? (this.#chunks[0] ?? EMPTY) : Buffer.concat(this.#chunks, this.#sizeBytes);
+    const chunks = [...this.#joined, ...this.#loose];
+    return chunks.length <= 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, this.#sizeBytes);
   }
 
   /** Gives the bytes back to the budget: the request has ended. */
   release(): void {
     this.#budget.giveBack(this.#sizeBytes);
-    this.#chunks = [];
+    this.#joined = [];
+    this.#loose = [];
     this.#sizeBytes = 0;
   }
 }

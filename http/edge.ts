@@ -11,7 +11,6 @@ export interface HttpRequest {
   readonly query: string;
   /** Names in lower case; values of a repeated header are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
-  readonly remoteAddress: string;
   readonly body: Uint8Array;
   /** Fires when the client goes away before its answer has ended. */
   readonly signal: AbortSignal;

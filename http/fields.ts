@@ -8,6 +8,13 @@ import { expected } from "./issues.ts";
 const MAX_CHOICES = 64;
 const MAX_STOP_STRINGS = 16;
 const MAX_STOP_LENGTH = 1024;
+const MAX_MODEL_LENGTH = 4096;
+/** Each is looked for in every token of the vocabulary. */
+const MAX_BREAKERS = 64;
+/** Each of a request's choices carries its own copy. */
+const MAX_BIASED_TOKENS = 4096;
+/** Beyond it there is nothing but overflow: a logit of minus infinity bans its token. */
+const MAX_REPETITION_PENALTY = 100;
 
 /**
  * A field of the contract that is not built yet: null and the values for which `isNeutral` says that they ask for
@@ -35,10 +42,16 @@ export function fieldIssue(field: string, message: string) {
 
 export const isEmptyArray = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
 
-const stopString = z.string().min(1).max(MAX_STOP_LENGTH);
+// Half of a surrogate pair would match inside a character and cut it in two.
+const halfCharacter = /\p{Surrogate}/u;
+const stopString = z
+  .string()
+  .min(1)
+  .max(MAX_STOP_LENGTH)
+  .refine((text) => !halfCharacter.test(text), { error: expected("a string of whole characters") });
 
 export const commonFields = {
-  model: z.string().nullish(),
+  model: z.string().max(MAX_MODEL_LENGTH).nullish(),
   n: z.int().min(1).max(MAX_CHOICES).nullish(),
   stop: z
     .union([stopString, z.array(stopString).max(MAX_STOP_STRINGS)], {
@@ -55,14 +68,17 @@ export const commonFields = {
   min_p: z.number().min(0).max(1).nullish(),
   presence_penalty: z.number().min(-2).max(2).nullish(),
   frequency_penalty: z.number().min(-2).max(2).nullish(),
-  repetition_penalty: z.number().gt(0).nullish(),
+  repetition_penalty: z.number().gt(0).max(MAX_REPETITION_PENALTY).nullish(),
   logit_bias: z
-    .record(z.string().regex(/^\d{1,9}$/, { error: expected("a token id") }), z.number().min(-100).max(100))
+    .record(z.string().regex(/^(?:0|[1-9]\d{0,8})$/, { error: expected("a token id") }), z.number().min(-100).max(100))
+    .refine((bias) => Object.keys(bias).length <= MAX_BIASED_TOKENS, {
+      error: expected(`at most ${MAX_BIASED_TOKENS} tokens`),
+    })
     .nullish(),
   dry_multiplier: z.number().min(0).nullish(),
   dry_base: z.number().min(1).nullish(),
   dry_allowed_length: z.int().min(0).nullish(),
-  dry_sequence_breakers: z.array(z.string().min(1)).nullish(),
+  dry_sequence_breakers: z.array(z.string().min(1).max(MAX_STOP_LENGTH)).max(MAX_BREAKERS).nullish(),
   seed: z.int().nullish(),
   grammar: notBuiltYet("a grammar"),
   adapter: notBuiltYet("choosing an adapter"),

@@ -1,6 +1,7 @@
 // Owns the words for a field that is wrong: from the validator's issues to one ServerError. The schemas' own messages,
 // where they have one, are kept.
 import type { z } from "zod";
+import { suggestion } from "../runtime/config/nearest.ts";
 import { type ErrorCode, ServerError } from "../runtime/errors.ts";
 
 type Issue = z.core.$ZodIssue;
@@ -19,10 +20,15 @@ const typeNames: Readonly<Record<string, string>> = {
 /** A short picture of a value for an error message. */
 function picture(value: unknown): string {
   if (value === undefined) return "nothing";
-  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
+  if (typeof value === "string") return JSON.stringify(clip(value));
   if (Array.isArray(value)) return value.length === 0 ? "an empty array" : "an array";
   if (typeof value === "object" && value !== null) return "an object";
   return String(value);
+}
+
+/** Names come from the client too: an error must not send back megabytes of them. */
+function clip(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
 /** For schemas: the message of a field that takes several types. */
@@ -80,25 +86,25 @@ function deepest(from: { path: readonly PropertyKey[]; issue: Issue }): Located 
   if (from.issue.code !== "invalid_union") return here;
   let best: Located = here;
   for (const branch of from.issue.errors) {
+    // The value is of another type than this branch: what else it says of it means nothing.
+    if (branch.some((issue) => issue.code === "invalid_type" && issue.path.length === 0)) continue;
     for (const inner of branch) {
       const found = deepest({ path: here.path, issue: inner });
-      const isDeeper = found.path.length > best.path.length;
-      if (isDeeper || (best === here && found.issue.code !== "invalid_type")) best = found;
+      if (best === here || found.path.length > best.path.length) best = found;
     }
   }
   return best;
 }
 
 function fieldError(code: ErrorCode, path: readonly PropertyKey[], message: string): ServerError {
-  const param = path.join(".");
+  const param = path.map((key) => clip(String(key))).join(".");
   return param === ""
     ? new ServerError(code, `the body: ${message}`)
     : new ServerError(code, `${param}: ${message}`, { param });
 }
 
 function unknownField(key: string, known: readonly string[]): string {
-  const near = nearest(key, known);
-  return `there is no such field here${near === undefined ? "" : `; did you mean ${near}?`}`;
+  return `there is no such field here${suggestion(clip(key), known)}`;
 }
 
 function oneOf(values: readonly unknown[]): string {
@@ -112,29 +118,4 @@ function bound(origin: string, relation: string, limit: number | bigint): string
     return isNotEmpty ? "a string that is not empty" : `a string of ${relation} ${limit} characters`;
   if (origin === "array") return isNotEmpty ? "an array that is not empty" : `an array of ${relation} ${limit}`;
   return `a number of ${relation} ${limit}`;
-}
-
-/** The known word that is fewest edits away, if it is near enough to be what was meant. */
-function nearest(word: string, known: readonly string[]): string | undefined {
-  if (word.length > 64) return undefined;
-  let best: string | undefined;
-  let bestDistance = Math.max(2, Math.ceil(word.length / 4)) + 1;
-  for (const candidate of known) {
-    const distance = editDistance(word, candidate);
-    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
-  }
-  return best;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const substitute = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(substitute, (row[j] as number) + 1, (next[j - 1] as number) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] as number;
 }

@@ -6,6 +6,8 @@ import type { HttpRequest } from "./edge.ts";
 import { describeIssue, expectation } from "./issues.ts";
 
 const COMMA = 0x2c;
+const LIST = 0x5b;
+const OBJECT = 0x7b;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
@@ -13,8 +15,8 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 const jsonType = /^application\/(?:json|[\w.-]+\+json)(?:\s*;\s*charset="?utf-?8"?)?\s*;?\s*$/i;
 
 /**
- * Most values in one body. A body may be 50 MB of one long text, but 50 MB of `[0,0,…` would hold this thread for seconds
- * and fill the heap with one complaint a value.
+ * Most values in one body. A body may be 50 MB of one long text, but 50 MB of `[0,0,…` or `[[[[…` would hold this thread
+ * for many seconds and fill the heap with values, and with one complaint a value.
  */
 const MAX_VALUES = 200_000;
 
@@ -30,7 +32,7 @@ export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schem
 
 function parseJson(body: Uint8Array): unknown {
   if (body.byteLength === 0) throw new ServerError("invalid_json", "expected a JSON object, got an empty body");
-  if (body.byteLength > 2 * MAX_VALUES && separatorCount(body) > MAX_VALUES) {
+  if (body.byteLength > MAX_VALUES && valueCount(body) > MAX_VALUES) {
     throw new ServerError("invalid_value", `expected a body of at most ${MAX_VALUES} values, got more`);
   }
   try {
@@ -41,12 +43,13 @@ function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** Commas outside strings: one less than the values they separate. Stops counting above the limit. */
-function separatorCount(body: Uint8Array): number {
-  let count = 0;
+/** At least the values there are: one follows each comma, and each bracket that opens. Stops above the limit. */
+function valueCount(body: Uint8Array): number {
+  let count = 1;
   for (let i = 0; i < body.length && count <= MAX_VALUES; i++) {
-    if (body[i] === COMMA) count++;
-    else if (body[i] === QUOTE) i = closingQuote(body, i + 1);
+    const byte = body[i];
+    if (byte === COMMA || byte === LIST || byte === OBJECT) count++;
+    else if (byte === QUOTE) i = closingQuote(body, i + 1);
   }
   return count;
 }

@@ -59,8 +59,14 @@ function textFormatter(): (line: string) => string {
 /** key=value, except for what the line shows anyway. */
 function toPair([key, value]: [string, unknown]): string[] {
   if (key === "level" || key === "time" || key === "msg" || (key === "err" && stackOf(value) !== "")) return [];
-  const isPlainWord = typeof value !== "object" && /^[^\s"=]+$/.test(String(value));
-  return [`${key}=${isPlainWord ? value : JSON.stringify(value)}`];
+  const isPlainWord = typeof value !== "object" && /^[^\s"=\p{C}]+$/u.test(String(value));
+  return [`${key}=${isPlainWord ? value : JSON.stringify(value).replace(/\p{C}/gu, escaped)}`];
+}
+
+/** JSON escapes only some of the characters that a terminal obeys or does not show. */
+function escaped(character: string): string {
+  const units = Array.from({ length: character.length }, (_, i) => character.charCodeAt(i));
+  return units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("");
 }
 
 /** An error's stack, below the line. */

@@ -80,7 +80,10 @@ async function runRing(name: string, ring: Ring, tally: Tally): Promise<void> {
       if (!isTotal) yield event;
     }
   };
-  await pipeline(counted, new spec(), process.stdout, { end: false });
+  // Piped into it once a ring, stdout would gather listeners until node warns of a leak.
+  await pipeline(counted, new spec(), async (printed) => {
+    for await (const text of printed) process.stdout.write(text);
+  });
 }
 
 /** The events of the files in their order, while `concurrency` of them run. */

@@ -1,4 +1,4 @@
-// Owns the agents actor: which models can be used, and the runs in flight on them. It routes each token row to its run.
+// Owns the agents and the models actor: which models can be used, and the runs in flight on them. It routes each token row to its run.
 // One run is one request; what it does with tokens is run.ts's affair.
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
@@ -13,6 +13,7 @@ import {
   type AgentsProtocol,
   type AttachedModel,
   type ModelProtocol,
+  type ModelsProtocol,
   rowHasLogprobs,
   rowInts,
   type TokenFrame,
@@ -38,7 +39,7 @@ interface LinkedModel {
   readonly runs: Set<Run>;
 }
 
-export class AgentLoop implements Behaviour<AgentsProtocol> {
+export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsProtocol> {
   readonly #options: AgentLoopOptions;
   readonly #models = new Map<string, LinkedModel>();
   /** Why a model cannot be used now. */

@@ -40,9 +40,13 @@ export class Run {
   #ids: readonly number[] = [];
   #promptTokens = 0;
   #completionTokens = 0;
+  /** Until the first token, and the longest from a choice's first token to its last: choices may run one after another. */
   #promptUnits = 0;
-  #lastUnits = 0;
+  #completionUnits = 0;
+  /** Set while the reader is behind. */
   #cancelStallTimer: (() => void) | null = null;
+  /** What the model made before it heard of the pause: at most a text and a finish a choice. */
+  #backlog: GenerateEvent[] = [];
   #closed = false;
 
   constructor(options: RunOptions) {
@@ -63,7 +67,12 @@ export class Run {
     if (!this.#cancelStallTimer) return;
     this.#cancelStallTimer();
     this.#cancelStallTimer = null;
+    const backlog = this.#backlog;
+    this.#backlog = [];
+    for (const event of backlog) this.#emit(event);
+    if (this.#cancelStallTimer) return;
     this.#setPaused(false);
+    if (this.#open.size === 0) this.#end();
   }
 
   /** The reader is gone. */
@@ -105,12 +114,21 @@ export class Run {
       stop: request.stop,
       emit: (event) => this.#emit(event),
     });
+    let firstUnits: number | null = null;
     const id = model.open({
       onToken: (token, flags, elapsed, logprobs, at) => {
+        // A stop string has ended the choice; these rows were on their way.
+        if (!this.#open.has(id)) return;
+        firstUnits ??= elapsed;
         if (this.#promptUnits === 0) this.#promptUnits = elapsed;
-        this.#lastUnits = elapsed;
-        const ended = choice.take(token, flags, logprobs, at);
-        if (ended) this.#endChoice(id, choice, ended === "stop-string");
+        this.#completionUnits = Math.max(this.#completionUnits, elapsed - firstUnits);
+        try {
+          const ended = choice.take(token, flags, logprobs, at);
+          if (ended) this.#endChoice(id, choice, ended === "stop-string");
+        } catch (error) {
+          // Thrown on, it would end the place, and every other run with it.
+          this.fail(toErrorRecord(error));
+        }
       },
       onFailed: (error) => this.fail(error),
     });
@@ -125,6 +143,10 @@ export class Run {
     if (cancelSequence) this.#options.model.actor.tell("cancel", { ids: [id] });
     if (this.#open.size > 0 || this.#closed) return;
     this.#emit({ type: "done", usage: this.#usage() });
+    if (this.#backlog.length === 0) this.#end();
+  }
+
+  #end(): void {
     this.#close();
     this.#options.writer.end();
   }
@@ -134,13 +156,18 @@ export class Run {
       promptTokens: this.#promptTokens,
       completionTokens: this.#completionTokens,
       promptSeconds: this.#promptUnits * elapsedUnitSeconds,
-      completionSeconds: (this.#lastUnits - this.#promptUnits) * elapsedUnitSeconds,
+      completionSeconds: this.#completionUnits * elapsedUnitSeconds,
       totalSeconds: (performance.now() - this.#startedMs) / 1000,
     };
   }
 
   #emit(event: GenerateEvent): void {
-    if (this.#closed || this.#options.writer.write(event) || this.#cancelStallTimer) return;
+    if (this.#closed) return;
+    if (this.#cancelStallTimer) gather(this.#backlog, event);
+    else if (!this.#options.writer.write(event)) this.#pause();
+  }
+
+  #pause(): void {
     const { clock, stalledReaderMs } = this.#options;
     this.#setPaused(true);
     this.#cancelStallTimer = clock.setTimeout(() => {
@@ -166,6 +193,20 @@ export class Run {
     this.#open.clear();
     this.#options.onClosed(this.#ids);
   }
+}
+
+/** Adds an event to those that wait; text joins what its choice has waiting. */
+function gather(backlog: GenerateEvent[], event: GenerateEvent): void {
+  const at = backlog.findIndex((held) => event.type === "text" && held.type === "text" && held.choice === event.choice);
+  const held = backlog[at];
+  if (held?.type !== "text" || event.type !== "text") {
+    backlog.push(event);
+    return;
+  }
+  const text = held.text + event.text;
+  const logprobs =
+    held.logprobs && event.logprobs ? [...held.logprobs, ...event.logprobs] : (held.logprobs ?? event.logprobs);
+  backlog[at] = { ...held, text, ...(logprobs && { logprobs }) };
 }
 
 function tokensWithAny(text: TextModel, breakers: readonly string[]): Int32Array {

@@ -5,7 +5,12 @@ import type { GenerateRequest } from "../../engines/chat.ts";
 import { type ModelMetadata, readModelMetadata } from "../../engines/gguf/metadata.ts";
 import { ChatTemplate } from "../../engines/template/chat-template.ts";
 import { loadTemplateOverride, modelTemplateSource } from "../../engines/template/template-source.ts";
-import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
+import {
+  createVocabulary,
+  type PromptText,
+  type Vocabulary,
+  vocabularyProbes,
+} from "../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel } from "../messages.ts";
 
@@ -43,7 +48,10 @@ export class TextModel {
   /** The request's prompt as tokens. Throws `context_length_exceeded` before tokenising where bytes alone tell. */
   promptTokens(request: GenerateRequest): Int32Array {
     const room = this.sequenceTokens - (request.maxTokens ?? 1);
-    const tokens = request.truncatePrompt ? this.#truncated(request, room) : this.#encode(request, room);
+    const prompt = this.#render(request);
+    const tokens = request.truncatePrompt
+      ? this.#truncated(prompt, request, room)
+      : this.#encode(prompt, request, room);
     if (tokens.length === 0) {
       throw new ServerError("invalid_value", "the prompt is empty; expected at least one token of text", {
         param: request.prompt.kind === "chat" ? "messages" : "prompt",
@@ -53,23 +61,30 @@ export class TextModel {
     return tokens;
   }
 
-  #encode({ prompt, maxTokens }: GenerateRequest, room: number): Int32Array {
-    const { vocabulary } = this;
-    const rendered =
-      prompt.kind === "chat" ? this.#requireTemplate().render(prompt.messages, prompt.templateArguments) : null;
-    const text = prompt.kind === "chat" ? (rendered?.text ?? "") : prompt.text;
-    const bytes = Buffer.byteLength(text);
-    const leastTokens = Math.ceil(bytes / vocabulary.longestPieceBytes);
-    if (leastTokens > room)
-      throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, { prompt, maxTokens });
-    return rendered ? vocabulary.encodePrompt(rendered) : vocabulary.encodeCompletion(text);
+  #render({ prompt }: GenerateRequest): PromptText | string {
+    if (prompt.kind === "text") return prompt.text;
+    return this.#requireTemplate().render(prompt.messages, prompt.templateArguments);
   }
 
-  /** The end of the prompt that fits. */
-  #truncated(request: GenerateRequest, room: number): Int32Array {
-    const tokens = this.#encode(request, Number.POSITIVE_INFINITY);
-    const kept = request.maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room;
-    return tokens.length <= kept ? tokens : tokens.slice(tokens.length - Math.max(kept, 1));
+  #encode(prompt: PromptText | string, request: GenerateRequest, room: number): Int32Array {
+    const bytes = Buffer.byteLength(typeof prompt === "string" ? prompt : prompt.text);
+    const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
+    if (leastTokens > room) throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, request);
+    return this.#tokens(prompt);
+  }
+
+  /** The end of the prompt that fits. Text that cannot be part of it is cut off before it is tokenised. */
+  #truncated(prompt: PromptText | string, { maxTokens }: GenerateRequest, room: number): Int32Array {
+    const kept = Math.max(maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room, 1);
+    const characters = (kept + 1) * this.vocabulary.longestPieceBytes;
+    const end =
+      typeof prompt === "string" ? prompt.slice(-characters) : { ...prompt, text: prompt.text.slice(-characters) };
+    const tokens = this.#tokens(end);
+    return tokens.length <= kept ? tokens : tokens.slice(tokens.length - kept);
+  }
+
+  #tokens(prompt: PromptText | string): Int32Array {
+    return typeof prompt === "string" ? this.vocabulary.encodeCompletion(prompt) : this.vocabulary.encodePrompt(prompt);
   }
 
   #requireTemplate(): ChatTemplate {
@@ -77,7 +92,7 @@ export class TextModel {
     return this.#template;
   }
 
-  #tooLong(came: string, request: Pick<GenerateRequest, "prompt" | "maxTokens">): ServerError {
+  #tooLong(came: string, request: GenerateRequest): ServerError {
     const output = request.maxTokens === null ? "" : `, including max_tokens ${request.maxTokens}`;
     return new ServerError(
       "context_length_exceeded",

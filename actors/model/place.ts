@@ -20,6 +20,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   };
   place.system.spawn<ModelProtocol>("model", { ...modelActor(loop), onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
+    if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // aborted to stop: that message is on its way
     // Thrown outside of every promise, so that the place dies and says why.
     setImmediate(() => {
       throw error;

@@ -90,6 +90,8 @@ export class StepLoop {
       this.#scheduler.cancel(sequence);
       this.#forget(sequence);
     }
+    // The slot of a paused sequence may be what others wait for.
+    this.#wake?.();
   }
 
   setPaused(consumer: Consumer, ids: readonly number[], paused: boolean): void {
@@ -188,7 +190,8 @@ export class StepLoop {
       if (sequence.startedMs === 0) sequence.startedMs = stepStarted;
       const logitsIndex = logitsRow[row] as number;
       if (logitsIndex < 0) continue;
-      const token = this.#sampler.sample(sequence.sampling, logits, logitsIndex);
+      const token = this.#sample(sequence, logits, logitsIndex);
+      if (token === null) continue;
       const finish = this.#scheduler.accept(sequence, token);
       const elapsedMs = performance.now() - sequence.startedMs;
       const frame = this.#frames.get(sequence.consumer);
@@ -198,6 +201,17 @@ export class StepLoop {
       if (sequence.sampling.topLogprobs !== null) frame?.addLogprobs(this.#sampler.lastLogprobs);
       if (finish !== "none") this.#forget(sequence);
       this.statistics.tokens++;
+    }
+  }
+
+  /** The next token, or null for a sequence whose logits leave nothing to choose: that ends it alone. */
+  #sample(sequence: LiveSequence, logits: Float32Array, row: number): number | null {
+    try {
+      return this.#sampler.sample(sequence.sampling, logits, row);
+    } catch (error) {
+      if (!(error instanceof ServerError)) throw error;
+      this.#fail(sequence.consumer, [sequence.id], toErrorRecord(error));
+      return null;
     }
   }
 
@@ -211,12 +225,12 @@ export class StepLoop {
   }
 
   #failAll(error: ErrorRecord): void {
-    for (const [consumer, sequences] of this.#live) {
-      const ids = [...sequences.keys()];
-      const failed = ids.map((id) => ({ id, error }));
-      consumer.send({ rows: new Int32Array(0), logprobs: null, failed });
-      this.cancel(consumer, ids);
-    }
+    for (const [consumer, sequences] of this.#live) this.#fail(consumer, [...sequences.keys()], error);
+  }
+
+  #fail(consumer: Consumer, ids: readonly number[], error: ErrorRecord): void {
+    consumer.send({ rows: new Int32Array(0), logprobs: null, failed: ids.map((id) => ({ id, error })) });
+    this.cancel(consumer, ids);
   }
 
   #forget(sequence: LiveSequence): void {

@@ -126,7 +126,7 @@ class Fields {
   /** A token id; one outside the vocabulary counts as absent, as llama.cpp has it. */
   token(name: string, tokenCount: number): number | null {
     const token = this.number(`tokenizer.ggml.${name}`);
-    return token !== null && token < tokenCount ? token : null;
+    return token !== null && Number.isInteger(token) && token >= 0 && token < tokenCount ? token : null;
   }
 
   templates(): Map<string, string> {

@@ -8,6 +8,10 @@ export type GgufValue = number | boolean | string | readonly GgufValue[];
 
 const magic = 0x46554747; // "GGUF", read as a little-endian number
 const firstWindowBytes = 8 * 1024 * 1024;
+/** The largest vocabularies take some 30 MB; a head that claims more is damaged. */
+const maxHeadBytes = 128 * 1024 * 1024;
+/** Lists in lists that are read; files in use have none. */
+const maxListDepth = 8;
 
 const valueType = {
   u8: 0,
@@ -33,14 +37,14 @@ export async function readGguf(path: string, wanted: (key: string) => boolean): 
   const file = await openModelFile(path);
   try {
     const { size } = await file.stat();
-    for (let windowBytes = Math.min(size, firstWindowBytes); ; windowBytes = Math.min(size, windowBytes * 4)) {
+    for (let windowBytes = firstWindowBytes; ; windowBytes *= 4) {
       try {
-        const bytes = Buffer.allocUnsafe(windowBytes);
-        await file.read(bytes, 0, windowBytes, 0);
-        return parseHead(bytes, size, path, wanted);
+        const { buffer, bytesRead } = await file.read(Buffer.alloc(Math.min(size, windowBytes)), { position: 0 });
+        return parseHead(buffer.subarray(0, bytesRead), size, path, wanted);
       } catch (error) {
         if (!(error instanceof WindowTooSmall)) throw error;
-        if (windowBytes === size) throw truncated(path, size);
+        if (windowBytes >= size) throw truncated(path, size);
+        if (windowBytes >= maxHeadBytes) throw damaged(path, `the head does not end within ${windowBytes} bytes`);
       }
     }
   } finally {
@@ -71,6 +75,10 @@ function truncated(path: string, size: number): ServerError {
     "model_file_invalid",
     `${path} ends after ${size} bytes, before its own contents do; it is an incomplete copy, fetch it again`,
   );
+}
+
+function damaged(path: string, problem: string): ServerError {
+  return new ServerError("model_file_invalid", `${path} is damaged: ${problem}; fetch it again`);
 }
 
 function parseHead(
@@ -154,30 +162,33 @@ class Cursor {
     return this.bytes.toString("utf8", start, start + length);
   }
 
-  value(type: number): GgufValue {
+  value(type: number, depth = 0): GgufValue {
     if (type === valueType.string) return this.string();
     if (type === valueType.bool) return this.bytes[this.advance(1)] !== 0;
-    if (type === valueType.array) return this.array();
+    if (type === valueType.array) return this.array(depth);
     return this.number(type);
   }
 
-  skip(type: number): void {
+  skip(type: number, depth = 0): void {
     if (type === valueType.string) this.advance(this.u64());
     else if (type === valueType.array) {
-      const elementType = this.u32();
-      const count = this.u64();
+      const { elementType, count } = this.listHead(depth);
       if (elementType === valueType.string || elementType === valueType.array) {
-        for (let i = 0; i < count; i++) this.skip(elementType);
+        for (let i = 0; i < count; i++) this.skip(elementType, depth + 1);
       } else this.advance(this.width(elementType) * count);
     } else this.advance(this.width(type));
   }
 
-  private array(): GgufValue[] {
-    const elementType = this.u32();
-    const count = this.u64();
+  private array(depth: number): GgufValue[] {
+    const { elementType, count } = this.listHead(depth);
     const values: GgufValue[] = [];
-    for (let i = 0; i < count; i++) values.push(this.value(elementType));
+    for (let i = 0; i < count; i++) values.push(this.value(elementType, depth + 1));
     return values;
+  }
+
+  private listHead(depth: number): { elementType: number; count: number } {
+    if (depth >= maxListDepth) throw damaged(this.path, `it has lists inside lists, more than ${maxListDepth} deep`);
+    return { elementType: this.u32(), count: this.u64() };
   }
 
   private number(type: number): number {
@@ -197,10 +208,7 @@ class Cursor {
   private width(type: number): number {
     const width = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8][type];
     if (width === undefined || width === 0) {
-      throw new ServerError(
-        "model_file_invalid",
-        `${this.path} has a value of unknown GGUF type ${type} at byte ${this.offset}; the file is damaged`,
-      );
+      throw damaged(this.path, `it has a value of unknown GGUF type ${type} at byte ${this.offset}`);
     }
     return width;
   }

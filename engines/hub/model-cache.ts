@@ -7,6 +7,7 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile 
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { z } from "zod";
+import { ServerError } from "../../runtime/errors.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 
 const cachedFileType = z.object({
@@ -106,14 +107,24 @@ export async function store(
 
 /** Runs `work` with a directory of its own, on the cache's file system, which is gone afterwards. */
 export async function withScratch<T>(cacheDirectory: string, work: (directory: string) => Promise<T>): Promise<T> {
-  const parent = join(cacheDirectory, "tmp");
-  await mkdir(parent, { recursive: true });
-  await removeAbandoned(parent);
-  const directory = await mkdtemp(join(parent, scratchPrefix));
+  const directory = await createScratch(cacheDirectory);
   try {
     return await work(directory);
   } finally {
     await rm(directory, { recursive: true, force: true });
+  }
+}
+
+async function createScratch(cacheDirectory: string): Promise<string> {
+  const parent = join(cacheDirectory, "tmp");
+  try {
+    await mkdir(parent, { recursive: true });
+    await removeAbandoned(parent);
+    return await mkdtemp(join(parent, scratchPrefix));
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    const message = `the cache "${cacheDirectory}" cannot be written (${code}); set XDG_CACHE_HOME to a directory that can`;
+    throw new ServerError("config_invalid", message, { cause });
   }
 }
 

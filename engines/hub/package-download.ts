@@ -143,5 +143,5 @@ function explainOutput(output: string, exitCode: number): string {
 
 /** Index addresses may carry a user and a password or a token. */
 export function redactSecrets(line: string): string {
-  return line.replace(/:\/\/[^\s/@]*@/g, "://***@").replace(/((?:token|key|password|secret)=)[^\s&]+/gi, "$1***");
+  return line.replace(/:\/\/[^\s/]*@/g, "://***@").replace(/((?:token|key|password|secret)=)[^\s&]+/gi, "$1***");
 }

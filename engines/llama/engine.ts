@@ -14,27 +14,43 @@ import {
   type Pointer,
 } from "./abi.ts";
 import { openComputeLock } from "./compute-lock.ts";
-import { type KvShape, kvBytesPerToken, tokensPerSequence } from "./kv-budget.ts";
+import { allocatedTokens, type KvShape, kvBytesPerToken, tokensPerSequence } from "./kv-budget.ts";
 import { type LlamaLibrary, openLibrary } from "./library.ts";
 import { LlamaModel } from "./model.ts";
 
 /** Rows llama.cpp computes in one pass; larger chunks are cut by it. */
 const physicalBatchTokens = 512;
 const flashAttentionAuto = -1;
+/** LLAMA_MAX_SEQ of the known release. */
+const maxNativeSequences = 256;
 // Made once: koffi keeps every type for ever.
 const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 
 export const llamaEngine: Engine = {
   async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel> {
+    if (spec.maxSequences > maxNativeSequences) {
+      const message = `max_seqs ${spec.maxSequences} is more than llama.cpp's ${maxNativeSequences} sequences; lower it`;
+      throw new ServerError("config_invalid", message, { param: "max_seqs" });
+    }
     const library = await openLibrary(spec.gpuLayers !== 0);
-    const freeBytes = library.backend === "cpu" ? availableMemory() : await library.freeGpuBytes();
+    const freeBeforeBytes = availableMemory();
     const model = openModel(library, spec, onProgress);
+    let loaded: LlamaModel;
     try {
-      return openContext(library, spec, model, freeBytes);
+      // A GPU is asked once the weights are on it. In main memory mapped weights make room where the cache needs it.
+      const freeBytes = library.backend === "cpu" ? freeBeforeBytes : await library.freeGpuBytes();
+      loaded = openContext(library, spec, model, freeBytes);
     } catch (error) {
       library.functions.modelFree(model);
       throw error;
     }
+    try {
+      warmUp(loaded);
+    } catch (error) {
+      loaded.dispose();
+      throw error;
+    }
+    return loaded;
   },
 };
 
@@ -65,11 +81,12 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
   }
 }
 
-function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, freeBytes: number): LoadedModel {
+function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, freeBytes: number): LlamaModel {
   const { functions } = library;
   const shape = kvShape(functions, model, spec);
   const sequenceTokens = tokensPerSequence(spec, shape, freeBytes);
   const params = contextParams(library, spec, sequenceTokens);
+  const computeLock = spec.computeLock === null ? null : openComputeLock(spec.computeLock);
   const context = library.withLog((lines) => {
     const opened = functions.initFromModel(model, params);
     if (opened) return opened;
@@ -81,17 +98,15 @@ function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, fre
   });
   const recurrent = functions.modelIsRecurrent(model) || functions.modelIsHybrid(model);
   const rollsBack = !recurrent && functions.modelSlidingWindow(model) === 0;
-  const loaded = new LlamaModel({
+  return new LlamaModel({
     functions,
     model,
     context,
     card: card(library, spec, model, shape, sequenceTokens),
     capacity: { maxSequences: spec.maxSequences, maxBatchTokens: spec.maxBatchTokens, sequenceTokens },
-    computeLock: spec.computeLock === null ? null : openComputeLock(spec.computeLock),
+    computeLock,
     capabilities: { truncate: rollsBack, copyPrefix: rollsBack, saveState: true, adaptersPerStep: 0 },
   });
-  warmUp(loaded);
-  return loaded;
 }
 
 function contextParams(library: LlamaLibrary, spec: ModelSpec, sequenceTokens: number): NativeContextParams {
@@ -150,7 +165,7 @@ function card(
     parameterCount: Number(functions.modelParameterCount(model)),
     tensorBytes: Number(functions.modelSize(model)),
     trainedContext: shape.trainedContext,
-    kvCacheBytes: kvBytesPerToken(shape) * sequenceTokens * spec.maxSequences,
+    kvCacheBytes: kvBytesPerToken(shape) * allocatedTokens(sequenceTokens) * spec.maxSequences,
   };
 }
 

@@ -20,6 +20,11 @@ export function kvBytesPerToken(shape: KvShape): number {
   return shape.layers * shape.elementsPerLayer * shape.bytesPerElement;
 }
 
+/** Tokens of KV cache llama.cpp allocates for a sequence that may hold `tokens`. */
+export function allocatedTokens(tokens: number): number {
+  return Math.ceil(tokens / contextStep) * contextStep;
+}
+
 /**
  * Tokens each of `spec.maxSequences` sequences may hold: the lesser of the model's (or configured) length and an equal
  * share of the budget. Throws `config_invalid` when not even one step of context fits.
@@ -30,7 +35,7 @@ export function tokensPerSequence(spec: ModelSpec, shape: KvShape, freeBytes: nu
   const budgetTokens = "tokens" in budget ? budget.tokens : Math.floor(budget.bytes / bytesPerToken);
   const share = Math.floor(budgetTokens / spec.maxSequences);
   const wanted = spec.maxModelLength ?? shape.trainedContext;
-  const granted = share >= wanted ? wanted : Math.floor(share / contextStep) * contextStep;
+  const granted = Math.min(wanted, Math.floor(share / contextStep) * contextStep);
   if (granted > 0) return granted;
   throw new ServerError(
     "config_invalid",

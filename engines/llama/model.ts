@@ -20,6 +20,9 @@ export interface LoadedHandles {
   readonly computeLock: ComputeLock | null;
 }
 
+/** A sequence with more KV cache than this stays where it is: moving it would hold up all the others. */
+const maxMovedBytes = 32 * 1024 * 1024;
+
 // Token fed in the place of a sequence that has no row in a step, only to keep the ids of the pass dense.
 const fillerToken = 0;
 
@@ -37,6 +40,7 @@ export class LlamaModel implements LoadedModel, KvCache {
   readonly #computeLock: ComputeLock | null;
   readonly #native: NativeBatchView;
   readonly #slots: SlotMap;
+  readonly #bytesPerToken: number;
   /** Tokens in the KV cache, by slot. */
   readonly #cached: Int32Array;
   /** Row of the batch by native id, -1 = none; all -1 between steps. */
@@ -63,7 +67,8 @@ export class LlamaModel implements LoadedModel, KvCache {
     this.#memory = functions.getMemory(context);
     this.#vocab = functions.modelGetVocab(model);
     this.tokens = { endOfGeneration: this.#endOfGeneration() };
-    const { maxSequences, maxBatchTokens } = capacity;
+    const { maxSequences, maxBatchTokens, sequenceTokens } = capacity;
+    this.#bytesPerToken = card.kvCacheBytes / (maxSequences * sequenceTokens);
     this.#native = new NativeBatchView(functions, maxBatchTokens + maxSequences);
     this.#slots = new SlotMap(maxSequences);
     this.#cached = new Int32Array(maxSequences);
@@ -74,6 +79,8 @@ export class LlamaModel implements LoadedModel, KvCache {
   }
 
   step(batch: Batch): StepOutput {
+    // New sequences first: a gap that one of them fills needs no move.
+    for (let row = 0; row < batch.rowCount; row++) this.#slots.acquire(at(batch.slot, row));
     this.#closeGap();
     const outputCount = this.#fill(batch);
     const status = this.#decode();
@@ -114,13 +121,14 @@ export class LlamaModel implements LoadedModel, KvCache {
     this.#native.free(this.#functions);
     this.#functions.free(this.#context);
     this.#functions.modelFree(this.#model);
+    this.#computeLock?.close();
   }
 
   /** Moves the highest sequence into the lowest gap: one a step, so that the pause stays short. */
   #closeGap(): void {
     if (!this.capabilities.saveState) return;
     const move = this.#slots.compaction();
-    if (!move) return;
+    if (!move || at(this.#cached, move.slot) * this.#bytesPerToken > maxMovedBytes) return;
     const size = Number(this.#functions.stateSize(this.#context, move.from));
     if (this.#state.length < size) this.#state = new Uint8Array(Math.ceil(size * 1.5));
     const saved = Number(this.#functions.stateGet(this.#context, this.#state, this.#state.length, move.from));
@@ -142,7 +150,7 @@ export class LlamaModel implements LoadedModel, KvCache {
     let firstSingle = Number.MAX_SAFE_INTEGER;
     let lastSingle = -1;
     for (let row = 0; row < batch.rowCount; row++) {
-      const id = this.#slots.acquire(at(batch.slot, row));
+      const id = this.#slots.idOf(at(batch.slot, row));
       this.#rowOfId[id] = row;
       lowest = Math.min(lowest, id);
       highest = Math.max(highest, id);

@@ -41,6 +41,7 @@ export class Scheduler<S extends Sequence> {
   #decodeOnlySteps = 0;
   /** Where the round over decodes starts when the budget does not hold them all. */
   #decodeStart = 0;
+  #shortestFirst = false;
   #decodesInStep = 0;
   #promptTokensInStep = 0;
 
@@ -95,10 +96,10 @@ export class Scheduler<S extends Sequence> {
     if (sequence.adapter !== 0 && this.#capabilities.adaptersPerStep === 0) {
       throw new ServerError("unsupported", "this model was loaded without adapters", { param: "adapter" });
     }
-    if (this.#waiting.length >= this.#limits.maxQueue) {
+    if (this.#waiting.length >= this.#waitingLimit) {
       throw new ServerError(
         "queue_full",
-        `${this.#waiting.length} requests are waiting already (max_queue ${this.#limits.maxQueue}); try again later`,
+        `the queue is full: max_queue ${this.#limits.maxQueue} sequences wait for a slot already; try again later`,
       );
     }
     this.#waiting.push(sequence);
@@ -167,7 +168,12 @@ export class Scheduler<S extends Sequence> {
       if (sequence.state !== "waiting" || sequence.slot !== -1)
         throw new Error(`waiting sequence is ${sequence.state}`);
     }
-    if (this.#waiting.length > this.#limits.maxQueue) throw new Error(`${this.#waiting.length} sequences wait`);
+    if (this.#waiting.length > this.#waitingLimit) throw new Error(`${this.#waiting.length} sequences wait`);
+  }
+
+  /** A sequence with a free slot ahead of it only waits for the next step: it does not count. */
+  get #waitingLimit(): number {
+    return this.#limits.maxQueue + this.#freeSlots.length;
   }
 
   #admit(): void {
@@ -200,12 +206,16 @@ export class Scheduler<S extends Sequence> {
     this.#decodesInStep = added;
   }
 
-  /** Chunks of prompts in order of admission. */
+  /** Chunks of prompts, in order of admission and of what is left of them by turns: long ones go on, short ones get by. */
   #addPrompts(batch: Batch, allowance: number): void {
+    if (allowance <= 0) return;
+    const prompts = this.#running.filter((sequence) => sequence.isRunnable && sequence.pending > 1);
+    if (prompts.length === 0) return;
+    if (this.#shortestFirst) prompts.sort((a, b) => a.pending - b.pending);
+    this.#shortestFirst = !this.#shortestFirst;
     let left = allowance;
-    for (const sequence of this.#running) {
+    for (const sequence of prompts) {
       if (left <= 0) return;
-      if (!sequence.isRunnable || sequence.pending <= 1) continue;
       const to = this.#chunkEnd(sequence, Math.min(left, this.#limits.maxPrefillChunkTokens));
       if (to <= sequence.computed) return;
       left -= to - sequence.computed;

@@ -11,7 +11,6 @@ class NodeRequest implements HttpRequest {
   readonly path: string;
   readonly query: string;
   readonly headers = new Map<string, string>();
-  readonly remoteAddress: string;
   readonly signal: AbortSignal;
   body: Uint8Array = new Uint8Array(0);
 
@@ -25,7 +24,6 @@ class NodeRequest implements HttpRequest {
       const value = incoming.headers[name];
       if (value !== undefined) this.headers.set(name, Array.isArray(value) ? value.join(", ") : value);
     }
-    this.remoteAddress = incoming.socket.remoteAddress ?? "";
     this.signal = signal;
   }
 }

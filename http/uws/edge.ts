@@ -16,7 +16,6 @@ class UwsRequest implements HttpRequest {
   readonly path: string;
   readonly query: string;
   readonly headers = new Map<string, string>();
-  readonly remoteAddress: string;
   readonly reply: UwsReply;
   body: Uint8Array = new Uint8Array(0);
 
@@ -28,7 +27,6 @@ class UwsRequest implements HttpRequest {
       const earlier = this.headers.get(name);
       this.headers.set(name, earlier === undefined ? value : `${earlier}, ${value}`);
     });
-    this.remoteAddress = Buffer.from(response.getRemoteAddressAsText()).toString("latin1");
     this.reply = new UwsReply(response, this.method === "HEAD", inFlight);
   }
 
@@ -44,6 +42,11 @@ export function uwsEdge(native: Native): OpenEdge {
     const budget = new BodyBudget();
     const app = native.App().any("/*", (response, request) => {
       const ours = new UwsRequest(response, request, inFlight);
+      // Of two lengths uWS takes the first; a proxy in front may have taken the other, and seen another request's start.
+      if (ours.headers.get("content-length")?.includes(",")) {
+        ours.reply.abort();
+        return;
+      }
       if (bringsBody(ours.headers)) readBody(response, ours, new BodyReader(budget), handler);
       else handler(ours, ours.reply, null);
     });

@@ -13,7 +13,6 @@ export interface NativeResponse {
   onAborted(handler: () => void): NativeResponse;
   onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): NativeResponse;
   onWritable(handler: (offset: number) => boolean): NativeResponse;
-  getRemoteAddressAsText(): ArrayBuffer;
 }
 
 export interface NativeRequest {

@@ -91,8 +91,7 @@ export class Actor {
     try {
       const handler = handlerOf(this.#behaviour, letter.method);
       assert(handler !== null, `actor "${this.#name}" has no method ${letter.method}`);
-      const context: ActorContext = { sender: letter.sender, self: this.#name };
-      const value = await handler.call(this.#behaviour, letter.message, context);
+      const value = await handler.call(this.#behaviour, letter.message, { sender: letter.sender });
       letter.settle?.({ ok: true, value });
     } catch (error) {
       this.#fail(letter, error);

@@ -11,8 +11,6 @@ export type ReplyOf<P, K extends keyof P> = P[K] extends (message: never) => inf
 export interface ActorContext {
   /** The link the message came by; null for a message from the same place. */
   readonly sender: Endpoint | null;
-  /** This actor's name. */
-  readonly self: string;
 }
 
 /**

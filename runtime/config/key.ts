@@ -46,6 +46,17 @@ export function integer(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
   return { type: z.int().min(minimum).max(maximum), expects: `a whole number${range}`, shows: "N", read: asNumber };
 }
 
+/** The longest a timer takes; one set for longer fires at once. */
+const maxTimerMs = 2 ** 31 - 1;
+
+export function milliseconds(minimum: number) {
+  return integer(minimum, maxTimerMs);
+}
+
+export function seconds(minimum: number) {
+  return integer(minimum, Math.floor(maxTimerMs / 1000));
+}
+
 export function numberAbove(minimum: number) {
   return { type: z.number().gt(minimum), expects: `a number above ${minimum}`, shows: "X", read: asNumber };
 }

@@ -9,8 +9,10 @@ import {
   integers,
   type Key,
   memoryBudget,
+  milliseconds,
   numberAbove,
   oneOf,
+  seconds,
   text,
 } from "./key.ts";
 
@@ -36,7 +38,7 @@ const generalKeys = {
     defaultOf: { run: 1 },
     help: "Most sequences generated at the same time",
   },
-  maxNumBatchedTokens: { ...integer(1), default: 4096, help: "Most tokens in one forward pass" },
+  maxNumBatchedTokens: { ...integer(1, 1_048_576), default: 4096, help: "Most tokens in one forward pass" },
   maxPrefillChunkTokens: { ...integer(1), default: 512, help: "Most tokens of one prompt in one forward pass" },
   maxDecodeStepsBeforePrefill: {
     ...integer(1),
@@ -113,25 +115,25 @@ const troupeKeys = {
     help: "How long tokens of short steps may wait to be sent together; 0 = each at once",
   },
   loadTimeoutSecs: {
-    ...integer(1),
+    ...seconds(1),
     default: 600,
     commands: ["serve"],
     help: "A model that has not loaded after so long is given up",
   },
   shutdownDeadlineSecs: {
-    ...integer(0),
+    ...seconds(0),
     default: 30,
     commands: ["serve"],
     help: "Longest wait for running streams when told to stop",
   },
   stalledReaderSecs: {
-    ...integer(1),
+    ...seconds(1),
     default: 60,
     commands: ["serve"],
     help: "A client that reads nothing for so long loses its request",
   },
   keepAliveInterval: {
-    ...integer(1),
+    ...milliseconds(1),
     default: 10_000,
     environment: "KEEP_ALIVE_INTERVAL",
     commands: ["serve"],

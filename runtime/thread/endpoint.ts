@@ -26,10 +26,9 @@ export interface Endpoint {
    */
   send(channel: string, payload: unknown, transfer?: readonly Transferable[]): boolean;
   /**
-   * Sets the one handler of a channel and returns a function that takes it off. Messages that came before their
-   * channel's first handler are held and delivered to it; those that come after it was taken off are dropped.
+   * Sets the one handler of a channel, for the link's life. Messages that came before are held and delivered to it.
    */
-  receive(channel: string, handler: (payload: never) => void): () => void;
+  receive(channel: string, handler: (payload: never) => void): void;
   /** Settles once, when the peer is gone. Never rejects. */
   readonly exit: Promise<PeerExit>;
   /** Closes the link after what was sent. The peer sees an orderly exit. */

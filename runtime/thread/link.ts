@@ -20,8 +20,6 @@ export interface LinkOptions {
   readonly explain?: Explain;
 }
 
-const dropped: Handler = () => {};
-
 export abstract class Link implements Endpoint {
   readonly peer: string;
   readonly exit: Promise<PeerExit>;
@@ -50,19 +48,12 @@ export abstract class Link implements Endpoint {
   /** Lets go of the carrier at once. */
   protected abstract abandon(): void;
 
-  receive(channel: string, handler: (payload: never) => void): () => void {
-    const current = this.#handlers.get(channel);
-    assert(
-      current === undefined || current === dropped,
-      `channel "${channel}" of "${this.peer}" already has a handler`,
-    );
+  receive(channel: string, handler: (payload: never) => void): void {
+    assert(!this.#handlers.has(channel), `channel "${channel}" of "${this.peer}" already has a handler`);
     const typed = handler as Handler;
     this.#handlers.set(channel, typed);
     // In a microtask, so that the caller finishes its own setup first; until then deliver() appends to the held ones.
     if (this.#held.has(channel)) queueMicrotask(() => this.#deliverHeld(channel, typed));
-    return () => {
-      if (this.#handlers.get(channel) === typed) this.#handlers.set(channel, dropped);
-    };
   }
 
   /** True from the moment the link is over; `exit` may take a little longer, to learn why. */

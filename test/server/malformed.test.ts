@@ -11,6 +11,24 @@ const message = (value: unknown) => ({ messages: [value] });
 const user = (content: unknown) => message({ role: "user", content });
 
 const chatRows: readonly Row[] = [
+  ["a stop string with half a character", { ...say, stop: "\ude00" }, 422, "stop", "whole characters"],
+  ["a stop list with half a character", { ...say, stop: ["a", "b\ud83d"] }, 422, "stop.1", "whole characters"],
+  ["more stop strings than a stop string is long", { ...say, stop: Array(1100).fill("a") }, 422, "stop", "at most 16"],
+  ["a token id in two spellings", { ...say, logit_bias: { "1": 1, "01": 2 } }, 422, "logit_bias.01", "a token id"],
+  [
+    "very many sequence breakers",
+    { ...say, dry_multiplier: 1, dry_sequence_breakers: Array.from({ length: 65 }, (_, i) => `${i}`) },
+    422,
+    "dry_sequence_breakers",
+    "at most 64",
+  ],
+  [
+    "a repetition penalty beyond reason",
+    { ...say, repetition_penalty: 1e30 },
+    422,
+    "repetition_penalty",
+    "at most 100",
+  ],
   ["an empty body", "", 400, null, "empty body"],
   ["text that is not JSON", "hello", 400, null, "not JSON"],
   ["a body cut short", '{"messages": [', 400, null, "not JSON"],
@@ -86,7 +104,7 @@ const chatRows: readonly Row[] = [
     "messages.0.reasoning_content",
     "not supported",
   ],
-  ["a misspelt field", { ...say, temprature: 1 }, 422, "temprature", "did you mean temperature?"],
+  ["a misspelt field", { ...say, temprature: 1 }, 422, "temprature", 'did you mean "temperature"?'],
   ["an unknown field", { ...say, zzzzzzzzzz: 1 }, 422, "zzzzzzzzzz", "no such field"],
   ["__proto__", '{"messages":"hi","__proto__":{"stream":true}}', 422, "__proto__", "no such field"],
   ["model a number", { ...say, model: 3 }, 422, "model", "expected a string, got 3"],

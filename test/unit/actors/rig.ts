@@ -4,13 +4,16 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { AgentLoop } from "../../../actors/agent-loop/agent-loop.ts";
+import { start as startAgents } from "../../../actors/agent-loop/place.ts";
 import { Run, type SequenceSink } from "../../../actors/agent-loop/run.ts";
 import { TextModel } from "../../../actors/agent-loop/text-model.ts";
 import {
+  type AgentsProtocol,
   type AttachedModel,
   eventChannel,
   type ModelProtocol,
+  type ModelsProtocol,
+  rowInts,
   type SequenceJob,
   type TokenFrame,
 } from "../../../actors/messages.ts";
@@ -23,6 +26,7 @@ import { createVocabulary, vocabularyProbes } from "../../../engines/tokenizer/v
 import type { Ref } from "../../../runtime/actor/ref.ts";
 import { StreamHub } from "../../../runtime/actor/stream.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
+import { ticketTransfer } from "../../../runtime/thread/dial.ts";
 import { PortEndpoint } from "../../../runtime/thread/port-endpoint.ts";
 import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
 import { FakeClock, settled } from "../../fixtures/fake-clock.ts";
@@ -76,7 +80,19 @@ export function request(changes: Partial<GenerateRequest> = {}): GenerateRequest
 /** A consumer that keeps its frames. */
 export class Frames {
   readonly all: TokenFrame[] = [];
-  send = (frame: TokenFrame) => void this.all.push(frame);
+
+  send(frame: TokenFrame): void {
+    this.all.push(frame);
+  }
+
+  get rows(): { id: number; token: number; flags: number }[] {
+    return this.all.flatMap(({ rows }) =>
+      Array.from({ length: rows.length / rowInts }, (_, i) => {
+        const [id, token, flags] = rows.subarray(i * rowInts);
+        return { id: id!, token: token!, flags: flags! };
+      }),
+    );
+  }
 }
 
 /** Turns the loop until what was sent has crossed, been handled and been answered. */
@@ -166,19 +182,27 @@ export async function readAll<T>(reader: AsyncIterable<readonly T[]>): Promise<T
   return items;
 }
 
-/** An agents actor, a real step loop over the fake engine, real links between them and to a reader of events. */
+/** An agents place and a model place as their modules set them up, over the fake engine and real links, in one thread. */
 export async function createServer(options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits> } = {}) {
   const front = portPair();
-  const hub = new StreamHub(front.left, { channel: eventChannel, window: 64 });
-  const readers = new StreamHub(front.right, { channel: eventChannel, window: 64 });
+  const streamWindow = 64;
   const agentsSystem = new ActorSystem("agents");
-  const clock = new FakeClock();
-  const agents = new AgentLoop({ hub, system: agentsSystem, clock, stalledReaderMs: 1000 });
-  const context = { sender: null, self: "agents" };
+  await startAgents({
+    name: "agents",
+    init: { mailboxLimit: 64, streamWindow, stalledReaderMs: 60_000 },
+    spawner: front.left,
+    system: agentsSystem,
+    progress: () => {},
+    onStop: () => {},
+  });
+  agentsSystem.attach(front.left);
+  const readers = new StreamHub(front.right, { channel: eventChannel, window: streamWindow });
+  const frontSystem = new ActorSystem("front");
+  const agents = frontSystem.ref<AgentsProtocol>("agents", front.right);
+  const models = frontSystem.ref<ModelsProtocol>("models", front.right);
 
   const { port1, port2 } = new MessageChannel();
-  const probe = createFakeEngine(options.engine);
-  const message = await attachment(port1, probe.capacity);
+  const message = await attachment(port1, createFakeEngine(options.engine).capacity);
   const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
   const loop = new StepLoop(engine, { ...generousLimits, ...options.limits }, 0);
   const modelSystem = new ActorSystem("model");
@@ -187,20 +211,22 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   modelSystem.attach(modelEnd);
   const running = loop.run();
   running.catch(() => {});
-  await agents.attachModel(message);
+  const attach = (attached: AttachedModel) =>
+    models.ask("attachModel", attached, { transfer: ticketTransfer(attached.ticket) });
+  await attach(message);
 
   let nextRun = 1;
   const start = (changes: Partial<GenerateRequest> = {}) => {
     const run = nextRun++;
     const reader = readers.reader<GenerateEvent>(run);
-    agents.start({ run, request: request(changes) }, context);
+    void agents.ask("start", { run, request: request(changes) });
     return reader;
   };
   const close = async () => {
     loop.stop();
     await running.catch(() => {});
+    await Promise.all([agentsSystem, modelSystem, frontSystem].map((system) => system.stop()));
     for (const end of [front.left, front.right, modelEnd]) end.close();
-    await crossed();
   };
-  return { agents, engine, loop, running, clock, start, close, modelEnd };
+  return { engine, loop, running, models, attach, start, close, modelEnd };
 }

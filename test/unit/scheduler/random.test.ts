@@ -13,7 +13,7 @@ describe("the scheduler under a seeded random load", () => {
       const below = (n: number) => Math.floor(random() * n);
       const { scheduler, engine, step } = createScheduler({
         engine: { maxSequences: 6, sequenceTokens: 200, endOfGeneration: [0] },
-        limits: { maxBatchTokens: 70, maxPrefillChunkTokens: 64, maxDecodeStepsBeforePrefill: 3, maxQueue: 4 },
+        limits: { maxBatchTokens: 70, maxPrefillChunkTokens: 64, maxDecodeStepsBeforePrefill: 3, maxQueue: 1 },
       });
       const live: Sequence[] = [];
       let finished = 0;

@@ -94,6 +94,24 @@ describe("the scheduler", () => {
     assert.ok(Math.max(...waits) > 0, "a costly prompt should let decodes go first");
   });
 
+  it("does not keep short prompts waiting for the end of a long one", () => {
+    const { scheduler, step } = createScheduler({
+      engine: { maxSequences: 4, sequenceTokens: 600, maxBatchTokens: 256 },
+      limits: { maxStepMs: 32 },
+    });
+    scheduler.add(createSequence({ prompt: 32, maxNewTokens: 1 }));
+    step(32); // a millisecond a token: every step has room for one chunk of 32
+    const long = createSequence({ prompt: 512, maxNewTokens: 1 });
+    const short = createSequence({ prompt: 20, maxNewTokens: 1, seed: 2 });
+    scheduler.add(long);
+    scheduler.add(short);
+    for (let i = 0; i < 3 && short.state !== "finished"; i++) step(32);
+    assert.equal(short.state, "finished");
+    assert.ok(long.computed <= 64, `${long.computed} tokens of the long one went first`);
+    for (let i = 0; i < 16; i++) step(32);
+    assert.equal(long.state, "finished", "and the long one goes on in every step that is left");
+  });
+
   it("ends at an end-of-generation token and leaves it out, unless told to ignore it", () => {
     const prompt = createSequence({ prompt: 8 });
     const first = fakeNextToken([...prompt.tokens.subarray(0, 8)], 64);
@@ -177,14 +195,21 @@ describe("the scheduler", () => {
   });
 
   it("refuses by name what can never fit, what it has no room for, and what the model cannot do", () => {
-    const { scheduler } = createScheduler({ engine: { sequenceTokens: 16 }, limits: { maxQueue: 2 } });
+    const { scheduler } = createScheduler({ engine: { sequenceTokens: 16 } });
     assert.throws(
       () => scheduler.add(createSequence({ prompt: 14, maxNewTokens: 3 })),
       hasCode("context_length_exceeded", /14 tokens.*3.*16/),
     );
     assert.throws(() => scheduler.add(createSequence({ prompt: 0 })), hasCode("invalid_value", /empty/));
-    scheduler.add(createSequence());
-    scheduler.add(createSequence());
-    assert.throws(() => scheduler.add(createSequence()), hasCode("queue_full", /max_queue 2/));
+  });
+
+  it("counts against max_queue what waits for a slot, not what only waits for the next step", () => {
+    const { scheduler, step } = createScheduler({ engine: { maxSequences: 2 }, limits: { maxQueue: 1 } });
+    const add = () => scheduler.add(createSequence({ maxNewTokens: 100 }));
+    for (let i = 0; i < 3; i++) add();
+    assert.throws(add, hasCode("queue_full", /max_queue 1/));
+    step();
+    assert.equal(scheduler.waitingCount, 1);
+    assert.throws(add, hasCode("queue_full", /max_queue 1/));
   });
 });

@@ -1,14 +1,39 @@
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import fc from "fast-check";
 import { readModelMetadata } from "../../../engines/gguf/metadata.ts";
+import { createVocabulary } from "../../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { tinyControlTokens, writeTinyModel } from "../../fixtures/tiny-gguf.ts";
 import { inTemporaryFolder, tinyMetadata } from "./tiny-vocabulary.ts";
 
 function invalidFile(words: RegExp): (error: unknown) => boolean {
   return (error) => error instanceof ServerError && error.code === "model_file_invalid" && words.test(error.message);
+}
+
+function assertRefused(error: unknown): void {
+  assert.ok(error instanceof ServerError && error.code === "model_file_invalid", String(error));
+}
+
+function u32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value);
+  return bytes;
+}
+
+function name(text: string): Buffer {
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(text.length));
+  return Buffer.concat([length, Buffer.from(text)]);
+}
+
+/** The first bytes of a file without tensors that has `pairCount` pairs. */
+function head(pairCount: number): Buffer {
+  const counts = Buffer.alloc(16);
+  counts.writeBigUInt64LE(BigInt(pairCount), 8);
+  return Buffer.concat([Buffer.from("GGUF"), u32(3), counts]);
 }
 
 describe("model file metadata", () => {
@@ -71,6 +96,68 @@ describe("model file metadata", () => {
         await writeFile(path, whole.subarray(0, length));
         await assert.rejects(readModelMetadata(path), invalidFile(/incomplete/), `cut at ${length}`);
       }
+    }));
+
+  it("refuses lists in lists without end", () =>
+    inTemporaryFolder(async (folder) => {
+      const path = join(folder, "model.gguf");
+      for (const key of ["tokenizer.ggml.tokens", "unwanted.key"]) {
+        const list = Buffer.alloc(12);
+        list.writeUInt32LE(9, 0);
+        list.writeBigUInt64LE(1n, 4);
+        await writeFile(path, Buffer.concat([head(1), name(key), u32(9), ...Array<Buffer>(400_000).fill(list)]));
+        await assert.rejects(readModelMetadata(path), invalidFile(/lists inside lists/));
+      }
+    }));
+
+  it("reads no more of a large file than a head may take, whatever length it names", () =>
+    inTemporaryFolder(async (folder) => {
+      const path = join(folder, "model.gguf");
+      const longKey = Buffer.alloc(8);
+      longKey.writeBigUInt64LE(2n ** 40n);
+      await writeFile(path, Buffer.concat([head(1), longKey]));
+      await truncate(path, 2 ** 40);
+      const before = process.memoryUsage().rss;
+      await assert.rejects(readModelMetadata(path), invalidFile(/does not end within/));
+      assert.ok(process.memoryUsage().rss - before < 2 ** 30);
+    }));
+
+  it("takes no token id that is not one", () =>
+    inTemporaryFolder(async (folder) => {
+      const path = join(folder, "model.gguf");
+      await writeTinyModel(path, { seed: 1, layers: 1 });
+      const bytes = await readFile(path);
+      const at = bytes.indexOf("tokenizer.ggml.bos_token_id") + "tokenizer.ggml.bos_token_id".length;
+      bytes.writeUInt32LE(5, at); // an i32 now
+      bytes.writeInt32LE(-1, at + 4);
+      await writeFile(path, bytes);
+      assert.equal((await readModelMetadata(path)).tokenizer.bosId, null);
+      bytes.writeUInt32LE(6, at); // an f32
+      bytes.writeFloatLE(1.5, at + 4);
+      await writeFile(path, bytes);
+      assert.equal((await readModelMetadata(path)).tokenizer.bosId, null);
+    }));
+
+  it("reads a head or refuses it, whatever was done to it", () =>
+    inTemporaryFolder(async (folder) => {
+      const path = join(folder, "model.gguf");
+      await writeTinyModel(path, { seed: 1, layers: 1 });
+      const whole = await readFile(path);
+      const headBytes = whole.indexOf("output_norm.weight");
+      const damage = fc.record({ at: fc.nat(headBytes), bytes: fc.uint8Array({ minLength: 1, maxLength: 9 }) });
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(damage, { minLength: 1, maxLength: 4 }),
+          fc.nat(2 * headBytes),
+          async (all, length) => {
+            const damaged = Buffer.from(whole);
+            for (const { at, bytes } of all) damaged.set(bytes, at);
+            await writeFile(path, damaged.subarray(0, length < headBytes ? length : undefined));
+            await readModelMetadata(path).then(({ tokenizer }) => createVocabulary(tokenizer), assertRefused);
+          },
+        ),
+        { numRuns: 60, seed: 5 },
+      );
     }));
 
   it("survives any damaged byte of the head", () =>
