@@ -185,7 +185,10 @@ export class Front implements Inference {
           if (exit.orderly) return;
           log.error({ reason: exit.reason, retryInMs: next?.retryInMs }, "the agents place ended; its requests failed");
         },
-        onEscalate: reject,
+        onEscalate: (error) => {
+          log.error({ err: error }, "the agents place does not stay up; every request is refused until a restart");
+          reject(error);
+        },
       });
     });
   }
@@ -210,6 +213,7 @@ export class Front implements Inference {
         onEscalate: (error) => {
           model.status = "unloaded";
           model.unavailable = failed(served.id, error);
+          this.#options.log.error({ model: served.id, err: error }, "a model does not stay up; it is given up");
           reject(error);
         },
       });

@@ -10,6 +10,9 @@ import { elapsedUnitSeconds, type ModelProtocol, type SequenceJob } from "../mes
 import { Choice } from "./choice.ts";
 import type { TextModel } from "./text-model.ts";
 
+/** The model answers between two steps, and a step of a large model on few cores can be long. */
+const acceptTimeoutMs = 10 * 60 * 1000;
+
 /** Takes what happens to one sequence. */
 export interface SequenceSink {
   /** `elapsed` in units of elapsedUnitSeconds; `logprobs` is null or holds this row's record from `at` on. */
@@ -56,7 +59,8 @@ export class Run {
   start(): void {
     try {
       const jobs = this.#jobs();
-      this.#options.model.actor.ask("generate", { jobs }).catch((error: unknown) => this.fail(toErrorRecord(error)));
+      const accepted = this.#options.model.actor.ask("generate", { jobs }, { timeoutMs: acceptTimeoutMs });
+      accepted.catch((error: unknown) => this.fail(toErrorRecord(error)));
     } catch (error) {
       this.fail(toErrorRecord(error));
     }

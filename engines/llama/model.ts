@@ -5,8 +5,9 @@ import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
-import type { LlamaFunctions, NativeBatch, Pointer } from "./abi.ts";
+import type { LlamaFunctions, Pointer } from "./abi.ts";
 import type { ComputeLock } from "./compute-lock.ts";
+import { NativeBatchView } from "./native-batch.ts";
 import { SlotMap } from "./slot-map.ts";
 
 /** What loading produced; LlamaModel owns it from here on. */
@@ -209,63 +210,6 @@ export class LlamaModel implements LoadedModel, KvCache {
       if (this.#functions.vocabIsEndOfGeneration(this.#vocab, token)) tokens.push(token);
     }
     return tokens;
-  }
-}
-
-/** A native batch whose arrays are written through views. */
-class NativeBatchView {
-  readonly batch: NativeBatch;
-  readonly #token: Int32Array;
-  readonly #position: Int32Array;
-  readonly #sequence: Int32Array;
-  readonly #logits: Int8Array;
-  readonly #lists: BigUint64Array;
-  readonly #ownLists: BigUint64Array;
-  #count = 0;
-
-  constructor(functions: LlamaFunctions, maxTokens: number) {
-    this.batch = functions.batchInit(maxTokens, 0, 1);
-    const view = (pointer: Pointer, bytes: number) => koffi.view(pointer, maxTokens * bytes);
-    this.#token = new Int32Array(view(this.batch.token, 4));
-    this.#position = new Int32Array(view(this.batch.pos, 4));
-    this.#logits = new Int8Array(view(this.batch.logits, 1));
-    new Int32Array(view(this.batch.n_seq_id, 4)).fill(1);
-    // seq_id[i] points to the list of token i's sequences, which batchInit allocates one by one; pointing them into one
-    // array instead lets a view write them. The native side's own pointers are put back before it frees them.
-    this.#sequence = new Int32Array(maxTokens);
-    this.#lists = new BigUint64Array(view(this.batch.seq_id, 8));
-    this.#ownLists = this.#lists.slice();
-    const base = koffi.address(this.#sequence);
-    for (let i = 0; i < maxTokens; i++) this.#lists[i] = base + BigInt(i * Int32Array.BYTES_PER_ELEMENT);
-  }
-
-  free(functions: LlamaFunctions): void {
-    this.#lists.set(this.#ownLists);
-    functions.batchFree(this.batch);
-  }
-
-  clear(): void {
-    this.#count = 0;
-  }
-
-  add(token: number, position: number, sequence: number, wantLogits: number): void {
-    const i = this.#count++;
-    this.#token[i] = token;
-    this.#position[i] = position;
-    this.#sequence[i] = sequence;
-    this.#logits[i] = wantLogits;
-  }
-
-  addRow(batch: Batch, row: number, sequence: number): void {
-    const offset = at(batch.offset, row);
-    const length = at(batch.length, row);
-    const position = at(batch.position, row);
-    for (let i = 0; i < length; i++) this.add(at(batch.tokens, offset + i), position + i, sequence, 0);
-    this.#logits[this.#count - 1] = at(batch.wantLogits, row);
-  }
-
-  finish(): void {
-    this.batch.n_tokens = this.#count;
   }
 }
 

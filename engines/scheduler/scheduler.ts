@@ -226,8 +226,7 @@ export class Scheduler<S extends Sequence> {
 
   /** Prompt tokens for a step beside so many decodes; at least one grain where nothing else would run or it is due. */
   #allowance(decodes: number, due: boolean): number {
-    const unknown = decodes === 0 ? this.#limits.maxPrefillChunkTokens : 0;
-    const allowance = this.#cost.promptAllowance(decodes) ?? unknown;
+    const allowance = this.#cost.promptAllowance(decodes) ?? 0;
     return due || decodes === 0 ? Math.max(allowance, this.#grain) : allowance;
   }
 

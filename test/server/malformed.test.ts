@@ -141,6 +141,13 @@ const chatRows: readonly Row[] = [
   ["repetition_penalty zero", { ...say, repetition_penalty: 0 }, 422, "repetition_penalty", "more than 0"],
   ["logit_bias an array", { ...say, logit_bias: [1] }, 422, "logit_bias", "an object, got an array"],
   ["logit_bias of a word", { ...say, logit_bias: { cat: 1 } }, 422, "logit_bias.cat", 'a token id, got "cat"'],
+  [
+    "logit_bias of too many tokens",
+    { ...say, logit_bias: Object.fromEntries(Array.from({ length: 4097 }, (_, token) => [token, 1])) },
+    422,
+    "logit_bias",
+    "at most 4096 tokens",
+  ],
   ["logit_bias too strong", { ...say, logit_bias: { 5: 101 } }, 422, "logit_bias.5", "at most 100"],
   ["dry_base below one", { ...say, dry_base: 0.5 }, 422, "dry_base", "at least 1"],
   ["logprobs a number", { ...say, logprobs: 3 }, 422, "logprobs", "true or false, got 3"],
