@@ -1,7 +1,6 @@
 // Clients that read slowly, not at all, or leave, against the real command: who waits for whom, and whose slot is freed
 // when. The model is the generated one, on one thread: only counts and proportions of times are checked.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { connect, type Socket } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -46,6 +45,7 @@ function openStandingReader({ url }: RunningServer, changes: Partial<StreamingBo
   const body = JSON.stringify(bodyOf(changes));
   const { hostname: host, port } = new URL(url);
   const socket = connect({ host, port: Number(port) });
+  socket.on("error", () => {});
   socket.pause();
   const head = `POST /v1/chat/completions HTTP/1.1\r\nHost: ${host}\r\nContent-Type: application/json\r\n`;
   socket.write(`${head}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
@@ -56,7 +56,6 @@ function openStandingReader({ url }: RunningServer, changes: Partial<StreamingBo
 async function readOn(socket: Socket): Promise<string> {
   const pieces: string[] = [];
   socket.setEncoding("utf8");
-  socket.on("error", () => {});
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   const done = new Promise<void>((resolve) => {
     socket.on("data", (piece: string) => {
@@ -70,19 +69,6 @@ async function readOn(socket: Socket): Promise<string> {
   return pieces.join("");
 }
 
-/** Memory of the server's processes that is in use, in MB. */
-function residentMb(server: RunningServer): number {
-  const pids = [server.process.pid, ...server.enginePids()].join(",");
-  const kilobytes = execFileSync("ps", ["-o", "rss=", "-p", pids], { encoding: "utf8" });
-  return (
-    kilobytes
-      .trim()
-      .split(/\s+/)
-      .map(Number)
-      .reduce((sum, size) => sum + size, 0) / 1000
-  );
-}
-
 describe("a reader that stands still", () => {
   let server: RunningServer;
   before(async () => {
@@ -90,25 +76,22 @@ describe("a reader that stands still", () => {
   });
   after(() => server.stop());
 
-  it("pauses only itself, fills no memory, and gets every token when it reads on", async () => {
+  it("pauses only itself, is not generated ahead of, and gets every token when it reads on", async () => {
     const client = clientOf(server);
     const big = { ...wordy, n: 3, max_tokens: 2000 };
     const unhinderedMs = await msOf(() => readWhole(client, big));
 
     const socket = openStandingReader(server, big);
-    let grownMb = 0;
     const standingMs = await msOf(async () => {
       const chunks = await readWhole(client, { max_tokens: 500 });
       assert.equal(finalUsage(chunks).completion_tokens, 500);
-      const before = residentMb(server);
       await sleep(1.5 * unhinderedMs);
-      grownMb = residentMb(server) - before;
     });
     const text = await readOn(socket);
     assert.equal(text.split('"top_logprobs":[').length - 1, 6000);
     assert.match(text, /data: \[DONE\]\n\n/);
-    assert.ok(grownMb < 10, `the server grew by ${grownMb} MB for a reader that reads nothing`);
-    // Time between the first and the last token, by the engine: without a pause it would have been done long before.
+    // From the first to the last token, by the engine: unpaused it would have been done, and all of it held somewhere,
+    // long before the reader went on.
     const generatedMs = 1000 * Number(/"total_completion_time_sec":([\d.]+)/.exec(text)?.[1]);
     assert.ok(
       generatedMs > standingMs,
@@ -141,16 +124,8 @@ describe("a reader that never reads", () => {
 
 describe("a request of many choices", () => {
   it("gets them all, since what the engine makes at once never overruns its stream", async () => {
-    const server = await startServer([
-      "-m",
-      await tinyModel(),
-      "--threads",
-      "1",
-      "--max-seqs",
-      "64",
-      "--max-model-len",
-      "512",
-    ]);
+    const narrow = ["--threads", "1", "--max-seqs", "64", "--max-model-len", "512"];
+    const server = await startServer(["-m", await tinyModel(), ...narrow]);
     try {
       const chunks = await readWhole(clientOf(server), { n: 64, max_tokens: 300 });
       assert.equal(chunks.filter(({ choices }) => choices[0]?.finish_reason === "length").length, 64);
@@ -173,7 +148,7 @@ describe("clients that hang up", () => {
   const fillSlots = <T>(start: (index: number) => Promise<T>) =>
     Promise.all(Array.from({ length: slots }, (_, i) => start(i)));
 
-  /** A new request must not wait for those that were hung up on: they would have taken six times `shortMs` or more. */
+  /** A new request must not wait for those that were hung up on: they would have taken three times `shortMs` or more. */
   async function assertAnsweredSoon(): Promise<void> {
     const ms = await msOf(() => readWhole(client, { max_tokens: 2 }));
     assert.ok(ms < 2 * shortMs, `a new request took ${ms} ms; ${shortLength} tokens in every slot take ${shortMs} ms`);
