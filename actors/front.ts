@@ -72,6 +72,7 @@ export class Front implements Inference {
   #agents: AgentsLink | null = null;
   #agentsSupervisor: Supervisor | null = null;
   #nextRun = 1;
+  #isStopping = false;
 
   constructor(options: FrontOptions) {
     this.#options = options;
@@ -98,6 +99,7 @@ export class Front implements Inference {
 
   /** Stops every place: models first, so that nothing new is generated. */
   async stop(deadlineMs: number): Promise<void> {
+    this.#isStopping = true;
     const models = [...this.#models.values()];
     for (const { served } of models) if (served.spec.abortFlag) new Uint8Array(served.spec.abortFlag)[0] = 1;
     await Promise.all(models.map((model) => model.supervisor?.stop(deadlineMs)));
@@ -279,7 +281,7 @@ export class Front implements Inference {
     model.status = next ? "reloading" : "unloaded";
     model.unavailable = loading(id);
     this.#agents?.models.tell("detachModel", { id, error: model.unavailable });
-    if (exit.orderly) return;
+    if (exit.orderly || this.#isStopping) return;
     const fields = { model: id, reason: exit.reason, retryInMs: next?.retryInMs };
     this.#options.log.error(fields, "a model's engine ended; its requests failed");
   }

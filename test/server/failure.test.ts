@@ -131,7 +131,7 @@ describe("a server whose engine process dies", () => {
 describe("a server told to stop", () => {
   it("finishes the streams that run, refuses new work with 503, and exits with 0", async () => {
     const { path } = await realModel();
-    const server = await startServer(["-m", path, ...flags]);
+    const server = await startServer(["-m", path, ...flags, "--shutdown-deadline-secs", "300"]);
     const stream = await openStream(server.url, "default", 100);
     while (stream.data.length < 3) await sleep(5);
     const stopped = server.stop();
