@@ -32,6 +32,21 @@ export interface Sampling {
   readonly topLogprobs: number | null;
 }
 
+/** The likeliest token each time, nothing else. */
+export const greedySampling: Sampling = {
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  repetitionPenalty: 1,
+  dry: null,
+  logitBias: [],
+  seed: 0,
+  topLogprobs: null,
+};
+
 /** "Don't repeat yourself": penalises a token that would extend a repeated run of tokens. */
 export interface Dry {
   readonly multiplier: number;

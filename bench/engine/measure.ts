@@ -9,6 +9,7 @@ import {
   type TokenFrame,
 } from "../../actors/messages.ts";
 import type { Consumer, StepLoop } from "../../actors/scheduler/step-loop.ts";
+import { greedySampling } from "../../engines/chat.ts";
 import { Detokenizer } from "../../engines/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
 
@@ -32,20 +33,6 @@ export interface Bench {
   readonly vocabulary: Vocabulary;
   readonly maxSequences: number;
 }
-
-const greedy: SequenceJob["sampling"] = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  repetitionPenalty: 1,
-  dry: null,
-  logitBias: [],
-  seed: 0,
-  topLogprobs: null,
-};
 
 export function measure(bench: Bench, workload: Workload): Measurement {
   const consumer = new TextConsumer(bench.vocabulary);
@@ -81,7 +68,7 @@ function job({ vocabulary }: Bench, { kind, promptLength, newTokens }: Workload,
     maxNewTokens: kind === "prefill" ? 1 : newTokens + 1,
     ignoreEos: true,
     adapter: 0,
-    sampling: greedy,
+    sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),
   };

@@ -1,29 +1,16 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import koffi from "koffi";
-import { rowHasToken, rowInts, type SequenceJob } from "../../actors/messages.ts";
+import { rowHasToken, rowInts } from "../../actors/messages.ts";
 import { StepLoop } from "../../actors/scheduler/step-loop.ts";
 import { Batch } from "../../engines/batch.ts";
+import { greedySampling } from "../../engines/chat.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { openLibrary } from "../../engines/llama/library.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { realModel, specOf, tinyModel } from "../fixtures/models.ts";
 import { generousLimits } from "../fixtures/scheduling.ts";
-
-const greedy: SequenceJob["sampling"] = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  repetitionPenalty: 1,
-  dry: null,
-  logitBias: [],
-  seed: 0,
-  topLogprobs: null,
-};
 
 // Up to this many rows llama.cpp's results do not depend on what else is in the batch.
 const exactChunk = 32;
@@ -90,7 +77,7 @@ function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count:
     maxNewTokens: count,
     ignoreEos: true,
     adapter: 0,
-    sampling: greedy,
+    sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),
   };

@@ -19,7 +19,7 @@ import {
 } from "../../../actors/messages.ts";
 import { modelActor } from "../../../actors/model/model-actor.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
-import type { GenerateEvent, GenerateRequest, Sampling } from "../../../engines/chat.ts";
+import { type GenerateEvent, type GenerateRequest, greedySampling } from "../../../engines/chat.ts";
 import { readModelMetadata } from "../../../engines/gguf/metadata.ts";
 import type { SchedulerLimits } from "../../../engines/scheduler/scheduler.ts";
 import { createVocabulary, vocabularyProbes } from "../../../engines/tokenizer/vocabulary.ts";
@@ -34,20 +34,6 @@ import { createFakeEngine, type FakeEngineOptions } from "../../fixtures/fake-en
 import { generousLimits } from "../../fixtures/scheduling.ts";
 import { writeTinyModel } from "../../fixtures/tiny-gguf.ts";
 
-export const greedy: Sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  repetitionPenalty: 1,
-  dry: null,
-  logitBias: [],
-  seed: 0,
-  topLogprobs: null,
-};
-
 export function job(id: number, changes: Partial<SequenceJob> & { readonly length?: number } = {}): SequenceJob {
   const { length = 8, ...rest } = changes;
   return {
@@ -56,7 +42,7 @@ export function job(id: number, changes: Partial<SequenceJob> & { readonly lengt
     maxNewTokens: 4,
     ignoreEos: true,
     adapter: 0,
-    sampling: greedy,
+    sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),
     ...rest,
@@ -67,7 +53,7 @@ export function request(changes: Partial<GenerateRequest> = {}): GenerateRequest
   return {
     model: "tiny",
     prompt: { kind: "text", text: "hello" },
-    sampling: greedy,
+    sampling: greedySampling,
     choices: 1,
     stop: [],
     maxTokens: 8,

@@ -2,23 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { rowHasToken, rowInts, type TokenFrame } from "../../../actors/messages.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
+import { greedySampling } from "../../../engines/chat.ts";
 import type { LoadedModel } from "../../../engines/engine.ts";
 import { createFakeEngine } from "../../fixtures/fake-engine.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
-
-const sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  repetitionPenalty: 1,
-  dry: null,
-  logitBias: [],
-  seed: 0,
-  topLogprobs: null,
-};
 
 /** The fake engine, except that slot 0 gives nothing but NaN from its third token on. */
 function brokenInSlot0(): LoadedModel {
@@ -50,7 +37,14 @@ describe("a sequence whose logits leave nothing to choose", () => {
         }
       },
     };
-    const job = { maxNewTokens: 10, ignoreEos: true, adapter: 0, sampling, choice: 0, breakers: new Int32Array(0) };
+    const job = {
+      maxNewTokens: 10,
+      ignoreEos: true,
+      adapter: 0,
+      sampling: greedySampling,
+      choice: 0,
+      breakers: new Int32Array(0),
+    };
     const prompt = Int32Array.of(1, 2, 3, 4);
     loop.submit(consumer, [
       { ...job, id: 1, prompt },

@@ -3,11 +3,12 @@ import { describe, it } from "node:test";
 import { rowFinishedLength, rowHasLogprobs, rowInts } from "../../../actors/messages.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
 import type { Batch } from "../../../engines/batch.ts";
+import { greedySampling } from "../../../engines/chat.ts";
 import type { SchedulerLimits } from "../../../engines/scheduler/scheduler.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../fixtures/fake-engine.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
-import { crossed, Frames, greedy, job } from "./rig.ts";
+import { crossed, Frames, job } from "./rig.ts";
 
 const longInterval = 1e9;
 
@@ -161,7 +162,7 @@ describe("the frames of a step loop", () => {
 
   it("carry the logprobs of the rows that are flagged, in their order", () => {
     const { loop, frames } = createLoop({ intervalMs: longInterval });
-    loop.submit(frames, [job(1), job(2, { sampling: { ...greedy, topLogprobs: 2 } }), job(3)]);
+    loop.submit(frames, [job(1), job(2, { sampling: { ...greedySampling, topLogprobs: 2 } }), job(3)]);
     while (loop.step());
     for (const { rows, logprobs } of frames.all) {
       const flagged = [];
