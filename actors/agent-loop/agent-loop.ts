@@ -1,5 +1,5 @@
-// Owns the agents and the models actor: which models can be used, and the runs in flight on them. It routes each token row to its run.
-// One run is one request; what it does with tokens is run.ts's affair.
+// Owns the agents and the models actor: which models can be used, and the runs in flight on them. It routes each token
+// row to its run. One run is one request; what it does with tokens is run.ts's affair.
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
