@@ -221,6 +221,13 @@ describe("the llama engine on a generated model", () => {
     );
   });
 
+  it("refuses more sequences than llama.cpp has ids for, naming the key", async () => {
+    await assert.rejects(
+      llamaEngine.load(specOf(path, { maxSequences: 257 }), () => {}),
+      (error: unknown) => error instanceof ServerError && error.param === "max_seqs" && /257.*256/.test(error.message),
+    );
+  });
+
   it("refuses a KV budget that holds no context, naming the key", async () => {
     await assert.rejects(
       llamaEngine.load(specOf(path, { kvBudget: { tokens: 100 } }), () => {}),

@@ -175,6 +175,18 @@ describe("chat completions by the official client", () => {
     });
   });
 
+  it("keeps the end of a prompt that is too long where truncate_sequence allows it", async () => {
+    const body = { prompt: "word ".repeat(600), max_tokens: 4, truncate_sequence: true };
+    const response = await fetch(`${server.url}/v1/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    assert.equal(response.status, 200);
+    const { usage } = (await response.json()) as OpenAI.Completion;
+    assert.equal(usage?.prompt_tokens, 508);
+  });
+
   it("lists its models, the default one first", async () => {
     const models = (await client.models.list()).data;
     assert.equal(models[0]?.id, "default");
