@@ -1,37 +1,33 @@
 // Owns reading the command line: the command, and its flags as text. Which flags there are comes from the table of keys;
 // what their values mean is resolveConfig's work. Called by main.ts.
 import arg from "arg";
-import type { Flags } from "../runtime/config/given.ts";
-import { entryOfFlag } from "../runtime/config/given.ts";
+import { entryOfFlag, type Flags } from "../runtime/config/given.ts";
 import { keyEntries } from "../runtime/config/keys.ts";
+import { withoutTokens } from "../runtime/config/kinds.ts";
 import { suggestion } from "../runtime/config/nearest.ts";
-import { notSupportedYet, plannedFlags } from "../runtime/config/planned.ts";
 import { ServerError } from "../runtime/errors.ts";
 
-const commandNames = ["serve", "bench", "from-config"] as const;
+const commandNames = ["serve", "run", "bench", "from-config"] as const;
 
-/** A command as typed. `from-config` is the command its file names. */
+/** A command that is told settings. `from-config` is the command its file names. */
 export type CommandName = (typeof commandNames)[number];
 
-const plannedCommands = [
-  "run",
-  "tune",
-  "doctor",
-  "quantize",
-  "uqff",
-  "login",
-  "cache",
-  "completions",
-  "update",
-  "uninstall",
-];
+const toolNames = ["cache", "login"] as const;
+
+/** A command that has no settings and reads its own arguments. */
+export type ToolName = (typeof toolNames)[number];
+
+const plannedCommands = ["tune", "doctor", "quantize", "uqff", "completions", "update", "uninstall"];
+const everyCommand = [...commandNames, ...toolNames, ...plannedCommands];
 
 /** The words that may stand before the flags, `serve text -m …`: the loader of the models. */
 const kinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];
 
 export interface CommandLine {
-  /** null where none is named: the help is meant. */
+  /** null where none is named, and so the help is meant, unless a tool is. */
   readonly command: CommandName | null;
+  /** With a tool, nothing else is set: its arguments are for it to read. */
+  readonly tool: { readonly name: ToolName; readonly args: readonly string[] } | null;
   readonly flags: Flags;
   /** The file of `from-config -f`. */
   readonly file: string | null;
@@ -42,27 +38,36 @@ export interface CommandLine {
 /** Throws config_invalid for anything it does not know. `argv` starts with the command. */
 export function parseArguments(argv: readonly string[]): CommandLine {
   const [first, ...others] = argv;
+  const tool = toolNames.find((name) => name === first);
+  const nothing = { command: null, tool: null, flags: {}, file: null, help: false, version: false };
+  if (tool !== undefined) return { ...nothing, tool: { name: tool, args: others } };
+
   const command = first === undefined || first.startsWith("-") ? null : commandOf(first);
   const isFromConfig = command === "from-config";
-  const { _: words, ...given } = parseFlags(command === null ? [...argv] : others, isFromConfig);
-
-  const flags: Record<string, string | true | readonly string[]> = {};
-  for (const { flag } of keyEntries) if (given[flag] !== undefined) flags[flag] = given[flag];
-  const verbosity = given["-v"];
-  if (verbosity !== undefined) setOnce(flags, "--log-level", verbosity === 1 ? "debug" : "trace", "-v");
-  if (words[0] !== undefined) setOnce(flags, "--kind", kindOf(words), words[0]);
-
+  const given = parseFlags(command === null ? argv : others, isFromConfig);
   const help = given["--help"] === true;
   const version = given["--version"] === true;
   const isAskingOnly = help || version;
-  if (command === null && !isAskingOnly && Object.keys(given).length > 0) {
+  const isBare = Object.keys(given).length === 1 && given._.length === 0;
+  if (command === null && !isAskingOnly && !isBare) {
     throw invalid(`a command is expected before the flags: ${commandNames.join(", ")}; got none`);
   }
   const file = given["--file"];
   if (isFromConfig && typeof file !== "string" && !isAskingOnly) {
     throw invalid("from-config expects a TOML file: from-config -f FILE; got none");
   }
-  return { command, flags, file: typeof file === "string" ? file : null, help, version };
+  return { ...nothing, command, flags: flagsOf(given), file: typeof file === "string" ? file : null, help, version };
+}
+
+/** The flags that stand for keys, under the one name each has. */
+function flagsOf(given: Parsed): Flags {
+  const { _: words } = given;
+  const flags: Record<string, string | true | readonly string[]> = {};
+  for (const { flag } of keyEntries) if (given[flag] !== undefined) flags[flag] = given[flag];
+  const verbosity = given["-v"];
+  if (verbosity !== undefined) setOnce(flags, "--log-level", verbosity === 1 ? "debug" : "trace", "-v");
+  if (words[0] !== undefined) setOnce(flags, "--kind", kindOf(words), words[0]);
+  return flags;
 }
 
 /** Sets a flag by another name it has; `name` is what was typed. */
@@ -73,59 +78,73 @@ function setOnce(flags: Record<string, unknown>, flag: string, value: string, na
 
 type Parsed = { readonly _: readonly string[]; readonly "-v"?: number } & Flags;
 
-function parseFlags(argv: string[], isFromConfig: boolean): Parsed {
+function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   const spec: arg.Spec = { "--help": Boolean, "-h": "--help", "--version": Boolean, "-v": arg.COUNT };
-  for (const planned of plannedFlags) spec[planned] = arg.flag(refusePlanned);
   if (isFromConfig) Object.assign(spec, { "--file": String, "-f": "--file" });
-  for (const { flag, key } of keyEntries) {
-    if (key.fileOnly) continue;
-    spec[flag] = key.shows === null ? Boolean : flag === "--model-id" ? [String] : String;
-    if (key.alias !== undefined) spec[key.alias] = flag;
-    refuseValueOfSwitch(argv, flag, key.shows === null);
+  for (const { flag, flags, shortFlag, key } of keyEntries) {
+    if (flags.length === 0) continue;
+    spec[flag] = key.shows === null ? Boolean : key.repeats ? [String] : String;
+    // What from-config calls -f, its file, is not what the others do.
+    for (const other of [...flags.slice(1), shortFlag ?? flag]) spec[other] ??= flag;
+    if (key.shows === null) refuseValueOfSwitch(argv, flags);
   }
+  const words = spellOut(argv);
   try {
     // The spec above makes nothing but texts, lists of texts, `true` and the count.
-    return arg(spec, { argv }) as unknown as Parsed;
+    return arg(spec, { argv: words }) as unknown as Parsed;
   } catch (cause) {
     if (!(cause instanceof arg.ArgError)) throw cause;
-    throw explain(cause, argv);
+    throw explain(cause, words);
   }
 }
 
-function refusePlanned(_value: string, flag: string): never {
-  throw invalid(notSupportedYet(flag));
+/** Writes out what `arg` cannot read: flags that stand alone for a value, and values of several lines behind a `=`. */
+function spellOut(argv: readonly string[]): string[] {
+  return argv.flatMap((word, index) => {
+    const [, flag, lines] = /^(--[^=]+)=([^-].*[\n\r\u2028\u2029].*)$/s.exec(word) ?? [];
+    if (flag !== undefined && lines !== undefined) return [flag, lines];
+    const alone = keyEntries.find(({ flags }) => flags.includes(word))?.key.alone;
+    const next = argv[index + 1];
+    return alone === undefined || next === "true" || next === "false" ? [word] : [word, alone];
+  });
 }
 
 /** `arg` drops what follows the `=` of a switch, so that `--cpu=false` would mean true. */
-function refuseValueOfSwitch(argv: readonly string[], flag: string, isSwitch: boolean): void {
-  const given = isSwitch ? argv.find((word) => word.startsWith(`${flag}=`)) : undefined;
-  if (given !== undefined) throw invalid(`${flag} is a switch and takes no value; got "${given}"`);
+function refuseValueOfSwitch(argv: readonly string[], flags: readonly string[]): void {
+  const given = argv.find((word) => flags.some((flag) => word.startsWith(`${flag}=`)));
+  if (given !== undefined) throw invalid(`${given.split("=")[0]} is a switch and takes no value; got "${given}"`);
 }
 
 /** `arg`'s complaint in our words: the flag, what it expects, and the nearest flag there is. */
 function explain(error: InstanceType<typeof arg.ArgError>, argv: readonly string[]): ServerError {
   const named = /(-{1,2}[^\s=]+)/.exec(error.message.split(": ").slice(1).join(": "))?.[1] ?? argv.join(" ");
   if (error.code === "ARG_UNKNOWN_OPTION") {
-    if (named.startsWith("--")) entryOfFlag(named);
+    if (named.startsWith("--")) entryOfFlag(named, valueAfter(argv, named));
     return invalid(`unknown flag "${named}"; see --help`);
   }
-  const found = keyEntries.find(({ flag, key }) => flag === named || key.alias === named);
+  const found = keyEntries.find(({ flags, shortFlag }) => flags.includes(named) || shortFlag === named);
   const next = argv[argv.indexOf(named) + 1];
   const came = next === undefined || !argv.includes(named) ? "none" : `"${next}"`;
   return invalid(`${named} expects ${found?.key.expects ?? "a value"}; got ${came}`);
 }
 
+function valueAfter(argv: readonly string[], flag: string): string | undefined {
+  const joined = argv.find((word) => word.startsWith(`${flag}=`));
+  return joined === undefined ? argv[argv.indexOf(flag) + 1] : joined.slice(flag.length + 1);
+}
+
 function commandOf(word: string): CommandName {
   const found = commandNames.find((name) => name === word);
   if (found !== undefined) return found;
-  if (plannedCommands.includes(word)) throw invalid(notSupportedYet(word));
-  throw invalid(`unknown command "${word}"${suggestion(word, [...commandNames, ...plannedCommands])}`);
+  if (plannedCommands.includes(word)) throw invalid(`"${word}" is not supported yet by this version of troupe`);
+  throw invalid(`unknown command "${word}"${suggestion(word, everyCommand)}`);
 }
 
 function kindOf(words: readonly string[]): string {
   const stray = words.find((word, index) => index > 0 || !kinds.includes(word));
   if (stray === undefined) return words[0] ?? "auto";
-  throw invalid(`unexpected "${stray}"; a model is named with -m, and everything else with a flag: see --help`);
+  const shown = withoutTokens(stray);
+  throw invalid(`unexpected "${shown}"; a model is named with -m, and everything else with a flag: see --help`);
 }
 
 function invalid(message: string): ServerError {

@@ -9,6 +9,7 @@ import { llamaEngine } from "../engines/llama/engine.ts";
 import { createVocabulary } from "../engines/tokenizer/vocabulary.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
+import { createLogger } from "../runtime/log.ts";
 import { modelSpec, schedulerLimits } from "./model-specs.ts";
 import { createProgress } from "./progress.ts";
 
@@ -20,9 +21,10 @@ export async function bench(config: Config): Promise<void> {
   if (!model || config.models.length > 1) throw new ServerError("config_invalid", "bench expects one -m MODEL");
   const { promptLen, genLen, depth, iterations, warmup, json } = config.bench;
   const progress = createProgress();
+  const log = createLogger({ level: config.troupe.logLevel, format: "text" });
   const workloads = workloadsOf(config);
   const longest = Math.max(...workloads.map(({ promptLength, newTokens }) => promptLength + newTokens + 1));
-  const spec = await modelSpec(config, { ...model, maxModelLen: model.maxModelLen ?? longest }, progress);
+  const spec = await modelSpec(config, { ...model, maxModelLen: model.maxModelLen ?? longest }, log, progress);
   const loaded = await llamaEngine.load(spec, (fraction) => progress.update("load", fraction, 1));
   const subject = await subjectOf(loaded, config, spec.path);
   const rows: Row[] = [];

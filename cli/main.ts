@@ -8,7 +8,10 @@ import { parseToml, type TomlFile } from "../runtime/config/toml.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { type CommandLine, type CommandName, parseArguments } from "./arguments.ts";
 import { bench } from "./bench.ts";
+import { cacheCommand } from "./cache.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
+import { loginCommand } from "./login.ts";
+import { run } from "./run/run.ts";
 import { serve } from "./serve.ts";
 import { version } from "./version.ts";
 
@@ -26,6 +29,7 @@ async function main(argv: readonly string[]): Promise<void> {
     process.stdout.write(`troupe ${version}\n`);
     return;
   }
+  if (line.tool !== null) return line.tool.name === "cache" ? cacheCommand(line.tool.args) : loginCommand(line.tool.args);
   const { command } = line;
   if (line.help || command === null) {
     process.stdout.write(command === null || command === "from-config" ? commandsHelp() : flagsHelp(command));
@@ -39,7 +43,7 @@ async function main(argv: readonly string[]): Promise<void> {
     case "bench":
       return bench(config);
     case "run":
-      throw new ServerError("config_invalid", '"run" is not supported yet by this version of troupe; use "serve"');
+      return run(config);
     default:
       config.command satisfies never;
   }

@@ -3,11 +3,16 @@ import type { ModelSpec } from "../engines/engine.ts";
 import { resolveModel } from "../engines/hub/resolve-model.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { Config, ModelConfig } from "../runtime/config/config.ts";
+import type { Logger } from "../runtime/log.ts";
 import type { Progress } from "./progress.ts";
 
 /** Fetches what is not on this machine yet and describes how the engine is to load it. */
-export async function modelSpec(config: Config, model: ModelConfig, progress: Progress): Promise<ModelSpec> {
+export async function modelSpec(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<ModelSpec> {
   const { path } = await resolveModel(model.modelId, {
+    tokenSource: config.tokenSource,
+    hfCache: model.device.hfCache,
+    quantizedFile: model.format.quantizedFile,
+    onNotice: (message) => log.info({ model: model.modelId }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) =>
       progress.update(`${phase} ${model.modelId}`, doneBytes, totalBytes),
   });
@@ -33,6 +38,7 @@ export function schedulerLimits(config: Config): SchedulerLimits {
     maxPrefillChunkTokens: config.maxPrefillChunkTokens,
     maxDecodeStepsBeforePrefill: config.maxDecodeStepsBeforePrefill,
     maxQueue: config.troupe.maxQueue,
+    queueTimeoutMs: config.troupe.queueTimeoutSecs * 1000,
     decodeSlowdown: config.troupe.decodeSlowdown,
     maxStepMs: config.troupe.maxStepMs,
   };

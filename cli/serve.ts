@@ -1,38 +1,18 @@
 // Owns `troupe serve`: the composition root of the server. It fetches the models, starts the places and the HTTP front,
 // says where to find them, and takes everything down in order when told to stop.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { Front, type ServedModel } from "../actors/front.ts";
+import { Front } from "../actors/front.ts";
 import { createApp } from "../http/app.ts";
 import { type Listener, listen } from "../http/listen.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
-import { modelSpec, schedulerLimits } from "./model-specs.ts";
-import { createProgress, type Progress } from "./progress.ts";
-
-/** Time left to the places to stop once the streams are done. */
-const placeStopMs = 5000;
-const mailboxLimit = 4096;
-/** Events a stream may be ahead of its reader before its sequences pause. */
-const streamWindow = 256;
+import { frontOptions, placeStopMs } from "./front-options.ts";
+import { createProgress } from "./progress.ts";
 
 export async function serve(config: Config): Promise<void> {
   const { troupe, server } = config;
   const log = createLogger({ level: troupe.logLevel, format: server.accessLogFormat });
   const progress = createProgress();
-  const front = new Front({
-    models: await servedModels(config, progress),
-    defaultModelId: config.defaultModelId,
-    defaultSeed: config.seed,
-    limits: schedulerLimits(config),
-    frameIntervalMs: troupe.frameIntervalMs,
-    agents: { mailboxLimit, streamWindow, stalledReaderMs: troupe.stalledReaderSecs * 1000 },
-    restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 60_000, maxRestarts: 5 },
-    loadTimeoutMs: troupe.loadTimeoutSecs * 1000,
-    log,
-    onLoadProgress: (id, fraction) => progress.update(`load ${id}`, fraction, 1),
-  });
+  const front = new Front(await frontOptions(config, log, progress));
   const app = createApp({
     inference: front,
     log,
@@ -44,7 +24,9 @@ export async function serve(config: Config): Promise<void> {
       disableRequestIdHeader: server.disableRequestIdHeader,
     },
   });
-  const listener = await listen(app, { host: server.host, port: server.port, edge: troupe.edge, log });
+  const { host, port } = server;
+  const { edge, maxBodyBytesInFlight } = troupe;
+  const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, log });
   const stop = async (): Promise<void> => {
     app.drain();
     await closeListener(listener, troupe.shutdownDeadlineSecs * 1000, log);
@@ -61,28 +43,6 @@ export async function serve(config: Config): Promise<void> {
   }
   progress.stop();
   process.stdout.write(greeting(config, listener));
-}
-
-async function servedModels(config: Config, progress: Progress): Promise<ServedModel[]> {
-  const models: ServedModel[] = [];
-  const computeLock = config.models.length > 1 ? createComputeLock() : null;
-  for (const model of config.models) {
-    const spec = await modelSpec(config, model, progress);
-    // A failed assertion in native code ends the whole process it runs in, so that process is not ours by default.
-    const carrier = config.troupe.isolate === "false" ? "thread" : "process";
-    const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
-    const { modelId: id, chatTemplate, jinjaExplicit } = model;
-    models.push({ id, spec: { ...spec, abortFlag, computeLock }, chatTemplate, jinjaExplicit, carrier });
-  }
-  progress.stop();
-  return models;
-}
-
-/** A file of this server's own, gone when it is. */
-function createComputeLock(): string {
-  const folder = mkdtempSync(join(tmpdir(), "troupe-"));
-  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-  return join(folder, "compute.lock");
 }
 
 /** Stops accepting, lets running answers finish up to the deadline, and cuts off the rest. */

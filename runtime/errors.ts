@@ -14,6 +14,7 @@ const codes = {
   not_found: { retryable: false },
   method_not_allowed: { retryable: false },
   queue_full: { retryable: true },
+  queue_timeout: { retryable: true },
   mailbox_full: { retryable: true },
   model_loading: { retryable: true },
   model_failed: { retryable: true },
@@ -35,6 +36,14 @@ export interface ErrorRecord {
   readonly code: ErrorCode;
   readonly message: string;
   readonly param?: string;
+  /** Seconds after which trying again may help, where the thrower can tell better than the code does. */
+  readonly retryAfterSeconds?: number;
+}
+
+interface ErrorOptions {
+  readonly param?: string | undefined;
+  readonly cause?: unknown;
+  readonly retryAfterSeconds?: number | undefined;
 }
 
 /**
@@ -45,11 +54,13 @@ export class ServerError extends Error {
   override readonly name = "ServerError";
   readonly code: ErrorCode;
   readonly param: string | undefined;
+  readonly retryAfterSeconds: number | undefined;
 
-  constructor(code: ErrorCode, message: string, options: { param?: string | undefined; cause?: unknown } = {}) {
+  constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.param = options.param;
+    this.retryAfterSeconds = options.retryAfterSeconds;
   }
 
   get retryable(): boolean {
@@ -60,13 +71,18 @@ export class ServerError extends Error {
 /** The plain record of any thrown value; what is not a ServerError becomes `internal`. */
 export function toErrorRecord(thrown: unknown): ErrorRecord {
   if (thrown instanceof ServerError) {
-    const { code, message, param } = thrown;
-    return param === undefined ? { code, message } : { code, message, param };
+    const { code, message, param, retryAfterSeconds } = thrown;
+    return {
+      code,
+      message,
+      ...(param === undefined ? {} : { param }),
+      ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    };
   }
   return { code: "internal", message: thrown instanceof Error ? thrown.message : String(thrown) };
 }
 
 /** The error a record stands for. */
 export function fromErrorRecord(record: ErrorRecord): ServerError {
-  return new ServerError(record.code, record.message, { param: record.param });
+  return new ServerError(record.code, record.message, record);
 }

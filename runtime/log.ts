@@ -20,7 +20,7 @@ export interface LogDestination {
 }
 
 const stderr = 2;
-const secretKeys = ["authorization", "x-api-key", "apiKey", "api_key", "token", "password", "secret"];
+const secretKeys = ["authorization", "x-api-key", "apiKey", "api_key", "token", "tokenSource", "password", "secret"];
 
 /** A logger for this place. Call it once a place and use `logger.child({ … })` below. */
 export function createLogger(options: LogOptions, destination: LogDestination = stderrLines()): Logger {

@@ -99,7 +99,8 @@ export class Actor {
   }
 
   #fail(letter: Letter, error: unknown): void {
-    const isExpected = error instanceof ServerError && letter.settle !== null;
+    // An asker is told, and hears it there. A tell that comes while its actor stops has nothing left to do.
+    const isExpected = error instanceof ServerError && (letter.settle !== null || error.code === "draining");
     if (!isExpected) this.#onError(error, `${this.#name}.${letter.method}`);
     letter.settle?.(failure(error));
   }

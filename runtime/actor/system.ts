@@ -96,7 +96,7 @@ export class ActorSystem {
     const error = this.#isStopping
       ? new ServerError("draining", `"${this.place}" is stopping; it takes no more messages`)
       : new ServerError("peer_gone", `"${this.place}" has no actor "${name}"; it may have stopped`);
-    if (letter.settle === null) this.onError(error, `${name}.${letter.method}`);
-    else letter.settle(failure(error));
+    if (letter.settle === null && !this.#isStopping) this.onError(error, `${name}.${letter.method}`);
+    letter.settle?.(failure(error));
   }
 }

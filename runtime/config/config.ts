@@ -2,22 +2,22 @@
 // order. It is frozen and made of plain values, so that any thread may have it. Called by cli/; it reads nothing itself.
 import { ServerError } from "../errors.ts";
 import {
-  entryOfFlag,
   type FileValues,
   type Flags,
+  type Given,
   type GivenValues,
   givenByEnvironment,
   givenByFile,
   givenByFlags,
 } from "./given.ts";
-import type { Command, ValuesOf } from "./key.ts";
-import { type GroupName, type KeyEntry, keyEntries, type keys } from "./keys.ts";
-import { notSupportedYet } from "./planned.ts";
+import type { Command, Key, ValuesOf } from "./key.ts";
+import { entryAt, type GroupName, isPerModel, type KeyEntry, keyEntries, type keys } from "./keys.ts";
+import { checkBench, checkRules, commonCpu, defaultModelOf, type GivenSettings } from "./rules.ts";
 import type { TomlFile } from "./toml.ts";
 
 type Keys = typeof keys;
 
-const modelIdEntry = entryOfFlag("--model-id");
+const modelIdEntry = entryAt("models", "modelId");
 
 /** Fields are named like the keys: `max_seqs` is `maxSeqs`, `[server] port` is `server.port`. */
 export interface Config extends ValuesOf<Keys["general"]> {
@@ -29,14 +29,16 @@ export interface Config extends ValuesOf<Keys["general"]> {
   readonly server: ValuesOf<Keys["server"]>;
   readonly pagedAttn: ValuesOf<Keys["pagedAttn"]>;
   readonly troupe: ValuesOf<Keys["troupe"]>;
+  readonly run: ValuesOf<Keys["run"]>;
   readonly bench: ValuesOf<Keys["bench"]>;
 }
 
 /** A model to load. Its templates are its own or else the general ones. */
 export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly modelId: string;
-  /** The same for all models. */
-  readonly device: { readonly cpu: boolean };
+  readonly format: ValuesOf<Keys["format"]>;
+  /** `cpu` is the same for all models. */
+  readonly device: ValuesOf<Keys["device"]> & { readonly cpu: boolean };
 }
 
 export interface ConfigRequest {
@@ -48,42 +50,52 @@ export interface ConfigRequest {
   readonly defaultModel: string;
 }
 
-/** Throws config_invalid, naming the flag, variable or line at fault. */
+/**
+ * Throws config_invalid, naming the flag, variable or line at fault. Names are looked at first, then types, then the
+ * rules between settings; what is right but not built is refused last.
+ */
 export function resolveConfig(request: ConfigRequest): Config {
   const { command } = request;
-  const flags = givenByFlags(request.flags, command);
-  const environment = givenByEnvironment(request.environment);
-  const file = request.file === undefined ? undefined : givenByFile(request.file, command);
-  const sources: GivenValues[] = [flags, environment, ...(file === undefined ? [] : [file.values])];
+  const given = givenSettings(request);
+  checkRules(given);
+  const cpu = commonCpu(given);
+  const defaultModelId = defaultModelOf(given);
+  for (const values of [given.shared, ...given.models]) refusePlanned(values);
 
-  const general = resolveGroup("general", command, sources);
-  const perModel = modelSources(request, flags, file);
-  const device = { cpu: resolveCpu(command, perModel) };
-  const models = perModel.map((values) => {
-    const model = resolveGroup("models", command, values);
-    const chatTemplate = model.chatTemplate ?? general.chatTemplate;
-    const jinjaExplicit = model.jinjaExplicit ?? general.jinjaExplicit;
-    return { ...model, modelId: String(model.modelId), chatTemplate, jinjaExplicit, device };
-  });
+  const { shared } = given;
+  const general = resolveGroup("general", command, shared);
   const config: Config = {
     ...general,
     command,
-    defaultModelId: checkModels(models, general.defaultModelId),
-    models,
-    server: resolveGroup("server", command, sources),
-    pagedAttn: resolveGroup("pagedAttn", command, sources),
-    troupe: resolveGroup("troupe", command, sources),
-    bench: resolveGroup("bench", command, sources),
+    defaultModelId,
+    models: given.models.map((values) => resolveModel(command, values, general, cpu)),
+    server: resolveGroup("server", command, shared),
+    pagedAttn: resolveGroup("pagedAttn", command, shared),
+    troupe: resolveGroup("troupe", command, shared),
+    run: resolveGroup("run", command, shared),
+    bench: resolveGroup("bench", command, shared),
   };
-  checkBench(config);
+  checkBench(config.bench);
   return deepFreeze(config);
+}
+
+function givenSettings(request: ConfigRequest): GivenSettings {
+  const { command } = request;
+  const flags = givenByFlags(request.flags, command);
+  const environment = givenByEnvironment(request.environment, command);
+  const file = request.file === undefined ? undefined : givenByFile(request.file, command);
+  const sources = [flags, environment, ...(file === undefined ? [] : [file.values])];
+  return {
+    shared: checkedValues(sources, ({ group }) => !isPerModel(group)),
+    models: modelSources(request, flags, file).map((own) => checkedValues(own, ({ group }) => isPerModel(group))),
+  };
 }
 
 /** What is given for each model, strongest source first. Flags other than `-m` say something about every model. */
 function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValues | undefined): GivenValues[][] {
   const named = flags.get(modelIdEntry)?.value;
   const ofEvery = new Map([...flags].filter(([entry]) => entry !== modelIdEntry));
-  const withId = (value: unknown, name: string) => [new Map([[modelIdEntry, { value, name }]]), ofEvery];
+  const withId = (value: unknown, name: string) => [new Map([[modelIdEntry, { value, name, place: null }]]), ofEvery];
   if (named !== undefined) return [named].flat().map((id) => withId(id, modelIdEntry.flag));
   if (file === undefined) return [withId(request.defaultModel, "default model")];
   if (file.models.length === 0) {
@@ -95,55 +107,68 @@ function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValu
   return file.models.map(({ values }) => [ofEvery, values]);
 }
 
-/** The one value of `cpu` there may be: models that set it agree, and it then holds for all. */
-function resolveCpu(command: Command, perModel: readonly GivenValues[][]): boolean {
-  const set = new Set(perModel.map((sources) => resolveGroup("device", command, sources).cpu ?? undefined));
-  set.delete(undefined);
-  if (set.size > 1) throw invalid("cpu expects the same value in every [models.device]; got true and false");
-  return set.has(true);
-}
-
-/** Checks the rules between models and returns the id of the default one. */
-function checkModels(models: readonly ModelConfig[], wanted: string | null): string {
-  const ids = models.map(({ modelId }) => modelId);
-  const twice = ids.find((id, index) => ids.indexOf(id) !== index);
-  if (twice !== undefined) throw invalid(`model_id "${twice}" is given twice; each model needs an id of its own`);
-  const [first = ""] = ids;
-  if (wanted === null) return first;
-  if (ids.includes(wanted)) return wanted;
-  throw invalid(`default_model_id expects one of ${ids.map((id) => `"${id}"`).join(", ")}; got "${wanted}"`);
-}
-
-function checkBench({ bench }: Config): void {
-  if (bench.genLen > 0 && bench.depth.includes(0)) {
-    throw invalid("--depth expects numbers above 0 where --gen-len is above 0; got 0");
+/** Of each key somebody set, the strongest value, checked. */
+function checkedValues(sources: readonly GivenValues[], isWanted: (entry: KeyEntry) => boolean): GivenValues {
+  const values = new Map<KeyEntry, Given>();
+  for (const [entry, given] of sources.flatMap((source) => [...source])) {
+    if (isWanted(entry) && !values.has(entry)) values.set(entry, { ...given, value: checkedValue(entry, given) });
   }
+  return values;
 }
 
-function resolveGroup<G extends GroupName>(
-  group: G,
-  command: Command,
-  sources: readonly GivenValues[],
-): ValuesOf<Keys[G]> {
-  const values: Record<string, unknown> = {};
-  for (const entry of keyEntries) {
-    if (entry.group === group) values[entry.field] = resolveKey(entry, command, sources);
-  }
-  // The loop above sets each field of the group from its own key, which is what ValuesOf says.
-  return values as ValuesOf<Keys[G]>;
-}
-
-function resolveKey(entry: KeyEntry, command: Command, sources: readonly GivenValues[]): unknown {
-  const { key } = entry;
-  const given = sources.map((values) => values.get(entry)).find((candidate) => candidate !== undefined);
-  if (given === undefined) return key.defaultOf?.[command] ?? key.default;
-  const { value, name } = given;
-  if (key.planned?.some((planned) => planned === value)) throw invalid(`${name}: ${notSupportedYet(String(value))}`);
+function checkedValue({ key, name: param }: KeyEntry, { value, name, place }: Given): unknown {
+  if (isPlannedValue(key, value)) return value;
   const checked = key.type.safeParse(value);
   if (checked.success) return checked.data;
-  throw new ServerError("config_invalid", `${name} expects ${key.expects}; got ${JSON.stringify(value)}`, {
-    param: entry.name,
-  });
+  const came = key.secret ? "something else, not shown here" : JSON.stringify(value);
+  const message = `${place === null ? "" : `${place}: `}${name} expects ${key.expects}; got ${came}`;
+  throw new ServerError("config_invalid", message, { param });
+}
+
+/** Refuses the first setting that asks for what is not built. A planned key may say what the server does anyway. */
+function refusePlanned(values: GivenValues): void {
+  for (const [{ key }, { value, name, place }] of values) {
+    const isPlanned = key.planned && !key.holds?.includes(value);
+    if (!isPlanned && !isPlannedValue(key, value)) continue;
+    const holding = (key.holds ?? []).map((held) => JSON.stringify(held)).join(" or ");
+    const remedy = holding === "" ? "leave it out" : `leave it out, or set it to ${holding}`;
+    const subject = isPlanned ? `"${name}"` : `${name}: "${value}"`;
+    const problem = `is not supported yet by this version of troupe; ${remedy}`;
+    throw invalid(`${place === null ? "" : `${place}: `}${subject} ${problem}`);
+  }
+}
+
+function isPlannedValue(key: Key, value: unknown): boolean {
+  return key.plannedValues?.some((planned) => planned === value) ?? false;
+}
+
+function resolveModel(
+  command: Command,
+  given: GivenValues,
+  general: ValuesOf<Keys["general"]>,
+  cpu: boolean,
+): ModelConfig {
+  const model = resolveGroup("models", command, given);
+  return {
+    ...model,
+    modelId: String(model.modelId),
+    chatTemplate: model.chatTemplate ?? general.chatTemplate,
+    jinjaExplicit: model.jinjaExplicit ?? general.jinjaExplicit,
+    format: resolveGroup("format", command, given),
+    device: { ...resolveGroup("device", command, given), cpu },
+  };
+}
+
+function resolveGroup<G extends GroupName>(group: G, command: Command, given: GivenValues): ValuesOf<Keys[G]> {
+  const values: Record<string, unknown> = {};
+  for (const entry of keyEntries) {
+    const { key, field } = entry;
+    if (entry.group !== group || key.planned) continue;
+    const found = given.get(entry);
+    values[field] = found === undefined ? (key.defaultOf?.[command] ?? key.default) : found.value;
+  }
+  // The loop above sets each built field of the group from its own key, which is what ValuesOf says.
+  return values as ValuesOf<Keys[G]>;
 }
 
 function invalid(message: string): ServerError {

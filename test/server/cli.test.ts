@@ -58,7 +58,7 @@ describe("asking for help", () => {
   it("lists the commands, and the flags of one with their defaults", async () => {
     const general = await runCommand(["--help"]);
     assert.equal(general.code, 0);
-    assert.match(general.stdout, /serve .*\n.*bench .*\n.*from-config/);
+    assert.match(general.stdout, /serve .*\n.*run .*\n.*bench .*\n.*from-config .*\n.*cache .*\n.*login/);
     const serve = await runCommand(["serve", "--help"]);
     assert.equal(serve.code, 0);
     assert.match(serve.stdout, /-p, --port N .*\[default: 1234\]/);
@@ -154,6 +154,24 @@ describe("from-config", () => {
       /bad\.toml:4: port expects a whole number from 0 to 65535; got "many"/,
     );
     await assertRefused(["from-config", "-f", join(directory, "none.toml")], /none\.toml" cannot be read/);
+  });
+
+  it("names both lines of settings that exclude one another, and says of older ones what to write", async () => {
+    const model = ["[[models]]", 'model_id = "m.gguf"'];
+    const paged = ['command = "serve"', "[paged_attn]"];
+    const conflict = write("conflict.toml", [...paged, 'mode = "off"', 'kv_cache = "1GiB"', ...model]);
+    await assertRefused(
+      ["from-config", "-f", conflict],
+      /conflict\.toml:3: "mode" = "off" conflicts with "kv_cache" \(.*conflict\.toml:4\)/,
+    );
+    await assertRefused(
+      ["from-config", "-f", write("older.toml", [...paged, "memory_mb = 4096", ...model])],
+      /older\.toml:3: "memory_mb" is a key of 0\.9\.4; write kv_cache = "4096MiB" instead/,
+    );
+    await assertRefused(
+      ["from-config", "-f", write("planned.toml", [...paged, "block_size = 32", ...model])],
+      /planned\.toml:3: "block_size" is not supported yet by this version of troupe; leave it out/,
+    );
   });
 });
 

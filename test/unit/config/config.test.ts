@@ -1,28 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type Config, type ConfigRequest, resolveConfig } from "../../../runtime/config/config.ts";
-import { appliesTo, keyEntries } from "../../../runtime/config/keys.ts";
-import { plannedFlags, plannedKeys } from "../../../runtime/config/planned.ts";
+import { keyEntries } from "../../../runtime/config/keys.ts";
 import { parseToml } from "../../../runtime/config/toml.ts";
-
-function resolve(request: Partial<ConfigRequest> & { text?: string }): Config {
-  const { text, ...others } = request;
-  const file = text === undefined ? {} : { file: parseToml(text, "troupe.toml") };
-  return resolveConfig({
-    command: "serve",
-    flags: {},
-    environment: {},
-    defaultModel: "the-default",
-    ...file,
-    ...others,
-  });
-}
-
-function assertRefused(request: Parameters<typeof resolve>[0], message: string | RegExp): void {
-  assert.throws(() => resolve(request), { name: "ServerError", code: "config_invalid", message });
-}
-
-const oneModel = '\n[[models]]\nmodel_id = "a"\n';
+import { assertRefused, oneModel, resolve } from "./resolve.ts";
 
 describe("defaults", () => {
   it("are the contract's", () => {
@@ -109,7 +89,7 @@ describe("the order of sources", () => {
   it("takes general keys under [runtime] too, but not from both places", () => {
     assert.equal(resolve({ text: `command = "serve"\n[runtime]\nmax_seqs = 4${oneModel}` }).maxSeqs, 4);
     const twice = `command = "serve"\nmax_seqs = 3\n[runtime]\nmax_seqs = 4${oneModel}`;
-    assertRefused({ text: twice }, 'troupe.toml:4: "max_seqs" is set twice, at the top and under [runtime]');
+    assertRefused({ text: twice }, 'troupe.toml:4: "max_seqs" is set already, as "max_seqs" (troupe.toml:2)');
   });
 });
 
@@ -174,124 +154,58 @@ describe("values", () => {
   });
 
   it("of the environment are checked too", () => {
-    assertRefused({ environment: { KEEP_ALIVE_INTERVAL: "soon" } }, /^KEEP_ALIVE_INTERVAL expects a whole number/);
+    assertRefused(
+      { environment: { KEEP_ALIVE_INTERVAL: "soon" } },
+      /^environment: KEEP_ALIVE_INTERVAL expects a whole number/,
+    );
     assert.equal(resolve({ environment: { KEEP_ALIVE_INTERVAL: "" } }).troupe.keepAliveInterval, 10_000);
   });
 });
 
-describe("the startup rules", () => {
-  it("expect a model in a file", () => {
-    assertRefused({ text: 'command = "serve"\n' }, /^troupe.toml: at least one model is expected/);
-    assertRefused(
-      { text: 'command = "serve"\n[[models]]\nkind = "text"\n' },
-      "troupe.toml:2: [[models]] expects a model_id; got none",
-    );
+describe("RUST_LOG", () => {
+  const levelOf = (given: string) => resolve({ environment: { RUST_LOG: given } }).troupe.logLevel;
+
+  it("is a level, or directives of which the one for troupe counts most", () => {
+    assert.equal(levelOf("debug"), "debug");
+    assert.equal(levelOf("WARN"), "warn");
+    assert.equal(levelOf("off"), "silent");
+    assert.equal(levelOf("troupe=trace"), "trace");
+    assert.equal(levelOf("troupe=debug, error"), "debug");
+    assert.equal(levelOf("error,troupe=debug"), "debug");
   });
 
-  it("expect default_model_id to be one of the models", () => {
-    const text = `command = "serve"\ndefault_model_id = "b"${oneModel}`;
-    assertRefused({ text }, 'default_model_id expects one of "a"; got "b"');
-    const both = `${text}[[models]]\nmodel_id = "b"\n`;
-    assert.equal(resolve({ text: both }).defaultModelId, "b");
-    assert.equal(resolve({ flags: { "--model-id": ["x", "y"] } }).defaultModelId, "x");
-  });
-
-  it("expect cpu to be the same for all models that set it, and then hold it for all", () => {
-    const models = (...cpu: string[]) =>
-      `command = "serve"${cpu.map((line, index) => `\n[[models]]\nmodel_id = "${index}"\n[models.device]\n${line}\n`).join("")}`;
-    assertRefused({ text: models("cpu = true", "cpu = false") }, /^cpu expects the same value/);
-    const { models: resolved } = resolve({ text: models("cpu = true", "") });
-    assert.deepEqual(
-      resolved.map(({ device }) => device.cpu),
-      [true, true],
-    );
-  });
-
-  it("expect each model once", () => {
-    assertRefused({ flags: { "--model-id": ["a", "a"] } }, /^model_id "a" is given twice/);
-  });
-
-  it("expect a depth above 0 when the benchmark generates", () => {
-    assertRefused({ command: "bench", flags: { "--depth": "0,4" } }, /^--depth expects numbers above 0/);
-    const { bench } = resolve({ command: "bench", flags: { "--depth": "0", "--gen-len": "0", "--prompt-len": "1,2" } });
-    assert.deepEqual([bench.depth, bench.promptLen], [[0], [1, 2]]);
-  });
-});
-
-describe("nothing is ignored", () => {
-  it("of a file: a key is built, not supported yet, or unknown", () => {
-    const cases: [string, string][] = [
-      ["enable_search = true", 'troupe.toml:2: "enable_search" is not supported yet by this version of troupe'],
-      ["enable_search = false", 'troupe.toml:2: "enable_search" is not supported yet by this version of troupe'],
-      ["[server]\nport = 1\nno_ui = true", 'troupe.toml:4: "no_ui" is not supported yet by this version of troupe'],
-      ["[sandbox]\nmode = 1", 'troupe.toml:3: "mode" is not supported yet by this version of troupe'],
-      ["max_seq = 1", 'troupe.toml:2: unknown key "max_seq"; did you mean "max_seqs"?'],
-      ["port = 1", 'troupe.toml:2: unknown key "port"; it belongs in [server]'],
-      ["[server]\nseed = 1", 'troupe.toml:3: unknown key "seed" in [server]; it belongs at the top of the file'],
-      ["[servers]\nport = 1", 'troupe.toml:1: unknown key "servers"; did you mean "server"?'],
-      ["server = 3", "troupe.toml:2: server expects a section [server]; got 3"],
-      ["[bench]\nwarmup = 1", 'troupe.toml:1: unknown key "bench"'],
-      ['troupe = { engine = "wasm" }', 'troupe.toml:2: engine: "wasm" is not supported yet by this version of troupe'],
-    ];
-    for (const [line, message] of cases) assertRefused({ text: `command = "serve"\n${line}${oneModel}` }, message);
-    assertRefused({ text: `command = "serve"\n__proto__ = 1${oneModel}` }, /^troupe.toml:2/);
-  });
-
-  it("of a model's entry, with the line in that entry", () => {
-    const second = (line: string) => `command = "serve"${oneModel}[[models]]\nmodel_id = "b"\n${line}\n`;
-    assertRefused(
-      { text: second("max_model_len = -1") },
-      "troupe.toml:6: max_model_len expects a whole number, at least 1; got -1",
-    );
-    assertRefused(
-      { text: second("modle_id = 1") },
-      'troupe.toml:6: unknown key "modle_id" in [[models]]; did you mean "model_id"?',
-    );
-    assertRefused(
-      { text: second('[models.format]\nformat = "gguf"') },
-      'troupe.toml:7: "format" is not supported yet by this version of troupe',
-    );
-    assertRefused(
-      { text: second('kind = "speech"') },
-      'troupe.toml:6: kind: "speech" is not supported yet by this version of troupe',
-    );
-    assertRefused(
-      { text: 'command = "serve"\n[models]\nmodel_id = "a"\n' },
-      "troupe.toml:2: models expects [[models]] sections",
-    );
-  });
-
-  it("of the flags and the environment", () => {
-    assertRefused({ flags: { "--isq": "4" } }, '"--isq" is not supported yet by this version of troupe');
-    assertRefused({ flags: { "--engin": "llama" } }, 'unknown flag "--engin"; did you mean "--engine"?');
-    assertRefused({ flags: { "--engine": "wasm" } }, '--engine: "wasm" is not supported yet by this version of troupe');
-    assertRefused({ environment: { MCP_CONFIG_PATH: "x" } }, /^environment: "MCP_CONFIG_PATH" is not supported yet/);
-  });
-
-  it("because the command has no use for it", () => {
-    assertRefused(
-      { command: "run", flags: { "--port": "1" } },
-      '"--port" means nothing to the command run; leave it out',
-    );
-    const text = 'command = "run"\n[server]\nport = 1\n';
-    assertRefused({ command: "run", text }, 'troupe.toml:3: "port" means nothing to the command run; leave it out');
-    assert.equal(keyEntries.filter((entry) => entry.group === "server" && appliesTo(entry, "run")).length, 0);
-  });
-});
-
-describe("the table", () => {
-  it("has each flag and each key of a section once, and none that is planned", () => {
-    const flags = keyEntries
-      .filter(({ key }) => !key.fileOnly)
-      .flatMap(({ flag, key }) => [flag, key.alias ?? []].flat());
-    assert.deepEqual(
-      flags.filter((flag, index) => flags.indexOf(flag) !== index || plannedFlags.has(flag)),
-      [],
-    );
-    const built = new Set(keyEntries.map(({ name }) => name));
-    for (const section of ["", "server", "paged_attn", "models", "models.device"]) {
-      for (const name of plannedKeys(section) ?? []) assert.ok(!built.has(name), name);
+  it("is refused where it names another program or no level", () => {
+    for (const given of ["loud", "troupe=loud", "hyper=debug", "warn,hyper=debug", "troupe=", ",", "troupe=debug/x"]) {
+      assertRefused(
+        { environment: { RUST_LOG: given } },
+        /^environment: RUST_LOG expects one of silent, error, warn, info, debug, trace, or troupe=LEVEL; got /,
+      );
     }
+  });
+});
+
+describe("a token", () => {
+  it("is quoted by no message", () => {
+    const token = "literal:hf_secret";
+    const texts = [
+      `token_sorce = "${token}"`,
+      `[server]\ntoken_source = "${token}"`,
+      `token_source = "${token}\nseed = 1`,
+      `token_source = ["${token}"]`,
+      `token_source = "${token}"\nagent = true`,
+    ];
+    for (const line of texts) {
+      assert.throws(
+        () => resolve({ text: `command = "serve"\n${line}${oneModel}` }),
+        (error: Error) => error.name === "ServerError" && !`${error.stack}${error.cause}`.includes("hf_secret"),
+        line,
+      );
+    }
+    assert.equal(resolve({ flags: { "--token-source": token } }).tokenSource, token);
+    assertRefused(
+      { flags: { "--token-source": "hf_secret" } },
+      "--token-source expects one of literal:TOKEN, env:VARIABLE, path:FILE, cache, none; got something else, not shown here",
+    );
   });
 });
 

@@ -191,6 +191,22 @@ describe("stopping a system", () => {
     await assert.rejects(counter.ask("add", { by: 1 }), { code: "draining" });
   });
 
+  it("takes tells that come while it stops, or after, without a complaint: nobody waits for them", async () => {
+    const system = new ActorSystem("here");
+    const complaints: unknown[] = [];
+    system.onError = (error) => complaints.push(error);
+    const { behaviour, open } = createCounter();
+    const counter = system.spawn<Counter>("counter", behaviour);
+    const waiting = counter.ask("slowly", { by: 1 });
+    const stopped = system.stop();
+    counter.tell("add", { by: 1 });
+    open();
+    await Promise.all([waiting, stopped]);
+    counter.tell("add", { by: 1 });
+    await settled();
+    assert.deepEqual(complaints, []);
+  });
+
   it("gives up on a handler that does not return when the drain time is over", async () => {
     const clock = new FakeClock();
     const system = new ActorSystem("here", { clock, drainMs: 1000 });

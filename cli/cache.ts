@@ -1,0 +1,117 @@
+// Owns `troupe cache list` and `troupe cache delete`: what both caches hold, and removing a model from them. Called by
+// main.ts.
+import { createInterface } from "node:readline/promises";
+import arg from "arg";
+import { type CachedModel, deleteCachedModel, listCachedModels } from "../engines/hub/cached-models.ts";
+import { hubCacheDirectory } from "../engines/hub/hub-locations.ts";
+import { defaultCacheDirectory } from "../engines/hub/model-cache.ts";
+import { nearest, suggestion } from "../runtime/config/nearest.ts";
+import { ServerError } from "../runtime/errors.ts";
+
+const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
+
+/** Runs what follows `troupe cache`. Throws config_invalid for what it does not know. */
+export async function cacheCommand(args: readonly string[]): Promise<void> {
+  const { action, flags } = parse(args);
+  if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
+  const caches = {
+    hubCache: hubCacheDirectory(process.env),
+    cacheDirectory: defaultCacheDirectory(process.env),
+  };
+  const models = await listCachedModels(caches);
+  if (action === "list") {
+    const text = flags["--json"] ? JSON.stringify(models.map(toJson), null, 2) : table(models, Object.values(caches));
+    process.stdout.write(`${text}\n`);
+    return;
+  }
+  const model = findModel(flags["--model-id"], models);
+  const what = `${model.id} (${size(model.diskBytes)})`;
+  if (!flags["--yes"] && !(await isConfirmed(what))) return void process.stdout.write("nothing is deleted\n");
+  await deleteCachedModel(model);
+  process.stdout.write(`deleted ${what}\n`);
+}
+
+function parse(args: readonly string[]) {
+  const [action, ...others] = args;
+  if (action !== "list" && action !== "delete" && action !== "--help" && action !== "-h") {
+    const near = action === undefined ? null : nearest(action, ["list", "delete"]);
+    throw invalid(`cache expects ${usage}; got ${action ?? "nothing"}${near ? `; did you mean "${near}"?` : ""}`);
+  }
+  const isAsking = action !== "list" && action !== "delete";
+  const spec = {
+    "--help": Boolean,
+    "-h": "--help",
+    ...(action === "list" ? { "--json": Boolean } : {}),
+    ...(action === "delete" ? { "--model-id": String, "-m": "--model-id", "--yes": Boolean, "-y": "--yes" } : {}),
+  } as const;
+  try {
+    const { _: words, ...flags } = arg(spec, { argv: isAsking ? [action] : others });
+    if (words.length > 0) throw invalid(`unexpected "${words[0]}"; cache expects ${usage}`);
+    return { action, flags };
+  } catch (cause) {
+    if (!(cause instanceof arg.ArgError)) throw cause;
+    throw invalid(`${cause.message}; cache expects ${usage}`);
+  }
+}
+
+function findModel(id: string | undefined, models: readonly CachedModel[]): CachedModel {
+  if (id === undefined)
+    throw invalid(`cache delete expects -m ID, one of those that troupe cache list shows; got none`);
+  // A package has one version more often than not, and then needs none named.
+  const found = models.filter((model) => model.id === id || model.id.startsWith(`${id}==`));
+  const [first, ...others] = found;
+  if (first !== undefined && others.length === 0) return first;
+  const ids = models.map((model) => model.id);
+  if (first !== undefined)
+    throw invalid(`"${id}" has several versions; name one: ${found.map((one) => one.id).join(", ")}`);
+  throw invalid(`no model "${id}" in the caches${suggestion(id, ids)}; troupe cache list shows what there is`);
+}
+
+async function isConfirmed(what: string): Promise<boolean> {
+  if (!process.stdin.isTTY) throw invalid(`deleting ${what} expects -y where nobody can be asked`);
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return /^y(es)?$/i.test((await terminal.question(`delete ${what}? [y/N] `)).trim());
+  } finally {
+    terminal.close();
+  }
+}
+
+function toJson({ id, revisions, files, diskBytes, lastUsedMs }: CachedModel): object {
+  return {
+    id,
+    revisions,
+    files: files.map(({ name, sizeBytes }) => ({ name, size_bytes: sizeBytes })),
+    disk_bytes: diskBytes,
+    last_used: lastUsedMs === 0 ? null : new Date(lastUsedMs).toISOString(),
+  };
+}
+
+function table(models: readonly CachedModel[], places: readonly string[]): string {
+  if (models.length === 0) return `no models in ${places.join(" or ")}`;
+  const rows = models.flatMap((model) => {
+    const [first = "-", ...others] = model.files.map(({ name, sizeBytes }) => `${name} (${size(sizeBytes)})`);
+    const used = model.lastUsedMs === 0 ? "-" : new Date(model.lastUsedMs).toISOString().slice(0, 10);
+    const revisions = model.revisions.join(", ") || "-";
+    return [[model.id, revisions, size(model.diskBytes), used, first], ...others.map((file) => ["", "", "", "", file])];
+  });
+  const all = [["MODEL", "REVISION", "SIZE", "LAST USED", "FILES"], ...rows];
+  const widths = [0, 1, 2, 3].map((column) => Math.max(...all.map((row) => (row[column] ?? "").length)));
+  return all
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+function size(bytes: number): string {
+  if (bytes < 1e6) return `${(bytes / 1e3).toFixed(1)} kB`;
+  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("config_invalid", message);
+}

@@ -1,0 +1,55 @@
+// Owns what a Front is told, made from the settings: the models, fetched where they are missing, and how they are run.
+// Called by the commands that generate, serve and run; it starts nothing.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { FrontOptions, ServedModel } from "../actors/front.ts";
+import type { Config } from "../runtime/config/config.ts";
+import type { Logger } from "../runtime/log.ts";
+import { modelSpec, schedulerLimits } from "./model-specs.ts";
+import type { Progress } from "./progress.ts";
+
+/** Time left to the places to stop once nothing is generated any more. */
+export const placeStopMs = 5000;
+
+const mailboxLimit = 4096;
+/** Events a stream may be ahead of its reader before its sequences pause. */
+const streamWindow = 256;
+
+export async function frontOptions(config: Config, log: Logger, progress: Progress): Promise<FrontOptions> {
+  const { troupe } = config;
+  return {
+    models: await servedModels(config, log, progress),
+    defaultModelId: config.defaultModelId,
+    defaultSeed: config.seed,
+    limits: schedulerLimits(config),
+    frameIntervalMs: troupe.frameIntervalMs,
+    agents: { mailboxLimit, streamWindow, stalledReaderMs: troupe.stalledReaderSecs * 1000 },
+    restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 60_000, maxRestarts: 5 },
+    loadTimeoutMs: troupe.loadTimeoutSecs * 1000,
+    log,
+    onLoadProgress: (id, fraction) => progress.update(`load ${id}`, fraction, 1),
+  };
+}
+
+async function servedModels(config: Config, log: Logger, progress: Progress): Promise<ServedModel[]> {
+  const models: ServedModel[] = [];
+  const computeLock = config.models.length > 1 ? createComputeLock() : null;
+  for (const model of config.models) {
+    const spec = await modelSpec(config, model, log, progress);
+    // A failed assertion in native code ends the whole process it runs in, so that process is not ours by default.
+    const carrier = config.troupe.isolate === "false" ? "thread" : "process";
+    const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
+    const { modelId: id, chatTemplate, jinjaExplicit } = model;
+    models.push({ id, spec: { ...spec, abortFlag, computeLock }, chatTemplate, jinjaExplicit, carrier });
+  }
+  progress.stop();
+  return models;
+}
+
+/** A file of this program's own, gone when it is. */
+function createComputeLock(): string {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-"));
+  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  return join(folder, "compute.lock");
+}

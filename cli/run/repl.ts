@@ -1,0 +1,231 @@
+// Owns talking with a person at a terminal: lines become commands or questions, answers are written as they come, and what
+// was said becomes part of the conversation when it is over. Keys come from keyboard.ts, editing is readline's.
+import { clearScreenDown, createInterface, cursorTo, type Interface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Inference } from "../../actors/inference.ts";
+import type { GenerateRequest } from "../../engines/chat.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { completeCommand, isCommand, runCommand } from "./commands.ts";
+import type { Conversation } from "./conversation.ts";
+import { type AnswerEnd, streamAnswer, usageLine } from "./generation.ts";
+import { Keyboard, type KeySource, markPastes } from "./keyboard.ts";
+import { historyLimit, type LineHistory } from "./line-history.ts";
+import { MessageLines } from "./message-lines.ts";
+import { type Output, type OutputStream, withoutControls } from "./output.ts";
+
+const modelPollMs = 100;
+
+export interface ReplOptions {
+  readonly inference: Inference;
+  readonly conversation: Conversation;
+  readonly request: (question: string) => GenerateRequest;
+  readonly history: LineHistory;
+  readonly input: KeySource;
+  /** Where lines are edited. */
+  readonly screen: OutputStream;
+  /** The screen, for what is said about the conversation. */
+  readonly notes: Output;
+  /** Where answers go: the screen, too, unless they are piped elsewhere. */
+  readonly answers: Output;
+}
+
+export class Repl {
+  readonly #options: ReplOptions;
+  readonly #keyboard: Keyboard;
+  readonly #editor: Interface;
+  readonly #lines = new MessageLines();
+  #answer: AbortController | null = null;
+  /** A message or a command is being carried out, and there is no prompt. */
+  #isBusy = false;
+  #isPasting = false;
+  /** Ctrl-c has said how to leave, and nothing was typed since. */
+  #isLeaving = false;
+
+  constructor(options: ReplOptions) {
+    this.#options = options;
+    this.#keyboard = new Keyboard(options.input, {
+      onPaste: (text) => this.#paste(text),
+      onInterrupt: () => this.interrupt(),
+    });
+    this.#editor = createInterface({
+      input: this.#keyboard,
+      output: options.screen,
+      terminal: true,
+      history: [...options.history.lines],
+      historySize: historyLimit,
+      completer: (line: string) => completeCommand(line, options.conversation),
+    });
+  }
+
+  /** Settles when the person leaves, and rejects with what nobody foresaw. */
+  run(): Promise<void> {
+    const { screen, answers } = this.#options;
+    return new Promise((resolve, reject) => {
+      this.#editor.on("line", (line) => this.#take(line).catch(reject));
+      this.#editor.on("history", (lines) => this.#remember(lines));
+      this.#editor.on("SIGINT", () => this.interrupt());
+      this.#editor.on("SIGCONT", () => {
+        // The shell has had the terminal meanwhile.
+        screen.write(markPastes.on);
+        this.#prompt();
+      });
+      this.#editor.on("close", () => {
+        screen.write(markPastes.off);
+        this.#answer?.abort();
+        this.#keyboard.dispose();
+        resolve();
+      });
+      answers.gone.addEventListener("abort", () => this.close(), { once: true });
+      screen.write(markPastes.on);
+      this.#prompt();
+    });
+  }
+
+  /** Ctrl-c: stops the answer that is on its way, else clears what is typed, else leaves the second time. */
+  interrupt(): void {
+    const { notes } = this.#options;
+    if (this.#answer !== null) {
+      this.#answer.abort();
+      return;
+    }
+    // A command is done in a moment.
+    if (this.#isBusy) return;
+    const isNothingTyped = this.#editor.line === "" && this.#lines.isEmpty;
+    if (isNothingTyped && this.#isLeaving) {
+      this.close();
+      return;
+    }
+    this.#isLeaving = isNothingTyped;
+    if (isNothingTyped) notes.line(`\n${notes.dim("ctrl-c again leaves, and so does ctrl-d")}`);
+    this.#lines.clear();
+    for (const name of ["e", "u"]) this.#editor.write(null, { ctrl: true, name });
+    this.#prompt();
+  }
+
+  /** Shows a line that nobody asked for, such as one of the log; what is being typed is there again below it. */
+  notice(line: string): void {
+    const { screen, notes, answers } = this.#options;
+    if (this.#isBusy) {
+      answers.endLine();
+      notes.line(line);
+      return;
+    }
+    cursorTo(screen, 0);
+    clearScreenDown(screen);
+    notes.line(line);
+    this.#prompt();
+  }
+
+  close(): void {
+    this.#editor.close();
+  }
+
+  #prompt(): void {
+    const { notes } = this.#options;
+    this.#editor.setPrompt(this.#lines.isEmpty ? notes.bold("> ") : notes.dim(". "));
+    this.#editor.prompt(true);
+  }
+
+  /** A paste's whole lines wait for the line that is typed behind them; the rest can be edited like anything typed. */
+  #paste(text: string): void {
+    this.#isPasting = true;
+    this.#editor.write(withoutControls(text.replaceAll(/\r\n?/g, "\n")));
+    this.#isPasting = false;
+    this.#prompt();
+  }
+
+  #remember(lines: string[]): void {
+    const { history } = this.#options;
+    if (!this.#isPasting) history.add(lines[0] ?? "");
+    lines.splice(0, lines.length, ...history.lines);
+  }
+
+  async #take(line: string): Promise<void> {
+    this.#isLeaving = false;
+    if (this.#isPasting) {
+      this.#lines.addPasted(line);
+      return;
+    }
+    const message = this.#lines.addTyped(line);
+    if (message === null || message.text === "") {
+      this.#prompt();
+      return;
+    }
+    this.#keyboard.hold();
+    this.#isBusy = true;
+    const isAsked = message.isQuoted || !isCommand(message.text);
+    const goesOn = isAsked ? await this.#ask(message.text) : await this.#command(message.text);
+    this.#isBusy = false;
+    if (!goesOn) this.close();
+    // It may have been left meanwhile, by a signal.
+    if (this.#keyboard.destroyed) return;
+    this.#prompt();
+    this.#keyboard.release();
+  }
+
+  async #command(text: string): Promise<boolean> {
+    const { conversation, notes } = this.#options;
+    try {
+      const reply = await runCommand(text, conversation);
+      if (reply !== null) notes.line(reply);
+      return reply !== null;
+    } catch (error) {
+      if (!(error instanceof ServerError)) throw error;
+      notes.line(notes.red(error.message));
+      return true;
+    }
+  }
+
+  async #ask(question: string): Promise<true> {
+    const { inference, conversation, request, answers } = this.#options;
+    this.#answer = new AbortController();
+    const { signal } = this.#answer;
+    try {
+      await this.#awaitModel(conversation.model, signal);
+      const end = await streamAnswer(inference, request(question), signal, (text) => answers.write(text));
+      answers.endLine();
+      this.#conclude(question, end);
+    } catch (error) {
+      if (!(error instanceof ServerError)) throw error;
+      this.#failed(toErrorRecord(error));
+    } finally {
+      this.#answer = null;
+    }
+    return true;
+  }
+
+  /** An engine that died is being started again: the question waits for it. */
+  async #awaitModel(model: string, signal: AbortSignal): Promise<void> {
+    const { inference, notes } = this.#options;
+    const isReloading = () =>
+      !signal.aborted && inference.models().some(({ id, status }) => id === model && status === "reloading");
+    if (isReloading()) notes.line(notes.dim("the model is being loaded again; ctrl-c takes the message back"));
+    while (isReloading()) await sleep(modelPollMs);
+  }
+
+  #conclude(question: string, { text, reason, usage, error }: AnswerEnd): void {
+    const { conversation, notes } = this.#options;
+    if (error !== null) {
+      this.#failed(error);
+      return;
+    }
+    const isCut = reason === null;
+    if (isCut && text === "") {
+      notes.line(notes.dim("stopped before a word was said; the message is taken back"));
+      return;
+    }
+    conversation.add({ question, answer: text, isCut });
+    if (isCut) notes.line(notes.dim("stopped here"));
+    if (reason === "length") notes.line(notes.dim("the context is full; /clear makes room"));
+    if (usage !== null) notes.line(notes.dim(usageLine(usage)));
+  }
+
+  /** The conversation is as it was before the message. */
+  #failed(error: ErrorRecord): void {
+    const { conversation, notes } = this.#options;
+    notes.line(notes.red(error.message));
+    const isTooLong = error.code === "context_length_exceeded" && conversation.turns.length > 0;
+    const advice = isTooLong ? "; /clear makes room" : "";
+    notes.line(notes.dim(`the message is taken back (arrow up has it)${advice}`));
+  }
+}

@@ -1,0 +1,134 @@
+// Owns `troupe run`: the composition root of the command that talks to a model without a server. It loads the models, then
+// answers one message or holds a conversation, and takes everything down in order however that ends.
+import { Front } from "../../actors/front.ts";
+import type { Config } from "../../runtime/config/config.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { createLogger } from "../../runtime/log.ts";
+import { frontOptions, placeStopMs } from "../front-options.ts";
+import { createProgress } from "../progress.ts";
+import { version } from "../version.ts";
+import { Conversation } from "./conversation.ts";
+import { type AnswerSettings, answerSettings, chatRequest } from "./generation.ts";
+import { historyPath, LineHistory } from "./line-history.ts";
+import { answerOnce } from "./one-shot.ts";
+import { Output } from "./output.ts";
+import { Repl } from "./repl.ts";
+
+/** The longest a timer takes: whoever reads an answer in a pager may take their time. */
+const neverMs = 2 ** 31 - 1;
+const maxInputBytes = 16 * 1024 * 1024;
+const signalCodes = { SIGINT: 130, SIGTERM: 143 };
+
+/** Where signals and lines of the log go while a person is at the prompt. */
+interface Stage {
+  repl: Repl | null;
+}
+
+export async function run(config: Config): Promise<void> {
+  const settings = answerSettings(config);
+  const message = await messageOf(config);
+  const stage: Stage = { repl: null };
+  const log = createLogger({ level: config.troupe.logLevel, format: "text" }, { write: (line) => show(stage, line) });
+  const progress = createProgress();
+  const options = await frontOptions(config, log, progress);
+  let isLoading = true;
+  const front = new Front({
+    ...options,
+    agents: { ...options.agents, stalledReaderMs: neverMs },
+    // A model that is loaded again is so in the middle of a conversation: no place for a bar.
+    onLoadProgress: (id, fraction) => isLoading && options.onLoadProgress(id, fraction),
+  });
+  const signal = endOnSignals(stage);
+  try {
+    await Promise.race([front.start(), aborted(signal)]);
+    isLoading = false;
+    progress.stop();
+    if (signal.aborted) return;
+    if (message === null) await converse({ front, config, settings, stage, signal });
+    else await answer({ front, config, settings, message, signal });
+  } finally {
+    progress.stop();
+    await front.stop(placeStopMs);
+  }
+}
+
+function show({ repl }: Stage, line: string): void {
+  if (repl === null) process.stderr.write(line);
+  else repl.notice(line.trimEnd());
+}
+
+/** The one message to answer; null where a person is at the keyboard. */
+async function messageOf(config: Config): Promise<string | null> {
+  if (config.run.input !== null) return config.run.input;
+  if (process.stdin.isTTY) return null;
+  const message = (await readInput()).trimEnd();
+  if (message !== "") return message;
+  throw new ServerError("config_invalid", "a message is expected: -i TEXT, or text on stdin; got nothing");
+}
+
+async function readInput(): Promise<string> {
+  const chunks: Buffer[] = [];
+  let sizeBytes = 0;
+  for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+    chunks.push(chunk);
+    sizeBytes += chunk.length;
+    if (sizeBytes > maxInputBytes) {
+      throw new ServerError("config_invalid", `stdin expects at most ${maxInputBytes} bytes of text; got more`);
+    }
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+interface Scene {
+  readonly front: Front;
+  readonly config: Config;
+  readonly settings: AnswerSettings;
+  /** Aborted when the command is to end. */
+  readonly signal: AbortSignal;
+}
+
+async function answer({ front, config, settings, message, signal }: Scene & { message: string }): Promise<void> {
+  const request = chatRequest(config.defaultModelId, [{ role: "user", content: message }], settings);
+  const stdout = new Output(process.stdout, process.env);
+  const stderr = new Output(process.stderr, process.env);
+  await answerOnce({ inference: front, request, signal, stdout, stderr });
+}
+
+async function converse({ front, config, settings, stage, signal }: Scene & { stage: Stage }): Promise<void> {
+  const answers = new Output(process.stdout, process.env);
+  const screen = answers.isTerminal ? process.stdout : process.stderr;
+  const notes = answers.isTerminal ? answers : new Output(screen, process.env);
+  const models = config.models.map(({ modelId }) => modelId);
+  const conversation = new Conversation(models, config.defaultModelId);
+  const request = (question: string) => chatRequest(conversation.model, conversation.messages(question), settings);
+  const history = new LineHistory(historyPath(process.env));
+  notes.line(notes.dim(`troupe ${version}, ${conversation.model}\n/help lists the commands; ctrl-d leaves\n`));
+  const input = process.stdin;
+  const repl = new Repl({ inference: front, conversation, request, history, input, screen, notes, answers });
+  signal.addEventListener("abort", () => repl.close(), { once: true });
+  stage.repl = repl;
+  await repl.run();
+  stage.repl = null;
+  notes.line("");
+}
+
+/** The first signal ends the command in order, a second one at once; at a prompt SIGINT is ctrl-c. */
+function endOnSignals(stage: Stage): AbortSignal {
+  const end = new AbortController();
+  for (const [signal, code] of Object.entries(signalCodes)) {
+    process.on(signal, () => {
+      if (end.signal.aborted) process.exit(code);
+      if (signal === "SIGINT" && stage.repl !== null) {
+        stage.repl.interrupt();
+        return;
+      }
+      process.exitCode = code;
+      end.abort();
+    });
+  }
+  return end.signal;
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+}

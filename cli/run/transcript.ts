@@ -1,0 +1,38 @@
+// Owns a conversation as a file: JSON that is the body of a chat request, or Markdown to read. Called by /save.
+import { writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Conversation } from "./conversation.ts";
+
+/** Writes the conversation and returns the path. A file that is there stays as it is, unless told to overwrite it. */
+export async function saveTranscript(conversation: Conversation, file: string, overwrite: boolean): Promise<string> {
+  const path = file.startsWith("~/") ? join(homedir(), file.slice(2)) : file;
+  const text = path.toLowerCase().endsWith(".json") ? transcriptJson(conversation) : transcriptMarkdown(conversation);
+  try {
+    await writeFile(path, text, { flag: overwrite ? "w" : "wx" });
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    const problem = code === "EEXIST" ? `it is there already; /save! ${file} overwrites it` : message;
+    throw new ServerError("invalid_value", `"${path}" is not written: ${problem}`, { cause });
+  }
+  return path;
+}
+
+export function transcriptJson(conversation: Conversation): string {
+  return `${JSON.stringify({ model: conversation.model, messages: conversation.messages() }, null, 2)}\n`;
+}
+
+export function transcriptMarkdown({ model, system, turns }: Conversation): string {
+  const sections = [
+    `# Conversation with ${model}`,
+    ...(system === null ? [] : ["## System", system]),
+    ...turns.flatMap(({ question, answer, isCut }) => [
+      "## User",
+      question,
+      "## Assistant",
+      ...(isCut ? [answer, "_(stopped here)_"] : [answer]),
+    ]),
+  ];
+  return `${sections.join("\n\n")}\n`;
+}

@@ -1,0 +1,60 @@
+// Owns the keys of the HTTP server and of the memory its models compute in. Part of the table in keys.ts.
+import { type Key, planned } from "../key.ts";
+import { flagSwitch, fraction, integer, oneOf, text } from "../kinds.ts";
+import { memoryBudget } from "../memory-budget.ts";
+
+const port = integer(0, 65535);
+
+export const serverKeys = {
+  host: { ...text("an address", "ADDRESS"), default: "0.0.0.0", help: "Address to listen on" },
+  port: { ...port, default: 1234, alias: "-p", help: "TCP port; 0 takes any free one" },
+  noUi: { ...flagSwitch, ...planned(true), default: false, help: "Serve no web UI at /ui" },
+  mcpPort: { ...port, ...planned(), default: null, help: "Port of an MCP server that offers the model" },
+  maxToolRounds: { ...integer(0), ...planned(), default: null, help: "Most rounds of tool calls of a request" },
+  toolDispatchUrl: {
+    ...text("a URL", "URL"),
+    ...planned(),
+    default: null,
+    help: "URL that tool calls are posted to",
+  },
+  disableAccessLog: { ...flagSwitch, default: false, help: "Do not log requests" },
+  accessLogFormat: { ...oneOf(["text", "json"]), default: "text", help: "How a request is logged" },
+  accessLogHealth: { ...flagSwitch, default: false, help: "Log health checks and the like too" },
+  disableRequestIdHeader: { ...flagSwitch, default: false, help: "Do not echo the x-request-id header" },
+  disableMetrics: { ...flagSwitch, ...planned(true), default: false, help: "Keep and serve no metrics" },
+} as const satisfies Record<string, Key>;
+
+export const pagedAttnKeys = {
+  mode: {
+    ...oneOf(["auto", "on", "off"]),
+    ...planned("auto"),
+    default: "auto",
+    flag: "--paged-attn",
+    help: "Whether the KV cache is paged",
+  },
+  gpuMemoryUtilization: {
+    ...fraction,
+    ...planned(),
+    default: null,
+    help: "Part of the GPU's memory to use; not beside kv_cache",
+  },
+  kvCache: {
+    ...memoryBudget,
+    default: null,
+    help: "Memory for the KV cache; else 25 % of what is free at load",
+  },
+  blockSize: {
+    ...integer(1),
+    ...planned(),
+    default: 32,
+    flag: "--pa-block-size",
+    help: "Tokens of a block of the KV cache",
+  },
+  cacheType: {
+    ...oneOf(["auto", "f16", "bf16", "q8_0", "q4_0", "f32"]),
+    default: "auto",
+    plannedValues: ["f8e4m3"],
+    flag: "--pa-cache-type",
+    help: "Number type of the KV cache",
+  },
+} as const satisfies Record<string, Key>;

@@ -1,0 +1,75 @@
+// Owns the keys that are ours and not the contract's: the engine, the edge, threads, queues and waits. Part of the table in
+// keys.ts.
+import type { Key } from "../key.ts";
+import { boolean, integer, logLevel, milliseconds, numberAbove, oneOf, seconds } from "../kinds.ts";
+
+export const troupeKeys = {
+  engine: { ...oneOf(["auto", "llama"]), default: "auto", plannedValues: ["wasm"], help: "Engine that runs the model" },
+  isolate: { ...oneOf(["auto", "true", "false"]), default: "auto", help: "Run each model in a process of its own" },
+  edge: {
+    ...oneOf(["auto", "uws", "uws-compat", "node"]),
+    default: "auto",
+    commands: ["serve"],
+    help: "HTTP server underneath: the fastest that loads here, or the one named",
+  },
+  threads: { ...integer(0, 1024), default: 0, help: "Compute threads of a model; 0 = one per physical core" },
+  mmap: { ...boolean, default: true, help: "Map the model file instead of reading it" },
+  maxQueue: { ...integer(1), default: 512, commands: ["serve"], help: "Most requests waiting for a model" },
+  queueTimeoutSecs: {
+    ...seconds(0),
+    default: 0,
+    commands: ["serve"],
+    help: "Longest a request may wait for its model; 0 = as long as its client does",
+  },
+  maxBodyBytesInFlight: {
+    ...integer(2 ** 20),
+    default: 400 * 2 ** 20,
+    commands: ["serve"],
+    help: "Most bytes of request bodies held at once",
+  },
+  decodeSlowdown: {
+    ...numberAbove(1),
+    default: 3,
+    help: "How many times longer a step of running sequences may take when prompts join it",
+  },
+  maxStepMs: { ...integer(1), default: 250, help: "Longest step of prompts alone, which new requests wait for" },
+  frameIntervalMs: {
+    ...integer(0),
+    default: 20,
+    commands: ["serve"],
+    help: "How long tokens of short steps may wait to be sent together; 0 = each at once",
+  },
+  loadTimeoutSecs: {
+    ...seconds(1),
+    default: 600,
+    commands: ["serve"],
+    help: "A model that has not loaded after so long is given up",
+  },
+  shutdownDeadlineSecs: {
+    ...seconds(0),
+    default: 30,
+    commands: ["serve"],
+    help: "Longest wait for running streams when told to stop",
+  },
+  stalledReaderSecs: {
+    ...seconds(1),
+    default: 60,
+    commands: ["serve"],
+    help: "A client that reads nothing for so long loses its request",
+  },
+  keepAliveInterval: {
+    ...milliseconds(1),
+    default: 10_000,
+    environment: "KEEP_ALIVE_INTERVAL",
+    commands: ["serve"],
+    help: "Milliseconds between the comment lines that keep a quiet stream open",
+  },
+  logLevel: {
+    ...logLevel,
+    default: "info",
+    // Lines of a log would stand between those of a conversation.
+    defaultOf: { run: "warn" },
+    environment: "RUST_LOG",
+    help: "Least severe level that is logged; -v is debug, -vv trace",
+  },
+} as const satisfies Record<string, Key>;

@@ -1,0 +1,69 @@
+// Owns the names that files and command lines of version 0.9.4 have and this version has not: whoever uses one is told what
+// to write instead, with their own value in it. Used where given.ts refuses a name, and by the documentation.
+
+interface OlderKey {
+  readonly names: readonly string[];
+  /** Where the older key stood. */
+  readonly section: string;
+  readonly now: { readonly name: string; readonly flag: string; readonly section: string };
+  /** The older value as it is written now; `value` is a number, or "N" where none can be told. */
+  readonly translate: (value: number | "N") => string;
+  readonly note?: string;
+}
+
+const kvCache = { name: "kv_cache", flag: "--kv-cache", section: "paged_attn" };
+
+/** The memory options and limits that were replaced. A name is a flag too, with dashes. */
+export const olderKeys: readonly OlderKey[] = [
+  {
+    names: ["context_len", "pa_context_len", "pa_ctxt_len"],
+    section: "paged_attn",
+    now: kvCache,
+    translate: (value) => `${value}tokens`,
+  },
+  {
+    names: ["memory_mb", "pa_memory_mb", "pa_gpu_mem"],
+    section: "paged_attn",
+    now: kvCache,
+    translate: (value) => `${value}MiB`,
+  },
+  {
+    names: ["memory_fraction", "pa_memory_fraction", "pa_gpu_mem_usage"],
+    section: "paged_attn",
+    now: { name: "gpu_memory_utilization", flag: "--gpu-memory-utilization", section: "paged_attn" },
+    translate: String,
+    note: "; this version of troupe does not support that yet, but takes an amount as kv_cache",
+  },
+  {
+    names: ["max_seq_len"],
+    section: "models",
+    now: { name: "max_model_len", flag: "--max-model-len", section: "models" },
+    translate: String,
+  },
+  {
+    names: ["max_batch_size"],
+    section: "models",
+    now: { name: "max_seqs", flag: "--max-seqs", section: "" },
+    translate: String,
+  },
+];
+
+/** What to write instead of an older key of a file; undefined where the name is none. */
+export function insteadOfKey(name: string, value: unknown): string | undefined {
+  const older = olderKeys.find(({ names }) => names.includes(name));
+  if (older === undefined) return undefined;
+  const { now, note = "", section } = older;
+  const written = older.translate(typeof value === "number" ? value : "N");
+  const assigned = /^[\d.N]+$/.test(written) ? `${now.name} = ${written}` : `${now.name} = "${written}"`;
+  const place = now.section === section ? "" : " at the top of the file";
+  return `"${name}" is a key of 0.9.4; write ${assigned}${place} instead${note}`;
+}
+
+/** What to write instead of an older flag; undefined where the flag is none. */
+export function insteadOfFlag(flag: string, value: string | undefined): string | undefined {
+  const older = olderKeys.find(({ names }) => names.some((name) => flag === `--${name.replaceAll("_", "-")}`));
+  if (older === undefined) return undefined;
+  const { now, note = "" } = older;
+  const isNumber = value !== undefined && /^\d+(\.\d+)?$/.test(value);
+  return `"${flag}" is a flag of 0.9.4; write ${now.flag} ${older.translate(isNumber ? Number(value) : "N")} instead${note}`;
+}

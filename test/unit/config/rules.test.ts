@@ -1,0 +1,149 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { assertRefused, oneModel, resolve } from "./resolve.ts";
+
+const withTop = (lines: string) => `command = "serve"\n${lines}${oneModel}`;
+const withModel = (lines: string) => `command = "serve"${oneModel}${lines}\n`;
+
+describe("the startup rules", () => {
+  it("expect a model in a file", () => {
+    assertRefused({ text: 'command = "serve"\n' }, /^troupe.toml: at least one model is expected/);
+    assertRefused(
+      { text: 'command = "serve"\n[[models]]\nkind = "text"\n' },
+      "troupe.toml:2: [[models]] expects a model_id; got none",
+    );
+  });
+
+  it("expect default_model_id to be one of the models", () => {
+    const text = `command = "serve"\ndefault_model_id = "b"${oneModel}`;
+    assertRefused({ text }, 'troupe.toml:2: default_model_id expects one of "a"; got "b"');
+    const both = `${text}[[models]]\nmodel_id = "b"\n`;
+    assert.equal(resolve({ text: both }).defaultModelId, "b");
+    assert.equal(resolve({ flags: { "--model-id": ["x", "y"] } }).defaultModelId, "x");
+  });
+
+  it("expect cpu to be the same for all models that set it, and then hold it for all", () => {
+    const models = (...cpu: string[]) =>
+      `command = "serve"${cpu.map((line, index) => `\n[[models]]\nmodel_id = "${index}"\n[models.device]\n${line}\n`).join("")}`;
+    assertRefused(
+      { text: models("cpu = true", "cpu = false") },
+      "troupe.toml:10: cpu expects the same value for all models; got false, and at troupe.toml:5 true",
+    );
+    const { models: resolved } = resolve({ text: models("cpu = true", "") });
+    assert.deepEqual(
+      resolved.map(({ device }) => device.cpu),
+      [true, true],
+    );
+  });
+
+  it("expect each model once", () => {
+    assertRefused({ flags: { "--model-id": ["a", "a"] } }, /^model_id "a" is given twice/);
+  });
+
+  it("expect a depth above 0 when the benchmark generates", () => {
+    assertRefused({ command: "bench", flags: { "--depth": "0,4" } }, /^--depth expects numbers above 0/);
+    const { bench } = resolve({ command: "bench", flags: { "--depth": "0", "--gen-len": "0", "--prompt-len": "1,2" } });
+    assert.deepEqual([bench.depth, bench.promptLen], [[0], [1, 2]]);
+  });
+
+  it("let a key stand only with one that it needs, planned or not", () => {
+    const cases: [text: string, message: string][] = [
+      [
+        withTop('search_embedding_model = "embedding-gemma"'),
+        '"search_embedding_model" requires "enable_search" or "agent"',
+      ],
+      [withTop("code_exec_timeout = 5"), '"code_exec_timeout" requires "enable_code_execution" or "agent"'],
+      [
+        withTop('code_exec_python = "python"\nenable_code_execution = false'),
+        '"code_exec_python" requires "enable_code_execution" or "agent"',
+      ],
+      [
+        withTop('code_exec_workdir = "/w"\nenable_shell = true'),
+        '"code_exec_workdir" requires "enable_code_execution" or "agent"',
+      ],
+      [withTop('shell_path = "/bin/sh"'), '"shell_path" requires "enable_shell" or "agent"'],
+      [withTop("shell_timeout = 5"), '"shell_timeout" requires "enable_shell" or "agent"'],
+      [withTop('shell_workdir = "/w"'), '"shell_workdir" requires "enable_shell" or "agent"'],
+      [withTop('skills_dir = "/s"'), '"skills_dir" requires "enable_shell" or "agent"'],
+      [withTop('matformer_slice_name = "s"'), '"matformer_slice_name" requires "matformer_config_path"'],
+    ];
+    for (const [text, message] of cases) assertRefused({ text }, `troupe.toml:2: ${message}; got none`);
+    assertRefused(
+      { text: withModel('matformer_slice_name = "s"') },
+      'troupe.toml:4: "matformer_slice_name" requires "matformer_config_path"; got none',
+    );
+    assertRefused(
+      { text: withModel("[models.adapter]\ntgt_non_granular_index = 1") },
+      'troupe.toml:5: "tgt_non_granular_index" requires "xlora"; got none',
+    );
+    for (const flag of ["--image", "--video", "--audio"]) {
+      assertRefused({ command: "run", flags: { [flag]: ["f"] } }, `"${flag}" requires "--input"; got none`);
+    }
+    // The general slices serve a model's own choice of one.
+    assertRefused(
+      { text: `${withTop('matformer_config_path = "c.csv"')}matformer_slice_name = "s"\n` },
+      /:2: "matformer_config_path" is not supported yet/,
+    );
+  });
+
+  it("keep keys apart that exclude one another, naming both and their lines", () => {
+    const paged = (lines: string) => withTop(`[paged_attn]\n${lines}`);
+    const model = (section: string, lines: string) => withModel(`[models.${section}]\n${lines}`);
+    const cases: [text: string, message: string][] = [
+      [
+        paged('gpu_memory_utilization = 0.5\nkv_cache = "1GiB"'),
+        '4: "kv_cache" conflicts with "gpu_memory_utilization" (troupe.toml:3)',
+      ],
+      [paged('mode = "off"\nkv_cache = "1GiB"'), '3: "mode" = "off" conflicts with "kv_cache" (troupe.toml:4)'],
+      [
+        paged('mode = "off"\ngpu_memory_utilization = 1'),
+        '3: "mode" = "off" conflicts with "gpu_memory_utilization" (troupe.toml:4)',
+      ],
+      [model("quantization", 'quant = "q4k"\nisq = 4'), '5: "quant" conflicts with "isq" (troupe.toml:6)'],
+      [model("quantization", 'quant = 4\nfrom_uqff = "f"'), '5: "quant" conflicts with "from_uqff" (troupe.toml:6)'],
+      [
+        model("quantization", 'imatrix = "i"\ncalibration_file = "c"'),
+        '6: "calibration_file" conflicts with "imatrix" (troupe.toml:5)',
+      ],
+      [model("adapter", 'enable_lora = true\nxlora = "x"'), '5: "enable_lora" conflicts with "xlora" (troupe.toml:6)'],
+      [
+        model("adapter", 'enable_lora = true\nlegacy_lora = "x"'),
+        '5: "enable_lora" conflicts with "legacy_lora" (troupe.toml:6)',
+      ],
+      [
+        model("adapter", 'lora = [{ alias = "a", source = "s" }]\nxlora = "x"'),
+        '5: "lora" conflicts with "xlora" (troupe.toml:6)',
+      ],
+      [
+        model("adapter", 'lora = [{ alias = "a", source = "s" }]\nlegacy_lora = "x"'),
+        '5: "lora" conflicts with "legacy_lora" (troupe.toml:6)',
+      ],
+      [model("adapter", 'legacy_lora = "l"\nxlora = "x"'), '5: "legacy_lora" conflicts with "xlora" (troupe.toml:6)'],
+    ];
+    for (const [text, message] of cases) assertRefused({ text }, `troupe.toml:${message}; leave one of them out`);
+    assertRefused(
+      { text: withModel('[models.quantization]\nquant = "q4k"'), flags: { "--isq": "4" } },
+      'troupe.toml:5: "quant" conflicts with "--isq"; leave one of them out',
+    );
+    assertRefused(
+      { flags: { "--paged-attn": "off", "--kv-cache": "1GiB" } },
+      '"--paged-attn" = "off" conflicts with "--kv-cache"; leave one of them out',
+    );
+    resolve({ text: paged('mode = "auto"\nkv_cache = "1GiB"') });
+  });
+
+  it("expect each alias of an adapter once", () => {
+    const lora = (second: string) =>
+      withModel(`[[models.adapter.lora]]\nalias = "x"\nsource = "s"\n[[models.adapter.lora]]\n${second}\nsource = "s"`);
+    assertRefused({ text: lora('alias = "x"') }, 'troupe.toml:4: lora expects each alias once; got "x" twice');
+    assertRefused({ text: lora('alias = "y"') }, /^troupe\.toml:4: "lora" is not supported yet/);
+  });
+
+  it("come before what is not supported yet, and after wrong values", () => {
+    assertRefused(
+      { text: withTop('agent = true\ndefault_model_id = "b"') },
+      /^troupe\.toml:3: default_model_id expects/,
+    );
+    assertRefused({ text: withTop('skills_dir = "/s"\nseed = -1') }, /^troupe\.toml:3: seed expects/);
+  });
+});
