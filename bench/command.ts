@@ -3,7 +3,8 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import arg from "arg";
-import { defaultModel, resolveModel } from "../engines/hub/resolve-model.ts";
+import { defaultPackage } from "../engines/hub/default-model.ts";
+import { resolveModel } from "../engines/hub/resolve-model.ts";
 
 const outputLimit = 64 * 1024 * 1024;
 const run = promisify(execFile);
@@ -30,7 +31,7 @@ export async function parseFlags(argv: readonly string[], defaultRounds: number)
     { "--model": String, "--rounds": Number, "--peer": String, "--save": Boolean },
     { argv: [...argv] },
   );
-  const { path } = await resolveModel(flags["--model"] ?? defaultModel);
+  const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
   return {
     model: path,
     rounds: flags["--rounds"] ?? defaultRounds,

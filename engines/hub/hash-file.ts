@@ -1,0 +1,24 @@
+// Owns the sha256 of a file, with progress. Called for what packages and the hub deliver.
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import type { FetchOptions } from "./fetch-options.ts";
+import { cancelled } from "./retry.ts";
+
+/** In hex. Throws cancelled on the signal. */
+export async function hashFile(
+  path: string,
+  totalBytes: number,
+  onProgress: FetchOptions["onProgress"],
+  signal?: AbortSignal,
+): Promise<string> {
+  const hash = createHash("sha256");
+  const chunkBytes = 2 ** 20;
+  let doneBytes = 0;
+  for await (const chunk of createReadStream(path, { highWaterMark: chunkBytes }) as AsyncIterable<Buffer>) {
+    if (signal?.aborted) throw cancelled();
+    hash.update(chunk);
+    doneBytes += chunk.length;
+    onProgress?.({ phase: "verify", doneBytes, totalBytes });
+  }
+  return hash.digest("hex");
+}

@@ -1,0 +1,141 @@
+// Owns turning a name on the hub into a local file: what the hub has now, what the cache has already, and fetching what
+// is missing. Without the hub, what the cache has is used, and said. Called by resolve-model.ts.
+import { mkdir } from "node:fs/promises";
+import { ServerError } from "../../runtime/errors.ts";
+import { checkRoom, downloadBlob } from "./blob-download.ts";
+import type { FetchOptions } from "./fetch-options.ts";
+import { describeFile, listRepo, type RemoteFile, type RepoListing } from "./hub-api.ts";
+import {
+  blobPath,
+  cachedCommit,
+  cachedFiles,
+  linkSnapshot,
+  lockFolder,
+  repoFolder,
+  sizeOf,
+  snapshotPath,
+  writeRef,
+} from "./hub-cache.ts";
+import { type HubContext, hurried } from "./hub-context.ts";
+import { type HubSource, isCommit } from "./hub-source.ts";
+import { chooseModel, preferredQuantisations } from "./model-choice.ts";
+
+export interface HubFetch {
+  readonly source: HubSource;
+  /** The hub's cache. */
+  readonly cache: string;
+  /** null where the hub must not be asked. */
+  readonly context: HubContext | null;
+  /** Whether the caller can do without the hub, which is then asked once and briefly. */
+  readonly isOptional?: boolean;
+  readonly onProgress: FetchOptions["onProgress"];
+  readonly onNotice: FetchOptions["onNotice"];
+}
+
+/** The path of the model's first file. */
+export async function resolveHubModel(request: HubFetch): Promise<string> {
+  const { source, context, onNotice } = request;
+  const cached = await findCachedModel(request);
+  if (context === null) return cached ?? refuseOffline(request);
+  // A file of a commit never changes.
+  if (cached !== null && isCommit(source.revision) && source.wanted !== null) return cached;
+  let listing: RepoListing;
+  try {
+    const isHurried = cached !== null || request.isOptional === true;
+    listing = await listRepo(isHurried ? hurried(context) : context, source);
+  } catch (error) {
+    if (cached === null || !(error instanceof ServerError) || error.code === "cancelled") throw error;
+    onNotice?.(`"${source.repo}" is used as the cache has it: ${error.message}`);
+    return cached;
+  }
+  const paths = choose(source, [...listing.files.keys()]);
+  const folder = repoFolder(request.cache, source.repo);
+  try {
+    await fetchFiles(request, context, listing, paths);
+    await writeRef(folder, source.revision, listing.commit);
+  } catch (cause) {
+    throw explainUnwritable(folder, cause);
+  }
+  return snapshotPath(folder, listing.commit, paths[0] ?? "");
+}
+
+/** What the cache has of the revision, without any network; null where it is not there whole. */
+export async function findCachedModel({ source, cache }: Pick<HubFetch, "source" | "cache">): Promise<string | null> {
+  const folder = repoFolder(cache, source.repo);
+  const commit = await cachedCommit(folder, source.revision);
+  if (commit === null) return null;
+  try {
+    const [first = ""] = choose(source, await cachedFiles(folder, commit));
+    return snapshotPath(folder, commit, first);
+  } catch {
+    // Not this file, or not all of its shards.
+    return null;
+  }
+}
+
+function choose({ repo, revision, wanted }: HubSource, paths: readonly string[]): readonly string[] {
+  const place = revision === "main" ? `"${repo}"` : `"${repo}" at ${revision}`;
+  return chooseModel(paths, { place, wanted, preferred: preferredQuantisations });
+}
+
+async function fetchFiles(
+  { source, cache, onProgress, onNotice }: HubFetch,
+  context: HubContext,
+  { commit, files }: RepoListing,
+  paths: readonly string[],
+): Promise<void> {
+  const folder = repoFolder(cache, source.repo);
+  const missing: { file: RemoteFile; blob: string }[] = [];
+  for (const path of paths) {
+    const size = await sizeOf(snapshotPath(folder, commit, path));
+    const listed = files.get(path) ?? null;
+    if (size !== null && (listed === null || size === listed)) continue;
+    const file = await describeFile(context, source, commit, path, listed);
+    missing.push({ file, blob: blobPath(folder, file.etag) });
+  }
+  if (missing.length === 0) return;
+  await mkdir(folder, { recursive: true });
+  await checkRoom(folder, missing);
+  const totalBytes = missing.reduce((sum, { file }) => sum + file.sizeBytes, 0);
+  let beforeBytes = 0;
+  for (const { file, blob } of missing) {
+    const { wasThere } = await downloadBlob({
+      context,
+      file,
+      blob,
+      locks: lockFolder(cache, source.repo),
+      onBytes: (doneBytes) => onProgress?.({ phase: "download", doneBytes: beforeBytes + doneBytes, totalBytes }),
+      onVerify: onProgress,
+      onNotice,
+    });
+    await linkSnapshot(blob, snapshotPath(folder, commit, file.path), { isShared: wasThere });
+    beforeBytes += file.sizeBytes;
+  }
+}
+
+function explainUnwritable(folder: string, cause: unknown): unknown {
+  const { code } = cause as NodeJS.ErrnoException;
+  if (!["EACCES", "EPERM", "EROFS", "ENOTDIR", "EEXIST"].includes(String(code))) return cause;
+  const message = `"${folder}" cannot be written (${code}); set HF_HUB_CACHE to a directory that can`;
+  return new ServerError("config_invalid", message, { cause });
+}
+
+async function refuseOffline({ source, cache }: HubFetch): Promise<never> {
+  const folder = repoFolder(cache, source.repo);
+  const commit = await cachedCommit(folder, source.revision);
+  const reason = "the hub may not be asked (HF_HUB_OFFLINE)";
+  if (commit === null) {
+    throw absent(`${reason}, and the cache "${cache}" has no "${source.repo}" at revision "${source.revision}"`);
+  }
+  const problem = await cachedFiles(folder, commit)
+    .then((files) => choose(source, files))
+    .then(
+      () => "it changed while it was read",
+      (error: Error) => error.message,
+    );
+  throw absent(`${reason}, and in the cache "${cache}": ${problem}`);
+}
+
+function absent(message: string): ServerError {
+  return new ServerError("model_source_unreachable", message, { param: "model_id" });
+}

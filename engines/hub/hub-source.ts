@@ -1,0 +1,30 @@
+// Owns reading a model's name on the hub: `owner/name[@revision][:file or quantisation]`. Pure. Called by resolve-model.ts
+// after it has looked for a local path, which always wins.
+import { agreedFile } from "./quantized-file.ts";
+
+export interface HubSource {
+  /** `owner/name`. */
+  readonly repo: string;
+  /** A branch, a tag or a commit. */
+  readonly revision: string;
+  /** A file of the repository or a quantisation; null leaves the choice to us. */
+  readonly wanted: string | null;
+}
+
+const mainBranch = "main";
+// These become folder names and parts of addresses: no "..", nothing that starts with "." or "-".
+const word = "[A-Za-z0-9_](?:[A-Za-z0-9_-]|\\.(?!\\.))*";
+const sourcePattern = new RegExp(`^(${word}/${word})(?:@(${word}(?:/${word})*))?(?::(.+))?$`);
+
+/** What `source` names on the hub, or null where it cannot be a name there. */
+export function parseHubSource(source: string, quantizedFile: string | null = null): HubSource | null {
+  const [, repo, revision = mainBranch, file = null] = sourcePattern.exec(source) ?? [];
+  // The hub has no name with "--", and one that ends in .gguf is a mistyped path.
+  if (repo === undefined || /\.gguf$/i.test(repo) || repo.includes("--")) return null;
+  return { repo, revision, wanted: agreedFile(source, file, quantizedFile) };
+}
+
+/** Whether a revision is a commit, which never changes. */
+export function isCommit(revision: string): boolean {
+  return /^[0-9a-f]{40}$/.test(revision);
+}

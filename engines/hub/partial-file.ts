@@ -1,0 +1,140 @@
+// Owns a file that is being fetched in parts: `<blob>.partial`, as long as the whole from the start, and beside it a record
+// of how far each part is, so that a download goes on after any kind of end. Python's `.incomplete` files grow from their
+// start and are taken for complete at full length, hence another name. Called by blob-download.ts, which holds the lock.
+import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { z } from "zod";
+
+export interface Part {
+  readonly start: number;
+  readonly end: number;
+  /** Bytes from `start` on that are in the file. */
+  doneBytes: number;
+}
+
+const recordType = z.object({ sizeBytes: z.int(), partBytes: z.int().positive(), done: z.array(z.int().min(0)) });
+
+export class PartialFile {
+  readonly path: string;
+  readonly parts: readonly Part[];
+  /** Whether an earlier process brought some of it. */
+  readonly isResumed: boolean;
+  readonly #file: FileHandle;
+  readonly #partBytes: number;
+  readonly #saveMs: number;
+  #savedAt = Date.now();
+  #saving: Promise<void> = Promise.resolve();
+
+  private constructor(path: string, file: FileHandle, parts: readonly Part[], partBytes: number, saveMs: number) {
+    this.path = path;
+    this.parts = parts;
+    this.isResumed = parts.some(({ doneBytes }) => doneBytes > 0);
+    this.#file = file;
+    this.#partBytes = partBytes;
+    this.#saveMs = saveMs;
+  }
+
+  /** Goes on with what is there, or starts anew. */
+  static async open(
+    blob: string,
+    sizeBytes: number,
+    options: { readonly partBytes: number; readonly saveMs: number },
+  ): Promise<PartialFile> {
+    const path = partialPath(blob);
+    const kept = await readParts(path, sizeBytes);
+    const partBytes = kept?.partBytes ?? options.partBytes;
+    const file = await open(path, kept === null ? "w+" : "r+");
+    try {
+      if (kept === null) await file.truncate(sizeBytes);
+      return new PartialFile(path, file, kept?.parts ?? split(sizeBytes, partBytes, []), partBytes, options.saveMs);
+    } catch (error) {
+      await file.close();
+      throw error;
+    }
+  }
+
+  get doneBytes(): number {
+    return this.parts.reduce((sum, { doneBytes }) => sum + doneBytes, 0);
+  }
+
+  /** Writes the next bytes of a part. One caller a part at a time. */
+  async write(part: Part, bytes: Uint8Array): Promise<void> {
+    for (let written = 0; written < bytes.length; ) {
+      const position = part.start + part.doneBytes;
+      const { bytesWritten } = await this.#file.write(bytes, written, bytes.length - written, position);
+      written += bytesWritten;
+      part.doneBytes += bytesWritten;
+    }
+    if (Date.now() - this.#savedAt >= this.#saveMs) await this.#save();
+  }
+
+  /** Writes down how far it is; what is fetched afterwards starts from there. */
+  async close(): Promise<void> {
+    await this.#save().finally(() => this.#file.close());
+  }
+
+  /** Puts the bytes on the disk for good and gives the file its final name. */
+  async finish(blob: string): Promise<void> {
+    await this.#file.datasync();
+    await this.#file.close();
+    await rename(this.path, blob);
+    await rm(recordPath(this.path), { force: true });
+  }
+
+  /** Throws away what was fetched. */
+  async discard(): Promise<void> {
+    await this.#file.close();
+    await rm(this.path, { force: true });
+    await rm(recordPath(this.path), { force: true });
+  }
+
+  /** One at a time, each by a rename: the record is whole whenever the process ends. */
+  #save(): Promise<void> {
+    this.#savedAt = Date.now();
+    this.#saving = this.#saving.then(async () => {
+      const done = this.parts.map(({ doneBytes }) => doneBytes);
+      const sizeBytes = this.parts.at(-1)?.end ?? 0;
+      const temporary = `${recordPath(this.path)}.tmp`;
+      await writeFile(temporary, JSON.stringify({ sizeBytes, partBytes: this.#partBytes, done }));
+      await rename(temporary, recordPath(this.path));
+    });
+    return this.#saving;
+  }
+}
+
+/** How much of a blob an interrupted download left here. */
+export async function partialBytes(blob: string, sizeBytes: number): Promise<number> {
+  const kept = await readParts(partialPath(blob), sizeBytes);
+  return kept?.parts.reduce((sum, { doneBytes }) => sum + doneBytes, 0) ?? 0;
+}
+
+function partialPath(blob: string): string {
+  return `${blob}.partial`;
+}
+
+function recordPath(path: string): string {
+  return `${path}.json`;
+}
+
+/** What the record says; null where there is none that fits the file. */
+async function readParts(path: string, sizeBytes: number): Promise<{ parts: Part[]; partBytes: number } | null> {
+  try {
+    const record = recordType.parse(JSON.parse(await readFile(recordPath(path), "utf8")));
+    const parts = split(sizeBytes, record.partBytes, record.done);
+    const isSound =
+      record.sizeBytes === sizeBytes &&
+      record.done.length === parts.length &&
+      parts.every(({ start, end, doneBytes }) => doneBytes <= end - start) &&
+      (await stat(path)).size === sizeBytes;
+    return isSound ? { parts, partBytes: record.partBytes } : null;
+  } catch {
+    // Missing or damaged means the same: start anew.
+    return null;
+  }
+}
+
+function split(sizeBytes: number, partBytes: number, done: readonly number[]): Part[] {
+  return Array.from({ length: Math.ceil(sizeBytes / partBytes) }, (_, index) => {
+    const start = index * partBytes;
+    return { start, end: Math.min(sizeBytes, start + partBytes), doneBytes: done[index] ?? 0 };
+  });
+}
