@@ -1,36 +1,38 @@
 // Owns the main thread's side of inference: starts the places, keeps each model supervised, and turns a request into a
 // stream of events from the agents place. Implements Inference for http/. It never sees a token.
 import type { GenerateEvent, GenerateRequest } from "../engines/chat.ts";
-import type { ModelSpec } from "../engines/engine.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
 import { StreamHub } from "../runtime/actor/stream.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
 import { ActorSystem } from "../runtime/actor/system.ts";
-import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
 import { ticketTransfer } from "../runtime/thread/dial.ts";
 import type { PeerExit } from "../runtime/thread/endpoint.ts";
-import { type Carrier, type Place, spawnPlace } from "../runtime/thread/place.ts";
-import type { Inference, ModelEntry, ModelStatus } from "./inference.ts";
+import { type Place, spawnPlace } from "../runtime/thread/place.ts";
+import type { Inference, ModelEntry } from "./inference.ts";
 import {
   type AgentsPlaceInit,
   type AgentsProtocol,
   eventChannel,
   type ModelPlaceInit,
   type ModelPlaceReady,
+  type ModelProtocol,
   type ModelsProtocol,
 } from "./messages.ts";
+import {
+  failed,
+  loadedFields,
+  loading,
+  type ModelState,
+  modelState,
+  type ServedModel,
+  type ServedStatistics,
+} from "./model-state.ts";
 import { agentsModule, modelModule } from "./placement.ts";
 
-/** A model to serve. */
-export interface ServedModel {
-  readonly id: string;
-  readonly spec: ModelSpec;
-  readonly chatTemplate: string | null;
-  readonly jinjaExplicit: string | null;
-  readonly carrier: Carrier;
-}
+export type { ServedModel } from "./model-state.ts";
 
 export interface FrontOptions {
   readonly models: readonly ServedModel[];
@@ -38,6 +40,8 @@ export interface FrontOptions {
   /** Seed of requests that bring none; null draws one. */
   readonly defaultSeed: number | null;
   readonly limits: SchedulerLimits;
+  /** What runs on a model's place, where it is not the real thing: for benchmarks. */
+  readonly modelModule?: URL;
   readonly frameIntervalMs: number;
   readonly agents: AgentsPlaceInit;
   readonly restart: RestartPolicy;
@@ -45,17 +49,6 @@ export interface FrontOptions {
   readonly log: Logger;
   /** Fraction loaded, by model. */
   readonly onLoadProgress: (id: string, fraction: number) => void;
-}
-
-interface ModelState {
-  readonly served: ServedModel;
-  readonly createdAt: number;
-  status: ModelStatus;
-  loadStartedMs: number;
-  place: Place<ModelPlaceReady> | null;
-  supervisor: Supervisor | null;
-  /** Why it takes no requests, while it does not. */
-  unavailable: ErrorRecord;
 }
 
 interface AgentsLink {
@@ -76,19 +69,7 @@ export class Front implements Inference {
 
   constructor(options: FrontOptions) {
     this.#options = options;
-    const createdAt = Math.floor(Date.now() / 1000);
-    for (const served of options.models) {
-      const unavailable = loading(served.id);
-      this.#models.set(served.id, {
-        served,
-        createdAt,
-        status: "reloading",
-        loadStartedMs: 0,
-        place: null,
-        supervisor: null,
-        unavailable,
-      });
-    }
+    for (const served of options.models) this.#models.set(served.id, modelState(served, options.log));
   }
 
   /** Starts the agents place and loads every model. Rejects with the first failure; stop() cleans up after it. */
@@ -101,6 +82,7 @@ export class Front implements Inference {
   async stop(deadlineMs: number): Promise<void> {
     this.#isStopping = true;
     const models = [...this.#models.values()];
+    for (const { refusals } of models) refusals.flush();
     for (const { served } of models) if (served.spec.abortFlag) new Uint8Array(served.spec.abortFlag)[0] = 1;
     await Promise.all(models.map((model) => model.supervisor?.stop(deadlineMs)));
     await this.#agentsSupervisor?.stop(deadlineMs);
@@ -121,6 +103,15 @@ export class Front implements Inference {
     );
   }
 
+  /** Asks the model how it is doing. Throws model_not_found, or why it takes no requests. */
+  async statistics(id: string): Promise<ServedStatistics> {
+    const model = this.#models.get(this.resolveModel(id)) as ModelState;
+    if (!model.place) throw fromErrorRecord(model.unavailable);
+    const { queueFull, queueTimeouts } = model.refusals;
+    const statistics = await this.#system.ref<ModelProtocol>("model", model.place.endpoint).ask("statistics", null);
+    return { ...statistics, queueFull, queueTimeouts };
+  }
+
   async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
     const model = this.#models.get(request.model);
     const agents = this.#agents;
@@ -139,7 +130,11 @@ export class Front implements Inference {
         refused.error = toErrorRecord(error);
         reader.cancel();
       });
-      yield* reader;
+      for await (const batch of reader) {
+        const last = batch.at(-1);
+        if (last?.type === "error") model.refusals.note(last.error.code);
+        yield batch;
+      }
       if (refused.error && !signal.aborted) yield [{ type: "error", error: refused.error }];
     } catch (error) {
       yield [{ type: "error", error: toErrorRecord(error) }];
@@ -197,25 +192,26 @@ export class Front implements Inference {
 
   async #startModel(model: ModelState): Promise<void> {
     const { served } = model;
+    const { log, restart } = this.#options;
     await new Promise<void>((resolve, reject) => {
       model.supervisor = supervise<ModelPlaceReady>({
         name: `model ${served.id}`,
         start: (signal) => this.#spawnModel(model, signal),
-        policy: this.#options.restart,
+        policy: restart,
         onUp: async (place) => {
           model.place = place;
           await this.#attach(model);
           // It may have died meanwhile: then onDown has said so already.
           if (model.place !== place) return;
           model.status = "loaded";
-          this.#logLoaded(model, place);
+          log.info(loadedFields(model, place), "model loaded");
           resolve();
         },
         onDown: (exit, next) => this.#modelDown(model, exit, next),
         onEscalate: (error) => {
           model.status = "unloaded";
           model.unavailable = failed(served.id, error);
-          this.#options.log.error({ model: served.id, err: error }, "a model does not stay up; it is given up");
+          log.error({ model: served.id, err: error }, "a model does not stay up; it is given up");
           reject(error);
         },
       });
@@ -228,7 +224,7 @@ export class Front implements Inference {
     return spawnPlace<ModelPlaceInit, ModelPlaceReady>({
       name: `model:${served.id}`,
       signal,
-      module: modelModule,
+      module: this.#options.modelModule ?? modelModule,
       init: {
         engine: "llama",
         spec: served.spec,
@@ -259,22 +255,6 @@ export class Front implements Inference {
     }
   }
 
-  #logLoaded({ served, loadStartedMs }: ModelState, place: Place<ModelPlaceReady>): void {
-    const { card, capacity } = place.ready;
-    const fields = {
-      model: served.id,
-      loadMs: Math.round(performance.now() - loadStartedMs),
-      enginePid: place.pid ?? process.pid,
-      engine: card.engine,
-      backend: card.backend,
-      weightsMiB: Math.round(card.tensorBytes / mebibyte),
-      kvCacheMiB: Math.round(card.kvCacheBytes / mebibyte),
-      sequences: capacity.maxSequences,
-      tokensPerSequence: capacity.sequenceTokens,
-    };
-    this.#options.log.info(fields, "model loaded");
-  }
-
   #modelDown(model: ModelState, exit: PeerExit, next: { readonly retryInMs: number } | null): void {
     const { id } = model.served;
     model.place = null;
@@ -285,14 +265,4 @@ export class Front implements Inference {
     const fields = { model: id, reason: exit.reason, retryInMs: next?.retryInMs };
     this.#options.log.error(fields, "a model's engine ended; its requests failed");
   }
-}
-
-const mebibyte = 1024 * 1024;
-
-function loading(id: string): ErrorRecord {
-  return { code: "model_loading", message: `model "${id}" is being loaded; try again shortly` };
-}
-
-function failed(id: string, error: unknown): ErrorRecord {
-  return { code: "model_failed", message: `model "${id}" could not be loaded: ${toErrorRecord(error).message}` };
 }

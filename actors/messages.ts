@@ -11,14 +11,33 @@ export interface ModelProtocol {
   /** Queues all jobs or none. Throws queue_full, context_length_exceeded, invalid_value, unsupported. */
   generate(message: { readonly jobs: readonly SequenceJob[] }): void;
   cancel(message: { readonly ids: readonly number[] }): void;
-  /** A paused sequence keeps its slot and is not scheduled. */
+  /** A paused sequence is not scheduled, and keeps its slot only while nobody else waits for one. */
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
+  statistics(message: null): ModelStatistics;
+}
+
+/** How a model is doing: sequences now, totals since it was loaded. */
+export interface ModelStatistics {
+  readonly slots: number;
+  readonly running: number;
+  readonly waiting: number;
+  /** Without a slot because their readers are behind. */
+  readonly parked: number;
+  /** Times a paused sequence has lost its slot. */
+  readonly preemptions: number;
+  readonly steps: number;
+  readonly tokens: number;
+  /** Milliseconds inside the engine's forward pass, and in whole steps. */
+  readonly engineMs: number;
+  readonly totalMs: number;
 }
 
 /** One sequence to generate. */
 export interface SequenceJob {
   /** Chosen by the consumer, unique among its own. */
   readonly id: number;
+  /** Who asks; clients take turns for slots and for the prompt's share of a step. */
+  readonly client: string;
   readonly prompt: Int32Array;
   /** >= 1; null = until the context is full. */
   readonly maxNewTokens: number | null;
@@ -68,6 +87,8 @@ export interface ModelPlaceInit {
 export interface ModelPlaceReady {
   readonly card: ModelCard;
   readonly capacity: Capacity;
+  /** Sequences that may be without a slot. */
+  readonly maxQueue: number;
   /** The engine's own tokens for each text of `vocabularyProbes`. */
   readonly probes: readonly Int32Array[];
 }

@@ -59,6 +59,8 @@ export interface Dry {
 export interface GenerateRequest {
   /** Model id as loaded; resolved by the front. */
   readonly model: string;
+  /** Who asks: requests of different clients take turns. Never a key itself. */
+  readonly client: string;
   readonly prompt:
     | {
         readonly kind: "chat";

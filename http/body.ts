@@ -4,19 +4,23 @@ import { ServerError } from "../runtime/errors.ts";
 
 /** The contract's limit of one body. */
 export const MAX_BODY_BYTES = 50 * 1024 * 1024;
-/** Limit of all bodies of requests that are not answered yet. */
-export const MAX_BODIES_BYTES = 8 * MAX_BODY_BYTES;
+const DEFAULT_BYTES_IN_FLIGHT = 8 * MAX_BODY_BYTES;
 
 const EMPTY = new Uint8Array(0);
 /** Chunks that are kept apart. A client may send one byte a chunk, and each costs some 200 bytes besides. */
 const LOOSE_CHUNKS = 1024;
 
-/** Counts the bytes of all bodies held by one server. */
+/** Counts the bytes of all bodies held by one server: those of requests that are not answered yet. */
 export class BodyBudget {
+  readonly limitBytes: number;
   #usedBytes = 0;
 
+  constructor(limitBytes: number = DEFAULT_BYTES_IN_FLIGHT) {
+    this.limitBytes = limitBytes;
+  }
+
   take(bytes: number): boolean {
-    if (this.#usedBytes + bytes > MAX_BODIES_BYTES) return false;
+    if (this.#usedBytes + bytes > this.limitBytes) return false;
     this.#usedBytes += bytes;
     return true;
   }
@@ -59,7 +63,8 @@ export class BodyReader {
       this.release();
       return new ServerError(
         "queue_full",
-        `the bodies of requests in flight would exceed ${MAX_BODIES_BYTES} bytes; try again when some have ended`,
+        `the bodies of requests in flight would exceed ${this.#budget.limitBytes} bytes ` +
+          "(max_body_bytes_in_flight); try again when some have ended",
       );
     }
     this.#loose.push(chunk);

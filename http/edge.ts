@@ -12,6 +12,8 @@ export interface HttpRequest {
   /** Names in lower case; values of a repeated header are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
   readonly body: Uint8Array;
+  /** Of the other end of the connection, which may be a proxy. */
+  readonly address: string;
   /** Fires when the client goes away before its answer has ended. */
   readonly signal: AbortSignal;
 }
@@ -48,8 +50,13 @@ export interface EdgeServer {
   forceClose(): void;
 }
 
+export interface EdgeOptions {
+  readonly host: string;
+  /** 0 takes any free port. */
+  readonly port: number;
+  /** Most bytes of bodies of requests that are not answered yet; 400 MiB unless said otherwise. */
+  readonly maxBodyBytesInFlight?: number;
+}
+
 /** Opens a server on one kind of edge. Throws ServerError `config_invalid` where the address cannot be had. */
-export type OpenEdge = (
-  handler: EdgeHandler,
-  address: { readonly host: string; readonly port: number },
-) => Promise<EdgeServer>;
+export type OpenEdge = (handler: EdgeHandler, options: EdgeOptions) => Promise<EdgeServer>;

@@ -21,6 +21,7 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   not_found: { status: 404 },
   method_not_allowed: { status: 405 },
   queue_full: { status: 429, retryAfterSeconds: 1 },
+  queue_timeout: { status: 503, retryAfterSeconds: 5 },
   mailbox_full: { status: 429, retryAfterSeconds: 1 },
   model_loading: { status: 503, retryAfterSeconds: 2 },
   draining: { status: 503, retryAfterSeconds: 5 },
@@ -40,8 +41,8 @@ export function statusOf(code: ErrorCode): number {
 }
 
 /** Headers an error adds to its answer. */
-export function errorHeaders(code: ErrorCode): ReplyHeaders {
-  const seconds = rules[code].retryAfterSeconds;
+export function errorHeaders(error: ErrorRecord): ReplyHeaders {
+  const seconds = error.retryAfterSeconds ?? rules[error.code].retryAfterSeconds;
   return seconds === undefined ? {} : { "retry-after": String(seconds) };
 }
 

@@ -1,6 +1,6 @@
 // Owns one request and its one answer: adds the headers every answer has, turns errors into the envelope, and writes the
 // access-log line. Made by the app for each request; protocol routes see HTTP only through it.
-import { ServerError, toErrorRecord } from "../runtime/errors.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./edge.ts";
 import { errorBody, errorHeaders, statusOf } from "./errors.ts";
 import type { Log } from "./log.ts";
@@ -52,12 +52,12 @@ export class Exchange {
     // With the client gone there is nobody to tell, and what was thrown is most likely only that.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
-    const head = { "content-type": "application/json", ...errorHeaders(error.code), ...headers };
+    const head = { "content-type": "application/json", ...errorHeaders(error), ...headers };
     this.send(statusOf(error.code), head, errorBody(error));
   }
 
   /** Logs a thrown value that is no ServerError and gives the error to show instead. */
-  unexpected(thrown: unknown): { readonly code: "internal"; readonly message: string } {
+  unexpected(thrown: unknown): ErrorRecord {
     this.#options.log.error({ requestId: this.id, err: thrown }, "a request failed unexpectedly");
     return { code: "internal", message: `internal error; the server's log has it under request id ${this.id}` };
   }

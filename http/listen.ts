@@ -2,7 +2,7 @@
 // log line that says which serves and why. Called by the composition root with the app it has made.
 
 import { ServerError } from "../runtime/errors.ts";
-import type { EdgeHandler, EdgeServer, OpenEdge } from "./edge.ts";
+import type { EdgeHandler, EdgeOptions, EdgeServer, OpenEdge } from "./edge.ts";
 import type { Log } from "./log.ts";
 import { nodeEdge } from "./node/edge.ts";
 import { uwsEdge } from "./uws/edge.ts";
@@ -11,10 +11,7 @@ import { loadNative, type NativePackage } from "./uws/native.ts";
 export type EdgeName = NativePackage | "node";
 export type EdgeChoice = EdgeName | "auto";
 
-export interface ListenOptions {
-  readonly host: string;
-  /** 0 takes any free port. */
-  readonly port: number;
+export interface ListenOptions extends EdgeOptions {
   readonly edge: EdgeChoice;
   readonly log: Log;
 }

@@ -1,6 +1,7 @@
 // Owns the agents and the models actor: which models can be used, and the runs in flight on them. It routes each token
 // row to its run. One run is one request; what it does with tokens is run.ts's affair.
-import type { GenerateEvent } from "../../engines/chat.ts";
+import type { GenerateEvent, GenerateRequest } from "../../engines/chat.ts";
+import { queueFull } from "../../engines/scheduler/queue-full.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamHub } from "../../runtime/actor/stream.ts";
@@ -20,6 +21,7 @@ import {
   tokenChannel,
 } from "../messages.ts";
 import { Run, type SequenceSink } from "./run.ts";
+import { SlotPace } from "./slot-pace.ts";
 import { TextModel } from "./text-model.ts";
 
 export interface AgentLoopOptions {
@@ -36,6 +38,10 @@ interface LinkedModel {
   readonly actor: Ref<ModelProtocol>;
   /** Live sequences by id. */
   readonly sequences: Map<number, SequenceSink>;
+  readonly slots: number;
+  /** Most sequences without a slot. */
+  readonly maxQueue: number;
+  readonly pace: SlotPace;
   readonly runs: Set<Run>;
 }
 
@@ -53,7 +59,16 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
   async attachModel(message: AttachedModel): Promise<void> {
     const [text, endpoint] = await Promise.all([TextModel.open(message), openEndpoint(message.ticket)]);
     const actor = this.#options.system.ref<ModelProtocol>("model", endpoint);
-    const linked: LinkedModel = { text, endpoint, actor, sequences: new Map(), runs: new Set() };
+    const linked: LinkedModel = {
+      text,
+      endpoint,
+      actor,
+      sequences: new Map(),
+      slots: message.ready.capacity.maxSequences,
+      maxQueue: message.ready.maxQueue,
+      pace: new SlotPace(this.#options.clock),
+      runs: new Set(),
+    };
     endpoint.receive(tokenChannel, (frame: TokenFrame) => deliver(linked, frame));
     this.#models.set(message.id, linked);
     this.#detached.delete(message.id);
@@ -73,26 +88,41 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       onCancel: () => holder.run?.cancel(),
       onDrain: () => holder.run?.resume(),
     });
-    const model = this.#models.get(request.model);
-    if (!model) {
-      writer.write({ type: "error", error: this.#unavailable(request.model) });
+    const model = this.#modelFor(request);
+    if ("code" in model) {
+      writer.write({ type: "error", error: model });
       writer.end();
       return;
     }
     const run = new Run({
       request,
       writer,
-      model: { text: model.text, actor: model.actor, open: (sink) => this.#openSequence(model, sink) },
+      model: {
+        text: model.text,
+        actor: model.actor,
+        open: (sink) => this.#openSequence(model, sink),
+        close: (id, tokenCount) => {
+          model.sequences.delete(id);
+          if (tokenCount > 0) model.pace.ended();
+        },
+      },
       clock: this.#options.clock,
       stalledReaderMs: this.#options.stalledReaderMs,
-      onClosed: (ids) => {
-        for (const sequence of ids) model.sequences.delete(sequence);
-        model.runs.delete(run);
-      },
+      onClosed: () => model.runs.delete(run),
     });
     holder.run = run;
     model.runs.add(run);
     run.start();
+  }
+
+  /** The model to run a request on, or why it cannot be run. */
+  #modelFor({ model: id, choices }: GenerateRequest): LinkedModel | ErrorRecord {
+    const model = this.#models.get(id);
+    if (!model) return this.#unavailable(id);
+    // The scheduler would refuse it; but tokenising a prompt first is what a server that is overloaded must not do.
+    const slotless = model.sequences.size - model.slots;
+    if (slotless + choices <= model.maxQueue) return model;
+    return toErrorRecord(queueFull(model.maxQueue, model.pace.secondsFor(Math.max(slotless, 1))));
   }
 
   #openSequence(model: LinkedModel, sink: SequenceSink): number {

@@ -28,11 +28,13 @@ export interface RunOptions {
     readonly actor: Ref<ModelProtocol>;
     /** Reserves a sequence id whose tokens go to the sink. */
     open(sink: SequenceSink): number;
+    /** The sequence has ended, with so many tokens, or is cancelled: its tokens go nowhere. */
+    close(id: number, tokenCount: number): void;
   };
   readonly clock: Clock;
   readonly stalledReaderMs: number;
-  /** Called once, with the run's sequence ids, when it takes no more tokens. */
-  readonly onClosed: (ids: readonly number[]) => void;
+  /** Called once, when it takes no more tokens. */
+  readonly onClosed: () => void;
 }
 
 export class Run {
@@ -40,7 +42,6 @@ export class Run {
   readonly #startedMs = performance.now();
   /** Sequence id -> choice, while it goes on. */
   readonly #open = new Map<number, Choice>();
-  #ids: readonly number[] = [];
   #promptTokens = 0;
   #completionTokens = 0;
   /** Until the first token, and the longest from a choice's first token to its last: choices may run one after another. */
@@ -99,6 +100,7 @@ export class Run {
     const breakers = dry ? tokensWithAny(model.text, dry.sequenceBreakers) : new Int32Array(0);
     return Array.from({ length: request.choices }, (_, index) => ({
       id: this.#openChoice(index, prompt.at(-1) ?? null),
+      client: request.client,
       prompt,
       maxNewTokens: request.maxTokens,
       ignoreEos: request.ignoreEos,
@@ -137,13 +139,13 @@ export class Run {
       onFailed: (error) => this.fail(error),
     });
     this.#open.set(id, choice);
-    this.#ids = [...this.#ids, id];
     return id;
   }
 
   #endChoice(id: number, choice: Choice, cancelSequence: boolean): void {
     this.#completionTokens += choice.tokenCount;
     this.#open.delete(id);
+    this.#options.model.close(id, choice.tokenCount);
     if (cancelSequence) this.#options.model.actor.tell("cancel", { ids: [id] });
     if (this.#open.size > 0 || this.#closed) return;
     this.#emit({ type: "done", usage: this.#usage() });
@@ -194,8 +196,9 @@ export class Run {
     this.#cancelStallTimer = null;
     const ids = [...this.#open.keys()];
     if (ids.length > 0) this.#options.model.actor.tell("cancel", { ids });
+    for (const [id, choice] of this.#open) this.#options.model.close(id, choice.tokenCount);
     this.#open.clear();
-    this.#options.onClosed(this.#ids);
+    this.#options.onClosed();
   }
 }
 

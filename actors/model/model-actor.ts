@@ -24,6 +24,7 @@ export function modelActor(loop: StepLoop): Behaviour<ModelProtocol> {
   return {
     generate: ({ jobs }, context) => loop.submit(consumerOf(context), jobs),
     cancel: ({ ids }, context) => loop.cancel(consumerOf(context), ids),
+    statistics: () => loop.snapshot(),
     setPaused: ({ ids, paused }, context) => loop.setPaused(consumerOf(context), ids, paused),
   };
 }

@@ -27,5 +27,5 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     });
   });
   const probes = vocabularyProbes.map((text) => model.tokenize(text));
-  return { card: model.card, capacity: model.capacity, probes };
+  return { card: model.card, capacity: model.capacity, maxQueue: limits.maxQueue, probes };
 }

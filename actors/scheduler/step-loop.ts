@@ -8,7 +8,7 @@ import { Sampler, type SamplingState } from "../../engines/sampler/sampler.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
 import { Sequence, type SequenceOptions } from "../../engines/scheduler/sequence.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import type { SequenceJob, TokenFrame } from "../messages.ts";
+import type { ModelStatistics, SequenceJob, TokenFrame } from "../messages.ts";
 import { FrameBuilder } from "./frame.ts";
 
 /** Whoever asked for sequences and takes their tokens. Compared by identity. */
@@ -54,6 +54,7 @@ export class StepLoop {
   /** A first or last token, or a full buffer: the frames leave with this step. */
   #isUrgent = false;
   #wake: (() => void) | null = null;
+  #timer: NodeJS.Timeout | undefined;
   #stopped = false;
 
   /**
@@ -68,8 +69,22 @@ export class StepLoop {
     this.#batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   }
 
+  /** Totals, and how many sequences there are now. */
+  snapshot(): ModelStatistics {
+    const { waitingCount, runningCount, parkedCount, preemptionCount } = this.#scheduler;
+    return {
+      ...this.statistics,
+      slots: this.#model.capacity.maxSequences,
+      running: runningCount,
+      waiting: waitingCount,
+      parked: parkedCount,
+      preemptions: preemptionCount,
+    };
+  }
+
   /** Queues all jobs or, when one is refused, none. */
   submit(consumer: Consumer, jobs: readonly SequenceJob[]): void {
+    this.#advance();
     const added: number[] = [];
     try {
       for (const job of jobs) {
@@ -95,6 +110,7 @@ export class StepLoop {
   }
 
   setPaused(consumer: Consumer, ids: readonly number[], paused: boolean): void {
+    this.#advance();
     for (const id of ids) {
       const sequence = this.#live.get(consumer)?.get(id);
       if (sequence) this.#scheduler.setPaused(sequence, paused);
@@ -112,17 +128,8 @@ export class StepLoop {
   /** Runs until stop(). Rejects when the engine fails; every sequence has been told by then. */
   async run(): Promise<void> {
     while (!this.#stopped) {
-      if (this.#scheduler.isRunnable) {
-        this.step();
-        await nextTurn();
-      } else {
-        this.#flush();
-        this.#scheduler.checkIntegrity();
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
-        });
-        this.#wake = null;
-      }
+      if (this.step()) await nextTurn();
+      else await this.#idle();
     }
   }
 
@@ -136,6 +143,7 @@ export class StepLoop {
   /** One step, synchronous. Returns false when there was nothing to run. */
   step(): boolean {
     const started = performance.now();
+    this.#advance(started);
     if (!this.#scheduler.schedule(this.#batch)) return false;
     // A step with a prompt in it is a long one: nothing waits for it.
     if (this.#batch.tokenCount > this.#batch.rowCount) this.#flush();
@@ -157,9 +165,33 @@ export class StepLoop {
     return true;
   }
 
+  /** Waits for a message, or for the time at which there is something to do without one. */
+  async #idle(): Promise<void> {
+    this.#flush();
+    this.#scheduler.checkIntegrity();
+    const waitMs = this.#scheduler.nextChangeMs - performance.now();
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+      // Timers round down to a whole millisecond.
+      if (waitMs < longestTimerMs) this.#timer = setTimeout(resolve, Math.max(waitMs, 0) + 1);
+    });
+    clearTimeout(this.#timer);
+    this.#wake = null;
+  }
+
+  /** Tells the scheduler the time, and those whose time in the queue is over that it is. */
+  #advance(nowMs = performance.now()): void {
+    for (const sequence of this.#scheduler.advance(nowMs)) {
+      this.#fail(sequence.consumer, [sequence.id], queueTimeout(nowMs - sequence.queuedMs));
+    }
+  }
+
   #add(consumer: Consumer, job: SequenceJob): void {
     const room = this.#model.capacity.sequenceTokens - job.prompt.length;
     const options = {
+      client: job.client,
+      // The other choices of a request may wait for its first one to end.
+      hasQueueLimit: job.choice === 0,
       prompt: job.prompt,
       maxNewTokens: job.maxNewTokens ?? Math.max(room, 1),
       ignoreEos: job.ignoreEos,
@@ -236,6 +268,15 @@ export class StepLoop {
   #forget(sequence: LiveSequence): void {
     this.#live.get(sequence.consumer)?.delete(sequence.id);
   }
+}
+
+/** What a timer can hold; a longer wait has no end worth a timer. */
+const longestTimerMs = 2 ** 31 - 2;
+
+function queueTimeout(waitedMs: number): ErrorRecord {
+  const seconds = Math.round(waitedMs / 100) / 10;
+  const message = `no slot became free within ${seconds} s (queue_timeout_secs); try again later`;
+  return { code: "queue_timeout", message };
 }
 
 /** One turn of the event loop, so that ports, sockets and asks are served between steps. */

@@ -35,8 +35,8 @@ export class StepCost {
   promptAllowance(decodes: number): number | null {
     if (this.#msPerPromptToken === 0) return null;
     const decodeMs = this.#decodeEstimate(decodes);
-    const budgetMs = decodes === 0 ? this.#target.maxStepMs : decodeMs * (this.#target.decodeSlowdown - 1);
-    return Math.floor(budgetMs / this.#msPerPromptToken);
+    const stepMs = Math.max(this.#target.maxStepMs, decodeMs * this.#target.decodeSlowdown);
+    return Math.floor((stepMs - decodeMs) / this.#msPerPromptToken);
   }
 
   /** Of the nearest number of decodes that was seen: the next lower one, else the next higher. */

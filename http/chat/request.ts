@@ -47,10 +47,11 @@ export const chatRequestSchema = z
 
 export type ChatRequestBody = z.output<typeof chatRequestSchema>;
 
-/** The neutral request a body asks for, of the model it resolved to. */
-export function toGenerateRequest(body: ChatRequestBody, model: string): GenerateRequest {
+/** The neutral request a body asks for, of the model it resolved to, for a client. */
+export function toGenerateRequest(body: ChatRequestBody, model: string, client: string): GenerateRequest {
   return {
     model,
+    client,
     prompt: { kind: "chat", messages: chatMessages(body.messages), templateArguments: templateArguments(body) },
     sampling: samplingOf(body, body.logprobs ? (body.top_logprobs ?? 0) : null),
     choices: body.n ?? 1,

@@ -1,5 +1,6 @@
 // Owns POST /v1/chat/completions: body to request, events to body or stream.
 import { collectAnswer } from "../answer.ts";
+import { clientOf } from "../client.ts";
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../ids.ts";
 import { readJson } from "../json.ts";
@@ -12,7 +13,7 @@ export const chatCompletions: RouteHandler = async (exchange, { inference, confi
   const body = readJson(exchange.request, chatRequestSchema);
   const model = inference.resolveModel(body.model ?? undefined);
   exchange.model = model;
-  const request = toGenerateRequest(body, model);
+  const request = toGenerateRequest(body, model, clientOf(exchange.request));
   const head: CompletionHead = { id: randomId("chatcmpl"), created: Math.floor(Date.now() / 1000), model };
   const events = inference.generate(request, exchange.request.signal);
   if (body.stream) {

@@ -29,10 +29,11 @@ export const completionRequestSchema = z
 
 export type CompletionRequestBody = z.output<typeof completionRequestSchema>;
 
-/** The neutral request a body asks for, of the model it resolved to. */
-export function toGenerateRequest(body: CompletionRequestBody, model: string): GenerateRequest {
+/** The neutral request a body asks for, of the model it resolved to, for a client. */
+export function toGenerateRequest(body: CompletionRequestBody, model: string, client: string): GenerateRequest {
   return {
     model,
+    client,
     prompt: { kind: "text", text: body.prompt },
     sampling: samplingOf(body, body.logprobs ?? null),
     choices: body.n ?? 1,

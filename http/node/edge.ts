@@ -6,12 +6,16 @@ import { InFlight } from "../in-flight.ts";
 import { listenFailure } from "../listen-failure.ts";
 import { NodeReply } from "./reply.ts";
 
+/** Connections the kernel may hold for us: a crowd that comes at once must not be sent away by it. */
+const LISTEN_BACKLOG = 4096;
+
 class NodeRequest implements HttpRequest {
   readonly method: string;
   readonly path: string;
   readonly query: string;
   readonly headers = new Map<string, string>();
   readonly signal: AbortSignal;
+  readonly address: string;
   body: Uint8Array = new Uint8Array(0);
 
   constructor(incoming: IncomingMessage, signal: AbortSignal) {
@@ -25,13 +29,14 @@ class NodeRequest implements HttpRequest {
       if (value !== undefined) this.headers.set(name, Array.isArray(value) ? value.join(", ") : value);
     }
     this.signal = signal;
+    this.address = incoming.socket.remoteAddress ?? "";
   }
 }
 
 /** The edge on node:http. */
-export const nodeEdge: OpenEdge = async (handler, { host, port }) => {
+export const nodeEdge: OpenEdge = async (handler, { host, port, maxBodyBytesInFlight }) => {
   const inFlight = new InFlight();
-  const budget = new BodyBudget();
+  const budget = new BodyBudget(maxBodyBytesInFlight);
   const server = createServer((incoming, response) => {
     const reader = new BodyReader(budget);
     const reply = new NodeReply(response, inFlight, () => reader.release());
@@ -41,7 +46,7 @@ export const nodeEdge: OpenEdge = async (handler, { host, port }) => {
   });
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenFailure(host, port, error.code)));
-    server.listen(port, host, resolve);
+    server.listen({ port, host, backlog: LISTEN_BACKLOG }, resolve);
   }).catch(async (failure) => {
     throw await failure;
   });

@@ -17,6 +17,7 @@ class UwsRequest implements HttpRequest {
   readonly query: string;
   readonly headers = new Map<string, string>();
   readonly reply: UwsReply;
+  readonly address: string;
   body: Uint8Array = new Uint8Array(0);
 
   constructor(response: NativeResponse, request: NativeRequest, inFlight: InFlight) {
@@ -27,6 +28,7 @@ class UwsRequest implements HttpRequest {
       const earlier = this.headers.get(name);
       this.headers.set(name, earlier === undefined ? value : `${earlier}, ${value}`);
     });
+    this.address = Buffer.from(response.getRemoteAddressAsText()).toString("latin1");
     this.reply = new UwsReply(response, this.method === "HEAD", inFlight);
   }
 
@@ -37,9 +39,9 @@ class UwsRequest implements HttpRequest {
 
 /** The edge on a loaded uWebSockets.js. */
 export function uwsEdge(native: Native): OpenEdge {
-  return async (handler, { host, port }) => {
+  return async (handler, { host, port, maxBodyBytesInFlight }) => {
     const inFlight = new InFlight();
-    const budget = new BodyBudget();
+    const budget = new BodyBudget(maxBodyBytesInFlight);
     const app = native.App().any("/*", (response, request) => {
       const ours = new UwsRequest(response, request, inFlight);
       // Of two lengths uWS takes the first; a proxy in front may have taken the other, and seen another request's start.

@@ -12,6 +12,7 @@ export interface NativeResponse {
   close(): NativeResponse;
   onAborted(handler: () => void): NativeResponse;
   onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): NativeResponse;
+  getRemoteAddressAsText(): ArrayBuffer;
   onWritable(handler: (offset: number) => boolean): NativeResponse;
 }
 

@@ -77,6 +77,7 @@ function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count:
     maxNewTokens: count,
     ignoreEos: true,
     adapter: 0,
+    client: "test",
     sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),

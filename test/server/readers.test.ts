@@ -107,7 +107,7 @@ describe("a reader that never reads", () => {
   });
   after(() => server.stop());
 
-  it("is cut off after stalled_reader_secs, and a request that waits gets its slot", async () => {
+  it("gives its slot to a request that waits, and is cut off after stalled_reader_secs", async () => {
     const socket = openStandingReader(server, { ...wordy, max_tokens: 8000 });
     await sleep(300);
     const waiting = await clientOf(server).chat.completions.create(
@@ -115,6 +115,7 @@ describe("a reader that never reads", () => {
       { timeout: 60_000 },
     );
     assert.equal(waiting.usage?.completion_tokens, 5);
+    await sleep(3000);
     const text = await readOn(socket);
     assert.ok(!text.includes("data: [DONE]"), "the stream was not cut off");
     const tokens = text.split('"top_logprobs":[').length - 1;

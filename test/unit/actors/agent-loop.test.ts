@@ -65,6 +65,38 @@ describe("the agents actor and a model", () => {
     assert.equal(engine.cache.size, 0);
   });
 
+  it("refuses exactly what is over slots and queue together, before it looks at the prompts", async (t) => {
+    const { start, engine, loop } = await startServer(t, { engine: { maxSequences: 2 }, limits: { maxQueue: 3 } });
+    const unreadable = { prompt: { kind: "chat", messages: [], templateArguments: null as never } } as const;
+    const taken = Array.from({ length: 5 }, () => readAll(start({ maxTokens: 60 })));
+    const over = Array.from({ length: 20 }, () => readAll(start(unreadable)));
+    for (const events of await Promise.all(over)) {
+      const [event] = events;
+      assert.ok(event?.type === "error" && event.error.code === "queue_full" && events.length === 1);
+      assert.equal(event.error.retryAfterSeconds, 1);
+    }
+    for (const events of await Promise.all(taken)) assert.equal(lastOf(events)?.type, "done");
+    assert.equal(lastOf(await readAll(start()))?.type, "done", "there is room again");
+    await crossed();
+    assert.equal(engine.cache.size, 0);
+    assert.equal(loop.step(), false);
+  });
+
+  it("asks the model for sequences of the request's client", async (t) => {
+    const { start, engine } = await startServer(t, {
+      engine: { maxSequences: 1, sequenceTokens: 512 },
+      limits: { maxQueue: 8 },
+    });
+    const ended: string[] = [];
+    const run = async (client: string) => {
+      await readAll(start({ client, maxTokens: 20 }));
+      ended.push(client);
+    };
+    await Promise.all(["many", "many", "many", "one"].map(run));
+    assert.deepEqual(ended, ["many", "many", "one", "many"]);
+    assert.equal(engine.cache.size, 0);
+  });
+
   it("leaks no sequence over 200 runs that are cancelled, stopped or finished at random", async (t) => {
     const { start, engine, loop } = await startServer(t, {
       engine: { maxSequences: 3 },

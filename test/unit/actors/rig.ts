@@ -38,6 +38,7 @@ export function job(id: number, changes: Partial<SequenceJob> & { readonly lengt
   const { length = 8, ...rest } = changes;
   return {
     id,
+    client: "client",
     prompt: Int32Array.from({ length }, (_, i) => (i * 7 + id * 13) % 64),
     maxNewTokens: 4,
     ignoreEos: true,
@@ -52,6 +53,7 @@ export function job(id: number, changes: Partial<SequenceJob> & { readonly lengt
 export function request(changes: Partial<GenerateRequest> = {}): GenerateRequest {
   return {
     model: "tiny",
+    client: "client",
     prompt: { kind: "text", text: "hello" },
     sampling: greedySampling,
     choices: 1,
@@ -90,13 +92,21 @@ export async function crossed(): Promise<void> {
 export async function attachment(
   port: MessagePort,
   capacity: AttachedModel["ready"]["capacity"],
+  maxQueue = generousLimits.maxQueue,
 ): Promise<AttachedModel> {
   const path = await tinyFile();
   const vocabulary = createVocabulary((await readModelMetadata(path)).tokenizer);
   const card = { ...createFakeEngine().card, vocabSize: vocabulary.size };
   const probes = vocabularyProbes.map((text) => vocabulary.encode(text));
   const ticket = { place: "model", carrier: "thread", port } as const;
-  return { id: "tiny", path, chatTemplate: null, jinjaExplicit: null, ready: { card, capacity, probes }, ticket };
+  return {
+    id: "tiny",
+    path,
+    chatTemplate: null,
+    jinjaExplicit: null,
+    ready: { card, capacity, maxQueue, probes },
+    ticket,
+  };
 }
 
 let file: Promise<string> | null = null;
@@ -131,7 +141,8 @@ export async function createRun(changes: Partial<GenerateRequest> = {}, options:
   const told: Told[] = [];
   const sinks: SequenceSink[] = [];
   const answer: { error: Error | null } = { error: null };
-  const closed: (readonly number[])[] = [];
+  const closed: { id: number; tokenCount: number }[] = [];
+  const ends = { count: 0 };
   const holder: { run?: Run } = {};
   const writer = new StreamHub(left, hubOptions).writer<GenerateEvent>(1, {
     onCancel: () => holder.run?.cancel(),
@@ -149,17 +160,22 @@ export async function createRun(changes: Partial<GenerateRequest> = {}, options:
   const run = new Run({
     request: request(changes),
     writer,
-    model: { text, actor, open: (sink) => sinks.push(sink) },
+    model: {
+      text,
+      actor,
+      open: (sink) => sinks.push(sink),
+      close: (id, tokenCount) => void closed.push({ id, tokenCount }),
+    },
     clock,
     stalledReaderMs: 1000,
-    onClosed: (ids) => void closed.push(ids),
+    onClosed: () => void ends.count++,
   });
   holder.run = run;
   const close = () => {
     left.close();
     right.close();
   };
-  return { run, reader, clock, told, sinks, answer, closed, close, vocabulary: text.vocabulary };
+  return { run, reader, clock, told, sinks, answer, closed, ends, close, vocabulary: text.vocabulary };
 }
 
 export async function readAll<T>(reader: AsyncIterable<readonly T[]>): Promise<T[]> {
@@ -188,9 +204,10 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   const models = frontSystem.ref<ModelsProtocol>("models", front.right);
 
   const { port1, port2 } = new MessageChannel();
-  const message = await attachment(port1, createFakeEngine(options.engine).capacity);
+  const limits = { ...generousLimits, ...options.limits };
+  const message = await attachment(port1, createFakeEngine(options.engine).capacity, limits.maxQueue);
   const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
-  const loop = new StepLoop(engine, { ...generousLimits, ...options.limits }, 0);
+  const loop = new StepLoop(engine, limits, 0);
   const modelSystem = new ActorSystem("model");
   modelSystem.spawn<ModelProtocol>("model", modelActor(loop));
   const modelEnd = new PortEndpoint(port2, { peer: "agents" });

@@ -43,7 +43,7 @@ const finishes = (events: readonly GenerateEvent[]) =>
 
 describe("a run", () => {
   it("gives text, a finish and its usage", async (t) => {
-    const { feed, reader, told, closed } = await startRun(t);
+    const { feed, reader, told, closed, ends } = await startRun(t);
     feed(0, "hello", rowFinishedLength, 250);
     const events = await readAll(reader);
     assert.equal(textOf(events), "hello");
@@ -53,7 +53,8 @@ describe("a run", () => {
     assert.ok(Math.abs(usage.promptSeconds - 0.0025) < 1e-9);
     assert.ok(Math.abs(usage.completionSeconds - 0.00004) < 1e-9);
     assert.deepEqual(told, [{ method: "generate", ids: [1] }]);
-    assert.deepEqual(closed, [[1]]);
+    assert.deepEqual(closed, [{ id: 1, tokenCount: 5 }]);
+    assert.equal(ends.count, 1);
   });
 
   it("ends at a stop string, cancels the sequence, and counts the tokens up to there", async (t) => {
@@ -94,14 +95,18 @@ describe("a run", () => {
     rig.run.start();
     const events = await readAll(rig.reader);
     assert.deepEqual(events, [{ type: "error", error: { code: "queue_full", message: "full" } }]);
-    assert.deepEqual(rig.closed, [[1, 2]]);
+    assert.deepEqual(
+      rig.closed.map(({ id }) => id),
+      [1, 2],
+    );
+    assert.equal(rig.ends.count, 1);
   });
 
   it("refuses a prompt that does not fit without asking the model", async (t) => {
-    const { reader, told, closed } = await startRun(t, { maxTokens: 1000 });
+    const { reader, told, closed, ends } = await startRun(t, { maxTokens: 1000 });
     const [event] = await readAll(reader);
     assert.ok(event?.type === "error" && event.error.code === "context_length_exceeded");
-    assert.deepEqual([told, closed], [[], [[]]]);
+    assert.deepEqual([told, closed, ends.count], [[], [], 1]);
   });
 
   it("cancels right after it was sent, and says nothing more when the model refuses after all", async (t) => {
@@ -115,7 +120,7 @@ describe("a run", () => {
       rig.told.map(({ method }) => method),
       ["generate", "cancel"],
     );
-    assert.deepEqual(rig.closed, [[1]]);
+    assert.deepEqual(rig.closed, [{ id: 1, tokenCount: 0 }]);
   });
 
   it("fails alone when its text cannot be made", async (t) => {
@@ -153,22 +158,22 @@ describe("a run whose reader falls behind", () => {
   });
 
   it("hands out its end, too, only when there is room", async (t) => {
-    const { feed, reader, clock, closed } = await startRun(t, { maxTokens: 200 }, window);
+    const { feed, reader, clock, ends } = await startRun(t, { maxTokens: 200 }, window);
     feed(0, "abcdefgh".repeat(5), rowFinishedLength);
-    assert.deepEqual(closed, []);
+    assert.equal(ends.count, 0);
     const events = await readAll(reader);
     assert.equal(textOf(events), "abcdefgh".repeat(5));
     assert.deepEqual(finishes(events), [[0, "length"]]);
     assert.equal(doneOf(events).completionTokens, 40);
-    assert.equal(closed.length, 1);
+    assert.equal(ends.count, 1);
     assert.equal(clock.pendingCount, 0);
   });
 
   it("is cancelled with reader_stalled when nothing is read for too long", async (t) => {
-    const { feed, reader, clock, told, closed } = await startRun(t, { maxTokens: 200 }, window);
+    const { feed, reader, clock, told, ends } = await startRun(t, { maxTokens: 200 }, window);
     feed(0, "abcdefgh");
     await clock.advance(999);
-    assert.equal(closed.length, 0);
+    assert.equal(ends.count, 0);
     await clock.advance(1);
     assert.deepEqual(told.at(-1), { method: "cancel", ids: [1] });
     const last = (await readAll(reader)).at(-1);

@@ -38,6 +38,7 @@ describe("a sequence whose logits leave nothing to choose", () => {
       },
     };
     const job = {
+      client: "client",
       maxNewTokens: 10,
       ignoreEos: true,
       adapter: 0,

@@ -1,14 +1,21 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { rowFinishedLength, rowHasLogprobs, rowInts } from "../../../actors/messages.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type ModelStatistics, rowFinishedLength, rowHasLogprobs, rowInts } from "../../../actors/messages.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
 import type { Batch } from "../../../engines/batch.ts";
 import { greedySampling } from "../../../engines/chat.ts";
+import { pauseGraceMs } from "../../../engines/scheduler/admission.ts";
 import type { SchedulerLimits } from "../../../engines/scheduler/scheduler.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import { settled } from "../../fixtures/fake-clock.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../fixtures/fake-engine.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
 import { crossed, Frames, job } from "./rig.ts";
+
+const pick = ({ slots, running, waiting, parked, preemptions }: ModelStatistics) => {
+  return { slots, running, waiting, parked, preemptions };
+};
 
 const longInterval = 1e9;
 
@@ -66,10 +73,11 @@ describe("the step loop", () => {
       const other = new Frames();
       const running = loop.run();
       loop.submit(other, [job(1, { maxNewTokens: 100 })]);
+      await settled();
       loop.setPaused(other, [1], true);
       loop.submit(frames, [job(2)]);
       await crossed();
-      assert.equal(frames.rows.length, 0);
+      assert.equal(frames.rows.length, 0, "a short pause costs no slot");
       if (end === "cancel") loop.cancel(other, [1]);
       else loop.drop(other);
       await crossed();
@@ -123,6 +131,46 @@ describe("the step loop", () => {
     await running;
     assert.equal(engine.cache.size, 0);
     assert.equal(loop.step(), false);
+  });
+});
+
+describe("a step loop that waits", () => {
+  it("takes a paused sequence's slot for one that waits, though no message comes", async () => {
+    const { loop, frames } = createLoop({ engine: { maxSequences: 1 } });
+    const running = loop.run();
+    loop.submit(frames, [job(1, { maxNewTokens: 100 })]);
+    await settled();
+    loop.setPaused(frames, [1], true);
+    loop.submit(frames, [job(2, { client: "other" })]);
+    await sleep(2 * pauseGraceMs);
+    assert.equal(frames.rows.filter(({ id }) => id === 2).length, 4);
+    assert.deepEqual(pick(loop.snapshot()), { slots: 1, running: 0, waiting: 0, parked: 1, preemptions: 1 });
+    const before = frames.rows.filter(({ id }) => id === 1).length;
+    loop.setPaused(frames, [1], false);
+    for (let i = 0; i < 20; i++) await crossed();
+    assert.ok(before < 100);
+    assert.equal(frames.rows.filter(({ id }) => id === 1).length, 100);
+    loop.stop();
+    await running;
+  });
+
+  it("tells a request that no slot became free in time, though nothing runs", async () => {
+    const { loop, frames, engine } = createLoop({ engine: { maxSequences: 1 }, limits: { queueTimeoutMs: 30 } });
+    const running = loop.run();
+    loop.submit(frames, [job(1, { maxNewTokens: 100 })]);
+    await settled();
+    loop.setPaused(frames, [1], true);
+    loop.submit(frames, [job(2), job(3, { choice: 1 })]);
+    await sleep(60);
+    const failed = frames.all.flatMap((frame) => frame.failed);
+    assert.deepEqual(
+      failed.map(({ id, error }) => [id, error.code]),
+      [[2, "queue_timeout"]],
+    );
+    assert.match(failed[0]!.error.message, /queue_timeout_secs/);
+    loop.stop();
+    await running;
+    assert.equal(engine.cache.size, 0);
   });
 });
 

@@ -52,6 +52,7 @@ describe("the app", () => {
     ["model_not_found", 404, "invalid_request_error", undefined],
     ["conflict", 409, "invalid_request_error", undefined],
     ["queue_full", 429, "rate_limit_error", "1"],
+    ["queue_timeout", 503, "server_error", "5"],
     ["mailbox_full", 429, "rate_limit_error", "1"],
     ["model_loading", 503, "server_error", "2"],
     ["draining", 503, "server_error", "5"],
@@ -71,6 +72,29 @@ describe("the app", () => {
       });
     }
   }
+
+  it("says when to try again as whoever refused could tell", async () => {
+    const error = { code: "queue_full", message: "full", retryAfterSeconds: 17 } as const;
+    const { app } = setUp({ script: () => [[{ type: "error", error }]] });
+    const reply = await request(app, "POST", path, chat);
+    assert.deepEqual([reply.status, reply.headers["retry-after"]], [429, "17"]);
+    assert.deepEqual(Object.keys(JSON.parse(reply.body).error), ["message", "type", "param", "code"]);
+  });
+
+  it("refuses inference on every route while it drains, and nothing else", async () => {
+    const { app, inference } = setUp();
+    app.drain();
+    for (const [at, body] of [
+      [path, { messages: "hi" }],
+      ["/v1/completions", { prompt: "hi" }],
+    ] as const) {
+      const reply = await request(app, "POST", at, { body });
+      assert.deepEqual([reply.status, reply.headers["retry-after"]], [503, "5"]);
+      assert.equal(JSON.parse(reply.body).error.code, "draining");
+    }
+    assert.equal(inference.runs.length, 0);
+    for (const at of ["/health", "/v1/models"]) assert.equal((await request(app, "GET", at)).status, 200);
+  });
 
   it("counts the values of a body, not the commas in its text", async () => {
     const said = '\\",'.repeat(200_000);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { BodyBudget, BodyReader, MAX_BODIES_BYTES, MAX_BODY_BYTES } from "../../../http/body.ts";
+import { BodyBudget, BodyReader, MAX_BODY_BYTES } from "../../../http/body.ts";
 
 /** Looks like many bytes and is none. */
 function chunk(byteLength: number): Uint8Array {
@@ -33,24 +33,26 @@ describe("reading bodies", () => {
   });
 
   it("refuses bodies over the limit of all, until one has ended", () => {
-    const budget = new BodyBudget();
-    const readers = Array.from({ length: MAX_BODIES_BYTES / MAX_BODY_BYTES }, () => new BodyReader(budget));
+    const budget = new BodyBudget(3 * MAX_BODY_BYTES);
+    const readers = Array.from({ length: 3 }, () => new BodyReader(budget));
     for (const reader of readers) assert.equal(reader.add(chunk(MAX_BODY_BYTES)), null);
     const late = new BodyReader(budget);
-    assert.equal(late.add(chunk(1))?.code, "queue_full");
+    const refusal = late.add(chunk(1));
+    assert.equal(refusal?.code, "queue_full");
+    assert.match(refusal.message, new RegExp(String(3 * MAX_BODY_BYTES)));
     readers[0]!.release();
     assert.equal(late.add(chunk(1)), null);
   });
 
   it("gives back what a refused body had taken, once", () => {
-    const budget = new BodyBudget();
+    const budget = new BodyBudget(2 * MAX_BODY_BYTES);
     for (let i = 0; i < 20; i++) {
       const reader = new BodyReader(budget);
       reader.add(chunk(MAX_BODY_BYTES));
       reader.add(chunk(1));
       reader.release();
     }
-    assert.equal(budget.take(MAX_BODIES_BYTES), true);
+    assert.equal(budget.take(2 * MAX_BODY_BYTES), true);
     assert.equal(budget.take(1), false);
   });
 });

@@ -8,20 +8,31 @@ const operations = 10_000;
 
 describe("the scheduler under a seeded random load", () => {
   for (const seed of [1, 2, 3]) {
-    it(`keeps its books and the engine's cache right over ${operations} adds, cancels, pauses and steps (seed ${seed})`, () => {
+    it(`keeps its books and the engine's cache right over ${operations} adds, cancels, pauses, preemptions, timeouts and steps (seed ${seed})`, () => {
       const random = seededRandom(seed);
       const below = (n: number) => Math.floor(random() * n);
       const { scheduler, engine, step } = createScheduler({
-        engine: { maxSequences: 6, sequenceTokens: 200, endOfGeneration: [0] },
-        limits: { maxBatchTokens: 70, maxPrefillChunkTokens: 64, maxDecodeStepsBeforePrefill: 3, maxQueue: 1 },
+        engine: { maxSequences: 4, sequenceTokens: 200, endOfGeneration: [0] },
+        limits: {
+          maxBatchTokens: 70,
+          maxPrefillChunkTokens: 64,
+          maxDecodeStepsBeforePrefill: 3,
+          maxQueue: 4,
+          queueTimeoutMs: 80,
+        },
       });
       const live: Sequence[] = [];
       let finished = 0;
       let refused = 0;
+      let expired = 0;
+      let nowMs = 0;
       for (let i = 0; i < operations; i++) {
         const dice = random();
-        if (dice < 0.3) {
-          const sequence = createSequence({ prompt: 1 + below(120), maxNewTokens: 1 + below(60), seed: i });
+        if (dice < 0.35) {
+          const client = `client ${below(4)}`;
+          const hasQueueLimit = random() < 0.8;
+          const options = { prompt: 1 + below(120), maxNewTokens: 1 + below(60), seed: i, client, hasQueueLimit };
+          const sequence = createSequence(options);
           try {
             scheduler.add(sequence);
             live.push(sequence);
@@ -29,12 +40,18 @@ describe("the scheduler under a seeded random load", () => {
             assert.ok(error instanceof ServerError && error.code === "queue_full", String(error));
             refused++;
           }
-        } else if (dice < 0.35 && live.length > 0) {
+        } else if (dice < 0.4 && live.length > 0) {
           scheduler.cancel(live.splice(below(live.length), 1)[0]!);
-        } else if (dice < 0.45 && live.length > 0) {
-          scheduler.setPaused(live[below(live.length)]!, random() < 0.4);
+        } else if (dice < 0.5 && live.length > 0) {
+          scheduler.setPaused(live[below(live.length)]!, random() < 0.45);
         } else {
-          for (const { sequence } of step(1 + below(40))?.ended ?? []) {
+          const stepMs = 1 + below(40);
+          nowMs += stepMs;
+          for (const sequence of scheduler.advance(nowMs)) {
+            live.splice(live.indexOf(sequence), 1);
+            expired++;
+          }
+          for (const { sequence } of step(stepMs)?.ended ?? []) {
             live.splice(live.indexOf(sequence), 1);
             finished++;
           }
@@ -47,8 +64,12 @@ describe("the scheduler under a seeded random load", () => {
         assert.ok(i < 10_000, "the sequences left do not come to an end");
         step();
       }
-      assert.equal(scheduler.runningCount + scheduler.waitingCount + engine.cache.size, 0);
-      assert.ok(finished > 300 && refused > 50, `the load was thin: ${finished} finished, ${refused} refused`);
+      assert.equal(scheduler.runningCount + scheduler.waitingCount + scheduler.parkedCount + engine.cache.size, 0);
+      const counts = { finished, refused, expired, preempted: scheduler.preemptionCount };
+      assert.ok(
+        Object.values(counts).every((count) => count > 50),
+        `the load was thin: ${JSON.stringify(counts)}`,
+      );
     });
   }
 });

@@ -94,6 +94,42 @@ describe("the scheduler", () => {
     assert.ok(Math.max(...waits) > 0, "a costly prompt should let decodes go first");
   });
 
+  it("feeds a sequence once a step, though a chunk of a prompt that is due ends one token before the prompt does", () => {
+    const { scheduler, step } = createScheduler({
+      engine: { maxSequences: 2, sequenceTokens: 200 },
+      limits: { maxDecodeStepsBeforePrefill: 1, decodeSlowdown: 1.01 },
+    });
+    scheduler.add(createSequence({ prompt: 40, maxNewTokens: 100 }));
+    step(4000);
+    step(1);
+    const prompt = createSequence({ prompt: 33, maxNewTokens: 2, seed: 2 });
+    scheduler.add(prompt);
+    const fed = [];
+    while (prompt.state !== "finished") fed.push(...(step(1)?.fed ?? []).filter(({ sequence }) => sequence === prompt));
+    assert.deepEqual(
+      fed.map(({ from, to }) => [from, to]),
+      [
+        [0, 32],
+        [32, 33],
+        [33, 34],
+      ],
+    );
+  });
+
+  it("feeds prompts that are due even where a step has room for one chunk only", () => {
+    const { scheduler, step } = createScheduler({
+      engine: { maxSequences: 3, sequenceTokens: 300 },
+      limits: { maxBatchTokens: 32, maxDecodeStepsBeforePrefill: 2 },
+    });
+    for (const seed of [1, 2]) scheduler.add(createSequence({ prompt: 8, maxNewTokens: 200, seed }));
+    step();
+    step();
+    const prompt = createSequence({ prompt: 100, maxNewTokens: 1, seed: 3 });
+    scheduler.add(prompt);
+    for (let i = 0; i < 20 && prompt.state !== "finished"; i++) step();
+    assert.equal(prompt.state, "finished");
+  });
+
   it("does not keep short prompts waiting for the end of a long one", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 4, sequenceTokens: 600, maxBatchTokens: 256 },
@@ -171,13 +207,12 @@ describe("the scheduler", () => {
     assert.equal(paused.state, "finished");
   });
 
-  it("is not runnable while everything is paused", () => {
+  it("has nothing to run while everything is paused", () => {
     const { scheduler, step } = createScheduler();
     const sequence = createSequence();
     scheduler.add(sequence);
     step();
     scheduler.setPaused(sequence, true);
-    assert.equal(scheduler.isRunnable, false);
     assert.equal(step(), null);
   });
 

@@ -1,0 +1,78 @@
+// Many clients that stand still beside some that read, against the real command with the generated model: who stands still
+// keeps nobody from being answered, loses nothing when it reads on in time, and its request when it does not.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import OpenAI from "openai";
+import { tinyModel } from "../fixtures/models.ts";
+import { openStandingReader, readOn } from "../fixtures/overload/raw-client.ts";
+import { type RunningServer, startServer } from "../fixtures/serve.ts";
+
+const slots = 2;
+const standing = 4;
+const longAnswer = 4000;
+
+async function start(stalledReaderSecs: number): Promise<RunningServer> {
+  const limits = ["--max-seqs", String(slots), "--stalled-reader-secs", String(stalledReaderSecs)];
+  const common = ["--threads", "1", "--max-model-len", "8192", "--shutdown-deadline-secs", "0"];
+  return startServer(["-m", await tinyModel(), ...common, ...limits]);
+}
+
+/** About 1.6 KB a token, so that the answer outgrows what the kernel holds for a connection. */
+const wordyBody = {
+  messages: [{ role: "user", content: "hi" }],
+  max_tokens: longAnswer,
+  ignore_eos: true,
+  stream: true,
+  logprobs: true,
+  top_logprobs: 20,
+};
+
+async function assertAnswered({ url }: RunningServer): Promise<void> {
+  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: "any", maxRetries: 0, timeout: 300_000 });
+  const messages = [{ role: "user" as const, content: "hi" }];
+  const body = { model: "default", messages, max_tokens: 20, ignore_eos: true };
+  const { usage } = await client.chat.completions.create(body);
+  assert.equal(usage?.completion_tokens, 20);
+}
+
+/** Requests that have ended, as the access log has it. */
+const endedCount = (server: RunningServer) => server.output().split("path=/v1/chat/completions").length - 1;
+
+const tokenCount = (text: string) => text.split('"top_logprobs":[').length - 1;
+
+describe("more standing readers than slots", () => {
+  it("keep no other from being answered, and get every token when they read on", async () => {
+    const server = await start(300);
+    try {
+      const sockets = Array.from({ length: standing }, () => openStandingReader(server.url, wordyBody));
+      for (let turn = 0; turn < 4; turn++) await assertAnswered(server);
+      while (endedCount(server) < 4) await sleep(10);
+      assert.equal(endedCount(server), 4, "a standing reader's request has ended though it was not read");
+      // Each has lost its slot at some time, and gets it back when it reads.
+      const texts = await Promise.all(sockets.map(readOn));
+      for (const text of texts) {
+        assert.match(text, /data: \[DONE\]\n\n/);
+        assert.equal(tokenCount(text), longAnswer);
+      }
+      await assertAnswered(server);
+    } finally {
+      await server.stop();
+    }
+  });
+
+  it("are cut off after stalled_reader_secs, every one of them", async () => {
+    const server = await start(1);
+    try {
+      const sockets = Array.from({ length: standing }, () => openStandingReader(server.url, wordyBody));
+      while (endedCount(server) < standing) await sleep(50);
+      for (const text of await Promise.all(sockets.map(readOn))) {
+        assert.doesNotMatch(text, /"completion_tokens"/);
+        assert.ok(tokenCount(text) < longAnswer);
+      }
+      await assertAnswered(server);
+    } finally {
+      await server.stop();
+    }
+  });
+});

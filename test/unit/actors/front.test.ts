@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Front } from "../../../actors/front.ts";
+import { Refusals } from "../../../actors/refusals.ts";
+import { createApp } from "../../../http/app.ts";
+import { createLogger } from "../../../runtime/log.ts";
+import { FakeClock } from "../../fixtures/fake-clock.ts";
+import { recordingLog } from "../../fixtures/http-server.ts";
+import { generousLimits } from "../../fixtures/scheduling.ts";
+import { request } from "../../fixtures/socketless.ts";
+
+/** A front whose model is not loaded: it has not been started. */
+function createFront(): Front {
+  return new Front({
+    models: [{ id: "tiny", spec: {} as never, chatTemplate: null, jinjaExplicit: null, carrier: "thread" }],
+    defaultModelId: "tiny",
+    defaultSeed: null,
+    limits: generousLimits,
+    frameIntervalMs: 0,
+    agents: { mailboxLimit: 64, streamWindow: 64, stalledReaderMs: 1000 },
+    restart: { kind: "stop", minBackoffMs: 0, maxBackoffMs: 0, resetAfterMs: 0, maxRestarts: 0 },
+    loadTimeoutMs: 1000,
+    log: createLogger({ level: "silent", format: "json" }),
+    onLoadProgress: () => {},
+  });
+}
+
+describe("a front whose model is being loaded", () => {
+  it("refuses with 503 and says when to try again, on both endpoints, streamed or not", async () => {
+    const app = createApp({ inference: createFront(), log: recordingLog() });
+    for (const [path, body] of [
+      ["/v1/chat/completions", { messages: "hi" }],
+      ["/v1/chat/completions", { messages: "hi", stream: true }],
+      ["/v1/completions", { prompt: "hi" }],
+    ] as const) {
+      const reply = await request(app, "POST", path, { body });
+      assert.deepEqual([reply.status, reply.headers["retry-after"]], [503, "2"]);
+      assert.equal(JSON.parse(reply.body).error.code, "model_loading");
+    }
+  });
+
+  it("has no statistics", async () => {
+    await assert.rejects(createFront().statistics("tiny"), { code: "model_loading" });
+    await assert.rejects(createFront().statistics("other"), { code: "model_not_found" });
+  });
+});
+
+describe("the log of refusals", () => {
+  it("has one line for a crowd, and one every few seconds while it goes on", async () => {
+    const clock = new FakeClock();
+    const log = recordingLog();
+    const refusals = new Refusals("tiny", log, clock);
+    const refuse = (count: number) => {
+      for (let i = 0; i < count; i++) refusals.note("queue_full");
+    };
+    refuse(404);
+    refusals.note("model_failed");
+    await clock.advance(1000);
+    for (let second = 0; second < 8; second++) {
+      refuse(10);
+      await clock.advance(1000);
+    }
+    refusals.note("queue_timeout");
+    await clock.advance(60_000);
+    assert.deepEqual(
+      log.lines.map(({ fields }) => fields.refused),
+      [404, 50, 31],
+    );
+    assert.deepEqual(log.lines.at(-1)?.fields, { model: "tiny", refused: 31, queueFull: 484, queueTimeouts: 1 });
+    assert.equal(log.lines[0]?.level, "warn");
+    assert.equal(clock.pendingCount, 0);
+  });
+
+  it("keeps nothing back when the server stops", () => {
+    const clock = new FakeClock();
+    const log = recordingLog();
+    const refusals = new Refusals("tiny", log, clock);
+    refusals.note("queue_full");
+    refusals.flush();
+    assert.equal(log.lines.length, 1);
+    assert.equal(clock.pendingCount, 0);
+  });
+});
