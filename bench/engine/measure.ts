@@ -71,6 +71,7 @@ function job({ vocabulary }: Bench, { kind, promptLength, newTokens }: Workload,
     sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),
+    client: "bench",
   };
 }
 

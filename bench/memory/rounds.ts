@@ -50,6 +50,7 @@ async function oncePlace(spec: ModelSpec): Promise<void> {
     maxPrefillChunkTokens: 512,
     maxDecodeStepsBeforePrefill: 8,
     maxQueue: 8,
+    queueTimeoutMs: 0,
     decodeSlowdown: 3,
     maxStepMs: 250,
   };

@@ -1,19 +1,19 @@
 // Owns the question how much of the engine's speed one streaming client gets: the decode rate seen through HTTP over the
 // rate of the step loop alone, round by round in turn.
-import { type ChildProcess, spawn } from "node:child_process";
 import { request } from "node:http";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../runtime/errors.ts";
 import { output, parseFlags, troupe } from "../command.ts";
 import { median, type Row, table } from "../engine/report.ts";
 import { report } from "../results.ts";
+import { startTroupe } from "./servers.ts";
 
 const newTokens = 256;
 const question = "Tell a long story about a lighthouse.";
 
 export async function main(argv: readonly string[]): Promise<void> {
   const { model, rounds, save } = await parseFlags(argv, 5);
-  const server = await startServer(model);
+  const server = await startTroupe({ model, threads: 2, sequences: 32, context: 32 * 1024, flags: [] });
   try {
     const warm = await streamOnce(server.url);
     const through: number[] = [];
@@ -42,7 +42,7 @@ export async function main(argv: readonly string[]): Promise<void> {
       save,
     );
   } finally {
-    server.process.kill("SIGTERM");
+    await server.stop();
   }
 }
 
@@ -54,20 +54,6 @@ async function engineRate(model: string, depth: number): Promise<number> {
   const decode = rows.find(({ kind }) => kind === "decode");
   if (decode) return decode.tokensPerSecond;
   throw new ServerError("internal", `expected a decode row; got ${text}`);
-}
-
-async function startServer(model: string): Promise<{ url: string; process: ChildProcess }> {
-  const flags = ["--port", "0", "--host", "127.0.0.1", "--threads", "2", "--cpu", "--max-model-len", "1024"];
-  const child = spawn(process.execPath, [troupe, "serve", "-m", model, ...flags], {
-    stdio: ["ignore", "pipe", "ignore"],
-  });
-  let text = "";
-  for await (const data of child.stdout.iterator({ destroyOnReturn: false })) {
-    text += data;
-    const url = /health\s+(http:\/\/\S+)\/health/.exec(text)?.[1];
-    if (url) return { url, process: child };
-  }
-  throw new ServerError("internal", `the server did not start:\n${text}`);
 }
 
 interface Streamed {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { PromptSource, wordsFor } from "../../../bench/serving/prompts.ts";
+import { PromptSource, shapeFor } from "../../../bench/serving/prompts.ts";
 import { poissonArrivals, randomFrom } from "../../../bench/serving/random.ts";
 import { mean, percentiles } from "../../../bench/serving/statistics.ts";
 
@@ -37,13 +37,24 @@ describe("the prompts of a load", () => {
   });
 
   it("get their length from what two prompts were counted as", () => {
-    assert.equal(wordsFor(64, { words: 8, tokens: 38 }, { words: 72, tokens: 102 }), 34);
-    assert.equal(wordsFor(130, { words: 10, tokens: 30 }, { words: 20, tokens: 50 }), 60);
+    const counted = [
+      { words: 8, tokens: 38 },
+      { words: 72, tokens: 102 },
+    ] as const;
+    assert.deepEqual(shapeFor({ promptTokens: 64, sharedTokens: 10 }, ...counted), { wordCount: 34, sharedCount: 10 });
+    const twice = [
+      { words: 10, tokens: 30 },
+      { words: 20, tokens: 50 },
+    ] as const;
+    assert.deepEqual(shapeFor({ promptTokens: 130, sharedTokens: 40 }, ...twice), { wordCount: 60, sharedCount: 20 });
   });
 
-  it("cannot be shorter than the chat template", () => {
-    const count = () => wordsFor(30, { words: 8, tokens: 38 }, { words: 72, tokens: 102 });
-    assert.throws(count, /chat template alone makes about 30 tokens/);
+  it("cannot be shorter than the chat template and what makes them unique", () => {
+    const shape = (promptTokens: number, sharedTokens: number) =>
+      shapeFor({ promptTokens, sharedTokens }, { words: 8, tokens: 38 }, { words: 72, tokens: 102 });
+    assert.equal(shape(33, 0).wordCount, 3);
+    assert.throws(() => shape(32, 0), /chat template alone makes about 30 tokens/);
+    assert.throws(() => shape(64, 32), /--shared-prefix 32/);
   });
 });
 

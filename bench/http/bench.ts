@@ -1,0 +1,170 @@
+// Owns `bench http`: what the front costs by itself. The real front, agents place, step loop and HTTP edge serve a model
+// without weights at a set rate; the clients are a process of their own. The front is this process's main thread.
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import arg from "arg";
+import { Front } from "../../actors/front.ts";
+import { parseArguments } from "../../cli/arguments.ts";
+import { frontOptions, placeStopMs } from "../../cli/front-options.ts";
+import { createProgress } from "../../cli/progress.ts";
+import { defaultModel, resolveModel } from "../../engines/hub/resolve-model.ts";
+import { createApp } from "../../http/app.ts";
+import { listen } from "../../http/listen.ts";
+import { resolveConfig } from "../../runtime/config/config.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { createLogger } from "../../runtime/log.ts";
+import { table } from "../engine/report.ts";
+import { childrenOf, threadSeconds, threadsOf } from "../proc.ts";
+import { report } from "../results.ts";
+import type { RoundMetrics } from "../serving/metrics.ts";
+import { type FrontCost, meterFront } from "./front-meter.ts";
+import { pacedModule } from "./place.ts";
+
+/** Beyond the seconds measured: for all streams to begin, and so that none ends before the measuring does. */
+const marginSeconds = 5;
+const pollMs = 50;
+/** Prompts cost this model nothing: they need not be taken in small pieces. */
+const atOnce = ["--max-num-batched-tokens", "65536", "--decode-slowdown", "1000", "--max-step-ms", "60000"];
+
+interface Workload {
+  readonly tokensPerSecond: number;
+  readonly streams: number;
+}
+
+interface Measured extends Workload {
+  readonly cost: FrontCost;
+  /** What the clients saw. */
+  readonly load: RoundMetrics;
+}
+
+export async function main(argv: readonly string[]): Promise<void> {
+  const flags = arg(
+    { "--model": String, "--rates": String, "--streams": String, "--seconds": Number, "--save": Boolean },
+    { argv: [...argv] },
+  );
+  const rates = (flags["--rates"] ?? "1000,20000").split(",").map(Number);
+  const streams = (flags["--streams"] ?? "32,512").split(",").map(Number);
+  const seconds = flags["--seconds"] ?? 8;
+  // The vocabulary and the template are a model's; its weights are never read.
+  const { path } = await resolveModel(flags["--model"] ?? defaultModel);
+  const measured: Measured[] = [];
+  for (const tokensPerSecond of rates) {
+    for (const count of streams) measured.push(await measure(path, { tokensPerSecond, streams: count }, seconds));
+  }
+  report(
+    {
+      name: "http",
+      title: "The front alone: a model without weights that makes tokens at a set rate",
+      method:
+        `Real step loop, agents thread, front and HTTP edge, frames as serve sends them; the clients are another process on ` +
+        `the same cores. ${seconds} s while all streams run; shares are of one core. Delivered: streams over the median ` +
+        "time a token takes at a client. Delay: how late a turn of the front's event loop is, at a resolution of 1 ms, the " +
+        "interval subtracted.",
+      body: resultTable(measured),
+    },
+    flags["--save"] ?? false,
+  );
+}
+
+async function measure(model: string, workload: Workload, seconds: number): Promise<Measured> {
+  const log = createLogger({ level: "warn", format: "text" });
+  const progress = createProgress();
+  const config = resolveConfig({
+    command: "serve",
+    flags: parseArguments(["serve", "-m", model, "--max-seqs", String(workload.streams), ...atOnce]).flags,
+    environment: {},
+    defaultModel: model,
+  });
+  const options = await frontOptions(config, log, progress);
+  const threadsBefore = new Set(threadsOf(process.pid));
+  const front = new Front({ ...options, modelModule: pacedModule(workload.tokensPerSecond) });
+  const app = createApp({ inference: front, log, config: { accessLog: false } });
+  const listener = await listen(app, { host: "127.0.0.1", port: 0, edge: config.troupe.edge, log });
+  try {
+    await front.start();
+    progress.stop();
+    const [modelPid = 0] = childrenOf(process.pid);
+    const clients = startClients(`http://127.0.0.1:${listener.port}`, workload, seconds);
+    const tooSoon = clients.done.then(() => {
+      throw new ServerError("internal", `the clients ended before all streams ran; use more --seconds`);
+    });
+    await Promise.race([allRunning(front, model, workload.streams), tooSoon]);
+    // Of the threads the front has started, the one of the agents place is the one that works.
+    const started = threadsOf(process.pid).filter((thread) => !threadsBefore.has(thread));
+    const agentsThread = busiest(started);
+    const finish = meterFront({ agentsThread, modelPid, clientPid: clients.process.pid ?? 0 });
+    await sleep(seconds * 1000);
+    const cost = finish();
+    return { ...workload, cost, load: await clients.done };
+  } finally {
+    listener.forceClose();
+    await front.stop(placeStopMs);
+  }
+}
+
+interface Clients {
+  readonly process: ChildProcess;
+  readonly done: Promise<RoundMetrics>;
+}
+
+/** So many clients that each read one long answer: `bench serving` in a process of its own. */
+function startClients(url: string, { streams, tokensPerSecond }: Workload, seconds: number): Clients {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-bench-"));
+  const json = join(folder, "clients.json");
+  const tokens = Math.ceil((tokensPerSecond * (seconds + marginSeconds)) / streams);
+  const counts = { concurrency: streams, requests: streams, "max-tokens": tokens, warmup: 0, rounds: 1 };
+  const flags = Object.entries(counts).map(([name, value]) => `--${name}=${value}`);
+  const program = process.argv[1] ?? "";
+  const child = spawn(process.execPath, [program, "serving", "--url", url, "--json", json, "--ignore-eos", ...flags], {
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  let complaint = "";
+  child.stderr.on("data", (data: Buffer) => {
+    complaint += data.toString();
+  });
+  const done = once(child, "exit").then(([code]) => {
+    if (code !== 0) throw new ServerError("internal", `the clients ended with code ${code}:\n${complaint}`);
+    const { reports } = JSON.parse(readFileSync(json, "utf8")) as { reports: { ours: RoundMetrics[] }[] };
+    rmSync(folder, { recursive: true });
+    return reports[0]?.ours[0] as RoundMetrics;
+  });
+  return { process: child, done };
+}
+
+/** Waits until every stream has its slot and has been given a token or two. */
+async function allRunning(front: Front, model: string, streams: number): Promise<void> {
+  let tokensThen: number | null = null;
+  for (;;) {
+    const { running, tokens } = await front.statistics(model);
+    if (running === streams) tokensThen ??= tokens;
+    if (tokensThen !== null && tokens >= tokensThen + 2 * streams) return;
+    await sleep(pollMs);
+  }
+}
+
+function busiest(threads: readonly number[]): number {
+  const seconds = threads.map((thread) => threadSeconds(process.pid, thread));
+  return threads[seconds.indexOf(Math.max(...seconds))] ?? 0;
+}
+
+function resultTable(all: readonly Measured[]): string {
+  const share = (value: number) => `${(value * 100).toFixed(1)} %`;
+  const header = ["asked for", "streams", "delivered", "front", "busy", "agents", "model", "clients"];
+  const rows = all.map(({ tokensPerSecond, streams, cost, load }) => [
+    `${tokensPerSecond} tokens/s`,
+    String(streams),
+    ((streams / load.perTokenMs.p50) * 1000).toFixed(0),
+    ...[cost.front, cost.utilization, cost.agents, cost.model, cost.client].map(share),
+    ...[cost.delayMs.p50, cost.delayMs.p99, cost.delayMs.max].map((ms) => ms.toFixed(1)),
+  ]);
+  const failures = all.flatMap(({ tokensPerSecond, streams, load }) =>
+    Object.entries(load.errors).map(
+      ([kind, count]) => `${tokensPerSecond} tokens/s over ${streams}: ${count} failed with "${kind}"`,
+    ),
+  );
+  return [table([...header, "delay ms p50", "p99", "max"], rows), ...failures].join("\n");
+}

@@ -1,0 +1,48 @@
+// Owns measuring what the front costs while a load runs: the shares of a core its thread and the agents' take, and how long
+// a turn of its event loop is late. It measures the very process it is used in.
+import { performance } from "node:perf_hooks";
+import { type LoopDelay, watchLoopDelay } from "../loop-delay.ts";
+import { processSeconds, threadSeconds } from "../proc.ts";
+
+export interface FrontCost {
+  /** Shares of one core. */
+  readonly front: number;
+  readonly agents: number;
+  readonly model: number;
+  readonly client: number;
+  /** Share of the time in which the front's event loop was busy. */
+  readonly utilization: number;
+  readonly delayMs: LoopDelay;
+}
+
+export interface MeteredThreads {
+  readonly agentsThread: number;
+  readonly modelPid: number;
+  readonly clientPid: number;
+}
+
+/** Begins to measure; the function returned ends it. */
+export function meterFront({ agentsThread, modelPid, clientPid }: MeteredThreads): () => FrontCost {
+  const seconds = () => ({
+    front: threadSeconds(process.pid, process.pid),
+    agents: threadSeconds(process.pid, agentsThread),
+    model: processSeconds(modelPid),
+    client: processSeconds(clientPid),
+  });
+  const takeDelay = watchLoopDelay();
+  const utilization = performance.eventLoopUtilization();
+  const startMs = performance.now();
+  const before = seconds();
+  return () => {
+    const after = seconds();
+    const wallSeconds = (performance.now() - startMs) / 1000;
+    return {
+      front: (after.front - before.front) / wallSeconds,
+      agents: (after.agents - before.agents) / wallSeconds,
+      model: (after.model - before.model) / wallSeconds,
+      client: (after.client - before.client) / wallSeconds,
+      utilization: performance.eventLoopUtilization(utilization).utilization,
+      delayMs: takeDelay(),
+    };
+  };
+}

@@ -1,0 +1,77 @@
+// Owns a model without weights that makes tokens at a given rate, for measuring everything behind the engine alone: the
+// step loop, frames, detokeniser, HTTP. It sleeps as a real forward pass computes, on its own thread.
+import { performance } from "node:perf_hooks";
+import type { Batch, StepOutput } from "../../engines/batch.ts";
+import type { Capacity, LoadedModel } from "../../engines/engine.ts";
+
+/** Few, so that choosing among them costs nothing; in most vocabularies they are short pieces of text. */
+const vocabSize = 512;
+const firstTextToken = 300;
+/** A step that begins so late does not try to catch up: the rate is a ceiling. */
+const forgivenMs = 50;
+
+export class PacedModel implements LoadedModel {
+  readonly card: LoadedModel["card"];
+  readonly capacity: Capacity;
+  readonly capabilities = { truncate: true, copyPrefix: true, saveState: true, adaptersPerStep: 0 };
+  readonly tokens = { endOfGeneration: [] };
+  readonly kv = { release: () => {} };
+  readonly #msPerStep: number;
+  readonly #logits: Float32Array;
+  readonly #logitsRow: Int32Array;
+  readonly #tokenOfRow: Int32Array;
+  readonly #sleeper = new Int32Array(new SharedArrayBuffer(4));
+  #dueMs = 0;
+
+  /** The rate is that of all sequences together: fewer make fewer, as each gets its share. */
+  constructor(tokensPerSecond: number, capacity: Capacity) {
+    this.capacity = capacity;
+    this.#msPerStep = (capacity.maxSequences / tokensPerSecond) * 1000;
+    this.#logits = new Float32Array(capacity.maxSequences * vocabSize);
+    this.#logitsRow = new Int32Array(capacity.maxSequences);
+    this.#tokenOfRow = new Int32Array(capacity.maxSequences);
+    this.card = {
+      path: "paced",
+      description: `${tokensPerSecond} tokens/s without weights`,
+      engine: "paced",
+      backend: "none",
+      vocabSize,
+      parameterCount: 0,
+      tensorBytes: 0,
+      trainedContext: capacity.sequenceTokens,
+      kvCacheBytes: 0,
+    };
+  }
+
+  tokenize(): Int32Array {
+    return new Int32Array(0);
+  }
+
+  step(batch: Batch): StepOutput {
+    let outputs = 0;
+    for (let row = 0; row < batch.rowCount; row++) {
+      this.#logitsRow[row] = batch.wantLogits[row] === 1 ? this.#choose(batch, row, outputs++) : -1;
+    }
+    if (outputs > 0) this.#sleep();
+    return { logits: this.#logits, logitsRow: this.#logitsRow };
+  }
+
+  dispose(): void {}
+
+  /** Makes one token the likeliest of output `output`, and returns that. */
+  #choose(batch: Batch, row: number, output: number): number {
+    const position = (batch.position[row] ?? 0) + (batch.length[row] ?? 0);
+    const token = firstTextToken + ((position * 7 + (batch.slot[row] ?? 0)) % (vocabSize - firstTextToken));
+    const base = output * vocabSize;
+    this.#logits[base + (this.#tokenOfRow[output] ?? 0)] = 0;
+    this.#logits[base + token] = 1;
+    this.#tokenOfRow[output] = token;
+    return output;
+  }
+
+  #sleep(): void {
+    this.#dueMs = Math.max(this.#dueMs, performance.now() - forgivenMs) + this.#msPerStep;
+    const leftMs = this.#dueMs - performance.now();
+    if (leftMs > 0) Atomics.wait(this.#sleeper, 0, 0, leftMs);
+  }
+}

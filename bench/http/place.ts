@@ -1,0 +1,37 @@
+// Owns a model place that runs the real step loop and model actor on a model without weights. The rate is the query of the
+// module's own address, since a front tells every model place the same things. Stands in for actors/model/place.ts.
+
+import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
+import { modelActor } from "../../actors/model/model-actor.ts";
+import { StepLoop } from "../../actors/scheduler/step-loop.ts";
+import { readModelMetadata } from "../../engines/gguf/metadata.ts";
+import { createVocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
+import type { PlaceContext } from "../../runtime/thread/entry.ts";
+import { PacedModel } from "./paced-model.ts";
+
+const sequenceTokens = 65_536;
+
+/** The module to run for a model of that many tokens a second. */
+export function pacedModule(tokensPerSecond: number): URL {
+  const module = new URL(import.meta.url);
+  module.search = `?tokensPerSecond=${tokensPerSecond}`;
+  return module;
+}
+
+export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
+  const { spec, limits, frameIntervalMs, mailboxLimit } = place.init;
+  const rate = Number(new URL(import.meta.url).searchParams.get("tokensPerSecond"));
+  const { maxSequences, maxBatchTokens } = spec;
+  const model = new PacedModel(rate, { maxSequences, maxBatchTokens, sequenceTokens });
+  const loop = new StepLoop(model, limits, frameIntervalMs);
+  const running = loop.run();
+  const onStop = async () => {
+    loop.stop();
+    await running;
+  };
+  place.system.spawn<ModelProtocol>("model", { ...modelActor(loop), onStop }, { mailboxLimit });
+  // The text side reads the file's vocabulary and checks it against the engine's: here they are the same by making.
+  const vocabulary = createVocabulary((await readModelMetadata(spec.path)).tokenizer);
+  const probes = vocabularyProbes.map((text) => Int32Array.from(vocabulary.encode(text)));
+  return { card: model.card, capacity: model.capacity, maxQueue: limits.maxQueue, probes };
+}

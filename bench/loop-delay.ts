@@ -1,0 +1,29 @@
+// Owns watching how late the turns of this thread's event loop are. Watching wakes the thread every millisecond: it is for
+// benchmarks.
+import { monitorEventLoopDelay } from "node:perf_hooks";
+
+const resolutionMs = 1;
+const nanosecondsPerMs = 1e6;
+
+/** Milliseconds, the interval of the watching itself subtracted. */
+export interface LoopDelay {
+  readonly p50: number;
+  readonly p99: number;
+  readonly max: number;
+}
+
+/** Begins to watch. The function returned tells the delays since its last call, or since the beginning. */
+export function watchLoopDelay(): () => LoopDelay {
+  const histogram = monitorEventLoopDelay({ resolution: resolutionMs });
+  histogram.enable();
+  const late = (nanoseconds: number) => Math.max(0, nanoseconds / nanosecondsPerMs - resolutionMs);
+  return () => {
+    const delay = {
+      p50: late(histogram.percentile(50)),
+      p99: late(histogram.percentile(99)),
+      max: late(histogram.max),
+    };
+    histogram.reset();
+    return delay;
+  };
+}

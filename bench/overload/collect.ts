@@ -1,0 +1,19 @@
+// Owns garbage collection on demand in a program under measurement: loaded into each of its processes and threads with
+// `--import`, it collects when the process gets SIGUSR2. It changes nothing else, and nothing of ours imports it.
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { BroadcastChannel, isMainThread } from "node:worker_threads";
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
+
+// Signals reach the main thread alone, and every thread has a heap of its own.
+const channel = new BroadcastChannel("collect-garbage");
+channel.onmessage = () => collect();
+channel.unref();
+if (isMainThread) {
+  process.on("SIGUSR2", () => {
+    channel.postMessage(null);
+    collect();
+  });
+}

@@ -1,0 +1,87 @@
+// Owns the scenario `fairness`: one client with a long backlog, and another who asks once in a while. The second waits for
+// the next free slot, not for the backlog; asking with the first one's key shows what first come, first served would give.
+import { setTimeout as pause } from "node:timers/promises";
+import { median } from "../engine/report.ts";
+import { mean } from "../serving/statistics.ts";
+import { type Answer, ask } from "./client.ts";
+import { atMost, exactly, type Finding, silence, told } from "./finding.ts";
+import { type ScenarioOptions, type Server, withServer } from "./server.ts";
+import { askInTurns, countOf, msUntil, slots, Workload } from "./workload.ts";
+
+const backlog = 200;
+const busy = "key-of-the-busy-client";
+const other = "key-of-the-other-client";
+/** The other's requests are short: it is their first token that counts. */
+const probeTokens = 4;
+const probes = 12;
+
+export function fairness(options: ScenarioOptions): Promise<Finding[]> {
+  return withServer(options, [], askBesideBacklog);
+}
+
+async function askBesideBacklog(server: Server): Promise<Finding[]> {
+  const load = new Workload(5);
+  await askInTurns(server.port, load.questions(2 * slots), slots);
+  const firstCome = await besideBacklog(server, load, busy, 1);
+  const fair = await besideBacklog(server, load, other, probes);
+  const waits = fair.probes.map(timeToFirstText);
+  const limitMs = fair.releaseMs + 2 * fair.stepMs;
+  const firstComeMs = mean(firstCome.probes.map(timeToFirstText));
+  const answers = [...firstCome.backlog, ...firstCome.probes, ...fair.backlog, ...fair.probes];
+  return [
+    told("mean time between freed slots", `${fair.releaseMs.toFixed(0)} ms`),
+    told("mean step", `${fair.stepMs.toFixed(0)} ms`),
+    told(
+      `time to first token, first and worst of ${waits.length}`,
+      `${waits[0]?.toFixed(0)}, ${Math.max(...waits).toFixed(0)} ms`,
+    ),
+    atMost("time to first token, mean", mean(waits), limitMs, " ms", 0),
+    told("time to first token with the busy client's key", `${firstComeMs.toFixed(0)} ms`),
+    atMost("mean over that", mean(waits) / firstComeMs, 0.1),
+    exactly("answered in full", countOf(answers, "done"), answers.length),
+    silence("warned of", server.complaints()),
+  ];
+}
+
+interface Beside {
+  readonly backlog: readonly Answer[];
+  readonly probes: readonly Answer[];
+  /** Between two answers of the backlog, while slots were all taken. */
+  readonly releaseMs: number;
+  readonly stepMs: number;
+}
+
+/** Asks with this key, one request after another, while the busy client's backlog is served. */
+async function besideBacklog(server: Server, load: Workload, key: string, count: number): Promise<Beside> {
+  const ended: number[] = [];
+  const pending = load.questions(backlog).map(async (question) => {
+    const answer = await ask(server.port, question, { key: busy });
+    ended.push(answer.endMs);
+    return answer;
+  });
+  // With the first slot freed the backlog is in, and slots are freed one by one from here on.
+  await msUntil(() => ended.length > 0, 60_000);
+  const asked: Answer[] = [];
+  for (const question of load.questions(count)) {
+    // Fewer than the slots are left: nobody waits any more.
+    if (backlog - ended.length <= slots) break;
+    asked.push(await ask(server.port, { ...question, maxTokens: probeTokens }, { key }));
+    await pause(load.below(200));
+  }
+  const answers = await Promise.all(pending);
+  return { backlog: answers, probes: asked, releaseMs: meanRelease(ended), stepMs: median(answers.map(stepOf)) };
+}
+
+/** Mean time between two ends, as long as others waited for the slot. */
+function meanRelease(ended: readonly number[]): number {
+  const saturated = ended.slice(0, ended.length - slots + 1);
+  return ((saturated.at(-1) ?? 0) - (saturated[0] ?? 0)) / (saturated.length - 1);
+}
+
+function stepOf({ firstTextMs, lastTextMs, completionTokens }: Answer): number {
+  return (lastTextMs - firstTextMs) / (completionTokens - 1);
+}
+
+function timeToFirstText({ sentMs, firstTextMs }: Answer): number {
+  return firstTextMs - sentMs;
+}

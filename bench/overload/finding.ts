@@ -1,0 +1,44 @@
+// Owns what a scenario of `bench overload` finds out: a value, the bar it must reach, and whether it does.
+import { table } from "../engine/report.ts";
+
+export interface Finding {
+  readonly what: string;
+  readonly measured: string;
+  /** "" where a number is only reported. */
+  readonly bar: string;
+  /** null where there is no bar. */
+  readonly holds: boolean | null;
+}
+
+/** A count that must be exactly so. */
+export function exactly(what: string, measured: number, expected: number): Finding {
+  return { what, measured: String(measured), bar: String(expected), holds: measured === expected };
+}
+
+export function atLeast(what: string, measured: number, least: number, shown = measured.toFixed(3)): Finding {
+  return { what, measured: shown, bar: `>= ${least}`, holds: measured >= least };
+}
+
+export function atMost(what: string, measured: number, most: number, unit = "", digits = 3): Finding {
+  const show = (value: number) => `${Number(value.toFixed(digits))}${unit}`;
+  return { what, measured: show(measured), bar: `<= ${show(most)}`, holds: measured <= most };
+}
+
+/** A number without a bar. */
+export function told(what: string, measured: string): Finding {
+  return { what, measured, bar: "", holds: null };
+}
+
+/** What a server has warned of: nothing, if all went well. */
+export function silence(what: string, complaints: readonly string[]): Finding {
+  const shown = [...new Set(complaints)].join("; ").slice(0, 120);
+  return { what, measured: shown || "nothing", bar: "nothing", holds: complaints.length === 0 };
+}
+
+export function findingsTable(scenario: string, findings: readonly Finding[]): string {
+  const verdict = (holds: boolean | null) => (holds === null ? "" : holds ? "yes" : "NO");
+  return table(
+    [scenario, "measured", "bar", "holds"],
+    findings.map(({ what, measured, bar, holds }) => [what, measured, bar, verdict(holds)]),
+  );
+}

@@ -1,0 +1,163 @@
+// Owns the server under test: the real `troupe serve` in a process of its own, and what can be seen of it from outside: its
+// log, the memory and processor time of its processes, the connections it holds. Reads /proc, so it runs on Linux only.
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ServerError } from "../../runtime/errors.ts";
+import { troupe } from "../command.ts";
+import { slots } from "./workload.ts";
+
+const collector = new URL("./collect.js", import.meta.url);
+const warning = 40;
+/** What a server says when it refuses on purpose. */
+const ofRefusals = /^requests are refused/;
+/** Clock ticks a second of /proc/PID/stat, whatever the machine. */
+const ticksPerSecond = 100;
+const established = "01";
+
+export interface ScenarioOptions {
+  readonly model: string;
+  /** Compute threads of the server; 0 = as many as it takes by itself. */
+  readonly threads: number;
+  /** How often what varies is repeated. */
+  readonly rounds: number;
+}
+
+interface LogLine {
+  readonly level: number;
+  readonly msg: string;
+  readonly reason?: string;
+  readonly enginePid?: number;
+}
+
+export interface ResidentMiB {
+  readonly server: number;
+  readonly engine: number;
+}
+
+export class Server {
+  readonly port: number;
+  readonly #child: ChildProcess;
+  readonly #enginePid: number;
+  readonly #log: () => readonly LogLine[];
+
+  private constructor(child: ChildProcess, port: number, log: () => readonly LogLine[]) {
+    this.#child = child;
+    this.#log = log;
+    this.port = port;
+    this.#enginePid = log().find(({ enginePid }) => enginePid !== undefined)?.enginePid ?? 0;
+  }
+
+  /** Starts it with 32 slots and waits until it serves. */
+  static async start({ model, threads }: ScenarioOptions, flags: readonly string[]): Promise<Server> {
+    const fixed = [
+      "--port",
+      "0",
+      "--host",
+      "127.0.0.1",
+      "--cpu",
+      "--disable-access-log",
+      "--access-log-format",
+      "json",
+    ];
+    const sizes = ["--threads", String(threads), "--max-seqs", String(slots), "--kv-cache", "65536tokens"];
+    const child = spawn(process.execPath, [troupe, "serve", "-m", model, ...fixed, ...sizes, ...flags], {
+      env: { ...process.env, NODE_OPTIONS: `--import=${collector}` },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const stopWithUs = () => child.kill("SIGKILL");
+    process.once("exit", stopWithUs);
+    child.once("exit", () => process.off("exit", stopWithUs));
+    let logged = "";
+    child.stderr.on("data", (data: Buffer) => {
+      logged += data;
+    });
+    const port = await portFrom(child, () => logged);
+    return new Server(child, port, () => linesOf(logged));
+  }
+
+  /** What it has warned of or worse, but for the refusals it was driven to. */
+  complaints(): string[] {
+    return this.#log()
+      .filter(({ level, msg }) => level >= warning && !ofRefusals.test(msg))
+      .map(({ msg, reason }) => (reason === undefined ? msg : `${msg} (${reason})`));
+  }
+
+  residentMiB(): ResidentMiB {
+    return { server: residentMiB(this.#child.pid ?? 0), engine: residentMiB(this.#enginePid) };
+  }
+
+  /** Makes every thread of both processes collect its garbage. */
+  async collectGarbage(): Promise<void> {
+    this.#child.kill("SIGUSR2");
+    process.kill(this.#enginePid, "SIGUSR2");
+    await sleep(1000);
+  }
+
+  /** Share of one core the engine's process uses over the next half second. */
+  async engineLoad(): Promise<number> {
+    const before = processorSeconds(this.#enginePid);
+    const seconds = 0.5;
+    await sleep(seconds * 1000);
+    return (processorSeconds(this.#enginePid) - before) / seconds;
+  }
+
+  /** Connections that its side has not closed. */
+  connectionCount(): number {
+    const rows = readFileSync(`/proc/${this.#child.pid}/net/tcp`, "utf8").split("\n").slice(1);
+    const port = this.port.toString(16).toUpperCase().padStart(4, "0");
+    return rows.filter((row) => {
+      const [, local, , state] = row.trim().split(/\s+/);
+      return local?.endsWith(`:${port}`) && state === established;
+    }).length;
+  }
+
+  async stop(): Promise<void> {
+    const ended = once(this.#child, "exit");
+    this.#child.kill("SIGTERM");
+    await ended;
+  }
+}
+
+/** Runs work on a server and stops that whatever happens. */
+export async function withServer<T>(
+  options: ScenarioOptions,
+  flags: readonly string[],
+  work: (server: Server) => Promise<T>,
+): Promise<T> {
+  const server = await Server.start(options, flags);
+  try {
+    return await work(server);
+  } finally {
+    await server.stop();
+  }
+}
+
+async function portFrom(child: ChildProcess, logged: () => string): Promise<number> {
+  let greeting = "";
+  if (child.stdout) {
+    for await (const data of child.stdout.iterator({ destroyOnReturn: false })) {
+      greeting += data;
+      const port = /health\s+http:\/\/[^:]+:(\d+)\/health/.exec(greeting)?.[1];
+      if (port) return Number(port);
+    }
+  }
+  throw new ServerError("internal", `the server did not start:\n${greeting}${logged()}`);
+}
+
+function linesOf(logged: string): LogLine[] {
+  const whole = logged.slice(0, logged.lastIndexOf("\n") + 1).split("\n");
+  return whole.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line) as LogLine);
+}
+
+function residentMiB(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
+}
+
+function processorSeconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  // The second field, the program's name in brackets, may hold spaces.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
+}

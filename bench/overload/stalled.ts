@@ -1,0 +1,74 @@
+// Owns the scenario `stalled`: clients that ask for long answers and read nothing, beside others that read. The others may
+// not notice, and the server gets rid of those that stand still.
+//
+// The readers' rate counts once the standing clients have been descheduled. That shows from outside: none of their answers
+// is complete, no connection is closed, and the engine's process uses no processor time.
+import { performance } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+import { mean } from "../serving/statistics.ts";
+import { holdsWholeAnswer, standStill } from "./client.ts";
+import { atLeast, exactly, type Finding, silence, told } from "./finding.ts";
+import { type ScenarioOptions, type Server, withServer } from "./server.ts";
+import { askInTurns, msUntil, outputRate, Workload } from "./workload.ts";
+
+const standing = 50;
+const readers = 8;
+const requestsEach = 8;
+/** Two choices of so many tokens, each token about 1.6 KB, outgrow the 4 MB that Linux holds for a connection. */
+const standingChoices = 2;
+const longAnswer = 1900;
+/** The first to stall must still be there when the last has stalled, some 120,000 tokens later, and beside the readers. */
+const stalledReaderSecs = 300;
+const settleLimitMs = 270_000;
+const idleLoad = 0.02;
+/** After the limit: the server looks, and closes. */
+const graceMs = 5000;
+
+export function stalled(options: ScenarioOptions): Promise<Finding[]> {
+  return withServer(options, ["--stalled-reader-secs", String(stalledReaderSecs)], standAndRead);
+}
+
+async function standAndRead(server: Server): Promise<Finding[]> {
+  const load = new Workload(4);
+  const readersRate = async () => {
+    const answers = await askInTurns(server.port, load.questions(readers * requestsEach), readers);
+    return outputRate(answers);
+  };
+  await readersRate();
+  const before = await readersRate();
+
+  const sockets = load
+    .questions(standing)
+    .map(({ prompt }) => standStill(server.port, { prompt, maxTokens: longAnswer }, standingChoices));
+  const settledMs = await msUntil(async () => (await server.engineLoad()) < idleLoad, settleLimitMs);
+  const lastStallMs = performance.now();
+  const beside = await readersRate();
+  const stillThere = server.connectionCount();
+
+  const limitMs = stalledReaderSecs * 1000 + graceMs;
+  const goneMs = await msUntil(() => server.connectionCount() === 0, limitMs);
+  const goneAfterStallMs = performance.now() - lastStallMs;
+  const whole = await Promise.all(sockets.map(holdsWholeAnswer));
+  await sleep(1000);
+  const after = await readersRate();
+  return [
+    told(
+      "engine idle, all descheduled",
+      settledMs === null ? "never" : `${(settledMs / 1000).toFixed(1)} s after they came`,
+    ),
+    exactly("still connected at the end of the readers' run", stillThere, standing),
+    told(
+      "readers' tokens/s before / beside / after",
+      [before, beside, after].map((rate) => rate.toFixed(0)).join(" / "),
+    ),
+    atLeast("beside over the mean of before and after", beside / mean([before, after]), 0.95),
+    {
+      what: "all closed by the server",
+      measured: goneMs === null ? "never" : `${(goneAfterStallMs / 1000).toFixed(1)} s after the last stalled`,
+      bar: `<= ${limitMs / 1000} s`,
+      holds: goneMs !== null && goneAfterStallMs <= limitMs,
+    },
+    exactly("whole answers among theirs", whole.filter(Boolean).length, 0),
+    silence("warned of", server.complaints()),
+  ];
+}

@@ -1,0 +1,124 @@
+// Owns `bench scheduler`: what the scheduling policy costs a step, apart from every engine. The steps are those a model
+// would be asked for, with a full queue behind them; only the model is left out.
+import { performance } from "node:perf_hooks";
+import arg from "arg";
+import { Batch } from "../../engines/batch.ts";
+import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
+import { Sequence } from "../../engines/scheduler/sequence.ts";
+import { table } from "../engine/report.ts";
+import { report } from "../results.ts";
+import { type Percentiles, percentiles } from "../serving/statistics.ts";
+
+const warmupSteps = 300;
+const queueLength = 512;
+const clientCount = 64;
+const sequenceTokens = 8192;
+const sampledToken = 7;
+
+const limits: SchedulerLimits = {
+  maxBatchTokens: 4096,
+  maxPrefillChunkTokens: 512,
+  maxDecodeStepsBeforePrefill: 8,
+  maxQueue: queueLength,
+  // Nobody waits so long, but everybody might.
+  queueTimeoutMs: 1e9,
+  decodeSlowdown: 3,
+  maxStepMs: 250,
+};
+
+interface Workload {
+  readonly name: string;
+  readonly promptTokens: number;
+  readonly newTokens: number;
+}
+
+const workloads: readonly Workload[] = [
+  // None ends while it is measured.
+  { name: "decodes only", promptTokens: 1, newTokens: sequenceTokens - 1 },
+  { name: "prompts come, answers end", promptTokens: 200, newTokens: 64 },
+];
+
+export function main(argv: readonly string[]): void {
+  const flags = arg({ "--sequences": String, "--steps": Number, "--save": Boolean }, { argv: [...argv] });
+  const counts = (flags["--sequences"] ?? "32,256,2048").split(",").map(Number);
+  const steps = flags["--steps"] ?? 2000;
+  // Compiled before anything is measured, so that the order of the rows does not matter.
+  for (const workload of workloads) measure(workload, counts[0] ?? 1, warmupSteps);
+  const rows = workloads.flatMap((workload) =>
+    counts.map((count) => {
+      const { microseconds, meanRows } = measure(workload, count, steps);
+      const shown = [microseconds.p50, microseconds.p90, microseconds.p99].map((value) => value.toFixed(1));
+      const perRow = ((microseconds.p50 / meanRows) * 1000).toFixed(0);
+      return [workload.name, String(count), meanRows.toFixed(0), ...shown, perRow];
+    }),
+  );
+  report(
+    {
+      name: "scheduler",
+      title: "The scheduling policy's cost a step",
+      method:
+        `advance, schedule, accept of every token and endStep; ${steps} steps after ${warmupSteps}, ${queueLength} sequences ` +
+        `of ${clientCount} clients waiting all the time.`,
+      body: table(["what", "slots", "rows a step", "us p50", "p90", "p99", "ns a row"], rows),
+    },
+    flags["--save"] ?? false,
+  );
+}
+
+function measure(workload: Workload, slots: number, steps: number): { microseconds: Percentiles; meanRows: number } {
+  const scheduler = createScheduler(slots);
+  const batch = new Batch(slots, limits.maxBatchTokens);
+  const sequence = sequences(workload);
+  const times: number[] = [];
+  let nowMs = 0;
+  let rowCount = 0;
+  for (let step = -warmupSteps; step < steps; step++) {
+    while (scheduler.runningCount + scheduler.waitingCount < slots + queueLength) scheduler.add(sequence());
+    const startMs = performance.now();
+    scheduler.advance(nowMs);
+    scheduler.schedule(batch);
+    for (const [row, one] of scheduler.rows.entries()) {
+      if (batch.wantLogits[row] === 1) scheduler.accept(one, sampledToken);
+    }
+    const stepMs = modelMs(batch);
+    scheduler.endStep(stepMs);
+    const spentMs = performance.now() - startMs;
+    nowMs += stepMs;
+    if (step < 0) continue;
+    times.push(spentMs * 1000);
+    rowCount += batch.rowCount;
+  }
+  scheduler.checkIntegrity();
+  return { microseconds: percentiles(times), meanRows: rowCount / steps };
+}
+
+/** A scheduler over a model that is not there. */
+function createScheduler(maxSequences: number): Scheduler<Sequence> {
+  const model = {
+    capacity: { maxSequences, maxBatchTokens: limits.maxBatchTokens, sequenceTokens },
+    capabilities: { truncate: true, copyPrefix: true, saveState: true, adaptersPerStep: 0 },
+    kv: { release: () => {} },
+    tokens: { endOfGeneration: [] },
+  };
+  return new Scheduler<Sequence>(model, limits);
+}
+
+/** Endless sequences, of each client in turn. */
+function sequences({ promptTokens, newTokens }: Workload): () => Sequence {
+  const prompt = new Int32Array(promptTokens).fill(sampledToken);
+  let count = 0;
+  return () =>
+    new Sequence({
+      client: `client ${count++ % clientCount}`,
+      hasQueueLimit: true,
+      prompt,
+      maxNewTokens: newTokens,
+      ignoreEos: true,
+      adapter: 0,
+    });
+}
+
+/** A model fast enough for every slot to be used: the policy measures out prompts by what steps take. */
+function modelMs({ rowCount, tokenCount }: Batch): number {
+  return 5 + 0.02 * rowCount + 0.02 * (tokenCount - rowCount);
+}

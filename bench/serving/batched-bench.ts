@@ -1,0 +1,42 @@
+// Owns asking llama-batched-bench for the C++ bound: how fast llama.cpp alone computes the prompts and the answers of so many
+// sequences, with nobody to sample, write text or talk HTTP for.
+import { ServerError } from "../../runtime/errors.ts";
+import { output } from "../command.ts";
+
+export interface BoundOptions {
+  readonly program: string;
+  readonly modelFile: string;
+  readonly threads: number;
+  readonly context: number;
+}
+
+export interface BoundShape {
+  readonly sequences: number;
+  readonly promptTokens: number;
+  readonly newTokens: number;
+}
+
+/** New tokens/s over the time of prompts and answers together. */
+export async function boundRate(options: BoundOptions, shape: BoundShape): Promise<number> {
+  const { program, modelFile, threads, context } = options;
+  const { sequences, promptTokens, newTokens } = shape;
+  const sizes = [
+    "-npp",
+    promptTokens,
+    "-ntg",
+    newTokens,
+    "-npl",
+    sequences,
+    "-c",
+    context,
+    "-t",
+    threads,
+    "-tb",
+    threads,
+  ];
+  const text = await output(program, ["-m", modelFile, ...sizes.map(String), "-ngl", "0", "--output-format", "jsonl"]);
+  const line = text.split("\n").find((candidate) => candidate.startsWith("{"));
+  if (line === undefined) throw new ServerError("internal", `expected a line of JSON from ${program}; got:\n${text}`);
+  const { t_pp, t_tg } = JSON.parse(line) as { t_pp: number; t_tg: number };
+  return (sequences * newTokens) / (t_pp + t_tg);
+}

@@ -1,0 +1,11 @@
+// Owns watching the event loop of a server from the inside: loaded into it with `--import`, it answers each message of the
+// benchmark with the delays since the last one. It changes nothing else, and nothing of ours imports it.
+import { isMainThread } from "node:worker_threads";
+import { watchLoopDelay } from "../loop-delay.ts";
+
+// Worker threads load it too, and have no benchmark to answer.
+if (isMainThread && process.send) {
+  const takeDelay = watchLoopDelay();
+  process.on("message", () => process.send?.(takeDelay()));
+  process.channel?.unref();
+}

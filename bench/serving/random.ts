@@ -1,0 +1,28 @@
+// Owns the load generator's randomness: the same seed gives the same prompts and the same arrivals on every machine.
+
+/** A generator of numbers in [0, 1), from a few whole numbers. */
+export function randomFrom(...seeds: readonly number[]): () => number {
+  let state = 0;
+  for (const seed of seeds) state = mix((state ^ seed) + 0x9e3779b9);
+  return () => {
+    state = (state + 0x9e3779b9) >>> 0;
+    return mix(state) / 2 ** 32;
+  };
+}
+
+/** When `count` requests start, in ms: a Poisson process of `perSecond` arrivals. */
+export function poissonArrivals(perSecond: number, count: number, random: () => number): number[] {
+  let atMs = 0;
+  return Array.from({ length: count }, () => {
+    atMs += (-Math.log(1 - random()) / perSecond) * 1000;
+    return atMs;
+  });
+}
+
+/** Spreads every bit of a 32-bit number over all of them. */
+function mix(value: number): number {
+  let bits = value >>> 0;
+  bits = Math.imul(bits ^ (bits >>> 16), 0x21f0aaad) >>> 0;
+  bits = Math.imul(bits ^ (bits >>> 15), 0x735a2d97) >>> 0;
+  return (bits ^ (bits >>> 15)) >>> 0;
+}

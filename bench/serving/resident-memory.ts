@@ -1,0 +1,28 @@
+// Owns sampling how much memory a server holds: the resident sets of its processes and all their descendants together.
+// Nothing is known where /proc cannot be read.
+import { family, residentKiB } from "../proc.ts";
+
+const intervalMs = 250;
+
+export interface MemorySampler {
+  /** Most MiB seen at one time; null where nothing could be read. */
+  stop(): number | null;
+}
+
+/** Samples until stopped. */
+export function sampleMemory(pids: readonly number[]): MemorySampler {
+  let peakKiB = 0;
+  const sample = () => {
+    const sum = family(pids).reduce((total, pid) => total + residentKiB(pid), 0);
+    peakKiB = Math.max(peakKiB, sum);
+  };
+  sample();
+  const timer = setInterval(sample, intervalMs);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      sample();
+      return peakKiB > 0 ? peakKiB / 1024 : null;
+    },
+  };
+}

@@ -1,0 +1,78 @@
+// Owns what the load generator knows of a server: where it is, which model it is asked for, and the bytes of a request to it.
+import { ServerError } from "../../runtime/errors.ts";
+import type { LoopDelay } from "../loop-delay.ts";
+
+export type EndpointName = "chat" | "completions";
+
+export interface Target {
+  readonly label: string;
+  readonly url: URL;
+  readonly model: string;
+  readonly apiKey: string | null;
+  /** Processes whose memory, with their children's, is the server's; empty where unknown. */
+  readonly pids: readonly number[];
+  /** How late its event loop's turns were since the last call; null where nobody watches. */
+  readonly takeLoopDelay: (() => Promise<LoopDelay>) | null;
+}
+
+/** What every request of a run asks for. */
+export interface Ask {
+  readonly endpoint: EndpointName;
+  readonly maxTokens: number;
+  readonly temperature: number;
+  readonly ignoreEos: boolean;
+}
+
+export interface TargetOptions extends Pick<Target, "apiKey" | "pids" | "takeLoopDelay"> {
+  readonly url: string;
+  /** null asks the server. */
+  readonly model: string | null;
+}
+
+/** Finds out which model the server has, unless one is named. */
+export async function createTarget(label: string, options: TargetOptions): Promise<Target> {
+  const url = new URL(options.url.replace(/\/(v1\/?)?$/, ""));
+  const { apiKey, pids, takeLoopDelay } = options;
+  const model = options.model ?? (await firstModel(url, apiKey));
+  return { label, url, model, apiKey, pids, takeLoopDelay };
+}
+
+async function firstModel(url: URL, apiKey: string | null): Promise<string> {
+  const address = pathOf(url, "models");
+  const headers = apiKey === null ? {} : { authorization: `Bearer ${apiKey}` };
+  const response = await fetch(new URL(address, url), { headers }).catch((cause: unknown) => {
+    throw new ServerError("config_invalid", `${url.origin} does not answer; is the server up?`, { cause });
+  });
+  const body = (await response.json().catch(() => null)) as { data?: { id?: string }[] } | null;
+  const id = body?.data?.[0]?.id;
+  if (id) return id;
+  throw new ServerError(
+    "config_invalid",
+    `${url.origin}${address} names no model (status ${response.status}); use --model`,
+  );
+}
+
+/** One whole HTTP request. */
+export function requestBytes({ url, model, apiKey }: Target, ask: Ask, prompt: string): Buffer {
+  const isChat = ask.endpoint === "chat";
+  const body = JSON.stringify({
+    model,
+    ...(isChat ? { messages: [{ role: "user", content: prompt }] } : { prompt }),
+    ...(isChat ? { stream: true, stream_options: { include_usage: true } } : {}),
+    max_tokens: ask.maxTokens,
+    temperature: ask.temperature,
+    ...(ask.ignoreEos ? { ignore_eos: true } : {}),
+  });
+  const head = [
+    `POST ${pathOf(url, isChat ? "chat/completions" : "completions")} HTTP/1.1`,
+    `host: ${url.host}`,
+    "content-type: application/json",
+    `content-length: ${Buffer.byteLength(body)}`,
+    ...(apiKey === null ? [] : [`authorization: Bearer ${apiKey}`]),
+  ];
+  return Buffer.from(`${head.join("\r\n")}\r\n\r\n${body}`);
+}
+
+function pathOf(url: URL, name: string): string {
+  return `${url.pathname.replace(/\/$/, "")}/v1/${name}`;
+}
