@@ -29,7 +29,8 @@ async function main(argv: readonly string[]): Promise<void> {
     process.stdout.write(`troupe ${version}\n`);
     return;
   }
-  if (line.tool !== null) return line.tool.name === "cache" ? cacheCommand(line.tool.args) : loginCommand(line.tool.args);
+  if (line.tool !== null)
+    return line.tool.name === "cache" ? cacheCommand(line.tool.args) : loginCommand(line.tool.args);
   const { command } = line;
   if (line.help || command === null) {
     process.stdout.write(command === null || command === "from-config" ? commandsHelp() : flagsHelp(command));

@@ -7,7 +7,12 @@ import type { Logger } from "../runtime/log.ts";
 import type { Progress } from "./progress.ts";
 
 /** Fetches what is not on this machine yet and describes how the engine is to load it. */
-export async function modelSpec(config: Config, model: ModelConfig, log: Logger, progress: Progress): Promise<ModelSpec> {
+export async function modelSpec(
+  config: Config,
+  model: ModelConfig,
+  log: Logger,
+  progress: Progress,
+): Promise<ModelSpec> {
   const { path } = await resolveModel(model.modelId, {
     tokenSource: config.tokenSource,
     hfCache: model.device.hfCache,
@@ -37,6 +42,7 @@ export function schedulerLimits(config: Config): SchedulerLimits {
     maxBatchTokens: config.maxNumBatchedTokens,
     maxPrefillChunkTokens: config.maxPrefillChunkTokens,
     maxDecodeStepsBeforePrefill: config.maxDecodeStepsBeforePrefill,
+    prefixCacheEntries: config.prefixCacheN,
     maxQueue: config.troupe.maxQueue,
     queueTimeoutMs: config.troupe.queueTimeoutSecs * 1000,
     decodeSlowdown: config.troupe.decodeSlowdown,

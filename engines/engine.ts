@@ -72,10 +72,19 @@ export interface TokenClasses {
   readonly endOfGeneration: readonly number[];
 }
 
+/** A copy of what a slot held. Only the engine that made it can read it. */
+export interface SavedKv {
+  readonly bytes: Uint8Array;
+}
+
 /** The KV cache by slot. A slot is the scheduler's id of a running sequence, 0 <= slot < maxSequences. */
 export interface KvCache {
   /** Frees everything slot holds. */
   release(slot: number): void;
+  /** A copy of what slot holds, in the memory of `old` where it fits; null where the copy would hold up the others. */
+  save(slot: number, old: SavedKv | null): SavedKv | null;
+  /** Puts the first `tokens` tokens of a copy into an empty slot. */
+  restore(slot: number, saved: SavedKv, tokens: number): void;
 }
 
 export interface LoadedModel {

@@ -15,6 +15,13 @@ export interface StreamCodec {
   readonly isEnded: boolean;
 }
 
+/**
+ * A reader that is behind still gets a comment this often: uWS closes a connection of its own accord when nothing has
+ * been written for 8 seconds, and how long a reader may stall is for `readerStallMs` to say.
+ */
+const blockedCommentMs = 4000;
+const keepAliveComment = ": keep-alive\n\n";
+
 export interface StreamLimits {
   readonly keepAliveMs: number;
   readonly readerStallMs: number;
@@ -81,8 +88,14 @@ class SseWriter {
     if (sink === null) return;
     this.#isBlocked = true;
     const stalled = setTimeout(() => sink.abort(), this.#limits.readerStallMs);
-    await sink.drained();
+    let comments: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      sink.drained().then(resolve);
+      // A comment that goes through says the same.
+      comments = setInterval(() => sink.write(keepAliveComment) && resolve(), blockedCommentMs);
+    });
     clearTimeout(stalled);
+    clearInterval(comments);
     this.#isBlocked = false;
     this.#timer?.refresh();
   }
@@ -93,7 +106,7 @@ class SseWriter {
   }
 
   #keepAlive(): void {
-    if (!this.#isBlocked) this.write(": keep-alive\n\n");
+    if (!this.#isBlocked) this.write(keepAliveComment);
     else this.#timer?.refresh();
   }
 }

@@ -15,7 +15,7 @@ export class PacedModel implements LoadedModel {
   readonly capacity: Capacity;
   readonly capabilities = { truncate: true, copyPrefix: true, saveState: true, adaptersPerStep: 0 };
   readonly tokens = { endOfGeneration: [] };
-  readonly kv = { release: () => {} };
+  readonly kv = { release: () => {}, save: () => null, restore: () => {} };
   readonly #msPerStep: number;
   readonly #logits: Float32Array;
   readonly #logitsRow: Int32Array;

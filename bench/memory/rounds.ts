@@ -49,6 +49,7 @@ async function oncePlace(spec: ModelSpec): Promise<void> {
     maxBatchTokens: spec.maxBatchTokens,
     maxPrefillChunkTokens: 512,
     maxDecodeStepsBeforePrefill: 8,
+    prefixCacheEntries: 0,
     maxQueue: 8,
     queueTimeoutMs: 0,
     decodeSlowdown: 3,

@@ -19,6 +19,8 @@ const limits: SchedulerLimits = {
   maxBatchTokens: 4096,
   maxPrefillChunkTokens: 512,
   maxDecodeStepsBeforePrefill: 8,
+  // All prompts here are alike: with their prefixes kept there would be nothing to schedule.
+  prefixCacheEntries: 0,
   maxQueue: queueLength,
   // Nobody waits so long, but everybody might.
   queueTimeoutMs: 1e9,
@@ -97,7 +99,7 @@ function createScheduler(maxSequences: number): Scheduler<Sequence> {
   const model = {
     capacity: { maxSequences, maxBatchTokens: limits.maxBatchTokens, sequenceTokens },
     capabilities: { truncate: true, copyPrefix: true, saveState: true, adaptersPerStep: 0 },
-    kv: { release: () => {} },
+    kv: { release: () => {}, save: () => null, restore: () => {} },
     tokens: { endOfGeneration: [] },
   };
   return new Scheduler<Sequence>(model, limits);

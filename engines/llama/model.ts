@@ -4,7 +4,7 @@
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
-import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, SavedKv, TokenClasses } from "../engine.ts";
 import type { LlamaFunctions, Pointer } from "./abi.ts";
 import type { ComputeLock } from "./compute-lock.ts";
 import { NativeBatchView } from "./native-batch.ts";
@@ -107,6 +107,24 @@ export class LlamaModel implements LoadedModel, KvCache {
     const id = this.#slots.release(slot);
     if (id >= 0) this.#functions.memoryRemove(this.#memory, id, -1, -1);
     this.#cached[slot] = 0;
+  }
+
+  save(slot: number, old: SavedKv | null): SavedKv | null {
+    const id = this.#slots.idOf(slot);
+    if (id < 0 || at(this.#cached, slot) * this.#bytesPerToken > maxMovedBytes) return null;
+    const size = Number(this.#functions.stateSize(this.#context, id));
+    const bytes = old && old.bytes.length >= size ? old.bytes : new Uint8Array(size);
+    const written = Number(this.#functions.stateGet(this.#context, bytes, bytes.length, id));
+    if (written === 0) throw new ServerError("model_failed", `saving sequence ${id} failed (${size} bytes of state)`);
+    return { bytes };
+  }
+
+  restore(slot: number, { bytes }: SavedKv, tokens: number): void {
+    const id = this.#slots.acquire(slot);
+    const read = Number(this.#functions.stateSet(this.#context, bytes, bytes.length, id));
+    if (read === 0) throw new ServerError("model_failed", `restoring ${tokens} tokens to sequence ${id} failed`);
+    this.#functions.memoryRemove(this.#memory, id, tokens, -1);
+    this.#cached[slot] = tokens;
   }
 
   tokenize(text: string): Int32Array {

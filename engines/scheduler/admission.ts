@@ -2,6 +2,7 @@
 // Used by the scheduler only, which decides what the running ones feed. It is told the time; it never looks at a clock.
 import type { KvCache } from "../engine.ts";
 import { FairQueue } from "./fair-queue.ts";
+import type { PrefixCache } from "./prefix-cache.ts";
 import { queueFull } from "./queue-full.ts";
 import type { Sequence } from "./sequence.ts";
 
@@ -24,14 +25,16 @@ export class Admission<S extends Sequence> {
   preemptionCount = 0;
   readonly #slotCount: number;
   readonly #kv: KvCache;
+  readonly #prefixes: PrefixCache;
   readonly #limits: QueueLimits;
   /** Lowest slot last, so that pop() gives it. */
   readonly #freeSlots: number[];
   #nowMs = 0;
 
-  constructor(slotCount: number, kv: KvCache, limits: QueueLimits) {
+  constructor(slotCount: number, kv: KvCache, prefixes: PrefixCache, limits: QueueLimits) {
     this.#slotCount = slotCount;
     this.#kv = kv;
+    this.#prefixes = prefixes;
     this.#limits = limits;
     this.#freeSlots = Array.from({ length: slotCount }, (_, i) => slotCount - 1 - i);
   }
@@ -71,6 +74,7 @@ export class Admission<S extends Sequence> {
       const sequence = this.waiting.take() as S;
       sequence.slot = this.#freeSlots.pop() as number;
       sequence.state = "running";
+      sequence.computed = this.#prefixes.restore(sequence);
       this.running.push(sequence);
     }
   }

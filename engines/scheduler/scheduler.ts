@@ -6,6 +6,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Batch } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache } from "../engine.ts";
 import { Admission, type QueueLimits } from "./admission.ts";
+import { PrefixCache } from "./prefix-cache.ts";
 import { PromptOrder } from "./prompt-order.ts";
 import type { Sequence } from "./sequence.ts";
 import { StepCost, type StepTarget } from "./step-cost.ts";
@@ -17,6 +18,8 @@ export interface SchedulerLimits extends StepTarget, QueueLimits {
   readonly maxPrefillChunkTokens: number;
   /** Decode-only steps while a prompt waits. */
   readonly maxDecodeStepsBeforePrefill: number;
+  /** Sequences whose KV is kept when they have ended, for those that begin with the same tokens. */
+  readonly prefixCacheEntries: number;
 }
 
 export type Finish = "none" | "stop" | "length";
@@ -33,6 +36,7 @@ export class Scheduler<S extends Sequence> {
   readonly #limits: SchedulerLimits;
   readonly #cost: StepCost;
   readonly #grain: number;
+  readonly #prefixes: PrefixCache;
   readonly #admission: Admission<S>;
   readonly #promptOrder = new PromptOrder<S>();
   /** Sequences with one token to feed, as the step began. */
@@ -58,7 +62,9 @@ export class Scheduler<S extends Sequence> {
     this.#limits = limits;
     this.#cost = new StepCost(model.capacity.maxSequences, limits);
     this.#grain = Math.min(chunkGrain, limits.maxPrefillChunkTokens, limits.maxBatchTokens);
-    this.#admission = new Admission(model.capacity.maxSequences, model.kv, limits);
+    const { saveState, truncate } = model.capabilities;
+    this.#prefixes = new PrefixCache(model.kv, saveState && truncate ? limits.prefixCacheEntries : 0);
+    this.#admission = new Admission(model.capacity.maxSequences, model.kv, this.#prefixes, limits);
   }
 
   get waitingCount(): number {
@@ -76,6 +82,11 @@ export class Scheduler<S extends Sequence> {
   /** How often a paused sequence has lost its slot. */
   get preemptionCount(): number {
     return this.#admission.preemptionCount;
+  }
+
+  /** Prompt tokens that were in the KV cache of an earlier sequence. */
+  get reusedTokens(): number {
+    return this.#prefixes.reusedTokens;
   }
 
   /** When the passing of time alone changes something, by the clock of advance(); Infinity if it does not. */
@@ -142,14 +153,14 @@ export class Scheduler<S extends Sequence> {
    * ended it is not part of the text.
    */
   accept(sequence: S, token: number): Finish {
-    if (!sequence.ignoreEos && this.#endTokens.has(token)) {
-      this.#admission.finish(sequence);
-      return "stop";
+    const isStop = !sequence.ignoreEos && this.#endTokens.has(token);
+    if (!isStop) {
+      sequence.tokens[sequence.total++] = token;
+      if (sequence.total < sequence.tokens.length) return "none";
     }
-    sequence.tokens[sequence.total++] = token;
-    if (sequence.total < sequence.tokens.length) return "none";
+    this.#prefixes.keep(sequence);
     this.#admission.finish(sequence);
-    return "length";
+    return isStop ? "stop" : "length";
   }
 
   /** Closes the step that took `stepMs` milliseconds. */

@@ -33,10 +33,9 @@ export const generalKeys = {
   },
   noKvCache: { ...flagSwitch, ...planned(false), default: false, help: "Compute without a KV cache" },
   prefixCacheN: {
-    ...integer(0),
-    ...planned(0),
+    ...integer(0, 1024),
     default: 16,
-    help: "Most prompts whose computed prefix is kept for others; 0 = none",
+    help: "Ended sequences whose KV is kept for those that begin alike; 0 = none",
   },
   thinking: {
     ...boolean,

@@ -90,7 +90,6 @@ const refused: Readonly<Record<string, readonly string[]>> = {
   "": [
     'log = "requests.log"',
     "no_kv_cache = true",
-    "prefix_cache_n = 16",
     'matformer_config_path = "slices.csv"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
     'mtp_model = "m"',
@@ -231,7 +230,7 @@ describe("a planned key", () => {
   it("has its type checked first", () => {
     assertRefused(
       { text: textWith("", 'prefix_cache_n = "many"') },
-      'troupe.toml:3: prefix_cache_n expects a whole number, at least 0; got "many"',
+      'troupe.toml:3: prefix_cache_n expects a whole number from 0 to 1024; got "many"',
     );
     assertRefused(
       { text: textWith("[sandbox]", "mode = 1") },

@@ -91,7 +91,7 @@ describe("the table", () => {
   it("gives planned keys no place in the settings", () => {
     const config = resolve({});
     // @ts-expect-error A planned key has no field that could be read.
-    assert.equal(config.prefixCacheN, undefined);
+    assert.equal(config.noKvCache, undefined);
     // @ts-expect-error The same in a section.
     assert.equal(config.server.noUi, undefined);
     const fields = [config, config.server, config.models[0]!].flatMap((part) => Object.keys(part));

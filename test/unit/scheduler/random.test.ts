@@ -17,6 +17,7 @@ describe("the scheduler under a seeded random load", () => {
           maxBatchTokens: 70,
           maxPrefillChunkTokens: 64,
           maxDecodeStepsBeforePrefill: 3,
+          prefixCacheEntries: 2,
           maxQueue: 4,
           queueTimeoutMs: 80,
         },
