@@ -6,14 +6,13 @@ import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServerError } from "../../runtime/errors.ts";
 import { troupe } from "../command.ts";
+import { processSeconds, residentKiB } from "../proc.ts";
 import { slots } from "./workload.ts";
 
 const collector = new URL("./collect.js", import.meta.url);
 const warning = 40;
 /** What a server says when it refuses on purpose. */
 const ofRefusals = /^requests are refused/;
-/** Clock ticks a second of /proc/PID/stat, whatever the machine. */
-const ticksPerSecond = 100;
 const established = "01";
 
 export interface ScenarioOptions {
@@ -39,30 +38,20 @@ export interface ResidentMiB {
 export class Server {
   readonly port: number;
   readonly #child: ChildProcess;
-  readonly #enginePid: number;
   readonly #log: () => readonly LogLine[];
 
   private constructor(child: ChildProcess, port: number, log: () => readonly LogLine[]) {
     this.#child = child;
     this.#log = log;
     this.port = port;
-    this.#enginePid = log().find(({ enginePid }) => enginePid !== undefined)?.enginePid ?? 0;
   }
 
   /** Starts it with 32 slots and waits until it serves. */
   static async start({ model, threads }: ScenarioOptions, flags: readonly string[]): Promise<Server> {
-    const fixed = [
-      "--port",
-      "0",
-      "--host",
-      "127.0.0.1",
-      "--cpu",
-      "--disable-access-log",
-      "--access-log-format",
-      "json",
-    ];
+    const place = ["--host", "127.0.0.1", "--port", "0", "--cpu"];
+    const log = ["--disable-access-log", "--access-log-format", "json"];
     const sizes = ["--threads", String(threads), "--max-seqs", String(slots), "--kv-cache", "65536tokens"];
-    const child = spawn(process.execPath, [troupe, "serve", "-m", model, ...fixed, ...sizes, ...flags], {
+    const child = spawn(process.execPath, [troupe, "serve", "-m", model, ...place, ...log, ...sizes, ...flags], {
       env: { ...process.env, NODE_OPTIONS: `--import=${collector}` },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -85,7 +74,7 @@ export class Server {
   }
 
   residentMiB(): ResidentMiB {
-    return { server: residentMiB(this.#child.pid ?? 0), engine: residentMiB(this.#enginePid) };
+    return { server: residentKiB(this.#child.pid ?? 0) / 1024, engine: residentKiB(this.#enginePid) / 1024 };
   }
 
   /** Makes every thread of both processes collect its garbage. */
@@ -97,10 +86,10 @@ export class Server {
 
   /** Share of one core the engine's process uses over the next half second. */
   async engineLoad(): Promise<number> {
-    const before = processorSeconds(this.#enginePid);
+    const before = processSeconds(this.#enginePid);
     const seconds = 0.5;
     await sleep(seconds * 1000);
-    return (processorSeconds(this.#enginePid) - before) / seconds;
+    return (processSeconds(this.#enginePid) - before) / seconds;
   }
 
   /** Connections that its side has not closed. */
@@ -114,9 +103,14 @@ export class Server {
   }
 
   async stop(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const ended = once(this.#child, "exit");
     this.#child.kill("SIGTERM");
     await ended;
+  }
+
+  get #enginePid(): number {
+    return this.#log().findLast(({ enginePid }) => enginePid !== undefined)?.enginePid ?? 0;
   }
 }
 
@@ -149,15 +143,4 @@ async function portFrom(child: ChildProcess, logged: () => string): Promise<numb
 function linesOf(logged: string): LogLine[] {
   const whole = logged.slice(0, logged.lastIndexOf("\n") + 1).split("\n");
   return whole.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line) as LogLine);
-}
-
-function residentMiB(pid: number): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
-}
-
-function processorSeconds(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-  // The second field, the program's name in brackets, may hold spaces.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / ticksPerSecond;
 }
