@@ -23,8 +23,8 @@ export class Workload {
 
   questions(count: number): Question[] {
     const [fewest, most] = answerTokens;
-    const prompts = this.#prompts.round(count, { wordCount: promptWords, sharedCount: 0 });
-    return prompts.map((prompt) => ({ prompt, maxTokens: fewest + this.below(most - fewest + 1) }));
+    const prompts = this.#prompts.round(count, { wordCount: promptWords, sharedCount: 0, spread: 0 });
+    return prompts.map(({ text: prompt }) => ({ prompt, maxTokens: fewest + this.below(most - fewest + 1) }));
   }
 
   /** A whole number from 0 to `limit` - 1. */

@@ -8,7 +8,7 @@ import { type BoundOptions, boundRate } from "./batched-bench.ts";
 import { type LoadResult, type Pace, runLoad } from "./load.ts";
 import { type RoundMetrics, roundMetrics } from "./metrics.ts";
 import { type LoadKind, parseOptions, type ServingOptions, type StartOptions } from "./options.ts";
-import { type CountedPrompt, type PromptShape, PromptSource, shapeFor } from "./prompts.ts";
+import { type CountedPrompt, type Prompt, type PromptShape, PromptSource, shapeFor } from "./prompts.ts";
 import { poissonArrivals, randomFrom } from "./random.ts";
 import { type LoadReport, loadTable } from "./report.ts";
 import { sampleMemory } from "./resident-memory.ts";
@@ -84,8 +84,8 @@ class ServingRun {
   }
 
   async #count(words: number): Promise<CountedPrompt> {
-    const [prompt = ""] = this.#prompts.round(1, { wordCount: words, sharedCount: 0 });
-    const request = requestBytes(this.#ours, { ...this.#options, maxTokens: 1 }, prompt);
+    const prompts = this.#prompts.round(1, { wordCount: words, sharedCount: 0, spread: 0 });
+    const request = requestBytes(this.#ours, { ...this.#options, maxTokens: 1 }, prompts[0]?.text ?? "");
     const { outcomes } = await runLoad(this.#ours.url, [request], { kind: "clients", count: 1 }, () => {});
     const tokens = outcomes[0]?.usage?.prompt_tokens;
     if (tokens !== undefined) return { words, tokens };
@@ -118,7 +118,7 @@ class ServingRun {
     return { kind, atMs: poissonArrivals(amount, requests, randomFrom(this.#options.seed, round)) };
   }
 
-  async #measure(target: Target, prompts: readonly string[], pace: Pace, label: string): Promise<RoundMetrics> {
+  async #measure(target: Target, prompts: readonly Prompt[], pace: Pace, label: string): Promise<RoundMetrics> {
     const memory = sampleMemory(target.pids);
     await target.takeLoopDelay?.();
     let done = 0;
@@ -129,8 +129,11 @@ class ServingRun {
     return roundMetrics(load, { peakMiB: memory.stop(), frontDelayMs });
   }
 
-  #send(target: Target, prompts: readonly string[], pace: Pace, onDone = () => {}): Promise<LoadResult> {
-    const requests = prompts.map((prompt) => requestBytes(target, this.#options, prompt));
+  #send(target: Target, prompts: readonly Prompt[], pace: Pace, onDone = () => {}): Promise<LoadResult> {
+    const requests = prompts.map(({ text, answerShare }) => {
+      const maxTokens = Math.max(1, Math.round(this.#options.maxTokens * answerShare));
+      return requestBytes(target, { ...this.#options, maxTokens }, text);
+    });
     return runLoad(target.url, requests, pace, onDone);
   }
 
@@ -148,7 +151,7 @@ class ServingRun {
 }
 
 function show(options: ServingOptions, reports: readonly LoadReport[], hasPeer: boolean): void {
-  const { rounds, promptTokens, sharedTokens, maxTokens, temperature, seed, endpoint, json, save } = options;
+  const { rounds, promptTokens, sharedTokens, maxTokens, spread, temperature, seed, endpoint, json, save } = options;
   if (json !== null)
     writeFileSync(json, `${JSON.stringify({ options: { ...options, apiKey: null }, reports }, null, 2)}\n`);
   const shared = sharedTokens > 0 ? `, the first ${sharedTokens} shared within a round` : ", every prompt unique";
@@ -159,7 +162,7 @@ function show(options: ServingOptions, reports: readonly LoadReport[], hasPeer: 
       method:
         `${rounds} ${hasPeer ? "alternating " : ""}rounds, medians and (beside them) each round; ratios are of medians. ` +
         `${endpoint === "chat" ? "Streaming chat" : "Plain completions"}, about ${promptTokens} tokens in${shared}, ` +
-        `at most ${maxTokens} out, temperature ${temperature}, seed ${seed}; client and server on the same cores.`,
+        `at most ${maxTokens} out${spread > 0 ? ` (each length within ${spread * 100} % of that)` : ""}, temperature ${temperature}, seed ${seed}; client and server on the same cores.`,
       body: reports.map(loadTable).join("\n\n\n"),
     },
     save,

@@ -26,6 +26,7 @@ export interface ServingOptions {
   readonly promptTokens: number;
   readonly sharedTokens: number;
   readonly maxTokens: number;
+  readonly spread: number;
   readonly ignoreEos: boolean;
   readonly temperature: number;
   readonly endpoint: EndpointName;
@@ -69,6 +70,7 @@ The load
 The requests
   --endpoint chat|completions      streaming chat, or plain completions
   --prompt-tokens 64 --shared-prefix 0 --max-tokens 64 --ignore-eos --temperature 0
+  --spread 0                       lengths of prompts and answers vary by this share of the mean, 0.5 = by half
 The bound
   --batched-bench PROGRAM          llama-batched-bench, with --model-file FILE (else --troupe-model)
 The result
@@ -81,7 +83,7 @@ export function parseOptions(argv: readonly string[]): ServingOptions {
       ...{ "--url": String, "--vs": String, "--pid": String, "--vs-pid": String, "--model": String },
       ...{ "--api-key": String, "--concurrency": String, "--rate": String, "--requests": Number, "--warmup": Number },
       ...{ "--rounds": Number, "--seed": Number, "--endpoint": String, "--prompt-tokens": Number },
-      ...{ "--shared-prefix": Number, "--max-tokens": Number, "--ignore-eos": Boolean, "--temperature": Number },
+      ...{ "--shared-prefix": Number, "--spread": Number, "--max-tokens": Number, "--ignore-eos": Boolean, "--temperature": Number },
       ...{ "--troupe-model": String, "--peer-server": String, "--batched-bench": String, "--model-file": String },
       ...{ "--threads": Number, "--context": Number, "--sequences": Number, "--troupe-flags": String },
       ...{ "--peer-flags": String, "--front-delay": Boolean, "--json": String, "--save": Boolean },
@@ -101,6 +103,7 @@ export function parseOptions(argv: readonly string[]): ServingOptions {
     promptTokens: flags["--prompt-tokens"] ?? 64,
     sharedTokens: flags["--shared-prefix"] ?? 0,
     maxTokens: flags["--max-tokens"] ?? 64,
+    spread: flags["--spread"] ?? 0,
     ignoreEos: flags["--ignore-eos"] ?? false,
     temperature: flags["--temperature"] ?? 0,
     endpoint: endpoint(flags["--endpoint"] ?? "chat"),
@@ -123,7 +126,10 @@ export function parseOptions(argv: readonly string[]): ServingOptions {
   return options;
 }
 
-function check({ server, peer, start }: ServingOptions): void {
+function check({ server, peer, start, spread }: ServingOptions): void {
+  if (!(spread >= 0 && spread < 1)) {
+    throw new ServerError("config_invalid", `--spread expects a share from 0 to below 1; got ${spread}`);
+  }
   const needsFile = server === null || start.peerProgram !== null || start.batchedBench !== null;
   if (needsFile && start.modelFile === null) {
     throw new ServerError("config_invalid", `expected --url, or --troupe-model; got neither\n\n${usage}`);

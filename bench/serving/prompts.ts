@@ -26,6 +26,14 @@ export interface PromptShape {
   readonly wordCount: number;
   /** How many of them, at the beginning, are the same for every prompt of one round. */
   readonly sharedCount: number;
+  /** Lengths, of prompts and of answers, lie evenly within this share of the mean; 0 = all alike. */
+  readonly spread: number;
+}
+
+export interface Prompt {
+  readonly text: string;
+  /** Its answer's length over the mean answer's. */
+  readonly answerShare: number;
 }
 
 export class PromptSource {
@@ -38,9 +46,14 @@ export class PromptSource {
   }
 
   /** The prompts of one round: unlike all that came before. */
-  round(count: number, { wordCount, sharedCount }: PromptShape): string[] {
-    const shared = this.#words(sharedCount, randomFrom(this.#seed, this.#round++));
-    return Array.from({ length: count }, () => [...shared, ...this.#unique(wordCount - sharedCount)].join(" "));
+  round(count: number, { wordCount, sharedCount, spread }: PromptShape): Prompt[] {
+    const random = randomFrom(this.#seed, this.#round++);
+    const shared = this.#words(sharedCount, random);
+    const share = () => 1 + spread * (2 * random() - 1);
+    return Array.from({ length: count }, () => {
+      const own = this.#unique(Math.round(wordCount * share()) - sharedCount);
+      return { text: [...shared, ...own].join(" "), answerShare: share() };
+    });
   }
 
   /** The serial number's digits, the lowest first, then words at random. */
@@ -60,7 +73,7 @@ export class PromptSource {
 
 /** The shape that makes about so many tokens, given what two prompts were counted as. */
 export function shapeFor(
-  { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
+  { promptTokens, sharedTokens, spread }: Readonly<Record<"promptTokens" | "sharedTokens" | "spread", number>>,
   few: CountedPrompt,
   many: CountedPrompt,
 ): PromptShape {
@@ -68,7 +81,7 @@ export function shapeFor(
   const frame = few.tokens - few.words * perWord;
   const wordCount = Math.round((promptTokens - frame) / perWord);
   const sharedCount = Math.round(sharedTokens / perWord);
-  if (wordCount - sharedCount >= serialWords) return { wordCount, sharedCount };
+  if (wordCount - sharedCount >= serialWords) return { wordCount, sharedCount, spread };
   throw new ServerError(
     "config_invalid",
     `--prompt-tokens ${promptTokens} is too few: the chat template alone makes about ${Math.round(frame)} tokens, ` +

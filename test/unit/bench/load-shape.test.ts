@@ -5,35 +5,50 @@ import { PromptSource, shapeFor } from "../../../bench/serving/prompts.ts";
 import { poissonArrivals, randomFrom } from "../../../bench/serving/random.ts";
 import { mean, percentiles } from "../../../bench/serving/statistics.ts";
 
-const shape = { wordCount: 12, sharedCount: 0 };
+const shape = { wordCount: 12, sharedCount: 0, spread: 0 };
+const texts = (source: PromptSource, count: number, of = shape) => source.round(count, of).map(({ text }) => text);
 const beginning = (prompt: string, words: number) => prompt.split(" ").slice(0, words).join(" ");
 
 describe("the prompts of a load", () => {
   it("are the same for the same seed, and others for another", () => {
-    const prompts = (seed: number) => new PromptSource(seed).round(20, shape);
+    const prompts = (seed: number) => texts(new PromptSource(seed), 20);
     assert.deepEqual(prompts(1), prompts(1));
     assert.equal(new Set([...prompts(1), ...prompts(2)]).size, 40);
   });
 
   it("differ from all others of their run in their first three words, over rounds of any size", () => {
     const source = new PromptSource(7);
-    const prompts = [1, 400, 32, 2000].flatMap((count) => source.round(count, shape));
+    const prompts = [1, 400, 32, 2000].flatMap((count) => texts(source, count));
     assert.equal(new Set(prompts.map((prompt) => beginning(prompt, 3))).size, prompts.length);
   });
 
   it("begin with another word than the prompts sent beside them", () => {
-    const prompts = new PromptSource(3).round(64, shape);
+    const prompts = texts(new PromptSource(3), 64);
     assert.equal(new Set(prompts.map((prompt) => beginning(prompt, 1))).size, prompts.length);
   });
 
   it("have as many words as asked for, the shared ones the same within a round and others in the next", () => {
     const source = new PromptSource(1);
-    const shared = { wordCount: 30, sharedCount: 10 };
-    const [first, second] = [source.round(8, shared), source.round(8, shared)];
+    const shared = { wordCount: 30, sharedCount: 10, spread: 0 };
+    const [first, second] = [texts(source, 8, shared), texts(source, 8, shared)];
     for (const prompt of [...first, ...second]) assert.equal(prompt.split(" ").length, 30);
     assert.equal(new Set(first.map((prompt) => beginning(prompt, 10))).size, 1);
     assert.equal(new Set(first.map((prompt) => beginning(prompt, 13))).size, 8);
     assert.notEqual(beginning(first[0]!, 10), beginning(second[0]!, 10));
+  });
+
+  it("vary in length, as their answers do, by as much as is asked for, around the same mean", () => {
+    const prompts = new PromptSource(5).round(400, { wordCount: 40, sharedCount: 0, spread: 0.5 });
+    const words = prompts.map(({ text }) => text.split(" ").length);
+    const shares = prompts.map(({ answerShare }) => answerShare);
+    for (const [values, middle] of [
+      [words, 40],
+      [shares, 1],
+    ] as const) {
+      assert.ok(Math.min(...values) >= middle * 0.5 && Math.min(...values) < middle * 0.55);
+      assert.ok(Math.max(...values) <= middle * 1.5 && Math.max(...values) > middle * 1.45);
+      assert.ok(Math.abs(mean(values) / middle - 1) < 0.05);
+    }
   });
 
   it("get their length from what two prompts were counted as", () => {
@@ -41,17 +56,25 @@ describe("the prompts of a load", () => {
       { words: 8, tokens: 38 },
       { words: 72, tokens: 102 },
     ] as const;
-    assert.deepEqual(shapeFor({ promptTokens: 64, sharedTokens: 10 }, ...counted), { wordCount: 34, sharedCount: 10 });
+    assert.deepEqual(shapeFor({ promptTokens: 64, sharedTokens: 10, spread: 0.5 }, ...counted), {
+      wordCount: 34,
+      sharedCount: 10,
+      spread: 0.5,
+    });
     const twice = [
       { words: 10, tokens: 30 },
       { words: 20, tokens: 50 },
     ] as const;
-    assert.deepEqual(shapeFor({ promptTokens: 130, sharedTokens: 40 }, ...twice), { wordCount: 60, sharedCount: 20 });
+    assert.deepEqual(shapeFor({ promptTokens: 130, sharedTokens: 40, spread: 0 }, ...twice), {
+      wordCount: 60,
+      sharedCount: 20,
+      spread: 0,
+    });
   });
 
   it("cannot be shorter than the chat template and what makes them unique", () => {
     const shape = (promptTokens: number, sharedTokens: number) =>
-      shapeFor({ promptTokens, sharedTokens }, { words: 8, tokens: 38 }, { words: 72, tokens: 102 });
+      shapeFor({ promptTokens, sharedTokens, spread: 0 }, { words: 8, tokens: 38 }, { words: 72, tokens: 102 });
     assert.equal(shape(33, 0).wordCount, 3);
     assert.throws(() => shape(32, 0), /chat template alone makes about 30 tokens/);
     assert.throws(() => shape(64, 32), /--shared-prefix 32/);
