@@ -6,6 +6,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Batch } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache } from "../engine.ts";
 import { Admission, type QueueLimits } from "./admission.ts";
+import { DecodeHold } from "./decode-hold.ts";
 import { PrefixCache } from "./prefix-cache.ts";
 import { PromptOrder } from "./prompt-order.ts";
 import type { Sequence } from "./sequence.ts";
@@ -35,12 +36,14 @@ export class Scheduler<S extends Sequence> {
   readonly #endTokens: ReadonlySet<number>;
   readonly #limits: SchedulerLimits;
   readonly #cost: StepCost;
+  readonly #hold: DecodeHold;
   readonly #grain: number;
   readonly #prefixes: PrefixCache;
   readonly #admission: Admission<S>;
   readonly #promptOrder = new PromptOrder<S>();
   /** Sequences with one token to feed, as the step began. */
   readonly #decodes: S[] = [];
+  readonly #prompts: S[] = [];
   #decodeOnlySteps = 0;
   /** Where the round over decodes starts when the budget does not hold them all. */
   #decodeStart = 0;
@@ -61,6 +64,7 @@ export class Scheduler<S extends Sequence> {
     this.#endTokens = new Set(model.tokens.endOfGeneration);
     this.#limits = limits;
     this.#cost = new StepCost(model.capacity.maxSequences, limits);
+    this.#hold = new DecodeHold(this.#cost, limits.maxStepMs);
     this.#grain = Math.min(chunkGrain, limits.maxPrefillChunkTokens, limits.maxBatchTokens);
     const { saveState, truncate } = model.capabilities;
     this.#prefixes = new PrefixCache(model.kv, saveState && truncate ? limits.prefixCacheEntries : 0);
@@ -139,9 +143,10 @@ export class Scheduler<S extends Sequence> {
     this.rows.length = 0;
     this.#promptTokensInStep = 0;
     this.#admission.admit();
-    this.#collectDecodes();
+    this.#collect();
     const forced = this.#decodeOnlySteps >= this.#limits.maxDecodeStepsBeforePrefill;
     const budget = this.#limits.maxBatchTokens;
+    if (this.#holdsDecodes()) this.#decodes.length = 0;
     if (forced) this.#addPrompts(batch, Math.min(this.#allowance(true), budget));
     this.#addDecodes(batch, budget - batch.tokenCount);
     if (!forced) this.#addPrompts(batch, Math.min(this.#allowance(false), budget - batch.tokenCount));
@@ -166,6 +171,7 @@ export class Scheduler<S extends Sequence> {
   /** Closes the step that took `stepMs` milliseconds. */
   endStep(stepMs: number): void {
     this.#cost.observe(this.#decodesInStep, this.#promptTokensInStep, stepMs);
+    this.#hold.endStep(stepMs);
     const promptWaits = this.#promptTokensInStep === 0 && this.#running.some((s) => s.isRunnable && s.pending > 1);
     this.#decodeOnlySteps = promptWaits ? this.#decodeOnlySteps + 1 : 0;
   }
@@ -185,11 +191,19 @@ export class Scheduler<S extends Sequence> {
   }
 
   /** Before prompts are fed: one that this step leaves a token short of its end must not join it a second time. */
-  #collectDecodes(): void {
+  #collect(): void {
     this.#decodes.length = 0;
+    this.#prompts.length = 0;
     for (const sequence of this.#running) {
-      if (sequence.isRunnable && sequence.pending === 1) this.#decodes.push(sequence);
+      if (sequence.isRunnable) (sequence.pending === 1 ? this.#decodes : this.#prompts).push(sequence);
     }
+  }
+
+  #holdsDecodes(): boolean {
+    let promptTokens = 0;
+    for (const { pending } of this.#prompts) promptTokens += pending;
+    const crowd = { decodes: this.#decodes.length, prompts: this.#prompts.length };
+    return this.#hold.decide({ ...crowd, promptTokens, allowance: this.#allowance(false) });
   }
 
   /** One token of each decoding sequence; a budget too small for all takes them in turn. */
@@ -207,11 +221,9 @@ export class Scheduler<S extends Sequence> {
 
   /** Chunks of prompts, and of what has to be fed again. */
   #addPrompts(batch: Batch, allowance: number): void {
-    if (allowance <= 0) return;
-    const prompts = this.#running.filter((sequence) => sequence.isRunnable && sequence.pending > 1);
-    if (prompts.length === 0) return;
+    if (allowance <= 0 || this.#prompts.length === 0) return;
     let left = allowance;
-    for (const sequence of this.#promptOrder.arrange(prompts)) {
+    for (const sequence of this.#promptOrder.arrange(this.#prompts)) {
       if (left <= 0) return;
       const to = this.#chunkEnd(sequence, Math.min(left, this.#limits.maxPrefillChunkTokens));
       if (to <= sequence.computed) return;

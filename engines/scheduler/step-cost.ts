@@ -39,6 +39,11 @@ export class StepCost {
     return Math.floor((stepMs - decodeMs) / this.#msPerPromptToken);
   }
 
+  /** What so many prompt tokens take; Infinity while no prompt has been seen. */
+  promptMs(tokens: number): number {
+    return this.#msPerPromptToken === 0 ? Infinity : tokens * this.#msPerPromptToken;
+  }
+
   /** Of the nearest number of decodes that was seen: the next lower one, else the next higher. */
   #decodeEstimate(decodes: number): number {
     for (let n = decodes; n > 0; n--) if (this.#decodeMs[n]) return this.#decodeMs[n] as number;

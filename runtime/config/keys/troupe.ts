@@ -35,7 +35,7 @@ export const troupeKeys = {
   maxStepMs: { ...integer(1), default: 250, help: "Longest step of prompts alone, which new requests wait for" },
   frameIntervalMs: {
     ...integer(0),
-    default: 20,
+    default: 40,
     commands: ["serve"],
     help: "How long tokens of short steps may wait to be sent together; 0 = each at once",
   },

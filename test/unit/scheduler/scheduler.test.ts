@@ -130,6 +130,44 @@ describe("the scheduler", () => {
     assert.equal(prompt.state, "finished");
   });
 
+  it("fills the batch before it decodes on, where a crowd of short prompts comes at once", () => {
+    const { scheduler, step } = createScheduler({
+      engine: { maxSequences: 16, sequenceTokens: 300, maxBatchTokens: 512 },
+      limits: { maxBatchTokens: 512, maxStepMs: 100 },
+    });
+    const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
+    scheduler.add(first);
+    step(32); // a millisecond a token
+    step(10);
+    const made = first.total;
+    const crowd = Array.from({ length: 10 }, (_, seed) => createSequence({ prompt: 32, maxNewTokens: 9, seed }));
+    for (const sequence of crowd) scheduler.add(sequence);
+    let steps = 0;
+    while (crowd.filter(({ computed }) => computed < 32).length > 3) {
+      assert.equal(step(96)?.fed.length, 3);
+      steps++;
+    }
+    assert.equal(first.total, made, "the one that ran before waits");
+    assert.equal(steps, 3);
+    assert.ok(
+      step(96)?.fed.some(({ sequence }) => sequence === first),
+      "and goes on when most are in",
+    );
+  });
+
+  it("lets decodes go on beside a crowd of prompts too long to wait for", () => {
+    const { scheduler, step } = createScheduler({
+      engine: { maxSequences: 16, sequenceTokens: 1000, maxBatchTokens: 512 },
+      limits: { maxBatchTokens: 512, maxStepMs: 100 },
+    });
+    const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
+    scheduler.add(first);
+    step(32);
+    step(10);
+    for (let seed = 0; seed < 10; seed++) scheduler.add(createSequence({ prompt: 900, maxNewTokens: 9, seed }));
+    for (let i = 0; i < 8; i++) assert.ok(step(96)?.fed.some(({ sequence }) => sequence === first));
+  });
+
   it("does not keep short prompts waiting for the end of a long one", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 4, sequenceTokens: 600, maxBatchTokens: 256 },
