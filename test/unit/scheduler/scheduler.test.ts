@@ -143,12 +143,12 @@ describe("the scheduler", () => {
     const crowd = Array.from({ length: 10 }, (_, seed) => createSequence({ prompt: 32, maxNewTokens: 9, seed }));
     for (const sequence of crowd) scheduler.add(sequence);
     let steps = 0;
-    while (crowd.filter(({ computed }) => computed < 32).length > 3) {
+    while (crowd.filter(({ computed }) => computed < 32).length > 5) {
       assert.equal(step(96)?.fed.length, 3);
       steps++;
     }
     assert.equal(first.total, made, "the one that ran before waits");
-    assert.equal(steps, 3);
+    assert.equal(steps, 2);
     assert.ok(
       step(96)?.fed.some(({ sequence }) => sequence === first),
       "and goes on when most are in",
