@@ -3,7 +3,7 @@
 // only; it is told durations and never looks at a clock.
 import type { StepCost } from "./step-cost.ts";
 
-/** How long decodes may be held back, in steps of prompts of full length. */
+/** How long a single decode may be held back by a great crowd, in steps of prompts of full length. */
 const longestHoldSteps = 8;
 
 /** What would run in the next step. */
@@ -28,12 +28,13 @@ export class DecodeHold {
   }
 
   /**
-   * Whether the next step is for prompts alone: there are more of them than decodes, they do not fit beside these, and all
-   * of them are done before the decodes have waited too long. Long prompts are therefore fed beside the decodes.
+   * Whether the next step is for prompts alone: they do not fit beside the decodes, and all of them are done before the
+   * decodes have waited too long, which is the shorter the more of them there are. Long prompts go beside decodes.
    */
   decide({ decodes, prompts, promptTokens, allowance }: Crowd): boolean {
-    const isCrowded = decodes > 0 && prompts > decodes && promptTokens > allowance;
-    this.#isHolding = isCrowded && this.#heldMs + this.#cost.promptMs(promptTokens) <= this.#limitMs;
+    const limitMs = (this.#limitMs * prompts) / (prompts + decodes);
+    const isCrowded = decodes > 0 && promptTokens > allowance;
+    this.#isHolding = isCrowded && this.#heldMs + this.#cost.promptMs(promptTokens) <= limitMs;
     return this.#isHolding;
   }
 
