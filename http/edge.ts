@@ -30,6 +30,8 @@ export interface HttpReply {
 export interface StreamSink {
   /** False when the client reads more slowly than we write: then write no more before `drained`. */
   write(text: string): boolean;
+  /** To be called every few seconds while `drained` is waited for: the client is behind, and yet to be kept. */
+  keepOpen(): void;
   /** Settles when writing may go on, and at once if it may already or if the client has gone. */
   drained(): Promise<void>;
   end(): void;

@@ -99,6 +99,7 @@ export class Exchange {
         this.#sentBytes += Buffer.byteLength(text);
         return sink.write(text);
       },
+      keepOpen: () => sink.keepOpen(),
       drained: () => sink.drained(),
       end: () => sink.end(),
       abort: () => sink.abort(),

@@ -16,11 +16,10 @@ export interface StreamCodec {
 }
 
 /**
- * A reader that is behind still gets a comment this often: uWS closes a connection of its own accord when nothing has
- * been written for 8 seconds, and how long a reader may stall is for `readerStallMs` to say.
+ * A server underneath may close a connection on which nothing moves (uWS does, after 8 seconds), and how long a reader
+ * may stall is for `readerStallMs` to say.
  */
-const blockedCommentMs = 4000;
-const keepAliveComment = ": keep-alive\n\n";
+const keepOpenMs = 4000;
 
 export interface StreamLimits {
   readonly keepAliveMs: number;
@@ -88,14 +87,10 @@ class SseWriter {
     if (sink === null) return;
     this.#isBlocked = true;
     const stalled = setTimeout(() => sink.abort(), this.#limits.readerStallMs);
-    let comments: NodeJS.Timeout | undefined;
-    await new Promise<void>((resolve) => {
-      sink.drained().then(resolve);
-      // A comment that goes through says the same.
-      comments = setInterval(() => sink.write(keepAliveComment) && resolve(), blockedCommentMs);
-    });
+    const keeping = setInterval(() => sink.keepOpen(), keepOpenMs);
+    await sink.drained();
     clearTimeout(stalled);
-    clearInterval(comments);
+    clearInterval(keeping);
     this.#isBlocked = false;
     this.#timer?.refresh();
   }
@@ -106,7 +101,7 @@ class SseWriter {
   }
 
   #keepAlive(): void {
-    if (!this.#isBlocked) this.write(keepAliveComment);
+    if (!this.#isBlocked) this.write(": keep-alive\n\n");
     else this.#timer?.refresh();
   }
 }

@@ -49,6 +49,9 @@ export class NodeReply implements HttpReply, StreamSink {
     return this.#isWritable;
   }
 
+  /** Node leaves it open by itself. */
+  keepOpen(): void {}
+
   drained(): Promise<void> {
     if (this.#isDone || this.#isWritable) return Promise.resolve();
     return new Promise((resolve) => {

@@ -10,6 +10,8 @@ export interface NativeResponse {
   end(body?: string | Uint8Array, closeConnection?: boolean): NativeResponse;
   endWithoutBody(): NativeResponse;
   close(): NativeResponse;
+  pause(): void;
+  resume(): void;
   onAborted(handler: () => void): NativeResponse;
   onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): NativeResponse;
   getRemoteAddressAsText(): ArrayBuffer;

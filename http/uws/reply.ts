@@ -81,6 +81,13 @@ export class UwsReply implements HttpReply, StreamSink {
     this.#pending = "";
   };
 
+  /** Going on to read what the client may send starts uWS's own timer anew; writing to a full socket does not. */
+  keepOpen(): void {
+    if (this.#isDone) return;
+    this.#response.pause();
+    this.#response.resume();
+  }
+
   drained(): Promise<void> {
     if (this.#isDone || this.#isWritable) return Promise.resolve();
     return new Promise((resolve) => {
