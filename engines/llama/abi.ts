@@ -82,7 +82,6 @@ export interface LlamaFunctions {
   batchInit(maxTokens: number, embeddingSize: number, maxSequencesPerToken: number): NativeBatch;
   batchFree(batch: NativeBatch): void;
   decode(context: Pointer, batch: NativeBatch): number;
-  attachThreadPool(context: Pointer, pool: Pointer, poolOfPrompts: Pointer): void;
   getLogits(context: Pointer): Pointer;
   getMemory(context: Pointer): Pointer;
   memoryRemove(memory: Pointer, sequence: number, from: number, to: number): boolean;
@@ -222,7 +221,6 @@ function bindV050(library: LibraryHandle): LlamaFunctions {
     batchInit: bind<Of<"batchInit">>("batch_init", batch, ["int32", "int32", "int32"]),
     batchFree: bind<Of<"batchFree">>("batch_free", "void", [batch]),
     decode: bind<Of<"decode">>("decode", "int32", [pointer, batch]),
-    attachThreadPool: bind<Of<"attachThreadPool">>("attach_threadpool", "void", [pointer, pointer, pointer]),
     getLogits: bind<Of<"getLogits">>("get_logits", pointer, [pointer]),
     getMemory: bind<Of<"getMemory">>("get_memory", pointer, [pointer]),
     memoryRemove: bind<Of<"memoryRemove">>("memory_seq_rm", "bool", [pointer, "int32", "int32", "int32"]),

@@ -96,10 +96,6 @@ function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, fre
       { param: "kv_cache" },
     );
   });
-  // Beside a model that waits for its turn, threads that watch for work would take its cores.
-  const pools = library.backend === "cpu" && computeLock === null ? library.threadPools : null;
-  const pool = pools?.create(params.n_threads) ?? null;
-  if (pool) functions.attachThreadPool(context, pool, pool);
   const recurrent = functions.modelIsRecurrent(model) || functions.modelIsHybrid(model);
   const rollsBack = !recurrent && functions.modelSlidingWindow(model) === 0;
   return new LlamaModel({
@@ -109,7 +105,6 @@ function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, fre
     card: card(library, spec, model, shape, sequenceTokens),
     capacity: { maxSequences: spec.maxSequences, maxBatchTokens: spec.maxBatchTokens, sequenceTokens },
     computeLock,
-    freeThreads: () => pool && pools?.free(pool),
     capabilities: { truncate: rollsBack, copyPrefix: rollsBack, saveState: true, adaptersPerStep: 0 },
   });
 }

@@ -8,7 +8,6 @@ import koffi from "koffi";
 import { getLlama } from "node-llama-cpp";
 import { ServerError } from "../../runtime/errors.ts";
 import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
-import { bindThreadPools, type ThreadPools } from "./thread-pool.ts";
 
 export interface LlamaLibrary {
   readonly functions: LlamaFunctions;
@@ -16,7 +15,6 @@ export interface LlamaLibrary {
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
   readonly physicalCores: number;
-  readonly threadPools: ThreadPools | null;
   freeGpuBytes(): Promise<number>;
   /** Runs `body` with native log lines collected; outside of it they go nowhere. Only while loading, on the loading thread. */
   withLog<T>(body: (lines: readonly string[]) => T): T;
@@ -63,7 +61,6 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     release,
     backend: llama.gpu === false ? "cpu" : llama.gpu,
     physicalCores: llama.cpuMathCores,
-    threadPools: findThreadPools(),
     freeGpuBytes: async () => (await llama.getVramState()).free,
     withLog: (body) => collectLog(functions, silent, body),
     flagIsSet: libc.symbol("strlen"),
@@ -78,27 +75,18 @@ export function bundledRelease(): string {
   return release;
 }
 
-/** Path of a library this process has mapped, by its plain name: names carry a version on some platforms. */
+/** Path of a library this process has mapped, by its plain name: names carry a version or a variant on some platforms. */
 function findLibrary(name: string): string {
+  const report = process.report.getReport() as { sharedObjects?: string[] };
+  const mapped = report.sharedObjects ?? [];
   const pattern = new RegExp(`^(lib)?${name}(\\.v?[0-9.]+)?\\.(so|dylib|dll)([.0-9]*)$`, "i");
-  const found = mappedLibrary(pattern);
+  const found = mapped.find((path) => pattern.test(basename(path)));
   if (found) return found;
   throw new ServerError(
     "config_invalid",
     `the llama.cpp library "${name}" is not mapped after loading node-llama-cpp on ${process.platform}-${process.arch}; ` +
       "reinstall with `npm ci` (its optional packages carry the libraries), or choose another engine",
   );
-}
-
-function mappedLibrary(pattern: RegExp): string | undefined {
-  const { sharedObjects = [] } = process.report.getReport() as { sharedObjects?: string[] };
-  return sharedObjects.find((path) => pattern.test(basename(path)));
-}
-
-/** null where ggml's CPU part is not a library of its own, built for a kind of processor. */
-function findThreadPools(): ThreadPools | null {
-  const cpu = mappedLibrary(/^(lib)?ggml-cpu(-[a-z0-9]+)?\.(so|dylib|dll)$/i);
-  return cpu === undefined ? null : bindThreadPools(koffi.load(findLibrary("ggml-base")), koffi.load(cpu));
 }
 
 function libcName(): string {

@@ -19,8 +19,6 @@ export interface LoadedHandles {
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
   readonly computeLock: ComputeLock | null;
-  /** Ends the compute threads; called when the context is gone. */
-  readonly freeThreads: () => void;
 }
 
 /** A sequence with more KV cache than this stays where it is: moving it would hold up all the others. */
@@ -41,7 +39,6 @@ export class LlamaModel implements LoadedModel, KvCache {
   readonly #memory: Pointer;
   readonly #vocab: Pointer;
   readonly #computeLock: ComputeLock | null;
-  readonly #freeThreads: () => void;
   readonly #native: NativeBatchView;
   readonly #slots: SlotMap;
   readonly #bytesPerToken: number;
@@ -68,7 +65,6 @@ export class LlamaModel implements LoadedModel, KvCache {
     this.capacity = capacity;
     this.capabilities = capabilities;
     this.#computeLock = handles.computeLock;
-    this.#freeThreads = handles.freeThreads;
     this.#memory = functions.getMemory(context);
     this.#vocab = functions.modelGetVocab(model);
     this.tokens = { endOfGeneration: this.#endOfGeneration() };
@@ -143,7 +139,6 @@ export class LlamaModel implements LoadedModel, KvCache {
     this.#disposed = true;
     this.#native.free(this.#functions);
     this.#functions.free(this.#context);
-    this.#freeThreads();
     this.#functions.modelFree(this.#model);
     this.#computeLock?.close();
   }
