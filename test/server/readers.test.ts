@@ -156,7 +156,9 @@ describe("clients that hang up", () => {
   }
 
   before(async () => {
-    server = await startServer(["-m", await tinyModel(), ...flags, "--max-seqs", String(slots)]);
+    // A prompt that was seen before would be done at once.
+    const limits = ["--max-seqs", String(slots), "--prefix-cache-n", "0"];
+    server = await startServer(["-m", await tinyModel(), ...flags, ...limits]);
     client = clientOf(server);
     shortMs = await msOf(() => fillSlots(() => readWhole(client, { max_tokens: shortLength })));
   });
