@@ -17,9 +17,12 @@ const requestsEach = 8;
 /** Two choices of so many tokens, each token about 1.6 KB, outgrow the 4 MB that Linux holds for a connection. */
 const standingChoices = 2;
 const longAnswer = 1900;
-/** The first to stall must still be there when the last has stalled, some 120,000 tokens later, and beside the readers. */
-const stalledReaderSecs = 300;
-const settleLimitMs = 270_000;
+/**
+ * The first to stall must still be there when the last has stalled, and beside the readers. Where Linux holds 4 MB for a
+ * connection that takes some 120,000 tokens: net.ipv4.tcp_wmem and tcp_rmem of 64 KiB make it a matter of seconds.
+ */
+const stalledReaderSecs = 120;
+const settleLimitMs = 90_000;
 const idleLoad = 0.02;
 /** After the limit: the server looks, and closes. */
 const graceMs = 5000;

@@ -15,6 +15,8 @@ export interface QueueLimits {
 
 /** A pause shorter than this is jitter on the way to the reader: it does not cost a sequence its slot. */
 export const pauseGraceMs = 100;
+/** After a longer one it does, though nobody waits: a slot that stands still among others may cost an engine a row a step. */
+export const longestPauseMs = 2000;
 
 export class Admission<S extends Sequence> {
   readonly waiting = new FairQueue<S>();
@@ -43,14 +45,16 @@ export class Admission<S extends Sequence> {
   get nextChangeMs(): number {
     const oldest = this.waiting.oldest;
     const expiryMs = oldest === undefined ? Infinity : oldest.queuedMs + this.#limits.queueTimeoutMs;
-    const paused = this.waiting.size === 0 ? null : this.#longestPaused();
-    const preemptionMs = paused === null ? Infinity : paused.pausedMs + pauseGraceMs;
+    const paused = this.#longestPaused();
+    const allowedMs = this.waiting.size === 0 ? longestPauseMs : pauseGraceMs;
+    const preemptionMs = paused === null ? Infinity : paused.pausedMs + allowedMs;
     return Math.min(expiryMs, preemptionMs);
   }
 
   /** Tells the time. Returns the sequences that have waited too long for their first slot; they are finished. */
   advance(nowMs: number): readonly S[] {
     this.#nowMs = nowMs;
+    while (this.#preempt(longestPauseMs));
     const expired: S[] = [];
     for (;;) {
       const oldest = this.waiting.oldest;
@@ -70,7 +74,7 @@ export class Admission<S extends Sequence> {
   /** Gives out slots: first those that are free, then those of sequences whose readers have been behind for a while. */
   admit(): void {
     while (this.waiting.size > 0) {
-      if (this.#freeSlots.length === 0 && !this.#preempt()) return;
+      if (this.#freeSlots.length === 0 && !this.#preempt(pauseGraceMs)) return;
       const sequence = this.waiting.take() as S;
       sequence.slot = this.#freeSlots.pop() as number;
       sequence.state = "running";
@@ -126,10 +130,11 @@ export class Admission<S extends Sequence> {
     return this.#limits.maxQueue + this.#freeSlots.length;
   }
 
-  /** Takes the slot of the sequence that has been paused longest. False if none has been for long enough. */
-  #preempt(): boolean {
+  /** Takes the slot of the sequence that has been paused longest. False if none has been for so long. */
+  #preempt(pausedForMs: number): boolean {
     const sequence = this.#longestPaused();
-    if (sequence === null || this.#nowMs - sequence.pausedMs < pauseGraceMs) return false;
+    if (sequence === null || this.#nowMs - sequence.pausedMs < pausedForMs) return false;
+    this.#prefixes.keep(sequence);
     this.#releaseSlot(sequence);
     this.#park(sequence);
     this.preemptionCount++;

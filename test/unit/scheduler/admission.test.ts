@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { pauseGraceMs } from "../../../engines/scheduler/admission.ts";
+import { longestPauseMs, pauseGraceMs } from "../../../engines/scheduler/admission.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { createScheduler, createSequence } from "../../fixtures/scheduling.ts";
 
@@ -20,16 +20,31 @@ function createContended(maxQueue = 8) {
 }
 
 describe("a sequence whose reader is behind", () => {
-  it("keeps its slot and what was computed while nobody waits", () => {
+  it("keeps its slot and what was computed for a while, if nobody waits", () => {
     const { scheduler, step } = createScheduler();
     const sequence = createSequence({ maxNewTokens: 50 });
     scheduler.add(sequence);
     step();
     scheduler.setPaused(sequence, true);
-    scheduler.advance(1e6);
+    scheduler.advance(longestPauseMs - 1);
     assert.equal(step(), null);
     assert.deepEqual([sequence.state, sequence.computed > 0], ["running", true]);
-    assert.equal(scheduler.nextChangeMs, Number.POSITIVE_INFINITY);
+    assert.equal(scheduler.nextChangeMs, longestPauseMs);
+  });
+
+  it("loses its slot after a long pause though nobody waits, and feeds nothing twice where a copy of its KV is kept", () => {
+    const { scheduler, step } = createScheduler({ limits: { prefixCacheEntries: 1 } });
+    const sequence = createSequence({ prompt: 40, maxNewTokens: 50, ignoreEos: true });
+    scheduler.add(sequence);
+    while (sequence.total < 60) step();
+    scheduler.setPaused(sequence, true);
+    scheduler.advance(longestPauseMs);
+    assert.deepEqual([sequence.state, scheduler.nextChangeMs], ["parked", Number.POSITIVE_INFINITY]);
+    scheduler.setPaused(sequence, false);
+    assert.deepEqual(
+      step()?.fed.map(({ from, to }) => [from, to]),
+      [[59, 60]],
+    );
   });
 
   it("loses its slot to one that waits, once it has been behind for a while", () => {
