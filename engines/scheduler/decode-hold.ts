@@ -3,7 +3,7 @@
 // only; it is told durations and never looks at a clock.
 import type { StepCost } from "./step-cost.ts";
 
-/** How long a single decode may be held back by a great crowd, in steps of prompts of full length. */
+/** How long decodes may be held back, in steps of `max_step_ms`. */
 const longestHoldSteps = 8;
 
 /** What would run in the next step. */
@@ -18,28 +18,34 @@ export interface Crowd {
 
 export class DecodeHold {
   readonly #cost: StepCost;
-  readonly #limitMs: number;
-  #heldMs = 0;
+  readonly #maxStepMs: number;
   #isHolding = false;
+  #heldMs = 0;
+  #limitMs = 0;
 
   constructor(cost: StepCost, maxStepMs: number) {
     this.#cost = cost;
-    this.#limitMs = longestHoldSteps * maxStepMs;
+    this.#maxStepMs = maxStepMs;
   }
 
   /**
-   * Whether the next step is for prompts alone: they do not fit beside the decodes, and all of them are done before the
-   * decodes have waited too long, which is the shorter the more of them there are. Long prompts go beside decodes.
+   * Whether the next step is for prompts alone. A hold begins when they do not fit beside the decodes, and lasts until
+   * the last of them is in, those included that come meanwhile: whoever of a crowd is through first waits for the rest.
+   * It is not begun, and ends, where that takes longer than a step for each prompt the hold began with, times their
+   * share of all that ran then: many decodes do not stand still for a few prompts, nor any for a long one.
    */
   decide({ decodes, prompts, promptTokens, allowance }: Crowd): boolean {
-    const limitMs = (this.#limitMs * prompts) / (prompts + decodes);
-    const isCrowded = decodes > 0 && promptTokens > allowance;
-    this.#isHolding = isCrowded && this.#heldMs + this.#cost.promptMs(promptTokens) <= limitMs;
+    if (!this.#isHolding) {
+      this.#heldMs = 0;
+      this.#limitMs = (this.#maxStepMs * Math.min(prompts, longestHoldSteps) * prompts) / (prompts + decodes);
+    }
+    const isCrowded = prompts > 0 && (this.#isHolding || promptTokens > allowance);
+    this.#isHolding = isCrowded && this.#heldMs + this.#cost.promptMs(promptTokens) <= this.#limitMs;
     return this.#isHolding;
   }
 
   /** Closes the step that took `stepMs` milliseconds. */
   endStep(stepMs: number): void {
-    this.#heldMs = this.#isHolding ? this.#heldMs + stepMs : 0;
+    if (this.#isHolding) this.#heldMs += stepMs;
   }
 }
