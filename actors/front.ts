@@ -226,7 +226,7 @@ export class Front implements Inference {
       signal,
       module: this.#options.modelModule ?? modelModule,
       init: {
-        engine: "llama",
+        engine: served.engine,
         spec: served.spec,
         limits: this.#options.limits,
         frameIntervalMs: this.#options.frameIntervalMs,

@@ -1,7 +1,7 @@
 // Owns every message of every actor: one protocol interface an actor, whose methods take one plain-data message. What is
 // not a request and a reply travels as frames: see TokenFrame.
 import type { GenerateRequest, Sampling } from "../engines/chat.ts";
-import type { Capacity, ModelCard, ModelSpec } from "../engines/engine.ts";
+import type { Capacity, EngineName, ModelCard, ModelSpec } from "../engines/engine.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
@@ -75,7 +75,7 @@ export const elapsedUnitSeconds = 1e-5;
 
 /** What a model place is told when it starts. */
 export interface ModelPlaceInit {
-  readonly engine: "llama";
+  readonly engine: EngineName;
   readonly spec: ModelSpec;
   readonly limits: SchedulerLimits;
   /** How long a token may wait for others to leave with. */
@@ -89,8 +89,8 @@ export interface ModelPlaceReady {
   readonly capacity: Capacity;
   /** Sequences that may be without a slot. */
   readonly maxQueue: number;
-  /** The engine's own tokens for each text of `vocabularyProbes`. */
-  readonly probes: readonly Int32Array[];
+  /** The engine's own tokens for each text of `vocabularyProbes`; null where it has no tokenizer. */
+  readonly probes: readonly Int32Array[] | null;
 }
 
 /** The models actor of the agents place: apart from the agents actor, so that no run waits while a model is attached. */

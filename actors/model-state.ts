@@ -1,5 +1,5 @@
 // Owns what the front knows of one model it serves, and the words for a model that cannot be used. Only front.ts changes it.
-import type { ModelSpec } from "../engines/engine.ts";
+import type { EngineName, ModelSpec } from "../engines/engine.ts";
 import type { Supervisor } from "../runtime/actor/supervision.ts";
 import { type ErrorRecord, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
@@ -11,6 +11,7 @@ import { Refusals } from "./refusals.ts";
 /** A model to serve. */
 export interface ServedModel {
   readonly id: string;
+  readonly engine: EngineName;
   readonly spec: ModelSpec;
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;

@@ -3,8 +3,10 @@ import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import arg from "arg";
+import type { EngineName } from "../engines/engine.ts";
 import { defaultPackage } from "../engines/hub/default-model.ts";
 import { resolveModel } from "../engines/hub/resolve-model.ts";
+import { ServerError } from "../runtime/errors.ts";
 
 const outputLimit = 64 * 1024 * 1024;
 const run = promisify(execFile);
@@ -21,21 +23,21 @@ export interface BenchFlags {
   readonly model: string;
   readonly rounds: number;
   readonly save: boolean;
-  /** A program to compare with. */
-  readonly peer: string | null;
 }
 
-/** --model, --rounds, --peer and --save. */
+/** --model, --rounds and --save. */
 export async function parseFlags(argv: readonly string[], defaultRounds: number): Promise<BenchFlags> {
-  const flags = arg(
-    { "--model": String, "--rounds": Number, "--peer": String, "--save": Boolean },
-    { argv: [...argv] },
-  );
+  const flags = arg({ "--model": String, "--rounds": Number, "--save": Boolean }, { argv: [...argv] });
   const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
   return {
     model: path,
     rounds: flags["--rounds"] ?? defaultRounds,
     save: flags["--save"] ?? false,
-    peer: flags["--peer"] ?? null,
   };
+}
+
+/** The engine a flag names. Throws `config_invalid`. */
+export function engineName(name: string): EngineName {
+  if (name === "llama" || name === "wasm") return name;
+  throw new ServerError("config_invalid", `an engine is llama or wasm; got "${name}"`);
 }

@@ -2,35 +2,36 @@
 // bench/results/ with date, machine and commit.
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
-import { main as engine } from "./engine/versus.ts";
-import { main as http } from "./http/bench.ts";
-import { main as memory } from "./memory/rounds.ts";
-import { main as overload } from "./overload/main.ts";
-import { main as sampler } from "./sampler/bench.ts";
-import { main as scheduler } from "./scheduler/bench.ts";
-import { main as serving } from "./serving/bench.ts";
-import { main as stream } from "./serving/stream.ts";
 
-const benches: Readonly<Record<string, (argv: readonly string[]) => void | Promise<void>>> = {
-  engine,
-  http,
-  memory,
-  overload,
-  sampler,
-  scheduler,
-  serving,
-  stream,
+interface Bench {
+  main(argv: readonly string[]): void | Promise<void>;
+}
+
+/** Each is loaded when it is asked for: some need native libraries, which not every node has. */
+const benches: Readonly<Record<string, () => Promise<Bench>>> = {
+  engine: () => import("./engine/versus.ts"),
+  http: () => import("./http/bench.ts"),
+  kernels: () => import("./kernels/bench.ts"),
+  load: () => import("./load/bench.ts"),
+  memory: () => import("./memory/rounds.ts"),
+  overload: () => import("./overload/main.ts"),
+  parity: () => import("./parity/bench.ts"),
+  sampler: () => import("./sampler/bench.ts"),
+  scheduler: () => import("./scheduler/bench.ts"),
+  serving: () => import("./serving/bench.ts"),
+  stream: () => import("./serving/stream.ts"),
 };
 
 // Leaving by process.exit lets a benchmark stop the servers it has started.
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
 
 const [name = "", ...argv] = process.argv.slice(2);
-const bench = benches[name];
+const open = benches[name];
 try {
-  if (!bench)
+  if (!open)
     throw new ServerError("config_invalid", `expected one of ${Object.keys(benches).join(", ")}; got "${name}"`);
-  await bench(argv);
+  const bench = await open();
+  await bench.main(argv);
 } catch (error) {
   const isExpected = error instanceof ServerError || error instanceof arg.ArgError;
   console.error(isExpected ? error.message : error);

@@ -5,12 +5,13 @@ import { type Bench, measure, type Workload } from "../bench/engine/measure.ts";
 import { engineTable, type Row, toRow } from "../bench/engine/report.ts";
 import type { LoadedModel } from "../engines/engine.ts";
 import { readModelMetadata } from "../engines/gguf/metadata.ts";
-import { llamaEngine } from "../engines/llama/engine.ts";
+import { nativeHost } from "../engines/llama/native-host.ts";
+import { openEngine } from "../engines/open-engine.ts";
 import { createVocabulary } from "../engines/tokenizer/vocabulary.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { createLogger } from "../runtime/log.ts";
-import { modelSpec, schedulerLimits } from "./model-specs.ts";
+import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
 import { createProgress } from "./progress.ts";
 
 /** Sequences at once that are measured, as far as max_seqs allows. */
@@ -25,7 +26,8 @@ export async function bench(config: Config): Promise<void> {
   const workloads = workloadsOf(config);
   const longest = Math.max(...workloads.map(({ promptLength, newTokens }) => promptLength + newTokens + 1));
   const spec = await modelSpec(config, { ...model, maxModelLen: model.maxModelLen ?? longest }, log, progress);
-  const loaded = await llamaEngine.load(spec, (fraction) => progress.update("load", fraction, 1));
+  const engine = await openEngine(await modelEngine(config, model, spec, nativeHost(), log));
+  const loaded = await engine.load(spec, (fraction) => progress.update("load", fraction, 1));
   const subject = await subjectOf(loaded, config, spec.path);
   const rows: Row[] = [];
   const total = workloads.length * (iterations + warmup);

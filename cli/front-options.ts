@@ -4,9 +4,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FrontOptions, ServedModel } from "../actors/front.ts";
+import type { EngineName } from "../engines/engine.ts";
+import { nativeHost } from "../engines/llama/native-host.ts";
 import type { Config } from "../runtime/config/config.ts";
 import type { Logger } from "../runtime/log.ts";
-import { modelSpec, schedulerLimits } from "./model-specs.ts";
+import type { Carrier } from "../runtime/thread/place.ts";
+import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
 import type { Progress } from "./progress.ts";
 
 /** Time left to the places to stop once nothing is generated any more. */
@@ -35,16 +38,23 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
 async function servedModels(config: Config, log: Logger, progress: Progress): Promise<ServedModel[]> {
   const models: ServedModel[] = [];
   const computeLock = config.models.length > 1 ? createComputeLock() : null;
+  const host = nativeHost();
   for (const model of config.models) {
     const spec = await modelSpec(config, model, log, progress);
-    // A failed assertion in native code ends the whole process it runs in, so that process is not ours by default.
-    const carrier = config.troupe.isolate === "false" ? "thread" : "process";
+    const engine = await modelEngine(config, model, spec, host, log);
+    const carrier = carrierOf(engine, config.troupe.isolate);
     const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
     const { modelId: id, chatTemplate, jinjaExplicit } = model;
-    models.push({ id, spec: { ...spec, abortFlag, computeLock }, chatTemplate, jinjaExplicit, carrier });
+    models.push({ id, engine, spec: { ...spec, abortFlag, computeLock }, chatTemplate, jinjaExplicit, carrier });
   }
   progress.stop();
   return models;
+}
+
+/** A failed assertion in native code ends the whole process it runs in; what fails in WebAssembly is an exception. */
+function carrierOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): Carrier {
+  if (isolate === "auto") return engine === "llama" ? "process" : "thread";
+  return isolate === "true" ? "process" : "thread";
 }
 
 /** A file of this program's own, gone when it is. */

@@ -44,7 +44,7 @@ ${commandHelp[command]}.
 ${sections.join("\n\n")}
 
 A flag is a key of a TOML file too (--max-seqs is max_seqs), in the section named above it.
-${own.length - built.length} more are not supported yet; docs/configuration.md has them all.
+${own.length - built.length} more are not supported; docs/configuration.md has them all.
 `;
 }
 

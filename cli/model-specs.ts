@@ -1,9 +1,14 @@
-// Owns what the settings say about models turned into what the engine is told: fetches each model and makes its spec.
-import type { ModelSpec } from "../engines/engine.ts";
+// Owns what the settings say about models turned into what the engine is told: fetches each model, has its engine chosen,
+// and makes its spec.
+import type { EngineName, ModelSpec } from "../engines/engine.ts";
 import { resolveModel } from "../engines/hub/resolve-model.ts";
+import type { NativeHost } from "../engines/llama/native-host.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
+import { wasmRefusal } from "../engines/wasm/fit.ts";
 import type { Config, ModelConfig } from "../runtime/config/config.ts";
+import { keys } from "../runtime/config/keys.ts";
 import type { Logger } from "../runtime/log.ts";
+import { chooseEngine } from "./choose-engine.ts";
 import type { Progress } from "./progress.ts";
 
 /** Fetches what is not on this machine yet and describes how the engine is to load it. */
@@ -21,20 +26,43 @@ export async function modelSpec(
     onProgress: ({ phase, doneBytes, totalBytes }) =>
       progress.update(`${phase} ${model.modelId}`, doneBytes, totalBytes),
   });
-  const { cacheType, kvCache } = config.pagedAttn;
+  const { blockSize, cacheType, kvCache } = config.pagedAttn;
   return {
     path,
     maxSequences: config.maxSeqs,
     maxBatchTokens: config.maxNumBatchedTokens,
     maxModelLength: model.maxModelLen,
     kvBudget: kvCache,
-    kvType: cacheType === "auto" ? "f16" : cacheType,
+    kvType: cacheType,
+    blockTokens: blockSize,
     threads: config.troupe.threads,
     mmap: config.troupe.mmap,
     gpuLayers: model.device.cpu ? 0 : -1,
     abortFlag: null,
     computeLock: null,
   };
+}
+
+/** The engine that runs a model on this host. The log says which and why. */
+export async function modelEngine(
+  config: Config,
+  { modelId, device }: ModelConfig,
+  { path, kvType, blockTokens }: ModelSpec,
+  host: NativeHost,
+  log: Logger,
+): Promise<EngineName> {
+  const choice = await chooseEngine({
+    configured: config.troupe.engine,
+    path,
+    gpu: async () => (device.cpu ? null : host.gpu()),
+    nativeProblem: () => host.problem(),
+    wasmRefusal: async () => (kvType === "q4_0" ? "it has no cache_type q4_0" : wasmRefusal(path)),
+  });
+  log.info({ model: modelId, ...choice }, "engine chosen");
+  if (choice.engine === "llama" && blockTokens !== keys.pagedAttn.blockSize.default) {
+    log.warn({ model: modelId, blockSize: blockTokens }, "block_size has no effect: the llama engine has no blocks");
+  }
+  return choice.engine;
 }
 
 export function schedulerLimits(config: Config): SchedulerLimits {

@@ -2,6 +2,8 @@
 // Engines know neither HTTP nor actors nor each other.
 import type { Batch, StepOutput } from "./batch.ts";
 
+export type EngineName = "llama" | "wasm";
+
 /** What to load and how. Paths are local: finding and downloading a model is engines/hub's work. */
 export interface ModelSpec {
   readonly path: string;
@@ -13,7 +15,10 @@ export interface ModelSpec {
   readonly maxModelLength: number | null;
   /** KV memory: bytes or tokens in all, or null for 25 % of the memory free at load. */
   readonly kvBudget: { readonly bytes: number } | { readonly tokens: number } | null;
-  readonly kvType: "f16" | "f32" | "q8_0" | "q4_0" | "bf16";
+  /** Number type of the KV cache; `auto` leaves it to the engine. */
+  readonly kvType: "auto" | "f16" | "f32" | "q8_0" | "q4_0" | "bf16";
+  /** Tokens of a block of the KV cache, where the engine has blocks: a multiple of 4. */
+  readonly blockTokens: number;
   /** Compute threads; 0 takes one per physical core. */
   readonly threads: number;
   readonly mmap: boolean;
@@ -72,17 +77,18 @@ export interface TokenClasses {
   readonly endOfGeneration: readonly number[];
 }
 
-/** A copy of what a slot held. Only the engine that made it can read it. */
-export interface SavedKv {
-  readonly bytes: Uint8Array;
-}
+/** A copy of what a slot held. Only the engine that made it can look into it. */
+export type SavedKv = object;
 
 /** The KV cache by slot. A slot is the scheduler's id of a running sequence, 0 <= slot < maxSequences. */
 export interface KvCache {
   /** Frees everything slot holds. */
   release(slot: number): void;
-  /** A copy of what slot holds, in the memory of `old` where it fits; null where the copy would hold up the others. */
-  save(slot: number, old: SavedKv | null): SavedKv | null;
+  /**
+   * A copy of what slot holds, in place of those in `old`, none of which must be used again; null, and they stay as they
+   * are, where the copy would hold up the others or there is no room for it.
+   */
+  save(slot: number, old: readonly SavedKv[]): SavedKv | null;
   /** Puts the first `tokens` tokens of a copy into an empty slot. */
   restore(slot: number, saved: SavedKv, tokens: number): void;
 }
@@ -93,8 +99,11 @@ export interface LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses;
   readonly kv: KvCache;
-  /** Token ids of `text` by the engine's own tokenizer, control tokens as plain text: the oracle of the agents side's vocabulary. */
-  tokenize(text: string): Int32Array;
+  /**
+   * Token ids of a text by the engine's own tokenizer, control tokens as plain text: the oracle of the agents side's
+   * vocabulary. Null where the engine has none.
+   */
+  readonly tokenize: ((text: string) => Int32Array) | null;
   /** ONE forward pass, synchronous, on the model's own thread. Throws ServerError `model_failed` if the engine does. */
   step(batch: Batch): StepOutput;
   dispose(): void;

@@ -1,6 +1,7 @@
 // Owns the text side of one model on the agents thread: its vocabulary, its chat template and its limits. The vocabulary
 // is our own, in TypeScript: the native tokenizer recurses over some prompts until the process dies, and a user's text
-// must never be able to do that to the server. It is checked against the engine's tokens once, when the model attaches.
+// must never be able to do that to the server. It is checked once, when the model attaches, against the engine's tokens,
+// where the engine has a tokenizer.
 import type { GenerateRequest } from "../../engines/chat.ts";
 import { type ModelMetadata, readModelMetadata } from "../../engines/gguf/metadata.ts";
 import { ChatTemplate } from "../../engines/template/chat-template.ts";
@@ -121,8 +122,10 @@ async function openTemplate(
 }
 
 function checkProbes(model: AttachedModel, vocabulary: Vocabulary): void {
+  const { probes } = model.ready;
+  if (probes === null) return;
   vocabularyProbes.forEach((text, i) => {
-    const expected = model.ready.probes[i] ?? new Int32Array(0);
+    const expected = probes[i] ?? new Int32Array(0);
     const got = vocabulary.encode(text);
     if (got.length === expected.length && got.every((token, k) => token === expected[k])) return;
     throw new ServerError(

@@ -1,7 +1,8 @@
 // Owns what runs on a model's place (a child process or a worker thread): it loads the model, then runs the step loop
 // with the model actor in front of it. Started by the kernel's entry; an engine failure ends the place on purpose, and
 // its supervisor starts a new one.
-import { llamaEngine } from "../../engines/llama/engine.ts";
+import type { LoadedModel } from "../../engines/engine.ts";
+import { openEngine } from "../../engines/open-engine.ts";
 import { vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../messages.ts";
@@ -9,8 +10,8 @@ import { StepLoop } from "../scheduler/step-loop.ts";
 import { modelActor } from "./model-actor.ts";
 
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
-  const { spec, limits, frameIntervalMs, mailboxLimit } = place.init;
-  const model = await llamaEngine.load(spec, (fraction) => place.progress(fraction));
+  const { engine, spec, limits, frameIntervalMs, mailboxLimit } = place.init;
+  const model = await (await openEngine(engine)).load(spec, (fraction) => place.progress(fraction));
   const loop = new StepLoop(model, limits, frameIntervalMs);
   const running = loop.run();
   const onStop = async () => {
@@ -26,6 +27,9 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
       throw error;
     });
   });
-  const probes = vocabularyProbes.map((text) => model.tokenize(text));
-  return { card: model.card, capacity: model.capacity, maxQueue: limits.maxQueue, probes };
+  return { card: model.card, capacity: model.capacity, maxQueue: limits.maxQueue, probes: probesOf(model) };
+}
+
+function probesOf(model: LoadedModel): Int32Array[] | null {
+  return model.tokenize === null ? null : vocabularyProbes.map(model.tokenize, model);
 }

@@ -1,77 +1,120 @@
-// Owns the comparison of our whole decode loop with llama.cpp's own C++ one, round by round in turn: `npm run bench --
-// engine --peer PATH_OF_LLAMA_BATCHED_BENCH`. The peer samples nothing and makes no text; we do.
-import { ServerError } from "../../runtime/errors.ts";
-import { output, parseFlags, troupe } from "../command.ts";
+// Owns the comparison of our whole decode loop with llama.cpp's own C++ ones, round by round in turn: `npm run bench --
+// engine [--engine wasm] [--peer PATH_OF_LLAMA_BENCH] [--peer PATH_OF_LLAMA_BATCHED_BENCH] [--node PATH]`. The peers sample
+// nothing and make no text; we do.
+import arg from "arg";
+import { defaultPackage } from "../../engines/hub/default-model.ts";
+import { resolveModel } from "../../engines/hub/resolve-model.ts";
+import { engineName, output, troupe } from "../command.ts";
 import { report } from "../results.ts";
+import { decodeKey, measurePeer, prefillKey, type Sizes, type Speeds } from "./peers.ts";
 import { median, type Row, table } from "./report.ts";
 
-const depth = 16;
-const newTokens = 128;
+const shape = { promptTokens: 512, depth: 16, newTokens: 64 };
 const sequences = [1, 8, 32];
+const halfKind = "decode, random half of the ids";
+
+/** One run of `troupe bench`. */
+interface OurRound {
+  readonly node: string;
+  readonly engine: string;
+  readonly model: string;
+  readonly rows: readonly Row[];
+}
 
 export async function main(argv: readonly string[]): Promise<void> {
-  const { model, rounds, save, peer } = await parseFlags(argv, 3);
-  if (peer === null)
-    throw new ServerError("config_invalid", "--peer expects the path of llama-batched-bench; got none");
-  const ours: Row[][] = [];
-  const theirs: number[][] = [];
-  for (let round = 0; round < rounds; round++) {
-    ours.push(await measureOurs(model));
-    theirs.push(await measurePeer(peer, model));
+  const flags = arg(
+    {
+      "--model": String,
+      "--engine": String,
+      "--threads": Number,
+      "--rounds": Number,
+      "--peer": [String],
+      "--node": [String],
+      "--save": Boolean,
+    },
+    { argv: [...argv] },
+  );
+  const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
+  const engine = engineName(flags["--engine"] ?? "llama");
+  const roundCount = flags["--rounds"] ?? 3;
+  const nodes = flags["--node"] ?? [process.execPath];
+  const sizes: Sizes = { ...shape, model: path, threads: flags["--threads"] ?? 2, sequences };
+  const ours: OurRound[][] = nodes.map(() => []);
+  const peers: Speeds[] = [];
+  for (let round = 0; round < roundCount; round++) {
+    for (const [i, node] of nodes.entries()) ours[i]?.push(await measureOurs(node, engine, sizes));
+    peers.push(await measurePeers(flags["--peer"] ?? [], sizes));
   }
-  const row = (index: number) => ours.map((rows) => rows[index] as Row);
-  const speeds = (index: number) => row(index).map(({ tokensPerSecond }) => tokensPerSecond);
-  const outside = (index: number) => `${(median(row(index).map((r) => r.outsideShare)) * 100).toFixed(2)} %`;
-  const rows = sequences.map((count, i) => {
-    const [mine, peerSpeed] = [speeds(i), theirs.map((round) => round[i] as number)];
-    const ratio = median(mine.map((speed, round) => speed / (peerSpeed[round] as number)));
-    return [
-      `decode, ${count} at once`,
-      median(mine).toFixed(1),
-      median(peerSpeed).toFixed(1),
-      ratio.toFixed(3),
-      outside(i),
-    ];
-  });
-  const [dense, half] = [sequences.length, sequences.length + 1];
-  const halfRatio = median(speeds(half).map((speed, round) => speed / (speeds(dense)[round] as number)));
-  rows.push(["decode, 16 dense ids", median(speeds(dense)).toFixed(1), "", "", outside(dense)]);
-  rows.push([
-    "decode, random half of 32 ids",
-    median(speeds(half)).toFixed(1),
-    "",
-    `${halfRatio.toFixed(3)} of dense`,
-    outside(half),
-  ]);
+  const [first] = ours.flat();
   report(
     {
-      name: "engine",
-      title: "Decode tokens/s, everything included, over llama-batched-bench",
+      name: engine === "llama" ? "engine" : `engine-${engine}`,
+      title: `Tokens/s of the ${engine} engine, everything included, over llama.cpp's own programs`,
       method:
-        `${rounds} alternating rounds, medians (of paired ratios); ${depth} tokens in, ${newTokens} out, greedy, 2 threads. ` +
-        "Ours goes through scheduler, sampler, frames and detokeniser; the peer's samples nothing. " +
-        "The last column is our time outside the engine's forward pass.",
-      body: table(["what", "ours", "peer", "ratio", "outside"], rows),
+        `${first?.model}, ${first?.engine}, ${sizes.threads} threads. ${roundCount} alternating rounds, medians (of paired ratios). ` +
+        `Prefill: ${shape.promptTokens} tokens of one sequence; decode: ${shape.depth} tokens in, ${shape.newTokens} out, ` +
+        "greedy. Ours goes through scheduler, sampler, frames and detokeniser; llama-bench (from an empty context) and " +
+        "llama-batched-bench sample nothing. The last column is our time outside the engine's forward pass.",
+      body: table(
+        ["what", "node", "ours", "peer", "ratio", "outside"],
+        ours.flatMap((rounds) => linesOf(rounds, peers)),
+      ),
     },
-    save,
+    flags["--save"] ?? false,
   );
 }
 
-async function measureOurs(model: string): Promise<Row[]> {
-  const flags = ["--prompt-len", String(depth), "--gen-len", String(newTokens), "--depth", String(depth)];
-  const rounds = ["--iterations", "1", "--warmup", "1", "--threads", "2", "--cpu", "--json"];
-  const text = await output(process.execPath, [troupe, "bench", "-m", model, ...flags, ...rounds]);
-  const { rows } = JSON.parse(text) as { rows: Row[] };
-  return rows.filter(({ kind }) => kind !== "prefill");
+/** Where two peers measure the same, the one named first counts. */
+async function measurePeers(programs: readonly string[], sizes: Sizes): Promise<Speeds> {
+  const speeds = new Map<string, number>();
+  for (const program of programs) {
+    for (const [key, speed] of await measurePeer(program, sizes)) if (!speeds.has(key)) speeds.set(key, speed);
+  }
+  return speeds;
 }
 
-/** Tokens/s at each number of sequences. */
-async function measurePeer(program: string, model: string): Promise<number[]> {
-  const context = Math.max(...sequences) * (depth + newTokens);
-  const sizes = ["-c", String(context), "-npp", String(depth), "-ntg", String(newTokens), "-npl", sequences.join(",")];
-  const text = await output(program, ["-m", model, ...sizes, "-t", "2", "-tb", "2", "--output-format", "jsonl"]);
-  const lines = text.split("\n").filter((line) => line.startsWith("{"));
-  const speeds = lines.map((line) => (JSON.parse(line) as { speed_tg: number }).speed_tg);
-  if (speeds.length === sequences.length) return speeds;
-  throw new ServerError("internal", `expected ${sequences.length} lines of JSON from ${program}; got:\n${text}`);
+async function measureOurs(node: string, engine: string, sizes: Sizes): Promise<OurRound> {
+  const { model, threads, promptTokens, newTokens, depth } = sizes;
+  const lengths = ["--prompt-len", String(promptTokens), "--gen-len", String(newTokens), "--depth", String(depth)];
+  const rounds = ["--iterations", "1", "--warmup", "1", "--threads", String(threads), "--cpu", "--json"];
+  const text = await output(node, [troupe, "bench", "-m", model, "--engine", engine, ...lengths, ...rounds]);
+  const {
+    machine,
+    model: card,
+    rows,
+  } = JSON.parse(text) as {
+    machine: { node: string };
+    model: { description: string; engine: string };
+    rows: Row[];
+  };
+  return { node: machine.node, engine: card.engine, model: card.description, rows };
+}
+
+/** The lines of one version of node. */
+function linesOf(rounds: readonly OurRound[], peers: readonly Speeds[]): string[][] {
+  const [first] = rounds;
+  if (!first) return [];
+  const speedsAt = (index: number) => rounds.map(({ rows }) => rows[index]?.tokensPerSecond ?? Number.NaN);
+  const half = Math.max(...first.rows.map((row) => (row.kind === halfKind ? row.sequences : 0)));
+  const dense = speedsAt(first.rows.findIndex((row) => row.kind === "decode" && row.sequences === half));
+  return first.rows.map((row, i) => {
+    const isPrefill = row.kind === "prefill";
+    const speeds = speedsAt(i);
+    const peer = peers.flatMap((round) => round.get(isPrefill ? prefillKey : decodeKey(row.sequences)) ?? []);
+    const outside = rounds.map(({ rows }) => rows[i]?.outsideShare ?? Number.NaN);
+    const compared = peer.length > 0 ? medianRatio(speeds, peer).toFixed(3) : "";
+    return [
+      isPrefill ? `prefill, ${row.promptLength} tokens` : `${row.kind}, ${row.sequences} at once`,
+      first.node,
+      median(speeds).toFixed(1),
+      peer.length > 0 ? median(peer).toFixed(1) : "",
+      row.kind === halfKind ? `${medianRatio(speeds, dense).toFixed(3)} of dense` : compared,
+      `${(median(outside) * 100).toFixed(2)} %`,
+    ];
+  });
+}
+
+/** Of the pairs: both sides of a round were measured one after the other. */
+function medianRatio(ours: readonly number[], theirs: readonly number[]): number {
+  return median(ours.map((speed, round) => speed / (theirs[round] ?? Number.NaN)));
 }

@@ -15,6 +15,7 @@ export class PacedModel implements LoadedModel {
   readonly capacity: Capacity;
   readonly capabilities = { truncate: true, copyPrefix: true, saveState: true, adaptersPerStep: 0 };
   readonly tokens = { endOfGeneration: [] };
+  readonly tokenize = null;
   readonly kv = { release: () => {}, save: () => null, restore: () => {} };
   readonly #msPerStep: number;
   readonly #logits: Float32Array;
@@ -41,10 +42,6 @@ export class PacedModel implements LoadedModel {
       trainedContext: capacity.sequenceTokens,
       kvCacheBytes: 0,
     };
-  }
-
-  tokenize(): Int32Array {
-    return new Int32Array(0);
   }
 
   step(batch: Batch): StepOutput {

@@ -4,8 +4,6 @@
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
 import { modelActor } from "../../actors/model/model-actor.ts";
 import { StepLoop } from "../../actors/scheduler/step-loop.ts";
-import { readModelMetadata } from "../../engines/gguf/metadata.ts";
-import { createVocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { PacedModel } from "./paced-model.ts";
 
@@ -30,8 +28,5 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     await running;
   };
   place.system.spawn<ModelProtocol>("model", { ...modelActor(loop), onStop }, { mailboxLimit });
-  // The text side reads the file's vocabulary and checks it against the engine's: here they are the same by making.
-  const vocabulary = createVocabulary((await readModelMetadata(spec.path)).tokenizer);
-  const probes = vocabularyProbes.map((text) => Int32Array.from(vocabulary.encode(text)));
-  return { card: model.card, capacity: model.capacity, maxQueue: limits.maxQueue, probes };
+  return { card: model.card, capacity: model.capacity, maxQueue: limits.maxQueue, probes: null };
 }

@@ -1,7 +1,8 @@
 // Owns what we want to know of a GGUF file before an engine loads it: what it is, its chat templates and its vocabulary.
 // The agents side reads it to turn text into tokens and back; nothing here loads weights or native code.
 import { ServerError } from "../../runtime/errors.ts";
-import { type GgufValue, readGguf } from "./reader.ts";
+import type { GgufValue } from "./cursor.ts";
+import { readHead } from "./reader.ts";
 
 export interface TokenizerMetadata {
   /** Which algorithm: "gpt2", "llama", "bert" ... */
@@ -19,6 +20,10 @@ export interface TokenizerMetadata {
   readonly eotId: number | null;
   readonly eomId: number | null;
   readonly unknownId: number | null;
+  /** Padding, next repository and next file of code models that fill in a middle. */
+  readonly infillPadId?: number | null;
+  readonly infillRepositoryId?: number | null;
+  readonly infillFileId?: number | null;
   /** The three switches are null where the file leaves them to the tokenizer's default. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
@@ -42,7 +47,7 @@ const templateKey = "tokenizer.chat_template";
 
 /** Reads a model file's metadata. Throws ServerError `model_file_invalid` saying what is wrong with the file. */
 export async function readModelMetadata(path: string): Promise<ModelMetadata> {
-  const fields = new Fields(path, await readGguf(path, isWanted));
+  const fields = new Fields(path, (await readHead(path, isWanted)).pairs);
   const architecture = fields.required("general.architecture", fields.string("general.architecture"));
   return {
     path,
@@ -77,6 +82,9 @@ function readTokenizer(fields: Fields): TokenizerMetadata {
     eotId: fields.token("eot_token_id", tokens.length),
     eomId: fields.token("eom_token_id", tokens.length),
     unknownId: fields.token("unknown_token_id", tokens.length),
+    infillPadId: fields.token("fim_pad_token_id", tokens.length),
+    infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
+    infillFileId: fields.token("fim_sep_token_id", tokens.length),
     addBos: fields.boolean("tokenizer.ggml.add_bos_token"),
     addEos: fields.boolean("tokenizer.ggml.add_eos_token"),
     addSpacePrefix: fields.boolean("tokenizer.ggml.add_space_prefix"),

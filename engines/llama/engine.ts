@@ -4,7 +4,8 @@ import { availableParallelism, freemem } from "node:os";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
-import type { Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
+import type { Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
+import { allocatedTokens, type KvShape, kvBytesPerToken, tokensPerSequence } from "../kv-budget.ts";
 import {
   ggmlType,
   ggmlTypeBytes,
@@ -14,7 +15,6 @@ import {
   type Pointer,
 } from "./abi.ts";
 import { openComputeLock } from "./compute-lock.ts";
-import { allocatedTokens, type KvShape, kvBytesPerToken, tokensPerSequence } from "./kv-budget.ts";
 import { type LlamaLibrary, openLibrary } from "./library.ts";
 import { LlamaModel } from "./model.ts";
 
@@ -26,8 +26,8 @@ const maxNativeSequences = 256;
 // Made once: koffi keeps every type for ever.
 const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 
-export const llamaEngine: Engine = {
-  async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel> {
+export const llamaEngine = {
+  async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LlamaModel> {
     if (spec.maxSequences > maxNativeSequences) {
       const message = `max_seqs ${spec.maxSequences} is more than llama.cpp's ${maxNativeSequences} sequences; lower it`;
       throw new ServerError("config_invalid", message, { param: "max_seqs" });
@@ -52,7 +52,7 @@ export const llamaEngine: Engine = {
     }
     return loaded;
   },
-};
+} satisfies Engine;
 
 /** Bytes this process may still take, container limits included. */
 function availableMemory(): number {
@@ -111,6 +111,7 @@ function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, fre
 
 function contextParams(library: LlamaLibrary, spec: ModelSpec, sequenceTokens: number): NativeContextParams {
   const params = library.functions.contextDefaultParams();
+  const kvType = ggmlType[kvTypeOf(spec)];
   const threads = spec.threads || Math.min(library.physicalCores, availableParallelism());
   params.n_ctx = sequenceTokens * spec.maxSequences;
   params.n_seq_max = spec.maxSequences;
@@ -122,8 +123,8 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, sequenceTokens: n
   params.n_threads = threads;
   params.n_threads_batch = threads;
   params.flash_attn_type = flashAttentionAuto;
-  params.type_k = ggmlType[spec.kvType];
-  params.type_v = ggmlType[spec.kvType];
+  params.type_k = kvType;
+  params.type_v = kvType;
   params.kv_unified = false;
   params.no_perf = true;
   if (spec.abortFlag) {
@@ -131,6 +132,10 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, sequenceTokens: n
     params.abort_callback_data = koffi.address(new Uint8Array(spec.abortFlag));
   }
   return params;
+}
+
+function kvTypeOf({ kvType }: ModelSpec) {
+  return kvType === "auto" ? "f16" : kvType;
 }
 
 function kvShape(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): KvShape {
@@ -141,7 +146,7 @@ function kvShape(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): Kv
   return {
     layers: functions.modelLayerCount(model),
     elementsPerLayer: functions.modelKvHeadCount(model) * (length("key") + length("value")),
-    bytesPerElement: ggmlTypeBytes[spec.kvType],
+    bytesPerElement: ggmlTypeBytes[kvTypeOf(spec)],
     trainedContext: functions.modelTrainedContext(model),
   };
 }

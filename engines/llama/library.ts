@@ -16,6 +16,7 @@ export interface LlamaLibrary {
   readonly backend: string;
   readonly physicalCores: number;
   freeGpuBytes(): Promise<number>;
+  gpuNames(): Promise<readonly string[]>;
   /** Runs `body` with native log lines collected; outside of it they go nowhere. Only while loading, on the loading thread. */
   withLog<T>(body: (lines: readonly string[]) => T): T;
   /** Address of a C function `strlen`: as an abort callback it is true while the flag byte it is given is not 0. */
@@ -48,7 +49,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     build: "never",
     skipDownload: true,
     progressLogs: false,
-  });
+  }).catch(notLoaded);
   koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
   const functions = bind(koffi.load(findLibrary("llama")));
   const libc = koffi.load(libcName());
@@ -62,9 +63,17 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     backend: llama.gpu === false ? "cpu" : llama.gpu,
     physicalCores: llama.cpuMathCores,
     freeGpuBytes: async () => (await llama.getVramState()).free,
+    gpuNames: () => llama.getGpuDeviceNames(),
     withLog: (body) => collectLog(functions, silent, body),
     flagIsSet: libc.symbol("strlen"),
   };
+}
+
+function notLoaded(cause: Error): never {
+  const message =
+    `llama.cpp's libraries do not load on ${process.platform}-${process.arch} (${cause.message}); ` +
+    "`npm ci` installs the prebuilt ones where there are any, and the wasm engine needs none";
+  throw new ServerError("config_invalid", message, { param: "engine", cause });
 }
 
 /** The llama.cpp release named inside the installed package. */

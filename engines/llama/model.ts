@@ -1,6 +1,7 @@
 // Owns one loaded llama.cpp model and its context: the LoadedModel of the native engine. Called only by the step loop,
 // on the thread that loaded it. It keeps native sequence ids dense and batches sorted by them, because llama.cpp is
 // several times slower otherwise; the scheduler knows nothing of that.
+import assert from "node:assert/strict";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
@@ -26,6 +27,15 @@ const maxMovedBytes = 32 * 1024 * 1024;
 
 // Token fed in the place of a sequence that has no row in a step, only to keep the ids of the pass dense.
 const fillerToken = 0;
+
+/** A sequence as llama.cpp writes it; what follows in `bytes` means nothing. */
+class SavedSequence {
+  readonly bytes: Uint8Array;
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+  }
+}
 
 export class LlamaModel implements LoadedModel, KvCache {
   readonly card: ModelCard;
@@ -109,17 +119,20 @@ export class LlamaModel implements LoadedModel, KvCache {
     this.#cached[slot] = 0;
   }
 
-  save(slot: number, old: SavedKv | null): SavedKv | null {
+  save(slot: number, old: readonly SavedKv[]): SavedKv | null {
     const id = this.#slots.idOf(slot);
     if (id < 0 || at(this.#cached, slot) * this.#bytesPerToken > maxMovedBytes) return null;
     const size = Number(this.#functions.stateSize(this.#context, id));
-    const bytes = old && old.bytes.length >= size ? old.bytes : new Uint8Array(size);
+    const room = old.find((saved) => saved instanceof SavedSequence && saved.bytes.length >= size);
+    const bytes = room instanceof SavedSequence ? room.bytes : new Uint8Array(size);
     const written = Number(this.#functions.stateGet(this.#context, bytes, bytes.length, id));
     if (written === 0) throw new ServerError("model_failed", `saving sequence ${id} failed (${size} bytes of state)`);
-    return { bytes };
+    return new SavedSequence(bytes);
   }
 
-  restore(slot: number, { bytes }: SavedKv, tokens: number): void {
+  restore(slot: number, saved: SavedKv, tokens: number): void {
+    assert.ok(saved instanceof SavedSequence, "a copy that another engine made");
+    const { bytes } = saved;
     const id = this.#slots.acquire(slot);
     const read = Number(this.#functions.stateSet(this.#context, bytes, bytes.length, id));
     if (read === 0) throw new ServerError("model_failed", `restoring ${tokens} tokens to sequence ${id} failed`);

@@ -38,12 +38,15 @@ export class PrefixCache {
       this.#use(at);
       return;
     }
-    const [replaced] = related
-      ? this.#entries.splice(at, 1)
-      : this.#entries.splice(0, this.#entries.length - this.#limit + 1);
-    const saved = this.#kv.save(slot, replaced?.saved ?? null);
+    const replaced = this.#entries.splice(related ? at : 0, related ? 1 : this.#entries.length - this.#limit + 1);
+    let saved = this.#save(slot, replaced);
+    // Few entries can have many tokens: the next ones go too, until there is room.
+    while (saved === null && this.#entries.length > 0) {
+      replaced.push(...this.#entries.splice(0, 1));
+      saved = this.#save(slot, replaced);
+    }
     if (saved !== null) this.#entries.push({ adapter, tokens: tokens.slice(0, computed), saved });
-    else if (replaced) this.#entries.unshift(replaced);
+    else this.#entries.push(...replaced);
   }
 
   /** Puts the longest known prefix of a sequence into its empty slot. Returns how many tokens that is. */
@@ -62,6 +65,13 @@ export class PrefixCache {
     this.#kv.restore(slot, entry.saved, bestLength);
     this.reusedTokens += bestLength;
     return bestLength;
+  }
+
+  #save(slot: number, replaced: readonly Entry[]): SavedKv | null {
+    return this.#kv.save(
+      slot,
+      replaced.map(({ saved }) => saved),
+    );
   }
 
   #use(at: number): void {

@@ -133,8 +133,8 @@ function refusePlanned(values: GivenValues): void {
     const holding = (key.holds ?? []).map((held) => JSON.stringify(held)).join(" or ");
     const remedy = holding === "" ? "leave it out" : `leave it out, or set it to ${holding}`;
     const subject = isPlanned ? `"${name}"` : `${name}: "${value}"`;
-    const problem = `is not supported yet by this version of troupe; ${remedy}`;
-    throw invalid(`${place === null ? "" : `${place}: `}${subject} ${problem}`);
+    const problem = key.never ?? "is not supported yet by this version of troupe";
+    throw invalid(`${place === null ? "" : `${place}: `}${subject} ${problem}; ${remedy}`);
   }
 }
 

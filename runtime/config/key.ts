@@ -42,6 +42,8 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly secret?: true;
   /** A key of the contract whose feature is not built: it is checked like any other, and then refused. */
   readonly planned?: true;
+  /** Of a planned key that will not be built: why, as a person who sets it is told. */
+  readonly never?: string;
   /** Of a planned key: the values that say what the server does anyway, and so are accepted. */
   readonly holds?: readonly unknown[];
   /** Of a built key: values of the contract that are not built. */
@@ -51,6 +53,11 @@ export interface Key<T = unknown> extends Kind<T> {
 /** Marks a key as planned; see Key. */
 export function planned<const T extends readonly unknown[]>(...holds: T) {
   return { planned: true, holds } as const;
+}
+
+/** Marks a key as one that will not be built; see Key. */
+export function neverBuilt<const T extends readonly unknown[]>(never: string, ...holds: T) {
+  return { ...planned(...holds), never } as const;
 }
 
 /** The resolved values of a group of keys. Planned keys have none, so that no code can read them. */

@@ -11,6 +11,11 @@ export function integer(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
   return { type: z.int().min(minimum).max(maximum), expects: `a whole number${range}`, shows: "N", read: asNumber };
 }
 
+export function multipleOf(step: number, minimum: number, maximum: number) {
+  const type = z.int().min(minimum).max(maximum).multipleOf(step);
+  return { type, expects: `a multiple of ${step} from ${minimum} to ${maximum}`, shows: "N", read: asNumber };
+}
+
 /** The longest a timer takes; one set for longer fires at once. */
 const maxTimerMs = 2 ** 31 - 1;
 

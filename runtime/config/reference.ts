@@ -34,7 +34,8 @@ cpu = true
 - An unknown name, a wrong value, or two settings that exclude one another end the start with exit code 2 and the line
   at fault.
 - _Planned_ keys are of the contract, but what they set is not built yet. They are refused by name, never ignored. A value
-  that _holds_ says what the server does anyway, and is accepted.`;
+  that _holds_ says what the server does anyway, and is accepted. _Refused_ ones have no meaning in this server, and never
+  will.`;
 
 /** The whole text of docs/configuration.md. */
 export function renderReference(): string {
@@ -76,9 +77,11 @@ function defaultOf({ default: value, defaultOf = {}, defaultSays }: Key): string
   return [shown, ...Object.entries(defaultOf).map(([command, own]) => `${command}: ${code(String(own))}`)].join("; ");
 }
 
-function stateOf({ planned, holds = [], plannedValues = [] }: Key): string {
+function stateOf({ planned, never, holds = [], plannedValues = [] }: Key): string {
   if (!planned) return ["built", ...plannedValues.map((value) => `${code(value)} planned`)].join("; ");
-  return ["planned", ...holds.map((value) => `${code(String(value))} holds`)].join("; ");
+  return [never === undefined ? "planned" : "refused", ...holds.map((value) => `${code(String(value))} holds`)].join(
+    "; ",
+  );
 }
 
 function olderTable(): string {

@@ -8,6 +8,7 @@ import { greedySampling } from "../../engines/chat.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { openLibrary } from "../../engines/llama/library.ts";
+import type { LlamaModel } from "../../engines/llama/model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { realModel, specOf, tinyModel } from "../fixtures/models.ts";
 import { generousLimits } from "../fixtures/scheduling.ts";
@@ -92,7 +93,7 @@ function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count:
 
 describe("the llama engine on the default model", () => {
   let path = "";
-  let model: LoadedModel;
+  let model: LlamaModel;
   before(async () => {
     ({ path } = await realModel());
     model = await llamaEngine.load(specOf(path, { maxSequences: 5 }), () => {});

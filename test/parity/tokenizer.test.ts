@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
-import type { LoadedModel } from "../../engines/engine.ts";
 import { readModelMetadata } from "../../engines/gguf/metadata.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
+import type { LlamaModel } from "../../engines/llama/model.ts";
 import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import { specOf, tinyModel } from "../fixtures/models.ts";
 
@@ -39,7 +39,7 @@ const text = fc
   .map((parts) => parts.join(""));
 
 describe("the agents side's vocabulary and the engine's own tokenizer", () => {
-  let model: LoadedModel;
+  let model: LlamaModel;
   let vocabulary: Vocabulary;
 
   before(async () => {

@@ -169,8 +169,8 @@ describe("from-config", () => {
       /older\.toml:3: "memory_mb" is a key of 0\.9\.4; write kv_cache = "4096MiB" instead/,
     );
     await assertRefused(
-      ["from-config", "-f", write("planned.toml", [...paged, "block_size = 32", ...model])],
-      /planned\.toml:3: "block_size" is not supported yet by this version of troupe; leave it out/,
+      ["from-config", "-f", write("planned.toml", [...paged, "gpu_memory_utilization = 0.5", ...model])],
+      /planned\.toml:3: "gpu_memory_utilization" is not supported yet by this version of troupe; leave it out/,
     );
   });
 });
@@ -255,7 +255,8 @@ describe("serve", () => {
   });
 
   it("stops at once when told to while a model is loading, and leaves no process", async () => {
-    const server = spawn(process.execPath, [command, "serve", "--port", "0", "--cpu", "-m", model, ...small], {
+    const serve = ["serve", "--port", "0", "--cpu", "--isolate", "true"];
+    const server = spawn(process.execPath, [command, ...serve, "-m", model, ...small], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     let output = "";

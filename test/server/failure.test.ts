@@ -8,7 +8,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { realModel } from "../fixtures/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
-const flags = ["--max-model-len", "2048", "--max-seqs", "4"];
+// A process of its own is what can be killed.
+const flags = ["--max-model-len", "2048", "--max-seqs", "4", "--isolate", "true"];
 
 interface Stream {
   /** Parsed `data:` bodies so far; the last is "[DONE]" when it ended well. */

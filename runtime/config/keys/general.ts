@@ -1,6 +1,6 @@
 // Owns the general keys: sampling, the limits of a step, the chat template, and what the run command answers with. Part of
 // the table in keys.ts; agentic keys, which are general too, stand in agentic.ts.
-import { type Key, planned } from "../key.ts";
+import { type Key, neverBuilt, planned } from "../key.ts";
 import { boolean, file, flagSwitch, integer, oneOf, text, texts, tokenSource } from "../kinds.ts";
 
 export const generalKeys = {
@@ -31,7 +31,15 @@ export const generalKeys = {
     default: 8,
     help: "Most steps that only decode while a prompt waits",
   },
-  noKvCache: { ...flagSwitch, ...planned(false), default: false, help: "Compute without a KV cache" },
+  noKvCache: {
+    ...flagSwitch,
+    ...neverBuilt(
+      "has no meaning in a batched engine: sequences share passes because each keeps what is computed",
+      false,
+    ),
+    default: false,
+    help: "Compute without a KV cache",
+  },
   prefixCacheN: {
     ...integer(0, 1024),
     default: 16,

@@ -132,7 +132,11 @@ export const quantizationKeys = {
 } as const satisfies Record<string, Key>;
 
 export const deviceKeys = {
-  cpu: { ...flagSwitch, default: null, help: "Use the CPU even where there is a GPU; the same for all models" },
+  cpu: {
+    ...flagSwitch,
+    default: null,
+    help: "Use the CPU even where there is a GPU, and choose the engine as if there were none; the same for all models",
+  },
   deviceLayers: {
     ...texts("layers per device such as 0:16;1:16", "DEVICE:LAYERS"),
     ...planned(),

@@ -1,6 +1,6 @@
 // Owns the keys of the HTTP server and of the memory its models compute in. Part of the table in keys.ts.
 import { type Key, planned } from "../key.ts";
-import { flagSwitch, fraction, integer, oneOf, text } from "../kinds.ts";
+import { flagSwitch, fraction, integer, multipleOf, oneOf, text } from "../kinds.ts";
 import { memoryBudget } from "../memory-budget.ts";
 
 const port = integer(0, 65535);
@@ -44,17 +44,16 @@ export const pagedAttnKeys = {
     help: "Memory for the KV cache; else 25 % of what is free at load",
   },
   blockSize: {
-    ...integer(1),
-    ...planned(),
+    ...multipleOf(4, 4, 256),
     default: 32,
     flag: "--pa-block-size",
-    help: "Tokens of a block of the KV cache",
+    help: "Tokens of a block of the KV cache; the llama engine has no blocks",
   },
   cacheType: {
     ...oneOf(["auto", "f16", "bf16", "q8_0", "q4_0", "f32"]),
     default: "auto",
     plannedValues: ["f8e4m3"],
     flag: "--pa-cache-type",
-    help: "Number type of the KV cache",
+    help: "Number type of the KV cache; `auto` is f16 with the llama engine, bf16 with the wasm engine, which has no q4_0",
   },
 } as const satisfies Record<string, Key>;

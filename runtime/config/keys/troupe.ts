@@ -4,8 +4,16 @@ import type { Key } from "../key.ts";
 import { boolean, integer, logLevel, milliseconds, numberAbove, oneOf, seconds } from "../kinds.ts";
 
 export const troupeKeys = {
-  engine: { ...oneOf(["auto", "llama"]), default: "auto", plannedValues: ["wasm"], help: "Engine that runs the model" },
-  isolate: { ...oneOf(["auto", "true", "false"]), default: "auto", help: "Run each model in a process of its own" },
+  engine: {
+    ...oneOf(["auto", "llama", "wasm"]),
+    default: "auto",
+    help: "Engine that runs the models; `auto` goes by the host and the file, and the log says why",
+  },
+  isolate: {
+    ...oneOf(["auto", "true", "false"]),
+    default: "auto",
+    help: "Run each model in a process of its own; `auto` does so with the llama engine",
+  },
   edge: {
     ...oneOf(["auto", "uws", "uws-compat", "node"]),
     default: "auto",

@@ -12,7 +12,9 @@ import { request } from "../../fixtures/socketless.ts";
 /** A front whose model is not loaded: it has not been started. */
 function createFront(): Front {
   return new Front({
-    models: [{ id: "tiny", spec: {} as never, chatTemplate: null, jinjaExplicit: null, carrier: "thread" }],
+    models: [
+      { id: "tiny", engine: "llama", spec: {} as never, chatTemplate: null, jinjaExplicit: null, carrier: "thread" },
+    ],
     defaultModelId: "tiny",
     defaultSeed: null,
     limits: generousLimits,

@@ -136,7 +136,7 @@ describe("the help text", () => {
     }
     assert.match(flagsHelp("serve"), /-p, --port N .*\[default: 1234\]/);
     assert.match(flagsHelp("run"), /--max-seqs N .*\n? *.*\[default: 1\]/);
-    assert.match(flagsHelp("serve"), /\n\d\d more are not supported yet; docs\/configuration\.md has them all\.\n$/);
+    assert.match(flagsHelp("serve"), /\n\d\d more are not supported; docs\/configuration\.md has them all\.\n$/);
     assert.match(commandsHelp(), /\n {2}serve .*\n/);
   });
 

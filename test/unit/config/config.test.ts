@@ -102,7 +102,7 @@ describe("values", () => {
       disable_access_log: [true, "true"],
       mmap: ["false", "false"],
       isolate: ["true", "true"],
-      engine: ["llama", '"llama"'],
+      engine: ["wasm", '"wasm"'],
       kv_cache: ["4GiB", '"4GiB"'],
     };
     const sections = { general: "", server: "[server]\n", pagedAttn: "[paged_attn]\n", troupe: "[troupe]\n" };

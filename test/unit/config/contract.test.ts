@@ -36,6 +36,7 @@ disable_metrics = true
 [paged_attn]
 mode = "auto"
 kv_cache = "65536tokens"
+block_size = 64
 cache_type = "q8_0"
 
 [sandbox]
@@ -89,7 +90,6 @@ const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "non
 const refused: Readonly<Record<string, readonly string[]>> = {
   "": [
     'log = "requests.log"',
-    "no_kv_cache = true",
     'matformer_config_path = "slices.csv"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
     'mtp_model = "m"',
@@ -119,7 +119,7 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'tool_dispatch_url = "http://localhost:1/"',
     "disable_metrics = false",
   ],
-  "[paged_attn]": ['mode = "on"', 'mode = "off"', "gpu_memory_utilization = 0.9", "block_size = 32"],
+  "[paged_attn]": ['mode = "on"', 'mode = "off"', "gpu_memory_utilization = 0.9"],
   "[sandbox]": [
     'mode = "on"',
     'profile = "restricted"',
@@ -173,7 +173,7 @@ describe("a file with every key of the contract that this build can keep", () =>
       format: { quantizedFile: "q4.gguf" },
       device: { cpu: true, hfCache: "/models" },
     });
-    assert.deepEqual(config.pagedAttn, { kvCache: { tokens: 65536 }, cacheType: "q8_0" });
+    assert.deepEqual(config.pagedAttn, { kvCache: { tokens: 65536 }, blockSize: 64, cacheType: "q8_0" });
     assert.deepEqual(
       [config.tokenSource, config.troupe.queueTimeoutSecs, config.troupe.maxBodyBytesInFlight],
       ["env:HUB_TOKEN", 30, 1_048_576],
@@ -195,7 +195,8 @@ describe("a file with every key of the contract that this build can keep", () =>
       const isIn = (text: string) => names.some((name) => new RegExp(`^${name} = `, "m").test(text));
       if (!key.planned || key.holds?.length) assert.ok(isIn(textOf(header)), `${header} ${names} is accepted`);
       const isRefusedForRun = names.includes("adapter");
-      if (key.planned && !isRefusedForRun) assert.ok(isIn((refused[header] ?? []).join("\n")), `${header} ${names}`);
+      if (key.planned && key.never === undefined && !isRefusedForRun)
+        assert.ok(isIn((refused[header] ?? []).join("\n")), `${header} ${names}`);
     }
   });
 });
@@ -245,10 +246,32 @@ describe("a planned key", () => {
   });
 });
 
+describe("a key that will not be built", () => {
+  it("is refused with the reason, as a final answer", () => {
+    const message =
+      /^(troupe\.toml:3: )?"(--)?no[-_]kv[-_]cache" has no meaning in a batched engine: .*; leave it out, or set it to false$/;
+    assertRefused({ text: textWith("", "no_kv_cache = true") }, message);
+    assertRefused({ flags: { "--no-kv-cache": true } }, message);
+  });
+});
+
+describe("block_size", () => {
+  it("is a multiple of 4 from 4 to 256", () => {
+    const blockSize = (given: string) => resolve({ flags: { "--pa-block-size": given } }).pagedAttn.blockSize;
+    assert.deepEqual(["4", "32", "100", "256"].map(blockSize), [4, 32, 100, 256]);
+    for (const given of ["0", "2", "30", "257", "260", "-4", "4.5", "many"]) {
+      const got = given === "many" ? '"many"' : given;
+      assertRefused(
+        { flags: { "--pa-block-size": given } },
+        `--pa-block-size expects a multiple of 4 from 4 to 256; got ${got}`,
+      );
+    }
+  });
+});
+
 describe("a planned value of a key that is built", () => {
   it("is refused by name", () => {
     const cases: [header: string, line: string, subject: string][] = [
-      ["[troupe]", 'engine = "wasm"', 'engine: "wasm"'],
       ["[paged_attn]", 'cache_type = "f8e4m3"', 'cache_type: "f8e4m3"'],
       ["[[models]]", 'kind = "speech"', 'kind: "speech"'],
     ];

@@ -1,6 +1,6 @@
-// Owns how much KV cache a llama model gets: the contract's budget turned into tokens per sequence. Pure arithmetic.
-import { ServerError } from "../../runtime/errors.ts";
-import type { ModelSpec } from "../engine.ts";
+// Owns how much KV cache a model gets: the contract's budget turned into tokens per sequence. Pure arithmetic.
+import { ServerError } from "../runtime/errors.ts";
+import type { ModelSpec } from "./engine.ts";
 
 export interface KvShape {
   readonly layers: number;

@@ -1,0 +1,60 @@
+// Owns asking llama.cpp's own benchmark programs for the speeds `bench engine` compares ours with.
+import { basename } from "node:path";
+import { ServerError } from "../../runtime/errors.ts";
+import { output } from "../command.ts";
+
+/** What is measured on both sides. */
+export interface Sizes {
+  readonly model: string;
+  readonly threads: number;
+  /** Tokens of the one long prompt. */
+  readonly promptTokens: number;
+  /** Tokens each sequence has before it decodes. */
+  readonly depth: number;
+  readonly newTokens: number;
+  readonly sequences: readonly number[];
+}
+
+/** Tokens a second by what was measured: see prefillKey and decodeKey. */
+export type Speeds = ReadonlyMap<string, number>;
+
+export const prefillKey = "prefill";
+export const decodeKey = (sequences: number): string => `decode ${sequences}`;
+
+/** Runs llama-bench or llama-batched-bench, whichever `program` is, once. */
+export async function measurePeer(program: string, sizes: Sizes): Promise<Speeds> {
+  const name = basename(program).replace(/\.exe$/, "");
+  if (name === "llama-bench") return await llamaBench(program, sizes);
+  if (name === "llama-batched-bench") return await batchedBench(program, sizes);
+  throw new ServerError("config_invalid", `--peer expects llama-bench or llama-batched-bench; got "${program}"`);
+}
+
+/** One prompt, and one sequence. */
+async function llamaBench(program: string, { model, threads, promptTokens, newTokens }: Sizes): Promise<Speeds> {
+  const tests = ["-p", String(promptTokens), "-n", String(newTokens), "-r", "1"];
+  const text = await output(program, ["-m", model, ...tests, "-t", String(threads), "-ngl", "0", "-o", "json"]);
+  const results = JSON.parse(text) as { n_prompt: number; n_gen: number; avg_ts: number }[];
+  return new Map(results.map(({ n_gen, avg_ts }) => [n_gen === 0 ? prefillKey : decodeKey(1), avg_ts]));
+}
+
+/** Several sequences at once. */
+async function batchedBench(program: string, sizes: Sizes): Promise<Speeds> {
+  const { model, threads, depth, newTokens, sequences } = sizes;
+  const context = Math.max(...sequences) * (depth + newTokens);
+  const lengths = [
+    "-c",
+    String(context),
+    "-npp",
+    String(depth),
+    "-ntg",
+    String(newTokens),
+    "-npl",
+    sequences.join(","),
+  ];
+  const threadFlags = ["-t", String(threads), "-tb", String(threads), "-ngl", "0"];
+  const text = await output(program, ["-m", model, ...lengths, ...threadFlags, "--output-format", "jsonl"]);
+  const lines = text.split("\n").filter((line) => line.startsWith("{"));
+  const results = lines.map((line) => JSON.parse(line) as { pl: number; speed_tg: number });
+  if (results.length === sequences.length) return new Map(results.map(({ pl, speed_tg }) => [decodeKey(pl), speed_tg]));
+  throw new ServerError("internal", `expected ${sequences.length} lines of JSON from ${program}; got:\n${text}`);
+}

@@ -1,0 +1,140 @@
+// Owns `bench kernels`: how near the matrix kernels of the wasm engine come to what the machine can read and to what the dot
+// instruction can do, both measured in the same run by loops that do nothing else.
+import arg from "arg";
+import { tensorTypes } from "../../engines/gguf/tensors.ts";
+import { type KernelModule, loadKernels } from "../../engines/wasm/kernel-module.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { spawnPlace } from "../../runtime/thread/place.ts";
+import { median, table } from "../engine/report.ts";
+import { report } from "../results.ts";
+import { type KernelBenchInit, type KernelBenchReady, kernelBenchModule, type Round } from "./place.ts";
+
+const workingBytes = 160e6;
+const giga = 1e9;
+const placeTimeoutMs = 600_000;
+/** Products of these are 8-bit ones: the dot instruction's peak means nothing to the others. */
+const dotTypes = ["Q8_0", "Q4_0", "Q4_1"];
+
+interface Plan extends Pick<KernelBenchInit, "counts" | "shape" | "rounds" | "millisecondsEach"> {
+  readonly types: readonly string[];
+}
+
+export async function main(argv: readonly string[]): Promise<void> {
+  const flags = arg(
+    {
+      "--types": String,
+      "--rows": String,
+      "--shape": String,
+      "--twins": String,
+      "--threads": String,
+      "--rounds": Number,
+      "--ms": Number,
+      "--save": Boolean,
+    },
+    { argv: [...argv] },
+  );
+  const list = (text: string | undefined, otherwise: string) => (text ?? otherwise).split(",");
+  const [rows = 2048, k = 2048] = list(flags["--shape"], "2048,2048").map(Number);
+  const plan: Plan = {
+    types: list(flags["--types"], "Q8_0,Q4_0,Q4_1,F16,BF16,F32"),
+    counts: list(flags["--rows"], "1,4,8,32,256").map(Number),
+    shape: { rows, k },
+    rounds: flags["--rounds"] ?? 5,
+    millisecondsEach: flags["--ms"] ?? 50,
+  };
+  const lines: string[][] = [];
+  for (const twin of list(flags["--twins"], "relaxed,plain")) {
+    const kernels = await loadTwin(twin);
+    for (const threads of list(flags["--threads"], "1,2").map(Number)) {
+      process.stderr.write(`${twin}, ${threads} threads ...\n`);
+      lines.push(...(await measure(plan, kernels, threads)));
+    }
+  }
+  report(
+    {
+      name: "kernels",
+      title: "The matrix kernels over what the machine reads and what the dot instruction does",
+      method:
+        `Matrices of ${rows} rows of ${k}, ${workingBytes / 1e6} MB of them a thread, read in turn; medians of ${plan.rounds} rounds ` +
+        `of ${plan.millisecondsEach} ms, shares of what the same round read (probeReadAll) and multiplied (probeDot). Threads ` +
+        "measure the same kernel at the same time, and are added up. Activations are prepared beforehand.",
+      body: table(
+        ["twin", "node", "threads", "type", "vectors", "GB/s", "of reading", "GMAC/s", "of the dot peak"],
+        lines,
+      ),
+    },
+    flags["--save"] ?? false,
+  );
+}
+
+/** The engine picks a twin by this variable. */
+async function loadTwin(twin: string): Promise<KernelModule> {
+  process.env.TROUPE_WASM_KERNELS = twin;
+  return await loadKernels();
+}
+
+async function measure(plan: Plan, kernels: KernelModule, threads: number): Promise<string[][]> {
+  const types = plan.types.map(numberOf);
+  const meeting = new SharedArrayBuffer(8);
+  const init: KernelBenchInit = { ...plan, types, kernels, workingBytes, threads, meeting };
+  const places = await Promise.all(
+    Array.from({ length: threads }, (_, i) =>
+      spawnPlace<KernelBenchInit, KernelBenchReady>({
+        name: `kernels ${i}`,
+        module: kernelBenchModule,
+        init,
+        carrier: "thread",
+        startTimeoutMs: placeTimeoutMs,
+      }),
+    ),
+  );
+  await Promise.all(places.map((place) => place.stop(1000)));
+  const label = [`${kernels.twin}${kernels.wideDot ? ", 8-bit dot" : ""}`, process.versions.node, String(threads)];
+  return plan.types.flatMap((type, i) => {
+    const rounds = Array.from({ length: plan.rounds }, (_, round) =>
+      addUp(places.map(({ ready }) => ready[i]?.[round] as Round)),
+    );
+    return linesOf(plan, type, rounds).map((line) => [...label, ...line]);
+  });
+}
+
+function addUp(threads: readonly Round[]): Round {
+  return threads.reduce((sum, one) => ({
+    readBytes: sum.readBytes + one.readBytes,
+    dotProducts: sum.dotProducts + one.dotProducts,
+    kernels: sum.kernels.map(({ bytes, products }, i) => ({
+      bytes: bytes + (one.kernels[i]?.bytes ?? Number.NaN),
+      products: products + (one.kernels[i]?.products ?? Number.NaN),
+    })),
+  }));
+}
+
+function linesOf({ counts }: Plan, type: string, rounds: readonly Round[]): string[][] {
+  const isDot = dotTypes.includes(type);
+  const of = (pick: (round: Round) => number) => median(rounds.map(pick));
+  const peaks = [of((round) => round.readBytes), of((round) => round.dotProducts)].map((peak) =>
+    (peak / giga).toFixed(1),
+  );
+  const [read = "", dot = ""] = peaks;
+  const lines = counts.map((count, i) => {
+    const kernel = ({ kernels }: Round) => kernels[i] ?? { bytes: Number.NaN, products: Number.NaN };
+    return [
+      type,
+      String(count),
+      (of((round) => kernel(round).bytes) / giga).toFixed(1),
+      percent(of((round) => kernel(round).bytes / round.readBytes)),
+      (of((round) => kernel(round).products) / giga).toFixed(1),
+      isDot ? percent(of((round) => kernel(round).products / round.dotProducts)) : "",
+    ];
+  });
+  return [[type, "peak", read, "", isDot ? dot : "", ""], ...lines];
+}
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(0)} %`;
+}
+
+function numberOf(name: string): number {
+  for (const [number, type] of tensorTypes) if (type.name === name) return number;
+  throw new ServerError("config_invalid", `--types expects names of GGUF types; got "${name}"`);
+}

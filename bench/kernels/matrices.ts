@@ -1,0 +1,92 @@
+// Owns what the matrix kernels are measured on: one thread's memory, full of matrices of one type one after the other, so
+// that each product reads weights no cache still has; and the activations beside them.
+import { tensorTypes } from "../../engines/gguf/tensors.ts";
+import type { KernelExports } from "../../engines/wasm/kernel-exports.ts";
+import { createMemory, instantiateKernels, type KernelModule } from "../../engines/wasm/kernel-module.ts";
+
+const pageBytes = 65_536;
+/** Where the first matrix starts: what lies below is left to the kernels' own constants. */
+const matricesAt = pageBytes;
+
+export interface MatrixShape {
+  /** A multiple of 16. */
+  readonly rows: number;
+  /** A multiple of 32. */
+  readonly k: number;
+}
+
+export class Matrices {
+  readonly count: number;
+  /** Of one matrix, as packed. */
+  readonly bytes: number;
+  readonly kernels: KernelExports;
+  readonly #type: number;
+  readonly #shape: MatrixShape;
+  readonly #xAt: number;
+  readonly #preparedAt: number;
+  readonly #outAt: number;
+  #next = 0;
+
+  /** As many matrices as fill `workingBytes`, and room for `mostRows` activations. */
+  constructor(module: KernelModule, type: number, shape: MatrixShape, workingBytes: number, mostRows: number) {
+    const { rows, k } = shape;
+    const sizes = instantiateKernels(module, createMemory(1));
+    this.#type = type;
+    this.#shape = shape;
+    this.bytes = sizes.matrixBytes(type, rows, k);
+    this.count = Math.ceil(workingBytes / this.bytes);
+    this.#xAt = matricesAt + this.count * this.bytes;
+    this.#preparedAt = this.#xAt + 4 * mostRows * k;
+    this.#outAt = this.#preparedAt + sizes.activationBytes(type, mostRows, k);
+    const sourceAt = this.#outAt + 4 * mostRows * rows;
+    const source = randomRows(type, rows * k);
+    const memory = createMemory(Math.ceil((sourceAt + source.length) / pageBytes));
+    this.kernels = instantiateKernels(module, memory);
+    const bytes = new Uint8Array(memory.buffer);
+    bytes.set(source, sourceAt);
+    const fault = this.kernels.packRows(type, sourceAt, matricesAt, 0, rows, rows, k);
+    if (fault !== 0) throw new Error(`packing random weights of type ${type} failed in row ${fault - 1}`);
+    for (let i = 1; i < this.count; i++) {
+      bytes.copyWithin(matricesAt + i * this.bytes, matricesAt, matricesAt + this.bytes);
+    }
+    const x = new Float32Array(memory.buffer, this.#xAt, mostRows * k);
+    for (let i = 0; i < x.length; i++) x[i] = Math.sin(i);
+  }
+
+  /** Makes `n` activation rows ready to be multiplied. */
+  prepare(n: number): void {
+    const { k } = this.#shape;
+    this.kernels.prepare(this.#type, this.#xAt, k, n, k, this.#preparedAt);
+  }
+
+  /** Multiplies the next matrix by the prepared rows. */
+  multiply(n: number): void {
+    const { rows, k } = this.#shape;
+    const matrix = matricesAt + this.#next * this.bytes;
+    this.#next = (this.#next + 1) % this.count;
+    this.kernels.multiply(this.#type, matrix, rows, k, this.#preparedAt, n, this.#outAt, rows);
+  }
+
+  readAll(): void {
+    this.kernels.probeReadAll(matricesAt, this.count * this.bytes);
+  }
+}
+
+/** Random weights as a GGUF file has them; every 16-bit float among them is finite and not small. */
+function randomRows(type: number, elements: number): Uint8Array {
+  const { name, blockLength, blockBytes } = tensorTypes.get(type) ?? { name: "unknown", blockLength: 1, blockBytes: 1 };
+  if (name === "F32") return new Uint8Array(Float32Array.from({ length: elements }, (_, i) => Math.sin(i)).buffer);
+  const bytes = new Uint8Array((elements / blockLength) * blockBytes);
+  let state = 1;
+  for (let i = 0; i < bytes.length; i++) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    bytes[i] = state >>> 24;
+  }
+  // Sign and exponent are in the high byte: 0.125 and more as F16, as BF16 the same with the exponent's last bit random.
+  const highByte = name === "BF16" ? 0x3e : 0x30;
+  const floats = name === "Q4_1" ? 2 : 1;
+  for (let block = 0; block < bytes.length; block += blockBytes) {
+    for (let i = 0; i < floats; i++) bytes[block + 2 * i + 1] = highByte;
+  }
+  return bytes;
+}

@@ -1,0 +1,59 @@
+// Owns one load of `bench load`, in a process of its own: how long it takes, and how much memory is there before it and once
+// the model has been used.
+import { performance } from "node:perf_hooks";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { Batch } from "../../engines/batch.ts";
+import type { EngineName, LoadedModel, ModelSpec } from "../../engines/engine.ts";
+import { openEngine } from "../../engines/open-engine.ts";
+import type { PlaceContext } from "../../runtime/thread/entry.ts";
+import { residentKiB } from "../proc.ts";
+
+export interface LoadInit {
+  readonly engine: EngineName;
+  readonly spec: ModelSpec;
+}
+
+export interface LoadReady {
+  readonly loadMs: number;
+  /** What loading and using the model added to the resident memory of the process. */
+  readonly addedBytes: number;
+  readonly tensorBytes: number;
+}
+
+export const loadModule = new URL(import.meta.url);
+
+export async function start({ init: { engine, spec } }: PlaceContext<LoadInit>): Promise<LoadReady> {
+  const opened = await openEngine(engine);
+  // Opening the libraries is not loading the model.
+  if (engine === "llama") await (await import("../../engines/llama/library.ts")).openLibrary(false);
+  const beforeBytes = residentBytes();
+  const startMs = performance.now();
+  const model = await opened.load(spec, () => {});
+  const loadMs = performance.now() - startMs;
+  fill(model);
+  const addedBytes = residentBytes() - beforeBytes;
+  const { tensorBytes } = model.card;
+  model.dispose();
+  return { loadMs, addedBytes, tensorBytes };
+}
+
+/** Uses the whole context of the first sequence, so that its KV and the engine's scratch are really there. */
+function fill(model: LoadedModel): void {
+  const { sequenceTokens, maxBatchTokens } = model.capacity;
+  const tokens = Int32Array.from({ length: sequenceTokens }, (_, i) => i % model.card.vocabSize);
+  const batch = new Batch(1, maxBatchTokens);
+  for (let from = 0; from < tokens.length; from += maxBatchTokens) {
+    batch.clear();
+    batch.addRow(0, tokens, from, Math.min(from + maxBatchTokens, tokens.length), true, 0);
+    model.step(batch);
+  }
+}
+
+/** Without garbage. */
+function residentBytes(): number {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  for (let i = 0; i < 3; i++) collect();
+  return residentKiB(process.pid) * 1024;
+}

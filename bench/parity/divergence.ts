@@ -1,0 +1,66 @@
+// Owns how far one model's logits are from another's: what the next token of a real text has to do with both, added up over
+// many positions. Pure arithmetic.
+
+/** Means over all positions compared. */
+export interface Divergence {
+  readonly positions: number;
+  readonly referencePerplexity: number;
+  readonly perplexity: number;
+  /** Share of positions where both think the same token most likely. */
+  readonly sameTopShare: number;
+  /** Kullback-Leibler divergence of the subject's distribution from the reference's, in nats. */
+  readonly meanKl: number;
+}
+
+export class DivergenceMeter {
+  #positions = 0;
+  #sameTop = 0;
+  #klSum = 0;
+  #referenceLossSum = 0;
+  #lossSum = 0;
+
+  /** One position: the logits of both, and the token that really comes next. */
+  add(reference: Float32Array, subject: Float32Array, next: number): void {
+    const [referenceTop, subjectTop] = [indexOfLargest(reference), indexOfLargest(subject)];
+    const [referenceMax, subjectMax] = [at(reference, referenceTop), at(subject, subjectTop)];
+    let referenceSum = 0;
+    let subjectSum = 0;
+    let weightedGap = 0;
+    for (let token = 0; token < reference.length; token++) {
+      const [a, b] = [at(reference, token), at(subject, token)];
+      const weight = Math.exp(a - referenceMax);
+      referenceSum += weight;
+      subjectSum += Math.exp(b - subjectMax);
+      weightedGap += weight * (a - b);
+    }
+    const referenceNorm = referenceMax + Math.log(referenceSum);
+    const subjectNorm = subjectMax + Math.log(subjectSum);
+    this.#positions++;
+    this.#sameTop += referenceTop === subjectTop ? 1 : 0;
+    this.#klSum += weightedGap / referenceSum - referenceNorm + subjectNorm;
+    this.#referenceLossSum += referenceNorm - at(reference, next);
+    this.#lossSum += subjectNorm - at(subject, next);
+  }
+
+  result(): Divergence {
+    const positions = this.#positions;
+    return {
+      positions,
+      referencePerplexity: Math.exp(this.#referenceLossSum / positions),
+      perplexity: Math.exp(this.#lossSum / positions),
+      sameTopShare: this.#sameTop / positions,
+      meanKl: this.#klSum / positions,
+    };
+  }
+}
+
+function indexOfLargest(values: Float32Array): number {
+  let best = 0;
+  for (let i = 1; i < values.length; i++) if (at(values, i) > at(values, best)) best = i;
+  return best;
+}
+
+/** Element at an index the caller knows to be inside. */
+function at(values: Float32Array, index: number): number {
+  return values[index] as number;
+}

@@ -1,0 +1,110 @@
+// Owns feeding one text to two models, token for token what the text says, and comparing their logits after every token of
+// it. Used by `bench parity` and by the parity test. The text is cut into windows, each a sequence of its own.
+import { Batch } from "../../engines/batch.ts";
+import type { LoadedModel } from "../../engines/engine.ts";
+import { type Divergence, DivergenceMeter } from "./divergence.ts";
+
+/** Prompts are computed in chunks that end on multiples of this many tokens. */
+export const chunkTokens = 32;
+/** Tokens of a batch that has a chunk's every beginning: 1 + 2 + ... + chunkTokens. */
+export const chunkBatchTokens = (chunkTokens * (chunkTokens + 1)) / 2;
+
+/** How the subject gets its tokens: as "chunks" like a prompt's, as "decode" one by one, all windows in one batch. */
+export type Form = "chunks" | "decode";
+
+export interface Forced {
+  /** Fed one by one: for llama.cpp a chunk of up to 48 tokens makes no difference, to the bit. */
+  readonly reference: LoadedModel;
+  readonly subject: LoadedModel;
+  /** One more than is fed: the last is only looked for. */
+  readonly tokens: Int32Array;
+  /** A multiple of chunkTokens. */
+  readonly windowTokens: number;
+}
+
+/** Both models need chunkTokens sequences of windowTokens tokens, and the subject batches of chunkBatchTokens. */
+export function compareForced(forced: Forced, form: Form): Divergence {
+  const meter = new DivergenceMeter();
+  const { tokens, windowTokens } = forced;
+  const count = Math.floor((tokens.length - 1) / windowTokens);
+  const windows = Array.from({ length: count }, (_, i) =>
+    tokens.subarray(i * windowTokens, (i + 1) * windowTokens + 1),
+  );
+  if (form === "decode") feedSingly(forced, windows, meter);
+  else for (const window of windows) feedChunks(forced, window, meter);
+  return meter.result();
+}
+
+function feedSingly({ reference, subject }: Forced, windows: readonly Int32Array[], meter: DivergenceMeter): void {
+  const batch = new Batch(chunkTokens, chunkTokens);
+  for (let first = 0; first < windows.length; first += chunkTokens) {
+    const together = windows.slice(first, first + chunkTokens);
+    const length = Math.min(...together.map((window) => window.length - 1));
+    for (let position = 0; position < length; position++) {
+      batch.clear();
+      for (const [slot, window] of together.entries()) batch.addRow(slot, window, position, position + 1, true, 0);
+      const [expected, actual] = [logitsOf(reference, batch), logitsOf(subject, batch)];
+      for (const [row, window] of together.entries())
+        meter.add(expected(row), actual(row), tokenAt(window, position + 1));
+    }
+    for (const slot of together.keys()) for (const { kv } of [reference, subject]) kv.release(slot);
+  }
+}
+
+/**
+ * A row gives logits after its last token alone. So each chunk is fed in every length at once, a slot for each: slot i
+ * its first i + 1 tokens, and the last slot all of them. The others then take over that one's KV.
+ */
+function feedChunks({ reference, subject }: Forced, window: Int32Array, meter: DivergenceMeter): void {
+  const length = window.length - 1;
+  const expected = referenceLogits(reference, window, length);
+  const batch = new Batch(chunkTokens, chunkBatchTokens);
+  for (let from = 0; from < length; from += chunkTokens) {
+    batch.clear();
+    for (let slot = 0; slot < chunkTokens; slot++) batch.addRow(slot, window, from, from + slot + 1, true, 0);
+    const actual = logitsOf(subject, batch);
+    for (let row = 0; row < chunkTokens; row++) {
+      meter.add(expected[from + row] as Float32Array, actual(row), tokenAt(window, from + row + 1));
+    }
+    spread(subject, chunkTokens - 1, from + chunkTokens);
+  }
+  for (let slot = 0; slot < chunkTokens; slot++) subject.kv.release(slot);
+}
+
+/** A copy of the logits after each token of a window. */
+function referenceLogits(reference: LoadedModel, window: Int32Array, length: number): Float32Array[] {
+  const batch = new Batch(1, 1);
+  const logits = Array.from({ length }, (_, position) => {
+    batch.clear();
+    batch.addRow(0, window, position, position + 1, true, 0);
+    return logitsOf(reference, batch)(0).slice();
+  });
+  reference.kv.release(0);
+  return logits;
+}
+
+/** Gives every other slot what `source` holds. */
+function spread({ kv }: LoadedModel, source: number, tokenCount: number): void {
+  const saved = kv.save(source, []);
+  if (saved === null) throw new Error(`the model gives no copy of ${tokenCount} tokens`);
+  for (let slot = 0; slot < chunkTokens; slot++) {
+    if (slot === source) continue;
+    kv.release(slot);
+    kv.restore(slot, saved, tokenCount);
+  }
+}
+
+/** The logits after each row of a batch, in the engine's own memory. */
+function logitsOf(model: LoadedModel, batch: Batch): (row: number) => Float32Array {
+  const { logits, logitsRow } = model.step(batch);
+  const { vocabSize } = model.card;
+  return (row) => {
+    const start = (logitsRow[row] as number) * vocabSize;
+    return logits.subarray(start, start + vocabSize);
+  };
+}
+
+/** Element at an index the caller knows to be inside. */
+function tokenAt(tokens: Int32Array, index: number): number {
+  return tokens[index] as number;
+}

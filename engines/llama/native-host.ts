@@ -1,0 +1,80 @@
+// Owns the question what this host has for the llama engine: a GPU, and libraries that load. Asked before an engine is chosen,
+// by a process that must have no native code in it; so a child process of its own finds out, under a time limit, and dies.
+import { readdirSync } from "node:fs";
+import { toErrorRecord } from "../../runtime/errors.ts";
+import { spawnPlace } from "../../runtime/thread/place.ts";
+import type { NativeFindings, NativeProbe } from "./probe-place.ts";
+
+/** Every answer is found when it is asked for, and once. */
+export interface NativeHost {
+  /** What llama.cpp would compute on beside the CPU: "cuda", "metal" or "vulkan"; null for nothing. */
+  gpu(): Promise<string | null>;
+  /** Why llama.cpp's libraries cannot be loaded; null where they can. */
+  problem(): Promise<string | null>;
+}
+
+/** Loading the drivers of a GPU that is asleep takes seconds. */
+const probeLimitMs = 30_000;
+const probeStopMs = 1000;
+const probeModule = new URL("./probe-place.js", import.meta.url);
+
+/** Device files on Linux of which every GPU that CUDA or Vulkan can use has one. */
+const gpuDevice = /^(nvidia(ctl|\d+)|nvgpu|nvhost-gpu|nvmap|dxg|kfd|renderD\d+|mali\d+|kgsl-3d\d+)$/;
+
+interface Answer {
+  readonly gpu: string | null;
+  readonly problem: string | null;
+}
+
+export function nativeHost(probe: (probe: NativeProbe) => Promise<NativeFindings> = probeInChild): NativeHost {
+  let withGpu: Promise<Answer> | null = null;
+  let onCpu: Promise<Answer> | null = null;
+  return {
+    gpu: async () => {
+      if (!mayHaveGpu()) return null;
+      withGpu ??= answerOf(probe({ useGpu: true }));
+      return (await withGpu).gpu;
+    },
+    problem: async () => {
+      onCpu ??= withGpu ?? answerOf(probe({ useGpu: false }));
+      return (await onCpu).problem;
+    },
+  };
+}
+
+/** Whether it is worth asking. */
+function mayHaveGpu(): boolean {
+  if (process.platform !== "linux") return true;
+  return [...namesIn("/dev"), ...namesIn("/dev/dri")].some((name) => gpuDevice.test(name));
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+async function answerOf(findings: Promise<NativeFindings>): Promise<Answer> {
+  try {
+    const { gpu } = await findings;
+    return { gpu, problem: null };
+  } catch (error) {
+    return { gpu: null, problem: toErrorRecord(error).message };
+  }
+}
+
+async function probeInChild(init: NativeProbe): Promise<NativeFindings> {
+  const place = await spawnPlace<NativeProbe, NativeFindings>({
+    name: "native libraries",
+    module: probeModule,
+    init,
+    carrier: "process",
+    startTimeoutMs: probeLimitMs,
+    // What a driver prints while it is tried is not for the log: the answer says what is wrong.
+    onOutput: () => {},
+  });
+  void place.stop(probeStopMs);
+  return place.ready;
+}

@@ -1,0 +1,247 @@
+// Owns one compute thread's part of the model: its slices of the weights and running a pass over them. Every thread runs the
+// same program on its own rows of each matrix; after each product they exchange what they have computed, and everything
+// that is not a product each of them computes for itself.
+import { type Blueprint, type DividedGraph, type DividedStep, divideGraph, type Share } from "./blueprint.ts";
+import { Exchange } from "./exchange.ts";
+import type { KernelExports } from "./kernel-exports.ts";
+import { createMemory, instantiateKernels, type KernelModule } from "./kernel-module.ts";
+import { Order, rowField } from "./order.ts";
+import { Team } from "./team.ts";
+import { ThreadKv } from "./thread-kv.ts";
+import { layOut, slabBytes, type ThreadMemory } from "./thread-memory.ts";
+import { loadWeights } from "./weights.ts";
+
+/** The blocks of memory all threads see. */
+export interface SharedBlocks {
+  readonly control: SharedArrayBuffer;
+  readonly order: SharedArrayBuffer;
+  readonly bus: SharedArrayBuffer;
+  /** vocabSize floats for each logits row of a step. */
+  readonly logits: SharedArrayBuffer;
+}
+
+const floatBytes = 4;
+
+export function allocateShared(blueprint: Blueprint, logitsRows: number): SharedBlocks {
+  const { threads, shape } = blueprint;
+  return {
+    control: new SharedArrayBuffer(Team.controlBytes(threads)),
+    order: new SharedArrayBuffer(Order.bytes(blueprint)),
+    bus: new SharedArrayBuffer(Exchange.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
+    logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
+  };
+}
+
+export class ComputeThread {
+  readonly team: Team;
+  readonly order: Order;
+  readonly #blueprint: Blueprint;
+  readonly #divided: DividedGraph;
+  readonly #index: number;
+  readonly #kernels: KernelExports;
+  readonly #at: ThreadMemory;
+  readonly #bytes: Uint8Array;
+  readonly #floats: Float32Array;
+  readonly #exchange: Exchange;
+  readonly #kv: ThreadKv;
+  readonly #logits: Float32Array;
+
+  constructor(blueprint: Blueprint, index: number, kernels: KernelModule, shared: SharedBlocks) {
+    this.#blueprint = blueprint;
+    this.#index = index;
+    this.#divided = divideGraph(blueprint);
+    this.team = new Team(shared.control, index, blueprint.threads);
+    this.order = new Order(shared.order, blueprint);
+    this.#at = layOut(blueprint, this.#divided, instantiateKernels(kernels, createMemory(1)), index);
+    const memory = createMemory(this.#at.wasmPages);
+    this.#kernels = instantiateKernels(kernels, memory);
+    this.#bytes = new Uint8Array(memory.buffer);
+    this.#floats = new Float32Array(memory.buffer);
+    this.#logits = new Float32Array(shared.logits);
+    this.#exchange = new Exchange(this.team, this.#at, this.#bytes, shared.bus);
+    this.#kv = new ThreadKv(blueprint, index, this.order, this.#kernels, this.#at, this.#bytes);
+  }
+
+  /** Reads and packs this thread's part of the model file. Throws model_file_invalid. */
+  async load(onBytes: (bytes: number) => void): Promise<void> {
+    await loadWeights(this.#blueprint, this.#divided, this.#index, this.#at, this.#kernels, this.#bytes, onBytes);
+  }
+
+  /** Runs the pass that the order describes; all threads call it. Returns when the logits of all are there. */
+  runPass(): void {
+    const { tokenCount, outputCount } = this.order;
+    this.#kv.beginPass();
+    this.#fillRotation();
+    this.#embed(tokenCount);
+    for (const layer of this.#divided.layers) {
+      for (const step of layer) this.#runStep(step, tokenCount);
+      this.#kv.nextLayer();
+    }
+    if (outputCount > 0) this.#project(outputCount);
+    this.team.barrier();
+  }
+
+  #runStep(step: DividedStep, n: number): void {
+    switch (step.kind) {
+      case "norm": {
+        const { width, epsilon } = this.#blueprint.shape;
+        this.#kernels.rmsNorm(this.#at.hidden, this.#weight(step.weight), this.#at.input, n, width, epsilon);
+        return;
+      }
+      case "attention":
+        this.#runAttention(step.input, step.output, n);
+        return;
+      case "feedForward":
+        this.#runFeedForward(step.gate, step.up, step.down, n);
+    }
+  }
+
+  #runAttention(projections: readonly Share[], output: readonly Share[], n: number): void {
+    const { input, joined, slabs, slabBytes } = this.#at;
+    const { width, heads, headLength } = this.#blueprint.shape;
+    const attended = heads * headLength;
+    this.#multiply(this.#own(projections), input, width, n, this.#ownSlab);
+    this.#rotate(this.#own(projections), n);
+    this.#exchangeSlabs(projections, n);
+    this.#join(projections, n);
+    this.#kv.attend(joined, this.#ownSlab);
+    const partialBytes = n * this.#kv.partialFloats * floatBytes;
+    this.#exchange.slabs(() => partialBytes);
+    this.#kernels.mergeAttention(slabs, slabBytes, this.team.size, n, heads, headLength, input, attended);
+    this.#multiply(this.#own(output), input, attended, n, this.#ownSlab);
+    this.#addToHidden(output, n);
+  }
+
+  #runFeedForward(gate: readonly Share[], up: readonly Share[], down: readonly Share[], n: number): void {
+    const { input, joined, gated } = this.#at;
+    const { width, feedForward } = this.#blueprint.shape;
+    this.#multiply(this.#own(gate), input, width, n, this.#ownSlab);
+    this.#multiply(this.#own(up), input, width, n, gated);
+    this.#kernels.swiglu(this.#ownSlab, gated, this.#ownSlab, n * this.#own(gate).stride);
+    this.#exchangeSlabs(gate, n);
+    this.#join(gate, n);
+    this.#multiply(this.#own(down), joined, feedForward, n, this.#ownSlab);
+    this.#addToHidden(down, n);
+  }
+
+  get #ownSlab(): number {
+    return this.#at.slabs + this.#index * this.#at.slabBytes;
+  }
+
+  #own(shares: readonly Share[]): Share {
+    return shares[this.#index] as Share;
+  }
+
+  #weight(name: string): number {
+    return this.#at.weights.get(name) as number;
+  }
+
+  /** n rows of `columns` floats at x times this thread's pieces: rows of share.stride floats at `out`. */
+  #multiply({ pieces, stride }: Share, x: number, columns: number, n: number, out: number): void {
+    const { prepared } = this.#at;
+    let preparedFor = -1;
+    for (const { matrix, padded, slabColumn } of pieces) {
+      const { type, name } = matrix.tensor;
+      if (type !== preparedFor) this.#kernels.prepare(type, x, columns, n, columns, prepared);
+      preparedFor = type;
+      const y = out + slabColumn * floatBytes;
+      this.#kernels.multiply(type, this.#weight(name), padded, columns, prepared, n, y, stride);
+    }
+  }
+
+  /** Rotates the queries and keys among what this thread has just computed; their pieces are whole heads. */
+  #rotate({ pieces, stride }: Share, n: number): void {
+    const { heads, kvHeads, headLength, rotated } = this.#blueprint.shape;
+    const neox = this.#blueprint.graph.pairing === "halves" ? 1 : 0;
+    const rotatedColumns = (heads + kvHeads) * headLength;
+    for (const { rows, slabColumn, column } of pieces) {
+      if (column >= rotatedColumns) continue;
+      const at = this.#ownSlab + slabColumn * floatBytes;
+      this.#kernels.rope(at, stride, n, rows / headLength, headLength, rotated, this.#at.rotation, neox);
+    }
+  }
+
+  /** Gives the others the first n rows of this thread's slab and takes theirs. */
+  #exchangeSlabs(shares: readonly Share[], n: number): void {
+    this.#exchange.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
+  }
+
+  /** Puts the slabs of all threads side by side: n whole rows. */
+  #join(shares: readonly Share[], n: number): void {
+    const width = shares.reduce((sum, { pieces }) => sum + pieces.reduce((rows, piece) => rows + piece.rows, 0), 0);
+    shares.forEach(({ pieces, stride }, thread) => {
+      const slab = this.#at.slabs + thread * this.#at.slabBytes;
+      for (const { rows, slabColumn, column } of pieces) {
+        const to = this.#at.joined + column * floatBytes;
+        this.#kernels.copyRows(slab + slabColumn * floatBytes, stride, to, width, n, rows);
+      }
+    });
+  }
+
+  /** Exchanges the slabs and adds all of them to the hidden state. */
+  #addToHidden(shares: readonly Share[], n: number): void {
+    this.#exchangeSlabs(shares, n);
+    const { width } = this.#blueprint.shape;
+    shares.forEach(({ pieces, stride }, thread) => {
+      const slab = this.#at.slabs + thread * this.#at.slabBytes;
+      for (const { rows, slabColumn, column } of pieces) {
+        const to = this.#at.hidden + column * floatBytes;
+        this.#kernels.addRows(slab + slabColumn * floatBytes, stride, to, width, n, rows);
+      }
+    });
+  }
+
+  /** Cosines and sines of every token's position. */
+  #fillRotation(): void {
+    const { order } = this;
+    const { ropeFrequencies, ropeMagnitude, rotated } = this.#blueprint.shape;
+    for (let row = 0; row < order.rowCount; row++) {
+      let at = (this.#at.rotation >>> 2) + order.row(row, rowField.firstToken) * rotated;
+      const firstPosition = order.row(row, rowField.firstPosition);
+      for (let i = 0; i < order.row(row, rowField.length); i++) {
+        for (let pair = 0; pair < rotated / 2; pair++) {
+          const angle = (firstPosition + i) * (ropeFrequencies[pair] as number);
+          this.#floats[at++] = Math.cos(angle) * ropeMagnitude;
+          this.#floats[at++] = Math.sin(angle) * ropeMagnitude;
+        }
+      }
+    }
+  }
+
+  /** Each thread looks up the tokens whose rows it has; together they are the hidden state's start. */
+  #embed(n: number): void {
+    const { tokens } = this.order;
+    const { width } = this.#blueprint.shape;
+    const { hidden } = this.#at;
+    const [piece] = this.#own(this.#divided.embedding).pieces;
+    const rowOf = (i: number) => (tokens[i] as number) - (piece?.firstRow ?? 0);
+    const isOwn = (i: number) => piece !== undefined && rowOf(i) >= 0 && rowOf(i) < piece.rows;
+    const bytes = width * floatBytes;
+    for (let i = 0; piece && i < n; i++) {
+      const { type, name } = piece.matrix.tensor;
+      if (isOwn(i)) this.#kernels.readRow(type, this.#weight(name), rowOf(i), piece.padded, width, hidden + i * bytes);
+    }
+    this.#exchange.rows(hidden, n, bytes, isOwn);
+  }
+
+  /** Logits of the tokens that want them: every thread writes its part of the vocabulary. */
+  #project(outputs: number): void {
+    const { order } = this;
+    const { width, epsilon, vocabSize } = this.#blueprint.shape;
+    const { hidden, input, joined, logits } = this.#at;
+    const share = this.#own(this.#divided.output);
+    for (let i = 0; i < outputs; i++) {
+      const from = hidden + (order.outputs[i] as number) * width * floatBytes;
+      this.#kernels.copyRows(from, width, joined + i * width * floatBytes, width, 1, width);
+    }
+    this.#kernels.rmsNorm(joined, this.#weight(this.#blueprint.graph.outputNorm.name), input, outputs, width, epsilon);
+    this.#multiply(share, input, width, outputs, logits);
+    for (const { firstRow, rows, slabColumn } of share.pieces) {
+      for (let i = 0; i < outputs; i++) {
+        const from = (logits >>> 2) + i * share.stride + slabColumn;
+        const to = (order.firstLogits + i) * vocabSize + firstRow;
+        this.#logits.set(this.#floats.subarray(from, from + rows), to);
+      }
+    }
+  }
+}

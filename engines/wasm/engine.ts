@@ -1,0 +1,172 @@
+// Owns loading a GGUF file into the wasm engine: reads what the model is, sizes its KV cache, starts the compute threads, lets
+// each load its part, and hands over a WasmModel. No native code. The thread that calls becomes the team's leader.
+import { once } from "node:events";
+import { availableParallelism, freemem } from "node:os";
+import { Worker } from "node:worker_threads";
+import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import { Batch } from "../batch.ts";
+import { physicalCores } from "../cores.ts";
+import type { Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
+import { readModelMetadata } from "../gguf/metadata.ts";
+import { type TensorTable, tensorTypes } from "../gguf/tensors.ts";
+import { tokensPerSequence } from "../kv-budget.ts";
+import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
+import type { Blueprint } from "./blueprint.ts";
+import { allocateShared, ComputeThread, type SharedBlocks } from "./compute-thread.ts";
+import { readModel, roomBytes, type WasmModelFile } from "./fit.ts";
+import { createMemory, instantiateKernels, type KernelModule, loadKernels } from "./kernel-module.ts";
+import { WasmModel } from "./model.ts";
+import { PageTable } from "./pages.ts";
+import type { WorkerData, WorkerReport } from "./worker.ts";
+
+/** Tokens of one pass. More would not make products cheaper, and scratch grows with it. */
+const passTokens = 128;
+/** KV pages for copies of ended sequences, as a share of what the running ones may hold. */
+const savedShare = 0.25;
+
+const kvTypes: Readonly<Partial<Record<ModelSpec["kvType"], number>>> = { auto: 30, bf16: 30, f16: 1, f32: 0, q8_0: 8 };
+
+export const wasmEngine: Engine = {
+  async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel> {
+    const file = await readModel(spec.path);
+    const kernels = await loadKernels();
+    const threads = spec.threads || Math.min(physicalCores(), availableParallelism());
+    const kvType = kvTypes[spec.kvType];
+    if (kvType === undefined) {
+      const message = `cache_type ${spec.kvType} is not one the wasm engine has; it takes bf16, f16, f32 or q8_0`;
+      throw new ServerError("config_invalid", message, { param: "cache_type" });
+    }
+    const sizes = sizeKv(spec, file, kernels, kvType, threads);
+    const pages = new PageTable({ slots: spec.maxSequences, threads, blockTokens: spec.blockTokens, ...sizes });
+    const blueprint: Blueprint = {
+      files: file.table.files,
+      graph: file.graph,
+      shape: file.shape,
+      threads,
+      passTokens,
+      maxRows: Math.min(spec.maxSequences, passTokens),
+      blockTokens: spec.blockTokens,
+      kvType,
+      pagesPerThread: pages.pagesPerThread,
+      blocksPerSequence: Math.ceil(sizes.sequenceTokens / spec.blockTokens),
+    };
+    const shared = allocateShared(blueprint, spec.maxSequences);
+    const { leader, workers } = await startThreads(blueprint, kernels, shared, file, onProgress);
+    const { tokenizer } = await readModelMetadata(spec.path);
+    const model = new WasmModel({
+      blueprint,
+      card: card(spec, file, kernels, threads, sizes.bytesPerPage * pages.pagesPerThread * threads),
+      capacity: {
+        maxSequences: spec.maxSequences,
+        maxBatchTokens: spec.maxBatchTokens,
+        sequenceTokens: sizes.sequenceTokens,
+      },
+      tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
+      leader,
+      workers,
+      shared,
+      pages,
+      abortFlag: spec.abortFlag,
+    });
+    warmUp(model);
+    return model;
+  },
+};
+
+interface KvSizes {
+  readonly sequenceTokens: number;
+  readonly savedPages: number;
+  /** All layers of one page. */
+  readonly bytesPerPage: number;
+}
+
+function sizeKv(
+  spec: ModelSpec,
+  { shape, table }: WasmModelFile,
+  kernels: KernelModule,
+  kvType: number,
+  threads: number,
+): KvSizes {
+  const { layers, kvHeads, headLength, trainedContext } = shape;
+  const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
+  const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
+  const free = process.availableMemory?.() ?? freemem();
+  // Without a budget the cache takes a share of what is given here: it must fit beside the weights in the threads' memory.
+  const freeBytes = Math.min(free, 2 * (roomBytes(threads) - tensorBytes(table)));
+  const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };
+  const sequenceTokens = tokensPerSequence(spec, { layers, trainedContext, ...elements }, freeBytes);
+  const pages = Math.ceil(sequenceTokens / spec.blockTokens) * spec.maxSequences;
+  return { sequenceTokens, savedPages: Math.ceil(pages * savedShare), bytesPerPage: layerBytes * layers };
+}
+
+async function startThreads(
+  blueprint: Blueprint,
+  kernels: KernelModule,
+  shared: SharedBlocks,
+  file: WasmModelFile,
+  onProgress: LoadProgress,
+): Promise<{ leader: ComputeThread; workers: Worker[] }> {
+  const workers = Array.from({ length: blueprint.threads - 1 }, (_, i) => {
+    const workerData: WorkerData = { blueprint, index: i + 1, kernels, shared };
+    return new Worker(new URL("./worker.js", import.meta.url), { workerData });
+  });
+  try {
+    const reports = workers.map(awaitReady);
+    const leader = new ComputeThread(blueprint, 0, kernels, shared);
+    const total = tensorBytes(file.table);
+    const loading = leader.load((bytes) => {
+      leader.team.addLoaded(bytes);
+      onProgress(Math.min(leader.team.loadedBytes / total, 1));
+    });
+    await Promise.all([loading, ...reports]);
+    return { leader, workers };
+  } catch (error) {
+    await Promise.all(workers.map((worker) => worker.terminate()));
+    throw error;
+  }
+}
+
+async function awaitReady(worker: Worker): Promise<void> {
+  const ended = once(worker, "exit").then(([code]) => {
+    throw new ServerError("model_failed", `a compute thread ended with code ${code} while the model was loading`);
+  });
+  const [report] = (await Promise.race([once(worker, "message"), ended])) as [WorkerReport];
+  ended.catch(() => undefined);
+  if (!report.ready) throw fromErrorRecord(report.error);
+}
+
+function card(
+  spec: ModelSpec,
+  { shape, table, graph }: WasmModelFile,
+  kernels: KernelModule,
+  threads: number,
+  kvCacheBytes: number,
+): ModelCard {
+  const elements = [...table.tensors.values()].map(({ shape: lengths }) => lengths.reduce((a, b) => a * b, 1));
+  const type = tensorTypes.get(graph.layers.flat().find((step) => step.kind === "attention")?.query.tensor.type ?? 0);
+  return {
+    path: spec.path,
+    description: `${shape.architecture} ${type?.name ?? ""}`,
+    engine: `wasm (${kernels.twin} SIMD${kernels.wideDot ? ", 8-bit dot" : ""})`,
+    backend: `cpu, ${threads} threads`,
+    vocabSize: shape.vocabSize,
+    parameterCount: elements.reduce((a, b) => a + b, 0),
+    tensorBytes: tensorBytes(table),
+    trainedContext: shape.trainedContext,
+    kvCacheBytes,
+  };
+}
+
+function tensorBytes({ tensors }: TensorTable): number {
+  let sum = 0;
+  for (const { bytes } of tensors.values()) sum += bytes;
+  return sum;
+}
+
+/** Lets the kernels be compiled and the scratch be paged in before the first request. */
+function warmUp(model: WasmModel): void {
+  const batch = new Batch(1, 1);
+  batch.addRow(0, Int32Array.of(0), 0, 1, true, 0);
+  model.step(batch);
+  model.release(0);
+}

@@ -1,0 +1,45 @@
+// Owns whether the wasm engine can run a model file: reads its head, never its weights. The choice of engine asks before any
+// engine is loaded, and loading asks again.
+import { availableParallelism } from "node:os";
+import { ServerError } from "../../runtime/errors.ts";
+import { readTensorTable, type TensorTable } from "../gguf/tensors.ts";
+import { buildGraph, findArchitecture, type Graph } from "./graph.ts";
+import { type Hyperparameters, readHyperparameters } from "./hyperparameters.ts";
+import { readFrequencyFactors } from "./weights.ts";
+
+/** What a model file says of the model. */
+export interface WasmModelFile {
+  readonly table: TensorTable;
+  readonly shape: Hyperparameters;
+  readonly graph: Graph;
+}
+
+/** A WebAssembly memory ends at 4 GiB; a part of it is scratch. */
+const weightBytesPerThread = 3.75 * 2 ** 30;
+
+/** Bytes of weights and KV cache that so many compute threads can hold. */
+export function roomBytes(threads: number): number {
+  return threads * weightBytesPerThread;
+}
+
+/** Throws `unsupported` where the engine cannot run the model, `model_file_invalid` where nobody can. */
+export async function readModel(path: string): Promise<WasmModelFile> {
+  const table = await readTensorTable(path);
+  const architecture = findArchitecture(String(table.fields.get("general.architecture")));
+  const shape = readHyperparameters(table.fields, table.tensors, await readFrequencyFactors(table));
+  return { table, shape, graph: buildGraph(architecture, shape, table) };
+}
+
+/** Why the wasm engine cannot run the file, or null. Throws what is wrong with a file that nobody can run. */
+export async function wasmRefusal(path: string): Promise<string | null> {
+  try {
+    const { table } = await readModel(path);
+    const bytes = [...table.tensors.values()].reduce((sum, tensor) => sum + tensor.bytes, 0);
+    const threads = availableParallelism();
+    if (bytes <= roomBytes(threads)) return null;
+    return `its ${(bytes / 2 ** 30).toFixed(1)} GiB of weights do not fit the memory of ${threads} compute threads`;
+  } catch (error) {
+    if (error instanceof ServerError && error.code === "unsupported") return error.message;
+    throw error;
+  }
+}

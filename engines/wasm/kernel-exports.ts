@@ -1,0 +1,127 @@
+// Owns what the kernels promise, as the host sees them. Every pointer is a byte offset into the memory of the thread that
+// calls, aligned to 16 bytes; every stride is in floats. Kernels keep no state (but useWideDot's) and allocate nothing.
+//
+// A matrix is a slice: `rows` (a multiple of 16) rows of `k` (a multiple of 32) columns, packed into an order of the
+// kernels' own. Types are GGUF's numbers: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30.
+
+export interface KernelExports {
+  /** Bytes of a packed matrix, a multiple of 16. */
+  matrixBytes(type: number, rows: number, k: number): number;
+  /**
+   * Packs `count` rows, laid out as in a GGUF file at `source`, as rows firstRow.. of the matrix at `target`. firstRow is a
+   * multiple of 16, and so is count, unless these are the last rows that exist: the rest up to the multiple of 16 become
+   * zeros. Returns 0, or 1 + the index (in source) of the first row that holds a NaN or an infinity.
+   */
+  packRows(
+    type: number,
+    source: number,
+    target: number,
+    firstRow: number,
+    count: number,
+    rows: number,
+    k: number,
+  ): number;
+  /** One row of a packed matrix as k floats. */
+  readRow(type: number, matrix: number, row: number, rows: number, k: number, out: number): void;
+
+  /** Bytes that prepare() writes for n activation rows, a multiple of 16. */
+  activationBytes(type: number, n: number, k: number): number;
+  /** Turns n rows of k floats (row i at x + 4 * i * stride) into what multiply() wants beside matrices of this type. */
+  prepare(type: number, x: number, stride: number, n: number, k: number, out: number): void;
+  /** y[i * stride + r] = sum over c of matrix[r][c] * x[i][c], for each of the n prepared rows and all rows r. */
+  multiply(
+    type: number,
+    matrix: number,
+    rows: number,
+    k: number,
+    x: number,
+    n: number,
+    y: number,
+    stride: number,
+  ): void;
+  /** Whether the dot instruction takes 8-bit unsigned activations (1) or 7-bit ones (0, the default). */
+  useWideDot(wide: number): void;
+
+  /** out[i] = x[i] / rms(x[i]) * weight, for n rows of k floats without gaps. */
+  rmsNorm(x: number, weight: number, out: number, n: number, k: number, epsilon: number): void;
+  /** target[i][c] = source[i][c], or += for addRows, for n rows of `columns` floats. */
+  copyRows(
+    source: number,
+    sourceStride: number,
+    target: number,
+    targetStride: number,
+    n: number,
+    columns: number,
+  ): void;
+  addRows(source: number, sourceStride: number, target: number, targetStride: number, n: number, columns: number): void;
+  /** out[i] = silu(gate[i]) * up[i] for `count` floats; out may be gate. */
+  swiglu(gate: number, up: number, out: number, count: number): void;
+  /**
+   * Rotates in place the first `rotated` floats of each of `heads` heads of n rows. `table` has for each row rotated / 2
+   * pairs (cos, sin). Pair i is floats (2i, 2i + 1), or with `neox` = 1 floats (i, i + rotated / 2).
+   */
+  rope(
+    x: number,
+    stride: number,
+    n: number,
+    heads: number,
+    headLength: number,
+    rotated: number,
+    table: number,
+    neox: number,
+  ): void;
+
+  /** Bytes of a page: keys and values of `blockTokens` tokens of one layer; a multiple of 16. */
+  kvPageBytes(kvType: number, kvHeads: number, headLength: number, blockTokens: number): number;
+  /** Stores one token's keys and values (kvHeads * headLength floats each) as token `index` of a page. */
+  kvWrite(
+    kvType: number,
+    page: number,
+    index: number,
+    blockTokens: number,
+    key: number,
+    value: number,
+    kvHeads: number,
+    headLength: number,
+  ): void;
+  /**
+   * Attention of n consecutive tokens of one sequence, the first at position `firstPosition`, over some of its pages:
+   * `pages` has for each a pair of i32 (address, position of its first token), ascending; token p sees positions <= p.
+   * Query row i (heads * headLength floats) is at q + 4 * i * qStride. Writes for each row and head headLength floats (the
+   * sum of weighted values, not divided), then the largest score, then the sum of weights, then two floats of padding.
+   * A row that sees nothing gets a largest score of -1e30 and zeros.
+   */
+  attend(
+    kvType: number,
+    pages: number,
+    pageCount: number,
+    blockTokens: number,
+    q: number,
+    qStride: number,
+    n: number,
+    firstPosition: number,
+    heads: number,
+    kvHeads: number,
+    headLength: number,
+    scale: number,
+    out: number,
+  ): void;
+  /** Joins what `parts` calls of attend() wrote, `partBytes` apart, into rows of heads * headLength floats. */
+  mergeAttention(
+    partials: number,
+    partBytes: number,
+    parts: number,
+    n: number,
+    heads: number,
+    headLength: number,
+    out: number,
+    stride: number,
+  ): void;
+
+  /** The dot instruction on `bytes` signed bytes at a and 7-bit ones at b, added up: for the self-test. */
+  probeAddDot(a: number, b: number, bytes: number): number;
+  /** As fast as the instruction goes, `count` times 16 bytes from registers; returns something that depends on it. */
+  probeDot(count: number): number;
+  /** Reads `bytes` bytes and does nothing with them; returns something that depends on them. */
+  probeReadAll(from: number, bytes: number): number;
+}

@@ -1,0 +1,243 @@
+// Owns the products of attention: one to four rows of factors times a matrix of floats or straight from a page: T is f32,
+// i16 for float16, u16 for bfloat16, i8 for bytes. The matrix lies in columns of eight: `depth` rows of eight numbers,
+// then, `eightBytes` further, the next eight columns; so it is read in one go. Six to eight sums stay in registers: fewer
+// would wait for each other, more would not fit. Unrolled further, the loops are slower: V8 runs out of registers.
+import { bfloatAt, bytesAt, float16At } from "./attention-pages";
+import { multiplyAdd } from "./exponential";
+
+/**
+ * c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `vectors` vectors of j; if not `fresh`, c[r][j] * s[r] is added.
+ * What is fresh may be written up to 32 floats long; of bytes, it is multiplied by scales[j] and added to c[r][j].
+ */
+export function multiplyFour<T>(
+  fresh: bool, a0: usize, a1: usize, a2: usize, a3: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
+  c0: usize, c1: usize, c2: usize, c3: usize, s0: f32, s1: f32, s2: f32, s3: f32, scales: usize,
+): void {
+  const whole = <usize>(fresh ? (vectors + 1) & ~1 : vectors & ~1) << 4;
+  for (let j: usize = 0; j < whole; j += 32) {
+    let x00 = start(fresh, c0 + j, 0, s0);
+    let x01 = start(fresh, c0 + j, 16, s0);
+    let x10 = start(fresh, c1 + j, 0, s1);
+    let x11 = start(fresh, c1 + j, 16, s1);
+    let x20 = start(fresh, c2 + j, 0, s2);
+    let x21 = start(fresh, c2 + j, 16, s2);
+    let x30 = start(fresh, c3 + j, 0, s3);
+    let x31 = start(fresh, c3 + j, 16, s3);
+    let bAt = b + (j >> 5) * eightBytes;
+    for (let i: usize = 0; i < depth << 2; i += 4) {
+      const v0 = vectorAt<T>(bAt, 0);
+      const v1 = vectorAt<T>(bAt, 1);
+      const f0 = v128.load32_splat(a0 + i);
+      const f1 = v128.load32_splat(a1 + i);
+      const f2 = v128.load32_splat(a2 + i);
+      const f3 = v128.load32_splat(a3 + i);
+      x00 = multiplyAdd(f0, v0, x00);
+      x01 = multiplyAdd(f0, v1, x01);
+      x10 = multiplyAdd(f1, v0, x10);
+      x11 = multiplyAdd(f1, v1, x11);
+      x20 = multiplyAdd(f2, v0, x20);
+      x21 = multiplyAdd(f2, v1, x21);
+      x30 = multiplyAdd(f3, v0, x30);
+      x31 = multiplyAdd(f3, v1, x31);
+      bAt += 8 * sizeof<T>();
+    }
+    finish<T>(fresh, c0 + j, 0, x00, scales + j);
+    finish<T>(fresh, c0 + j, 16, x01, scales + j);
+    finish<T>(fresh, c1 + j, 0, x10, scales + j);
+    finish<T>(fresh, c1 + j, 16, x11, scales + j);
+    finish<T>(fresh, c2 + j, 0, x20, scales + j);
+    finish<T>(fresh, c2 + j, 16, x21, scales + j);
+    finish<T>(fresh, c3 + j, 0, x30, scales + j);
+    finish<T>(fresh, c3 + j, 16, x31, scales + j);
+  }
+  if (fresh) return;
+  const rest = (<usize>vectors << 4) - whole;
+  multiplyRest<T>(a0, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c0 + whole, s0);
+  multiplyRest<T>(a1, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c1 + whole, s1);
+  multiplyRest<T>(a2, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c2 + whole, s2);
+  multiplyRest<T>(a3, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c3 + whole, s3);
+}
+
+/** The same for three rows. */
+export function multiplyThree<T>(
+  fresh: bool, a0: usize, a1: usize, a2: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
+  c0: usize, c1: usize, c2: usize, s0: f32, s1: f32, s2: f32, scales: usize,
+): void {
+  const whole = <usize>(fresh ? (vectors + 1) & ~1 : vectors & ~1) << 4;
+  for (let j: usize = 0; j < whole; j += 32) {
+    let x00 = start(fresh, c0 + j, 0, s0);
+    let x01 = start(fresh, c0 + j, 16, s0);
+    let x10 = start(fresh, c1 + j, 0, s1);
+    let x11 = start(fresh, c1 + j, 16, s1);
+    let x20 = start(fresh, c2 + j, 0, s2);
+    let x21 = start(fresh, c2 + j, 16, s2);
+    let bAt = b + (j >> 5) * eightBytes;
+    for (let i: usize = 0; i < depth << 2; i += 4) {
+      const v0 = vectorAt<T>(bAt, 0);
+      const v1 = vectorAt<T>(bAt, 1);
+      const f0 = v128.load32_splat(a0 + i);
+      const f1 = v128.load32_splat(a1 + i);
+      const f2 = v128.load32_splat(a2 + i);
+      x00 = multiplyAdd(f0, v0, x00);
+      x01 = multiplyAdd(f0, v1, x01);
+      x10 = multiplyAdd(f1, v0, x10);
+      x11 = multiplyAdd(f1, v1, x11);
+      x20 = multiplyAdd(f2, v0, x20);
+      x21 = multiplyAdd(f2, v1, x21);
+      bAt += 8 * sizeof<T>();
+    }
+    finish<T>(fresh, c0 + j, 0, x00, scales + j);
+    finish<T>(fresh, c0 + j, 16, x01, scales + j);
+    finish<T>(fresh, c1 + j, 0, x10, scales + j);
+    finish<T>(fresh, c1 + j, 16, x11, scales + j);
+    finish<T>(fresh, c2 + j, 0, x20, scales + j);
+    finish<T>(fresh, c2 + j, 16, x21, scales + j);
+  }
+  if (fresh) return;
+  const rest = (<usize>vectors << 4) - whole;
+  multiplyRest<T>(a0, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c0 + whole, s0);
+  multiplyRest<T>(a1, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c1 + whole, s1);
+  multiplyRest<T>(a2, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c2 + whole, s2);
+}
+
+/** The same for two rows. */
+export function multiplyTwo<T>(
+  fresh: bool, a0: usize, a1: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
+  c0: usize, c1: usize, s0: f32, s1: f32, scales: usize,
+): void {
+  const whole = <usize>(fresh ? (vectors + 3) & ~3 : vectors & ~3) << 4;
+  for (let j: usize = 0; j < whole; j += 64) {
+    let x00 = start(fresh, c0 + j, 0, s0);
+    let x01 = start(fresh, c0 + j, 16, s0);
+    let x02 = start(fresh, c0 + j, 32, s0);
+    let x03 = start(fresh, c0 + j, 48, s0);
+    let x10 = start(fresh, c1 + j, 0, s1);
+    let x11 = start(fresh, c1 + j, 16, s1);
+    let x12 = start(fresh, c1 + j, 32, s1);
+    let x13 = start(fresh, c1 + j, 48, s1);
+    let b0 = b + (j >> 5) * eightBytes;
+    let b1 = b0 + eightBytes;
+    for (let i: usize = 0; i < depth << 2; i += 4) {
+      const v0 = vectorAt<T>(b0, 0);
+      const v1 = vectorAt<T>(b0, 1);
+      const v2 = vectorAt<T>(b1, 0);
+      const v3 = vectorAt<T>(b1, 1);
+      const f0 = v128.load32_splat(a0 + i);
+      const f1 = v128.load32_splat(a1 + i);
+      x00 = multiplyAdd(f0, v0, x00);
+      x01 = multiplyAdd(f0, v1, x01);
+      x02 = multiplyAdd(f0, v2, x02);
+      x03 = multiplyAdd(f0, v3, x03);
+      x10 = multiplyAdd(f1, v0, x10);
+      x11 = multiplyAdd(f1, v1, x11);
+      x12 = multiplyAdd(f1, v2, x12);
+      x13 = multiplyAdd(f1, v3, x13);
+      b0 += 8 * sizeof<T>();
+      b1 += 8 * sizeof<T>();
+    }
+    finish<T>(fresh, c0 + j, 0, x00, scales + j);
+    finish<T>(fresh, c0 + j, 16, x01, scales + j);
+    finish<T>(fresh, c0 + j, 32, x02, scales + j);
+    finish<T>(fresh, c0 + j, 48, x03, scales + j);
+    finish<T>(fresh, c1 + j, 0, x10, scales + j);
+    finish<T>(fresh, c1 + j, 16, x11, scales + j);
+    finish<T>(fresh, c1 + j, 32, x12, scales + j);
+    finish<T>(fresh, c1 + j, 48, x13, scales + j);
+  }
+  if (fresh) return;
+  const rest = (<usize>vectors << 4) - whole;
+  multiplyRest<T>(a0, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c0 + whole, s0);
+  multiplyRest<T>(a1, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c1 + whole, s1);
+}
+
+/** The same for one row. */
+export function multiplyOne<T>(
+  fresh: bool, a: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
+  c: usize, s: f32, scales: usize,
+): void {
+  const whole = <usize>(fresh ? (vectors + 7) & ~7 : vectors & ~7) << 4;
+  for (let j: usize = 0; j < whole; j += 128) {
+    let x0 = start(fresh, c + j, 0, s);
+    let x1 = start(fresh, c + j, 16, s);
+    let x2 = start(fresh, c + j, 32, s);
+    let x3 = start(fresh, c + j, 48, s);
+    let x4 = start(fresh, c + j, 64, s);
+    let x5 = start(fresh, c + j, 80, s);
+    let x6 = start(fresh, c + j, 96, s);
+    let x7 = start(fresh, c + j, 112, s);
+    let b0 = b + (j >> 5) * eightBytes;
+    let b1 = b0 + eightBytes;
+    let b2 = b1 + eightBytes;
+    let b3 = b2 + eightBytes;
+    for (let i: usize = 0; i < depth << 2; i += 4) {
+      const v0 = vectorAt<T>(b0, 0);
+      const v1 = vectorAt<T>(b0, 1);
+      const v2 = vectorAt<T>(b1, 0);
+      const v3 = vectorAt<T>(b1, 1);
+      const v4 = vectorAt<T>(b2, 0);
+      const v5 = vectorAt<T>(b2, 1);
+      const v6 = vectorAt<T>(b3, 0);
+      const v7 = vectorAt<T>(b3, 1);
+      const f = v128.load32_splat(a + i);
+      x0 = multiplyAdd(f, v0, x0);
+      x1 = multiplyAdd(f, v1, x1);
+      x2 = multiplyAdd(f, v2, x2);
+      x3 = multiplyAdd(f, v3, x3);
+      x4 = multiplyAdd(f, v4, x4);
+      x5 = multiplyAdd(f, v5, x5);
+      x6 = multiplyAdd(f, v6, x6);
+      x7 = multiplyAdd(f, v7, x7);
+      b0 += 8 * sizeof<T>();
+      b1 += 8 * sizeof<T>();
+      b2 += 8 * sizeof<T>();
+      b3 += 8 * sizeof<T>();
+    }
+    finish<T>(fresh, c + j, 0, x0, scales + j);
+    finish<T>(fresh, c + j, 16, x1, scales + j);
+    finish<T>(fresh, c + j, 32, x2, scales + j);
+    finish<T>(fresh, c + j, 48, x3, scales + j);
+    finish<T>(fresh, c + j, 64, x4, scales + j);
+    finish<T>(fresh, c + j, 80, x5, scales + j);
+    finish<T>(fresh, c + j, 96, x6, scales + j);
+    finish<T>(fresh, c + j, 112, x7, scales + j);
+  }
+  if (fresh) return;
+  const rest = (<usize>vectors << 4) - whole;
+  multiplyRest<T>(a, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c + whole, s);
+}
+
+/** One row and `bytes` bytes of vectors: what is left over of the others. */
+function multiplyRest<T>(a: usize, depth: usize, b: usize, eightBytes: usize, bytes: usize, c: usize, s: f32): void {
+  for (let j: usize = 0; j < bytes; j += 16) {
+    let sum = f32x4.mul(v128.load(c + j), f32x4.splat(s));
+    let at = b + (j >> 5) * eightBytes;
+    for (let i: usize = 0; i < depth << 2; i += 4) {
+      const vector = j & 16 ? vectorAt<T>(at, 1) : vectorAt<T>(at, 0);
+      sum = multiplyAdd(v128.load32_splat(a + i), vector, sum);
+      at += 8 * sizeof<T>();
+    }
+    v128.store(c + j, sum);
+  }
+}
+
+// @ts-ignore: decorator
+@inline
+function start(fresh: bool, at: usize, offset: usize, scale: f32): v128 {
+  return fresh ? f32x4.splat(0) : f32x4.mul(v128.load(at + offset), f32x4.splat(scale));
+}
+
+// @ts-ignore: decorator
+@inline
+function finish<T>(fresh: bool, at: usize, offset: usize, sum: v128, scales: usize): void {
+  const total = fresh && sizeof<T>() == 1 ? multiplyAdd(sum, v128.load(scales + offset), v128.load(at + offset)) : sum;
+  v128.store(at + offset, total);
+}
+
+/** Vector j, counted from `at` on, as floats. */
+// @ts-ignore: decorator
+@inline
+function vectorAt<T>(at: usize, j: usize): v128 {
+  if (isFloat<T>()) return v128.load(at + (j << 4));
+  if (sizeof<T>() == 1) return bytesAt(at + (j >> 1 << 3), j & 1);
+  return isSigned<T>() ? float16At(at + (j << 3)) : bfloatAt(at + (j << 3));
+}

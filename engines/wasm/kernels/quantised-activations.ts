@@ -1,0 +1,116 @@
+// Owns turning activations into 8-bit integers, as quantised-layout.ts draws them. Called once before the products of a
+// layer's matrices; every compute thread does it for itself.
+import { BLOCK, PAIRS, productsFor, quantBias, recordBytes, tileColumns, valueBytes } from "./quantised-layout";
+import { Q4_1 } from "./types";
+
+/** A largest value below this is zero: 127 divided by it must be finite. */
+const SMALLEST: f32 = 1e-30;
+/** Added to a float of small magnitude, leaves it rounded in the low bits. */
+const ROUNDER: f32 = 12582912;
+
+export function activationBytes(type: i32, n: i32, k: i32): i32 {
+  return (n * (k / BLOCK) * recordBytes(productsFor(type), 1) + 15) & ~15;
+}
+
+export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
+  const products = productsFor(type);
+  const blocks = k / BLOCK;
+  let column = 0;
+  while (column < n) {
+    const columns = tileColumns(n - column);
+    const record = recordBytes(products, columns);
+    for (let c = 0; c < columns; c++) {
+      prepareColumn(type, products, x + <usize>c * (stride << 2), blocks, out, c, columns, record);
+    }
+    x += <usize>columns * (stride << 2);
+    out += <usize>record * blocks;
+    column += columns;
+  }
+}
+
+/** Column `c` of a tile of `columns`, whose first record is at `out`. */
+function prepareColumn(
+  type: i32,
+  products: i32,
+  x: usize,
+  blocks: i32,
+  out: usize,
+  c: i32,
+  columns: i32,
+  record: i32,
+): void {
+  let values = out + c * valueBytes(products);
+  let scales = out + columns * valueBytes(products) + (c << 2);
+  const offsets = <usize>columns << 2;
+  const bias = quantBias(type);
+  for (let b = 0; b < blocks; b++) {
+    let x0 = v128.load(x), x1 = v128.load(x, 16), x2 = v128.load(x, 32), x3 = v128.load(x, 48);
+    let x4 = v128.load(x, 64), x5 = v128.load(x, 80), x6 = v128.load(x, 96), x7 = v128.load(x, 112);
+    const largest = largestMagnitude(
+      larger(larger(x0, x1), larger(x2, x3)),
+      larger(larger(x4, x5), larger(x6, x7)),
+    );
+    const empty = largest < SMALLEST;
+    const scale = empty ? <f32>0 : largest / 127;
+    const factor = f32x4.splat(empty ? <f32>0 : <f32>127 / largest);
+    x0 = rounded(x0, factor); x1 = rounded(x1, factor); x2 = rounded(x2, factor); x3 = rounded(x3, factor);
+    x4 = rounded(x4, factor); x5 = rounded(x5, factor); x6 = rounded(x6, factor); x7 = rounded(x7, factor);
+    const sum = lanesSum(
+      i32x4.add(i32x4.add(i32x4.add(x0, x1), i32x4.add(x2, x3)), i32x4.add(i32x4.add(x4, x5), i32x4.add(x6, x7))),
+    );
+    const q0 = i16x8.narrow_i32x4_s(x0, x1), q1 = i16x8.narrow_i32x4_s(x2, x3);
+    const q2 = i16x8.narrow_i32x4_s(x4, x5), q3 = i16x8.narrow_i32x4_s(x6, x7);
+    if (products == PAIRS) {
+      v128.store(values, evenFirst(q0));
+      v128.store(values, evenFirst(q1), 16);
+      v128.store(values, evenFirst(q2), 32);
+      v128.store(values, evenFirst(q3), 48);
+    } else {
+      v128.store(values, i8x16.narrow_i16x8_s(q0, q1));
+      v128.store(values, i8x16.narrow_i16x8_s(q2, q3), 16);
+    }
+    store<f32>(scales, scale);
+    if (type == Q4_1) store<f32>(scales + offsets, scale * <f32>sum);
+    else store<i32>(scales + offsets, -bias * sum);
+    x += BLOCK << 2;
+    values += record;
+    scales += record;
+  }
+}
+
+/** Compares magnitudes as integers: there a NaN is the largest of all, so that it spoils its block's scale, never quietly. */
+// @ts-ignore: decorator
+@inline
+function larger(a: v128, b: v128): v128 {
+  return i32x4.max_s(v128.and(a, i32x4.splat(0x7fffffff)), v128.and(b, i32x4.splat(0x7fffffff)));
+}
+
+// @ts-ignore: decorator
+@inline
+function largestMagnitude(a: v128, b: v128): f32 {
+  let most = i32x4.max_s(a, b);
+  most = i32x4.max_s(most, i32x4.shuffle(most, most, 2, 3, 0, 1));
+  most = i32x4.max_s(most, i32x4.shuffle(most, most, 1, 0, 3, 2));
+  return f32x4.extract_lane(most, 0);
+}
+
+// @ts-ignore: decorator
+@inline
+function lanesSum(a: v128): i32 {
+  a = i32x4.add(a, i32x4.shuffle(a, a, 2, 3, 0, 1));
+  a = i32x4.add(a, i32x4.shuffle(a, a, 1, 0, 3, 2));
+  return i32x4.extract_lane(a, 0);
+}
+
+/** x * factor to the nearest integer. */
+// @ts-ignore: decorator
+@inline
+function rounded(x: v128, factor: v128): v128 {
+  return i32x4.sub(f32x4.add(f32x4.mul(x, factor), f32x4.splat(ROUNDER)), f32x4.splat(ROUNDER));
+}
+
+// @ts-ignore: decorator
+@inline
+function evenFirst(a: v128): v128 {
+  return i16x8.shuffle(a, a, 0, 2, 1, 3, 4, 6, 5, 7);
+}

@@ -1,0 +1,92 @@
+// Owns how quantised matrices and activations lie in memory, and the choice between the ways of multiplying them. All
+// other files of quantised kernels are written against it; nothing else may know it.
+//
+// A matrix is up to three planes: quants, then scales, then (Q4_1) minimums. Rows go in groups of four, and a group's
+// blocks of 32 columns follow each other, so that one vector has the same columns of four rows, a row in each 32-bit lane:
+//
+//   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, each plus 128 (so 0..255)
+//   quants, Q4_x   a block is 4 vectors; the low nibbles of vector j are columns 4j..4j+3, the high ones 16 + 4j..16 + 4j+3
+//   scales         a block is 4 halves, one of each row; minimums likewise
+//
+// Activations are signed 8-bit, with a scale for each 32 columns. Up to four of them share a record a block:
+//
+//   column 0: 32 values, column 1: 32 values, ... | scale of each column (f32) | offset of each column
+//
+// where a value is a byte, or for 16-bit products (PAIRS) a half, and four of those lie in the order 0 2 1 3. The offset is
+// what the quants' bias adds to the dot product, negated (i32), or beside Q4_1 the sum of the activations themselves (f32).
+import { Q4_0, Q8_0 } from "./types";
+
+export const BLOCK: i32 = 32;
+/** Bytes that 4 rows take in the planes of scales and minimums, for a block. */
+export const SCALES_BYTES: i32 = 8;
+
+/** 8-bit products of the 32-bit dot instruction, whose second operand may be up to 255 ("wide"). */
+export const WIDE: i32 = 0;
+/** 8-bit products summed up in 16 bits, which only 4-bit weights leave room for. */
+export const NARROW: i32 = 1;
+/** 16-bit products: all of SIMD128 has them. */
+export const PAIRS: i32 = 2;
+
+let wideDot: bool = false;
+
+/** Whether the dot instruction takes 8-bit unsigned operands (1) or 7-bit ones (0, the default). */
+export function useWideDot(wide: i32): void {
+  wideDot = wide != 0;
+}
+
+/** How matrices of this type are multiplied here: exactly and with the same result in every way. */
+// @ts-ignore: decorator
+@inline
+export function productsFor(type: i32): i32 {
+  if (ASC_FEATURE_RELAXED_SIMD) {
+    if (wideDot) return WIDE;
+    if (type != Q8_0) return NARROW;
+  }
+  return PAIRS;
+}
+
+/** Bytes of one row's quants in a block. */
+// @ts-ignore: decorator
+@inline
+export function quantBytes(type: i32): i32 {
+  return type == Q8_0 ? 32 : 16;
+}
+
+/** What is added to a quant to make it unsigned. Q4_1's are. */
+// @ts-ignore: decorator
+@inline
+export function quantBias(type: i32): i32 {
+  return type == Q8_0 ? 128 : type == Q4_0 ? 8 : 0;
+}
+
+/** Bytes of one column's values in a record. */
+// @ts-ignore: decorator
+@inline
+export function valueBytes(products: i32): i32 {
+  return products == PAIRS ? 64 : 32;
+}
+
+/** Bytes of a record of this many columns. */
+// @ts-ignore: decorator
+@inline
+export function recordBytes(products: i32, columns: i32): i32 {
+  return columns * (valueBytes(products) + 8);
+}
+
+/** How many columns share records, where so many are left: 4, 2 or 1. */
+// @ts-ignore: decorator
+@inline
+export function tileColumns(left: i32): i32 {
+  return left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
+
+/** Bits of 2^112, as a float: what the exponents of halves, moved to those of floats, are short of. */
+export const HALF_FACTOR: i32 = 0x77800000;
+
+/** Four halves as floats. Right for all finite ones: subnormal halves are subnormal floats until they are multiplied. */
+// @ts-ignore: decorator
+@inline
+export function loadHalves(at: usize): v128 {
+  const bits = v128.and(i32x4.shl(v128.load16x4_s(at), 13), i32x4.splat(0x8fffe000));
+  return f32x4.mul(bits, i32x4.splat(HALF_FACTOR));
+}

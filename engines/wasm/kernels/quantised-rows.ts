@@ -1,0 +1,186 @@
+// Owns packing rows of a GGUF file into a matrix as quantised-layout.ts draws it, and reading one back. Packing happens to
+// every weight at load; reading to the embedding of every token.
+import { BLOCK, HALF_FACTOR, quantBias, quantBytes, SCALES_BYTES } from "./quantised-layout";
+import { Q4_1, Q8_0 } from "./types";
+
+const ROWS: i32 = 4;
+const HALF_EXPONENT: i32 = 0x7c00;
+
+export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
+  return rows * (k / BLOCK) * fileBlockBytes(type);
+}
+
+/** A block takes as many bytes here as in the file. */
+// @ts-ignore: decorator
+@inline
+function fileBlockBytes(type: i32): i32 {
+  return fileScaleBytes(type) + quantBytes(type);
+}
+
+/** Scale, and where there is one, minimum. */
+// @ts-ignore: decorator
+@inline
+function fileScaleBytes(type: i32): i32 {
+  return type == Q4_1 ? 4 : 2;
+}
+
+export function packRows(type: i32, source: usize, target: usize, firstRow: i32, count: i32, rows: i32, k: i32): i32 {
+  const blocks = k / BLOCK;
+  const rowBytes = <usize>blocks * fileBlockBytes(type);
+  const end = (count + 15) & ~15;
+  for (let row = 0; row < end; row += ROWS) {
+    const group = (firstRow + row) / ROWS;
+    const left = count - row;
+    if (left > 0) {
+      // Rows that do not exist are packed as a copy of one that does, then cleared.
+      const from = source + <usize>row * rowBytes;
+      const one = left > 1 ? rowBytes : 0, two = left > 2 ? rowBytes * 2 : 0, three = left > 3 ? rowBytes * 3 : 0;
+      const finite = type == Q8_0
+        ? packGroup(Q8_0, from, one, two, three, target, group, rows, blocks)
+        : packGroup(type, from, one, two, three, target, group, rows, blocks);
+      if (!finite) {
+        let bad = row;
+        while (isFinite(type, source + <usize>bad * rowBytes, blocks)) bad++;
+        return bad + 1;
+      }
+    }
+    for (let lane = max(left, 0); lane < ROWS; lane++) clearRow(type, target, group, lane, rows, blocks);
+  }
+  return 0;
+}
+
+/** Packs four rows, `one`, `two` and `three` bytes apart from the first. Returns whether all their scales are finite. */
+// @ts-ignore: decorator
+@inline
+function packGroup(
+  type: i32,
+  row: usize,
+  one: usize,
+  two: usize,
+  three: usize,
+  matrix: usize,
+  group: i32,
+  rows: i32,
+  blocks: i32,
+): bool {
+  const bytes = <usize>quantBytes(type);
+  let quants = matrix + <usize>group * blocks * ROWS * bytes;
+  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES;
+  const minimums = <usize>rows * blocks * sizeof<u16>();
+  const skip = <usize>fileScaleBytes(type);
+  let notFinite = i16x8.splat(0);
+  for (let b = 0; b < blocks; b++) {
+    const heads = i32x4(0, 0, 0, 0);
+    const first = v128.load16_lane(row, heads, 0);
+    const halves = v128.load16_lane(
+      row + three, v128.load16_lane(row + two, v128.load16_lane(row + one, first, 1), 2), 3);
+    notFinite = v128.or(notFinite, exponentsFull(halves));
+    v128.store64_lane(scales, halves, 0);
+    if (type == Q4_1) {
+      const least = v128.load16_lane(row + three + 2,
+        v128.load16_lane(row + two + 2, v128.load16_lane(row + one + 2, v128.load16_lane(row + 2, heads, 0), 1), 2), 3);
+      notFinite = v128.or(notFinite, exponentsFull(least));
+      v128.store64_lane(scales + minimums, least, 0);
+    }
+    const at = row + skip;
+    transpose(type, v128.load(at), v128.load(at + one), v128.load(at + two), v128.load(at + three), quants);
+    if (type == Q8_0) {
+      const next = at + 16;
+      transpose(type, v128.load(next), v128.load(next + one), v128.load(next + two), v128.load(next + three), quants + 64);
+    }
+    row += skip + bytes;
+    quants += bytes << 2;
+    scales += SCALES_BYTES;
+  }
+  return !v128.any_true(notFinite);
+}
+
+/** Stores 16 bytes of each of four rows so that each lane of a vector has four bytes of one row. */
+// @ts-ignore: decorator
+@inline
+function transpose(type: i32, r0: v128, r1: v128, r2: v128, r3: v128, out: usize): void {
+  const bias = i8x16.splat(type == Q8_0 ? -128 : 0);
+  const a = v128.xor(i32x4.shuffle(r0, r1, 0, 4, 1, 5), bias), b = v128.xor(i32x4.shuffle(r2, r3, 0, 4, 1, 5), bias);
+  const c = v128.xor(i32x4.shuffle(r0, r1, 2, 6, 3, 7), bias), d = v128.xor(i32x4.shuffle(r2, r3, 2, 6, 3, 7), bias);
+  v128.store(out, i64x2.shuffle(a, b, 0, 2));
+  v128.store(out, i64x2.shuffle(a, b, 1, 3), 16);
+  v128.store(out, i64x2.shuffle(c, d, 0, 2), 32);
+  v128.store(out, i64x2.shuffle(c, d, 1, 3), 48);
+}
+
+/** Lanes of ones where a half is an infinity or not a number. */
+// @ts-ignore: decorator
+@inline
+function exponentsFull(halves: v128): v128 {
+  const full = i16x8.splat(<i16>HALF_EXPONENT);
+  return i16x8.eq(v128.and(halves, full), full);
+}
+
+/** Whether a row's scales and minimums are. */
+function isFinite(type: i32, row: usize, blocks: i32): bool {
+  for (let b = 0; b < blocks; b++) {
+    if ((load<u16>(row) & HALF_EXPONENT) == HALF_EXPONENT) return false;
+    if (type == Q4_1 && (load<u16>(row, 2) & HALF_EXPONENT) == HALF_EXPONENT) return false;
+    row += fileBlockBytes(type);
+  }
+  return true;
+}
+
+function clearRow(type: i32, matrix: usize, group: i32, lane: i32, rows: i32, blocks: i32): void {
+  const bytes = quantBytes(type);
+  let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);
+  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES + (lane << 1);
+  const minimums = <usize>rows * blocks * sizeof<u16>();
+  const zero = type == Q8_0 ? 0x80808080 : type == Q4_1 ? 0 : 0x88888888;
+  for (let b = 0; b < blocks; b++) {
+    for (let j = 0; j < bytes; j += 4) store<u32>(quants + j * ROWS, zero);
+    store<u16>(scales, 0);
+    if (type == Q4_1) store<u16>(scales + minimums, 0);
+    quants += ROWS * bytes;
+    scales += SCALES_BYTES;
+  }
+}
+
+export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, out: usize): void {
+  const blocks = k / BLOCK;
+  const bytes = quantBytes(type);
+  const group = row / ROWS, lane = row % ROWS;
+  let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);
+  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES + (lane << 1);
+  const minimums = <usize>rows * blocks * sizeof<u16>();
+  const bias = i32x4.splat(quantBias(type));
+  for (let b = 0; b < blocks; b++) {
+    const scale = f32x4.splat(half(load<u16>(scales)));
+    const least = f32x4.splat(type == Q4_1 ? half(load<u16>(scales + minimums)) : 0);
+    for (let j = 0; j < bytes; j += 4) {
+      const four = widen(v128.load32_zero(quants + j * ROWS));
+      if (type == Q8_0) {
+        v128.store(out + (j << 2), f32x4.mul(f32x4.convert_i32x4_s(i32x4.sub(four, bias)), scale));
+      } else {
+        const low = v128.and(four, i32x4.splat(15)), high = i32x4.shr_u(four, 4);
+        const at = out + (j << 2);
+        const first = f32x4.mul(f32x4.convert_i32x4_s(i32x4.sub(low, bias)), scale);
+        const second = f32x4.mul(f32x4.convert_i32x4_s(i32x4.sub(high, bias)), scale);
+        v128.store(at, type == Q4_1 ? f32x4.add(first, least) : first);
+        v128.store(at, type == Q4_1 ? f32x4.add(second, least) : second, 64);
+      }
+    }
+    out += BLOCK << 2;
+    quants += ROWS * bytes;
+    scales += SCALES_BYTES;
+  }
+}
+
+/** The first four bytes, unsigned, as integers. */
+// @ts-ignore: decorator
+@inline
+function widen(a: v128): v128 {
+  return i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(a));
+}
+
+// @ts-ignore: decorator
+@inline
+function half(bits: u16): f32 {
+  const shifted = (<u32>(<i32><i16>bits) << 13) & 0x8fffe000;
+  return reinterpret<f32>(shifted) * reinterpret<f32>(HALF_FACTOR);
+}

@@ -1,0 +1,354 @@
+// Owns the inner loops of quantised products: tiles of 8 rows by 4 columns of activations, and of 16 rows by 1 or 2. Called
+// by quantised.ts for each tile; the engine's speed is decided here. How operands lie: quantised-layout.ts.
+//
+// Every way of multiplying sums up a block in integers, exactly, and adds blocks to the row's sum in the same order: so a
+// column's result does not depend on how many columns are multiplied at once.
+//
+// Traps. The loop over a block's vectors must stay a loop: the optimiser turns straight code into one deep expression per
+// sum, all loads first, and V8 spills them. 8 sums are what 16 vector registers hold beside the operands. A byte-wise shift
+// costs five instructions, a shift of halves and a mask two.
+import { loadHalves, NARROW, PAIRS, quantBytes, recordBytes, SCALES_BYTES, valueBytes, WIDE } from "./quantised-layout";
+import { Q4_1, Q8_0 } from "./types";
+
+/** Sums with the products of quants (of four rows) and values (on each lane the same) added. */
+// @ts-ignore: decorator
+@inline
+function add(products: i32, values: v128, quants: v128, sums: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) {
+    if (products == WIDE) return i32x4.relaxed_dot_i8x16_i7x16_add_s(values, quants, sums);
+    if (products == NARROW) return i16x8.add(sums, i16x8.relaxed_dot_i8x16_i7x16_s(values, quants));
+  }
+  return i32x4.add(sums, i32x4.dot_i16x8_s(values, quants));
+}
+
+/** How many operands a vector of quants is taken apart into: nibbles for 4-bit types, even and odd bytes for PAIRS. */
+// @ts-ignore: decorator
+@inline
+function parts(type: i32, products: i32): i32 {
+  return (type == Q8_0 ? 1 : 2) * (products == PAIRS ? 2 : 1);
+}
+
+/**
+ * The mask part() needs. V8 makes a constant anew at each use, with three instructions; this one it cannot know, and keeps.
+ * Which vector is loaded does not matter.
+ */
+// @ts-ignore: decorator
+@inline
+function maskOf(type: i32, products: i32, any: usize): v128 {
+  const mask = type == Q8_0 ? 0x00ff00ff : products == PAIRS ? 0x000f000f : 0x0f0f0f0f;
+  const vector = v128.load(any);
+  return v128.or(i32x4.splat(mask), i32x4.ne(vector, vector));
+}
+
+// @ts-ignore: decorator
+@inline
+function part(type: i32, products: i32, index: i32, quants: v128, mask: v128): v128 {
+  if (type == Q8_0) {
+    if (products == WIDE) return quants;
+    return index == 0 ? v128.and(quants, mask) : i16x8.shr_u(quants, 8);
+  }
+  if (products != PAIRS) return v128.and(index == 0 ? quants : i16x8.shr_u(quants, 4), mask);
+  if (index == 3) return i16x8.shr_u(quants, 12);
+  return v128.and(index == 0 ? quants : i16x8.shr_u(quants, index == 1 ? 8 : 4), mask);
+}
+
+/** Where the values for a part are, from those for the first. */
+// @ts-ignore: decorator
+@inline
+function valuesOf(type: i32, products: i32, index: i32): usize {
+  if (type == Q8_0) return index << 2;
+  return products == PAIRS ? ((index >> 1) << 5) + ((index & 1) << 2) : index << 4;
+}
+
+/** What a block's sums start from: the offset, but not beside 16-bit sums (too small) and Q4_1 (not an integer). */
+// @ts-ignore: decorator
+@inline
+function start(type: i32, products: i32, offset: usize): v128 {
+  return type == Q4_1 || products == NARROW ? i32x4.splat(0) : v128.load32_splat(offset);
+}
+
+/** The row's sums with a block's added. */
+// @ts-ignore: decorator
+@inline
+function finish(
+  type: i32,
+  products: i32,
+  sums: v128,
+  scales: v128,
+  minimums: v128,
+  scale: v128,
+  offset: v128,
+  total: v128,
+): v128 {
+  if (products == NARROW) {
+    sums = i32x4.dot_i16x8_s(sums, i16x8.splat(1));
+    if (type != Q4_1) sums = i32x4.add(sums, offset);
+  }
+  total = multiplyAdd(f32x4.convert_i32x4_s(sums), f32x4.mul(scales, scale), total);
+  return type == Q4_1 ? multiplyAdd(minimums, offset, total) : total;
+}
+
+// @ts-ignore: decorator
+@inline
+function multiplyAdd(a: v128, b: v128, c: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(a, b, c);
+  return f32x4.add(f32x4.mul(a, b), c);
+}
+
+/** Rows of groups `group` and `group` + half of all, times 4 columns. `type` and `products` are constants to the optimiser. */
+// @ts-ignore: decorator
+@inline
+export function tileOf4(
+  type: i32,
+  products: i32,
+  matrix: usize,
+  rows: i32,
+  blocks: i32,
+  group: i32,
+  x: usize,
+  y: usize,
+  stride: i32,
+): void {
+  const values = <usize>valueBytes(products), step: usize = products == PAIRS ? 8 : 4;
+  const bytes = <usize>quantBytes(type) << 2;
+  const apart = <usize>(rows >> 3) * blocks;
+  const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
+  const minimumsAt = <usize>rows * blocks << 1;
+  const mask = maskOf(type, products, x);
+  let quants = matrix + <usize>group * blocks * bytes;
+  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
+  let t00 = f32x4.splat(0), t01 = t00, t02 = t00, t03 = t00, t10 = t00, t11 = t00, t12 = t00, t13 = t00;
+  for (let b = 0; b < blocks; b++) {
+    const tail = x + values * 4;
+    let s00 = start(type, products, tail + 16), s01 = start(type, products, tail + 20);
+    let s02 = start(type, products, tail + 24), s03 = start(type, products, tail + 28);
+    let s10 = s00, s11 = s01, s12 = s02, s13 = s03;
+    const end = quants + bytes;
+    let at = x;
+    do {
+      let v: v128;
+      const w0 = v128.load(quants), w1 = v128.load(quants + gap);
+      const a0 = part(type, products, 0, w0, mask), a1 = part(type, products, 0, w1, mask);
+      v = v128.load32_splat(at); s00 = add(products, v, a0, s00); s10 = add(products, v, a1, s10);
+      v = v128.load32_splat(at + values); s01 = add(products, v, a0, s01); s11 = add(products, v, a1, s11);
+      v = v128.load32_splat(at + values * 2); s02 = add(products, v, a0, s02); s12 = add(products, v, a1, s12);
+      v = v128.load32_splat(at + values * 3); s03 = add(products, v, a0, s03); s13 = add(products, v, a1, s13);
+      if (parts(type, products) > 1) {
+        const b0 = part(type, products, 1, w0, mask), b1 = part(type, products, 1, w1, mask);
+        const bt = at + valuesOf(type, products, 1);
+        v = v128.load32_splat(bt); s00 = add(products, v, b0, s00); s10 = add(products, v, b1, s10);
+        v = v128.load32_splat(bt + values); s01 = add(products, v, b0, s01); s11 = add(products, v, b1, s11);
+        v = v128.load32_splat(bt + values * 2); s02 = add(products, v, b0, s02); s12 = add(products, v, b1, s12);
+        v = v128.load32_splat(bt + values * 3); s03 = add(products, v, b0, s03); s13 = add(products, v, b1, s13);
+      }
+      if (parts(type, products) > 2) {
+        const c0 = part(type, products, 2, w0, mask), c1 = part(type, products, 2, w1, mask);
+        const ct = at + valuesOf(type, products, 2);
+        v = v128.load32_splat(ct); s00 = add(products, v, c0, s00); s10 = add(products, v, c1, s10);
+        v = v128.load32_splat(ct + values); s01 = add(products, v, c0, s01); s11 = add(products, v, c1, s11);
+        v = v128.load32_splat(ct + values * 2); s02 = add(products, v, c0, s02); s12 = add(products, v, c1, s12);
+        v = v128.load32_splat(ct + values * 3); s03 = add(products, v, c0, s03); s13 = add(products, v, c1, s13);
+        const d0 = part(type, products, 3, w0, mask), d1 = part(type, products, 3, w1, mask);
+        const dt = at + valuesOf(type, products, 3);
+        v = v128.load32_splat(dt); s00 = add(products, v, d0, s00); s10 = add(products, v, d1, s10);
+        v = v128.load32_splat(dt + values); s01 = add(products, v, d0, s01); s11 = add(products, v, d1, s11);
+        v = v128.load32_splat(dt + values * 2); s02 = add(products, v, d0, s02); s12 = add(products, v, d1, s12);
+        v = v128.load32_splat(dt + values * 3); s03 = add(products, v, d0, s03); s13 = add(products, v, d1, s13);
+      }
+      quants += 16;
+      at += step;
+    } while (quants < end);
+    const k0 = loadHalves(scales), k1 = loadHalves(scales + scalesGap);
+    const m0 = type == Q4_1 ? loadHalves(scales + minimumsAt) : k0;
+    const m1 = type == Q4_1 ? loadHalves(scales + minimumsAt + scalesGap) : k1;
+    let k: v128, o: v128;
+    k = v128.load32_splat(tail); o = v128.load32_splat(tail + 16);
+    t00 = finish(type, products, s00, k0, m0, k, o, t00); t10 = finish(type, products, s10, k1, m1, k, o, t10);
+    k = v128.load32_splat(tail + 4); o = v128.load32_splat(tail + 20);
+    t01 = finish(type, products, s01, k0, m0, k, o, t01); t11 = finish(type, products, s11, k1, m1, k, o, t11);
+    k = v128.load32_splat(tail + 8); o = v128.load32_splat(tail + 24);
+    t02 = finish(type, products, s02, k0, m0, k, o, t02); t12 = finish(type, products, s12, k1, m1, k, o, t12);
+    k = v128.load32_splat(tail + 12); o = v128.load32_splat(tail + 28);
+    t03 = finish(type, products, s03, k0, m0, k, o, t03); t13 = finish(type, products, s13, k1, m1, k, o, t13);
+    x += recordBytes(products, 4);
+    scales += SCALES_BYTES;
+  }
+  y += <usize>group << 4;
+  const below = y + (<usize>rows << 1);
+  v128.store(y, t00); v128.store(below, t10);
+  v128.store(y + stride, t01); v128.store(below + stride, t11);
+  v128.store(y + stride * 2, t02); v128.store(below + stride * 2, t12);
+  v128.store(y + stride * 3, t03); v128.store(below + stride * 3, t13);
+}
+
+/** Rows of four groups, a quarter of all apart, times 2 columns: four streams keep the memory busy. */
+// @ts-ignore: decorator
+@inline
+export function tileOf2(
+  type: i32,
+  products: i32,
+  matrix: usize,
+  rows: i32,
+  blocks: i32,
+  group: i32,
+  x: usize,
+  y: usize,
+  stride: i32,
+): void {
+  const values = <usize>valueBytes(products), step: usize = products == PAIRS ? 8 : 4;
+  const bytes = <usize>quantBytes(type) << 2;
+  const apart = <usize>(rows >> 4) * blocks;
+  const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
+  const minimumsAt = <usize>rows * blocks << 1;
+  const mask = maskOf(type, products, x);
+  let quants = matrix + <usize>group * blocks * bytes;
+  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
+  let t00 = f32x4.splat(0), t10 = t00, t20 = t00, t30 = t00, t01 = t00, t11 = t00, t21 = t00, t31 = t00;
+  for (let b = 0; b < blocks; b++) {
+    const tail = x + values * 2;
+    let s00 = start(type, products, tail + 8), s10 = s00, s20 = s00, s30 = s00;
+    let s01 = start(type, products, tail + 12), s11 = s01, s21 = s01, s31 = s01;
+    const end = quants + bytes;
+    let at = x;
+    do {
+      let v: v128;
+      const w0 = v128.load(quants), w1 = v128.load(quants + gap);
+      const w2 = v128.load(quants + gap * 2), w3 = v128.load(quants + gap * 3);
+      const a0 = part(type, products, 0, w0, mask), a1 = part(type, products, 0, w1, mask);
+      const a2 = part(type, products, 0, w2, mask), a3 = part(type, products, 0, w3, mask);
+      v = v128.load32_splat(at);
+      s00 = add(products, v, a0, s00); s10 = add(products, v, a1, s10);
+      s20 = add(products, v, a2, s20); s30 = add(products, v, a3, s30);
+      v = v128.load32_splat(at + values);
+      s01 = add(products, v, a0, s01); s11 = add(products, v, a1, s11);
+      s21 = add(products, v, a2, s21); s31 = add(products, v, a3, s31);
+      if (parts(type, products) > 1) {
+        const b0 = part(type, products, 1, w0, mask), b1 = part(type, products, 1, w1, mask);
+        const b2 = part(type, products, 1, w2, mask), b3 = part(type, products, 1, w3, mask);
+        const bt = at + valuesOf(type, products, 1);
+        v = v128.load32_splat(bt);
+        s00 = add(products, v, b0, s00); s10 = add(products, v, b1, s10);
+        s20 = add(products, v, b2, s20); s30 = add(products, v, b3, s30);
+        v = v128.load32_splat(bt + values);
+        s01 = add(products, v, b0, s01); s11 = add(products, v, b1, s11);
+        s21 = add(products, v, b2, s21); s31 = add(products, v, b3, s31);
+      }
+      if (parts(type, products) > 2) {
+        const c0 = part(type, products, 2, w0, mask), c1 = part(type, products, 2, w1, mask);
+        const c2 = part(type, products, 2, w2, mask), c3 = part(type, products, 2, w3, mask);
+        const ct = at + valuesOf(type, products, 2);
+        v = v128.load32_splat(ct);
+        s00 = add(products, v, c0, s00); s10 = add(products, v, c1, s10);
+        s20 = add(products, v, c2, s20); s30 = add(products, v, c3, s30);
+        v = v128.load32_splat(ct + values);
+        s01 = add(products, v, c0, s01); s11 = add(products, v, c1, s11);
+        s21 = add(products, v, c2, s21); s31 = add(products, v, c3, s31);
+        const d0 = part(type, products, 3, w0, mask), d1 = part(type, products, 3, w1, mask);
+        const d2 = part(type, products, 3, w2, mask), d3 = part(type, products, 3, w3, mask);
+        const dt = at + valuesOf(type, products, 3);
+        v = v128.load32_splat(dt);
+        s00 = add(products, v, d0, s00); s10 = add(products, v, d1, s10);
+        s20 = add(products, v, d2, s20); s30 = add(products, v, d3, s30);
+        v = v128.load32_splat(dt + values);
+        s01 = add(products, v, d0, s01); s11 = add(products, v, d1, s11);
+        s21 = add(products, v, d2, s21); s31 = add(products, v, d3, s31);
+      }
+      quants += 16;
+      at += step;
+    } while (quants < end);
+    let k = v128.load32_splat(tail), o = v128.load32_splat(tail + 8);
+    const k0 = loadHalves(scales), k1 = loadHalves(scales + scalesGap);
+    const k2 = loadHalves(scales + scalesGap * 2), k3 = loadHalves(scales + scalesGap * 3);
+    const least = scales + minimumsAt;
+    const m0 = type == Q4_1 ? loadHalves(least) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap) : k1;
+    const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2) : k2;
+    const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3) : k3;
+    t00 = finish(type, products, s00, k0, m0, k, o, t00); t10 = finish(type, products, s10, k1, m1, k, o, t10);
+    t20 = finish(type, products, s20, k2, m2, k, o, t20); t30 = finish(type, products, s30, k3, m3, k, o, t30);
+    k = v128.load32_splat(tail + 4); o = v128.load32_splat(tail + 12);
+    t01 = finish(type, products, s01, k0, m0, k, o, t01); t11 = finish(type, products, s11, k1, m1, k, o, t11);
+    t21 = finish(type, products, s21, k2, m2, k, o, t21); t31 = finish(type, products, s31, k3, m3, k, o, t31);
+    x += recordBytes(products, 2);
+    scales += SCALES_BYTES;
+  }
+  y += <usize>group << 4;
+  v128.store(y, t00); v128.store(y + rows, t10); v128.store(y + (rows << 1), t20); v128.store(y + rows * 3, t30);
+  y += stride;
+  v128.store(y, t01); v128.store(y + rows, t11); v128.store(y + (rows << 1), t21); v128.store(y + rows * 3, t31);
+}
+
+/** Rows of four groups, a quarter of all apart, times one column: four streams keep the memory busy. */
+// @ts-ignore: decorator
+@inline
+export function tileOf1(
+  type: i32,
+  products: i32,
+  matrix: usize,
+  rows: i32,
+  blocks: i32,
+  group: i32,
+  x: usize,
+  y: usize,
+): void {
+  const values = <usize>valueBytes(products);
+  const bytes = <usize>quantBytes(type) << 2;
+  const step: usize = type != Q8_0 ? (products == PAIRS ? 16 : 32) : products == PAIRS ? 32 : 64;
+  const valuesStep: usize = type != Q8_0 ? 8 : 16;
+  const x1At: usize = type != Q8_0 && products != PAIRS ? 16 : 4;
+  const x2At: usize = type != Q8_0 ? (products != PAIRS ? 4 : 32) : 8;
+  const x3At: usize = x1At + x2At;
+  const apart = <usize>(rows >> 4) * blocks;
+  const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
+  const minimumsAt = <usize>rows * blocks << 1;
+  const mask = maskOf(type, products, x);
+  let quants = matrix + <usize>group * blocks * bytes;
+  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
+  let t0 = f32x4.splat(0), t1 = t0, t2 = t0, t3 = t0;
+  for (let b = 0; b < blocks; b++) {
+    const tail = x + values;
+    let s0 = start(type, products, tail + 4), s1 = s0, s2 = s0, s3 = s0;
+    const end = quants + bytes;
+    let at = x;
+    do {
+      const x0 = v128.load32_splat(at), x1 = v128.load32_splat(at + x1At);
+      const x2 = v128.load32_splat(at + x2At), x3 = v128.load32_splat(at + x3At);
+      s0 = addFour(type, products, x0, x1, x2, x3, quants, mask, s0);
+      s1 = addFour(type, products, x0, x1, x2, x3, quants + gap, mask, s1);
+      s2 = addFour(type, products, x0, x1, x2, x3, quants + gap * 2, mask, s2);
+      s3 = addFour(type, products, x0, x1, x2, x3, quants + gap * 3, mask, s3);
+      quants += step;
+      at += valuesStep;
+    } while (quants < end);
+    const k = v128.load32_splat(tail), o = v128.load32_splat(tail + 4);
+    const k0 = loadHalves(scales), k1 = loadHalves(scales + scalesGap);
+    const k2 = loadHalves(scales + scalesGap * 2), k3 = loadHalves(scales + scalesGap * 3);
+    const least = scales + minimumsAt;
+    const m0 = type == Q4_1 ? loadHalves(least) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap) : k1;
+    const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2) : k2;
+    const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3) : k3;
+    t0 = finish(type, products, s0, k0, m0, k, o, t0); t1 = finish(type, products, s1, k1, m1, k, o, t1);
+    t2 = finish(type, products, s2, k2, m2, k, o, t2); t3 = finish(type, products, s3, k3, m3, k, o, t3);
+    x += recordBytes(products, 1);
+    scales += SCALES_BYTES;
+  }
+  y += <usize>group << 4;
+  v128.store(y, t0); v128.store(y + rows, t1); v128.store(y + (rows << 1), t2); v128.store(y + rows * 3, t3);
+}
+
+/** Four operands' worth. */
+// @ts-ignore: decorator
+@inline
+function addFour(type: i32, products: i32, x0: v128, x1: v128, x2: v128, x3: v128, quants: usize, mask: v128, s: v128): v128 {
+  const u = v128.load(quants);
+  if (type != Q8_0 && products == PAIRS) {
+    s = add(products, x1, part(type, products, 1, u, mask), add(products, x0, part(type, products, 0, u, mask), s));
+    return add(products, x3, part(type, products, 3, u, mask), add(products, x2, part(type, products, 2, u, mask), s));
+  }
+  const v = v128.load(quants, 16);
+  if (type == Q8_0 && products == WIDE) {
+    return add(products, x3, v128.load(quants, 48), add(products, x2, v128.load(quants, 32),
+      add(products, x1, v, add(products, x0, u, s))));
+  }
+  s = add(products, x1, part(type, products, 1, u, mask), add(products, x0, part(type, products, 0, u, mask), s));
+  return add(products, x3, part(type, products, 1, v, mask), add(products, x2, part(type, products, 0, v, mask), s));
+}

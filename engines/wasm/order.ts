@@ -1,0 +1,101 @@
+// Owns the layout of the block in which the leader tells the other threads what a pass is made of. Written between passes
+// by the leader alone, read by all during one.
+import type { Blueprint } from "./blueprint.ts";
+
+/** Fields of a row. */
+export const rowField = { firstToken: 0, length: 1, firstPosition: 2, firstPage: 3, blockCount: 4, adapter: 5 };
+export const rowFields = 6;
+/** Fields of a page copy. */
+export const copyFields = 3;
+
+const header = { tokens: 0, rows: 1, outputs: 2, copies: 3, firstLogits: 4 };
+const headerInts = 8;
+
+type Limits = Pick<Blueprint, "passTokens" | "maxRows" | "blocksPerSequence">;
+
+export class Order {
+  readonly #header: Int32Array;
+  readonly tokens: Int32Array;
+  /** rowFields ints for each sequence of the pass. */
+  readonly rows: Int32Array;
+  /** Tokens of the pass whose logits are wanted. */
+  readonly outputs: Int32Array;
+  /** copyFields ints (thread, from, to) for each page to be copied before anything else. */
+  readonly copies: Int32Array;
+  /** Page of each block of each row, at the row's firstPage. */
+  readonly pages: Int32Array;
+
+  static bytes(limits: Limits): number {
+    return sections(limits).reduce((sum, ints) => sum + ints, 0) * Int32Array.BYTES_PER_ELEMENT;
+  }
+
+  constructor(buffer: SharedArrayBuffer, limits: Limits) {
+    let offset = 0;
+    const [first, ...others] = sections(limits).map((ints) => {
+      const view = new Int32Array(buffer, offset, ints);
+      offset += ints * Int32Array.BYTES_PER_ELEMENT;
+      return view;
+    });
+    const [tokens, rows, outputs, copies, pages] = others;
+    if (!first || !tokens || !rows || !outputs || !copies || !pages) throw new Error("an order has six sections");
+    this.#header = first;
+    this.tokens = tokens;
+    this.rows = rows;
+    this.outputs = outputs;
+    this.copies = copies;
+    this.pages = pages;
+  }
+
+  get tokenCount(): number {
+    return this.#header[header.tokens] as number;
+  }
+
+  set tokenCount(count: number) {
+    this.#header[header.tokens] = count;
+  }
+
+  get rowCount(): number {
+    return this.#header[header.rows] as number;
+  }
+
+  set rowCount(count: number) {
+    this.#header[header.rows] = count;
+  }
+
+  get outputCount(): number {
+    return this.#header[header.outputs] as number;
+  }
+
+  set outputCount(count: number) {
+    this.#header[header.outputs] = count;
+  }
+
+  get copyCount(): number {
+    return this.#header[header.copies] as number;
+  }
+
+  set copyCount(count: number) {
+    this.#header[header.copies] = count;
+  }
+
+  /** Row of the logits buffer that the pass's first output goes to. */
+  get firstLogits(): number {
+    return this.#header[header.firstLogits] as number;
+  }
+
+  set firstLogits(row: number) {
+    this.#header[header.firstLogits] = row;
+  }
+
+  clear(): void {
+    this.#header.fill(0);
+  }
+
+  row(index: number, field: number): number {
+    return this.rows[index * rowFields + field] as number;
+  }
+}
+
+function sections({ passTokens, maxRows, blocksPerSequence }: Limits): number[] {
+  return [headerInts, passTokens, maxRows * rowFields, maxRows, maxRows * copyFields, maxRows * blocksPerSequence];
+}

@@ -1,0 +1,123 @@
+// Owns how compute threads wait for one another: a barrier inside a pass, and the wait for the next order between passes.
+// Waiting spins first, because most waits are shorter than a wake-up, and sleeps then. Every thread has a Team on the same
+// control block; the leader is thread 0, the thread of the step loop.
+import { existsSync, readlinkSync } from "node:fs";
+import { ServerError } from "../../runtime/errors.ts";
+
+/** Words of the control block. */
+const word = { arrived: 0, generation: 1, sleepers: 2, orders: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
+
+/** Looks at a word before sleeping on it: some 100 us, several times what a pass's uneven parts take to even out. */
+const spins = 60_000;
+/** How long the sleeping leader waits before it makes sure that the others still live. */
+const livenessMs = 100;
+
+/** A partner is gone; the pass cannot be finished. */
+export class TeamBroken extends ServerError {
+  constructor(reason: string) {
+    super("model_failed", `the wasm engine's forward pass failed: ${reason}`);
+  }
+}
+
+export class Team {
+  readonly index: number;
+  readonly size: number;
+  readonly #control: Int32Array;
+  #ordersSeen = 0;
+
+  static controlBytes(size: number): number {
+    return (word.threadIds + size) * Int32Array.BYTES_PER_ELEMENT;
+  }
+
+  constructor(control: SharedArrayBuffer, index: number, size: number) {
+    this.#control = new Int32Array(control);
+    this.index = index;
+    this.size = size;
+    Atomics.store(this.#control, word.threadIds + index, systemThreadId());
+  }
+
+  /** Returns when all threads have called it. Throws TeamBroken when one of them cannot. */
+  barrier(): void {
+    if (this.size === 1) return;
+    const control = this.#control;
+    const generation = Atomics.load(control, word.generation);
+    if (Atomics.add(control, word.arrived, 1) === this.size - 1) {
+      Atomics.store(control, word.arrived, 0);
+      Atomics.add(control, word.generation, 1);
+      this.#wakeSleepers(word.generation);
+    } else {
+      this.#waitWhile(word.generation, generation);
+    }
+    if (Atomics.load(control, word.failed) !== 0) throw new TeamBroken("a compute thread ended");
+  }
+
+  /** Leader: lets the others start on what has been written for them. */
+  giveOrder(): void {
+    Atomics.add(this.#control, word.orders, 1);
+    this.#wakeSleepers(word.orders);
+  }
+
+  /** Others: waits for the next order. False when there will be none. */
+  awaitOrder(): boolean {
+    this.#waitWhile(word.orders, this.#ordersSeen);
+    this.#ordersSeen++;
+    return Atomics.load(this.#control, word.stopped) === 0;
+  }
+
+  /** Leader: sends the others home. */
+  stop(): void {
+    Atomics.store(this.#control, word.stopped, 1);
+    this.giveOrder();
+  }
+
+  /** Any thread: makes every wait of every thread end with TeamBroken. */
+  fail(): void {
+    Atomics.store(this.#control, word.failed, 1);
+    for (const at of [word.generation, word.orders]) {
+      Atomics.add(this.#control, at, 1);
+      Atomics.notify(this.#control, at);
+    }
+  }
+
+  addLoaded(bytes: number): void {
+    Atomics.add(this.#control, word.loadedKiB, bytes >>> 10);
+  }
+
+  get loadedBytes(): number {
+    return Atomics.load(this.#control, word.loadedKiB) * 1024;
+  }
+
+  #waitWhile(at: number, value: number): void {
+    const control = this.#control;
+    for (let i = 0; i < spins; i++) if (Atomics.load(control, at) !== value) return;
+    Atomics.add(control, word.sleepers, 1);
+    const isLeader = this.index === 0;
+    while (Atomics.load(control, at) === value) {
+      const outcome = Atomics.wait(control, at, value, isLeader ? livenessMs : undefined);
+      if (outcome === "timed-out" && !this.#othersLive()) this.fail();
+    }
+    Atomics.sub(control, word.sleepers, 1);
+  }
+
+  #wakeSleepers(at: number): void {
+    if (Atomics.load(this.#control, word.sleepers) > 0) Atomics.notify(this.#control, at);
+  }
+
+  /** The leader waits without an event loop, so nobody can tell it that a worker has ended. Linux can be asked. */
+  #othersLive(): boolean {
+    for (let other = 1; other < this.size; other++) {
+      const id = Atomics.load(this.#control, word.threadIds + other);
+      if (id > 0 && !existsSync(`/proc/self/task/${id}`)) return false;
+    }
+    return true;
+  }
+}
+
+/** The system's number of this thread; 0 where it cannot be had. */
+function systemThreadId(): number {
+  try {
+    return Number(readlinkSync("/proc/thread-self").split("/").at(-1));
+  } catch {
+    return 0;
+  }
+}

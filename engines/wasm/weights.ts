@@ -1,0 +1,131 @@
+// Owns reading one thread's rows of the weights from the model's files into its memory: a megabyte at a time through the
+// scratch that passes use later, packed at once, so that nothing is ever held twice.
+import { type FileHandle, open } from "node:fs/promises";
+import { ServerError } from "../../runtime/errors.ts";
+import type { TensorInfo, TensorTable } from "../gguf/tensors.ts";
+import { type Blueprint, type DividedGraph, type Piece, rowGrain } from "./blueprint.ts";
+import { frequencyFactorsName } from "./graph.ts";
+import type { KernelExports } from "./kernel-exports.ts";
+import { type ThreadMemory, threadPieces, vectors } from "./thread-memory.ts";
+
+const f32 = 0;
+/** A factor for each pair of a head's floats: heads are some hundred floats long. */
+const longestFactorBytes = 16_384;
+
+/** Fills the slices of thread `index`. Throws model_file_invalid where a file ends early or holds NaN or infinities. */
+export async function loadWeights(
+  blueprint: Blueprint,
+  divided: DividedGraph,
+  index: number,
+  memory: ThreadMemory,
+  kernels: KernelExports,
+  bytes: Uint8Array,
+  onBytes: (bytes: number) => void,
+): Promise<void> {
+  const files = await Promise.all(blueprint.files.map((path) => open(path, "r")));
+  try {
+    const reader = new Reader(files, blueprint.files, bytes, onBytes);
+    const loaded = new Set<string>();
+    for (const piece of threadPieces(divided, index)) {
+      const { name } = piece.matrix.tensor;
+      if (!loaded.has(name)) await packPiece(reader, piece, memory, kernels);
+      loaded.add(name);
+    }
+    for (const tensor of vectors(blueprint)) await loadVector(reader, tensor, memory);
+  } finally {
+    await Promise.all(files.map((file) => file.close()));
+  }
+}
+
+async function packPiece(reader: Reader, piece: Piece, memory: ThreadMemory, kernels: KernelExports): Promise<void> {
+  const { tensor, columns, rows } = piece.matrix;
+  const rowBytes = tensor.bytes / rows;
+  const target = memory.weights.get(tensor.name) as number;
+  const step = Math.max(Math.floor(memory.stagingBytes / rowBytes / rowGrain) * rowGrain, rowGrain);
+  for (let done = 0; done < piece.rows; done += step) {
+    const count = Math.min(step, piece.rows - done);
+    await reader.read(tensor, (piece.firstRow + done) * rowBytes, memory.staging, count * rowBytes);
+    const bad = kernels.packRows(tensor.type, memory.staging, target, done, count, piece.padded, columns);
+    if (bad !== 0) throw notFinite(reader, tensor, piece.firstRow + done + bad - 1);
+  }
+}
+
+async function loadVector(reader: Reader, tensor: TensorInfo, memory: ThreadMemory): Promise<void> {
+  const target = memory.weights.get(tensor.name) as number;
+  await reader.read(tensor, 0, target, tensor.bytes);
+  if (reader.floats(target, tensor.bytes).every(Number.isFinite)) return;
+  throw notFinite(reader, tensor, 0);
+}
+
+class Reader {
+  readonly #files: readonly FileHandle[];
+  readonly #paths: readonly string[];
+  readonly #bytes: Uint8Array;
+  readonly #onBytes: (bytes: number) => void;
+
+  constructor(
+    files: readonly FileHandle[],
+    paths: readonly string[],
+    bytes: Uint8Array,
+    onBytes: (bytes: number) => void,
+  ) {
+    this.#files = files;
+    this.#paths = paths;
+    this.#bytes = bytes;
+    this.#onBytes = onBytes;
+  }
+
+  /** Reads part of a tensor to an address. */
+  async read({ file, offset, name }: TensorInfo, from: number, address: number, count: number): Promise<void> {
+    const handle = this.#files[file] as FileHandle;
+    let done = 0;
+    while (done < count) {
+      const { bytesRead } = await handle.read(this.#bytes, address + done, count - done, offset + from + done);
+      if (bytesRead === 0) throw endsInside(this.path(file), name);
+      done += bytesRead;
+    }
+    this.#onBytes(count);
+  }
+
+  floats(address: number, bytes: number): Float32Array {
+    return new Float32Array(this.#bytes.buffer, address, bytes / Float32Array.BYTES_PER_ELEMENT);
+  }
+
+  path(file: number): string {
+    return this.#paths[file] as string;
+  }
+}
+
+function endsInside(path: string, tensor: string): ServerError {
+  const message = `${path} ends inside tensor "${tensor}"; it is an incomplete copy, fetch it again`;
+  return new ServerError("model_file_invalid", message);
+}
+
+function notFinite(reader: Reader, tensor: TensorInfo, row: number): ServerError {
+  return new ServerError(
+    "model_file_invalid",
+    `${reader.path(tensor.file)} holds a NaN or an infinity in row ${row} of tensor "${tensor.name}"; the copy is damaged or ` +
+      "the model was made wrongly: fetch it again",
+  );
+}
+
+/** The factors that divide each rotated pair's frequency where a file brings them; null where it does not. */
+export async function readFrequencyFactors({ files, tensors }: TensorTable): Promise<Float32Array | null> {
+  const tensor = tensors.get(frequencyFactorsName);
+  if (!tensor) return null;
+  const path = files[tensor.file] as string;
+  const isList = tensor.type === f32 && tensor.shape.slice(1).every((length) => length === 1);
+  if (!isList || tensor.bytes > longestFactorBytes) {
+    const problem = `has "${tensor.name}" as type ${tensor.type}, ${tensor.shape.join(" x ")}; expected a short list of F32`;
+    throw new ServerError("model_file_invalid", `${path} ${problem}`);
+  }
+  const file = await open(path, "r");
+  try {
+    const bytes = new Uint8Array(tensor.bytes);
+    const { bytesRead } = await file.read(bytes, 0, bytes.length, tensor.offset);
+    if (bytesRead < bytes.length) throw endsInside(path, tensor.name);
+    return new Float32Array(bytes.buffer);
+  } finally {
+    await file.close();
+  }
+}

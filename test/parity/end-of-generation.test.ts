@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { readModelMetadata } from "../../engines/gguf/metadata.ts";
+import { llamaEngine } from "../../engines/llama/engine.ts";
+import { endOfGenerationTokens } from "../../engines/tokenizer/end-of-generation.ts";
+import { realModel, specOf } from "../fixtures/models.ts";
+import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "end-of-generation-"));
+
+/** Vocabularies whose ends depend on what else they have. */
+const lastTokens = [
+  ["<|end|>"],
+  ["<|end|>", "<|return|>", "<|call|>", "<|start|>"],
+  ["<|end|>", "<|calls|>", "<|flush|>"],
+  ["<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "</s>"],
+  ["</s>", "<|tool_response>", "<turn|>", "<eos>"],
+  ["<|fim_prefix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"],
+  ["[EOS]", "[EOT]", "[PAD]", "[e~["],
+];
+
+async function assertSame(path: string): Promise<void> {
+  const model = await llamaEngine.load(specOf(path, { maxSequences: 1, maxModelLength: 64 }), () => {});
+  const { tokenizer } = await readModelMetadata(path);
+  const expected = model.tokens.endOfGeneration;
+  model.dispose();
+  assert.ok(expected.length > 0);
+  assert.deepEqual(endOfGenerationTokens(tokenizer), expected);
+}
+
+describe("our tokens that end a generation and the native engine's", () => {
+  after(() => rmSync(folder, { recursive: true }));
+
+  it("are the same for the real model", async () => assertSame((await realModel()).path));
+
+  for (const [i, names] of lastTokens.entries()) {
+    it(`are the same for a vocabulary with ${names.join(" ")}`, async () => {
+      const path = join(folder, `${i}.gguf`);
+      await writeTinyModel(path, { seed: 1, layers: 1, width: 32, heads: 1, lastTokens: names });
+      await assertSame(path);
+    });
+  }
+});

@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { MessageChannel } from "node:worker_threads";
+import { TextModel } from "../../../actors/agent-loop/text-model.ts";
+import type { AttachedModel } from "../../../actors/messages.ts";
+import { attachment } from "./rig.ts";
+
+/** An attach by an engine that gives these tokens for the probes. */
+async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => AttachedModel["ready"]["probes"]) {
+  const { port1, port2 } = new MessageChannel();
+  t.after(() => port2.close());
+  const message = await attachment(port1, { maxSequences: 1, maxBatchTokens: 64, sequenceTokens: 64 });
+  return { ...message, ready: { ...message.ready, probes: probes(message.ready.probes ?? []) } };
+}
+
+describe("the text side of a model", () => {
+  it("is refused where the engine's tokenizer gives other tokens, with both", async (t) => {
+    const message = await attached(t, (own) => own.map((tokens) => tokens.map((token) => token + 1)));
+    await assert.rejects(TextModel.open(message), {
+      code: "model_file_invalid",
+      message: /the engine's tokenizer gives/,
+    });
+  });
+
+  it("stands by itself where the engine has no tokenizer", async (t) => {
+    const model = await TextModel.open(await attached(t, () => null));
+    assert.ok(model.vocabulary.encode("hello").length > 0);
+  });
+});

@@ -1,0 +1,214 @@
+// Quantised matrix kernels, both builds and every way they multiply, against plain floating point.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { KernelExports } from "../../../engines/wasm/kernel-exports.ts";
+import { createMemory, instantiateKernels } from "../../../engines/wasm/kernel-module.ts";
+import { loadWith } from "./kernel-fixtures.ts";
+
+const q4_0 = 2;
+const q4_1 = 3;
+const q8_0 = 8;
+const types = [
+  { name: "Q8_0", type: q8_0, blockBytes: 34 },
+  { name: "Q4_0", type: q4_0, blockBytes: 18 },
+  { name: "Q4_1", type: q4_1, blockBytes: 20 },
+] as const;
+type QuantType = (typeof types)[number];
+
+/** Where things are in the kernels' memory. */
+const at = { source: 0, matrix: 4 << 20, floats: 8 << 20, activations: 10 << 20, out: 12 << 20 };
+const memory = createMemory((16 << 20) >> 16);
+const bytes = new Uint8Array(memory.buffer);
+
+/** Each twin, and the wide dot where this machine has it. */
+const ways: { name: string; kernels: KernelExports }[] = [];
+for (const wish of ["plain", "relaxed-narrow", "relaxed"]) {
+  const module = await loadWith(wish);
+  if (wish === "relaxed" && !module.wideDot) continue;
+  ways.push({ name: `the ${module.twin} twin${module.wideDot ? " and the wide dot" : ""}`, kernels: instantiateKernels(module, memory) });
+}
+
+function random(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+function half(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
+}
+
+/** Bits of halves that try every kind: both signs, zeros, subnormal, small, ordinary, the largest. */
+const hardHalves = [0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x1234, 0x9abc, 0x2c00, 0xac01, 0x3c00, 0x7bff, 0xfbff];
+
+interface Matrix {
+  readonly rows: number;
+  readonly k: number;
+  readonly file: Uint8Array;
+}
+
+/** Rows as in a file, with `scale` to choose the bits of each half. */
+function createMatrix({ blockBytes, type }: QuantType, rows: number, k: number, scale: () => number, next: () => number) {
+  const file = Uint8Array.from({ length: (rows * k * blockBytes) / 32 }, () => Math.floor(next() * 256));
+  const halves = new DataView(file.buffer);
+  for (let block = 0; block < file.length; block += blockBytes) {
+    halves.setUint16(block, scale(), true);
+    if (type === q4_1) halves.setUint16(block + 2, scale(), true);
+  }
+  return { rows, k, file };
+}
+
+/** What the format says a row's values are. */
+function dequantise({ blockBytes, type }: QuantType, { k, file }: Matrix, row: number): Float32Array {
+  const values = new Float32Array(k);
+  const data = new DataView(file.buffer);
+  for (let c = 0; c < k; c++) {
+    const block = ((row * k) / 32 + (c >> 5)) * blockBytes;
+    const d = half(data.getUint16(block, true));
+    if (type === q8_0) {
+      values[c] = d * data.getInt8(block + 2 + (c & 31));
+      continue;
+    }
+    const m = type === q4_1 ? half(data.getUint16(block + 2, true)) : 0;
+    const byte = data.getUint8(block + blockBytes - 16 + (c & 15));
+    const q = c & 16 ? byte >> 4 : byte & 15;
+    values[c] = type === q4_1 ? Math.fround(d * q) + m : d * (q - 8);
+  }
+  return values;
+}
+
+const padded = (rows: number) => Math.ceil(rows / 16) * 16;
+
+function pack(kernels: KernelExports, { type }: QuantType, { rows, k, file }: Matrix): number {
+  bytes.set(file, at.source);
+  const size = kernels.matrixBytes(type, padded(rows), k);
+  bytes.fill(0xa5, at.matrix, at.matrix + size + 16);
+  const report = kernels.packRows(type, at.source, at.matrix, 0, rows, padded(rows), k);
+  assert.equal(bytes[at.matrix + size], 0xa5, "packing writes past the matrix");
+  return report;
+}
+
+function readRow(kernels: KernelExports, type: number, row: number, rows: number, k: number): Float32Array {
+  kernels.readRow(type, at.matrix, row, rows, k, at.out);
+  return new Float32Array(memory.buffer, at.out, k).slice();
+}
+
+/** Rows of y for columns x, each k floats, of the matrix that was packed last. */
+function multiply(kernels: KernelExports, type: number, rows: number, k: number, x: Float32Array[]): Float32Array[] {
+  const xStride = k + 4;
+  const yStride = padded(rows) + 8;
+  x.forEach((column, i) => {
+    new Float32Array(memory.buffer, at.floats + 4 * i * xStride, k).set(column);
+  });
+  const size = kernels.activationBytes(type, x.length, k);
+  bytes.fill(0xa5, at.activations + size, at.activations + size + 16);
+  kernels.prepare(type, at.floats, xStride, x.length, k, at.activations);
+  assert.equal(bytes[at.activations + size], 0xa5, "preparing writes past its bytes");
+  const y = new Float32Array(memory.buffer, at.out, x.length * yStride);
+  y.fill(777);
+  kernels.multiply(type, at.matrix, padded(rows), k, at.activations, x.length, at.out, yStride);
+  for (let i = 0; i < x.length; i++) assert.equal(y[i * yStride + padded(rows)], 777, "a product writes past its rows");
+  return x.map((_, i) => y.slice(i * yStride, i * yStride + padded(rows)));
+}
+
+/** The product in double precision, and the sum of its terms' magnitudes. */
+function product(row: Float32Array, x: Float32Array): { value: number; magnitude: number } {
+  let value = 0;
+  let magnitude = 0;
+  row.forEach((w, c) => {
+    value += w * x[c]!;
+    magnitude += Math.abs(w * x[c]!);
+  });
+  return { value, magnitude };
+}
+
+const shapes = [
+  { rows: 16, k: 32 },
+  { rows: 16, k: 1536 },
+  { rows: 48, k: 96 },
+  { rows: 64, k: 576 },
+];
+const batches = [1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64];
+
+/** Integers, -127 and 127 among each 32: these are quantised without any error. */
+function exactColumn(k: number, next: () => number): Float32Array {
+  const x = Float32Array.from({ length: k }, () => Math.round(next() * 254) - 127);
+  for (let c = 0; c < k; c += 32) x[c + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;
+  return x;
+}
+
+for (const { name, kernels } of ways) {
+  for (const quant of types) {
+    const { type } = quant;
+    describe(`${quant.name} matrices with ${name}`, () => {
+      it("take as many bytes as in the file", () => {
+        assert.equal(kernels.matrixBytes(type, 48, 96), 48 * 3 * quant.blockBytes);
+        assert.equal(kernels.matrixBytes(type, 16, 32) % 16, 0);
+      });
+
+      it("give back each row exactly as the format defines it, for every kind of scale", () => {
+        const next = random(type);
+        const scale = () => hardHalves[Math.floor(next() * hardHalves.length)]!;
+        const matrix = createMatrix(quant, 32, 96, scale, next);
+        assert.equal(pack(kernels, quant, matrix), 0);
+        for (let row = 0; row < 32; row++) {
+          assert.deepEqual(readRow(kernels, type, row, 32, 96), dequantise(quant, matrix, row), `row ${row}`);
+        }
+      });
+
+      it("are packed a piece at a time, and rows that do not exist become zeros", () => {
+        const next = random(11);
+        const matrix = createMatrix(quant, 37, 64, () => 0x3000 + Math.floor(next() * 1024), next);
+        const rowBytes = matrix.file.length / 37;
+        bytes.set(matrix.file, at.source);
+        bytes.fill(0xa5, at.matrix, at.matrix + kernels.matrixBytes(type, 48, 64));
+        assert.equal(kernels.packRows(type, at.source + 16 * rowBytes, at.matrix, 16, 21, 48, 64), 0);
+        assert.equal(kernels.packRows(type, at.source, at.matrix, 0, 16, 48, 64), 0);
+        for (let row = 0; row < 37; row++) {
+          assert.deepEqual(readRow(kernels, type, row, 48, 64), dequantise(quant, matrix, row), `row ${row}`);
+        }
+        for (let row = 37; row < 48; row++) {
+          assert.ok(readRow(kernels, type, row, 48, 64).every((value) => value === 0));
+        }
+        const [y] = multiply(kernels, type, 37, 64, [exactColumn(64, next)]);
+        assert.ok(y!.subarray(37).every((value) => value === 0));
+      });
+
+      it("report the first row with a scale that is not a number or infinite", () => {
+        const bad = [0x7c00, 0xfc00, 0x7e01, 0xffff];
+        for (const [i, row] of [0, 5, 18, 36].entries()) {
+          const matrix = createMatrix(quant, 37, 96, () => 0x2c00, random(3));
+          const inLastHalf = type === q4_1 ? 2 : 0;
+          const data = new DataView(matrix.file.buffer);
+          data.setUint16((row * 3 + 2) * quant.blockBytes + inLastHalf, bad[i]!, true);
+          if (row < 36) data.setUint16(36 * 3 * quant.blockBytes, bad[i]!, true);
+          assert.equal(pack(kernels, quant, matrix), row + 1);
+        }
+      });
+
+      it("multiply exactly what is exact in 8 bits, for every batch", () => {
+        const next = random(type + 1);
+        for (const { rows, k } of shapes) {
+          const matrix = createMatrix(quant, rows, k, () => (next() < 0.5 ? 0x8000 : 0) + 0x2800 + Math.floor(next() * 3000), next);
+          assert.equal(pack(kernels, quant, matrix), 0);
+          const values = Array.from({ length: rows }, (_, row) => dequantise(quant, matrix, row));
+          for (const n of k > 576 ? [1, 2, 4] : batches) {
+            const x = Array.from({ length: n }, () => exactColumn(k, next));
+            multiply(kernels, type, rows, k, x).forEach((y, i) => {
+              for (let row = i % 5; row < rows; row += n > 9 ? 5 : 1) {
+                const { value, magnitude } = product(values[row]!, x[i]!);
+                const error = Math.abs(y[row]! - value);
+                assert.ok(error <= 1e-6 * magnitude, `${rows} x ${k}, column ${i} of ${n}, row ${row}: off by ${error}`);
+              }
+            });
+          }
+        }
+      });
+    });
+  }
+}
