@@ -56,7 +56,8 @@ export async function modelEngine(
     path,
     gpu: async () => (device.cpu ? null : host.gpu()),
     nativeProblem: () => host.problem(),
-    wasmRefusal: async () => (kvType === "q4_0" ? "it has no cache_type q4_0" : wasmRefusal(path)),
+    wasmRefusal: async () =>
+      kvType === "q4_0" ? "it has no cache_type q4_0" : wasmRefusal(path, config.troupe.threads),
   });
   log.info({ model: modelId, ...choice }, "engine chosen");
   if (choice.engine === "llama" && blockTokens !== keys.pagedAttn.blockSize.default) {

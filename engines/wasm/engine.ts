@@ -1,19 +1,18 @@
 // Owns loading a GGUF file into the wasm engine: reads what the model is, sizes its KV cache, starts the compute threads, lets
 // each load its part, and hands over a WasmModel. No native code. The thread that calls becomes the team's leader.
 import { once } from "node:events";
-import { availableParallelism, freemem } from "node:os";
+import { freemem } from "node:os";
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
-import { physicalCores } from "../cores.ts";
 import type { Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { readModelMetadata } from "../gguf/metadata.ts";
-import { type TensorTable, tensorTypes } from "../gguf/tensors.ts";
+import { tensorTypes } from "../gguf/tensors.ts";
 import { tokensPerSequence } from "../kv-budget.ts";
 import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
 import type { Blueprint } from "./blueprint.ts";
 import { allocateShared, ComputeThread, type SharedBlocks } from "./compute-thread.ts";
-import { readModel, roomBytes, type WasmModelFile } from "./fit.ts";
+import { readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } from "./fit.ts";
 import { createMemory, instantiateKernels, type KernelModule, loadKernels } from "./kernel-module.ts";
 import { WasmModel } from "./model.ts";
 import { PageTable } from "./pages.ts";
@@ -30,7 +29,7 @@ export const wasmEngine: Engine = {
   async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel> {
     const file = await readModel(spec.path);
     const kernels = await loadKernels();
-    const threads = spec.threads || Math.min(physicalCores(), availableParallelism());
+    const threads = threadCount(spec.threads);
     const kvType = kvTypes[spec.kvType];
     if (kvType === undefined) {
       const message = `cache_type ${spec.kvType} is not one the wasm engine has; it takes bf16, f16, f32 or q8_0`;
@@ -155,12 +154,6 @@ function card(
     trainedContext: shape.trainedContext,
     kvCacheBytes,
   };
-}
-
-function tensorBytes({ tensors }: TensorTable): number {
-  let sum = 0;
-  for (const { bytes } of tensors.values()) sum += bytes;
-  return sum;
 }
 
 /** Lets the kernels be compiled and the scratch be paged in before the first request. */

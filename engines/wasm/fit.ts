@@ -1,7 +1,7 @@
 // Owns whether the wasm engine can run a model file: reads its head, never its weights. The choice of engine asks before any
 // engine is loaded, and loading asks again.
-import { availableParallelism } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
+import { physicalCores } from "../cores.ts";
 import { readTensorTable, type TensorTable } from "../gguf/tensors.ts";
 import { buildGraph, findArchitecture, type Graph } from "./graph.ts";
 import { type Hyperparameters, readHyperparameters } from "./hyperparameters.ts";
@@ -17,6 +17,13 @@ export interface WasmModelFile {
 /** A WebAssembly memory ends at 4 GiB; a part of it is scratch. */
 const weightBytesPerThread = 3.75 * 2 ** 30;
 
+/** Bytes of all weights, as the file has them. */
+export function tensorBytes({ tensors }: TensorTable): number {
+  let sum = 0;
+  for (const { bytes } of tensors.values()) sum += bytes;
+  return sum;
+}
+
 /** Bytes of weights and KV cache that so many compute threads can hold. */
 export function roomBytes(threads: number): number {
   return threads * weightBytesPerThread;
@@ -30,12 +37,20 @@ export async function readModel(path: string): Promise<WasmModelFile> {
   return { table, shape, graph: buildGraph(architecture, shape, table) };
 }
 
-/** Why the wasm engine cannot run the file, or null. Throws what is wrong with a file that nobody can run. */
-export async function wasmRefusal(path: string): Promise<string | null> {
+/** The number of compute threads that `configured` stands for: 0 = one for each physical core. */
+export function threadCount(configured: number): number {
+  return configured || physicalCores();
+}
+
+/**
+ * Why the wasm engine cannot run the file on so many threads (0 = as many as there are cores), or null. Throws what is
+ * wrong with a file that nobody can run.
+ */
+export async function wasmRefusal(path: string, configuredThreads: number): Promise<string | null> {
   try {
     const { table } = await readModel(path);
-    const bytes = [...table.tensors.values()].reduce((sum, tensor) => sum + tensor.bytes, 0);
-    const threads = availableParallelism();
+    const bytes = tensorBytes(table);
+    const threads = threadCount(configuredThreads);
     if (bytes <= roomBytes(threads)) return null;
     return `its ${(bytes / 2 ** 30).toFixed(1)} GiB of weights do not fit the memory of ${threads} compute threads`;
   } catch (error) {

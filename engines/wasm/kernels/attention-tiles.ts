@@ -5,14 +5,47 @@
 import { bfloatAt, bytesAt, float16At } from "./attention-pages";
 import { multiplyAdd } from "./exponential";
 
+/** Row r of a table at `rows`: where its factors a[r] and its results c[r] are, and the scale s[r]. */
+// @ts-ignore: decorator
+@inline
+export function setRow(rows: usize, r: i32, a: usize, c: usize, s: f32): void {
+  const row = rows + (<usize>r << 4);
+  store<usize>(row, a);
+  store<usize>(row, c, 4);
+  store<f32>(row, s, 8);
+}
+
 /**
- * c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `vectors` vectors of j; if not `fresh`, c[r][j] * s[r] is added.
- * What is fresh may be written up to 32 floats long; of bytes, it is multiplied by scales[j] and added to c[r][j].
+ * c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `vectors` vectors of j and `count` rows, 1 to 4; if not `fresh`,
+ * c[r][j] * s[r] is added. What is fresh may be written up to 32 floats long; of bytes, it is multiplied by scales[j] and
+ * added to c[r][j]. The offsets, in bytes, are added to every a and every c.
  */
-export function multiplyFour<T>(
-  fresh: bool, a0: usize, a1: usize, a2: usize, a3: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
-  c0: usize, c1: usize, c2: usize, c3: usize, s0: f32, s1: f32, s2: f32, s3: f32, scales: usize,
+export function multiplyRows<T>(
+  count: i32, fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize,
+  vectors: i32, scales: usize,
 ): void {
+  if (count == 4) multiplyFour<T>(fresh, rows, aOffset, cOffset, depth, b, eightBytes, vectors, scales);
+  else if (count == 3) multiplyThree<T>(fresh, rows, aOffset, cOffset, depth, b, eightBytes, vectors, scales);
+  else if (count == 2) multiplyTwo<T>(fresh, rows, aOffset, cOffset, depth, b, eightBytes, vectors, scales);
+  else multiplyOne<T>(fresh, rows, aOffset, cOffset, depth, b, eightBytes, vectors, scales);
+}
+
+function multiplyFour<T>(
+  fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
+  scales: usize,
+): void {
+  const a0 = load<usize>(rows) + aOffset;
+  const a1 = load<usize>(rows, 16) + aOffset;
+  const a2 = load<usize>(rows, 32) + aOffset;
+  const a3 = load<usize>(rows, 48) + aOffset;
+  const c0 = load<usize>(rows, 4) + cOffset;
+  const c1 = load<usize>(rows, 20) + cOffset;
+  const c2 = load<usize>(rows, 36) + cOffset;
+  const c3 = load<usize>(rows, 52) + cOffset;
+  const s0 = load<f32>(rows, 8);
+  const s1 = load<f32>(rows, 24);
+  const s2 = load<f32>(rows, 40);
+  const s3 = load<f32>(rows, 56);
   const whole = <usize>(fresh ? (vectors + 1) & ~1 : vectors & ~1) << 4;
   for (let j: usize = 0; j < whole; j += 32) {
     let x00 = start(fresh, c0 + j, 0, s0);
@@ -58,11 +91,19 @@ export function multiplyFour<T>(
   multiplyRest<T>(a3, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c3 + whole, s3);
 }
 
-/** The same for three rows. */
-export function multiplyThree<T>(
-  fresh: bool, a0: usize, a1: usize, a2: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
-  c0: usize, c1: usize, c2: usize, s0: f32, s1: f32, s2: f32, scales: usize,
+function multiplyThree<T>(
+  fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
+  scales: usize,
 ): void {
+  const a0 = load<usize>(rows) + aOffset;
+  const a1 = load<usize>(rows, 16) + aOffset;
+  const a2 = load<usize>(rows, 32) + aOffset;
+  const c0 = load<usize>(rows, 4) + cOffset;
+  const c1 = load<usize>(rows, 20) + cOffset;
+  const c2 = load<usize>(rows, 36) + cOffset;
+  const s0 = load<f32>(rows, 8);
+  const s1 = load<f32>(rows, 24);
+  const s2 = load<f32>(rows, 40);
   const whole = <usize>(fresh ? (vectors + 1) & ~1 : vectors & ~1) << 4;
   for (let j: usize = 0; j < whole; j += 32) {
     let x00 = start(fresh, c0 + j, 0, s0);
@@ -100,11 +141,16 @@ export function multiplyThree<T>(
   multiplyRest<T>(a2, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c2 + whole, s2);
 }
 
-/** The same for two rows. */
-export function multiplyTwo<T>(
-  fresh: bool, a0: usize, a1: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
-  c0: usize, c1: usize, s0: f32, s1: f32, scales: usize,
+function multiplyTwo<T>(
+  fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
+  scales: usize,
 ): void {
+  const a0 = load<usize>(rows) + aOffset;
+  const a1 = load<usize>(rows, 16) + aOffset;
+  const c0 = load<usize>(rows, 4) + cOffset;
+  const c1 = load<usize>(rows, 20) + cOffset;
+  const s0 = load<f32>(rows, 8);
+  const s1 = load<f32>(rows, 24);
   const whole = <usize>(fresh ? (vectors + 3) & ~3 : vectors & ~3) << 4;
   for (let j: usize = 0; j < whole; j += 64) {
     let x00 = start(fresh, c0 + j, 0, s0);
@@ -150,11 +196,13 @@ export function multiplyTwo<T>(
   multiplyRest<T>(a1, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c1 + whole, s1);
 }
 
-/** The same for one row. */
-export function multiplyOne<T>(
-  fresh: bool, a: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
-  c: usize, s: f32, scales: usize,
+function multiplyOne<T>(
+  fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize, vectors: i32,
+  scales: usize,
 ): void {
+  const a = load<usize>(rows) + aOffset;
+  const c = load<usize>(rows, 4) + cOffset;
+  const s = load<f32>(rows, 8);
   const whole = <usize>(fresh ? (vectors + 7) & ~7 : vectors & ~7) << 4;
   for (let j: usize = 0; j < whole; j += 128) {
     let x0 = start(fresh, c + j, 0, s);

@@ -5,11 +5,12 @@ import {
   headBytes, keyEightBytes, keysAt, keyScalesAt, largestLane, scaleStride, unpackKeys, unpackValues, valueEightBytes,
   valuesAt, valueScalesAt,
 } from "./attention-pages";
-import { multiplyFour, multiplyOne, multiplyThree, multiplyTwo } from "./attention-tiles";
+import { multiplyRows, setRow } from "./attention-tiles";
 import { exponential } from "./exponential";
 import { BF16, F16, F32 } from "./types";
 
-export { kvPageBytes, kvWrite } from "./attention-pages";
+export { kvPageBytes } from "./attention-pages";
+export { kvWrite } from "./attention-write";
 
 /** Most tokens of a tile, and most floats of its keys, or of its values: both stay in the first-level cache. */
 const TILE_TOKENS: i32 = 32;
@@ -26,14 +27,14 @@ const NOTHING: f32 = -1e30;
 const WEIGHTLESS: f32 = -60;
 
 // Scratch of a call, in the first 64 KiB of the memory, which the host leaves to the kernels: a tile's keys and values,
-// and four queries' scores, and these once more times a scale. Products of a tile cut short read behind it.
+// four queries' scores, and these once more times a scale, then the tables of rows of the two products.
 const KEYS: usize = (__heap_base + 15) & ~15;
+// Products of a tile cut short read behind it.
 const VALUES: usize = KEYS + TILE_FLOATS * 4 + SCORES;
-const SCORES_0: usize = VALUES + TILE_FLOATS * 4;
-const SCORES_1: usize = SCORES_0 + SCORES;
-const SCORES_2: usize = SCORES_1 + SCORES;
-const SCORES_3: usize = SCORES_2 + SCORES;
+const SCORES_AT: usize = VALUES + TILE_FLOATS * 4;
 const SCALED: usize = 4 * SCORES;
+const SCORING: usize = SCORES_AT + 2 * SCALED;
+const SUMMING: usize = SCORING + 64;
 
 // The call under way: set by attend(), meaningless between calls. Steps are in bytes.
 let sharing: i32 = 0;
@@ -121,152 +122,43 @@ function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockToke
 
 /** All queries over the tile, as many at a time as share the reading of it. */
 function attendQueries<T>(tokens: i32): void {
-  // Rows before the tile's first token see 0 of it.
+  // Rows before the tile's first token see none of it.
   let query = max(0, 1 - seenByFirst) * sharing;
   while (query < queryCount) {
     const left = queryCount - query;
     // Two threes are quicker than a four and a two.
     const count = left == 4 || left > 6 ? 4 : min(left, 3);
     // The last of them sees most.
-    const seen = min(tokens, seenByFirst + (query + count - 1) / sharing);
-    if (sizeof<T>() == 1) memory.fill(SCORES_0, 0, 4 * SCORES);
-    if (count == 4) attendFour<T>(query, seen);
-    else if (count == 3) attendThree<T>(query, seen);
-    else if (count == 2) attendTwo<T>(query, seen);
-    else attendOne<T>(query, seen);
+    attendSome<T>(query, count, min(tokens, seenByFirst + (query + count - 1) / sharing));
     query += count;
   }
 }
 
-function attendFour<T>(query: i32, seen: i32): void {
+/** Up to four queries over the tile's first `seen` tokens. */
+function attendSome<T>(query: i32, count: i32, seen: i32): void {
   const vectors = (seen + 3) >> 2;
   const group = groupFloats<T>();
-  const q0 = queryAt(query);
-  const q1 = queryAt(query + 1);
-  const q2 = queryAt(query + 2);
-  const q3 = queryAt(query + 3);
-  const c0 = recordAt(query);
-  const c1 = recordAt(query + 1);
-  const c2 = recordAt(query + 2);
-  const c3 = recordAt(query + 3);
+  if (sizeof<T>() == 1) memory.fill(SCORES_AT, 0, <usize>count * SCORES);
+  for (let r = 0; r < count; r++) setRow(SCORING, r, queryAt(query + r), scoresOf(r), 0);
   for (let d = 0; d < headFloats; d += group) {
-    const at = <usize>d << 2;
+    const from = keys + <usize>(d * 8) * sizeof<T>();
     const depth = <usize>min(group, headFloats - d);
-    const scales = scalesOf(keyScales, d);
-    multiplyFour<T>(
-      true, q0 + at, q1 + at, q2 + at, q3 + at, depth, keys + <usize>(d * 8) * sizeof<T>(), keyEight, vectors,
-      SCORES_0, SCORES_1, SCORES_2, SCORES_3, 0, 0, 0, 0, scales,
-    );
+    multiplyRows<T>(count, true, SCORING, <usize>d << 2, 0, depth, from, keyEight, vectors, scalesOf(keyScales, d));
   }
-  const s0 = weigh(SCORES_0, vectors, query, c0);
-  const s1 = weigh(SCORES_1, vectors, query + 1, c1);
-  const s2 = weigh(SCORES_2, vectors, query + 2, c2);
-  const s3 = weigh(SCORES_3, vectors, query + 3, c3);
+  for (let r = 0; r < count; r++) {
+    const record = recordAt(query + r);
+    const rescale = weigh(scoresOf(r), vectors, query + r, record);
+    setRow(SUMMING, r, sizeof<T>() == 1 ? scoresOf(r) + SCALED : scoresOf(r), record, rescale);
+  }
   for (let d = 0; d < headFloats; d += group) {
-    const at = <usize>d << 2;
-    const scales = scalesOf(valueScales, d);
-    const w0 = scaled<T>(SCORES_0, vectors, scales);
-    const w1 = scaled<T>(SCORES_1, vectors, scales);
-    const w2 = scaled<T>(SCORES_2, vectors, scales);
-    const w3 = scaled<T>(SCORES_3, vectors, scales);
-    multiplyFour<T>(
-      false, w0, w1, w2, w3, <usize>seen, values + <usize>(d >> 3) * valueEight, valueEight,
-      min(group, headFloats - d) >> 2, c0 + at, c1 + at, c2 + at, c3 + at, s0, s1, s2, s3, 0,
-    );
+    if (sizeof<T>() == 1) scaleWeights(<usize>count * SCORES, scalesOf(valueScales, d));
+    const from = values + <usize>(d >> 3) * valueEight;
+    const width = min(group, headFloats - d) >> 2;
+    multiplyRows<T>(count, false, SUMMING, 0, <usize>d << 2, <usize>seen, from, valueEight, width, 0);
   }
 }
 
-function attendThree<T>(query: i32, seen: i32): void {
-  const vectors = (seen + 3) >> 2;
-  const group = groupFloats<T>();
-  const q0 = queryAt(query);
-  const q1 = queryAt(query + 1);
-  const q2 = queryAt(query + 2);
-  const c0 = recordAt(query);
-  const c1 = recordAt(query + 1);
-  const c2 = recordAt(query + 2);
-  for (let d = 0; d < headFloats; d += group) {
-    const at = <usize>d << 2;
-    const depth = <usize>min(group, headFloats - d);
-    const scales = scalesOf(keyScales, d);
-    multiplyThree<T>(
-      true, q0 + at, q1 + at, q2 + at, depth, keys + <usize>(d * 8) * sizeof<T>(), keyEight, vectors,
-      SCORES_0, SCORES_1, SCORES_2, 0, 0, 0, scales,
-    );
-  }
-  const s0 = weigh(SCORES_0, vectors, query, c0);
-  const s1 = weigh(SCORES_1, vectors, query + 1, c1);
-  const s2 = weigh(SCORES_2, vectors, query + 2, c2);
-  for (let d = 0; d < headFloats; d += group) {
-    const at = <usize>d << 2;
-    const scales = scalesOf(valueScales, d);
-    const w0 = scaled<T>(SCORES_0, vectors, scales);
-    const w1 = scaled<T>(SCORES_1, vectors, scales);
-    const w2 = scaled<T>(SCORES_2, vectors, scales);
-    multiplyThree<T>(
-      false, w0, w1, w2, <usize>seen, values + <usize>(d >> 3) * valueEight, valueEight,
-      min(group, headFloats - d) >> 2, c0 + at, c1 + at, c2 + at, s0, s1, s2, 0,
-    );
-  }
-}
-
-function attendTwo<T>(query: i32, seen: i32): void {
-  const vectors = (seen + 3) >> 2;
-  const group = groupFloats<T>();
-  const q0 = queryAt(query);
-  const q1 = queryAt(query + 1);
-  const c0 = recordAt(query);
-  const c1 = recordAt(query + 1);
-  for (let d = 0; d < headFloats; d += group) {
-    const at = <usize>d << 2;
-    const depth = <usize>min(group, headFloats - d);
-    const scales = scalesOf(keyScales, d);
-    multiplyTwo<T>(
-      true, q0 + at, q1 + at, depth, keys + <usize>(d * 8) * sizeof<T>(), keyEight, vectors,
-      SCORES_0, SCORES_1, 0, 0, scales,
-    );
-  }
-  const s0 = weigh(SCORES_0, vectors, query, c0);
-  const s1 = weigh(SCORES_1, vectors, query + 1, c1);
-  for (let d = 0; d < headFloats; d += group) {
-    const at = <usize>d << 2;
-    const scales = scalesOf(valueScales, d);
-    const w0 = scaled<T>(SCORES_0, vectors, scales);
-    const w1 = scaled<T>(SCORES_1, vectors, scales);
-    multiplyTwo<T>(
-      false, w0, w1, <usize>seen, values + <usize>(d >> 3) * valueEight, valueEight,
-      min(group, headFloats - d) >> 2, c0 + at, c1 + at, s0, s1, 0,
-    );
-  }
-}
-
-function attendOne<T>(query: i32, seen: i32): void {
-  const vectors = (seen + 3) >> 2;
-  const group = groupFloats<T>();
-  const q0 = queryAt(query);
-  const c0 = recordAt(query);
-  for (let d = 0; d < headFloats; d += group) {
-    const at = <usize>d << 2;
-    const depth = <usize>min(group, headFloats - d);
-    const scales = scalesOf(keyScales, d);
-    multiplyOne<T>(
-      true, q0 + at, depth, keys + <usize>(d * 8) * sizeof<T>(), keyEight, vectors,
-      SCORES_0, 0, scales,
-    );
-  }
-  const s0 = weigh(SCORES_0, vectors, query, c0);
-  for (let d = 0; d < headFloats; d += group) {
-    const at = <usize>d << 2;
-    const scales = scalesOf(valueScales, d);
-    const w0 = scaled<T>(SCORES_0, vectors, scales);
-    multiplyOne<T>(
-      false, w0, <usize>seen, values + <usize>(d >> 3) * valueEight, valueEight,
-      min(group, headFloats - d) >> 2, c0 + at, s0, 0,
-    );
-  }
-}
-
-/** Floats of a head with one scale: all where T needs 0. */
+/** Floats of a head with one scale: all where T needs none. */
 // @ts-ignore: decorator
 @inline
 function groupFloats<T>(): i32 {
@@ -292,16 +184,18 @@ function recordAt(query: i32): usize {
   return records + <usize>(query / sharing) * recordRow + <usize>(query % sharing) * recordStep;
 }
 
-/** One query's weights times the scales of the tile's tokens, where T needs them. */
 // @ts-ignore: decorator
 @inline
-function scaled<T>(weights: usize, vectors: i32, scales: usize): usize {
-  if (sizeof<T>() > 1) return weights;
-  const to = weights + SCALED;
-  for (let at: usize = 0; at < <usize>vectors << 4; at += 16) {
-    v128.store(to + at, f32x4.mul(v128.load(weights + at), v128.load(scales + at)));
+function scoresOf(r: i32): usize {
+  return SCORES_AT + <usize>r * SCORES;
+}
+
+/** All queries' weights, `bytes` bytes, times the scales of the tile's tokens. */
+function scaleWeights(bytes: usize, scales: usize): void {
+  for (let at: usize = 0; at < bytes; at += 16) {
+    const scale = v128.load(scales + (at & (SCORES - 1)));
+    v128.store(SCORES_AT + SCALED + at, f32x4.mul(v128.load(SCORES_AT + at), scale));
   }
-  return to;
 }
 
 /**

@@ -14,10 +14,7 @@ const BLOCK_BYTES: i32 = 256 << 10;
 const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe000], 16);
 const F16_SUM_SCALE: f32 = 4294967296.0;
 
-/**
- * Goes through the matrix in four streams, a quarter of the rows apart: one alone would not keep memory busy. So what comes
- * from memory is taken by tiles of four groups; those of two, which need fewer loads a sum, find it in a cache.
- */
+/** Goes through the matrix in four streams, a quarter of the rows apart: one alone would not keep memory busy. */
 export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
   const groupBytes = <usize>k * (sizeof<T>() << 2);
   const quarterGroups = rows >> 4;
@@ -26,50 +23,29 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
   const tileBytes = <usize>k << 4;
   const yStride = <usize>stride << 2;
   const blockColumns = max(4, (BLOCK_BYTES / (k << 2)) & ~3);
-  for (; n > 0; n -= blockColumns) {
-    const columns = min(n, blockColumns);
+  for (let first = 0; first < n; first += blockColumns) {
+    const columns = min(n - first, blockColumns);
+    const tiles = columns >> 2;
+    const rest = columns & 3;
+    const xRest = x + tileBytes * tiles;
+    const yRest = y + yStride * (tiles << 2);
     for (let g = 0; g < quarterGroups; g++) {
-      const groups = matrix + groupBytes * g;
-      const yGroups = y + (<usize>g << 4);
-      if (columns < 4) {
-        multiplyRest<T>(columns, groups, apart, x, k, yGroups, yApart, yStride);
-        continue;
-      }
-      twoColumns<T>(groups, apart, x, 16, k, yGroups, yApart, yStride);
-      twoColumns<T>(groups, apart, x + 8, 16, k, yGroups + yStride * 2, yApart, yStride);
-      const tiles = columns >> 2;
+      const group = matrix + groupBytes * g;
+      const row = <usize>g << 4;
       for (let half = 0; half < 4; half += 2) {
-        const twoGroups = groups + apart * half;
-        let yTile = yGroups + yApart * half;
-        for (let tile = 1; tile < tiles; tile++) {
-          yTile += yStride << 2;
-          fourColumns<T>(twoGroups, apart, x + tileBytes * tile, k, yTile, yApart, yStride);
+        const groups = group + apart * half;
+        const rowHalf = row + yApart * half;
+        for (let tile = 0; tile < tiles; tile++) {
+          fourColumns<T>(groups, apart, x + tileBytes * tile, k, y + rowHalf + yStride * (tile << 2), yApart, yStride);
         }
+        if (rest == 3) threeColumns<T>(groups, apart, xRest, k, yRest + rowHalf, yApart, yStride);
       }
-      const yRest = yGroups + yStride * (tiles << 2);
-      multiplyRest<T>(columns & 3, groups, apart, x + tileBytes * tiles, k, yRest, yApart, yStride);
+      if (rest == 2) twoColumns<T>(group, apart, xRest, k, yRest + row, yApart, yStride);
+      if (rest == 1) oneColumn<T>(group, apart, xRest, k, yRest + row, yApart);
     }
-    x += tileBytes * (columns >> 2);
+    x += tileBytes * tiles;
     y += yStride * columns;
   }
-}
-
-/** Four groups times fewer than four columns. */
-// @ts-ignore: decorator
-@inline
-function multiplyRest<T>(
-  columns: i32,
-  groups: usize,
-  apart: usize,
-  x: usize,
-  k: i32,
-  y: usize,
-  yApart: usize,
-  yStride: usize,
-): void {
-  const xStep = columns << 2;
-  if (columns > 1) twoColumns<T>(groups, apart, x, xStep, k, y, yApart, yStride);
-  if (columns & 1) oneColumn<T>(groups, apart, x + ((columns - 1) << 2), xStep, k, y + yStride * (columns - 1), yApart);
 }
 
 /** The values of a group in one column; those of F16 times 2^-112. */
@@ -90,6 +66,21 @@ function nextColumn<T>(at: usize, mask: v128): v128 {
   return v128.and(i32x4.shl(v128.load16x4_s(at, 8), 13), mask);
 }
 
+const F16_FACTOR = memory.data<i32>([0x2000, 0x2000, 0x2000, 0x2000], 16);
+// @ts-ignore: decorator
+@inline
+function columnM<T>(at: usize, mask: v128, factor: v128): v128 {
+  if (isFloat<T>()) return v128.load(at);
+  if (!isSigned<T>()) return i32x4.shl(v128.load16x4_u(at), 16);
+  return v128.and(i32x4.dot_i16x8_s(v128.load16x4_u(at), factor), mask);
+}
+// @ts-ignore: decorator
+@inline
+function nextColumnM<T>(at: usize, mask: v128, factor: v128): v128 {
+  if (isFloat<T>()) return v128.load(at, 16);
+  if (!isSigned<T>()) return i32x4.shl(v128.load16x4_u(at, 8), 16);
+  return v128.and(i32x4.dot_i16x8_s(v128.load16x4_u(at, 8), factor), mask);
+}
 // @ts-ignore: decorator
 @inline
 function storeSums<T>(y: usize, sums: v128): void {
@@ -139,17 +130,43 @@ function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize,
   storeSums<T>(y + yApart, b3);
 }
 
-/** Four groups times two columns, of which `xStep` bytes on there are the next. */
-function twoColumns<T>(
-  p: usize,
-  apart: usize,
-  x: usize,
-  xStep: i32,
-  k: i32,
-  y: usize,
-  yApart: usize,
-  yStride: usize,
-): void {
+/** Two groups times three columns. */
+function threeColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
+  const mask = v128.load(F16_MASK);
+  let a0 = f32x4.splat(0);
+  let a1 = a0;
+  let a2 = a0;
+  let b0 = a0;
+  let b1 = a0;
+  let b2 = a0;
+  let other = groups + apart;
+  for (const end = x + <usize>k * 12; x != end; x += 12) {
+    const a = column<T>(groups, mask);
+    const b = column<T>(other, mask);
+    const x0 = v128.load32_splat(x);
+    const x1 = v128.load32_splat(x, 4);
+    const x2 = v128.load32_splat(x, 8);
+    a0 = multiplyAdd(a, x0, a0);
+    b0 = multiplyAdd(b, x0, b0);
+    a1 = multiplyAdd(a, x1, a1);
+    b1 = multiplyAdd(b, x1, b1);
+    a2 = multiplyAdd(a, x2, a2);
+    b2 = multiplyAdd(b, x2, b2);
+    groups += sizeof<T>() << 2;
+    other += sizeof<T>() << 2;
+  }
+  storeSums<T>(y, a0);
+  storeSums<T>(y + yApart, b0);
+  y += yStride;
+  storeSums<T>(y, a1);
+  storeSums<T>(y + yApart, b1);
+  y += yStride;
+  storeSums<T>(y, a2);
+  storeSums<T>(y + yApart, b2);
+}
+
+/** Four groups times two columns. */
+function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
   const mask = v128.load(F16_MASK);
   let a0 = f32x4.splat(0);
   let a1 = a0;
@@ -162,7 +179,7 @@ function twoColumns<T>(
   let q = p + apart;
   let r = q + apart;
   let s = r + apart;
-  for (const end = x + k * xStep; x != end; x += xStep) {
+  for (const end = x + (<usize>k << 3); x != end; x += 8) {
     const a = column<T>(p, mask);
     const b = column<T>(q, mask);
     const c = column<T>(r, mask);
@@ -196,8 +213,9 @@ function twoColumns<T>(
 }
 
 /** Four groups times one column. Waits for memory, so it takes two columns a turn. */
-function oneColumn<T>(p: usize, apart: usize, x: usize, xStep: i32, k: i32, y: usize, yApart: usize): void {
+function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize): void {
   const mask = v128.load(F16_MASK);
+  const factor = v128.load(F16_FACTOR);
   let a = f32x4.splat(0);
   let b = a;
   let c = a;
@@ -205,17 +223,16 @@ function oneColumn<T>(p: usize, apart: usize, x: usize, xStep: i32, k: i32, y: u
   let q = p + apart;
   let r = q + apart;
   let s = r + apart;
-  for (const end = x + k * xStep; x != end; x += xStep << 1) {
+  for (const end = x + (<usize>k << 2); x != end; x += 4) {
     const x0 = v128.load32_splat(x);
-    const x1 = v128.load32_splat(x + xStep);
-    a = multiplyAdd(nextColumn<T>(p, mask), x1, multiplyAdd(column<T>(p, mask), x0, a));
-    b = multiplyAdd(nextColumn<T>(q, mask), x1, multiplyAdd(column<T>(q, mask), x0, b));
-    c = multiplyAdd(nextColumn<T>(r, mask), x1, multiplyAdd(column<T>(r, mask), x0, c));
-    d = multiplyAdd(nextColumn<T>(s, mask), x1, multiplyAdd(column<T>(s, mask), x0, d));
-    p += sizeof<T>() << 3;
-    q += sizeof<T>() << 3;
-    r += sizeof<T>() << 3;
-    s += sizeof<T>() << 3;
+    a = multiplyAdd(columnM<T>(p, mask, factor), x0, a);
+    b = multiplyAdd(columnM<T>(q, mask, factor), x0, b);
+    c = multiplyAdd(columnM<T>(r, mask, factor), x0, c);
+    d = multiplyAdd(columnM<T>(s, mask, factor), x0, d);
+    p += sizeof<T>() << 2;
+    q += sizeof<T>() << 2;
+    r += sizeof<T>() << 2;
+    s += sizeof<T>() << 2;
   }
   storeSums<T>(y, a);
   storeSums<T>(y + yApart, b);

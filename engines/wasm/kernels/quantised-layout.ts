@@ -80,13 +80,14 @@ export function tileColumns(left: i32): i32 {
   return left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 
-/** Bits of 2^112, as a float: what the exponents of halves, moved to those of floats, are short of. */
+/** Sign, exponent and fraction of a half, once it is sign-extended and shifted by 13 to where a float has them. */
+export const HALF_MASK: i32 = 0x8fffe000;
+/** Bits of 2^112, as a float: by how much its exponent is then too small. */
 export const HALF_FACTOR: i32 = 0x77800000;
 
 /** Four halves as floats. Right for all finite ones: subnormal halves are subnormal floats until they are multiplied. */
 // @ts-ignore: decorator
 @inline
-export function loadHalves(at: usize): v128 {
-  const bits = v128.and(i32x4.shl(v128.load16x4_s(at), 13), i32x4.splat(0x8fffe000));
-  return f32x4.mul(bits, i32x4.splat(HALF_FACTOR));
+export function loadHalves(at: usize, mask: v128, factor: v128): v128 {
+  return f32x4.mul(v128.and(i32x4.shl(v128.load16x4_s(at), 13), mask), factor);
 }

@@ -1,6 +1,6 @@
 // Owns packing rows of a GGUF file into a matrix as quantised-layout.ts draws it, and reading one back. Packing happens to
 // every weight at load; reading to the embedding of every token.
-import { BLOCK, HALF_FACTOR, quantBias, quantBytes, SCALES_BYTES } from "./quantised-layout";
+import { BLOCK, HALF_FACTOR, HALF_MASK, quantBias, quantBytes, SCALES_BYTES } from "./quantised-layout";
 import { Q4_1, Q8_0 } from "./types";
 
 const ROWS: i32 = 4;
@@ -181,6 +181,6 @@ function widen(a: v128): v128 {
 // @ts-ignore: decorator
 @inline
 function half(bits: u16): f32 {
-  const shifted = (<u32>(<i32><i16>bits) << 13) & 0x8fffe000;
+  const shifted = (<u32>(<i32><i16>bits) << 13) & HALF_MASK;
   return reinterpret<f32>(shifted) * reinterpret<f32>(HALF_FACTOR);
 }

@@ -7,7 +7,7 @@
 // Traps. The loop over a block's vectors must stay a loop: the optimiser turns straight code into one deep expression per
 // sum, all loads first, and V8 spills them. 8 sums are what 16 vector registers hold beside the operands. A byte-wise shift
 // costs five instructions, a shift of halves and a mask two.
-import { loadHalves, NARROW, PAIRS, quantBytes, recordBytes, SCALES_BYTES, valueBytes, WIDE } from "./quantised-layout";
+import { HALF_FACTOR, HALF_MASK, loadHalves, NARROW, PAIRS, quantBytes, recordBytes, SCALES_BYTES, valueBytes, WIDE } from "./quantised-layout";
 import { Q4_1, Q8_0 } from "./types";
 
 /** Sums with the products of quants (of four rows) and values (on each lane the same) added. */
@@ -29,15 +29,21 @@ function parts(type: i32, products: i32): i32 {
 }
 
 /**
- * The mask part() needs. V8 makes a constant anew at each use, with three instructions; this one it cannot know, and keeps.
- * Which vector is loaded does not matter.
+ * A constant in all lanes that V8 cannot know: those it knows, it makes anew at each use, with three instructions. `any` is
+ * where any vector is.
  */
 // @ts-ignore: decorator
 @inline
-function maskOf(type: i32, products: i32, any: usize): v128 {
-  const mask = type == Q8_0 ? 0x00ff00ff : products == PAIRS ? 0x000f000f : 0x0f0f0f0f;
+function opaque(bits: i32, any: usize): v128 {
   const vector = v128.load(any);
-  return v128.or(i32x4.splat(mask), i32x4.ne(vector, vector));
+  return v128.or(i32x4.splat(bits), i32x4.ne(vector, vector));
+}
+
+/** What part() masks with. */
+// @ts-ignore: decorator
+@inline
+function partMask(products: i32): i32 {
+  return products == PAIRS ? 0x000f000f : 0x0f0f0f0f;
 }
 
 // @ts-ignore: decorator
@@ -45,7 +51,7 @@ function maskOf(type: i32, products: i32, any: usize): v128 {
 function part(type: i32, products: i32, index: i32, quants: v128, mask: v128): v128 {
   if (type == Q8_0) {
     if (products == WIDE) return quants;
-    return index == 0 ? v128.and(quants, mask) : i16x8.shr_u(quants, 8);
+    return index == 0 ? quants : i16x8.shr_s(quants, 8);
   }
   if (products != PAIRS) return v128.and(index == 0 ? quants : i16x8.shr_u(quants, 4), mask);
   if (index == 3) return i16x8.shr_u(quants, 12);
@@ -60,11 +66,11 @@ function valuesOf(type: i32, products: i32, index: i32): usize {
   return products == PAIRS ? ((index >> 1) << 5) + ((index & 1) << 2) : index << 4;
 }
 
-/** What a block's sums start from: the offset, but not beside 16-bit sums (too small) and Q4_1 (not an integer). */
+/** What a block's sums start from: the offset, where it is an integer. */
 // @ts-ignore: decorator
 @inline
 function start(type: i32, products: i32, offset: usize): v128 {
-  return type == Q4_1 || products == NARROW ? i32x4.splat(0) : v128.load32_splat(offset);
+  return type == Q4_1 ? i32x4.splat(0) : v128.load32_splat(offset);
 }
 
 /** The row's sums with a block's added. */
@@ -78,12 +84,10 @@ function finish(
   minimums: v128,
   scale: v128,
   offset: v128,
+  ones: v128,
   total: v128,
 ): v128 {
-  if (products == NARROW) {
-    sums = i32x4.dot_i16x8_s(sums, i16x8.splat(1));
-    if (type != Q4_1) sums = i32x4.add(sums, offset);
-  }
+  if (products == NARROW) sums = i32x4.dot_i16x8_s(sums, ones);
   total = multiplyAdd(f32x4.convert_i32x4_s(sums), f32x4.mul(scales, scale), total);
   return type == Q4_1 ? multiplyAdd(minimums, offset, total) : total;
 }
@@ -114,7 +118,8 @@ export function tileOf4(
   const apart = <usize>(rows >> 3) * blocks;
   const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
   const minimumsAt = <usize>rows * blocks << 1;
-  const mask = maskOf(type, products, x);
+  const mask = opaque(partMask(products), x), ones = opaque(0x00010001, x);
+  const halfMask = opaque(HALF_MASK, x), halfFactor = opaque(HALF_FACTOR, x);
   let quants = matrix + <usize>group * blocks * bytes;
   let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
   let t00 = f32x4.splat(0), t01 = t00, t02 = t00, t03 = t00, t10 = t00, t11 = t00, t12 = t00, t13 = t00;
@@ -158,18 +163,18 @@ export function tileOf4(
       quants += 16;
       at += step;
     } while (quants < end);
-    const k0 = loadHalves(scales), k1 = loadHalves(scales + scalesGap);
-    const m0 = type == Q4_1 ? loadHalves(scales + minimumsAt) : k0;
-    const m1 = type == Q4_1 ? loadHalves(scales + minimumsAt + scalesGap) : k1;
+    const k0 = loadHalves(scales, halfMask, halfFactor), k1 = loadHalves(scales + scalesGap, halfMask, halfFactor);
+    const m0 = type == Q4_1 ? loadHalves(scales + minimumsAt, halfMask, halfFactor) : k0;
+    const m1 = type == Q4_1 ? loadHalves(scales + minimumsAt + scalesGap, halfMask, halfFactor) : k1;
     let k: v128, o: v128;
     k = v128.load32_splat(tail); o = v128.load32_splat(tail + 16);
-    t00 = finish(type, products, s00, k0, m0, k, o, t00); t10 = finish(type, products, s10, k1, m1, k, o, t10);
+    t00 = finish(type, products, s00, k0, m0, k, o, ones, t00); t10 = finish(type, products, s10, k1, m1, k, o, ones, t10);
     k = v128.load32_splat(tail + 4); o = v128.load32_splat(tail + 20);
-    t01 = finish(type, products, s01, k0, m0, k, o, t01); t11 = finish(type, products, s11, k1, m1, k, o, t11);
+    t01 = finish(type, products, s01, k0, m0, k, o, ones, t01); t11 = finish(type, products, s11, k1, m1, k, o, ones, t11);
     k = v128.load32_splat(tail + 8); o = v128.load32_splat(tail + 24);
-    t02 = finish(type, products, s02, k0, m0, k, o, t02); t12 = finish(type, products, s12, k1, m1, k, o, t12);
+    t02 = finish(type, products, s02, k0, m0, k, o, ones, t02); t12 = finish(type, products, s12, k1, m1, k, o, ones, t12);
     k = v128.load32_splat(tail + 12); o = v128.load32_splat(tail + 28);
-    t03 = finish(type, products, s03, k0, m0, k, o, t03); t13 = finish(type, products, s13, k1, m1, k, o, t13);
+    t03 = finish(type, products, s03, k0, m0, k, o, ones, t03); t13 = finish(type, products, s13, k1, m1, k, o, ones, t13);
     x += recordBytes(products, 4);
     scales += SCALES_BYTES;
   }
@@ -200,7 +205,8 @@ export function tileOf2(
   const apart = <usize>(rows >> 4) * blocks;
   const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
   const minimumsAt = <usize>rows * blocks << 1;
-  const mask = maskOf(type, products, x);
+  const mask = opaque(partMask(products), x), ones = opaque(0x00010001, x);
+  const halfMask = opaque(HALF_MASK, x), halfFactor = opaque(HALF_FACTOR, x);
   let quants = matrix + <usize>group * blocks * bytes;
   let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
   let t00 = f32x4.splat(0), t10 = t00, t20 = t00, t30 = t00, t01 = t00, t11 = t00, t21 = t00, t31 = t00;
@@ -257,17 +263,17 @@ export function tileOf2(
       at += step;
     } while (quants < end);
     let k = v128.load32_splat(tail), o = v128.load32_splat(tail + 8);
-    const k0 = loadHalves(scales), k1 = loadHalves(scales + scalesGap);
-    const k2 = loadHalves(scales + scalesGap * 2), k3 = loadHalves(scales + scalesGap * 3);
+    const k0 = loadHalves(scales, halfMask, halfFactor), k1 = loadHalves(scales + scalesGap, halfMask, halfFactor);
+    const k2 = loadHalves(scales + scalesGap * 2, halfMask, halfFactor), k3 = loadHalves(scales + scalesGap * 3, halfMask, halfFactor);
     const least = scales + minimumsAt;
-    const m0 = type == Q4_1 ? loadHalves(least) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap) : k1;
-    const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2) : k2;
-    const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3) : k3;
-    t00 = finish(type, products, s00, k0, m0, k, o, t00); t10 = finish(type, products, s10, k1, m1, k, o, t10);
-    t20 = finish(type, products, s20, k2, m2, k, o, t20); t30 = finish(type, products, s30, k3, m3, k, o, t30);
+    const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
+    const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2, halfMask, halfFactor) : k2;
+    const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3, halfMask, halfFactor) : k3;
+    t00 = finish(type, products, s00, k0, m0, k, o, ones, t00); t10 = finish(type, products, s10, k1, m1, k, o, ones, t10);
+    t20 = finish(type, products, s20, k2, m2, k, o, ones, t20); t30 = finish(type, products, s30, k3, m3, k, o, ones, t30);
     k = v128.load32_splat(tail + 4); o = v128.load32_splat(tail + 12);
-    t01 = finish(type, products, s01, k0, m0, k, o, t01); t11 = finish(type, products, s11, k1, m1, k, o, t11);
-    t21 = finish(type, products, s21, k2, m2, k, o, t21); t31 = finish(type, products, s31, k3, m3, k, o, t31);
+    t01 = finish(type, products, s01, k0, m0, k, o, ones, t01); t11 = finish(type, products, s11, k1, m1, k, o, ones, t11);
+    t21 = finish(type, products, s21, k2, m2, k, o, ones, t21); t31 = finish(type, products, s31, k3, m3, k, o, ones, t31);
     x += recordBytes(products, 2);
     scales += SCALES_BYTES;
   }
@@ -300,7 +306,8 @@ export function tileOf1(
   const apart = <usize>(rows >> 4) * blocks;
   const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
   const minimumsAt = <usize>rows * blocks << 1;
-  const mask = maskOf(type, products, x);
+  const mask = opaque(partMask(products), x), ones = opaque(0x00010001, x);
+  const halfMask = opaque(HALF_MASK, x), halfFactor = opaque(HALF_FACTOR, x);
   let quants = matrix + <usize>group * blocks * bytes;
   let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
   let t0 = f32x4.splat(0), t1 = t0, t2 = t0, t3 = t0;
@@ -320,14 +327,14 @@ export function tileOf1(
       at += valuesStep;
     } while (quants < end);
     const k = v128.load32_splat(tail), o = v128.load32_splat(tail + 4);
-    const k0 = loadHalves(scales), k1 = loadHalves(scales + scalesGap);
-    const k2 = loadHalves(scales + scalesGap * 2), k3 = loadHalves(scales + scalesGap * 3);
+    const k0 = loadHalves(scales, halfMask, halfFactor), k1 = loadHalves(scales + scalesGap, halfMask, halfFactor);
+    const k2 = loadHalves(scales + scalesGap * 2, halfMask, halfFactor), k3 = loadHalves(scales + scalesGap * 3, halfMask, halfFactor);
     const least = scales + minimumsAt;
-    const m0 = type == Q4_1 ? loadHalves(least) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap) : k1;
-    const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2) : k2;
-    const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3) : k3;
-    t0 = finish(type, products, s0, k0, m0, k, o, t0); t1 = finish(type, products, s1, k1, m1, k, o, t1);
-    t2 = finish(type, products, s2, k2, m2, k, o, t2); t3 = finish(type, products, s3, k3, m3, k, o, t3);
+    const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
+    const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2, halfMask, halfFactor) : k2;
+    const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3, halfMask, halfFactor) : k3;
+    t0 = finish(type, products, s0, k0, m0, k, o, ones, t0); t1 = finish(type, products, s1, k1, m1, k, o, ones, t1);
+    t2 = finish(type, products, s2, k2, m2, k, o, ones, t2); t3 = finish(type, products, s3, k3, m3, k, o, ones, t3);
     x += recordBytes(products, 1);
     scales += SCALES_BYTES;
   }
