@@ -57,30 +57,29 @@ function feedSingly({ reference, subject }: Forced, windows: readonly Int32Array
  */
 function feedChunks({ reference, subject }: Forced, window: Int32Array, meter: DivergenceMeter): void {
   const length = window.length - 1;
-  const expected = referenceLogits(reference, window, length);
   const batch = new Batch(chunkTokens, chunkBatchTokens);
   for (let from = 0; from < length; from += chunkTokens) {
+    const expected = chunkLogits(reference, window, from);
     batch.clear();
     for (let slot = 0; slot < chunkTokens; slot++) batch.addRow(slot, window, from, from + slot + 1, true, 0);
     const actual = logitsOf(subject, batch);
-    for (let row = 0; row < chunkTokens; row++) {
-      meter.add(expected[from + row] as Float32Array, actual(row), tokenAt(window, from + row + 1));
+    for (const [row, logits] of expected.entries()) {
+      meter.add(logits, actual(row), tokenAt(window, from + row + 1));
     }
     spread(subject, chunkTokens - 1, from + chunkTokens);
   }
+  reference.kv.release(0);
   for (let slot = 0; slot < chunkTokens; slot++) subject.kv.release(slot);
 }
 
-/** A copy of the logits after each token of a window. */
-function referenceLogits(reference: LoadedModel, window: Int32Array, length: number): Float32Array[] {
+/** A copy of the logits after each token of a chunk. */
+function chunkLogits(reference: LoadedModel, window: Int32Array, from: number): Float32Array[] {
   const batch = new Batch(1, 1);
-  const logits = Array.from({ length }, (_, position) => {
+  return Array.from({ length: chunkTokens }, (_, i) => {
     batch.clear();
-    batch.addRow(0, window, position, position + 1, true, 0);
+    batch.addRow(0, window, from + i, from + i + 1, true, 0);
     return logitsOf(reference, batch)(0).slice();
   });
-  reference.kv.release(0);
-  return logits;
 }
 
 /** Gives every other slot what `source` holds. */

@@ -31,6 +31,8 @@ export interface Hyperparameters {
 const maxLayers = 1000;
 const maxHeads = 4096;
 const maxHeadLength = 4096;
+/** What the attention kernel's scratch has room for. */
+const longestHead = 512;
 const maxWidth = 1024 * 1024;
 /** Positions are 32-bit numbers everywhere. */
 const maxContext = 2 ** 31 - 1;
@@ -55,6 +57,9 @@ export function readHyperparameters(
   const kvHeads = keys.count("attention.head_count_kv", maxHeads, heads);
   if (heads % kvHeads !== 0) throw keys.invalid("attention.head_count_kv", `a divisor of the ${heads} heads`);
   const headLength = keys.count("attention.key_length", maxHeadLength, Math.trunc(width / heads));
+  if (headLength > longestHead || headLength % 4 !== 0) {
+    throw keys.unsupported("attention.key_length", `heads of a multiple of 4 floats up to ${longestHead}`);
+  }
   keys.mustBe("attention.value_length", headLength);
   keys.mustBe("expert_count", 0);
   const rotated = keys.count("rope.dimension_count", headLength, headLength);

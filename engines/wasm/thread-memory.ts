@@ -65,7 +65,7 @@ export function layOut(
   const weights = new Map<string, number>();
   for (const { matrix, padded } of threadPieces(divided, thread)) {
     const { name, type } = matrix.tensor;
-    if (!weights.has(name)) weights.set(name, arena.take(kernels.matrixBytes(type, padded, matrix.columns)));
+    if (!weights.has(name)) weights.set(name, arena.take(kernels.matrixBytes(type, padded, matrix.columns) >>> 0));
   }
   for (const { name } of vectors(blueprint)) weights.set(name, arena.take(shape.width * floatBytes));
 

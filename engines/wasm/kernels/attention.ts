@@ -12,7 +12,10 @@ import { BF16, F16, F32 } from "./types";
 export { kvPageBytes } from "./attention-pages";
 export { kvWrite } from "./attention-write";
 
-/** Most tokens of a tile, and most floats of its keys, or of its values: both stay in the first-level cache. */
+/**
+ * Most tokens of a tile, and most floats of its keys, or of its values: both stay in the first-level cache. A tile has 8
+ * tokens at least, so heads can be no longer than 512.
+ */
 const TILE_TOKENS: i32 = 32;
 const TILE_FLOATS: i32 = 4096;
 /** More queries than this are worth unpacking a tile for. */
@@ -23,7 +26,7 @@ const SCORES: usize = 128;
 const TAIL: i32 = 4;
 /** Less than every score. */
 const NOTHING: f32 = -1e30;
-/** A weight below e^this of the largest counts as 0: no sum would show it, and products with it are slow. */
+/** A weight below e^this of the largest counts as none: no sum would show it, and products with it are slow. */
 const WEIGHTLESS: f32 = -60;
 
 // Scratch of a call, in the first 64 KiB of the memory, which the host leaves to the kernels: a tile's keys and values,

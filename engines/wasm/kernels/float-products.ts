@@ -1,17 +1,18 @@
-// Owns the products of float matrices and prepared activations (floats.ts has their layout). A tile is so many groups times
-// so many columns of sums as fit the registers, and every turn of its loop takes one column of the matrix: V8 moves all of a
-// turn's loads before its sums, so a longer turn would need registers that are not there.
+// Owns the products of float matrices and prepared activations (floats.ts has their layout). A tile is so many groups
+// times so many columns of sums as fit the registers, and every turn of its loop takes one column of the matrix: V8
+// moves all of a turn's loads before its sums, so a longer turn would need registers that are not there.
 //
-// Every sum runs over the columns of the matrix in their order, whatever n is: a sequence gets the same numbers alone and
-// in a batch.
+// Every sum runs over the columns of the matrix in their order, whatever n is: a sequence gets the same numbers alone
+// and in a batch.
 //
 // T stands for the matrix's type, after how its values are loaded: f32 for F32, i16 for F16, u16 for BF16.
 import { multiplyAdd } from "./exponential";
 
 /** Activations that one group is multiplied by before the next comes: as many as stay in a core's cache. */
 const BLOCK_BYTES: i32 = 256 << 10;
-/** Sign, exponent and fraction of an F16 in their places. From memory, because V8 makes a constant anew in every turn. */
+/** Sign, exponent and fraction of an F16 in their places. From memory: V8 makes a constant anew in every turn. */
 const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe000], 16);
+/** What the activations of F16 do not bring of 2^112. */
 const F16_SUM_SCALE: f32 = 4294967296.0;
 
 /** Goes through the matrix in four streams, a quarter of the rows apart: one alone would not keep memory busy. */
@@ -23,25 +24,25 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
   const tileBytes = <usize>k << 4;
   const yStride = <usize>stride << 2;
   const blockColumns = max(4, (BLOCK_BYTES / (k << 2)) & ~3);
-  for (let first = 0; first < n; first += blockColumns) {
-    const columns = min(n - first, blockColumns);
+  for (; n > 0; n -= blockColumns) {
+    const columns = min(n, blockColumns);
     const tiles = columns >> 2;
     const rest = columns & 3;
     const xRest = x + tileBytes * tiles;
     const yRest = y + yStride * (tiles << 2);
     for (let g = 0; g < quarterGroups; g++) {
-      const group = matrix + groupBytes * g;
-      const row = <usize>g << 4;
+      const groups = matrix + groupBytes * g;
+      const yGroups = <usize>g << 4;
       for (let half = 0; half < 4; half += 2) {
-        const groups = group + apart * half;
-        const rowHalf = row + yApart * half;
+        const two = groups + apart * half;
+        const yTwo = yGroups + yApart * half;
         for (let tile = 0; tile < tiles; tile++) {
-          fourColumns<T>(groups, apart, x + tileBytes * tile, k, y + rowHalf + yStride * (tile << 2), yApart, yStride);
+          fourColumns<T>(two, apart, x + tileBytes * tile, k, y + yTwo + yStride * (tile << 2), yApart, yStride);
         }
-        if (rest == 3) threeColumns<T>(groups, apart, xRest, k, yRest + rowHalf, yApart, yStride);
+        if (rest == 3) threeColumns<T>(two, apart, xRest, k, yRest + yTwo, yApart, yStride);
       }
-      if (rest == 2) twoColumns<T>(group, apart, xRest, k, yRest + row, yApart, yStride);
-      if (rest == 1) oneColumn<T>(group, apart, xRest, k, yRest + row, yApart);
+      if (rest == 2) twoColumns<T>(groups, apart, xRest, k, yRest + yGroups, yApart, yStride);
+      if (rest == 1) oneColumn<T>(groups, apart, xRest, k, yRest + yGroups, yApart);
     }
     x += tileBytes * tiles;
     y += yStride * columns;
@@ -66,21 +67,6 @@ function nextColumn<T>(at: usize, mask: v128): v128 {
   return v128.and(i32x4.shl(v128.load16x4_s(at, 8), 13), mask);
 }
 
-const F16_FACTOR = memory.data<i32>([0x2000, 0x2000, 0x2000, 0x2000], 16);
-// @ts-ignore: decorator
-@inline
-function columnM<T>(at: usize, mask: v128, factor: v128): v128 {
-  if (isFloat<T>()) return v128.load(at);
-  if (!isSigned<T>()) return i32x4.shl(v128.load16x4_u(at), 16);
-  return v128.and(i32x4.dot_i16x8_s(v128.load16x4_u(at), factor), mask);
-}
-// @ts-ignore: decorator
-@inline
-function nextColumnM<T>(at: usize, mask: v128, factor: v128): v128 {
-  if (isFloat<T>()) return v128.load(at, 16);
-  if (!isSigned<T>()) return i32x4.shl(v128.load16x4_u(at, 8), 16);
-  return v128.and(i32x4.dot_i16x8_s(v128.load16x4_u(at, 8), factor), mask);
-}
 // @ts-ignore: decorator
 @inline
 function storeSums<T>(y: usize, sums: v128): void {
@@ -212,10 +198,9 @@ function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApar
   storeSums<T>(y + yStride, d1);
 }
 
-/** Four groups times one column. Waits for memory, so it takes two columns a turn. */
+/** Four groups times one column. It has registers for two columns of the matrix a turn. */
 function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize): void {
   const mask = v128.load(F16_MASK);
-  const factor = v128.load(F16_FACTOR);
   let a = f32x4.splat(0);
   let b = a;
   let c = a;
@@ -223,16 +208,17 @@ function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart
   let q = p + apart;
   let r = q + apart;
   let s = r + apart;
-  for (const end = x + (<usize>k << 2); x != end; x += 4) {
+  for (const end = x + (<usize>k << 2); x != end; x += 8) {
     const x0 = v128.load32_splat(x);
-    a = multiplyAdd(columnM<T>(p, mask, factor), x0, a);
-    b = multiplyAdd(columnM<T>(q, mask, factor), x0, b);
-    c = multiplyAdd(columnM<T>(r, mask, factor), x0, c);
-    d = multiplyAdd(columnM<T>(s, mask, factor), x0, d);
-    p += sizeof<T>() << 2;
-    q += sizeof<T>() << 2;
-    r += sizeof<T>() << 2;
-    s += sizeof<T>() << 2;
+    const x1 = v128.load32_splat(x, 4);
+    a = multiplyAdd(nextColumn<T>(p, mask), x1, multiplyAdd(column<T>(p, mask), x0, a));
+    b = multiplyAdd(nextColumn<T>(q, mask), x1, multiplyAdd(column<T>(q, mask), x0, b));
+    c = multiplyAdd(nextColumn<T>(r, mask), x1, multiplyAdd(column<T>(r, mask), x0, c));
+    d = multiplyAdd(nextColumn<T>(s, mask), x1, multiplyAdd(column<T>(s, mask), x0, d));
+    p += sizeof<T>() << 3;
+    q += sizeof<T>() << 3;
+    r += sizeof<T>() << 3;
+    s += sizeof<T>() << 3;
   }
   storeSums<T>(y, a);
   storeSums<T>(y + yApart, b);

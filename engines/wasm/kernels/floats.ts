@@ -1,11 +1,11 @@
-// Owns matrices of floats: F32, F16 and BF16, each kept in its own type. Four rows are a group: a run of k vectors, one for
-// each column, whose lanes are the rows. An activation is spread over all lanes, so no product needs sums across lanes.
+// Owns matrices of floats: F32, F16 and BF16, each kept in its own type. Four rows are a group: a run of k vectors, one
+// for each column, whose lanes are the rows. An activation is spread over all lanes: no product needs sums across them.
 import { multiplyFloats } from "./float-products";
 import { F16, F32 } from "./types";
 
-/** An F16's bits moved into place in an F32 make its value times 2^-112, which is made good in two parts. */
+/** An F16's bits moved into place in an F32 make its value times 2^-112. */
 const F16_SCALE: f32 = 5.192296858534828e33;
-/** 2^80 goes to the activations; 2^32 goes to the sums. So neither they nor the products leave their range. */
+/** 2^80 of it goes to the activations and the rest to the sums: so neither, nor the products, leave their range. */
 const F16_ACTIVATION_SCALE: f32 = 1.2089258196146292e24;
 
 // @ts-ignore: decorator

@@ -1,7 +1,7 @@
 // Owns turning activations into 8-bit integers, as quantised-layout.ts draws them. Called once before the products of a
 // layer's matrices; every compute thread does it for itself.
-import { BLOCK, PAIRS, productsFor, quantBias, recordBytes, tileColumns, valueBytes } from "./quantised-layout";
-import { Q4_1 } from "./types";
+import { BLOCK, NARROW, PAIRS, productsFor, recordBytes, tileColumns, valueBytes } from "./quantised-layout";
+import { Q4_1, Q8_0 } from "./types";
 
 /** A largest value below this is zero: 127 divided by it must be finite. */
 const SMALLEST: f32 = 1e-30;
@@ -42,7 +42,6 @@ function prepareColumn(
   let values = out + c * valueBytes(products);
   let scales = out + columns * valueBytes(products) + (c << 2);
   const offsets = <usize>columns << 2;
-  const bias = quantBias(type);
   for (let b = 0; b < blocks; b++) {
     let x0 = v128.load(x), x1 = v128.load(x, 16), x2 = v128.load(x, 32), x3 = v128.load(x, 48);
     let x4 = v128.load(x, 64), x5 = v128.load(x, 80), x6 = v128.load(x, 96), x7 = v128.load(x, 112);
@@ -55,23 +54,24 @@ function prepareColumn(
     const factor = f32x4.splat(empty ? <f32>0 : <f32>127 / largest);
     x0 = rounded(x0, factor); x1 = rounded(x1, factor); x2 = rounded(x2, factor); x3 = rounded(x3, factor);
     x4 = rounded(x4, factor); x5 = rounded(x5, factor); x6 = rounded(x6, factor); x7 = rounded(x7, factor);
-    const sum = lanesSum(
-      i32x4.add(i32x4.add(i32x4.add(x0, x1), i32x4.add(x2, x3)), i32x4.add(i32x4.add(x4, x5), i32x4.add(x6, x7))),
+    const sums = i32x4.add(
+      i32x4.add(i32x4.add(x0, x1), i32x4.add(x2, x3)),
+      i32x4.add(i32x4.add(x4, x5), i32x4.add(x6, x7)),
     );
     const q0 = i16x8.narrow_i32x4_s(x0, x1), q1 = i16x8.narrow_i32x4_s(x2, x3);
     const q2 = i16x8.narrow_i32x4_s(x4, x5), q3 = i16x8.narrow_i32x4_s(x6, x7);
     if (products == PAIRS) {
-      v128.store(values, evenFirst(q0));
-      v128.store(values, evenFirst(q1), 16);
-      v128.store(values, evenFirst(q2), 32);
-      v128.store(values, evenFirst(q3), 48);
+      v128.store(values, pairs(type, q0));
+      v128.store(values, pairs(type, q1), 16);
+      v128.store(values, pairs(type, q2), 32);
+      v128.store(values, pairs(type, q3), 48);
     } else {
       v128.store(values, i8x16.narrow_i16x8_s(q0, q1));
       v128.store(values, i8x16.narrow_i16x8_s(q2, q3), 16);
     }
     store<f32>(scales, scale);
-    if (type == Q4_1) store<f32>(scales + offsets, scale * <f32>sum);
-    else store<i32>(scales + offsets, -bias * sum);
+    if (type == Q4_1) store<f32>(scales + offsets, scale * <f32>lanesSum(sums));
+    else store<i32>(scales + offsets, offset(type, products, sums));
     x += BLOCK << 2;
     values += record;
     scales += record;
@@ -109,8 +109,21 @@ function rounded(x: v128, factor: v128): v128 {
   return i32x4.sub(f32x4.add(f32x4.mul(x, factor), f32x4.splat(ROUNDER)), f32x4.splat(ROUNDER));
 }
 
+/** Even activations first. Beside 8-bit quants, odd ones less what their byte's neighbour adds to the even's product. */
 // @ts-ignore: decorator
 @inline
-function evenFirst(a: v128): v128 {
+function pairs(type: i32, a: v128): v128 {
+  if (type == Q8_0) a = i16x8.sub(a, i32x4.shl(a, 24));
   return i16x8.shuffle(a, a, 0, 2, 1, 3, 4, 6, 5, 7);
+}
+
+/** What sums start from, given those of every fourth activation. */
+// @ts-ignore: decorator
+@inline
+function offset(type: i32, products: i32, sums: v128): i32 {
+  if (type == Q8_0 && products == PAIRS) return -128 * (i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 2));
+  const sum = lanesSum(sums);
+  if (type == Q8_0) return -128 * sum;
+  // In 16 bits half of it for each of a lane's two sums: (q - 8) * x stays in range, whatever overflowed on the way there.
+  return products == NARROW ? (-4 * sum & 0xffff) * 0x10001 : -8 * sum;
 }

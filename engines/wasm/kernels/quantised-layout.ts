@@ -4,7 +4,7 @@
 // A matrix is up to three planes: quants, then scales, then (Q4_1) minimums. Rows go in groups of four, and a group's
 // blocks of 32 columns follow each other, so that one vector has the same columns of four rows, a row in each 32-bit lane:
 //
-//   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, each plus 128 (so 0..255)
+//   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, some with their top bit flipped
 //   quants, Q4_x   a block is 4 vectors; the low nibbles of vector j are columns 4j..4j+3, the high ones 16 + 4j..16 + 4j+3
 //   scales         a block is 4 halves, one of each row; minimums likewise
 //
@@ -12,8 +12,8 @@
 //
 //   column 0: 32 values, column 1: 32 values, ... | scale of each column (f32) | offset of each column
 //
-// where a value is a byte, or for 16-bit products (PAIRS) a half, and four of those lie in the order 0 2 1 3. The offset is
-// what the quants' bias adds to the dot product, negated (i32), or beside Q4_1 the sum of the activations themselves (f32).
+// where a value is a byte, or for PAIRS a half, and four of those lie in the order 0 2 1 3. The offset is what a block's
+// sum has to start from because quants are not stored as they are meant, or beside Q4_1 the sum of the activations (f32).
 import { Q4_0, Q8_0 } from "./types";
 
 export const BLOCK: i32 = 32;
@@ -52,11 +52,14 @@ export function quantBytes(type: i32): i32 {
   return type == Q8_0 ? 32 : 16;
 }
 
-/** What is added to a quant to make it unsigned. Q4_1's are. */
+/**
+ * Which bits of 8-bit quants are flipped. The second operand of WIDE is unsigned, so it takes quants plus 128. PAIRS takes a
+ * half at a time, an even byte and a signed odd one times 256, as it is: for that the even bytes must be unsigned.
+ */
 // @ts-ignore: decorator
 @inline
-export function quantBias(type: i32): i32 {
-  return type == Q8_0 ? 128 : type == Q4_0 ? 8 : 0;
+export function flippedBits(products: i32): i32 {
+  return products == WIDE ? 0x80808080 : 0x00800080;
 }
 
 /** Bytes of one column's values in a record. */

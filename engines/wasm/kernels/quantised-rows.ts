@@ -1,7 +1,7 @@
 // Owns packing rows of a GGUF file into a matrix as quantised-layout.ts draws it, and reading one back. Packing happens to
 // every weight at load; reading to the embedding of every token.
-import { BLOCK, HALF_FACTOR, HALF_MASK, quantBias, quantBytes, SCALES_BYTES } from "./quantised-layout";
-import { Q4_1, Q8_0 } from "./types";
+import { BLOCK, flippedBits, HALF_FACTOR, HALF_MASK, productsFor, quantBytes, SCALES_BYTES } from "./quantised-layout";
+import { Q4_0, Q4_1, Q8_0 } from "./types";
 
 const ROWS: i32 = 4;
 const HALF_EXPONENT: i32 = 0x7c00;
@@ -15,6 +15,12 @@ export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
 @inline
 function fileBlockBytes(type: i32): i32 {
   return fileScaleBytes(type) + quantBytes(type);
+}
+
+// @ts-ignore: decorator
+@inline
+function flippedIn(type: i32): i32 {
+  return type == Q8_0 ? flippedBits(productsFor(type)) : 0;
 }
 
 /** Scale, and where there is one, minimum. */
@@ -68,6 +74,7 @@ function packGroup(
   let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES;
   const minimums = <usize>rows * blocks * sizeof<u16>();
   const skip = <usize>fileScaleBytes(type);
+  const flipped = flippedIn(type);
   let notFinite = i16x8.splat(0);
   for (let b = 0; b < blocks; b++) {
     const heads = i32x4(0, 0, 0, 0);
@@ -83,10 +90,10 @@ function packGroup(
       v128.store64_lane(scales + minimums, least, 0);
     }
     const at = row + skip;
-    transpose(type, v128.load(at), v128.load(at + one), v128.load(at + two), v128.load(at + three), quants);
+    transpose(flipped, v128.load(at), v128.load(at + one), v128.load(at + two), v128.load(at + three), quants);
     if (type == Q8_0) {
       const next = at + 16;
-      transpose(type, v128.load(next), v128.load(next + one), v128.load(next + two), v128.load(next + three), quants + 64);
+      transpose(flipped, v128.load(next), v128.load(next + one), v128.load(next + two), v128.load(next + three), quants + 64);
     }
     row += skip + bytes;
     quants += bytes << 2;
@@ -98,10 +105,10 @@ function packGroup(
 /** Stores 16 bytes of each of four rows so that each lane of a vector has four bytes of one row. */
 // @ts-ignore: decorator
 @inline
-function transpose(type: i32, r0: v128, r1: v128, r2: v128, r3: v128, out: usize): void {
-  const bias = i8x16.splat(type == Q8_0 ? -128 : 0);
-  const a = v128.xor(i32x4.shuffle(r0, r1, 0, 4, 1, 5), bias), b = v128.xor(i32x4.shuffle(r2, r3, 0, 4, 1, 5), bias);
-  const c = v128.xor(i32x4.shuffle(r0, r1, 2, 6, 3, 7), bias), d = v128.xor(i32x4.shuffle(r2, r3, 2, 6, 3, 7), bias);
+function transpose(flipped: i32, r0: v128, r1: v128, r2: v128, r3: v128, out: usize): void {
+  const flip = i32x4.splat(flipped);
+  const a = v128.xor(i32x4.shuffle(r0, r1, 0, 4, 1, 5), flip), b = v128.xor(i32x4.shuffle(r2, r3, 0, 4, 1, 5), flip);
+  const c = v128.xor(i32x4.shuffle(r0, r1, 2, 6, 3, 7), flip), d = v128.xor(i32x4.shuffle(r2, r3, 2, 6, 3, 7), flip);
   v128.store(out, i64x2.shuffle(a, b, 0, 2));
   v128.store(out, i64x2.shuffle(a, b, 1, 3), 16);
   v128.store(out, i64x2.shuffle(c, d, 0, 2), 32);
@@ -131,7 +138,7 @@ function clearRow(type: i32, matrix: usize, group: i32, lane: i32, rows: i32, bl
   let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);
   let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES + (lane << 1);
   const minimums = <usize>rows * blocks * sizeof<u16>();
-  const zero = type == Q8_0 ? 0x80808080 : type == Q4_1 ? 0 : 0x88888888;
+  const zero = type == Q4_0 ? 0x88888888 : flippedIn(type);
   for (let b = 0; b < blocks; b++) {
     for (let j = 0; j < bytes; j += 4) store<u32>(quants + j * ROWS, zero);
     store<u16>(scales, 0);
@@ -148,16 +155,18 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
   let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);
   let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES + (lane << 1);
   const minimums = <usize>rows * blocks * sizeof<u16>();
-  const bias = i32x4.splat(quantBias(type));
+  const flip = i32x4.splat(flippedIn(type));
+  const bias = i32x4.splat(type == Q4_0 ? 8 : 0);
   for (let b = 0; b < blocks; b++) {
     const scale = f32x4.splat(half(load<u16>(scales)));
     const least = f32x4.splat(type == Q4_1 ? half(load<u16>(scales + minimums)) : 0);
     for (let j = 0; j < bytes; j += 4) {
-      const four = widen(v128.load32_zero(quants + j * ROWS));
+      const stored = v128.xor(v128.load32_zero(quants + j * ROWS), flip);
+      const four = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(stored));
       if (type == Q8_0) {
-        v128.store(out + (j << 2), f32x4.mul(f32x4.convert_i32x4_s(i32x4.sub(four, bias)), scale));
+        v128.store(out + (j << 2), f32x4.mul(f32x4.convert_i32x4_s(four), scale));
       } else {
-        const low = v128.and(four, i32x4.splat(15)), high = i32x4.shr_u(four, 4);
+        const low = v128.and(four, i32x4.splat(15)), high = v128.and(i32x4.shr_u(four, 4), i32x4.splat(15));
         const at = out + (j << 2);
         const first = f32x4.mul(f32x4.convert_i32x4_s(i32x4.sub(low, bias)), scale);
         const second = f32x4.mul(f32x4.convert_i32x4_s(i32x4.sub(high, bias)), scale);
@@ -169,13 +178,6 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
     quants += ROWS * bytes;
     scales += SCALES_BYTES;
   }
-}
-
-/** The first four bytes, unsigned, as integers. */
-// @ts-ignore: decorator
-@inline
-function widen(a: v128): v128 {
-  return i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(a));
 }
 
 // @ts-ignore: decorator

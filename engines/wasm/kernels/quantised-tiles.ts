@@ -29,12 +29,13 @@ function parts(type: i32, products: i32): i32 {
 }
 
 /**
- * A constant in all lanes that V8 cannot know: those it knows, it makes anew at each use, with three instructions. `any` is
- * where any vector is.
+ * A constant in all lanes that V8 cannot know. The V8 that has the wide dot makes constants anew at each use, with three
+ * instructions; older ones keep them. `any` is where any vector is.
  */
 // @ts-ignore: decorator
 @inline
-function opaque(bits: i32, any: usize): v128 {
+function opaque(products: i32, bits: i32, any: usize): v128 {
+  if (products != WIDE) return i32x4.splat(bits);
   const vector = v128.load(any);
   return v128.or(i32x4.splat(bits), i32x4.ne(vector, vector));
 }
@@ -84,10 +85,9 @@ function finish(
   minimums: v128,
   scale: v128,
   offset: v128,
-  ones: v128,
   total: v128,
 ): v128 {
-  if (products == NARROW) sums = i32x4.dot_i16x8_s(sums, ones);
+  if (products == NARROW) sums = i32x4.dot_i16x8_s(sums, i16x8.splat(1));
   total = multiplyAdd(f32x4.convert_i32x4_s(sums), f32x4.mul(scales, scale), total);
   return type == Q4_1 ? multiplyAdd(minimums, offset, total) : total;
 }
@@ -97,6 +97,14 @@ function finish(
 function multiplyAdd(a: v128, b: v128, c: v128): v128 {
   if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(a, b, c);
   return f32x4.add(f32x4.mul(a, b), c);
+}
+
+/** Has the cache fetch what will be needed soon. */
+// @ts-ignore: decorator
+@inline
+function touch(at: usize, bytes: usize): void {
+  v128.load32_zero(at);
+  if (bytes > 64) v128.load32_zero(at, 64);
 }
 
 /** Rows of groups `group` and `group` + half of all, times 4 columns. `type` and `products` are constants to the optimiser. */
@@ -118,12 +126,15 @@ export function tileOf4(
   const apart = <usize>(rows >> 3) * blocks;
   const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
   const minimumsAt = <usize>rows * blocks << 1;
-  const mask = opaque(partMask(products), x), ones = opaque(0x00010001, x);
-  const halfMask = opaque(HALF_MASK, x), halfFactor = opaque(HALF_FACTOR, x);
+  const mask = opaque(products, partMask(products), x);
+  const halfMask = i32x4.splat(HALF_MASK), halfFactor = i32x4.splat(HALF_FACTOR);
+  const ahead = group + 1 < rows >> 3 ? blocks * bytes : 0;
   let quants = matrix + <usize>group * blocks * bytes;
   let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
   let t00 = f32x4.splat(0), t01 = t00, t02 = t00, t03 = t00, t10 = t00, t11 = t00, t12 = t00, t13 = t00;
   for (let b = 0; b < blocks; b++) {
+    touch(quants + ahead, bytes);
+    touch(quants + gap + ahead, bytes);
     const tail = x + values * 4;
     let s00 = start(type, products, tail + 16), s01 = start(type, products, tail + 20);
     let s02 = start(type, products, tail + 24), s03 = start(type, products, tail + 28);
@@ -168,13 +179,13 @@ export function tileOf4(
     const m1 = type == Q4_1 ? loadHalves(scales + minimumsAt + scalesGap, halfMask, halfFactor) : k1;
     let k: v128, o: v128;
     k = v128.load32_splat(tail); o = v128.load32_splat(tail + 16);
-    t00 = finish(type, products, s00, k0, m0, k, o, ones, t00); t10 = finish(type, products, s10, k1, m1, k, o, ones, t10);
+    t00 = finish(type, products, s00, k0, m0, k, o, t00); t10 = finish(type, products, s10, k1, m1, k, o, t10);
     k = v128.load32_splat(tail + 4); o = v128.load32_splat(tail + 20);
-    t01 = finish(type, products, s01, k0, m0, k, o, ones, t01); t11 = finish(type, products, s11, k1, m1, k, o, ones, t11);
+    t01 = finish(type, products, s01, k0, m0, k, o, t01); t11 = finish(type, products, s11, k1, m1, k, o, t11);
     k = v128.load32_splat(tail + 8); o = v128.load32_splat(tail + 24);
-    t02 = finish(type, products, s02, k0, m0, k, o, ones, t02); t12 = finish(type, products, s12, k1, m1, k, o, ones, t12);
+    t02 = finish(type, products, s02, k0, m0, k, o, t02); t12 = finish(type, products, s12, k1, m1, k, o, t12);
     k = v128.load32_splat(tail + 12); o = v128.load32_splat(tail + 28);
-    t03 = finish(type, products, s03, k0, m0, k, o, ones, t03); t13 = finish(type, products, s13, k1, m1, k, o, ones, t13);
+    t03 = finish(type, products, s03, k0, m0, k, o, t03); t13 = finish(type, products, s13, k1, m1, k, o, t13);
     x += recordBytes(products, 4);
     scales += SCALES_BYTES;
   }
@@ -205,8 +216,8 @@ export function tileOf2(
   const apart = <usize>(rows >> 4) * blocks;
   const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
   const minimumsAt = <usize>rows * blocks << 1;
-  const mask = opaque(partMask(products), x), ones = opaque(0x00010001, x);
-  const halfMask = opaque(HALF_MASK, x), halfFactor = opaque(HALF_FACTOR, x);
+  const mask = opaque(products, partMask(products), x);
+  const halfMask = i32x4.splat(HALF_MASK), halfFactor = i32x4.splat(HALF_FACTOR);
   let quants = matrix + <usize>group * blocks * bytes;
   let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
   let t00 = f32x4.splat(0), t10 = t00, t20 = t00, t30 = t00, t01 = t00, t11 = t00, t21 = t00, t31 = t00;
@@ -269,11 +280,11 @@ export function tileOf2(
     const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
     const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2, halfMask, halfFactor) : k2;
     const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3, halfMask, halfFactor) : k3;
-    t00 = finish(type, products, s00, k0, m0, k, o, ones, t00); t10 = finish(type, products, s10, k1, m1, k, o, ones, t10);
-    t20 = finish(type, products, s20, k2, m2, k, o, ones, t20); t30 = finish(type, products, s30, k3, m3, k, o, ones, t30);
+    t00 = finish(type, products, s00, k0, m0, k, o, t00); t10 = finish(type, products, s10, k1, m1, k, o, t10);
+    t20 = finish(type, products, s20, k2, m2, k, o, t20); t30 = finish(type, products, s30, k3, m3, k, o, t30);
     k = v128.load32_splat(tail + 4); o = v128.load32_splat(tail + 12);
-    t01 = finish(type, products, s01, k0, m0, k, o, ones, t01); t11 = finish(type, products, s11, k1, m1, k, o, ones, t11);
-    t21 = finish(type, products, s21, k2, m2, k, o, ones, t21); t31 = finish(type, products, s31, k3, m3, k, o, ones, t31);
+    t01 = finish(type, products, s01, k0, m0, k, o, t01); t11 = finish(type, products, s11, k1, m1, k, o, t11);
+    t21 = finish(type, products, s21, k2, m2, k, o, t21); t31 = finish(type, products, s31, k3, m3, k, o, t31);
     x += recordBytes(products, 2);
     scales += SCALES_BYTES;
   }
@@ -306,8 +317,8 @@ export function tileOf1(
   const apart = <usize>(rows >> 4) * blocks;
   const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
   const minimumsAt = <usize>rows * blocks << 1;
-  const mask = opaque(partMask(products), x), ones = opaque(0x00010001, x);
-  const halfMask = opaque(HALF_MASK, x), halfFactor = opaque(HALF_FACTOR, x);
+  const mask = opaque(products, partMask(products), x);
+  const halfMask = opaque(products, HALF_MASK, x), halfFactor = opaque(products, HALF_FACTOR, x);
   let quants = matrix + <usize>group * blocks * bytes;
   let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
   let t0 = f32x4.splat(0), t1 = t0, t2 = t0, t3 = t0;
@@ -333,8 +344,8 @@ export function tileOf1(
     const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
     const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2, halfMask, halfFactor) : k2;
     const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3, halfMask, halfFactor) : k3;
-    t0 = finish(type, products, s0, k0, m0, k, o, ones, t0); t1 = finish(type, products, s1, k1, m1, k, o, ones, t1);
-    t2 = finish(type, products, s2, k2, m2, k, o, ones, t2); t3 = finish(type, products, s3, k3, m3, k, o, ones, t3);
+    t0 = finish(type, products, s0, k0, m0, k, o, t0); t1 = finish(type, products, s1, k1, m1, k, o, t1);
+    t2 = finish(type, products, s2, k2, m2, k, o, t2); t3 = finish(type, products, s3, k3, m3, k, o, t3);
     x += recordBytes(products, 1);
     scales += SCALES_BYTES;
   }

@@ -73,6 +73,20 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, createSequence({ prompt: 30, maxNewTokens: 1, seed: 9 })).fed, 1);
   });
 
+  it("gives up as many of the oldest as a long sequence needs the room of, and none for one that never fits", () => {
+    const rig = createScheduler({
+      engine: { sequenceTokens: 256, savedTokens: 100 },
+      limits: { prefixCacheEntries: 8 },
+    });
+    const fedFor = (prompt: number, seed: number) => run(rig, createSequence({ prompt, maxNewTokens: 1, seed })).fed;
+    for (const seed of [1, 2, 3]) fedFor(30, seed);
+    fedFor(120, 4);
+    assert.deepEqual([fedFor(30, 1), fedFor(30, 2), fedFor(30, 3)], [1, 1, 1]);
+    fedFor(60, 5);
+    assert.deepEqual([fedFor(60, 5), fedFor(30, 3)], [1, 1]);
+    assert.equal(fedFor(30, 1), 30);
+  });
+
   it("keeps nothing of sequences that are cancelled, and nothing at all when it is off", () => {
     const rig = createRig(2);
     const cancelled = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });

@@ -124,6 +124,10 @@ describe("hyperparameters", () => {
     refuses({ "attention.head_count": [4, 2] }, "unsupported", /head_count is a list of 2; .* --engine llama/);
     refuses({ feed_forward_length: [512, 512] }, "unsupported", /feed_forward_length/);
     refuses({ "attention.value_length": 32 }, "unsupported", /value_length is 32; the wasm engine runs 64/);
+    for (const length of [66, 1024]) {
+      const heads = { "attention.key_length": length, "attention.value_length": length };
+      refuses(heads, "unsupported", /a multiple of 4 floats up to 512/);
+    }
     refuses({ expert_count: 8 }, "unsupported", /expert_count is 8/);
     refuses(
       { "rope.scaling.type": "longrope" },

@@ -55,9 +55,9 @@ for (const twin of twins) {
     it("is within a millionth over the whole range", () => {
       const gate = Float32Array.from({ length: 40_000 }, (_, i) => (i - 20_000) * 0.0044);
       const got = swiglu(gate, new Float32Array(gate.length).fill(1));
-      for (const [i, value] of got.entries()) {
-        assert.ok(relativeError(value, silu(gate[i]!)) <= 1e-6, `silu(${gate[i]}) came to ${value}`);
-      }
+      const errors = got.map((value, i) => relativeError(value, silu(gate[i]!)));
+      const worst = errors.reduce((at, error, i) => (error > errors[at]! ? i : at), 0);
+      assert.ok(errors[worst]! <= 1e-6, `silu(${gate[worst]}) came to ${got[worst]}`);
     });
 
     it("takes any length, in place", () => {
