@@ -8,13 +8,25 @@ import type { EngineName } from "../../engines/engine.ts";
 import { readTensorTable } from "../../engines/gguf/tensors.ts";
 import { defaultPackage } from "../../engines/hub/default-model.ts";
 import { resolveModel } from "../../engines/hub/resolve-model.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { specOf } from "../../test/fixtures/models.ts";
-import { engineName } from "../command.ts";
 import { median, table } from "../engine/report.ts";
 import { report } from "../results.ts";
 import { type LoadInit, type LoadReady, loadModule } from "./place.ts";
 import { type RandomShape, writeRandomModel } from "./random-model.ts";
+
+interface Subject {
+  readonly engine: EngineName;
+  readonly mmap: boolean;
+}
+
+/** The first is what the others are compared with. A mapped file is not read, and not copied, before it is used. */
+const subjects: Readonly<Record<string, Subject>> = {
+  llama: { engine: "llama", mmap: true },
+  "llama-read": { engine: "llama", mmap: false },
+  wasm: { engine: "wasm", mmap: false },
+};
 
 const placeTimeoutMs = 300_000;
 const contextTokens = 256;
@@ -35,7 +47,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {
       "--model": String,
-      "--engines": String,
+      "--subjects": String,
       "--rounds": Number,
       "--threads": Number,
       "--big": Boolean,
@@ -43,7 +55,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     },
     { argv: [...argv] },
   );
-  const chosen = (flags["--engines"] ?? "llama,wasm").split(",").map(engineName);
+  const chosen = flags["--subjects"]?.split(",") ?? Object.keys(subjects);
   const rounds = flags["--rounds"] ?? 5;
   const threads = flags["--threads"] ?? 2;
   const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
@@ -57,9 +69,9 @@ export async function main(argv: readonly string[]): Promise<void> {
         `A process of its own for each of ${rounds} alternating rounds, medians (of paired ratios). Load: from the engine being ` +
         "to the first token having been computed, the file in the page cache. Beside the weights: what the process's resident " +
         `memory has grown by once ${contextTokens} tokens have been computed, less their KV (16-bit), over the bytes of the ` +
-        "tensors; with llama.cpp this counts the mapped file as far as it is resident.",
+        "tensors; with llama.cpp this counts the mapped file as far as it is resident. llama-read is llama.cpp without mapping.",
       body: table(
-        ["model", "engine", "node", "tensors MiB", "load ms", "over llama", "added MiB", "over tensors"],
+        ["model", "subject", "node", "tensors MiB", "load ms", "over the first", "added MiB", "over tensors"],
         lines,
       ),
     },
@@ -76,43 +88,44 @@ async function withBigModel(work: (path: string) => Promise<string[][]>): Promis
   return await work(path);
 }
 
-async function measure(
-  path: string,
-  chosen: readonly EngineName[],
-  rounds: number,
-  threads: number,
-): Promise<string[][]> {
+async function measure(path: string, chosen: readonly string[], rounds: number, threads: number): Promise<string[][]> {
   const kvBytes = contextTokens * (await kvBytesPerToken(path));
   const loads: LoadReady[][] = chosen.map(() => []);
   // The first round brings the file into the page cache.
   for (let round = 0; round <= rounds; round++) {
-    for (const [i, engine] of chosen.entries()) {
-      process.stderr.write(`${basename(path)}, ${engine}, round ${round} of ${rounds}\n`);
-      const ready = await loadOnce(engine, path, threads);
+    for (const [i, name] of chosen.entries()) {
+      process.stderr.write(`${basename(path)}, ${name}, round ${round} of ${rounds}\n`);
+      const ready = await loadOnce(name, path, threads);
       if (round > 0) loads[i]?.push(ready);
     }
   }
   const [reference = []] = loads;
-  return chosen.map((engine, i) => {
+  return chosen.map((name, i) => {
     const own = loads[i] ?? [];
     const [tensorBytes = Number.NaN] = own.map((load) => load.tensorBytes);
     const addedBytes = median(own.map((load) => load.addedBytes)) - kvBytes;
     const ratio = median(own.map(({ loadMs }, round) => loadMs / (reference[round]?.loadMs ?? Number.NaN)));
     return [
       basename(path),
-      engine,
+      name,
       process.versions.node,
       (tensorBytes / mebibyte).toFixed(0),
       median(own.map(({ loadMs }) => loadMs)).toFixed(0),
-      chosen[0] === "llama" ? ratio.toFixed(2) : "",
+      ratio.toFixed(2),
       (addedBytes / mebibyte).toFixed(0),
       (addedBytes / tensorBytes).toFixed(3),
     ];
   });
 }
 
-async function loadOnce(engine: EngineName, path: string, threads: number): Promise<LoadReady> {
-  const spec = specOf(path, { maxSequences: 1, maxModelLength: contextTokens, kvType: "f16", threads });
+async function loadOnce(name: string, path: string, threads: number): Promise<LoadReady> {
+  const subject = subjects[name];
+  if (!subject) {
+    const known = Object.keys(subjects).join(", ");
+    throw new ServerError("config_invalid", `--subjects expects some of ${known}; got "${name}"`);
+  }
+  const { engine, mmap } = subject;
+  const spec = specOf(path, { maxSequences: 1, maxModelLength: contextTokens, kvType: "f16", threads, mmap });
   const place = await spawnPlace<LoadInit, LoadReady>({
     name: "load",
     module: loadModule,

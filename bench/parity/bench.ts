@@ -18,6 +18,11 @@ const floorCacheType = "bf16";
 /** Tokens of the shortest sequence llama.cpp makes room for. */
 const leastContext = 256;
 
+interface Lengths {
+  readonly tokenCount: number;
+  readonly windowTokens: number;
+}
+
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {
@@ -36,15 +41,16 @@ export async function main(argv: readonly string[]): Promise<void> {
   const engines = (flags["--engines"] ?? "wasm,llama").split(",").map(engineName);
   const tokenCount = flags["--tokens"] ?? 4096;
   const windowTokens = flags["--window"] ?? tokenCount;
+  const lengths = { tokenCount, windowTokens };
   const kvType = (flags["--cache-type"] ?? "auto") as ModelSpec["kvType"];
   const rows: string[][] = [];
   for (const type of types) {
     const path = await quantizedModel(type);
-    const reference = await load("llama", path, windowTokens, "f16");
+    const reference = await load("llama", path, lengths, "f16");
     const tokens = textTokens(reference, tokenCount + 1);
     for (const engine of engines) {
       const subjectCache = engine === "llama" ? floorCacheType : kvType;
-      const subject = await load(engine, path, windowTokens, subjectCache);
+      const subject = await load(engine, path, lengths, subjectCache);
       // A long copy of its KV is more than llama.cpp hands out, and chunks make no difference to it.
       for (const form of engine === "llama" ? (["decode"] as const) : chosen) {
         process.stderr.write(`${type}, ${engine}, ${form} ...\n`);
@@ -75,14 +81,16 @@ export async function main(argv: readonly string[]): Promise<void> {
 async function load(
   engine: EngineName,
   path: string,
-  windowTokens: number,
+  { tokenCount, windowTokens }: Lengths,
   kvType: ModelSpec["kvType"],
 ): Promise<LoadedModel> {
+  // Chunks are fed to the subject alone; llama.cpp makes room at once for all it may ever hold.
+  const maxSequences = engine === "llama" ? Math.min(Math.ceil(tokenCount / windowTokens), chunkTokens) : chunkTokens;
   const changes = {
-    maxSequences: chunkTokens,
+    maxSequences,
     maxBatchTokens: chunkBatchTokens,
     maxModelLength: windowTokens,
-    kvBudget: { tokens: chunkTokens * Math.max(windowTokens, leastContext) },
+    kvBudget: { tokens: maxSequences * Math.max(windowTokens, leastContext) },
     // The two take turns: threads of one that spin for more work would be in the other's way.
     threads: engine === "llama" ? 1 : Math.min(2, availableParallelism()),
     kvType,

@@ -78,7 +78,7 @@ function prepareColumn(
   }
 }
 
-/** Compares magnitudes as integers: there a NaN is the largest of all, so that it spoils its block's scale, never quietly. */
+/** As integers magnitudes compare with NaN the largest of all: so it spoils its block's scale, and the product. */
 // @ts-ignore: decorator
 @inline
 function larger(a: v128, b: v128): v128 {
@@ -109,7 +109,10 @@ function rounded(x: v128, factor: v128): v128 {
   return i32x4.sub(f32x4.add(f32x4.mul(x, factor), f32x4.splat(ROUNDER)), f32x4.splat(ROUNDER));
 }
 
-/** Even activations first. Beside 8-bit quants, odd ones less what their byte's neighbour adds to the even's product. */
+/**
+ * Even activations first. An even 8-bit quant is multiplied with its odd neighbour still on top, times 256: by what that
+ * adds, the odd activation has to be less.
+ */
 // @ts-ignore: decorator
 @inline
 function pairs(type: i32, a: v128): v128 {
@@ -124,6 +127,6 @@ function offset(type: i32, products: i32, sums: v128): i32 {
   if (type == Q8_0 && products == PAIRS) return -128 * (i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 2));
   const sum = lanesSum(sums);
   if (type == Q8_0) return -128 * sum;
-  // In 16 bits half of it for each of a lane's two sums: (q - 8) * x stays in range, whatever overflowed on the way there.
+  // Half for each of a lane's 16-bit sums. They may overflow on the way, but end in range: those of (q - 8) * x are.
   return products == NARROW ? (-4 * sum & 0xffff) * 0x10001 : -8 * sum;
 }

@@ -1,19 +1,20 @@
-// Owns how quantised matrices and activations lie in memory, and the choice between the ways of multiplying them. All
+// Owns how quantised matrices and activations lie in memory, and the choice between the ways of multiplying them. The
 // other files of quantised kernels are written against it; nothing else may know it.
 //
 // A matrix is up to three planes: quants, then scales, then (Q4_1) minimums. Rows go in groups of four, and a group's
-// blocks of 32 columns follow each other, so that one vector has the same columns of four rows, a row in each 32-bit lane:
+// blocks of 32 columns follow each other. A vector has the same columns of four rows, a row in each 32-bit lane:
 //
-//   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, some with their top bit flipped
-//   quants, Q4_x   a block is 4 vectors; the low nibbles of vector j are columns 4j..4j+3, the high ones 16 + 4j..16 + 4j+3
+//   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, some of them flipped
+//   quants, Q4_x   a block is 4 vectors; likewise with low nibbles, and high ones for columns 16 + 4j..16 + 4j+3
 //   scales         a block is 4 halves, one of each row; minimums likewise
 //
 // Activations are signed 8-bit, with a scale for each 32 columns. Up to four of them share a record a block:
 //
 //   column 0: 32 values, column 1: 32 values, ... | scale of each column (f32) | offset of each column
 //
-// where a value is a byte, or for PAIRS a half, and four of those lie in the order 0 2 1 3. The offset is what a block's
-// sum has to start from because quants are not stored as they are meant, or beside Q4_1 the sum of the activations (f32).
+// where a value is a byte, or for PAIRS 16 bits, and four of those lie in the order 0 2 1 3. The offset is what a
+// block's sum starts from because quants are not stored as they are meant (i32), or beside Q4_1 the activations' sum
+// (f32).
 import { Q4_0, Q8_0 } from "./types";
 
 export const BLOCK: i32 = 32;
@@ -29,12 +30,15 @@ export const PAIRS: i32 = 2;
 
 let wideDot: bool = false;
 
-/** Whether the dot instruction takes 8-bit unsigned operands (1) or 7-bit ones (0, the default). */
+/**
+ * Whether the dot instruction takes 8-bit unsigned operands (1) or 7-bit ones (0, the default). To be said before
+ * anything is packed or prepared: both depend on it.
+ */
 export function useWideDot(wide: i32): void {
   wideDot = wide != 0;
 }
 
-/** How matrices of this type are multiplied here: exactly and with the same result in every way. */
+/** How matrices of this type are multiplied. A block's sum is exact in every way. */
 // @ts-ignore: decorator
 @inline
 export function productsFor(type: i32): i32 {
@@ -53,8 +57,8 @@ export function quantBytes(type: i32): i32 {
 }
 
 /**
- * Which bits of 8-bit quants are flipped. The second operand of WIDE is unsigned, so it takes quants plus 128. PAIRS takes a
- * half at a time, an even byte and a signed odd one times 256, as it is: for that the even bytes must be unsigned.
+ * Which bits of 8-bit quants are flipped, so that those bytes read as unsigned are quants plus 128. The second operand
+ * of WIDE is unsigned. PAIRS multiplies 16 bits as they are, an unsigned even byte plus 256 times a signed odd one.
  */
 // @ts-ignore: decorator
 @inline
@@ -76,7 +80,7 @@ export function recordBytes(products: i32, columns: i32): i32 {
   return columns * (valueBytes(products) + 8);
 }
 
-/** How many columns share records, where so many are left: 4, 2 or 1. */
+/** How many columns share records, where so many are left: as many as there is a tile for. */
 // @ts-ignore: decorator
 @inline
 export function tileColumns(left: i32): i32 {
@@ -87,10 +91,3 @@ export function tileColumns(left: i32): i32 {
 export const HALF_MASK: i32 = 0x8fffe000;
 /** Bits of 2^112, as a float: by how much its exponent is then too small. */
 export const HALF_FACTOR: i32 = 0x77800000;
-
-/** Four halves as floats. Right for all finite ones: subnormal halves are subnormal floats until they are multiplied. */
-// @ts-ignore: decorator
-@inline
-export function loadHalves(at: usize, mask: v128, factor: v128): v128 {
-  return f32x4.mul(v128.and(i32x4.shl(v128.load16x4_s(at), 13), mask), factor);
-}

@@ -1,5 +1,5 @@
-// Owns packing rows of a GGUF file into a matrix as quantised-layout.ts draws it, and reading one back. Packing happens to
-// every weight at load; reading to the embedding of every token.
+// Owns packing rows of a GGUF file into a matrix as quantised-layout.ts draws it, and reading one back. Every weight is
+// packed at load; rows are read as the embeddings of tokens.
 import { BLOCK, flippedBits, HALF_FACTOR, HALF_MASK, productsFor, quantBytes, SCALES_BYTES } from "./quantised-layout";
 import { Q4_0, Q4_1, Q8_0 } from "./types";
 
@@ -46,7 +46,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
         : packGroup(type, from, one, two, three, target, group, rows, blocks);
       if (!finite) {
         let bad = row;
-        while (isFinite(type, source + <usize>bad * rowBytes, blocks)) bad++;
+        while (hasFiniteScales(type, source + <usize>bad * rowBytes, blocks)) bad++;
         return bad + 1;
       }
     }
@@ -55,7 +55,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
   return 0;
 }
 
-/** Packs four rows, `one`, `two` and `three` bytes apart from the first. Returns whether all their scales are finite. */
+/** Packs four rows, `one`, `two` and `three` bytes from the first. Returns whether all their scales are finite. */
 // @ts-ignore: decorator
 @inline
 function packGroup(
@@ -77,15 +77,11 @@ function packGroup(
   const flipped = flippedIn(type);
   let notFinite = i16x8.splat(0);
   for (let b = 0; b < blocks; b++) {
-    const heads = i32x4(0, 0, 0, 0);
-    const first = v128.load16_lane(row, heads, 0);
-    const halves = v128.load16_lane(
-      row + three, v128.load16_lane(row + two, v128.load16_lane(row + one, first, 1), 2), 3);
+    const halves = fourHalves(row, one, two, three);
     notFinite = v128.or(notFinite, exponentsFull(halves));
     v128.store64_lane(scales, halves, 0);
     if (type == Q4_1) {
-      const least = v128.load16_lane(row + three + 2,
-        v128.load16_lane(row + two + 2, v128.load16_lane(row + one + 2, v128.load16_lane(row + 2, heads, 0), 1), 2), 3);
+      const least = fourHalves(row + 2, one, two, three);
       notFinite = v128.or(notFinite, exponentsFull(least));
       v128.store64_lane(scales + minimums, least, 0);
     }
@@ -93,13 +89,21 @@ function packGroup(
     transpose(flipped, v128.load(at), v128.load(at + one), v128.load(at + two), v128.load(at + three), quants);
     if (type == Q8_0) {
       const next = at + 16;
-      transpose(flipped, v128.load(next), v128.load(next + one), v128.load(next + two), v128.load(next + three), quants + 64);
+      const out = quants + 64;
+      transpose(flipped, v128.load(next), v128.load(next + one), v128.load(next + two), v128.load(next + three), out);
     }
     row += skip + bytes;
     quants += bytes << 2;
     scales += SCALES_BYTES;
   }
   return !v128.any_true(notFinite);
+}
+
+// @ts-ignore: decorator
+@inline
+function fourHalves(at: usize, one: usize, two: usize, three: usize): v128 {
+  const first = v128.load16_lane(at + one, v128.load16_lane(at, i32x4.splat(0), 0), 1);
+  return v128.load16_lane(at + three, v128.load16_lane(at + two, first, 2), 3);
 }
 
 /** Stores 16 bytes of each of four rows so that each lane of a vector has four bytes of one row. */
@@ -123,8 +127,8 @@ function exponentsFull(halves: v128): v128 {
   return i16x8.eq(v128.and(halves, full), full);
 }
 
-/** Whether a row's scales and minimums are. */
-function isFinite(type: i32, row: usize, blocks: i32): bool {
+/** Minimums count as scales. */
+function hasFiniteScales(type: i32, row: usize, blocks: i32): bool {
   for (let b = 0; b < blocks; b++) {
     if ((load<u16>(row) & HALF_EXPONENT) == HALF_EXPONENT) return false;
     if (type == Q4_1 && (load<u16>(row, 2) & HALF_EXPONENT) == HALF_EXPONENT) return false;

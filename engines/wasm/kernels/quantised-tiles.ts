@@ -1,113 +1,16 @@
-// Owns the inner loops of quantised products: tiles of 8 rows by 4 columns of activations, and of 16 rows by 1 or 2. Called
-// by quantised.ts for each tile; the engine's speed is decided here. How operands lie: quantised-layout.ts.
+// Owns the inner loops of quantised products: tiles of 8 rows by 4 columns of activations, and of 16 rows by 2 or 1.
+// Called by quantised.ts for each tile; the engine's speed is decided here. How operands lie: quantised-layout.ts.
 //
-// Every way of multiplying sums up a block in integers, exactly, and adds blocks to the row's sum in the same order: so a
-// column's result does not depend on how many columns are multiplied at once.
+// All tiles sum up a block in integers, exactly, and add blocks to a row's total in the same order: so the product with
+// a column of activations does not depend on how many columns there are.
 //
-// Traps. The loop over a block's vectors must stay a loop: the optimiser turns straight code into one deep expression per
-// sum, all loads first, and V8 spills them. 8 sums are what 16 vector registers hold beside the operands. A byte-wise shift
-// costs five instructions, a shift of halves and a mask two.
-import { HALF_FACTOR, HALF_MASK, loadHalves, NARROW, PAIRS, quantBytes, recordBytes, SCALES_BYTES, valueBytes, WIDE } from "./quantised-layout";
+// Traps. The loop over a block's vectors must stay a loop: the optimiser turns straight code into one deep expression
+// per sum, all loads first, and V8 spills them. 8 sums are what 16 vector registers hold beside the operands.
+import { HALF_FACTOR, HALF_MASK, PAIRS, quantBytes, recordBytes, SCALES_BYTES, valueBytes } from "./quantised-layout";
+import { add, addFour, finish, loadHalves, opaque, part, partMask, parts, start, valuesOf } from "./quantised-operands";
 import { Q4_1, Q8_0 } from "./types";
 
-/** Sums with the products of quants (of four rows) and values (on each lane the same) added. */
-// @ts-ignore: decorator
-@inline
-function add(products: i32, values: v128, quants: v128, sums: v128): v128 {
-  if (ASC_FEATURE_RELAXED_SIMD) {
-    if (products == WIDE) return i32x4.relaxed_dot_i8x16_i7x16_add_s(values, quants, sums);
-    if (products == NARROW) return i16x8.add(sums, i16x8.relaxed_dot_i8x16_i7x16_s(values, quants));
-  }
-  return i32x4.add(sums, i32x4.dot_i16x8_s(values, quants));
-}
-
-/** How many operands a vector of quants is taken apart into: nibbles for 4-bit types, even and odd bytes for PAIRS. */
-// @ts-ignore: decorator
-@inline
-function parts(type: i32, products: i32): i32 {
-  return (type == Q8_0 ? 1 : 2) * (products == PAIRS ? 2 : 1);
-}
-
-/**
- * A constant in all lanes that V8 cannot know. The V8 that has the wide dot makes constants anew at each use, with three
- * instructions; older ones keep them. `any` is where any vector is.
- */
-// @ts-ignore: decorator
-@inline
-function opaque(products: i32, bits: i32, any: usize): v128 {
-  if (products != WIDE) return i32x4.splat(bits);
-  const vector = v128.load(any);
-  return v128.or(i32x4.splat(bits), i32x4.ne(vector, vector));
-}
-
-/** What part() masks with. */
-// @ts-ignore: decorator
-@inline
-function partMask(products: i32): i32 {
-  return products == PAIRS ? 0x000f000f : 0x0f0f0f0f;
-}
-
-// @ts-ignore: decorator
-@inline
-function part(type: i32, products: i32, index: i32, quants: v128, mask: v128): v128 {
-  if (type == Q8_0) {
-    if (products == WIDE) return quants;
-    return index == 0 ? quants : i16x8.shr_s(quants, 8);
-  }
-  if (products != PAIRS) return v128.and(index == 0 ? quants : i16x8.shr_u(quants, 4), mask);
-  if (index == 3) return i16x8.shr_u(quants, 12);
-  return v128.and(index == 0 ? quants : i16x8.shr_u(quants, index == 1 ? 8 : 4), mask);
-}
-
-/** Where the values for a part are, from those for the first. */
-// @ts-ignore: decorator
-@inline
-function valuesOf(type: i32, products: i32, index: i32): usize {
-  if (type == Q8_0) return index << 2;
-  return products == PAIRS ? ((index >> 1) << 5) + ((index & 1) << 2) : index << 4;
-}
-
-/** What a block's sums start from: the offset, where it is an integer. */
-// @ts-ignore: decorator
-@inline
-function start(type: i32, products: i32, offset: usize): v128 {
-  return type == Q4_1 ? i32x4.splat(0) : v128.load32_splat(offset);
-}
-
-/** The row's sums with a block's added. */
-// @ts-ignore: decorator
-@inline
-function finish(
-  type: i32,
-  products: i32,
-  sums: v128,
-  scales: v128,
-  minimums: v128,
-  scale: v128,
-  offset: v128,
-  total: v128,
-): v128 {
-  if (products == NARROW) sums = i32x4.dot_i16x8_s(sums, i16x8.splat(1));
-  total = multiplyAdd(f32x4.convert_i32x4_s(sums), f32x4.mul(scales, scale), total);
-  return type == Q4_1 ? multiplyAdd(minimums, offset, total) : total;
-}
-
-// @ts-ignore: decorator
-@inline
-function multiplyAdd(a: v128, b: v128, c: v128): v128 {
-  if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(a, b, c);
-  return f32x4.add(f32x4.mul(a, b), c);
-}
-
-/** Has the cache fetch what will be needed soon. */
-// @ts-ignore: decorator
-@inline
-function touch(at: usize, bytes: usize): void {
-  v128.load32_zero(at);
-  if (bytes > 64) v128.load32_zero(at, 64);
-}
-
-/** Rows of groups `group` and `group` + half of all, times 4 columns. `type` and `products` are constants to the optimiser. */
+/** Rows of groups `group` and `group` + half of all, times 4 columns: the best use of 16 registers. */
 // @ts-ignore: decorator
 @inline
 export function tileOf4(
@@ -128,13 +31,10 @@ export function tileOf4(
   const minimumsAt = <usize>rows * blocks << 1;
   const mask = opaque(products, partMask(products), x);
   const halfMask = i32x4.splat(HALF_MASK), halfFactor = i32x4.splat(HALF_FACTOR);
-  const ahead = group + 1 < rows >> 3 ? blocks * bytes : 0;
   let quants = matrix + <usize>group * blocks * bytes;
   let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
   let t00 = f32x4.splat(0), t01 = t00, t02 = t00, t03 = t00, t10 = t00, t11 = t00, t12 = t00, t13 = t00;
   for (let b = 0; b < blocks; b++) {
-    touch(quants + ahead, bytes);
-    touch(quants + gap + ahead, bytes);
     const tail = x + values * 4;
     let s00 = start(type, products, tail + 16), s01 = start(type, products, tail + 20);
     let s02 = start(type, products, tail + 24), s03 = start(type, products, tail + 28);
@@ -275,9 +175,11 @@ export function tileOf2(
     } while (quants < end);
     let k = v128.load32_splat(tail), o = v128.load32_splat(tail + 8);
     const k0 = loadHalves(scales, halfMask, halfFactor), k1 = loadHalves(scales + scalesGap, halfMask, halfFactor);
-    const k2 = loadHalves(scales + scalesGap * 2, halfMask, halfFactor), k3 = loadHalves(scales + scalesGap * 3, halfMask, halfFactor);
+    const k2 = loadHalves(scales + scalesGap * 2, halfMask, halfFactor);
+    const k3 = loadHalves(scales + scalesGap * 3, halfMask, halfFactor);
     const least = scales + minimumsAt;
-    const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
+    const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0;
+    const m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
     const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2, halfMask, halfFactor) : k2;
     const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3, halfMask, halfFactor) : k3;
     t00 = finish(type, products, s00, k0, m0, k, o, t00); t10 = finish(type, products, s10, k1, m1, k, o, t10);
@@ -339,9 +241,11 @@ export function tileOf1(
     } while (quants < end);
     const k = v128.load32_splat(tail), o = v128.load32_splat(tail + 4);
     const k0 = loadHalves(scales, halfMask, halfFactor), k1 = loadHalves(scales + scalesGap, halfMask, halfFactor);
-    const k2 = loadHalves(scales + scalesGap * 2, halfMask, halfFactor), k3 = loadHalves(scales + scalesGap * 3, halfMask, halfFactor);
+    const k2 = loadHalves(scales + scalesGap * 2, halfMask, halfFactor);
+    const k3 = loadHalves(scales + scalesGap * 3, halfMask, halfFactor);
     const least = scales + minimumsAt;
-    const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0, m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
+    const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0;
+    const m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
     const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2, halfMask, halfFactor) : k2;
     const m3 = type == Q4_1 ? loadHalves(least + scalesGap * 3, halfMask, halfFactor) : k3;
     t0 = finish(type, products, s0, k0, m0, k, o, t0); t1 = finish(type, products, s1, k1, m1, k, o, t1);
@@ -351,22 +255,4 @@ export function tileOf1(
   }
   y += <usize>group << 4;
   v128.store(y, t0); v128.store(y + rows, t1); v128.store(y + (rows << 1), t2); v128.store(y + rows * 3, t3);
-}
-
-/** Four operands' worth. */
-// @ts-ignore: decorator
-@inline
-function addFour(type: i32, products: i32, x0: v128, x1: v128, x2: v128, x3: v128, quants: usize, mask: v128, s: v128): v128 {
-  const u = v128.load(quants);
-  if (type != Q8_0 && products == PAIRS) {
-    s = add(products, x1, part(type, products, 1, u, mask), add(products, x0, part(type, products, 0, u, mask), s));
-    return add(products, x3, part(type, products, 3, u, mask), add(products, x2, part(type, products, 2, u, mask), s));
-  }
-  const v = v128.load(quants, 16);
-  if (type == Q8_0 && products == WIDE) {
-    return add(products, x3, v128.load(quants, 48), add(products, x2, v128.load(quants, 32),
-      add(products, x1, v, add(products, x0, u, s))));
-  }
-  s = add(products, x1, part(type, products, 1, u, mask), add(products, x0, part(type, products, 0, u, mask), s));
-  return add(products, x3, part(type, products, 1, v, mask), add(products, x2, part(type, products, 0, v, mask), s));
 }

@@ -1,5 +1,5 @@
-// Owns products of quantised matrices (Q8_0, Q4_0, Q4_1): in which order they go through memory, and which inner loop does
-// it. kernels.ts sends those types here; kernel-exports.ts says what each function promises.
+// Owns products of quantised matrices (Q8_0, Q4_0, Q4_1): in which order they go through memory, and which inner loop
+// does it. kernels.ts sends those types here; kernel-exports.ts says what each function promises.
 import { BLOCK, NARROW, PAIRS, productsFor, recordBytes, tileColumns, WIDE } from "./quantised-layout";
 import { tileOf1, tileOf2, tileOf4 } from "./quantised-tiles";
 import { Q4_0, Q4_1, Q8_0 } from "./types";
@@ -20,14 +20,13 @@ export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, 
   const chunk = max(CHUNK_COLUMNS, CHUNK_BYTES / columnBytes & ~3);
   const yBytes = stride << 2;
   for (let from = 0; from < n; from += chunk) {
-    const columns = min(chunk, n - from);
-    multiplyChunk(type, products, matrix, rows, blocks, x, columns, y, yBytes);
-    x += columns * columnBytes;
-    y += columns * yBytes;
+    multiplyChunk(type, products, matrix, rows, blocks, x, min(chunk, n - from), y, yBytes);
+    x += chunk * columnBytes;
+    y += chunk * yBytes;
   }
 }
 
-/** 16 rows at a time stay in the first-level cache while they meet each column. */
+/** 16 rows at a time stay in the first-level cache while they meet each of n columns. */
 function multiplyChunk(
   type: i32,
   products: i32,
@@ -39,16 +38,15 @@ function multiplyChunk(
   y: usize,
   yBytes: i32,
 ): void {
-  const quarter = rows >> 4;
   const columnBytes = recordBytes(products, 1) * blocks;
-  for (let group = 0; group < quarter; group++) {
-    let at = x, to = y;
+  for (let group = 0; group < rows >> 4; group++) {
+    let values = x, out = y;
     let left = n;
     while (left > 0) {
       const columns = tileColumns(left);
-      multiplyTile(type, products, columns, matrix, rows, blocks, group, at, to, yBytes);
-      at += columns * columnBytes;
-      to += columns * yBytes;
+      multiplyTile(type, products, columns, matrix, rows, blocks, group, values, out, yBytes);
+      values += columns * columnBytes;
+      out += columns * yBytes;
       left -= columns;
     }
   }
@@ -84,35 +82,51 @@ function multiplyTile(
   }
 }
 
-function wideQ8_0(columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32): void {
+function wideQ8_0(
+  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
+): void {
   tile(Q8_0, WIDE, columns, matrix, rows, blocks, group, x, y, yBytes);
 }
 
-function wideQ4_0(columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32): void {
+function wideQ4_0(
+  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
+): void {
   tile(Q4_0, WIDE, columns, matrix, rows, blocks, group, x, y, yBytes);
 }
 
-function wideQ4_1(columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32): void {
+function wideQ4_1(
+  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
+): void {
   tile(Q4_1, WIDE, columns, matrix, rows, blocks, group, x, y, yBytes);
 }
 
-function narrowQ4_0(columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32): void {
+function narrowQ4_0(
+  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
+): void {
   tile(Q4_0, NARROW, columns, matrix, rows, blocks, group, x, y, yBytes);
 }
 
-function narrowQ4_1(columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32): void {
+function narrowQ4_1(
+  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
+): void {
   tile(Q4_1, NARROW, columns, matrix, rows, blocks, group, x, y, yBytes);
 }
 
-function pairsQ8_0(columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32): void {
+function pairsQ8_0(
+  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
+): void {
   tile(Q8_0, PAIRS, columns, matrix, rows, blocks, group, x, y, yBytes);
 }
 
-function pairsQ4_0(columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32): void {
+function pairsQ4_0(
+  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
+): void {
   tile(Q4_0, PAIRS, columns, matrix, rows, blocks, group, x, y, yBytes);
 }
 
-function pairsQ4_1(columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32): void {
+function pairsQ4_1(
+  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
+): void {
   tile(Q4_1, PAIRS, columns, matrix, rows, blocks, group, x, y, yBytes);
 }
 

@@ -25,7 +25,10 @@ const ways: { name: string; kernels: KernelExports }[] = [];
 for (const wish of ["plain", "relaxed-narrow", "relaxed"]) {
   const module = await loadWith(wish);
   if (wish === "relaxed" && !module.wideDot) continue;
-  ways.push({ name: `the ${module.twin} twin${module.wideDot ? " and the wide dot" : ""}`, kernels: instantiateKernels(module, memory) });
+  ways.push({
+    name: `the ${module.twin} twin${module.wideDot ? " and the wide dot" : ""}`,
+    kernels: instantiateKernels(module, memory),
+  });
 }
 
 function random(seed: number): () => number {
@@ -53,7 +56,13 @@ interface Matrix {
 }
 
 /** Rows as in a file, with `scale` to choose the bits of each half. */
-function createMatrix({ blockBytes, type }: QuantType, rows: number, k: number, scale: () => number, next: () => number) {
+function createMatrix(
+  { blockBytes, type }: QuantType,
+  rows: number,
+  k: number,
+  scale: () => number,
+  next: () => number,
+) {
   const file = Uint8Array.from({ length: (rows * k * blockBytes) / 32 }, () => Math.floor(next() * 256));
   const halves = new DataView(file.buffer);
   for (let block = 0; block < file.length; block += blockBytes) {
@@ -127,6 +136,19 @@ function product(row: Float32Array, x: Float32Array): { value: number; magnitude
   return { value, magnitude };
 }
 
+/** What rounding activations to 127 steps each side of zero, by the largest of each 32, can add to a product. */
+function roundingBound(row: Float32Array, x: Float32Array): number {
+  let bound = 0;
+  for (let from = 0; from < x.length; from += 32) {
+    const largest = x.subarray(from, from + 32).reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    const weight = row.subarray(from, from + 32).reduce((sum, value) => sum + Math.abs(value), 0);
+    bound += (weight * largest) / 253;
+    // Too small to be told from zero.
+    if (largest < 1e-30) bound += weight * largest;
+  }
+  return bound;
+}
+
 const shapes = [
   { rows: 16, k: 32 },
   { rows: 16, k: 1536 },
@@ -194,7 +216,13 @@ for (const { name, kernels } of ways) {
       it("multiply exactly what is exact in 8 bits, for every batch", () => {
         const next = random(type + 1);
         for (const { rows, k } of shapes) {
-          const matrix = createMatrix(quant, rows, k, () => (next() < 0.5 ? 0x8000 : 0) + 0x2800 + Math.floor(next() * 3000), next);
+          const matrix = createMatrix(
+            quant,
+            rows,
+            k,
+            () => (next() < 0.5 ? 0x8000 : 0) + 0x2800 + Math.floor(next() * 3000),
+            next,
+          );
           assert.equal(pack(kernels, quant, matrix), 0);
           const values = Array.from({ length: rows }, (_, row) => dequantise(quant, matrix, row));
           for (const n of k > 576 ? [1, 2, 4] : batches) {
@@ -203,10 +231,81 @@ for (const { name, kernels } of ways) {
               for (let row = i % 5; row < rows; row += n > 9 ? 5 : 1) {
                 const { value, magnitude } = product(values[row]!, x[i]!);
                 const error = Math.abs(y[row]! - value);
-                assert.ok(error <= 1e-6 * magnitude, `${rows} x ${k}, column ${i} of ${n}, row ${row}: off by ${error}`);
+                assert.ok(
+                  error <= 1e-6 * magnitude,
+                  `${rows} x ${k}, column ${i} of ${n}, row ${row}: off by ${error}`,
+                );
               }
             });
           }
+        }
+      });
+
+      it("multiply by a column alone as in any batch, bit for bit", () => {
+        const next = random(type + 2);
+        const matrix = createMatrix(quant, 48, 576, () => 0x2800 + Math.floor(next() * 2048), next);
+        assert.equal(pack(kernels, quant, matrix), 0);
+        const x = Array.from({ length: 64 }, () => Float32Array.from({ length: 576 }, () => next() * 4 - 2));
+        const alone = x.map((column) => multiply(kernels, type, 48, 576, [column])[0]);
+        for (const n of batches) assert.deepEqual(multiply(kernels, type, 48, 576, x.slice(0, n)), alone.slice(0, n));
+      });
+
+      it("err by half a step of each activation at most, whatever the activations", () => {
+        const next = random(type + 3);
+        const k = 96;
+        const matrix = createMatrix(quant, 32, k, () => hardHalves[Math.floor(next() * hardHalves.length)]!, next);
+        assert.equal(pack(kernels, quant, matrix), 0);
+        const kinds: (() => number)[] = [
+          () => next() * 2 - 1,
+          () => (next() - 0.5) ** 3 * 1e-6,
+          () => (next() < 0.03 ? 4e6 : next() - 0.5),
+          () => (next() < 0.5 ? 3e20 : -3e20),
+          () => -0.7,
+          () => 1e-20 * next(),
+          () => 1e-36 * next(),
+          () => 0,
+        ];
+        const x = kinds.map((kind) => Float32Array.from({ length: k }, kind));
+        multiply(kernels, type, 32, k, x).forEach((y, i) => {
+          for (let row = 0; row < 32; row++) {
+            const values = dequantise(quant, matrix, row);
+            const { value, magnitude } = product(values, x[i]!);
+            const bound = roundingBound(values, x[i]!) + 2e-6 * magnitude;
+            const error = Math.abs(y[row]! - value);
+            assert.ok(error <= bound, `activations ${i}, row ${row}: off by ${error}, allowed ${bound}`);
+          }
+        });
+      });
+
+      it("err little on average", () => {
+        const next = random(type + 4);
+        const k = 576;
+        const matrix = createMatrix(quant, 64, k, () => 0x2c00 + Math.floor(next() * 1024), next);
+        assert.equal(pack(kernels, quant, matrix), 0);
+        const x = Array.from({ length: 5 }, () => Float32Array.from({ length: k }, () => next() + next() - 1));
+        let squares = 0;
+        let errors = 0;
+        multiply(kernels, type, 64, k, x).forEach((y, i) => {
+          for (let row = 0; row < 64; row++) {
+            const values = dequantise(quant, matrix, row);
+            const { value } = product(values, x[i]!);
+            errors += (y[row]! - value) ** 2;
+            for (let c = 0; c < k; c++) squares += (values[c]! * x[i]![c]!) ** 2;
+          }
+        });
+        assert.ok(Math.sqrt(errors / squares) < 0.008, `relative error ${Math.sqrt(errors / squares)}`);
+      });
+
+      it("never hide an activation that is not a number or infinite", () => {
+        const next = random(5);
+        const matrix = createMatrix(quant, 16, 64, () => 0x2c01, next);
+        assert.equal(pack(kernels, quant, matrix), 0);
+        for (const bad of [Number.NaN, -Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
+          const x = Array.from({ length: 3 }, () => exactColumn(64, next));
+          x[1]![37] = bad;
+          const [before, spoilt, after] = multiply(kernels, type, 16, 64, x);
+          assert.ok(!spoilt!.some(Number.isFinite), `${bad}`);
+          assert.ok(before!.every(Number.isFinite) && after!.every(Number.isFinite));
         }
       });
     });
