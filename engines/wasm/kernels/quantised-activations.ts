@@ -110,8 +110,8 @@ function rounded(x: v128, factor: v128): v128 {
 }
 
 /**
- * Even activations first. An even 8-bit quant is multiplied with its odd neighbour still on top, times 256: by what that
- * adds, the odd activation has to be less.
+ * Even activations first. An even 8-bit quant is multiplied with its odd neighbour still on top, times 256: by what
+ * that adds, the odd activation has to be less.
  */
 // @ts-ignore: decorator
 @inline

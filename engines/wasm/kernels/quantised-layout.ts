@@ -1,12 +1,12 @@
 // Owns how quantised matrices and activations lie in memory, and the choice between the ways of multiplying them. The
 // other files of quantised kernels are written against it; nothing else may know it.
 //
-// A matrix is up to three planes: quants, then scales, then (Q4_1) minimums. Rows go in groups of four, and a group's
-// blocks of 32 columns follow each other. A vector has the same columns of four rows, a row in each 32-bit lane:
+// A matrix is two planes: quants, then scales. Rows go in groups of four, and a group's blocks of 32 columns follow
+// each other. A vector has the same columns of four rows, a row in each 32-bit lane:
 //
 //   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, some of them flipped
 //   quants, Q4_x   a block is 4 vectors; likewise with low nibbles, and high ones for columns 16 + 4j..16 + 4j+3
-//   scales         a block is 4 halves, one of each row; minimums likewise
+//   scales         a block is 4 halves, one of each row; beside Q4_1 then 4 minimums
 //
 // Activations are signed 8-bit, with a scale for each 32 columns. Up to four of them share a record a block:
 //
@@ -15,11 +15,11 @@
 // where a value is a byte, or for PAIRS 16 bits, and four of those lie in the order 0 2 1 3. The offset is what a
 // block's sum starts from because quants are not stored as they are meant (i32), or beside Q4_1 the activations' sum
 // (f32).
-import { Q4_0, Q8_0 } from "./types";
+import { Q4_1, Q8_0 } from "./types";
 
 export const BLOCK: i32 = 32;
-/** Bytes that 4 rows take in the planes of scales and minimums, for a block. */
-export const SCALES_BYTES: i32 = 8;
+/** Where minimums are, from their scales. */
+export const MINIMUMS_AT: usize = 8;
 
 /** 8-bit products of the 32-bit dot instruction, whose second operand may be up to 255 ("wide"). */
 export const WIDE: i32 = 0;
@@ -54,6 +54,13 @@ export function productsFor(type: i32): i32 {
 @inline
 export function quantBytes(type: i32): i32 {
   return type == Q8_0 ? 32 : 16;
+}
+
+/** Bytes of a block in the plane of scales. */
+// @ts-ignore: decorator
+@inline
+export function scalesBytes(type: i32): i32 {
+  return type == Q4_1 ? 16 : 8;
 }
 
 /**

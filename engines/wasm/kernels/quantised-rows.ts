@@ -1,6 +1,15 @@
 // Owns packing rows of a GGUF file into a matrix as quantised-layout.ts draws it, and reading one back. Every weight is
 // packed at load; rows are read as the embeddings of tokens.
-import { BLOCK, flippedBits, HALF_FACTOR, HALF_MASK, productsFor, quantBytes, SCALES_BYTES } from "./quantised-layout";
+import {
+  BLOCK,
+  flippedBits,
+  HALF_FACTOR,
+  HALF_MASK,
+  MINIMUMS_AT,
+  productsFor,
+  quantBytes,
+  scalesBytes,
+} from "./quantised-layout";
 import { Q4_0, Q4_1, Q8_0 } from "./types";
 
 const ROWS: i32 = 4;
@@ -71,8 +80,7 @@ function packGroup(
 ): bool {
   const bytes = <usize>quantBytes(type);
   let quants = matrix + <usize>group * blocks * ROWS * bytes;
-  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES;
-  const minimums = <usize>rows * blocks * sizeof<u16>();
+  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * scalesBytes(type);
   const skip = <usize>fileScaleBytes(type);
   const flipped = flippedIn(type);
   let notFinite = i16x8.splat(0);
@@ -83,7 +91,7 @@ function packGroup(
     if (type == Q4_1) {
       const least = fourHalves(row + 2, one, two, three);
       notFinite = v128.or(notFinite, exponentsFull(least));
-      v128.store64_lane(scales + minimums, least, 0);
+      v128.store64_lane(scales + MINIMUMS_AT, least, 0);
     }
     const at = row + skip;
     transpose(flipped, v128.load(at), v128.load(at + one), v128.load(at + two), v128.load(at + three), quants);
@@ -94,7 +102,7 @@ function packGroup(
     }
     row += skip + bytes;
     quants += bytes << 2;
-    scales += SCALES_BYTES;
+    scales += scalesBytes(type);
   }
   return !v128.any_true(notFinite);
 }
@@ -140,15 +148,14 @@ function hasFiniteScales(type: i32, row: usize, blocks: i32): bool {
 function clearRow(type: i32, matrix: usize, group: i32, lane: i32, rows: i32, blocks: i32): void {
   const bytes = quantBytes(type);
   let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);
-  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES + (lane << 1);
-  const minimums = <usize>rows * blocks * sizeof<u16>();
+  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * scalesBytes(type) + (lane << 1);
   const zero = type == Q4_0 ? 0x88888888 : flippedIn(type);
   for (let b = 0; b < blocks; b++) {
     for (let j = 0; j < bytes; j += 4) store<u32>(quants + j * ROWS, zero);
     store<u16>(scales, 0);
-    if (type == Q4_1) store<u16>(scales + minimums, 0);
+    if (type == Q4_1) store<u16>(scales + MINIMUMS_AT, 0);
     quants += ROWS * bytes;
-    scales += SCALES_BYTES;
+    scales += scalesBytes(type);
   }
 }
 
@@ -157,13 +164,12 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
   const bytes = quantBytes(type);
   const group = row / ROWS, lane = row % ROWS;
   let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);
-  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * SCALES_BYTES + (lane << 1);
-  const minimums = <usize>rows * blocks * sizeof<u16>();
+  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * scalesBytes(type) + (lane << 1);
   const flip = i32x4.splat(flippedIn(type));
   const bias = i32x4.splat(type == Q4_0 ? 8 : 0);
   for (let b = 0; b < blocks; b++) {
     const scale = f32x4.splat(half(load<u16>(scales)));
-    const least = f32x4.splat(type == Q4_1 ? half(load<u16>(scales + minimums)) : 0);
+    const least = f32x4.splat(type == Q4_1 ? half(load<u16>(scales + MINIMUMS_AT)) : 0);
     for (let j = 0; j < bytes; j += 4) {
       const stored = v128.xor(v128.load32_zero(quants + j * ROWS), flip);
       const four = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(stored));
@@ -180,7 +186,7 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
     }
     out += BLOCK << 2;
     quants += ROWS * bytes;
-    scales += SCALES_BYTES;
+    scales += scalesBytes(type);
   }
 }
 

@@ -6,7 +6,16 @@
 //
 // Traps. The loop over a block's vectors must stay a loop: the optimiser turns straight code into one deep expression
 // per sum, all loads first, and V8 spills them. 8 sums are what 16 vector registers hold beside the operands.
-import { HALF_FACTOR, HALF_MASK, PAIRS, quantBytes, recordBytes, SCALES_BYTES, valueBytes } from "./quantised-layout";
+import {
+  HALF_FACTOR,
+  HALF_MASK,
+  MINIMUMS_AT,
+  PAIRS,
+  quantBytes,
+  recordBytes,
+  scalesBytes,
+  valueBytes,
+} from "./quantised-layout";
 import { add, addFour, finish, loadHalves, opaque, part, partMask, parts, start, valuesOf } from "./quantised-operands";
 import { Q4_1, Q8_0 } from "./types";
 
@@ -27,12 +36,11 @@ export function tileOf4(
   const values = <usize>valueBytes(products), step: usize = products == PAIRS ? 8 : 4;
   const bytes = <usize>quantBytes(type) << 2;
   const apart = <usize>(rows >> 3) * blocks;
-  const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
-  const minimumsAt = <usize>rows * blocks << 1;
+  const gap = apart * bytes, scalesGap = apart * scalesBytes(type);
   const mask = opaque(products, partMask(products), x);
   const halfMask = i32x4.splat(HALF_MASK), halfFactor = i32x4.splat(HALF_FACTOR);
   let quants = matrix + <usize>group * blocks * bytes;
-  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
+  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * scalesBytes(type);
   let t00 = f32x4.splat(0), t01 = t00, t02 = t00, t03 = t00, t10 = t00, t11 = t00, t12 = t00, t13 = t00;
   for (let b = 0; b < blocks; b++) {
     const tail = x + values * 4;
@@ -75,8 +83,8 @@ export function tileOf4(
       at += step;
     } while (quants < end);
     const k0 = loadHalves(scales, halfMask, halfFactor), k1 = loadHalves(scales + scalesGap, halfMask, halfFactor);
-    const m0 = type == Q4_1 ? loadHalves(scales + minimumsAt, halfMask, halfFactor) : k0;
-    const m1 = type == Q4_1 ? loadHalves(scales + minimumsAt + scalesGap, halfMask, halfFactor) : k1;
+    const m0 = type == Q4_1 ? loadHalves(scales + MINIMUMS_AT, halfMask, halfFactor) : k0;
+    const m1 = type == Q4_1 ? loadHalves(scales + MINIMUMS_AT + scalesGap, halfMask, halfFactor) : k1;
     let k: v128, o: v128;
     k = v128.load32_splat(tail); o = v128.load32_splat(tail + 16);
     t00 = finish(type, products, s00, k0, m0, k, o, t00); t10 = finish(type, products, s10, k1, m1, k, o, t10);
@@ -87,7 +95,7 @@ export function tileOf4(
     k = v128.load32_splat(tail + 12); o = v128.load32_splat(tail + 28);
     t03 = finish(type, products, s03, k0, m0, k, o, t03); t13 = finish(type, products, s13, k1, m1, k, o, t13);
     x += recordBytes(products, 4);
-    scales += SCALES_BYTES;
+    scales += scalesBytes(type);
   }
   y += <usize>group << 4;
   const below = y + (<usize>rows << 1);
@@ -114,12 +122,11 @@ export function tileOf2(
   const values = <usize>valueBytes(products), step: usize = products == PAIRS ? 8 : 4;
   const bytes = <usize>quantBytes(type) << 2;
   const apart = <usize>(rows >> 4) * blocks;
-  const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
-  const minimumsAt = <usize>rows * blocks << 1;
+  const gap = apart * bytes, scalesGap = apart * scalesBytes(type);
   const mask = opaque(products, partMask(products), x);
   const halfMask = i32x4.splat(HALF_MASK), halfFactor = i32x4.splat(HALF_FACTOR);
   let quants = matrix + <usize>group * blocks * bytes;
-  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
+  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * scalesBytes(type);
   let t00 = f32x4.splat(0), t10 = t00, t20 = t00, t30 = t00, t01 = t00, t11 = t00, t21 = t00, t31 = t00;
   for (let b = 0; b < blocks; b++) {
     const tail = x + values * 2;
@@ -177,7 +184,7 @@ export function tileOf2(
     const k0 = loadHalves(scales, halfMask, halfFactor), k1 = loadHalves(scales + scalesGap, halfMask, halfFactor);
     const k2 = loadHalves(scales + scalesGap * 2, halfMask, halfFactor);
     const k3 = loadHalves(scales + scalesGap * 3, halfMask, halfFactor);
-    const least = scales + minimumsAt;
+    const least = scales + MINIMUMS_AT;
     const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0;
     const m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
     const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2, halfMask, halfFactor) : k2;
@@ -188,7 +195,7 @@ export function tileOf2(
     t01 = finish(type, products, s01, k0, m0, k, o, t01); t11 = finish(type, products, s11, k1, m1, k, o, t11);
     t21 = finish(type, products, s21, k2, m2, k, o, t21); t31 = finish(type, products, s31, k3, m3, k, o, t31);
     x += recordBytes(products, 2);
-    scales += SCALES_BYTES;
+    scales += scalesBytes(type);
   }
   y += <usize>group << 4;
   v128.store(y, t00); v128.store(y + rows, t10); v128.store(y + (rows << 1), t20); v128.store(y + rows * 3, t30);
@@ -217,12 +224,11 @@ export function tileOf1(
   const x2At: usize = type != Q8_0 ? (products != PAIRS ? 4 : 32) : 8;
   const x3At: usize = x1At + x2At;
   const apart = <usize>(rows >> 4) * blocks;
-  const gap = apart * bytes, scalesGap = apart * SCALES_BYTES;
-  const minimumsAt = <usize>rows * blocks << 1;
+  const gap = apart * bytes, scalesGap = apart * scalesBytes(type);
   const mask = opaque(products, partMask(products), x);
   const halfMask = opaque(products, HALF_MASK, x), halfFactor = opaque(products, HALF_FACTOR, x);
   let quants = matrix + <usize>group * blocks * bytes;
-  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * SCALES_BYTES;
+  let scales = matrix + <usize>rows * blocks * quantBytes(type) + <usize>group * blocks * scalesBytes(type);
   let t0 = f32x4.splat(0), t1 = t0, t2 = t0, t3 = t0;
   for (let b = 0; b < blocks; b++) {
     const tail = x + values;
@@ -243,7 +249,7 @@ export function tileOf1(
     const k0 = loadHalves(scales, halfMask, halfFactor), k1 = loadHalves(scales + scalesGap, halfMask, halfFactor);
     const k2 = loadHalves(scales + scalesGap * 2, halfMask, halfFactor);
     const k3 = loadHalves(scales + scalesGap * 3, halfMask, halfFactor);
-    const least = scales + minimumsAt;
+    const least = scales + MINIMUMS_AT;
     const m0 = type == Q4_1 ? loadHalves(least, halfMask, halfFactor) : k0;
     const m1 = type == Q4_1 ? loadHalves(least + scalesGap, halfMask, halfFactor) : k1;
     const m2 = type == Q4_1 ? loadHalves(least + scalesGap * 2, halfMask, halfFactor) : k2;
@@ -251,7 +257,7 @@ export function tileOf1(
     t0 = finish(type, products, s0, k0, m0, k, o, t0); t1 = finish(type, products, s1, k1, m1, k, o, t1);
     t2 = finish(type, products, s2, k2, m2, k, o, t2); t3 = finish(type, products, s3, k3, m3, k, o, t3);
     x += recordBytes(products, 1);
-    scales += SCALES_BYTES;
+    scales += scalesBytes(type);
   }
   y += <usize>group << 4;
   v128.store(y, t0); v128.store(y + rows, t1); v128.store(y + (rows << 1), t2); v128.store(y + rows * 3, t3);

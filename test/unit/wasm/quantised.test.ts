@@ -155,6 +155,8 @@ const shapes = [
   { rows: 48, k: 96 },
   { rows: 64, k: 576 },
 ];
+/** Columns of 1536 values that go through a matrix in several chunks, the last one not full. */
+const moreThanFitCache = 131;
 const batches = [1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64];
 
 /** Integers, -127 and 127 among each 32: these are quantised without any error. */
@@ -225,7 +227,7 @@ for (const { name, kernels } of ways) {
           );
           assert.equal(pack(kernels, quant, matrix), 0);
           const values = Array.from({ length: rows }, (_, row) => dequantise(quant, matrix, row));
-          for (const n of k > 576 ? [1, 2, 4] : batches) {
+          for (const n of k > 576 ? [1, 2, 4, moreThanFitCache] : batches) {
             const x = Array.from({ length: n }, () => exactColumn(k, next));
             multiply(kernels, type, rows, k, x).forEach((y, i) => {
               for (let row = i % 5; row < rows; row += n > 9 ? 5 : 1) {
