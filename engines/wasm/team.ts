@@ -7,8 +7,9 @@ import { ServerError } from "../../runtime/errors.ts";
 /** Words of the control block. */
 const word = { arrived: 0, generation: 1, sleepers: 2, orders: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
 
-/** Looks at a word before sleeping on it: some 100 us, several times what a pass's uneven parts take to even out. */
-const spins = 60_000;
+/** Looks at a word before sleeping on it, some 10 ns each: for the others in a pass, and for the order of the next step. */
+const barrierSpins = 100_000;
+const orderSpins = 200_000;
 /** How long the sleeping leader waits before it makes sure that the others still live. */
 const livenessMs = 100;
 
@@ -46,7 +47,7 @@ export class Team {
       Atomics.add(control, word.generation, 1);
       this.#wakeSleepers(word.generation);
     } else {
-      this.#waitWhile(word.generation, generation);
+      this.#waitWhile(word.generation, generation, barrierSpins);
     }
     if (Atomics.load(control, word.failed) !== 0) throw new TeamBroken("a compute thread ended");
   }
@@ -59,7 +60,7 @@ export class Team {
 
   /** Others: waits for the next order. False when there will be none. */
   awaitOrder(): boolean {
-    this.#waitWhile(word.orders, this.#ordersSeen);
+    this.#waitWhile(word.orders, this.#ordersSeen, orderSpins);
     this.#ordersSeen++;
     return Atomics.load(this.#control, word.stopped) === 0;
   }
@@ -87,7 +88,7 @@ export class Team {
     return Atomics.load(this.#control, word.loadedKiB) * 1024;
   }
 
-  #waitWhile(at: number, value: number): void {
+  #waitWhile(at: number, value: number, spins: number): void {
     const control = this.#control;
     for (let i = 0; i < spins; i++) if (Atomics.load(control, at) !== value) return;
     Atomics.add(control, word.sleepers, 1);
