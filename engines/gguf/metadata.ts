@@ -45,9 +45,16 @@ export interface ModelMetadata {
 
 const templateKey = "tokenizer.chat_template";
 
-/** Reads a model file's metadata. Throws ServerError `model_file_invalid` saying what is wrong with the file. */
-export async function readModelMetadata(path: string): Promise<ModelMetadata> {
-  const fields = new Fields(path, (await readHead(path, isWanted)).pairs);
+/** Keys that only encoding text needs: the longest lists of a file. */
+const encodingKeys: ReadonlySet<string> = new Set(["tokenizer.ggml.merges", "tokenizer.ggml.scores"]);
+
+/**
+ * Reads a model file's metadata, without what only encoding text needs where `forEncoding` is false. Throws ServerError
+ * `model_file_invalid` saying what is wrong with the file.
+ */
+export async function readModelMetadata(path: string, forEncoding = true): Promise<ModelMetadata> {
+  const wanted = (key: string) => isWanted(key) && (forEncoding || !encodingKeys.has(key));
+  const fields = new Fields(path, (await readHead(path, wanted)).pairs);
   const architecture = fields.required("general.architecture", fields.string("general.architecture"));
   return {
     path,

@@ -24,7 +24,7 @@ export interface GgufHead {
 }
 
 const magic = 0x46554747; // "GGUF", read as a little-endian number
-const firstWindowBytes = 8 * 1024 * 1024;
+const firstWindowBytes = 2 * 1024 * 1024;
 /** More pairs, or more tensors, than any model has; far less than a damaged head can claim. */
 export const maxEntries = 65_536;
 const leastPairBytes = 8 + 4 + 1;

@@ -13,6 +13,7 @@ const endNames: ReadonlySet<string> = new Set([
 const infillPadNames = ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
 const infillRepositoryNames = ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
 const infillFileNames = ["<|file_sep|>"];
+const infillNames: ReadonlySet<string> = new Set([...infillPadNames, ...infillRepositoryNames, ...infillFileNames]);
 
 /** What ends a text where the file does not say, by kind of tokenizer. */
 const defaultEnds: Readonly<Record<string, number>> = { llama: 2, gpt2: 11 };
@@ -20,7 +21,10 @@ const defaultEnds: Readonly<Record<string, number>> = { llama: 2, gpt2: 11 };
 /** Ids of the tokens after which a model has nothing more to say, ascending. */
 export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {
   const { tokens } = tokenizer;
-  const ids = new Map(tokens.map((text, token) => [text, token]));
+  const ids = new Map<string, number>();
+  tokens.forEach((text, token) => {
+    if (infillNames.has(text)) ids.set(text, token);
+  });
   const firstOf = (names: readonly string[]) => ids.get(names.find((name) => ids.has(name)) ?? "");
   const ends = new Set([
     tokenizer.eosId ?? defaultEnds[tokenizer.model],

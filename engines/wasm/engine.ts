@@ -16,7 +16,7 @@ import { readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } fr
 import { createMemory, instantiateKernels, type KernelModule, loadKernels } from "./kernel-module.ts";
 import { WasmModel } from "./model.ts";
 import { PageTable } from "./pages.ts";
-import type { WorkerData, WorkerReport } from "./worker.ts";
+import type { WorkerReport, WorkerTask } from "./worker.ts";
 
 /** Tokens of one pass. More would not make products cheaper, and scratch grows with it. */
 const passTokens = 128;
@@ -27,50 +27,66 @@ const kvTypes: Readonly<Partial<Record<ModelSpec["kvType"], number>>> = { auto: 
 
 export const wasmEngine: Engine = {
   async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel> {
-    const file = await readModel(spec.path);
-    const kernels = await loadKernels();
     const threads = threadCount(spec.threads);
-    const kvType = kvTypes[spec.kvType];
-    if (kvType === undefined) {
-      const message = `cache_type ${spec.kvType} is not one the wasm engine has; it takes bf16, f16, f32 or q8_0`;
-      throw new ServerError("config_invalid", message, { param: "cache_type" });
+    // They start while the file is looked at.
+    const workers = Array.from({ length: threads - 1 }, startWorker);
+    try {
+      return await loadModel(spec, threads, workers, onProgress);
+    } catch (error) {
+      await Promise.all(workers.map((worker) => worker.terminate()));
+      throw error;
     }
-    const sizes = sizeKv(spec, file, kernels, kvType, threads);
-    const pages = new PageTable({ slots: spec.maxSequences, threads, blockTokens: spec.blockTokens, ...sizes });
-    const blueprint: Blueprint = {
-      files: file.table.files,
-      graph: file.graph,
-      shape: file.shape,
-      threads,
-      passTokens,
-      maxRows: Math.min(spec.maxSequences, passTokens),
-      blockTokens: spec.blockTokens,
-      kvType,
-      pagesPerThread: pages.pagesPerThread,
-      blocksPerSequence: Math.ceil(sizes.sequenceTokens / spec.blockTokens),
-    };
-    const shared = allocateShared(blueprint, spec.maxSequences);
-    const { leader, workers } = await startThreads(blueprint, kernels, shared, file, onProgress);
-    const { tokenizer } = await readModelMetadata(spec.path);
-    const model = new WasmModel({
-      blueprint,
-      card: card(spec, file, kernels, threads, sizes.bytesPerPage * pages.pagesPerThread * threads),
-      capacity: {
-        maxSequences: spec.maxSequences,
-        maxBatchTokens: spec.maxBatchTokens,
-        sequenceTokens: sizes.sequenceTokens,
-      },
-      tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
-      leader,
-      workers,
-      shared,
-      pages,
-      abortFlag: spec.abortFlag,
-    });
-    warmUp(model);
-    return model;
   },
 };
+
+async function loadModel(
+  spec: ModelSpec,
+  threads: number,
+  workers: readonly Worker[],
+  onProgress: LoadProgress,
+): Promise<WasmModel> {
+  const kvType = kvTypes[spec.kvType];
+  if (kvType === undefined) {
+    const message = `cache_type ${spec.kvType} is not one the wasm engine has; it takes bf16, f16, f32 or q8_0`;
+    throw new ServerError("config_invalid", message, { param: "cache_type" });
+  }
+  const file = await readModel(spec.path);
+  const kernels = await loadKernels();
+  const sizes = sizeKv(spec, file, kernels, kvType, threads);
+  const pages = new PageTable({ slots: spec.maxSequences, threads, blockTokens: spec.blockTokens, ...sizes });
+  const blueprint: Blueprint = {
+    files: file.table.files,
+    graph: file.graph,
+    shape: file.shape,
+    threads,
+    passTokens,
+    maxRows: Math.min(spec.maxSequences, passTokens),
+    blockTokens: spec.blockTokens,
+    kvType,
+    pagesPerThread: pages.pagesPerThread,
+    blocksPerSequence: Math.ceil(sizes.sequenceTokens / spec.blockTokens),
+  };
+  const shared = allocateShared(blueprint, spec.maxSequences);
+  const leader = await loadThreads(blueprint, kernels, shared, workers, tensorBytes(file.table), onProgress);
+  const { tokenizer } = await readModelMetadata(spec.path, false);
+  const model = new WasmModel({
+    blueprint,
+    card: card(spec, file, kernels, threads, sizes.bytesPerPage * pages.pagesPerThread * threads),
+    capacity: {
+      maxSequences: spec.maxSequences,
+      maxBatchTokens: spec.maxBatchTokens,
+      sequenceTokens: sizes.sequenceTokens,
+    },
+    tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
+    leader,
+    workers,
+    shared,
+    pages,
+    abortFlag: spec.abortFlag,
+  });
+  warmUp(model);
+  return model;
+}
 
 interface KvSizes {
   readonly sequenceTokens: number;
@@ -98,31 +114,32 @@ function sizeKv(
   return { sequenceTokens, savedPages: Math.ceil(pages * savedShare), bytesPerPage: layerBytes * layers };
 }
 
-async function startThreads(
+/** A compute thread that waits for its task. It makes hardly any garbage: a small heap is enough. */
+function startWorker(): Worker {
+  return new Worker(new URL("./worker.js", import.meta.url), { resourceLimits: { maxYoungGenerationSizeMb: 2 } });
+}
+
+/** Every thread loads its part at the same time; this one's becomes the leader. */
+async function loadThreads(
   blueprint: Blueprint,
   kernels: KernelModule,
   shared: SharedBlocks,
-  file: WasmModelFile,
+  workers: readonly Worker[],
+  totalBytes: number,
   onProgress: LoadProgress,
-): Promise<{ leader: ComputeThread; workers: Worker[] }> {
-  const workers = Array.from({ length: blueprint.threads - 1 }, (_, i) => {
-    const workerData: WorkerData = { blueprint, index: i + 1, kernels, shared };
-    return new Worker(new URL("./worker.js", import.meta.url), { workerData });
+): Promise<ComputeThread> {
+  const reports = workers.map((worker, i) => {
+    const task: WorkerTask = { blueprint, index: i + 1, kernels, shared };
+    worker.postMessage(task);
+    return awaitReady(worker);
   });
-  try {
-    const reports = workers.map(awaitReady);
-    const leader = new ComputeThread(blueprint, 0, kernels, shared);
-    const total = tensorBytes(file.table);
-    const loading = leader.load((bytes) => {
-      leader.team.addLoaded(bytes);
-      onProgress(Math.min(leader.team.loadedBytes / total, 1));
-    });
-    await Promise.all([loading, ...reports]);
-    return { leader, workers };
-  } catch (error) {
-    await Promise.all(workers.map((worker) => worker.terminate()));
-    throw error;
-  }
+  const leader = new ComputeThread(blueprint, 0, kernels, shared);
+  const loading = leader.load((bytes) => {
+    leader.team.addLoaded(bytes);
+    onProgress(Math.min(leader.team.loadedBytes / totalBytes, 1));
+  });
+  await Promise.all([loading, ...reports]);
+  return leader;
 }
 
 async function awaitReady(worker: Worker): Promise<void> {

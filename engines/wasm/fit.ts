@@ -33,7 +33,7 @@ export function roomBytes(threads: number): number {
 export async function readModel(path: string): Promise<WasmModelFile> {
   const table = await readTensorTable(path);
   const architecture = findArchitecture(String(table.fields.get("general.architecture")));
-  const shape = readHyperparameters(table.fields, table.tensors, await readFrequencyFactors(table));
+  const shape = readHyperparameters(table.fields, table.tensors, readFrequencyFactors(table));
   return { table, shape, graph: buildGraph(architecture, shape, table) };
 }
 

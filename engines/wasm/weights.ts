@@ -1,6 +1,6 @@
 // Owns reading one thread's rows of the weights from the model's files into its memory: a megabyte at a time through the
 // scratch that passes use later, packed at once, so that nothing is ever held twice.
-import { type FileHandle, open } from "node:fs/promises";
+import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../gguf/tensors.ts";
 import { type Blueprint, type DividedGraph, type Piece, rowGrain } from "./blueprint.ts";
@@ -22,65 +22,65 @@ export async function loadWeights(
   bytes: Uint8Array,
   onBytes: (bytes: number) => void,
 ): Promise<void> {
-  const files = await Promise.all(blueprint.files.map((path) => open(path, "r")));
+  const reader = new Reader(blueprint.files, bytes, onBytes);
   try {
-    const reader = new Reader(files, blueprint.files, bytes, onBytes);
     const loaded = new Set<string>();
     for (const piece of threadPieces(divided, index)) {
       const { name } = piece.matrix.tensor;
-      if (!loaded.has(name)) await packPiece(reader, piece, memory, kernels);
+      if (!loaded.has(name)) packPiece(reader, piece, memory, kernels);
       loaded.add(name);
+      await nextTurn();
     }
-    for (const tensor of vectors(blueprint)) await loadVector(reader, tensor, memory);
+    for (const tensor of vectors(blueprint)) loadVector(reader, tensor, memory);
   } finally {
-    await Promise.all(files.map((file) => file.close()));
+    reader.close();
   }
 }
 
-async function packPiece(reader: Reader, piece: Piece, memory: ThreadMemory, kernels: KernelExports): Promise<void> {
+function packPiece(reader: Reader, piece: Piece, memory: ThreadMemory, kernels: KernelExports): void {
   const { tensor, columns, rows } = piece.matrix;
   const rowBytes = tensor.bytes / rows;
   const target = memory.weights.get(tensor.name) as number;
   const step = Math.max(Math.floor(memory.stagingBytes / rowBytes / rowGrain) * rowGrain, rowGrain);
   for (let done = 0; done < piece.rows; done += step) {
     const count = Math.min(step, piece.rows - done);
-    await reader.read(tensor, (piece.firstRow + done) * rowBytes, memory.staging, count * rowBytes);
+    reader.read(tensor, (piece.firstRow + done) * rowBytes, memory.staging, count * rowBytes);
     const bad = kernels.packRows(tensor.type, memory.staging, target, done, count, piece.padded, columns);
     if (bad !== 0) throw notFinite(reader, tensor, piece.firstRow + done + bad - 1);
   }
 }
 
-async function loadVector(reader: Reader, tensor: TensorInfo, memory: ThreadMemory): Promise<void> {
+function loadVector(reader: Reader, tensor: TensorInfo, memory: ThreadMemory): void {
   const target = memory.weights.get(tensor.name) as number;
-  await reader.read(tensor, 0, target, tensor.bytes);
+  reader.read(tensor, 0, target, tensor.bytes);
   if (reader.floats(target, tensor.bytes).every(Number.isFinite)) return;
   throw notFinite(reader, tensor, 0);
 }
 
+/** Reads without the event loop: a hop to another thread and back would cost as much as a small tensor. */
 class Reader {
-  readonly #files: readonly FileHandle[];
+  readonly #files: readonly number[];
   readonly #paths: readonly string[];
   readonly #bytes: Uint8Array;
   readonly #onBytes: (bytes: number) => void;
 
-  constructor(
-    files: readonly FileHandle[],
-    paths: readonly string[],
-    bytes: Uint8Array,
-    onBytes: (bytes: number) => void,
-  ) {
-    this.#files = files;
+  constructor(paths: readonly string[], bytes: Uint8Array, onBytes: (bytes: number) => void) {
+    this.#files = paths.map((path) => openSync(path, "r"));
     this.#paths = paths;
     this.#bytes = bytes;
     this.#onBytes = onBytes;
   }
 
+  close(): void {
+    for (const file of this.#files) closeSync(file);
+  }
+
   /** Reads part of a tensor to an address. */
-  async read({ file, offset, name }: TensorInfo, from: number, address: number, count: number): Promise<void> {
-    const handle = this.#files[file] as FileHandle;
+  read({ file, offset, name }: TensorInfo, from: number, address: number, count: number): void {
+    const descriptor = this.#files[file] as number;
     let done = 0;
     while (done < count) {
-      const { bytesRead } = await handle.read(this.#bytes, address + done, count - done, offset + from + done);
+      const bytesRead = readSync(descriptor, this.#bytes, address + done, count - done, offset + from + done);
       if (bytesRead === 0) throw endsInside(this.path(file), name);
       done += bytesRead;
     }
@@ -110,7 +110,7 @@ function notFinite(reader: Reader, tensor: TensorInfo, row: number): ServerError
 }
 
 /** The factors that divide each rotated pair's frequency where a file brings them; null where it does not. */
-export async function readFrequencyFactors({ files, tensors }: TensorTable): Promise<Float32Array | null> {
+export function readFrequencyFactors({ files, tensors }: TensorTable): Float32Array | null {
   const tensor = tensors.get(frequencyFactorsName);
   if (!tensor) return null;
   const path = files[tensor.file] as string;
@@ -119,13 +119,17 @@ export async function readFrequencyFactors({ files, tensors }: TensorTable): Pro
     const problem = `has "${tensor.name}" as type ${tensor.type}, ${tensor.shape.join(" x ")}; expected a short list of F32`;
     throw new ServerError("model_file_invalid", `${path} ${problem}`);
   }
-  const file = await open(path, "r");
+  const factors = new Float32Array(tensor.bytes / Float32Array.BYTES_PER_ELEMENT);
+  const reader = new Reader(files, new Uint8Array(factors.buffer), () => undefined);
   try {
-    const bytes = new Uint8Array(tensor.bytes);
-    const { bytesRead } = await file.read(bytes, 0, bytes.length, tensor.offset);
-    if (bytesRead < bytes.length) throw endsInside(path, tensor.name);
-    return new Float32Array(bytes.buffer);
+    reader.read(tensor, 0, 0, tensor.bytes);
   } finally {
-    await file.close();
+    reader.close();
   }
+  return factors;
+}
+
+/** Between tensors the thread listens: a load of a large model takes seconds. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }

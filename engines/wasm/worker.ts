@@ -1,32 +1,40 @@
-// The entry of every compute thread but the leader: loads its part of the model, then runs passes as they are ordered. It
-// runs no event loop between passes; it ends when the team is stopped, or with the thread that started it.
-import { parentPort, workerData } from "node:worker_threads";
+// The entry of every compute thread but the leader: loads its part of the model once it is told what the model is, then runs
+// passes as they are ordered. It runs no event loop between passes; it ends when the team is stopped, or with the thread that
+// started it.
+import { once } from "node:events";
+import { parentPort } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { Blueprint } from "./blueprint.ts";
 import { ComputeThread, type SharedBlocks } from "./compute-thread.ts";
 import type { KernelModule } from "./kernel-module.ts";
 
-export interface WorkerData {
+/** What a worker is told, once. */
+export interface WorkerTask {
   readonly blueprint: Blueprint;
   readonly index: number;
   readonly kernels: KernelModule;
   readonly shared: SharedBlocks;
 }
 
-/** What a worker tells the leader, once. */
+/** What it answers when it has loaded, once. */
 export type WorkerReport = { readonly ready: true } | { readonly ready: false; readonly error: ErrorRecord };
 
-const { blueprint, index, kernels, shared } = workerData as WorkerData;
-let thread: ComputeThread | null = null;
-try {
-  const loading = new ComputeThread(blueprint, index, kernels, shared);
-  await loading.load((bytes) => loading.team.addLoaded(bytes));
-  thread = loading;
-  report({ ready: true });
-} catch (error) {
-  report({ ready: false, error: toErrorRecord(error) });
-}
+if (!parentPort) throw new Error("a compute thread is a worker");
+const [task] = (await once(parentPort, "message")) as [WorkerTask];
+const thread = await load(task);
 if (thread) work(thread);
+
+async function load({ blueprint, index, kernels, shared }: WorkerTask): Promise<ComputeThread | null> {
+  try {
+    const thread = new ComputeThread(blueprint, index, kernels, shared);
+    await thread.load((bytes) => thread.team.addLoaded(bytes));
+    report({ ready: true });
+    return thread;
+  } catch (error) {
+    report({ ready: false, error: toErrorRecord(error) });
+    return null;
+  }
+}
 
 function work(thread: ComputeThread): void {
   try {
