@@ -19,7 +19,7 @@ import { PageTable } from "./pages.ts";
 import type { WorkerReport, WorkerTask } from "./worker.ts";
 
 /** Tokens of one pass. More would not make products cheaper, and scratch grows with it. */
-const passTokens = 128;
+const passTokens = 64;
 /** KV pages for copies of ended sequences, as a share of what the running ones may hold. */
 const savedShare = 0.25;
 

@@ -9,8 +9,8 @@ const firstByte = 65_536;
 const wasmPageBytes = 65_536;
 const longestMemoryBytes = 65_536 * wasmPageBytes;
 const alignment = 64;
-/** Rows are read from the file and packed so many bytes at a time, through the scratch of a pass. */
-const stagingBytes = 1 << 20;
+/** Rows are read from the file and packed a quarter of a megabyte at a time, through the scratch of a pass. */
+const stagingBytes = 1 << 18;
 const floatBytes = 4;
 /** attend() writes so many floats more than a head's values. */
 export const partialTail = 4;

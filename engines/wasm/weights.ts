@@ -1,4 +1,4 @@
-// Owns reading one thread's rows of the weights from the model's files into its memory: a megabyte at a time through the
+// Owns reading one thread's rows of the weights from the model's files into its memory: a quarter of a megabyte at a time through the
 // scratch that passes use later, packed at once, so that nothing is ever held twice.
 import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../runtime/errors.ts";
