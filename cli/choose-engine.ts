@@ -4,7 +4,7 @@ import type { EngineName } from "../engines/engine.ts";
 import { ServerError } from "../runtime/errors.ts";
 
 /** What `auto` takes on a host without a GPU where both engines could run the model: the quicker one, measured. */
-const cpuOnlyEngine: EngineName = "llama";
+const cpuOnlyEngine: EngineName = "wasm";
 
 export interface EngineQuestions {
   readonly configured: "auto" | EngineName;

@@ -28,7 +28,16 @@ import { pacedModule } from "./place.ts";
 const marginSeconds = 5;
 const pollMs = 50;
 /** Prompts cost this model nothing: they need not be taken in small pieces. */
-const atOnce = ["--max-num-batched-tokens", "65536", "--decode-slowdown", "1000", "--max-step-ms", "60000"];
+const atOnce = [
+  "--isolate",
+  "true",
+  "--max-num-batched-tokens",
+  "65536",
+  "--decode-slowdown",
+  "1000",
+  "--max-step-ms",
+  "60000",
+];
 
 interface Workload {
   readonly tokensPerSecond: number;

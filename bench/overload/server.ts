@@ -48,7 +48,7 @@ export class Server {
 
   /** Starts it with 32 slots and waits until it serves. */
   static async start({ model, threads }: ScenarioOptions, flags: readonly string[]): Promise<Server> {
-    const place = ["--host", "127.0.0.1", "--port", "0", "--cpu"];
+    const place = ["--host", "127.0.0.1", "--port", "0", "--engine", "llama", "--cpu"];
     const log = ["--disable-access-log", "--access-log-format", "json"];
     const sizes = ["--threads", String(threads), "--max-seqs", String(slots), "--kv-cache", "65536tokens"];
     const child = spawn(process.execPath, [troupe, "serve", "-m", model, ...place, ...log, ...sizes, ...flags], {
