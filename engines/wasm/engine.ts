@@ -50,8 +50,7 @@ async function loadModel(
     const message = `cache_type ${spec.kvType} is not one the wasm engine has; it takes bf16, f16, f32 or q8_0`;
     throw new ServerError("config_invalid", message, { param: "cache_type" });
   }
-  const file = await readModel(spec.path);
-  const kernels = await loadKernels();
+  const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
   const sizes = sizeKv(spec, file, kernels, kvType, threads);
   const pages = new PageTable({ slots: spec.maxSequences, threads, blockTokens: spec.blockTokens, ...sizes });
   const blueprint: Blueprint = {
@@ -67,8 +66,10 @@ async function loadModel(
     blocksPerSequence: Math.ceil(sizes.sequenceTokens / spec.blockTokens),
   };
   const shared = allocateShared(blueprint, spec.maxSequences);
-  const leader = await loadThreads(blueprint, kernels, shared, workers, tensorBytes(file.table), onProgress);
-  const { tokenizer } = await readModelMetadata(spec.path, false);
+  const [leader, { tokenizer }] = await Promise.all([
+    loadThreads(blueprint, kernels, shared, workers, tensorBytes(file.table), onProgress),
+    readModelMetadata(spec.path, false),
+  ]);
   const model = new WasmModel({
     blueprint,
     card: card(spec, file, kernels, threads, sizes.bytesPerPage * pages.pagesPerThread * threads),
