@@ -2,7 +2,8 @@
 // llama.cpp's, so that a model stops at the same place on either engine. Engines without a tokenizer of their own ask.
 import type { TokenizerMetadata } from "../gguf/metadata.ts";
 
-const endNames: ReadonlySet<string> = new Set([
+/** Names of tokens that end a generation whatever the file says. */
+export const endNames: ReadonlySet<string> = new Set([
   ..."<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s>".split(
     " ",
   ),
@@ -13,7 +14,12 @@ const endNames: ReadonlySet<string> = new Set([
 const infillPadNames = ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
 const infillRepositoryNames = ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
 const infillFileNames = ["<|file_sep|>"];
-const infillNames: ReadonlySet<string> = new Set([...infillPadNames, ...infillRepositoryNames, ...infillFileNames]);
+/** Names of tokens between the files of an infill prompt, which end a generation too. */
+export const infillNames: ReadonlySet<string> = new Set([
+  ...infillPadNames,
+  ...infillRepositoryNames,
+  ...infillFileNames,
+]);
 
 /** What ends a text where the file does not say, by kind of tokenizer. */
 const defaultEnds: Readonly<Record<string, number>> = { llama: 2, gpt2: 11 };

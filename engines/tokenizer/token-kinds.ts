@@ -2,6 +2,7 @@
 // "normal"; the names that llama.cpp treats as control whatever the file says are treated so here too.
 import { ServerError } from "../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../gguf/metadata.ts";
+import { endNames, infillNames } from "./end-of-generation.ts";
 
 export type TokenKind =
   /** Text, reached by encoding. */
@@ -27,15 +28,11 @@ const kindOfType: readonly (TokenKind | undefined)[] = [
 ];
 
 const alwaysControl = new Set([
-  ..."<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s>".split(
-    " ",
-  ),
-  ..."<|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos> <turn|> <|tool_response>".split(" "),
-  ..."<｜end▁of▁sentence｜> [e~[ <|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE>".split(" "),
-  ..."<|code_prefix|> <|prefix|> <|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF>".split(" "),
-  ..."<|code_suffix|> <|suffix|> <|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID>".split(" "),
-  ..."<|code_middle|> <|middle|> <|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] <|fim_repo|> <|repo_name|>".split(" "),
-  ..."<fim-repo> <REPO> <reponame> <|file_sep|>".split(" "),
+  ...endNames,
+  ...infillNames,
+  ..."<|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE> <|code_prefix|> <|prefix|>".split(" "),
+  ..."<|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF> <|code_suffix|> <|suffix|>".split(" "),
+  ..."<|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID> <|code_middle|> <|middle|>".split(" "),
 ]);
 
 const alwaysShown = new Set(["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"]);

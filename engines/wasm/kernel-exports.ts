@@ -39,7 +39,10 @@ export interface KernelExports {
     y: number,
     stride: number,
   ): void;
-  /** Whether the dot instruction takes 8-bit unsigned activations (1) or 7-bit ones (0, the default). */
+  /**
+   * Whether the unsigned operand of the dot instruction may have 8 bits (1) or 7 (0, the default). To be called before
+   * anything is packed or prepared: how matrices and activations lie in memory depends on it.
+   */
   useWideDot(wide: number): void;
 
   /** out[i] = x[i] / rms(x[i]) * weight, for n rows of k floats without gaps. */
@@ -120,6 +123,8 @@ export interface KernelExports {
 
   /** The dot instruction on `bytes` signed bytes at a and 7-bit ones at b, added up: for the self-test. */
   probeAddDot(a: number, b: number, bytes: number): number;
+  /** The same by the instruction that adds up pairs. */
+  probePairDot(a: number, b: number, bytes: number): number;
   /** As fast as the instruction goes, `count` times 16 bytes from registers; returns something that depends on it. */
   probeDot(count: number): number;
   /** Reads `bytes` bytes and does nothing with them; returns something that depends on them. */

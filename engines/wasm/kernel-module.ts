@@ -128,6 +128,9 @@ async function findFault(module: object | undefined, largest: number): Promise<s
     for (let call = 0; call < callsPerRound; call++) {
       const got = kernels.probeAddDot(...operandsAt, testBytes);
       if (got !== expected) return `its dot product came to ${got} where ${expected} is right`;
+      if (largest > largestNarrowOperand) continue;
+      const pairs = kernels.probePairDot(...operandsAt, testBytes);
+      if (pairs !== expected) return `its dot product by pairs came to ${pairs} where ${expected} is right`;
     }
     await wait(pauseMs);
   }

@@ -7,7 +7,7 @@ import { Q4_0, Q4_1, Q8_0 } from "./types";
 
 export { attend, kvPageBytes, kvWrite, mergeAttention } from "./attention";
 export { useWideDot } from "./quantised";
-export { probeAddDot, probeDot, probeReadAll } from "./probes";
+export { probeAddDot, probeDot, probePairDot, probeReadAll } from "./probes";
 export { addRows, copyRows } from "./rows";
 export { rmsNorm, rope, swiglu } from "./vectors";
 

@@ -21,6 +21,17 @@ export function probeAddDot(a: usize, b: usize, bytes: i32): i32 {
   return sumLanes(sum);
 }
 
+/** The same by the instruction that sums pairs in 16 bits; where `b` stays below 128. */
+export function probePairDot(a: usize, b: usize, bytes: i32): i32 {
+  if (!ASC_FEATURE_RELAXED_SIMD) return probeAddDot(a, b, bytes);
+  let sum = i32x4.splat(0);
+  for (let i = 0; i < bytes; i += 16) {
+    const pairs = i16x8.relaxed_dot_i8x16_i7x16_s(v128.load(a + i), v128.load(b + i));
+    sum = i32x4.add(sum, i32x4.extadd_pairwise_i16x8_s(pairs));
+  }
+  return sumLanes(sum);
+}
+
 /** `count` is rounded up to a multiple of 8: so many sums it takes to keep the instruction busy. */
 export function probeDot(count: i32): i32 {
   const b = i8x16.splat(<i8>(count & 63) | 1);
