@@ -47,17 +47,17 @@ export async function modelSpec(
 export async function modelEngine(
   config: Config,
   { modelId, device }: ModelConfig,
-  { path, kvType, blockTokens }: ModelSpec,
+  spec: ModelSpec,
   host: NativeHost,
   log: Logger,
 ): Promise<EngineName> {
+  const { path, kvType, blockTokens } = spec;
   const choice = await chooseEngine({
     configured: config.troupe.engine,
     path,
     gpu: async () => (device.cpu ? null : host.gpu()),
     nativeProblem: () => host.problem(),
-    wasmRefusal: async () =>
-      kvType === "q4_0" ? "it has no cache_type q4_0" : wasmRefusal(path, config.troupe.threads),
+    wasmRefusal: async () => (kvType === "q4_0" ? "it has no cache_type q4_0" : wasmRefusal(spec)),
   });
   log.info({ model: modelId, ...choice }, "engine chosen");
   if (choice.engine === "llama" && blockTokens !== keys.pagedAttn.blockSize.default) {

@@ -36,7 +36,9 @@ export function nativeHost(probe: (probe: NativeProbe) => Promise<NativeFindings
       return (await withGpu).gpu;
     },
     problem: async () => {
-      onCpu ??= withGpu ?? answerOf(probe({ useGpu: false }));
+      // A yes holds without a GPU too; a no may be the fault of a driver.
+      if (withGpu && (await withGpu).problem === null) return null;
+      onCpu ??= answerOf(probe({ useGpu: false }));
       return (await onCpu).problem;
     },
   };

@@ -115,8 +115,8 @@ export class ComputeThread {
   #runFeedForward(gate: readonly Share[], up: readonly Share[], down: readonly Share[], n: number): void {
     const { input, joined, gated } = this.#at;
     const { width, feedForward } = this.#blueprint.shape;
-    this.#multiply(this.#own(gate), input, width, n, this.#ownSlab);
-    this.#multiply(this.#own(up), input, width, n, gated);
+    const prepared = this.#multiply(this.#own(gate), input, width, n, this.#ownSlab);
+    this.#multiply(this.#own(up), input, width, n, gated, prepared);
     this.#kernels.swiglu(this.#ownSlab, gated, this.#ownSlab, n * this.#own(gate).stride);
     this.#exchangeSlabs(gate, n);
     this.#join(gate, n);
@@ -136,17 +136,21 @@ export class ComputeThread {
     return this.#at.weights.get(name) as number;
   }
 
-  /** n rows of `columns` floats at x times this thread's pieces: rows of share.stride floats at `out`. */
-  #multiply({ pieces, stride }: Share, x: number, columns: number, n: number, out: number): void {
+  /**
+   * n rows of `columns` floats at x times this thread's pieces: rows of share.stride floats at `out`. `preparedFor` is the
+   * type that x has been prepared for already, -1 = none. Returns the one it is prepared for now.
+   */
+  #multiply({ pieces, stride }: Share, x: number, columns: number, n: number, out: number, preparedFor = -1): number {
     const { prepared } = this.#at;
-    let preparedFor = -1;
+    let current = preparedFor;
     for (const { matrix, padded, slabColumn } of pieces) {
       const { type, name } = matrix.tensor;
-      if (type !== preparedFor) this.#kernels.prepare(type, x, columns, n, columns, prepared);
-      preparedFor = type;
+      if (type !== current) this.#kernels.prepare(type, x, columns, n, columns, prepared);
+      current = type;
       const y = out + slabColumn * floatBytes;
       this.#kernels.multiply(type, this.#weight(name), padded, columns, prepared, n, y, stride);
     }
+    return current;
   }
 
   /** Rotates the queries and keys among what this thread has just computed; their pieces are whole heads. */

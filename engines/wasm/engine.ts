@@ -1,9 +1,7 @@
 // Owns loading a GGUF file into the wasm engine: reads what the model is, sizes its KV cache, starts the compute threads, lets
 // each load its part, and hands over a WasmModel. No native code. The thread that calls becomes the team's leader.
-import { once } from "node:events";
 import { freemem } from "node:os";
-import { Worker } from "node:worker_threads";
-import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
 import type { Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { readModelMetadata } from "../gguf/metadata.ts";
@@ -12,11 +10,11 @@ import { tokensPerSequence } from "../kv-budget.ts";
 import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
 import type { Blueprint } from "./blueprint.ts";
 import { allocateShared, ComputeThread, type SharedBlocks } from "./compute-thread.ts";
-import { readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } from "./fit.ts";
+import { memoryRefusal, readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } from "./fit.ts";
+import { HelperThread } from "./helper-thread.ts";
 import { createMemory, instantiateKernels, type KernelModule, loadKernels } from "./kernel-module.ts";
 import { WasmModel } from "./model.ts";
 import { PageTable } from "./pages.ts";
-import type { WorkerReport, WorkerTask } from "./worker.ts";
 
 /** Tokens of one pass. More would not make products cheaper, and scratch grows with it. */
 const passTokens = 64;
@@ -28,12 +26,13 @@ const kvTypes: Readonly<Partial<Record<ModelSpec["kvType"], number>>> = { auto: 
 export const wasmEngine: Engine = {
   async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel> {
     const threads = threadCount(spec.threads);
-    // They start while the file is looked at.
-    const workers = Array.from({ length: threads - 1 }, startWorker);
+    const helpers: HelperThread[] = [];
     try {
-      return await loadModel(spec, threads, workers, onProgress);
+      // They start while the file is looked at.
+      while (helpers.length < threads - 1) helpers.push(new HelperThread());
+      return await loadModel(spec, threads, helpers, onProgress);
     } catch (error) {
-      await Promise.all(workers.map((worker) => worker.terminate()));
+      await Promise.all(helpers.map((helper) => helper.terminate()));
       throw error;
     }
   },
@@ -42,7 +41,7 @@ export const wasmEngine: Engine = {
 async function loadModel(
   spec: ModelSpec,
   threads: number,
-  workers: readonly Worker[],
+  helpers: readonly HelperThread[],
   onProgress: LoadProgress,
 ): Promise<WasmModel> {
   const kvType = kvTypes[spec.kvType];
@@ -51,6 +50,8 @@ async function loadModel(
     throw new ServerError("config_invalid", message, { param: "cache_type" });
   }
   const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
+  const refusal = memoryRefusal(file.table, threads);
+  if (refusal !== null) throw new ServerError("config_invalid", refusal, { param: "engine" });
   const sizes = sizeKv(spec, file, kernels, kvType, threads);
   const pages = new PageTable({ slots: spec.maxSequences, threads, blockTokens: spec.blockTokens, ...sizes });
   const blueprint: Blueprint = {
@@ -67,7 +68,7 @@ async function loadModel(
   };
   const shared = allocateShared(blueprint, spec.maxSequences);
   const [leader, { tokenizer }] = await Promise.all([
-    loadThreads(blueprint, kernels, shared, workers, tensorBytes(file.table), onProgress),
+    loadThreads(blueprint, kernels, shared, helpers, tensorBytes(file.table), onProgress),
     readModelMetadata(spec.path, false),
   ]);
   const model = new WasmModel({
@@ -80,7 +81,7 @@ async function loadModel(
     },
     tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
     leader,
-    workers,
+    helpers,
     shared,
     pages,
     abortFlag: spec.abortFlag,
@@ -111,13 +112,10 @@ function sizeKv(
   const freeBytes = Math.min(free, 2 * (roomBytes(threads) - tensorBytes(table)));
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };
   const sequenceTokens = tokensPerSequence(spec, { layers, trainedContext, ...elements }, freeBytes);
-  const pages = Math.ceil(sequenceTokens / spec.blockTokens) * spec.maxSequences;
-  return { sequenceTokens, savedPages: Math.ceil(pages * savedShare), bytesPerPage: layerBytes * layers };
-}
-
-/** A compute thread that waits for its task. It makes hardly any garbage: a small heap is enough. */
-function startWorker(): Worker {
-  return new Worker(new URL("./worker.js", import.meta.url), { resourceLimits: { maxYoungGenerationSizeMb: 2 } });
+  const blocks = Math.ceil(sequenceTokens / spec.blockTokens);
+  // At least a whole sequence: a conversation goes on from what is kept of it.
+  const savedPages = Math.max(Math.ceil(blocks * spec.maxSequences * savedShare), blocks);
+  return { sequenceTokens, savedPages, bytesPerPage: layerBytes * layers };
 }
 
 /** Every thread loads its part at the same time; this one's becomes the leader. */
@@ -125,31 +123,21 @@ async function loadThreads(
   blueprint: Blueprint,
   kernels: KernelModule,
   shared: SharedBlocks,
-  workers: readonly Worker[],
+  helpers: readonly HelperThread[],
   totalBytes: number,
   onProgress: LoadProgress,
 ): Promise<ComputeThread> {
-  const reports = workers.map((worker, i) => {
-    const task: WorkerTask = { blueprint, index: i + 1, kernels, shared };
-    worker.postMessage(task);
-    return awaitReady(worker);
-  });
-  const leader = new ComputeThread(blueprint, 0, kernels, shared);
-  const loading = leader.load((bytes) => {
-    leader.team.addLoaded(bytes);
-    onProgress(Math.min(leader.team.loadedBytes / totalBytes, 1));
-  });
-  await Promise.all([loading, ...reports]);
+  const loadLeader = async () => {
+    const leader = new ComputeThread(blueprint, 0, kernels, shared);
+    await leader.load((bytes) => {
+      leader.team.addLoaded(bytes);
+      onProgress(Math.min(leader.team.loadedBytes / totalBytes, 1));
+    });
+    return leader;
+  };
+  const loading = helpers.map((helper, i) => helper.load({ blueprint, index: i + 1, kernels, shared }));
+  const [leader] = await Promise.all([loadLeader(), ...loading]);
   return leader;
-}
-
-async function awaitReady(worker: Worker): Promise<void> {
-  const ended = once(worker, "exit").then(([code]) => {
-    throw new ServerError("model_failed", `a compute thread ended with code ${code} while the model was loading`);
-  });
-  const [report] = (await Promise.race([once(worker, "message"), ended])) as [WorkerReport];
-  ended.catch(() => undefined);
-  if (!report.ready) throw fromErrorRecord(report.error);
 }
 
 function card(
@@ -164,7 +152,7 @@ function card(
   return {
     path: spec.path,
     description: `${shape.architecture} ${type?.name ?? ""}`,
-    engine: `wasm (${kernels.twin} SIMD${kernels.wideDot ? ", 8-bit dot" : ""})`,
+    engine: `wasm (${kernels.twin} SIMD${detailOf(kernels)})`,
     backend: `cpu, ${threads} threads`,
     vocabSize: shape.vocabSize,
     parameterCount: elements.reduce((a, b) => a + b, 0),
@@ -172,6 +160,12 @@ function card(
     trainedContext: shape.trainedContext,
     kvCacheBytes,
   };
+}
+
+/** What is to be known of the twin: the better one's better half, or why it is not the better one. */
+function detailOf({ wideDot, plainBecause }: KernelModule): string {
+  if (wideDot) return ", 8-bit dot";
+  return plainBecause === undefined ? "" : `: ${plainBecause}`;
 }
 
 /** Lets the kernels be compiled and the scratch be paged in before the first request. */

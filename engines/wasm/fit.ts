@@ -2,6 +2,7 @@
 // engine is loaded, and loading asks again.
 import { ServerError } from "../../runtime/errors.ts";
 import { physicalCores } from "../cores.ts";
+import type { ModelSpec } from "../engine.ts";
 import { readTensorTable, type TensorTable } from "../gguf/tensors.ts";
 import { buildGraph, findArchitecture, type Graph } from "./graph.ts";
 import { type Hyperparameters, readHyperparameters } from "./hyperparameters.ts";
@@ -13,6 +14,9 @@ export interface WasmModelFile {
   readonly shape: Hyperparameters;
   readonly graph: Graph;
 }
+
+/** Tokens of KV cache a sequence needs to be of any use. */
+const leastContext = 1024;
 
 /** A WebAssembly memory ends at 4 GiB; a part of it is scratch. */
 const weightBytesPerThread = 3.75 * 2 ** 30;
@@ -42,19 +46,39 @@ export function threadCount(configured: number): number {
   return configured || physicalCores();
 }
 
+/** Why the weights do not fit the memories of so many compute threads beside `kvBytes` of KV cache; null where they do. */
+export function memoryRefusal(table: TensorTable, threads: number, kvBytes = 0): string | null {
+  const bytes = tensorBytes(table) + kvBytes;
+  if (bytes <= roomBytes(threads)) return null;
+  const need = (bytes / 2 ** 30).toFixed(1);
+  return (
+    `its weights and the least KV cache take ${need} GiB, and ${threads} compute threads hold ` +
+    `${(roomBytes(threads) / 2 ** 30).toFixed(1)} GiB; raise threads or use --engine llama`
+  );
+}
+
 /**
- * Why the wasm engine cannot run the file on so many threads (0 = as many as there are cores), or null. Throws what is
+ * Why the wasm engine cannot run a file as `spec` says (threads 0 = as many as there are cores), or null. Throws what is
  * wrong with a file that nobody can run.
  */
-export async function wasmRefusal(path: string, configuredThreads: number): Promise<string | null> {
+export async function wasmRefusal(
+  spec: Pick<ModelSpec, "path" | "threads" | "maxSequences" | "kvBudget">,
+): Promise<string | null> {
   try {
-    const { table } = await readModel(path);
-    const bytes = tensorBytes(table);
-    const threads = threadCount(configuredThreads);
-    if (bytes <= roomBytes(threads)) return null;
-    return `its ${(bytes / 2 ** 30).toFixed(1)} GiB of weights do not fit the memory of ${threads} compute threads`;
+    const { table, shape } = await readModel(spec.path);
+    return memoryRefusal(table, threadCount(spec.threads), leastKvBytes(spec, shape));
   } catch (error) {
     if (error instanceof ServerError && error.code === "unsupported") return error.message;
     throw error;
   }
+}
+
+/** The KV cache that was asked for, or the least that is of use: a short context for every sequence, in 16 bits. */
+function leastKvBytes(
+  { maxSequences, kvBudget }: Pick<ModelSpec, "maxSequences" | "kvBudget">,
+  { layers, kvHeads, headLength }: Hyperparameters,
+): number {
+  if (kvBudget !== null && "bytes" in kvBudget) return kvBudget.bytes;
+  const tokens = kvBudget?.tokens ?? leastContext * maxSequences;
+  return tokens * layers * 2 * kvHeads * headLength * 2;
 }

@@ -121,7 +121,7 @@ export interface KernelExports {
     stride: number,
   ): void;
 
-  /** The dot instruction on `bytes` signed bytes at a and 7-bit ones at b, added up: for the self-test. */
+  /** The dot instruction on `bytes` signed bytes at a and unsigned ones at b, added up: for the self-test. */
   probeAddDot(a: number, b: number, bytes: number): number;
   /** The same by the instruction that adds up pairs. */
   probePairDot(a: number, b: number, bytes: number): number;

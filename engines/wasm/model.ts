@@ -1,11 +1,11 @@
 // Owns one loaded model of the wasm engine: the LoadedModel the step loop calls, on the leader's thread. It keeps the books
 // of the KV pages, cuts a step into passes, and computes its own share of each as thread 0 of the team.
-import type { Worker } from "node:worker_threads";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, SavedKv, TokenClasses } from "../engine.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { ComputeThread, SharedBlocks } from "./compute-thread.ts";
+import type { HelperThread } from "./helper-thread.ts";
 import { copyFields, type Order, rowField, rowFields } from "./order.ts";
 import { type PageTable, SavedPages } from "./pages.ts";
 
@@ -16,7 +16,7 @@ export interface LoadedParts {
   readonly capacity: Capacity;
   readonly tokens: TokenClasses;
   readonly leader: ComputeThread;
-  readonly workers: readonly Worker[];
+  readonly helpers: readonly HelperThread[];
   readonly shared: SharedBlocks;
   readonly pages: PageTable;
   readonly abortFlag: SharedArrayBuffer | null;
@@ -31,7 +31,7 @@ export class WasmModel implements LoadedModel, KvCache {
   /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
   readonly tokenize = null;
   readonly #leader: ComputeThread;
-  readonly #workers: readonly Worker[];
+  readonly #helpers: readonly HelperThread[];
   readonly #pages: PageTable;
   readonly #order: Order;
   readonly #passTokens: number;
@@ -40,15 +40,15 @@ export class WasmModel implements LoadedModel, KvCache {
   readonly #logitsRow: Int32Array;
   readonly #abortFlag: Uint8Array | null;
   #disposed = false;
-  /** Why no further pass can be run; set when a worker ends. */
+  /** Why no further pass can be run; set when a thread ends. */
   #broken: ServerError | null = null;
 
-  constructor({ blueprint, card, capacity, tokens, leader, workers, shared, pages, abortFlag }: LoadedParts) {
+  constructor({ blueprint, card, capacity, tokens, leader, helpers, shared, pages, abortFlag }: LoadedParts) {
     this.card = card;
     this.capacity = capacity;
     this.tokens = tokens;
     this.#leader = leader;
-    this.#workers = workers;
+    this.#helpers = helpers;
     this.#pages = pages;
     this.#order = leader.order;
     this.#passTokens = blueprint.passTokens;
@@ -56,7 +56,7 @@ export class WasmModel implements LoadedModel, KvCache {
     this.#logits = new Float32Array(shared.logits);
     this.#logitsRow = new Int32Array(capacity.maxSequences);
     this.#abortFlag = abortFlag && new Uint8Array(abortFlag);
-    for (const worker of workers) worker.once("exit", () => this.#workerEnded());
+    for (const helper of helpers) void helper.ended.then((reason) => this.#helperEnded(reason));
   }
 
   step(batch: Batch): StepOutput {
@@ -65,7 +65,8 @@ export class WasmModel implements LoadedModel, KvCache {
     try {
       this.#runPasses(batch);
     } catch (error) {
-      this.#broken = asModelFailure(error);
+      this.#leader.team.fail();
+      this.#broken ??= asModelFailure(error);
       throw this.#broken;
     }
     return { logits: this.#logits, logitsRow: this.#logitsRow };
@@ -87,7 +88,7 @@ export class WasmModel implements LoadedModel, KvCache {
     if (this.#disposed) return;
     this.#disposed = true;
     this.#leader.team.stop();
-    for (const worker of this.#workers) void worker.terminate();
+    for (const helper of this.#helpers) void helper.terminate();
   }
 
   /** Fills orders with the batch's rows, as many tokens a pass as fit, and runs each. */
@@ -98,13 +99,12 @@ export class WasmModel implements LoadedModel, KvCache {
     for (let row = 0; row < batch.rowCount; row++) {
       const length = batch.length[row] as number;
       const position = batch.position[row] as number;
+      // Before pages are taken: a pass has room for a copy of a page for each of its rows, and no more.
+      if (order.tokenCount === this.#passTokens) this.#nextPass(outputs);
       this.#pages.grow(batch.slot[row] as number, position, position + length);
       let done = 0;
       while (done < length) {
-        if (order.tokenCount === this.#passTokens) {
-          this.#runPass();
-          this.#beginPass(outputs);
-        }
+        if (order.tokenCount === this.#passTokens) this.#nextPass(outputs);
         const count = Math.min(length - done, this.#passTokens - order.tokenCount);
         this.#addRow(batch, row, done, count);
         done += count;
@@ -114,6 +114,11 @@ export class WasmModel implements LoadedModel, KvCache {
       this.#logitsRow[row] = wanted ? outputs++ : -1;
     }
     this.#runPass();
+  }
+
+  #nextPass(firstLogits: number): void {
+    this.#runPass();
+    this.#beginPass(firstLogits);
   }
 
   #beginPass(firstLogits: number): void {
@@ -168,9 +173,8 @@ export class WasmModel implements LoadedModel, KvCache {
     }
   }
 
-  #workerEnded(): void {
-    if (this.#disposed) return;
-    this.#broken ??= new ServerError("model_failed", "a compute thread of the wasm engine ended");
+  #helperEnded(reason: ServerError): void {
+    if (!this.#disposed) this.#broken ??= reason;
   }
 }
 

@@ -42,6 +42,8 @@ export class Team {
     if (this.size === 1) return;
     const control = this.#control;
     const generation = Atomics.load(control, word.generation);
+    // After the generation: a failure that comes later changes that, and so ends the wait.
+    this.#checkFailed();
     if (Atomics.add(control, word.arrived, 1) === this.size - 1) {
       Atomics.store(control, word.arrived, 0);
       Atomics.add(control, word.generation, 1);
@@ -49,7 +51,7 @@ export class Team {
     } else {
       this.#waitWhile(word.generation, generation, barrierSpins);
     }
-    if (Atomics.load(control, word.failed) !== 0) throw new TeamBroken("a compute thread ended");
+    this.#checkFailed();
   }
 
   /** Leader: lets the others start on what has been written for them. */
@@ -62,7 +64,7 @@ export class Team {
   awaitOrder(): boolean {
     this.#waitWhile(word.orders, this.#ordersSeen, orderSpins);
     this.#ordersSeen++;
-    return Atomics.load(this.#control, word.stopped) === 0;
+    return Atomics.load(this.#control, word.stopped) === 0 && Atomics.load(this.#control, word.failed) === 0;
   }
 
   /** Leader: sends the others home. */
@@ -71,13 +73,17 @@ export class Team {
     this.giveOrder();
   }
 
-  /** Any thread: makes every wait of every thread end with TeamBroken. */
+  /** Any thread: makes every wait of every thread end, now or later: no pass is finished any more. */
   fail(): void {
     Atomics.store(this.#control, word.failed, 1);
     for (const at of [word.generation, word.orders]) {
       Atomics.add(this.#control, at, 1);
       Atomics.notify(this.#control, at);
     }
+  }
+
+  #checkFailed(): void {
+    if (Atomics.load(this.#control, word.failed) !== 0) throw new TeamBroken("a compute thread cannot go on");
   }
 
   addLoaded(bytes: number): void {

@@ -28,7 +28,7 @@ export interface ThreadMemory {
   /** Rows that go into a product, before they are prepared. */
   readonly input: number;
   readonly prepared: number;
-  /** Joined rows of all threads: queries, keys and values, or a feed-forward's inner state. */
+  /** Joined rows of all threads: queries, keys and values, or a feed-forward's inner state; at last those whose logits are wanted. */
   readonly joined: number;
   /** One slab a thread, `slabBytes` apart: what each has computed of the step under way. */
   readonly slabs: number;
@@ -74,7 +74,7 @@ export function layOut(
   const kv = arena.take(kvLayerBytes * shape.layers);
 
   const attentionWidth = shape.heads * shape.headLength;
-  const joinedWidth = Math.max(attentionWidth + 2 * shape.kvHeads * shape.headLength, shape.feedForward);
+  const joinedWidth = Math.max(attentionWidth + 2 * shape.kvHeads * shape.headLength, shape.feedForward, shape.width);
   const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward);
   const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
   const types = new Set(matrices(blueprint).map(({ tensor }) => tensor.type));

@@ -59,25 +59,25 @@ function loadVector(reader: Reader, tensor: TensorInfo, memory: ThreadMemory): v
 
 /** Reads without the event loop: a hop to another thread and back would cost as much as a small tensor. */
 class Reader {
-  readonly #files: readonly number[];
+  /** Opened when they are first read. */
+  readonly #files = new Map<number, number>();
   readonly #paths: readonly string[];
   readonly #bytes: Uint8Array;
   readonly #onBytes: (bytes: number) => void;
 
   constructor(paths: readonly string[], bytes: Uint8Array, onBytes: (bytes: number) => void) {
-    this.#files = paths.map((path) => openSync(path, "r"));
     this.#paths = paths;
     this.#bytes = bytes;
     this.#onBytes = onBytes;
   }
 
   close(): void {
-    for (const file of this.#files) closeSync(file);
+    for (const descriptor of this.#files.values()) closeSync(descriptor);
   }
 
   /** Reads part of a tensor to an address. */
   read({ file, offset, name }: TensorInfo, from: number, address: number, count: number): void {
-    const descriptor = this.#files[file] as number;
+    const descriptor = this.#descriptor(file);
     let done = 0;
     while (done < count) {
       const bytesRead = readSync(descriptor, this.#bytes, address + done, count - done, offset + from + done);
@@ -85,6 +85,20 @@ class Reader {
       done += bytesRead;
     }
     this.#onBytes(count);
+  }
+
+  #descriptor(file: number): number {
+    let descriptor = this.#files.get(file);
+    if (descriptor === undefined) {
+      try {
+        descriptor = openSync(this.path(file), "r");
+      } catch (cause) {
+        const { code } = cause as NodeJS.ErrnoException;
+        throw new ServerError("model_file_invalid", `${this.path(file)} cannot be opened (${code})`, { cause });
+      }
+      this.#files.set(file, descriptor);
+    }
+    return descriptor;
   }
 
   floats(address: number, bytes: number): Float32Array {

@@ -1,6 +1,6 @@
 // The wasm engine on real threads: whatever their number they compute one model, and none of them ends unnoticed.
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, it, type TestContext } from "node:test";
 import type { Worker } from "node:worker_threads";
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel, ModelSpec } from "../../engines/engine.ts";
@@ -10,8 +10,11 @@ import { specOf, tinyModel } from "../fixtures/models.ts";
 
 const prompt = Int32Array.from({ length: 150 }, (_, i) => (i * 37 + 11) % 250);
 
-async function load(changes: Partial<ModelSpec> = {}): Promise<LoadedModel> {
-  return wasmEngine.load(specOf(await tinyModel(), { threads: 2, kvType: "f32", ...changes }), () => undefined);
+async function load(test: TestContext, changes: Partial<ModelSpec> = {}): Promise<LoadedModel> {
+  const spec = specOf(await tinyModel(), { threads: 2, kvType: "f32", ...changes });
+  const model = await wasmEngine.load(spec, () => undefined);
+  test.after(() => model.dispose());
+  return model;
 }
 
 /** Feeds the prompt to slot 0 in one step and returns the logits behind it. */
@@ -26,24 +29,22 @@ function largestDifference(a: Float32Array, b: Float32Array): number {
 }
 
 describe("the wasm engine's threads", () => {
-  it("compute the same whatever their number, in passes and pages that do not end together", async () => {
-    const alone = await load({ threads: 1 });
+  it("compute the same whatever their number, in passes and pages that do not end together", async (test) => {
+    const alone = await load(test, { threads: 1 });
     const expected = feed(alone);
-    alone.dispose();
     const range = Math.max(...expected) - Math.min(...expected);
     assert.ok(range > 0.1, "the model says something");
     for (const threads of [2, 3, 5]) {
-      const model = await load({ threads });
+      const model = await load(test, { threads });
       assert.ok(largestDifference(feed(model), expected) < range * 1e-4, `${threads} threads`);
-      model.dispose();
     }
   });
 
-  it("fail the pass, and every one after it, when one of them has ended", async () => {
+  it("fail the pass, and every one after it, when one of them has ended", async (test) => {
     const workers: Worker[] = [];
     const watch = (worker: Worker) => workers.push(worker);
     process.on("worker", watch);
-    const model = await load({ threads: 3 });
+    const model = await load(test, { threads: 3 });
     process.off("worker", watch);
     assert.equal(workers.length, 2);
     feed(model);
@@ -54,31 +55,60 @@ describe("the wasm engine's threads", () => {
         (error: ServerError) => error.code === "model_failed" && error.retryable,
       );
     }
-    model.dispose();
   });
 
-  it("notice within a second that one of them ends in the middle of a pass", async () => {
+  it("notice within a second that one of them ends in the middle of a pass", async (test) => {
     const workers: Worker[] = [];
     const watch = (worker: Worker) => workers.push(worker);
     process.on("worker", watch);
-    const model = await load({ threads: 2 });
+    const model = await load(test, { threads: 2 });
     process.off("worker", watch);
     // Not awaited: the step below starts before the end has been heard of, and blocks the event loop that would tell.
     void workers[0]?.terminate();
     const started = performance.now();
     assert.throws(() => {
-      for (;;) feed(model);
+      while (performance.now() - started < 1000) feed(model);
     }, ServerError);
-    assert.ok(performance.now() - started < 1000);
-    model.dispose();
   });
 
-  it("stop before the next pass when the model is to be unloaded", async () => {
+  it("stop before the next pass when the model is to be unloaded", async (test) => {
     const abortFlag = new SharedArrayBuffer(1);
-    const model = await load({ abortFlag });
+    const model = await load(test, { abortFlag });
     feed(model);
     new Uint8Array(abortFlag)[0] = 1;
     assert.throws(() => feed(model), /aborted/);
-    model.dispose();
+  });
+
+  it("copy every page that is due, when more sequences go on from one beginning than a pass has tokens", async (test) => {
+    const count = 70;
+    const model = await load(test, { maxSequences: count, maxModelLength: 64, kvBudget: { tokens: count * 256 } });
+    const batch = new Batch(count, 512);
+    batch.addRow(0, prompt, 0, 42, false, 0);
+    model.step(batch);
+    const saved = model.kv.save(0, []);
+    assert.ok(saved);
+    model.kv.release(0);
+    batch.clear();
+    for (let slot = 0; slot < count; slot++) {
+      model.kv.restore(slot, saved, 41);
+      batch.addRow(slot, prompt, 41, 42, true, 0);
+    }
+    const { logits, logitsRow } = model.step(batch);
+    const { vocabSize } = model.card;
+    const rowOf = (slot: number) =>
+      logits.slice((logitsRow[slot] ?? 0) * vocabSize, ((logitsRow[slot] ?? 0) + 1) * vocabSize);
+    const first = rowOf(0);
+    for (let slot = 1; slot < count; slot++) assert.deepEqual(rowOf(slot), first, `slot ${slot}`);
+  });
+
+  it("name what is wrong when a share of the model and its KV cache does not fit a memory", async () => {
+    const path = await tinyModel();
+    const kvBudget = { bytes: 40 * 2 ** 30 };
+    const spec = specOf(path, { threads: 3, kvType: "f32", maxSequences: 64, maxModelLength: null, kvBudget });
+    const big = { ...spec, maxModelLength: 2 ** 20 };
+    await assert.rejects(
+      wasmEngine.load(big, () => undefined),
+      (error: ServerError) => error.code === "config_invalid" && /4 GiB/.test(error.message),
+    );
   });
 });

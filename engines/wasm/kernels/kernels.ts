@@ -1,5 +1,5 @@
 // What the host may call: every kernel of the engine, in one module that is compiled twice, with relaxed SIMD and without
-// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep no state and own no memory: all pointers are byte offsets into the memory the
+// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep nothing from call to call but useWideDot's answer, and own no memory beyond the first page: all pointers are byte offsets into the memory the
 // host gives, aligned to 16 bytes; kernel-exports.ts on the host's side says what each must do.
 import * as floats from "./floats";
 import * as quantised from "./quantised";
