@@ -1,0 +1,81 @@
+import assert from "node:assert/strict";
+import { closeSync, copyFileSync, mkdtempSync, openSync, rmSync, truncateSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { readTensorTable, type TensorInfo } from "../../../engines/gguf/tensors.ts";
+import { wasmEngine } from "../../../engines/wasm/engine.ts";
+import { wasmRefusal } from "../../../engines/wasm/fit.ts";
+import type { ServerError } from "../../../runtime/errors.ts";
+import { specOf, tinyModel } from "../../fixtures/models.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "troupe-wasm-load-"));
+after(() => rmSync(folder, { recursive: true }));
+let copies = 0;
+
+/** A copy of the tiny model, with bytes written over one of its tensors. */
+async function damaged(name: string, bytes: Uint8Array, at: (tensor: TensorInfo) => number): Promise<string> {
+  const path = join(folder, `${copies++}.gguf`);
+  copyFileSync(await tinyModel(), path);
+  const tensor = (await readTensorTable(path)).tensors.get(name);
+  assert.ok(tensor, name);
+  const file = openSync(path, "r+");
+  writeSync(file, bytes, 0, bytes.length, tensor.offset + at(tensor));
+  closeSync(file);
+  return path;
+}
+
+async function refusal(path: string, threads = 2): Promise<ServerError> {
+  try {
+    (await wasmEngine.load(specOf(path, { threads }), () => undefined)).dispose();
+  } catch (error) {
+    return error as ServerError;
+  }
+  return assert.fail("it was loaded");
+}
+
+const nan = new Uint8Array(Float32Array.of(Number.NaN).buffer);
+const infinity = new Uint8Array(Float32Array.of(Number.NEGATIVE_INFINITY).buffer);
+
+describe("loading into the wasm engine", () => {
+  it("names the tensor and the row of a weight that is no number, whichever thread has it", async () => {
+    for (const [bytes, part] of [
+      [nan, 0],
+      [infinity, 0.99],
+    ] as const) {
+      const path = await damaged(
+        "blk.1.ffn_down.weight",
+        bytes,
+        ({ bytes: size }) => Math.floor((size * part) / 4) * 4,
+      );
+      const { code, message } = await refusal(path);
+      assert.equal(code, "model_file_invalid");
+      assert.match(message, /NaN or an infinity in row \d+ of tensor "blk\.1\.ffn_down\.weight"/);
+    }
+  });
+
+  it("names a norm that holds one", async () => {
+    const { code, message } = await refusal(await damaged("output_norm.weight", nan, () => 8));
+    assert.equal(code, "model_file_invalid");
+    assert.match(message, /"output_norm\.weight"/);
+  });
+
+  it("refuses a file that was cut off while or before it was read", async () => {
+    const path = join(folder, "cut.gguf");
+    copyFileSync(await tinyModel(), path);
+    const last = [...(await readTensorTable(path)).tensors.values()].sort((a, b) => a.offset - b.offset).at(-1);
+    truncateSync(path, (last?.offset ?? 0) + 100);
+    const { code, message } = await refusal(path);
+    assert.equal(code, "model_file_invalid");
+    assert.match(message, /incomplete copy|ends/);
+  });
+
+  it("refuses more weights and cache than the threads' memories hold, before anything is loaded", async () => {
+    const spec = specOf(await tinyModel(), { threads: 2, kvBudget: { bytes: 9 * 2 ** 30 } });
+    assert.match(
+      (await wasmRefusal(spec)) ?? "",
+      /2 compute threads hold 7\.5 GiB; raise threads or use --engine llama/,
+    );
+    assert.equal(await wasmRefusal({ ...spec, threads: 3 }), null);
+  });
+});
