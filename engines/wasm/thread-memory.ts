@@ -28,7 +28,7 @@ export interface ThreadMemory {
   /** Rows that go into a product, before they are prepared. */
   readonly input: number;
   readonly prepared: number;
-  /** Joined rows of all threads: queries, keys and values, or a feed-forward's inner state; at last those whose logits are wanted. */
+  /** Whole rows: queries, keys and values, or a feed-forward's inner state; at last those whose logits are wanted. */
   readonly joined: number;
   /** One slab a thread, `slabBytes` apart: what each has computed of the step under way. */
   readonly slabs: number;

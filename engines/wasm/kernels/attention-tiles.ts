@@ -3,7 +3,7 @@
 // then, `eightBytes` further, the next eight columns; so it is read in one go. Six to eight sums stay in registers: fewer
 // would wait for each other, more would not fit. Unrolled further, the loops are slower: V8 runs out of registers.
 import { bfloatAt, bytesAt, float16At } from "./attention-pages";
-import { multiplyAdd } from "./exponential";
+import { multiplyAdd } from "./arithmetic";
 
 /** Row r of a table at `rows`: where its factors a[r] and its results c[r] are, and the scale s[r]. */
 // @ts-ignore: decorator

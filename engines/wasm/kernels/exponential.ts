@@ -1,4 +1,5 @@
 // Owns e^x for vectors: what the softmax of attention and silu are made of. Inlined into the kernels that use it.
+import { multiplyAdd } from "./arithmetic";
 
 const LOG2_E: f32 = 1.4426950408889634;
 /** ln 2 in two parts: a multiple of the first by a whole number below 2^14 is exact. */
@@ -15,14 +16,6 @@ const C2: f32 = 0.49999231512944253;
 const C3: f32 = 0.1666711461975796;
 const C4: f32 = 0.04189015497578748;
 const C5: f32 = 0.008312522822283279;
-
-/** a * b + c, in one instruction where relaxed SIMD has it. */
-// @ts-ignore: decorator
-@inline
-export function multiplyAdd(a: v128, b: v128, c: v128): v128 {
-  if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(a, b, c);
-  return f32x4.add(f32x4.mul(a, b), c);
-}
 
 /** e^x, relative error below 3e-7; x below -87.3 counts as -87.3, above 88.3 as 88.3. NaN stays NaN. */
 // @ts-ignore: decorator

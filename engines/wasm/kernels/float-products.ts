@@ -6,7 +6,7 @@
 // and in a batch.
 //
 // T stands for the matrix's type, after how its values are loaded: f32 for F32, i16 for F16, u16 for BF16.
-import { multiplyAdd } from "./exponential";
+import { multiplyAdd } from "./arithmetic";
 
 /** Activations that one group is multiplied by before the next comes: as many as stay in a core's cache. */
 const BLOCK_BYTES: i32 = 256 << 10;

@@ -1,5 +1,6 @@
 // Owns what the inner loops of quantised products do with one vector: taking quants apart, adding products, finishing a
 // block. Inlined everywhere; `type` and `products` are constants by then, and what does not apply to them vanishes.
+import { multiplyAdd } from "./arithmetic";
 import { NARROW, PAIRS, WIDE } from "./quantised-layout";
 import { Q4_1, Q8_0 } from "./types";
 
@@ -81,13 +82,6 @@ export function finish(
   if (products == NARROW) sums = i32x4.dot_i16x8_s(sums, i16x8.splat(1));
   total = multiplyAdd(f32x4.convert_i32x4_s(sums), f32x4.mul(scales, scale), total);
   return type == Q4_1 ? multiplyAdd(minimums, offset, total) : total;
-}
-
-// @ts-ignore: decorator
-@inline
-function multiplyAdd(a: v128, b: v128, c: v128): v128 {
-  if (ASC_FEATURE_RELAXED_SIMD) return f32x4.relaxed_madd(a, b, c);
-  return f32x4.add(f32x4.mul(a, b), c);
 }
 
 /** Sums with four parts added; the vectors they come from follow each other. */
