@@ -1,7 +1,9 @@
 // Owns the main thread's side of inference: starts the places, keeps each model supervised, and turns a request into a
 // stream of events from the agents place. Implements Inference for http/. It never sees a token.
 import type { GenerateEvent, GenerateRequest } from "../engines/chat.ts";
+import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
+import type { SpeculationOptions } from "../engines/speculation/options.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
 import { StreamHub } from "../runtime/actor/stream.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
@@ -11,10 +13,11 @@ import type { Logger } from "../runtime/log.ts";
 import { ticketTransfer } from "../runtime/thread/dial.ts";
 import type { PeerExit } from "../runtime/thread/endpoint.ts";
 import { type Place, spawnPlace } from "../runtime/thread/place.ts";
-import type { Inference, ModelEntry } from "./inference.ts";
+import type { Embeddings, EmbedRequest, Inference, ModelEntry } from "./inference.ts";
 import {
   type AgentsPlaceInit,
   type AgentsProtocol,
+  type EmbedEvent,
   eventChannel,
   type ModelPlaceInit,
   type ModelPlaceReady,
@@ -43,6 +46,8 @@ export interface FrontOptions {
   /** What runs on a model's place, where it is not the real thing: for benchmarks. */
   readonly modelModule?: URL;
   readonly frameIntervalMs: number;
+  readonly speculation: SpeculationOptions;
+  readonly prefixStore: PrefixStoreOptions | null;
   readonly agents: AgentsPlaceInit;
   readonly restart: RestartPolicy;
   readonly loadTimeoutMs: number;
@@ -57,6 +62,8 @@ interface AgentsLink {
   readonly models: Ref<ModelsProtocol>;
   readonly hub: StreamHub;
 }
+
+type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
 export class Front implements Inference {
   readonly #options: FrontOptions;
@@ -112,27 +119,47 @@ export class Front implements Inference {
     return { ...statistics, queueFull, queueTimeouts };
   }
 
-  async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
-    const model = this.#models.get(request.model);
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
+    const start = (agents: AgentsLink, run: number) =>
+      agents.actor.ask("start", { run, request: this.#seeded(request) });
+    return this.#events<GenerateEvent>(request.model, signal, start);
+  }
+
+  async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {
+    const start = (agents: AgentsLink, run: number) => agents.actor.ask("embed", { run, request });
+    for await (const [event] of this.#events<EmbedEvent>(request.model, signal, start)) {
+      if (event?.type === "error") throw fromErrorRecord(event.error);
+      if (event) return event.embeddings;
+    }
+    throw new ServerError("cancelled", "the request was cancelled before its embeddings were made");
+  }
+
+  /** The events of a run on a model, which `start` asks the agents place for. */
+  async *#events<Event extends { readonly type: string }>(
+    id: string,
+    signal: AbortSignal,
+    start: (agents: AgentsLink, run: number) => Promise<unknown>,
+  ): AsyncGenerator<readonly (Event | ErrorEvent)[]> {
+    const model = this.#models.get(id);
     const agents = this.#agents;
     if (model?.status !== "loaded" || !agents) {
-      yield [{ type: "error", error: model?.unavailable ?? loading(request.model) }];
+      yield [{ type: "error", error: model?.unavailable ?? loading(id) }];
       return;
     }
     const run = this.#nextRun++;
-    const reader = agents.hub.reader<GenerateEvent>(run);
+    const reader = agents.hub.reader<Event | ErrorEvent>(run);
     const cancel = () => reader.cancel();
     const refused: { error?: ErrorRecord } = {};
     signal.addEventListener("abort", cancel, { once: true });
     try {
       if (signal.aborted) return;
-      agents.actor.ask("start", { run, request: this.#seeded(request) }).catch((error: unknown) => {
+      start(agents, run).catch((error: unknown) => {
         refused.error = toErrorRecord(error);
         reader.cancel();
       });
       for await (const batch of reader) {
         const last = batch.at(-1);
-        if (last?.type === "error") model.refusals.note(last.error.code);
+        if (last && "error" in last) model.refusals.note(last.error.code);
         yield batch;
       }
       if (refused.error && !signal.aborted) yield [{ type: "error", error: refused.error }];
@@ -230,6 +257,8 @@ export class Front implements Inference {
         spec: served.spec,
         limits: this.#options.limits,
         frameIntervalMs: this.#options.frameIntervalMs,
+        speculation: this.#options.speculation,
+        prefixStore: this.#options.prefixStore,
         mailboxLimit: this.#options.agents.mailboxLimit,
       },
       carrier: served.carrier,

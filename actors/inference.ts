@@ -1,5 +1,5 @@
-// Owns the face the front thread shows to the protocol routes: which models there are, and "generate". It hides where the
-// actors run. Implemented by actors/front.ts; tests of http/ implement it with a few lines.
+// Owns the face the front thread shows to the protocol routes: which models there are, "generate" and "embed". It hides
+// where the actors run. Implemented by actors/front.ts; tests of http/ implement it with a few lines.
 import type { GenerateEvent, GenerateRequest } from "../engines/chat.ts";
 
 export type ModelStatus = "loaded" | "unloaded" | "reloading";
@@ -10,6 +10,25 @@ export interface ModelEntry {
   readonly status: ModelStatus;
   /** Unix seconds. */
   readonly createdAt: number;
+}
+
+/** Texts to embed, or prompts in tokens of the model's vocabulary. */
+export interface EmbedRequest {
+  /** Model id as loaded. */
+  readonly model: string;
+  /** Who asks: requests of different clients take turns. Never a key itself. */
+  readonly client: string;
+  readonly inputs: readonly string[] | readonly (readonly number[])[];
+  /** Keep the start of an input that is too long, instead of refusing it. */
+  readonly truncateInputs: boolean;
+  /** The lower, the sooner it is served; 0 where the client says nothing. */
+  readonly priority: number;
+}
+
+export interface Embeddings {
+  /** One an input, in order, each of length 1. */
+  readonly vectors: readonly Float32Array[];
+  readonly promptTokens: number;
 }
 
 export interface Inference {
@@ -23,4 +42,6 @@ export interface Inference {
    * then ends. Failures (queue full, model loading, engine crash) arrive as one final `error` event, never as a throw.
    */
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<readonly GenerateEvent[]>;
+  /** Throws what hinders it as a ServerError; `cancelled` once the signal is aborted, before the next step. */
+  embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings>;
 }

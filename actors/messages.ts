@@ -1,15 +1,23 @@
 // Owns every message of every actor: one protocol interface an actor, whose methods take one plain-data message. What is
 // not a request and a reply travels as frames: see TokenFrame.
 import type { GenerateRequest, Sampling } from "../engines/chat.ts";
-import type { Capacity, EngineName, ModelCard, ModelSpec } from "../engines/engine.ts";
+import type { Capabilities, Capacity, EngineName, ModelCard, ModelSpec } from "../engines/engine.ts";
+import type { GrammarSource } from "../engines/grammar/source.ts";
+import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts";
+import type { PrefixStatistics } from "../engines/scheduler/prefix-cache.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
+import type { SpeculationOptions } from "../engines/speculation/options.ts";
+import type { SpeculationStatistics } from "../engines/speculation/speculation.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
+import type { Embeddings, EmbedRequest } from "./inference.ts";
 
 /** The model actor: one a loaded model, on the model's own place. */
 export interface ModelProtocol {
   /** Queues all jobs or none. Throws queue_full, context_length_exceeded, invalid_value, unsupported. */
-  generate(message: { readonly jobs: readonly SequenceJob[] }): void;
+  generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
+  /** The pooled output of each prompt, once all are computed: Capabilities.pooledLength floats a prompt. */
+  pool(message: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array>;
   cancel(message: { readonly ids: readonly number[] }): void;
   /** A paused sequence is not scheduled, and keeps its slot only while nobody else waits for one. */
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
@@ -23,13 +31,28 @@ export interface ModelStatistics {
   readonly waiting: number;
   /** Without a slot because their readers are behind. */
   readonly parked: number;
-  /** Times a paused sequence has lost its slot. */
+  /** Times a paused sequence has lost its slot, and times any has for want of KV memory. */
   readonly preemptions: number;
+  readonly memoryPreemptions: number;
   readonly steps: number;
+  /** Tokens generated, and prompt tokens computed. */
   readonly tokens: number;
+  readonly promptTokens: number;
   /** Milliseconds inside the engine's forward pass, and in whole steps. */
   readonly engineMs: number;
   readonly totalMs: number;
+  readonly ended: EndCounts;
+  readonly prefixCache: PrefixStatistics;
+  readonly kvBlocks: { readonly used: number; readonly total: number };
+  readonly speculation: Omit<SpeculationStatistics, "acceptedAt"> & { readonly acceptedAt: readonly number[] };
+}
+
+/** How many sequences have ended, by how. */
+export interface EndCounts {
+  stop: number;
+  length: number;
+  cancelled: number;
+  error: number;
 }
 
 /** One sequence to generate. */
@@ -48,6 +71,35 @@ export interface SequenceJob {
   readonly choice: number;
   /** Tokens that end a DRY run. */
   readonly breakers: Int32Array;
+  /** The lower, the sooner. */
+  readonly priority: number;
+  readonly grammar: GrammarSource | null;
+  /** Alternatives beside each prompt token's logprob; null = no logprobs of the prompt. */
+  readonly promptLogprobs: number | null;
+  readonly reasoningBudget: ReasoningBudget | null;
+}
+
+/** The neutral values of what few jobs ask for. */
+export const jobDefaults = {
+  priority: 0,
+  grammar: null,
+  promptLogprobs: null,
+  reasoningBudget: null,
+} as const satisfies Partial<SequenceJob>;
+
+/** Where the output begins with `begin` and has not ended its thinking after `tokens` more, `end` comes next. */
+export interface ReasoningBudget {
+  readonly tokens: number;
+  /** Empty where the prompt has begun the thinking. */
+  readonly begin: Int32Array;
+  readonly end: Int32Array;
+}
+
+/** Prompts whose pooled outputs are wanted. */
+export interface PoolJob {
+  readonly client: string;
+  readonly prompts: readonly Int32Array[];
+  readonly priority: number;
 }
 
 /** Channel of token frames on the link between a model place and a consumer. */
@@ -59,8 +111,18 @@ export interface TokenFrame {
   readonly rows: Int32Array;
   /** For each row flagged `rowHasLogprobs`, in order: chosen logprob, count n, then n pairs of (token id, logprob). */
   readonly logprobs: Float32Array | null;
+  /** Pairs (sequence id, prompt tokens whose KV was there already) of sequences whose first token is in this frame. */
+  readonly cached: Int32Array | null;
+  /** Logprobs of prompts, those asked for and whole. */
+  readonly prompts: readonly PromptLogprobs[];
   /** Sequences that ended with an error. */
   readonly failed: readonly { readonly id: number; readonly error: ErrorRecord }[];
+}
+
+/** `2 + 2 * top` floats for each prompt token but the first: its logprob, count n, n pairs of (token id, logprob), padding. */
+export interface PromptLogprobs {
+  readonly id: number;
+  readonly records: Float32Array;
 }
 
 export const rowInts = 4;
@@ -81,12 +143,16 @@ export interface ModelPlaceInit {
   /** How long a token may wait for others to leave with. */
   readonly frameIntervalMs: number;
   readonly mailboxLimit: number;
+  readonly speculation: SpeculationOptions;
+  /** Where KV of prompts is kept on disk; null where it is not. */
+  readonly prefixStore: PrefixStoreOptions | null;
 }
 
 /** What a model place answers when the model is loaded. */
 export interface ModelPlaceReady {
   readonly card: ModelCard;
   readonly capacity: Capacity;
+  readonly capabilities: Capabilities;
   /** Sequences that may be without a slot. */
   readonly maxQueue: number;
   /** The engine's own tokens for each text of `vocabularyProbes`; null where it has no tokenizer. */
@@ -104,7 +170,13 @@ export interface ModelsProtocol {
 export interface AgentsProtocol {
   /** Starts a run whose events go to stream `run` of the events channel. */
   start(message: { readonly run: number; readonly request: GenerateRequest }): void;
+  /** Starts embedding inputs; the one event that ends it goes to stream `run` of the events channel. */
+  embed(message: { readonly run: number; readonly request: EmbedRequest }): void;
 }
+
+export type EmbedEvent =
+  | { readonly type: "embeddings"; readonly embeddings: Embeddings }
+  | { readonly type: "error"; readonly error: ErrorRecord };
 
 export interface AttachedModel {
   readonly id: string;

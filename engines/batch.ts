@@ -10,8 +10,10 @@ export class Batch {
   readonly position: Int32Array;
   readonly offset: Int32Array;
   readonly length: Int32Array;
-  /** 1 where the logits after the row's last token are wanted. */
-  readonly wantLogits: Uint8Array;
+  /** Of how many of the row's last tokens the logits are wanted: 0, 1, or more where a draft is to be verified. */
+  readonly logitsCount: Int32Array;
+  /** 1 where the pooled hidden states of the row's tokens are wanted, and no logits. */
+  readonly wantPooled: Uint8Array;
   /** Adapter id of the row, 0 for the base model. */
   readonly adapter: Int32Array;
   readonly tokens: Int32Array;
@@ -23,7 +25,8 @@ export class Batch {
     this.position = new Int32Array(maxRows);
     this.offset = new Int32Array(maxRows);
     this.length = new Int32Array(maxRows);
-    this.wantLogits = new Uint8Array(maxRows);
+    this.logitsCount = new Int32Array(maxRows);
+    this.wantPooled = new Uint8Array(maxRows);
     this.adapter = new Int32Array(maxRows);
     this.tokens = new Int32Array(maxTokens);
   }
@@ -37,24 +40,43 @@ export class Batch {
     this.tokenCount = 0;
   }
 
-  /** Appends a row that feeds `source[from .. to)` at positions from..to of the sequence in `slot`. Returns its index. */
-  addRow(slot: number, source: Int32Array, from: number, to: number, wantLogits: boolean, adapter: number): number {
+  /**
+   * Appends a row that feeds `source[from .. to)` at positions from..to of the sequence in `slot`: whatever the slot holds
+   * from position `from` on is dropped. Returns its index.
+   */
+  addRow(slot: number, source: Int32Array, from: number, to: number, logitsCount: number, adapter: number): number {
     const row = this.rowCount++;
     this.slot[row] = slot;
     this.position[row] = from;
     this.offset[row] = this.tokenCount;
     this.length[row] = to - from;
-    this.wantLogits[row] = wantLogits ? 1 : 0;
+    this.logitsCount[row] = logitsCount;
+    this.wantPooled[row] = 0;
     this.adapter[row] = adapter;
     for (let i = from; i < to; i++) this.tokens[this.tokenCount++] = source[i] as number;
     return row;
   }
+
+  /** Lengthens the row added last by drafted tokens whose logits are wanted too. */
+  extendRow(draft: Int32Array, count: number): void {
+    const row = this.rowCount - 1;
+    for (let i = 0; i < count; i++) this.tokens[this.tokenCount++] = draft[i] as number;
+    this.length[row] = (this.length[row] as number) + count;
+    this.logitsCount[row] = (this.logitsCount[row] as number) + count;
+  }
 }
 
-/** Logits of one step. A view into the engine's memory: valid until the next step. */
+/** What one step made. Views into the engine's memory: valid until the next step. */
 export interface StepOutput {
-  /** `vocabSize` floats for each row that wanted logits. */
+  /** `vocabSize` floats for each of the tokens whose logits were wanted. */
   readonly logits: Float32Array;
-  /** Index (in rows of `logits`) of batch row r's logits, or -1. As long as the batch has rows. */
+  /** Index (in rows of `logits`) of the first of batch row r's logits, or -1. As long as the batch has rows. */
   readonly logitsRow: Int32Array;
+  /**
+   * `pooledLength` floats for each row that wanted a pooled output: of the hidden states behind the last norm, the sum
+   * over the row's tokens (mean), the first one (cls), the last one (last); scores (rank).
+   */
+  readonly pooled: Float32Array;
+  /** Index (in rows of `pooled`) of batch row r's output, or -1. */
+  readonly pooledRow: Int32Array;
 }

@@ -56,6 +56,17 @@ export interface Dry {
   readonly sequenceBreakers: readonly string[];
 }
 
+/**
+ * What the whole output must be. The text of a grammar is the client's: it is translated (engines/grammar/) before any
+ * grammar engine sees it.
+ */
+export type OutputGrammar =
+  | { readonly kind: "json" }
+  | { readonly kind: "json_schema"; readonly schema: unknown }
+  | { readonly kind: "regex"; readonly pattern: string }
+  | { readonly kind: "lark"; readonly grammar: string }
+  | { readonly kind: "llguidance"; readonly grammar: string };
+
 export interface GenerateRequest {
   /** Model id as loaded; resolved by the front. */
   readonly model: string;
@@ -69,8 +80,17 @@ export interface GenerateRequest {
       }
     | { readonly kind: "text"; readonly text: string };
   readonly sampling: Sampling;
-  /** Number of independent choices. */
+  /** Number of independent choices that are returned. */
   readonly choices: number;
+  /** Choices generated, of which the likeliest `choices` by mean logprob are returned; >= choices. */
+  readonly candidates: number;
+  /** The lower, the sooner it is served; 0 where the client says nothing. */
+  readonly priority: number;
+  readonly grammar: OutputGrammar | null;
+  /** Alternatives to report beside each token of the prompt (0..20); null = no logprobs of the prompt. */
+  readonly promptLogprobs: number | null;
+  /** Most tokens of thinking; what follows is the answer. null = no bound. */
+  readonly reasoningBudget: number | null;
   readonly stop: readonly string[];
   /** null = until the context is full. */
   readonly maxTokens: number | null;
@@ -78,6 +98,20 @@ export interface GenerateRequest {
   /** Keep the end of a prompt that is too long, instead of refusing it. */
   readonly truncatePrompt: boolean;
 }
+
+/** What a request asks for that says nothing of it. */
+export const requestDefaults = {
+  choices: 1,
+  candidates: 1,
+  priority: 0,
+  grammar: null,
+  promptLogprobs: null,
+  reasoningBudget: null,
+  stop: [],
+  maxTokens: null,
+  ignoreEos: false,
+  truncatePrompt: false,
+} satisfies Partial<GenerateRequest>;
 
 /** Extra variables a chat template may look at. */
 export interface TemplateArguments {
@@ -96,19 +130,34 @@ export interface ChoiceLogprob extends TokenLogprob {
   readonly top: readonly TokenLogprob[];
 }
 
+/** A token of the prompt. */
+export interface PromptLogprob {
+  readonly token: string;
+  readonly bytes: readonly number[];
+  /** null for the first one, which nothing came before. */
+  readonly logprob: number | null;
+  readonly top: readonly TokenLogprob[];
+}
+
 export type FinishReason = "stop" | "length" | "cancelled";
 
 /** Token counts and times of one request. Times are seconds. */
 export interface Usage {
   readonly promptTokens: number;
+  /** Of those, the ones whose KV was there already. */
+  readonly cachedTokens: number;
   readonly completionTokens: number;
   readonly promptSeconds: number;
   readonly completionSeconds: number;
   readonly totalSeconds: number;
 }
 
-/** What happens to a request, in order: (text | finish)*, then exactly one of done | error. */
+/** What happens to a request, in order: (text | refusal | finish)* with at most one prompt, then exactly one of done | error. */
 export type GenerateEvent =
+  /** The prompt's own tokens, where their logprobs were asked for; the first has none. */
+  | { readonly type: "prompt"; readonly logprobs: readonly PromptLogprob[] }
+  /** The text of a choice is no answer: it is not what the request demanded, for this reason. */
+  | { readonly type: "refusal"; readonly choice: number; readonly reason: string }
   | {
       readonly type: "text";
       readonly choice: number;

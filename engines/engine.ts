@@ -4,6 +4,9 @@ import type { Batch, StepOutput } from "./batch.ts";
 
 export type EngineName = "llama" | "wasm";
 
+/** A fraction is of a GPU's memory, weights and what others use included, or else of the main memory free at load. */
+export type KvBudget = { readonly bytes: number } | { readonly tokens: number } | { readonly fraction: number };
+
 /** What to load and how. Paths are local: finding and downloading a model is engines/hub's work. */
 export interface ModelSpec {
   readonly path: string;
@@ -13,12 +16,16 @@ export interface ModelSpec {
   readonly maxBatchTokens: number;
   /** Bound on prompt plus output of one sequence; null takes what the model was trained for. */
   readonly maxModelLength: number | null;
-  /** KV memory: bytes or tokens in all, or null for 25 % of the memory free at load. */
-  readonly kvBudget: { readonly bytes: number } | { readonly tokens: number } | null;
+  /** KV memory of all sequences together; null for 25 % of the memory free at load. */
+  readonly kvBudget: KvBudget | null;
   /** Number type of the KV cache; `auto` leaves it to the engine. */
   readonly kvType: "auto" | "f16" | "f32" | "q8_0" | "q4_0" | "bf16";
-  /** Tokens of a block of the KV cache, where the engine has blocks: a multiple of 4. */
+  /** Tokens of a block of the KV cache: a multiple of 4. */
   readonly blockTokens: number;
+  /** Whether sequences share one pool of KV memory; null leaves it to an engine that can do both. */
+  readonly pagedKv: boolean | null;
+  /** Logits rows of one step beyond one a sequence: drafts and the logprobs of prompts take them. */
+  readonly extraLogitsRows: number;
   /** Compute threads; 0 takes one per physical core. */
   readonly threads: number;
   readonly mmap: boolean;
@@ -28,6 +35,13 @@ export interface ModelSpec {
   readonly abortFlag: SharedArrayBuffer | null;
   /** A file whose lock models on the same cores hold while they compute; null for a model that has them to itself. */
   readonly computeLock: string | null;
+  /** Have the model's prediction heads loaded, or those of an assistant made for it; left out, it has none. */
+  readonly heads?: HeadsSpec | null;
+}
+
+export interface HeadsSpec {
+  /** The assistant's file; null where the heads are in the model's own. */
+  readonly path: string | null;
 }
 
 /** Fraction of the load that is done, 0..1. */
@@ -57,7 +71,15 @@ export interface Capacity {
   readonly maxBatchTokens: number;
   /** Most tokens, prompt and output, of one sequence. */
   readonly sequenceTokens: number;
+  /** Most logits rows of one step, at least one a sequence. */
+  readonly maxLogitsRows: number;
+  /** Tokens of a block, and blocks of all sequences together. */
+  readonly blockTokens: number;
+  readonly kvBlocks: number;
 }
+
+/** How the hidden states of a sequence become one vector; `rank` gives scores instead. */
+export type Pooling = "mean" | "cls" | "last" | "rank";
 
 /** What the model can do; sliding-window and recurrent models cannot roll back, so callers ask, never assume. */
 export interface Capabilities {
@@ -65,8 +87,16 @@ export interface Capabilities {
   readonly truncate: boolean;
   /** A prefix can be copied from one slot to another. */
   readonly copyPrefix: boolean;
-  /** A sequence's state can be saved as bytes and restored. */
+  /** A sequence's state can be saved and restored. */
   readonly saveState: boolean;
+  /** It predicts tokens. False for encoders, which have pooled outputs alone. */
+  readonly generates: boolean;
+  /** How it pools; null where it has no pooled outputs. */
+  readonly pooling: Pooling | null;
+  /** Floats of a pooled output. */
+  readonly pooledLength: number;
+  /** A sequence must be fed whole, as one row: its tokens look at those behind them too. */
+  readonly wholeSequences: boolean;
   /** Different adapters one step can serve; 0 where there are none. */
   readonly adaptersPerStep: number;
 }
@@ -80,17 +110,63 @@ export interface TokenClasses {
 /** A copy of what a slot held. Only the engine that made it can look into it. */
 export type SavedKv = object;
 
-/** The KV cache by slot. A slot is the scheduler's id of a running sequence, 0 <= slot < maxSequences. */
+/**
+ * The KV cache by slot. A slot is the scheduler's id of a running sequence, 0 <= slot < maxSequences. Memory is counted in
+ * blocks; where sequences share one pool a slot has what was reserved for it and no more.
+ */
 export interface KvCache {
+  /** Blocks that reserve() and import() can still take. */
+  readonly freeBlocks: number;
+  /** Names what the bytes of export() depend on beside the model: engine, number type, layout, version. */
+  readonly layout: string;
+  /**
+   * Makes room for the first `tokens` tokens of a slot; what it holds stays. False, and nothing changes, where too few
+   * blocks are free. To be called before every step that feeds tokens up to there.
+   */
+  reserve(slot: number, tokens: number): boolean;
   /** Frees everything slot holds. */
   release(slot: number): void;
-  /**
-   * A copy of what slot holds, in place of those in `old`, none of which must be used again; null, and they stay as they
-   * are, where the copy would hold up the others or there is no room for it.
-   */
-  save(slot: number, old: readonly SavedKv[]): SavedKv | null;
-  /** Puts the first `tokens` tokens of a copy into an empty slot. */
+  /** Puts the first `tokens` tokens that `from` holds into the empty slot `to`. Capability copyPrefix. */
+  copyPrefix(from: number, to: number, tokens: number): void;
+  /** A copy of what slot holds; null where there is no room for it. Capability saveState, like all that follow. */
+  save(slot: number): SavedKv | null;
+  /** Frees a copy, which must not be used again. */
+  drop(saved: SavedKv): void;
+  /** Puts the first `tokens` tokens of a copy into an empty slot; all of them where the model cannot truncate. */
   restore(slot: number, saved: SavedKv, tokens: number): void;
+  /** The content of a copy as bytes of their own, which outlive the copy and the process. */
+  export(saved: SavedKv): Uint8Array;
+  /** The copy that bytes of an export() with the same layout were, or null where there is no room for its `tokens`. */
+  import(bytes: Uint8Array, tokens: number): SavedKv | null;
+}
+
+/** A sequence that is to be drafted for: the last of its `total` tokens is the one the model has yet to see. */
+export interface DraftTarget {
+  readonly slot: number;
+  readonly total: number;
+  readonly tokens: Int32Array;
+  readonly draft: Int32Array | null;
+  draftCount: number;
+}
+
+/**
+ * Heads that predict tokens from the model's hidden states. They follow every step by themselves. What they hold of a slot
+ * may begin anywhere: it bears on how good their drafts are, and on nothing else.
+ */
+export interface DraftHeads {
+  /** Tokens they were made to draft at once; they can draft more. */
+  readonly trainedTokens: number;
+  /** Whether the hidden state is at hand that a draft behind the last of `total` tokens is made from. */
+  follows(slot: number, total: number): boolean;
+  /**
+   * Drafts up to `depths[i]` tokens for `targets[i]`: fills its `draft` and `draftCount`. `choose` picks a token by row
+   * `row` of the heads' logits; the target's `draftCount` says how many come before it.
+   */
+  propose<T extends DraftTarget>(
+    targets: readonly T[],
+    depths: Int32Array,
+    choose: (target: T, logits: Float32Array, row: number) => number,
+  ): void;
 }
 
 export interface LoadedModel {
@@ -104,6 +180,8 @@ export interface LoadedModel {
    * vocabulary. Null where the engine has none.
    */
   readonly tokenize: ((text: string) => Int32Array) | null;
+  /** Left out, or null, where there are none. */
+  readonly heads?: DraftHeads | null;
   /** ONE forward pass, synchronous, on the model's own thread. Throws ServerError `model_failed` if the engine does. */
   step(batch: Batch): StepOutput;
   dispose(): void;

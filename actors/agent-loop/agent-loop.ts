@@ -1,18 +1,21 @@
 // Owns the agents and the models actor: which models can be used, and the runs in flight on them. It routes each token
 // row to its run. One run is one request; what it does with tokens is run.ts's affair.
-import type { GenerateEvent, GenerateRequest } from "../../engines/chat.ts";
+import type { GenerateEvent } from "../../engines/chat.ts";
+import type { Capabilities, Capacity } from "../../engines/engine.ts";
 import { queueFull } from "../../engines/scheduler/queue-full.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamHub } from "../../runtime/actor/stream.ts";
+import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Clock } from "../../runtime/clock.ts";
-import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { openEndpoint } from "../../runtime/thread/dial.ts";
 import type { Endpoint, PeerExit } from "../../runtime/thread/endpoint.ts";
 import {
   type AgentsProtocol,
   type AttachedModel,
+  type EmbedEvent,
   type ModelProtocol,
   type ModelsProtocol,
   rowHasLogprobs,
@@ -20,6 +23,7 @@ import {
   type TokenFrame,
   tokenChannel,
 } from "../messages.ts";
+import { EmbedRun } from "./embed-run.ts";
 import { Run, type SequenceSink } from "./run.ts";
 import { SlotPace } from "./slot-pace.ts";
 import { TextModel } from "./text-model.ts";
@@ -38,11 +42,12 @@ interface LinkedModel {
   readonly actor: Ref<ModelProtocol>;
   /** Live sequences by id. */
   readonly sequences: Map<number, SequenceSink>;
-  readonly slots: number;
+  readonly capacity: Capacity;
+  readonly capabilities: Capabilities;
   /** Most sequences without a slot. */
   readonly maxQueue: number;
   readonly pace: SlotPace;
-  readonly runs: Set<Run>;
+  readonly runs: Set<Run | EmbedRun>;
 }
 
 export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsProtocol> {
@@ -64,7 +69,8 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       endpoint,
       actor,
       sequences: new Map(),
-      slots: message.ready.capacity.maxSequences,
+      capacity: message.ready.capacity,
+      capabilities: message.ready.capabilities,
       maxQueue: message.ready.maxQueue,
       pace: new SlotPace(this.#options.clock),
       runs: new Set(),
@@ -81,54 +87,84 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     this.#models.delete(id);
   }
 
-  start(message: Parameters<AgentsProtocol["start"]>[0], _context: ActorContext): void {
-    const { run: id, request } = message;
+  start({ run: id, request }: Parameters<AgentsProtocol["start"]>[0], _context: ActorContext): void {
     const holder: { run?: Run } = {};
     const writer = this.#options.hub.writer<GenerateEvent>(id, {
       onCancel: () => holder.run?.cancel(),
       onDrain: () => holder.run?.resume(),
     });
-    const model = this.#modelFor(request);
-    if ("code" in model) {
-      writer.write({ type: "error", error: model });
-      writer.end();
-      return;
-    }
-    const run = new Run({
-      request,
-      writer,
-      model: {
-        text: model.text,
-        actor: model.actor,
-        open: (sink) => this.#openSequence(model, sink),
-        close: (id, tokenCount) => {
-          model.sequences.delete(id);
-          if (tokenCount > 0) model.pace.ended();
+    try {
+      const model = this.#modelFor(request.model, request.candidates);
+      if (!model.capabilities.generates) throw generatesNothing(request.model);
+      const { clock, stalledReaderMs } = this.#options;
+      const run = new Run({
+        request,
+        writer,
+        model: {
+          text: model.text,
+          actor: model.actor,
+          open: (sink) => this.#openSequence(model, sink),
+          close: (id, tokenCount) => {
+            model.sequences.delete(id);
+            if (tokenCount > 0) model.pace.ended();
+          },
         },
-      },
-      clock: this.#options.clock,
-      stalledReaderMs: this.#options.stalledReaderMs,
-      onClosed: () => model.runs.delete(run),
-    });
-    holder.run = run;
-    model.runs.add(run);
-    run.start();
+        clock,
+        stalledReaderMs,
+        onClosed: () => model.runs.delete(run),
+      });
+      holder.run = run;
+      model.runs.add(run);
+      run.start();
+    } catch (error) {
+      refuse(writer, error);
+    }
   }
 
-  /** The model to run a request on, or why it cannot be run. */
-  #modelFor({ model: id, choices }: GenerateRequest): LinkedModel | ErrorRecord {
+  embed({ run: id, request }: Parameters<AgentsProtocol["embed"]>[0], _context: ActorContext): void {
+    const holder: { run?: EmbedRun } = {};
+    const writer = this.#options.hub.writer<EmbedEvent>(id, {
+      onCancel: () => holder.run?.cancel(),
+      onDrain: () => {},
+    });
+    try {
+      const model = this.#modelFor(request.model, 1);
+      const { pooling, pooledLength } = model.capabilities;
+      if (pooling === null || pooling === "rank") throw embedsNothing(request.model, pooling);
+      const { text, actor, capacity, maxQueue } = model;
+      const run = new EmbedRun({
+        request,
+        writer,
+        model: { text, actor, capacity, pooledLength, maxQueue, nextId: () => this.#nextId() },
+        onClosed: () => model.runs.delete(run),
+      });
+      holder.run = run;
+      model.runs.add(run);
+      run.start();
+    } catch (error) {
+      refuse(writer, error);
+    }
+  }
+
+  /** The model to run so many sequences on. Throws why it cannot take them. */
+  #modelFor(id: string, sequenceCount: number): LinkedModel {
     const model = this.#models.get(id);
-    if (!model) return this.#unavailable(id);
+    if (!model) throw fromErrorRecord(this.#unavailable(id));
     // The scheduler would refuse it; but tokenising a prompt first is what a server that is overloaded must not do.
-    const slotless = model.sequences.size - model.slots;
-    if (slotless + choices <= model.maxQueue) return model;
-    return toErrorRecord(queueFull(model.maxQueue, model.pace.secondsFor(Math.max(slotless, 1))));
+    const slotless = model.sequences.size - model.capacity.maxSequences;
+    if (slotless + sequenceCount <= model.maxQueue) return model;
+    throw queueFull(model.maxQueue, model.pace.secondsFor(Math.max(slotless, 1)));
   }
 
   #openSequence(model: LinkedModel, sink: SequenceSink): number {
+    const id = this.#nextId();
+    model.sequences.set(id, sink);
+    return id;
+  }
+
+  #nextId(): number {
     const id = this.#nextSequence;
     this.#nextSequence = id === maxSequenceId ? 1 : id + 1;
-    model.sequences.set(id, sink);
     return id;
   }
 
@@ -149,8 +185,26 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
 
 const maxSequenceId = 0x7fff_ffff;
 
-function deliver(model: LinkedModel, frame: TokenFrame): void {
-  const { rows, logprobs } = frame;
+function refuse(writer: StreamWriter<{ readonly type: "error"; readonly error: ErrorRecord }>, thrown: unknown): void {
+  writer.write({ type: "error", error: toErrorRecord(thrown) });
+  writer.end();
+}
+
+function generatesNothing(id: string): ServerError {
+  const message = `model "${id}" makes embeddings and no text; send it to POST /v1/embeddings`;
+  return new ServerError("unsupported", message, { param: "model" });
+}
+
+function embedsNothing(id: string, pooling: "rank" | null): ServerError {
+  const what = pooling === "rank" ? "scores texts, and a score is no embedding" : "has no embeddings";
+  return new ServerError("unsupported", `model "${id}" ${what}; choose another model`, { param: "model" });
+}
+
+function deliver(model: LinkedModel, { rows, logprobs, cached, prompts, failed }: TokenFrame): void {
+  for (let at = 0; cached !== null && at < cached.length; at += 2) {
+    model.sequences.get(cached[at] as number)?.onCached(cached[at + 1] as number);
+  }
+  for (const { id, records } of prompts) model.sequences.get(id)?.onPrompt(records);
   let float = 0;
   for (let at = 0; at < rows.length; at += rowInts) {
     const flags = rows[at + 2] as number;
@@ -160,5 +214,5 @@ function deliver(model: LinkedModel, frame: TokenFrame): void {
     // Chosen logprob, count n, n pairs.
     if (hasLogprobs && logprobs) float += 2 + 2 * (logprobs[float + 1] as number);
   }
-  for (const { id, error } of frame.failed) model.sequences.get(id)?.onFailed(error);
+  for (const { id, error } of failed) model.sequences.get(id)?.onFailed(error);
 }

@@ -1,10 +1,12 @@
 // Owns one choice of a request: turns its tokens into text events, holds back what might be the start of a stop string,
 // and says when it has ended. Logprobs travel with the text they belong to.
-import type { ChoiceLogprob, FinishReason, GenerateEvent, TokenLogprob } from "../../engines/chat.ts";
+import type { ChoiceLogprob, FinishReason } from "../../engines/chat.ts";
 import { StopStrings } from "../../engines/parse/stop-strings.ts";
 import { Detokenizer } from "../../engines/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../messages.ts";
+import type { ChoiceEvent } from "./best-of.ts";
+import { alternatives, tokenLogprob } from "./token-logprobs.ts";
 
 /** How a choice ended: the engine stopped it, or a stop string did and the engine has to be told. */
 export type ChoiceEnd = "engine" | "stop-string" | null;
@@ -22,7 +24,11 @@ export interface ChoiceOptions {
   /** The prompt's last token. */
   readonly previousToken: number | null;
   readonly stop: readonly string[];
-  readonly emit: (event: GenerateEvent) => void;
+  /** False where the model was asked for logprobs only to rank choices. */
+  readonly reportsLogprobs: boolean;
+  /** Says why the whole text is no answer, if it is none. Asked of a text that ends of its own accord. */
+  readonly check: ((text: string) => string | null) | null;
+  readonly emit: (event: ChoiceEvent) => void;
 }
 
 export class Choice {
@@ -31,7 +37,12 @@ export class Choice {
   readonly #vocabulary: Vocabulary;
   readonly #detokenizer: Detokenizer;
   readonly #stop: StopStrings | null;
-  readonly #emit: (event: GenerateEvent) => void;
+  readonly #reportsLogprobs: boolean;
+  readonly #check: ChoiceOptions["check"];
+  readonly #emit: (event: ChoiceEvent) => void;
+  #logprobSum = 0;
+  /** All the text, where there is a check. */
+  #text = "";
   #held: HeldLogprob[] = [];
   #decodedLength = 0;
   #releasedLength = 0;
@@ -41,7 +52,14 @@ export class Choice {
     this.#vocabulary = options.vocabulary;
     this.#detokenizer = new Detokenizer(options.vocabulary, options.previousToken);
     this.#stop = options.stop.length > 0 ? new StopStrings(options.stop) : null;
+    this.#reportsLogprobs = options.reportsLogprobs;
+    this.#check = options.check;
     this.#emit = options.emit;
+  }
+
+  /** How likely its tokens are on average, those of a stop string too; the least where it has none. */
+  get meanLogprob(): number {
+    return this.tokenCount === 0 ? Number.NEGATIVE_INFINITY : this.#logprobSum / this.tokenCount;
   }
 
   /** Takes one row of a frame. Says whether, and by what, the choice has ended; its finish event is out by then. */
@@ -49,7 +67,7 @@ export class Choice {
     let text = "";
     if (flags & rowHasToken) {
       this.tokenCount++;
-      if (logprobs) this.#hold(token, logprobs, at);
+      if (logprobs) this.#noteLogprob(token, logprobs, at);
       text = this.#detokenizer.push(token);
     }
     const last = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
@@ -76,6 +94,7 @@ export class Choice {
 
   #emitText(text: string, all: boolean): void {
     this.#releasedLength += text.length;
+    if (this.#check) this.#text += text;
     const ready = this.#held.filter(({ start }) => all || start < this.#releasedLength);
     if (text === "" && ready.length === 0) return;
     const event = { type: "text", choice: this.#index, text } as const;
@@ -88,21 +107,20 @@ export class Choice {
   }
 
   #finish(reason: FinishReason, end: ChoiceEnd): ChoiceEnd {
+    const refusal = reason === "stop" ? (this.#check?.(this.#text) ?? null) : null;
+    if (refusal !== null) this.#emit({ type: "refusal", choice: this.#index, reason: refusal });
     this.#emit({ type: "finish", choice: this.#index, reason });
     return end;
   }
 
-  #hold(token: number, record: Float32Array, at: number): void {
-    const count = record[at + 1] as number;
-    const top = Array.from({ length: count }, (_, i) =>
-      this.#describe(record[at + 2 + 2 * i] as number, record[at + 3 + 2 * i] as number),
-    );
-    const logprob = { ...this.#describe(token, record[at] as number), top };
-    this.#held.push({ start: this.#decodedLength, logprob });
-  }
-
-  #describe(token: number, logprob: number): TokenLogprob {
-    const bytes = [...this.#vocabulary.piece(token)];
-    return { token: this.#vocabulary.tokenText(token), bytes, logprob };
+  #noteLogprob(token: number, record: Float32Array, at: number): void {
+    const logprob = record[at] as number;
+    this.#logprobSum += logprob;
+    if (!this.#reportsLogprobs) return;
+    const described = {
+      ...tokenLogprob(this.#vocabulary, token, logprob),
+      top: alternatives(this.#vocabulary, record, at),
+    };
+    this.#held.push({ start: this.#decodedLength, logprob: described });
   }
 }

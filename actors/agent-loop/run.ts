@@ -7,14 +7,21 @@ import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { elapsedUnitSeconds, type ModelProtocol, type SequenceJob } from "../messages.ts";
+import { BestOf, type ChoiceEvent } from "./best-of.ts";
 import { Choice } from "./choice.ts";
+import { type Plan, planRun } from "./jobs.ts";
 import type { TextModel } from "./text-model.ts";
+import { promptLogprobs } from "./token-logprobs.ts";
 
-/** The model answers between two steps, and a step of a large model on few cores can be long. */
+/** The model answers between two steps, and a step of a large model on few cores can be long; so can compiling a grammar. */
 const acceptTimeoutMs = 10 * 60 * 1000;
 
 /** Takes what happens to one sequence. */
 export interface SequenceSink {
+  /** Its first token comes next; of so many tokens of its prompt the KV was there already. */
+  onCached(tokens: number): void;
+  /** The logprobs of its prompt: see PromptLogprobs. */
+  onPrompt(records: Float32Array): void;
   /** `elapsed` in units of elapsedUnitSeconds; `logprobs` is null or holds this row's record from `at` on. */
   onToken(token: number, flags: number, elapsed: number, logprobs: Float32Array | null, at: number): void;
   onFailed(error: ErrorRecord): void;
@@ -42,7 +49,12 @@ export class Run {
   readonly #startedMs = performance.now();
   /** Sequence id -> choice, while it goes on. */
   readonly #open = new Map<number, Choice>();
+  /** Every choice by index. */
+  #choices: readonly Choice[] = [];
+  /** Set where not all choices are returned. */
+  readonly #bestOf: BestOf | null;
   #promptTokens = 0;
+  #cachedTokens = 0;
   #completionTokens = 0;
   /** Until the first token, and the longest from a choice's first token to its last: choices may run one after another. */
   #promptUnits = 0;
@@ -55,6 +67,8 @@ export class Run {
 
   constructor(options: RunOptions) {
     this.#options = options;
+    const { candidates, choices } = options.request;
+    this.#bestOf = candidates > choices ? new BestOf(candidates) : null;
   }
 
   start(): void {
@@ -94,34 +108,49 @@ export class Run {
 
   #jobs(): SequenceJob[] {
     const { request, model } = this.#options;
-    const prompt = model.text.promptTokens(request);
-    this.#promptTokens = prompt.length;
-    const { dry } = request.sampling;
-    const breakers = dry ? tokensWithAny(model.text, dry.sequenceBreakers) : new Int32Array(0);
-    return Array.from({ length: request.choices }, (_, index) => ({
-      id: this.#openChoice(index, prompt.at(-1) ?? null),
-      client: request.client,
-      prompt,
-      maxNewTokens: request.maxTokens,
-      ignoreEos: request.ignoreEos,
-      adapter: 0,
-      sampling: request.sampling,
+    const plan = planRun(request, model.text);
+    this.#promptTokens = plan.prompt.length;
+    // The model has nothing to say of a first token.
+    if (request.promptLogprobs !== null && plan.prompt.length === 1) this.#tellPrompt(plan.prompt, new Float32Array(0));
+    this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, plan));
+    return this.#choices.map((choice, index) => ({
+      ...plan.job,
+      id: this.#openSequence(choice, index, plan),
       choice: index,
-      breakers,
+      // The prompt is the same for all.
+      promptLogprobs: index === 0 ? request.promptLogprobs : null,
     }));
   }
 
-  #openChoice(index: number, previousToken: number | null): number {
+  #choice(index: number, { prompt, check }: Plan): Choice {
     const { request, model } = this.#options;
-    const choice = new Choice({
+    const bestOf = this.#bestOf;
+    return new Choice({
       index,
       vocabulary: model.text.vocabulary,
-      previousToken,
+      previousToken: prompt.at(-1) ?? null,
       stop: request.stop,
-      emit: (event) => this.#emit(event),
+      reportsLogprobs: request.sampling.topLogprobs !== null,
+      check,
+      emit: (event: ChoiceEvent) => (bestOf ? bestOf.keep(event) : this.#emit(event)),
     });
+  }
+
+  #openSequence(choice: Choice, index: number, { prompt }: Plan): number {
+    const { model } = this.#options;
     let firstUnits: number | null = null;
     const id = model.open({
+      onCached: (tokens) => {
+        if (index === 0) this.#cachedTokens = tokens;
+      },
+      // What a sink throws would end the place, and every other run with it.
+      onPrompt: (records) => {
+        try {
+          this.#tellPrompt(prompt, records);
+        } catch (error) {
+          this.fail(toErrorRecord(error));
+        }
+      },
       onToken: (token, flags, elapsed, logprobs, at) => {
         // A stop string has ended the choice; these rows were on their way.
         if (!this.#open.has(id)) return;
@@ -132,7 +161,6 @@ export class Run {
           const ended = choice.take(token, flags, logprobs, at);
           if (ended) this.#endChoice(id, choice, ended === "stop-string");
         } catch (error) {
-          // Thrown on, it would end the place, and every other run with it.
           this.fail(toErrorRecord(error));
         }
       },
@@ -142,12 +170,18 @@ export class Run {
     return id;
   }
 
+  #tellPrompt(prompt: Int32Array, records: Float32Array): void {
+    this.#emit({ type: "prompt", logprobs: promptLogprobs(this.#options.model.text.vocabulary, prompt, records) });
+  }
+
   #endChoice(id: number, choice: Choice, cancelSequence: boolean): void {
     this.#completionTokens += choice.tokenCount;
     this.#open.delete(id);
     this.#options.model.close(id, choice.tokenCount);
     if (cancelSequence) this.#options.model.actor.tell("cancel", { ids: [id] });
     if (this.#open.size > 0 || this.#closed) return;
+    const means = this.#choices.map(({ meanLogprob }) => meanLogprob);
+    for (const event of this.#bestOf?.likeliest(this.#options.request.choices, means) ?? []) this.#emit(event);
     this.#emit({ type: "done", usage: this.#usage() });
     if (this.#backlog.length === 0) this.#end();
   }
@@ -160,6 +194,7 @@ export class Run {
   #usage() {
     return {
       promptTokens: this.#promptTokens,
+      cachedTokens: this.#cachedTokens,
       completionTokens: this.#completionTokens,
       promptSeconds: this.#promptUnits * elapsedUnitSeconds,
       completionSeconds: this.#completionUnits * elapsedUnitSeconds,
@@ -214,10 +249,4 @@ function gather(backlog: GenerateEvent[], event: GenerateEvent): void {
   const logprobs =
     held.logprobs && event.logprobs ? [...held.logprobs, ...event.logprobs] : (held.logprobs ?? event.logprobs);
   backlog[at] = { ...held, text, ...(logprobs && { logprobs }) };
-}
-
-function tokensWithAny(text: TextModel, breakers: readonly string[]): Int32Array {
-  const tokens = new Set<number>();
-  for (const breaker of breakers) for (const token of text.vocabulary.tokensContaining(breaker)) tokens.add(token);
-  return Int32Array.from(tokens);
 }

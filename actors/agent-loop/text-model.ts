@@ -13,7 +13,7 @@ import {
   vocabularyProbes,
 } from "../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { AttachedModel } from "../messages.ts";
+import type { AttachedModel, ReasoningBudget } from "../messages.ts";
 
 /** Share of the context an over-long prompt keeps where the request allows cutting it and sets no max_tokens. */
 const truncatedPromptShare = 0.75;
@@ -23,17 +23,22 @@ export class TextModel {
   readonly vocabulary: Vocabulary;
   /** Tokens, prompt and output, one sequence may hold. */
   readonly sequenceTokens: number;
+  /** Tokens of one input to embed: less where all of them must be in one step. */
+  readonly inputLimit: number;
   readonly #template: ChatTemplate | ServerError;
 
   private constructor(
     id: string,
     vocabulary: Vocabulary,
     template: ChatTemplate | ServerError,
-    sequenceTokens: number,
+    { capacity, capabilities }: AttachedModel["ready"],
   ) {
     this.id = id;
     this.vocabulary = vocabulary;
-    this.sequenceTokens = sequenceTokens;
+    this.sequenceTokens = capacity.sequenceTokens;
+    this.inputLimit = capabilities.wholeSequences
+      ? Math.min(capacity.sequenceTokens, capacity.maxBatchTokens)
+      : capacity.sequenceTokens;
     this.#template = template;
   }
 
@@ -43,7 +48,7 @@ export class TextModel {
     const vocabulary = createVocabulary(metadata.tokenizer);
     checkProbes(model, vocabulary);
     const template = await openTemplate(model, metadata, vocabulary);
-    return new TextModel(model.id, vocabulary, template, model.ready.capacity.sequenceTokens);
+    return new TextModel(model.id, vocabulary, template, model.ready);
   }
 
   /** The request's prompt as tokens. Throws `context_length_exceeded` before tokenising where bytes alone tell. */
@@ -60,6 +65,44 @@ export class TextModel {
     }
     if (tokens.length > room) throw this.#tooLong(`${tokens.length} tokens`, request);
     return tokens;
+  }
+
+  /** An input to embed as tokens. Throws `context_length_exceeded`, and `invalid_value` for tokens there are none of. */
+  inputTokens(input: string | readonly number[], truncates: boolean): Int32Array {
+    const tokens = typeof input === "string" ? this.#wholeTokens(input, truncates) : this.#known(input);
+    if (tokens.length === 0) throw new ServerError("invalid_value", "an input has no tokens", { param: "input" });
+    if (tokens.length <= this.inputLimit) return tokens;
+    if (!truncates) throw this.#inputTooLong(`${tokens.length} tokens`);
+    const kept = tokens.slice(0, this.inputLimit);
+    const { closingToken } = this.vocabulary;
+    if (typeof input === "string" && closingToken !== null) kept[kept.length - 1] = closingToken;
+    return kept;
+  }
+
+  /** The bound of so many tokens on the thinking after a prompt; null where the prompt rules it out. Throws `unsupported`. */
+  reasoningBudget(tokens: number, prompt: Int32Array): ReasoningBudget | null {
+    const tags = this.#requireTemplate().thinking;
+    if (tags === null) throw this.#noThinking("its chat template has no tags around any");
+    const [begin, end] = [this.#tagToken(tags.begin), this.#tagToken(tags.end)];
+    const { vocabulary } = this;
+    const last = prompt.findLast((token) => vocabulary.isControl(token) || vocabulary.pieceText(token)?.trim() !== "");
+    if (last === end) return null;
+    return { tokens, begin: last === begin ? new Int32Array(0) : Int32Array.of(begin), end: Int32Array.of(end) };
+  }
+
+  /** A tag of several tokens could be told apart by its text alone: models write its end and what follows as one token. */
+  #tagToken(tag: string): number {
+    const { vocabulary } = this;
+    const control = vocabulary.controlTokens.find((token) => vocabulary.tokenText(token) === tag);
+    const tokens = control === undefined ? vocabulary.encode(tag) : [control];
+    if (tokens.length === 1) return tokens[0] as number;
+    throw this.#noThinking(`its vocabulary has no token ${tag}`);
+  }
+
+  #noThinking(why: string): ServerError {
+    const param = "reasoning_budget";
+    const message = `model "${this.id}" has no thinking that can be bounded: ${why}; leave ${param} out`;
+    return new ServerError("unsupported", message, { param });
   }
 
   #render({ prompt }: GenerateRequest): PromptText | string {
@@ -86,6 +129,29 @@ export class TextModel {
 
   #tokens(prompt: PromptText | string): Int32Array {
     return typeof prompt === "string" ? this.vocabulary.encodeCompletion(prompt) : this.vocabulary.encodePrompt(prompt);
+  }
+
+  #wholeTokens(text: string, truncates: boolean): Int32Array {
+    const { longestPieceBytes } = this.vocabulary;
+    // Text that cannot be part of what is kept is cut off before it is tokenised.
+    if (truncates) return this.vocabulary.encodeWhole(text.slice(0, (this.inputLimit + 1) * longestPieceBytes));
+    const bytes = Buffer.byteLength(text);
+    const leastTokens = Math.ceil(bytes / longestPieceBytes);
+    if (leastTokens > this.inputLimit) throw this.#inputTooLong(`${bytes} bytes, at least ${leastTokens} tokens`);
+    return this.vocabulary.encodeWhole(text);
+  }
+
+  #known(tokens: readonly number[]): Int32Array {
+    const { size } = this.vocabulary;
+    const unknown = tokens.find((token) => !(token >= 0 && token < size));
+    if (unknown === undefined) return Int32Array.from(tokens);
+    const message = `expected tokens of model "${this.id}", 0 to ${size - 1}, got ${unknown}`;
+    throw new ServerError("invalid_value", message, { param: "input" });
+  }
+
+  #inputTooLong(came: string): ServerError {
+    const message = `an input is ${came}; model "${this.id}" takes ${this.inputLimit}; shorten it or set truncate_sequence`;
+    return new ServerError("context_length_exceeded", message, { param: "input" });
   }
 
   #requireTemplate(): ChatTemplate {

@@ -1,10 +1,13 @@
-// Owns the model actor: turns messages into calls on the step loop, and each link that asks into a consumer of tokens.
+// Owns the model actor: turns messages into calls on the intake and the step loop, and each link that asks into a consumer
+// of tokens.
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
+import { Later } from "../../runtime/actor/later.ts";
 import type { Endpoint } from "../../runtime/thread/endpoint.ts";
 import { type ModelProtocol, type TokenFrame, tokenChannel } from "../messages.ts";
+import type { Intake } from "../scheduler/intake.ts";
 import type { Consumer, StepLoop } from "../scheduler/step-loop.ts";
 
-export function modelActor(loop: StepLoop): Behaviour<ModelProtocol> {
+export function modelActor(loop: StepLoop, intake: Intake): Behaviour<ModelProtocol> {
   const consumers = new Map<Endpoint, Consumer>();
 
   /** The consumer behind a link. Its sequences end with the link. */
@@ -15,15 +18,19 @@ export function modelActor(loop: StepLoop): Behaviour<ModelProtocol> {
     const consumer: Consumer = { send: (frame: TokenFrame) => sender.send(tokenChannel, frame) };
     consumers.set(sender, consumer);
     void sender.exit.then(() => {
-      loop.drop(consumer);
+      intake.drop(consumer);
       consumers.delete(sender);
     });
     return consumer;
   }
 
   return {
-    generate: ({ jobs }, context) => loop.submit(consumerOf(context), jobs),
-    cancel: ({ ids }, context) => loop.cancel(consumerOf(context), ids),
+    generate: ({ jobs }, context) => {
+      const queued = intake.submit(consumerOf(context), jobs);
+      return queued && new Later(queued);
+    },
+    pool: (message, context) => new Later(loop.pool(consumerOf(context), message)),
+    cancel: ({ ids }, context) => intake.cancel(consumerOf(context), ids),
     statistics: () => loop.snapshot(),
     setPaused: ({ ids, paused }, context) => loop.setPaused(consumerOf(context), ids, paused),
   };

@@ -2,24 +2,54 @@
 // with the model actor in front of it. Started by the kernel's entry; an engine failure ends the place on purpose, and
 // its supervisor starts a new one.
 import type { LoadedModel } from "../../engines/engine.ts";
+import { createGrammarHost } from "../../engines/grammar/host.ts";
 import { openEngine } from "../../engines/open-engine.ts";
+import { modelFingerprint } from "../../engines/prefix-store/fingerprint.ts";
+import { PrefixStore } from "../../engines/prefix-store/prefix-store.ts";
+import { loadDraftModel } from "../../engines/speculation/draft-model.ts";
+import { Speculation } from "../../engines/speculation/speculation.ts";
 import { vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../messages.ts";
+import { baseGeneration, Intake } from "../scheduler/intake.ts";
 import { StepLoop } from "../scheduler/step-loop.ts";
 import { modelActor } from "./model-actor.ts";
 
+/** A shorter prefix is computed sooner than it is read from disk. */
+const leastStoredTokens = 256;
+
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
-  const { engine, spec, limits, frameIntervalMs, mailboxLimit } = place.init;
-  const model = await (await openEngine(engine)).load(spec, (fraction) => place.progress(fraction));
-  const loop = new StepLoop(model, limits, frameIntervalMs);
+  const { spec, limits, frameIntervalMs, mailboxLimit, speculation } = place.init;
+  const model = await (await openEngine(place.init.engine)).load(spec, (fraction) => place.progress(fraction));
+  const draft = speculation.draftModel && (await loadDraftModel(spec.path, speculation.draftModel, () => {}));
+  const store = await openStore(place.init, model);
+  const loop = new StepLoop(model, {
+    limits,
+    frameIntervalMs,
+    createSpeculation: (cost) => Speculation.create({ model, draft, options: speculation, cost }),
+    onEvict: ({ tokens, saved }) => {
+      const isWanted = tokens.length >= leastStoredTokens && store?.wants(baseGeneration, tokens);
+      if (isWanted) store?.put(baseGeneration, tokens, model.kv.export(saved));
+    },
+  });
+  const grammars = createGrammarHost({
+    modelPath: spec.path,
+    vocabSize: model.card.vocabSize,
+    endOfGeneration: model.tokens.endOfGeneration,
+    maxMatchers: spec.maxSequences + limits.maxQueue,
+  });
   const running = loop.run();
   const onStop = async () => {
     loop.stop();
     await running.catch(() => undefined);
+    while (store !== null && loop.evictPrefix()) await store.flush();
+    await store?.dispose();
+    await grammars.dispose();
+    loop.dispose();
     model.dispose();
   };
-  place.system.spawn<ModelProtocol>("model", { ...modelActor(loop), onStop }, { mailboxLimit });
+  const behaviour = modelActor(loop, new Intake({ loop, grammars, store }));
+  place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
     if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // aborted to stop: that message is on its way
     // Thrown outside of every promise, so that the place dies and says why.
@@ -27,7 +57,14 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
       throw error;
     });
   });
-  return { card: model.card, capacity: model.capacity, maxQueue: limits.maxQueue, probes: probesOf(model) };
+  const { card, capacity, capabilities } = model;
+  return { card, capacity, capabilities, maxQueue: limits.maxQueue, probes: probesOf(model) };
+}
+
+async function openStore({ prefixStore, spec }: ModelPlaceInit, model: LoadedModel): Promise<PrefixStore | null> {
+  if (prefixStore === null) return null;
+  const fingerprint = await modelFingerprint(spec.path);
+  return PrefixStore.open(prefixStore, { fingerprint, layout: model.kv.layout });
 }
 
 function probesOf(model: LoadedModel): Int32Array[] | null {

@@ -1,109 +1,141 @@
 // Owns the loop of a model place: take messages -> schedule -> one forward pass -> sample -> frames -> one turn of the
-// event loop. It owns the model, the scheduler's state and the sampler's; nothing else runs on its thread.
+// event loop. It owns the model and the scheduler's state; nothing else runs on its thread.
 import { performance } from "node:perf_hooks";
 import { Batch } from "../../engines/batch.ts";
-import type { Sampling } from "../../engines/chat.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
-import { Sampler, type SamplingState } from "../../engines/sampler/sampler.ts";
+import type { CompiledGrammar } from "../../engines/grammar/matcher.ts";
+import { Sampler } from "../../engines/sampler/sampler.ts";
+import type { CachedPrefix } from "../../engines/scheduler/prefix-cache.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
-import { Sequence, type SequenceOptions } from "../../engines/scheduler/sequence.ts";
+import type { StepCost } from "../../engines/scheduler/step-cost.ts";
+import type { Speculation } from "../../engines/speculation/speculation.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import type { ModelStatistics, SequenceJob, TokenFrame } from "../messages.ts";
-import { FrameBuilder } from "./frame.ts";
+import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
+import { Consumers } from "./consumers.ts";
+import { type Consumer, LiveSequence, PooledSequence } from "./live-sequence.ts";
+import { openSequence } from "./open-sequence.ts";
+import { PoolRuns } from "./pool-runs.ts";
+import { TokenTaker } from "./token-taker.ts";
 
-/** Whoever asked for sequences and takes their tokens. Compared by identity. */
-export interface Consumer {
-  send(frame: TokenFrame): void;
+export type { Consumer } from "./live-sequence.ts";
+
+export interface StepLoopOptions {
+  readonly limits: SchedulerLimits;
+  /**
+   * Tokens of short steps leave together, up to so many ms after the frame before: on a machine whose cores are all
+   * computing, waking the readers costs more than a step's share of it. 0 sends each step's at once.
+   */
+  readonly frameIntervalMs: number;
+  /** Made with the scheduler's estimates of what steps cost; left out where nothing drafts. */
+  readonly createSpeculation?: (cost: StepCost) => Speculation | null;
+  /** Told of each cached prefix that is about to be dropped. */
+  readonly onEvict?: (prefix: CachedPrefix) => void;
 }
 
 /** Totals since the start. Milliseconds. */
-export interface StepStatistics {
+interface StepTotals {
   steps: number;
   tokens: number;
+  promptTokens: number;
   /** Inside the engine's forward pass. */
   engineMs: number;
   /** Whole steps: scheduling, forward pass, sampling, frames. */
   totalMs: number;
 }
 
-class LiveSequence extends Sequence {
-  readonly id: number;
-  readonly consumer: Consumer;
-  readonly sampling: SamplingState;
-  /** When it was first scheduled, in ms; 0 = not yet. */
-  startedMs = 0;
-
-  constructor(options: SequenceOptions, id: number, consumer: Consumer, sampling: SamplingState) {
-    super(options);
-    this.id = id;
-    this.consumer = consumer;
-    this.sampling = sampling;
-  }
-}
+type Scheduled = LiveSequence | PooledSequence;
 
 export class StepLoop {
-  readonly statistics: StepStatistics = { steps: 0, tokens: 0, engineMs: 0, totalMs: 0 };
+  readonly #totals: StepTotals = { steps: 0, tokens: 0, promptTokens: 0, engineMs: 0, totalMs: 0 };
+  readonly #ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
   readonly #model: LoadedModel;
-  readonly #scheduler: Scheduler<LiveSequence>;
+  readonly #scheduler: Scheduler<Scheduled>;
   readonly #sampler: Sampler;
+  readonly #taker: TokenTaker;
+  readonly #speculation: Speculation | null;
+  readonly #pools: PoolRuns;
   readonly #batch: Batch;
-  readonly #live = new Map<Consumer, Map<number, LiveSequence>>();
-  readonly #frames = new Map<Consumer, FrameBuilder>();
-  readonly #frameIntervalMs: number;
-  #lastFlushMs = 0;
-  /** A first or last token, or a full buffer: the frames leave with this step. */
-  #isUrgent = false;
+  readonly #consumers: Consumers;
+  /** Sequences under a grammar. */
+  readonly #matched = new Set<LiveSequence>();
+  readonly #drafted: LiveSequence[] = [];
   #wake: (() => void) | null = null;
   #timer: NodeJS.Timeout | undefined;
   #stopped = false;
 
-  /**
-   * Tokens of short steps leave together, up to `frameIntervalMs` after the frame before: on a machine whose cores are
-   * all computing, waking the readers costs more than a step's share of it. 0 sends each step's at once.
-   */
-  constructor(model: LoadedModel, limits: SchedulerLimits, frameIntervalMs: number) {
-    this.#frameIntervalMs = frameIntervalMs;
+  constructor(model: LoadedModel, options: StepLoopOptions) {
+    const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
     this.#model = model;
-    this.#scheduler = new Scheduler(model, limits);
+    this.#consumers = new Consumers(model.capacity.maxLogitsRows, frameIntervalMs);
+    this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
     this.#sampler = Sampler.create(model.card.vocabSize);
+    this.#speculation = createSpeculation?.(this.#scheduler.cost) ?? null;
+    this.#taker = new TokenTaker(this.#scheduler, this.#sampler, this.#speculation);
+    this.#pools = new PoolRuns(this.#scheduler, model.capabilities, model.capacity.maxSequences);
     this.#batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   }
 
   /** Totals, and how many sequences there are now. */
   snapshot(): ModelStatistics {
-    const { waitingCount, runningCount, parkedCount, preemptionCount } = this.#scheduler;
+    const { waitingCount, runningCount, parkedCount, pausedPreemptions, memoryPreemptions } = this.#scheduler;
+    const { maxSequences, kvBlocks } = this.#model.capacity;
+    const speculation = this.#speculation?.statistics ?? noSpeculation;
     return {
-      ...this.statistics,
-      slots: this.#model.capacity.maxSequences,
+      ...this.#totals,
+      slots: maxSequences,
       running: runningCount,
       waiting: waitingCount,
       parked: parkedCount,
-      preemptions: preemptionCount,
+      preemptions: pausedPreemptions,
+      memoryPreemptions,
+      ended: { ...this.#ended },
+      prefixCache: { ...this.#scheduler.prefixStatistics },
+      kvBlocks: { used: kvBlocks - this.#model.kv.freeBlocks, total: kvBlocks },
+      speculation: { ...speculation, acceptedAt: [...speculation.acceptedAt] },
     };
   }
 
-  /** Queues all jobs or, when one is refused, none. */
-  submit(consumer: Consumer, jobs: readonly SequenceJob[]): void {
+  /** Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. */
+  submit(consumer: Consumer, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
     this.#advance();
-    const added: number[] = [];
+    const added: LiveSequence[] = [];
     try {
-      for (const job of jobs) {
-        this.#add(consumer, job);
-        added.push(job.id);
-      }
+      for (const job of jobs) added.push(this.#add(consumer, job, grammars?.get(job.id) ?? null));
     } catch (error) {
-      this.cancel(consumer, added);
+      for (const sequence of added) this.#forget(sequence);
       throw error;
     }
     this.#wake?.();
   }
 
+  /** The pooled outputs of prompts, in one array. Cancelled like a sequence, by its id. */
+  pool(consumer: Consumer, message: Parameters<PoolRuns["start"]>[1]): Promise<Float32Array> {
+    this.#advance();
+    const result = this.#pools.start(consumer, message);
+    this.#wake?.();
+    return result;
+  }
+
+  /** How many of the first tokens of a prompt a cached prefix has. */
+  cachedLength(tokens: Int32Array, adapter: number): number {
+    return this.#scheduler.cachedLength(tokens, adapter);
+  }
+
+  /** Adds a cached prefix from its exported bytes, if there is room. */
+  importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
+    return this.#scheduler.importPrefix(adapter, tokens, bytes);
+  }
+
+  /** Drops the cached prefix that was used longest ago. False where there is none. */
+  evictPrefix(): boolean {
+    return this.#scheduler.evictPrefix();
+  }
+
   cancel(consumer: Consumer, ids: readonly number[]): void {
     for (const id of ids) {
-      const sequence = this.#live.get(consumer)?.get(id);
-      if (!sequence) continue;
-      this.#scheduler.cancel(sequence);
-      this.#forget(sequence);
+      this.#pools.cancel(consumer, id);
+      const sequence = this.#consumers.find(consumer, id);
+      if (sequence) this.#end(sequence, "cancelled");
     }
     // The slot of a paused sequence may be what others wait for.
     this.#wake?.();
@@ -112,7 +144,7 @@ export class StepLoop {
   setPaused(consumer: Consumer, ids: readonly number[], paused: boolean): void {
     this.#advance();
     for (const id of ids) {
-      const sequence = this.#live.get(consumer)?.get(id);
+      const sequence = this.#consumers.find(consumer, id);
       if (sequence) this.#scheduler.setPaused(sequence, paused);
     }
     this.#wake?.();
@@ -120,9 +152,10 @@ export class StepLoop {
 
   /** Cancels everything of a consumer that is gone. */
   drop(consumer: Consumer): void {
-    this.cancel(consumer, [...(this.#live.get(consumer)?.keys() ?? [])]);
-    this.#live.delete(consumer);
-    this.#frames.delete(consumer);
+    this.#pools.drop(consumer);
+    for (const sequence of this.#consumers.sequencesOf(consumer)) this.#end(sequence, "cancelled");
+    this.#consumers.drop(consumer);
+    this.#wake?.();
   }
 
   /** Runs until stop(). Rejects when the engine fails; every sequence has been told by then. */
@@ -136,40 +169,47 @@ export class StepLoop {
   /** Ends run() after the step under way. Every sequence is cancelled: the model may be disposed once run() has ended. */
   stop(): void {
     this.#stopped = true;
-    for (const consumer of [...this.#live.keys()]) this.drop(consumer);
+    this.#pools.failAll(stopped);
+    for (const consumer of this.#consumers.all()) this.drop(consumer);
     this.#wake?.();
+  }
+
+  /** Lets go of what was made for the loop alone; the model is not its own. */
+  dispose(): void {
+    this.#speculation?.dispose();
   }
 
   /** One step, synchronous. Returns false when there was nothing to run. */
   step(): boolean {
+    this.#prepare();
     const started = performance.now();
     this.#advance(started);
     if (!this.#scheduler.schedule(this.#batch)) return false;
-    // A step with a prompt in it is a long one: nothing waits for it.
-    if (this.#batch.tokenCount > this.#batch.rowCount) this.#flush();
+    // Nothing waits for a step with a prompt in it: it is a long one.
+    if (this.#scheduler.promptTokensInStep > 0) this.#consumers.flush();
     let engineMs = 0;
     try {
       const before = performance.now();
       const output = this.#model.step(this.#batch);
       engineMs = performance.now() - before;
-      this.#takeTokens(output.logits, output.logitsRow, started);
+      this.#takeRows(output, started);
     } catch (error) {
       this.#failAll(toErrorRecord(error));
       throw error;
     }
     this.#scheduler.endStep(performance.now() - started);
-    if (this.#isUrgent || performance.now() - this.#lastFlushMs >= this.#frameIntervalMs) this.#flush();
-    this.statistics.steps++;
-    this.statistics.engineMs += engineMs;
-    this.statistics.totalMs += performance.now() - started;
+    this.#consumers.flushIfDue();
+    this.#totals.steps++;
+    this.#totals.engineMs += engineMs;
+    this.#totals.totalMs += performance.now() - started;
     return true;
   }
 
   /** Waits for a message, or for the time at which there is something to do without one. */
   async #idle(): Promise<void> {
-    this.#flush();
+    this.#consumers.flush();
     this.#scheduler.checkIntegrity();
-    const waitMs = this.#scheduler.nextChangeMs - performance.now();
+    const waitMs = this.#hasHeld() ? heldPollMs : this.#scheduler.nextChangeMs - performance.now();
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
       // Timers round down to a whole millisecond.
@@ -181,97 +221,129 @@ export class StepLoop {
 
   /** Tells the scheduler the time, and those whose time in the queue is over that it is. */
   #advance(nowMs = performance.now()): void {
-    for (const sequence of this.#scheduler.advance(nowMs)) {
-      this.#fail(sequence.consumer, [sequence.id], queueTimeout(nowMs - sequence.queuedMs));
+    for (const sequence of this.#scheduler.advance(nowMs))
+      this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
+  }
+
+  /** Leaves out those whose grammar is not ready, and has drafts made for the others. */
+  #prepare(): void {
+    for (const sequence of this.#matched) sequence.isHeld = sequence.live.matcher?.isReady === false;
+    if (this.#speculation === null) return;
+    const drafted = this.#drafted;
+    drafted.length = 0;
+    let others = 0;
+    for (const sequence of this.#scheduler.decodes()) {
+      const canDraft = sequence instanceof LiveSequence && sequence.live.matcher === null && sequence.pending === 1;
+      if (canDraft) drafted.push(sequence);
+      else others++;
     }
+    this.#speculation.prepare(drafted, others);
   }
 
-  #add(consumer: Consumer, job: SequenceJob): void {
-    const room = this.#model.capacity.sequenceTokens - job.prompt.length;
-    const options = {
-      client: job.client,
-      // The other choices of a request may wait for its first one to end.
-      hasQueueLimit: job.choice === 0,
-      prompt: job.prompt,
-      maxNewTokens: job.maxNewTokens ?? Math.max(room, 1),
-      ignoreEos: job.ignoreEos,
-      adapter: job.adapter,
-    };
-    let sequences = this.#live.get(consumer);
-    if (!sequences) {
-      sequences = new Map();
-      this.#live.set(consumer, sequences);
-      this.#frames.set(consumer, new FrameBuilder(this.#model.capacity.maxSequences));
-    }
-    if (sequences.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is running already`);
-    const sampling = this.#openSampling(job.sampling, job);
-    const sequence = new LiveSequence(options, job.id, consumer, sampling);
-    this.#scheduler.add(sequence);
-    sequences.set(job.id, sequence);
+  #hasHeld(): boolean {
+    for (const { isHeld } of this.#matched) if (isHeld) return true;
+    return false;
   }
 
-  #openSampling(sampling: Sampling, job: SequenceJob): SamplingState {
-    return this.#sampler.open(sampling, job.choice, job.prompt, job.breakers);
-  }
-
-  #takeTokens(logits: Float32Array, logitsRow: Int32Array, stepStarted: number): void {
-    const { rows } = this.#scheduler;
-    // accept() drops finished sequences from the scheduler's lists, not from `rows`.
-    for (let row = 0; row < rows.length; row++) {
-      const sequence = rows[row] as LiveSequence;
-      if (sequence.startedMs === 0) sequence.startedMs = stepStarted;
-      const logitsIndex = logitsRow[row] as number;
-      if (logitsIndex < 0) continue;
-      const token = this.#sample(sequence, logits, logitsIndex);
-      if (token === null) continue;
-      const finish = this.#scheduler.accept(sequence, token);
-      const elapsedMs = performance.now() - sequence.startedMs;
-      const frame = this.#frames.get(sequence.consumer);
-      frame?.add(sequence.id, token, finish, elapsedMs);
-      const isFirst = sequence.total === sequence.promptLength + 1;
-      if (isFirst || finish !== "none" || frame?.isFull) this.#isUrgent = true;
-      if (sequence.sampling.topLogprobs !== null) frame?.addLogprobs(this.#sampler.lastLogprobs);
-      if (finish !== "none") this.#forget(sequence);
-      this.statistics.tokens++;
-    }
-  }
-
-  /** The next token, or null for a sequence whose logits leave nothing to choose: that ends it alone. */
-  #sample(sequence: LiveSequence, logits: Float32Array, row: number): number | null {
+  #add(consumer: Consumer, job: SequenceJob, grammar: CompiledGrammar | null): LiveSequence {
+    this.#consumers.checkFree(consumer, job.id);
+    const matcher = grammar?.open() ?? null;
     try {
-      return this.#sampler.sample(sequence.sampling, logits, row);
+      const { sequenceTokens } = this.#model.capacity;
+      const sequence = openSequence(job, consumer, this.#sampler, matcher, sequenceTokens);
+      this.#scheduler.add(sequence);
+      this.#consumers.add(sequence);
+      if (matcher !== null) this.#matched.add(sequence);
+      return sequence;
+    } catch (error) {
+      matcher?.close();
+      throw error;
+    }
+  }
+
+  #takeRows(output: ReturnType<LoadedModel["step"]>, stepStarted: number): void {
+    const { rows } = this.#scheduler;
+    const { pooledLength } = this.#model.capabilities;
+    // Finished sequences leave the scheduler's lists, not `rows`.
+    for (let row = 0; row < rows.length; row++) {
+      const sequence = rows[row] as Scheduled;
+      const position = this.#batch.position[row] as number;
+      const ofPrompt = Math.min(position + (this.#batch.length[row] as number), sequence.promptLength) - position;
+      this.#totals.promptTokens += Math.max(ofPrompt, 0);
+      if (sequence instanceof PooledSequence) {
+        const at = (output.pooledRow[row] as number) * pooledLength;
+        sequence.sink.add(output.pooled.subarray(at, at + pooledLength), position);
+        if (sequence.pending > 0) continue;
+        this.#scheduler.finishPooled(sequence);
+        sequence.sink.done();
+        continue;
+      }
+      if (sequence.startedMs === 0) sequence.startedMs = stepStarted;
+      if ((output.logitsRow[row] as number) >= 0) this.#takeTokens(sequence, row, output);
+      sequence.draftCount = 0;
+    }
+  }
+
+  /** What the logits of a row make of its sequence; a failure ends that one alone. */
+  #takeTokens(sequence: LiveSequence, row: number, output: ReturnType<LoadedModel["step"]>): void {
+    const frame = this.#consumers.frameOf(sequence);
+    if (!frame) return;
+    try {
+      const before = sequence.total;
+      const finish = this.#taker.take(sequence, row, this.#batch, output, frame);
+      this.#totals.tokens += sequence.total - before;
+      const isFirst = before === sequence.promptLength && sequence.total > before;
+      if (isFirst || finish !== "none" || frame.isFull) this.#consumers.isUrgent = true;
+      if (finish === "none") return;
+      this.#ended[finish]++;
+      this.#forget(sequence);
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;
-      this.#fail(sequence.consumer, [sequence.id], toErrorRecord(error));
-      return null;
-    }
-  }
-
-  #flush(): void {
-    this.#lastFlushMs = performance.now();
-    this.#isUrgent = false;
-    for (const [consumer, frame] of this.#frames) {
-      const built = frame.take();
-      if (built) consumer.send(built);
+      this.#fail(sequence, toErrorRecord(error));
     }
   }
 
   #failAll(error: ErrorRecord): void {
-    for (const [consumer, sequences] of this.#live) this.#fail(consumer, [...sequences.keys()], error);
+    this.#pools.failAll(error);
+    for (const consumer of this.#consumers.all()) {
+      for (const sequence of this.#consumers.sequencesOf(consumer)) this.#fail(sequence, error);
+    }
   }
 
-  #fail(consumer: Consumer, ids: readonly number[], error: ErrorRecord): void {
-    consumer.send({ rows: new Int32Array(0), logprobs: null, failed: ids.map((id) => ({ id, error })) });
-    this.cancel(consumer, ids);
+  #fail(sequence: Scheduled, error: ErrorRecord): void {
+    if (sequence instanceof PooledSequence) {
+      sequence.sink.fail(error);
+      return;
+    }
+    this.#end(sequence, "error");
+    this.#consumers.fail(sequence, error);
   }
 
+  #end(sequence: LiveSequence, how: keyof EndCounts): void {
+    this.#ended[how]++;
+    this.#forget(sequence);
+  }
+
+  /** Takes a sequence out of all books, whatever has become of it. */
   #forget(sequence: LiveSequence): void {
-    this.#live.get(sequence.consumer)?.delete(sequence.id);
+    this.#scheduler.cancel(sequence);
+    this.#consumers.remove(sequence);
+    this.#speculation?.forget(sequence);
+    sequence.live.matcher?.close();
+    this.#matched.delete(sequence);
   }
 }
 
 /** What a timer can hold; a longer wait has no end worth a timer. */
 const longestTimerMs = 2 ** 31 - 2;
+/** How soon to look again whether a grammar's thread is done with another one. */
+const heldPollMs = 2;
+
+const noSpeculation = { drafts: 0, proposed: 0, accepted: 0, dropped: 0, acceptedAt: new Int32Array(0) };
+const stopped: ErrorRecord = {
+  code: "model_failed",
+  message: "the model is being stopped; the request can be retried",
+};
 
 function queueTimeout(waitedMs: number): ErrorRecord {
   const seconds = Math.round(waitedMs / 100) / 10;

@@ -3,20 +3,22 @@
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../engines/batch.ts";
 import type { Capacity, LoadedModel } from "../../engines/engine.ts";
+import { idleCapabilities, idleKv } from "../idle-kv.ts";
 
 /** Few, so that choosing among them costs nothing; in most vocabularies they are short pieces of text. */
 const vocabSize = 512;
 const firstTextToken = 300;
 /** A step that begins so late does not try to catch up: the rate is a ceiling. */
 const forgivenMs = 50;
+const noPooled = new Float32Array(0);
 
 export class PacedModel implements LoadedModel {
   readonly card: LoadedModel["card"];
   readonly capacity: Capacity;
-  readonly capabilities = { truncate: true, copyPrefix: true, saveState: true, adaptersPerStep: 0 };
+  readonly capabilities = idleCapabilities;
   readonly tokens = { endOfGeneration: [] };
   readonly tokenize = null;
-  readonly kv = { release: () => {}, save: () => null, restore: () => {} };
+  readonly kv = idleKv;
   readonly #msPerStep: number;
   readonly #logits: Float32Array;
   readonly #logitsRow: Int32Array;
@@ -47,10 +49,10 @@ export class PacedModel implements LoadedModel {
   step(batch: Batch): StepOutput {
     let outputs = 0;
     for (let row = 0; row < batch.rowCount; row++) {
-      this.#logitsRow[row] = batch.wantLogits[row] === 1 ? this.#choose(batch, row, outputs++) : -1;
+      this.#logitsRow[row] = (batch.logitsCount[row] ?? 0) > 0 ? this.#choose(batch, row, outputs++) : -1;
     }
     if (outputs > 0) this.#sleep();
-    return { logits: this.#logits, logitsRow: this.#logitsRow };
+    return { logits: this.#logits, logitsRow: this.#logitsRow, pooled: noPooled, pooledRow: this.#logitsRow };
   }
 
   dispose(): void {}

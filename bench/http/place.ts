@@ -3,8 +3,10 @@
 
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
 import { modelActor } from "../../actors/model/model-actor.ts";
+import { Intake } from "../../actors/scheduler/intake.ts";
 import { StepLoop } from "../../actors/scheduler/step-loop.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
+import { idleCapacity } from "../idle-kv.ts";
 import { PacedModel } from "./paced-model.ts";
 
 const sequenceTokens = 65_536;
@@ -19,14 +21,18 @@ export function pacedModule(tokensPerSecond: number): URL {
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
   const { spec, limits, frameIntervalMs, mailboxLimit } = place.init;
   const rate = Number(new URL(import.meta.url).searchParams.get("tokensPerSecond"));
-  const { maxSequences, maxBatchTokens } = spec;
-  const model = new PacedModel(rate, { maxSequences, maxBatchTokens, sequenceTokens });
-  const loop = new StepLoop(model, limits, frameIntervalMs);
+  const model = new PacedModel(rate, idleCapacity(spec.maxSequences, spec.maxBatchTokens, sequenceTokens));
+  const loop = new StepLoop(model, { limits, frameIntervalMs });
   const running = loop.run();
   const onStop = async () => {
     loop.stop();
     await running;
   };
-  place.system.spawn<ModelProtocol>("model", { ...modelActor(loop), onStop }, { mailboxLimit });
-  return { card: model.card, capacity: model.capacity, maxQueue: limits.maxQueue, probes: null };
+  place.system.spawn<ModelProtocol>(
+    "model",
+    { ...modelActor(loop, new Intake({ loop, grammars: null, store: null })), onStop },
+    { mailboxLimit },
+  );
+  const { card, capacity, capabilities } = model;
+  return { card, capacity, capabilities, maxQueue: limits.maxQueue, probes: null };
 }

@@ -28,6 +28,8 @@ export async function main(argv: readonly string[]): Promise<void> {
     gpuLayers: 0,
     abortFlag: null,
     computeLock: null,
+    pagedKv: null,
+    extraLogitsRows: 16,
   };
   const inPlaces = await residentAfterEach(rounds, () => oncePlace(spec));
   const inProcess = await residentAfterEach(rounds, () => onceHere(spec));
@@ -45,6 +47,14 @@ export async function main(argv: readonly string[]): Promise<void> {
   );
 }
 
+const noSpeculation = {
+  promptLookup: false,
+  maxDraftTokens: 0,
+  draftModel: null,
+  headTokens: null,
+  headSampling: "auto",
+} as const;
+
 async function oncePlace(spec: ModelSpec): Promise<void> {
   const limits = {
     maxBatchTokens: spec.maxBatchTokens,
@@ -53,13 +63,22 @@ async function oncePlace(spec: ModelSpec): Promise<void> {
     prefixCacheEntries: 0,
     maxQueue: 8,
     queueTimeoutMs: 0,
+    swapBytes: 0,
     decodeSlowdown: 3,
     maxStepMs: 250,
   };
   const place = await spawnPlace<ModelPlaceInit, ModelPlaceReady>({
     name: "model",
     module: modelModule,
-    init: { engine: "llama", spec, limits, frameIntervalMs: 0, mailboxLimit: 64 },
+    init: {
+      engine: "llama",
+      spec,
+      limits,
+      frameIntervalMs: 0,
+      mailboxLimit: 64,
+      speculation: noSpeculation,
+      prefixStore: null,
+    },
     carrier: "process",
     startTimeoutMs: 60_000,
   });

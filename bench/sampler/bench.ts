@@ -71,7 +71,7 @@ function microsecondsPerRow(sampler: Sampler, sampling: Sampling, logits: Float3
   const rounds: number[] = [];
   while (rounds.length < 2 || performance.now() < end) {
     const start = performance.now();
-    for (const [row, state] of states.entries()) sampler.sample(state, logits, row);
+    for (const [row, state] of states.entries()) sampler.sample(state, logits, row, null);
     rounds.push(performance.now() - start);
   }
   rounds.sort((a, b) => a - b);

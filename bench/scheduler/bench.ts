@@ -6,6 +6,7 @@ import { Batch } from "../../engines/batch.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
 import { Sequence } from "../../engines/scheduler/sequence.ts";
 import { table } from "../engine/report.ts";
+import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
 import { report } from "../results.ts";
 import { type Percentiles, percentiles } from "../serving/statistics.ts";
 
@@ -24,6 +25,7 @@ const limits: SchedulerLimits = {
   maxQueue: queueLength,
   // Nobody waits so long, but everybody might.
   queueTimeoutMs: 1e9,
+  swapBytes: 0,
   decodeSlowdown: 3,
   maxStepMs: 250,
 };
@@ -80,7 +82,7 @@ function measure(workload: Workload, slots: number, steps: number): { microsecon
     scheduler.advance(nowMs);
     scheduler.schedule(batch);
     for (const [row, one] of scheduler.rows.entries()) {
-      if (batch.wantLogits[row] === 1) scheduler.accept(one, sampledToken);
+      if (batch.logitsCount[row] === 1) scheduler.accept(one, sampledToken);
     }
     const stepMs = modelMs(batch);
     scheduler.endStep(stepMs);
@@ -97,9 +99,9 @@ function measure(workload: Workload, slots: number, steps: number): { microsecon
 /** A scheduler over a model that is not there. */
 function createScheduler(maxSequences: number): Scheduler<Sequence> {
   const model = {
-    capacity: { maxSequences, maxBatchTokens: limits.maxBatchTokens, sequenceTokens },
-    capabilities: { truncate: true, copyPrefix: true, saveState: true, adaptersPerStep: 0 },
-    kv: { release: () => {}, save: () => null, restore: () => {} },
+    capacity: idleCapacity(maxSequences, limits.maxBatchTokens, sequenceTokens),
+    capabilities: idleCapabilities,
+    kv: idleKv,
     tokens: { endOfGeneration: [] },
   };
   return new Scheduler<Sequence>(model, limits);
@@ -117,6 +119,9 @@ function sequences({ promptTokens, newTokens }: Workload): () => Sequence {
       maxNewTokens: newTokens,
       ignoreEos: true,
       adapter: 0,
+      priority: 0,
+      isPooled: false,
+      wantsPromptLogits: false,
     });
 }
 

@@ -1,16 +1,18 @@
 // Owns who holds a slot: which sequences wait for one, which run, and which are parked because their readers are behind.
 // Used by the scheduler only, which decides what the running ones feed. It is told the time; it never looks at a clock.
-import type { KvCache } from "../engine.ts";
-import { FairQueue } from "./fair-queue.ts";
+import { Placement, type PlacementModel } from "./placement.ts";
 import type { PrefixCache } from "./prefix-cache.ts";
 import { queueFull } from "./queue-full.ts";
 import type { Sequence } from "./sequence.ts";
+import { WaitingQueue } from "./waiting-queue.ts";
 
 export interface QueueLimits {
   /** Sequences that may be without a slot: those that wait for one, and those that are parked. */
   readonly maxQueue: number;
   /** How long a request may wait for its first slot; 0 = as long as it takes. */
   readonly queueTimeoutMs: number;
+  /** Bytes of KV of preempted sequences that may be kept; what is beyond is computed again. */
+  readonly swapBytes: number;
 }
 
 /** A pause shorter than this is jitter on the way to the reader: it does not cost a sequence its slot. */
@@ -19,34 +21,40 @@ export const pauseGraceMs = 100;
 export const longestPauseMs = 2000;
 
 export class Admission<S extends Sequence> {
-  readonly waiting = new FairQueue<S>();
   readonly parked = new Set<S>();
-  /** In order of admission. */
+  /** Longest there first. */
   readonly running: S[] = [];
-  /** How often a paused sequence has lost its slot. */
-  preemptionCount = 0;
+  /** How often a paused sequence has lost its slot to one that waited, and any sequence to want of KV memory. */
+  pausedPreemptions = 0;
+  memoryPreemptions = 0;
   readonly #slotCount: number;
-  readonly #kv: KvCache;
-  readonly #prefixes: PrefixCache;
+  readonly #prefixes: PrefixCache<S>;
+  readonly #placement: Placement<S>;
   readonly #limits: QueueLimits;
+  readonly #queue = new WaitingQueue<S>();
   /** Lowest slot last, so that pop() gives it. */
   readonly #freeSlots: number[];
   #nowMs = 0;
+  #lastOrder = 0;
 
-  constructor(slotCount: number, kv: KvCache, prefixes: PrefixCache, limits: QueueLimits) {
-    this.#slotCount = slotCount;
-    this.#kv = kv;
+  constructor(model: PlacementModel, prefixes: PrefixCache<S>, limits: QueueLimits) {
+    this.#slotCount = model.capacity.maxSequences;
     this.#prefixes = prefixes;
+    this.#placement = new Placement(model, prefixes, limits.swapBytes);
     this.#limits = limits;
-    this.#freeSlots = Array.from({ length: slotCount }, (_, i) => slotCount - 1 - i);
+    this.#freeSlots = Array.from({ length: this.#slotCount }, (_, i) => this.#slotCount - 1 - i);
+  }
+
+  get waitingCount(): number {
+    return this.#queue.size;
   }
 
   /** When the passing of time alone changes something; Infinity if it does not. */
   get nextChangeMs(): number {
-    const oldest = this.waiting.oldest;
+    const oldest = this.#queue.oldest;
     const expiryMs = oldest === undefined ? Infinity : oldest.queuedMs + this.#limits.queueTimeoutMs;
     const paused = this.#longestPaused();
-    const allowedMs = this.waiting.size === 0 ? longestPauseMs : pauseGraceMs;
+    const allowedMs = this.waitingCount === 0 ? longestPauseMs : pauseGraceMs;
     const preemptionMs = paused === null ? Infinity : paused.pausedMs + allowedMs;
     return Math.min(expiryMs, preemptionMs);
   }
@@ -54,10 +62,10 @@ export class Admission<S extends Sequence> {
   /** Tells the time. Returns the sequences that have waited too long for their first slot; they are finished. */
   advance(nowMs: number): readonly S[] {
     this.#nowMs = nowMs;
-    while (this.#preempt(longestPauseMs));
+    while (this.#preemptPaused(longestPauseMs));
     const expired: S[] = [];
     for (;;) {
-      const oldest = this.waiting.oldest;
+      const oldest = this.#queue.oldest;
       if (oldest === undefined || nowMs - oldest.queuedMs < this.#limits.queueTimeoutMs) return expired;
       this.finish(oldest);
       expired.push(oldest);
@@ -68,19 +76,34 @@ export class Admission<S extends Sequence> {
   add(sequence: S): void {
     if (this.#slotlessCount >= this.#slotlessLimit) throw queueFull(this.#limits.maxQueue);
     sequence.queuedMs = this.#nowMs;
-    this.waiting.add(sequence, sequence.hasQueueLimit && this.#limits.queueTimeoutMs > 0);
+    this.#queue.add(sequence, this.#hasLimit(sequence));
   }
 
   /** Gives out slots: first those that are free, then those of sequences whose readers have been behind for a while. */
   admit(): void {
-    while (this.waiting.size > 0) {
-      if (this.#freeSlots.length === 0 && !this.#preempt(pauseGraceMs)) return;
-      const sequence = this.waiting.take() as S;
-      sequence.slot = this.#freeSlots.pop() as number;
-      sequence.state = "running";
-      sequence.computed = this.#prefixes.restore(sequence);
-      this.running.push(sequence);
+    this.#wake();
+    while (this.waitingCount > 0) {
+      if (this.#freeSlots.length === 0 && !this.#preemptPaused(pauseGraceMs)) return;
+      const sequence = this.#queue.take() as S;
+      this.#giveSlot(sequence);
+      if (this.#place(sequence)) continue;
+      this.#takeSlot(sequence);
+      this.#toFront(sequence);
+      return;
     }
+  }
+
+  /**
+   * Makes room for `tokens` tokens of a running sequence that is fed in step `step`: what is cached goes first, then
+   * sequences that matter less and are not part of the step. False where that is not enough.
+   */
+  reserve(sequence: S, tokens: number, step: number): boolean {
+    while (!this.#placement.reserve(sequence, tokens)) {
+      const victim = this.#leastImportant(sequence, step);
+      if (victim === null) return false;
+      this.#preemptForMemory(victim);
+    }
+    return true;
   }
 
   setPaused(sequence: S, paused: boolean): void {
@@ -88,20 +111,21 @@ export class Admission<S extends Sequence> {
     sequence.paused = paused;
     sequence.pausedMs = this.#nowMs;
     if (paused && sequence.state === "waiting") {
-      this.waiting.remove(sequence);
+      this.#queue.remove(sequence);
       this.#park(sequence);
     } else if (!paused && sequence.state === "parked") {
       this.parked.delete(sequence);
       sequence.state = "waiting";
-      this.waiting.putBack(sequence);
+      this.#queue.putBack(sequence);
     }
   }
 
   /** Ends a sequence in any state. The engine forgets it at once. */
   finish(sequence: S): void {
-    if (sequence.state === "running") this.#releaseSlot(sequence);
-    else if (sequence.state === "waiting") this.waiting.remove(sequence);
+    if (sequence.state === "running") this.#takeSlot(sequence);
+    else if (sequence.state === "waiting") this.#queue.remove(sequence);
     else if (sequence.state === "parked") this.parked.delete(sequence);
+    this.#placement.forget(sequence);
     sequence.state = "finished";
   }
 
@@ -112,17 +136,20 @@ export class Admission<S extends Sequence> {
     if (!balanced) throw new Error(`slots do not balance: ${slots.join(",")}`);
     for (const { state, slot } of this.running)
       if (state !== "running") throw new Error(`slot ${slot} is of a ${state}`);
-    for (const { state, slot, computed, paused } of [...this.waiting, ...this.parked]) {
-      const isRight = slot === -1 && computed === 0 && state === (paused ? "parked" : "waiting");
+    const waiting = [...this.#queue];
+    if (waiting.length !== this.waitingCount) throw new Error(`${waiting.length} wait, ${this.waitingCount} counted`);
+    for (const { state, slot, computed, paused, source } of [...waiting, ...this.parked]) {
+      const isRight = slot === -1 && computed === 0 && source === null && state === (paused ? "parked" : "waiting");
       if (!isRight) throw new Error(`without a slot: ${state}, paused ${paused}, slot ${slot}, ${computed} computed`);
     }
     if ([...this.parked].some(({ state }) => state !== "parked")) throw new Error("one that is parked is not");
-    this.waiting.checkIntegrity();
+    this.#queue.checkIntegrity();
+    this.#placement.checkIntegrity([...waiting, ...this.parked]);
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
 
   get #slotlessCount(): number {
-    return this.waiting.size + this.parked.size;
+    return this.waitingCount + this.parked.size;
   }
 
   /** A sequence with a free slot ahead of it only waits for the next step: it does not count. */
@@ -130,14 +157,71 @@ export class Admission<S extends Sequence> {
     return this.#limits.maxQueue + this.#freeSlots.length;
   }
 
+  #hasLimit(sequence: S): boolean {
+    return sequence.hasQueueLimit && this.#limits.queueTimeoutMs > 0;
+  }
+
+  #giveSlot(sequence: S): void {
+    sequence.slot = this.#freeSlots.pop() as number;
+    sequence.state = "running";
+    const before = this.running.findIndex(({ order }) => sequence.order > 0 && order > sequence.order);
+    this.running.splice(before < 0 ? this.running.length : before, 0, sequence);
+  }
+
+  #place(sequence: S): boolean {
+    const isPlaced = this.#placement.place(sequence);
+    if (isPlaced && sequence.order === 0) sequence.order = ++this.#lastOrder;
+    if (isPlaced) this.#prefixes.addRunning(sequence);
+    return isPlaced;
+  }
+
+  /** Those whose source has computed what they waited for, or never will, go on. */
+  #wake(): void {
+    for (const sequence of [...this.running]) {
+      const { source } = sequence;
+      if (source === null || (source.isRunnableOrWaits && source.computed < sequence.sourceTokens)) continue;
+      sequence.source = null;
+      if (this.#placement.place(sequence)) continue;
+      this.#takeSlot(sequence);
+      this.#toFront(sequence);
+    }
+  }
+
+  /** Of the running sequences that a step leaves out, the one that matters least, if it matters less than another. */
+  #leastImportant(than: S, step: number): S | null {
+    let least = than;
+    for (const one of this.running) {
+      if (one.step === step || one.source !== null) continue;
+      if (one.priority > least.priority || (one.priority === least.priority && one.order > least.order)) least = one;
+    }
+    return least === than ? null : least;
+  }
+
+  #preemptForMemory(sequence: S): void {
+    this.#placement.swapOut(sequence);
+    this.#takeSlot(sequence);
+    this.#toFront(sequence);
+    this.memoryPreemptions++;
+  }
+
+  /** There is no memory for it: it is the next to get some, unless its reader is behind. */
+  #toFront(sequence: S): void {
+    if (sequence.paused) {
+      this.#park(sequence);
+      return;
+    }
+    sequence.state = "waiting";
+    this.#queue.addFront(sequence, sequence.order === 0 && this.#hasLimit(sequence));
+  }
+
   /** Takes the slot of the sequence that has been paused longest. False if none has been for so long. */
-  #preempt(pausedForMs: number): boolean {
+  #preemptPaused(pausedForMs: number): boolean {
     const sequence = this.#longestPaused();
     if (sequence === null || this.#nowMs - sequence.pausedMs < pausedForMs) return false;
     this.#prefixes.keep(sequence);
-    this.#releaseSlot(sequence);
+    this.#takeSlot(sequence);
     this.#park(sequence);
-    this.preemptionCount++;
+    this.pausedPreemptions++;
     return true;
   }
 
@@ -151,15 +235,18 @@ export class Admission<S extends Sequence> {
 
   #park(sequence: S): void {
     sequence.state = "parked";
-    sequence.computed = 0;
     this.parked.add(sequence);
   }
 
-  #releaseSlot(sequence: S): void {
+  #takeSlot(sequence: S): void {
     this.running.splice(this.running.indexOf(sequence), 1);
-    this.#kv.release(sequence.slot);
+    this.#prefixes.removeRunning(sequence);
+    this.#placement.release(sequence);
     this.#freeSlots.push(sequence.slot);
     this.#freeSlots.sort((a, b) => b - a);
     sequence.slot = -1;
+    sequence.source = null;
+    sequence.computed = 0;
+    sequence.draftCount = 0;
   }
 }

@@ -2,14 +2,14 @@
 // step spends a token budget on letting every sequence's computed tokens catch up with its total. Pure policy: it never
 // waits, reads no clock and does no I/O; the step loop tells it the time (advance) and calls schedule -> (engine, sampler)
 // -> accept -> endStep.
-import { ServerError } from "../../runtime/errors.ts";
 import type { Batch } from "../batch.ts";
-import type { Capabilities, Capacity, KvCache } from "../engine.ts";
 import { Admission, type QueueLimits } from "./admission.ts";
 import { DecodeHold } from "./decode-hold.ts";
-import { PrefixCache } from "./prefix-cache.ts";
+import type { PlacementModel } from "./placement.ts";
+import { type CachedPrefix, PrefixCache, type PrefixStatistics } from "./prefix-cache.ts";
 import { PromptOrder } from "./prompt-order.ts";
 import type { Sequence } from "./sequence.ts";
+import { checkSequence } from "./sequence-check.ts";
 import { StepCost, type StepTarget } from "./step-cost.ts";
 
 export interface SchedulerLimits extends StepTarget, QueueLimits {
@@ -19,7 +19,10 @@ export interface SchedulerLimits extends StepTarget, QueueLimits {
   readonly maxPrefillChunkTokens: number;
   /** Decode-only steps while a prompt waits. */
   readonly maxDecodeStepsBeforePrefill: number;
-  /** Sequences whose KV is kept when they have ended, for those that begin with the same tokens. */
+  /**
+   * Sequences whose KV is kept when they have ended, for those that begin with the same tokens; 0 = none, and running
+   * sequences share nothing either.
+   */
   readonly prefixCacheEntries: number;
 }
 
@@ -27,52 +30,52 @@ export type Finish = "none" | "stop" | "length";
 
 /** Chunks of a prompt end on multiples of this from position 0, whatever the load, or at the prompt's end. */
 const chunkGrain = 32;
+/** More tokens than these behind a prompt are fed like a prompt. */
+const maxForcedRow = 32;
 
 export class Scheduler<S extends Sequence> {
   /** Sequence of each row of the batch last scheduled. */
   readonly rows: S[] = [];
-  readonly #capacity: Capacity;
-  readonly #capabilities: Capabilities;
+  readonly cost: StepCost;
+  readonly #model: PlacementModel;
   readonly #endTokens: ReadonlySet<number>;
   readonly #limits: SchedulerLimits;
-  readonly #cost: StepCost;
   readonly #hold: DecodeHold;
   readonly #grain: number;
-  readonly #prefixes: PrefixCache;
+  readonly #prefixes: PrefixCache<S>;
   readonly #admission: Admission<S>;
   readonly #promptOrder = new PromptOrder<S>();
   /** Sequences with one token to feed, as the step began. */
   readonly #decodes: S[] = [];
   readonly #prompts: S[] = [];
+  #step = 0;
   #decodeOnlySteps = 0;
   /** Where the round over decodes starts when the budget does not hold them all. */
   #decodeStart = 0;
-  #decodesInStep = 0;
+  #decodeTokensInStep = 0;
   #promptTokensInStep = 0;
+  /** Logits rows the step may still ask for. */
+  #logitsRowsLeft = 0;
 
+  /** `onEvict` is told of each cached prefix that is about to be dropped. */
   constructor(
-    model: {
-      readonly capacity: Capacity;
-      readonly capabilities: Capabilities;
-      readonly kv: KvCache;
-      readonly tokens: { readonly endOfGeneration: readonly number[] };
-    },
+    model: PlacementModel & { readonly tokens: { readonly endOfGeneration: readonly number[] } },
     limits: SchedulerLimits,
+    onEvict: ((prefix: CachedPrefix) => void) | null = null,
   ) {
-    this.#capacity = model.capacity;
-    this.#capabilities = model.capabilities;
+    this.#model = model;
     this.#endTokens = new Set(model.tokens.endOfGeneration);
     this.#limits = limits;
-    this.#cost = new StepCost(model.capacity.maxSequences, limits);
-    this.#hold = new DecodeHold(this.#cost, limits.maxStepMs);
+    this.cost = new StepCost(model.capacity.maxLogitsRows, limits);
+    this.#hold = new DecodeHold(this.cost, limits.maxStepMs);
     this.#grain = Math.min(chunkGrain, limits.maxPrefillChunkTokens, limits.maxBatchTokens);
-    const { saveState, truncate } = model.capabilities;
-    this.#prefixes = new PrefixCache(model.kv, saveState && truncate ? limits.prefixCacheEntries : 0);
-    this.#admission = new Admission(model.capacity.maxSequences, model.kv, this.#prefixes, limits);
+    const options = { limit: limits.prefixCacheEntries, onEvict };
+    this.#prefixes = new PrefixCache(model.kv, model.capabilities, options);
+    this.#admission = new Admission(model, this.#prefixes, limits);
   }
 
   get waitingCount(): number {
-    return this.#admission.waiting.size;
+    return this.#admission.waitingCount;
   }
 
   get runningCount(): number {
@@ -84,13 +87,41 @@ export class Scheduler<S extends Sequence> {
   }
 
   /** How often a paused sequence has lost its slot. */
-  get preemptionCount(): number {
-    return this.#admission.preemptionCount;
+  get pausedPreemptions(): number {
+    return this.#admission.pausedPreemptions;
   }
 
-  /** Prompt tokens that were in the KV cache of an earlier sequence. */
-  get reusedTokens(): number {
-    return this.#prefixes.reusedTokens;
+  /** How often a sequence has lost its slot because others needed its KV memory. */
+  get memoryPreemptions(): number {
+    return this.#admission.memoryPreemptions;
+  }
+
+  get prefixStatistics(): Readonly<PrefixStatistics> {
+    return this.#prefixes.statistics;
+  }
+
+  /** The sequences that would feed one token in the next step. */
+  *decodes(): Generator<S> {
+    for (const sequence of this.#running) if (isDecode(sequence)) yield sequence;
+  }
+
+  /** How many of the first tokens of a prompt a cached prefix has. */
+  cachedLength(tokens: Int32Array, adapter: number): number {
+    return this.#prefixes.findCopy({ tokens, adapter, total: tokens.length })?.length ?? 0;
+  }
+
+  /** Adds a prefix whose KV comes from elsewhere, as exported by a model like this one. False where there is no room. */
+  importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
+    return this.#prefixes.import(adapter, tokens, bytes);
+  }
+
+  /** Drops the cached prefix that was used longest ago. False where there is none. */
+  evictPrefix(): boolean {
+    return this.#prefixes.evict();
+  }
+
+  get promptTokensInStep(): number {
+    return this.#promptTokensInStep;
   }
 
   /** When the passing of time alone changes something, by the clock of advance(); Infinity if it does not. */
@@ -106,21 +137,9 @@ export class Scheduler<S extends Sequence> {
     return this.#admission.advance(nowMs);
   }
 
-  /** Queues a sequence. Throws `context_length_exceeded`, `unsupported` or `queue_full`. */
+  /** Queues a sequence. Throws `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`. */
   add(sequence: S): void {
-    if (sequence.promptLength === 0) {
-      throw new ServerError("invalid_value", "the prompt is empty; expected at least one token", { param: "prompt" });
-    }
-    if (sequence.tokens.length > this.#capacity.sequenceTokens) {
-      throw new ServerError(
-        "context_length_exceeded",
-        `prompt (${sequence.promptLength} tokens) and max_tokens (${sequence.tokens.length - sequence.promptLength}) ` +
-          `exceed the ${this.#capacity.sequenceTokens} tokens a sequence of this model may hold`,
-      );
-    }
-    if (sequence.adapter !== 0 && this.#capabilities.adaptersPerStep === 0) {
-      throw new ServerError("unsupported", "this model was loaded without adapters", { param: "adapter" });
-    }
+    checkSequence(sequence, this.#model, this.#limits.maxBatchTokens);
     this.#admission.add(sequence);
   }
 
@@ -141,7 +160,9 @@ export class Scheduler<S extends Sequence> {
   schedule(batch: Batch): boolean {
     batch.clear();
     this.rows.length = 0;
+    this.#step++;
     this.#promptTokensInStep = 0;
+    this.#decodeTokensInStep = 0;
     this.#admission.admit();
     this.#collect();
     const forced = this.#decodeOnlySteps >= this.#limits.maxDecodeStepsBeforePrefill;
@@ -168,19 +189,29 @@ export class Scheduler<S extends Sequence> {
     return isStop ? "stop" : "length";
   }
 
+  /** The draft's next token is what was sampled: it is in the KV cache already. */
+  acceptDraft(sequence: S): void {
+    sequence.computed++;
+  }
+
+  /** Ends a sequence whose pooled output is complete. */
+  finishPooled(sequence: S): void {
+    this.#admission.finish(sequence);
+  }
+
   /** Closes the step that took `stepMs` milliseconds. */
   endStep(stepMs: number): void {
-    this.#cost.observe(this.#decodesInStep, this.#promptTokensInStep, stepMs);
+    this.cost.observe(this.#decodeTokensInStep, this.#promptTokensInStep, stepMs);
     this.#hold.endStep(stepMs);
-    const promptWaits = this.#promptTokensInStep === 0 && this.#running.some((s) => s.isRunnable && s.pending > 1);
+    const promptWaits = this.#promptTokensInStep === 0 && this.#running.some((s) => s.isRunnable && !isDecode(s));
     this.#decodeOnlySteps = promptWaits ? this.#decodeOnlySteps + 1 : 0;
   }
 
   /** Throws if the books do not balance, of slots or of tokens. */
   checkIntegrity(): void {
     this.#admission.checkIntegrity();
-    for (const { computed, total, tokens, slot } of this.#running) {
-      if (computed < 0 || computed >= total || total >= tokens.length) {
+    for (const { computed, total, tokens, slot, isPooled } of this.#running) {
+      if (computed < 0 || computed >= total || total > tokens.length || (total === tokens.length && !isPooled)) {
         throw new Error(`running sequence in slot ${slot}: ${computed}/${total}/${tokens.length}`);
       }
     }
@@ -195,8 +226,9 @@ export class Scheduler<S extends Sequence> {
     this.#decodes.length = 0;
     this.#prompts.length = 0;
     for (const sequence of this.#running) {
-      if (sequence.isRunnable) (sequence.pending === 1 ? this.#decodes : this.#prompts).push(sequence);
+      if (sequence.isRunnable) (isDecode(sequence) ? this.#decodes : this.#prompts).push(sequence);
     }
+    this.#logitsRowsLeft = this.#model.capacity.maxLogitsRows - this.#running.length;
   }
 
   #holdsDecodes(): boolean {
@@ -206,17 +238,23 @@ export class Scheduler<S extends Sequence> {
     return this.#hold.decide({ ...crowd, promptTokens, allowance: this.#allowance(false) });
   }
 
-  /** One token of each decoding sequence; a budget too small for all takes them in turn. */
+  /** One token of each decoding sequence, and its draft; a budget too small for all takes them in turn. */
   #addDecodes(batch: Batch, budget: number): void {
     const count = this.#decodes.length;
-    const added = Math.min(count, budget);
-    if (added === count) this.#decodeStart = 0;
-    for (let i = 0; i < added; i++) {
-      const sequence = this.#decodes[(this.#decodeStart + i) % count] as S;
-      this.#addRow(batch, sequence, sequence.total);
+    let left = budget;
+    let added = 0;
+    for (; added < count; added++) {
+      const sequence = this.#decodes[(this.#decodeStart + added) % count] as S;
+      const { pending } = sequence;
+      if (pending > left) break;
+      // The others' tokens come before this one's draft.
+      const spare = Math.max(left - pending - (count - added - 1), 0);
+      sequence.draftCount = Math.min(sequence.draftCount, spare, this.#logitsRowsLeft);
+      if (!this.#addRow(batch, sequence, sequence.total)) continue;
+      left -= pending + sequence.draftCount;
+      this.#decodeTokensInStep += pending + sequence.draftCount;
     }
-    if (added < count) this.#decodeStart = (this.#decodeStart + added) % count;
-    this.#decodesInStep = added;
+    this.#decodeStart = added < count ? (this.#decodeStart + added) % count : 0;
   }
 
   /** Chunks of prompts, and of what has to be fed again. */
@@ -225,11 +263,15 @@ export class Scheduler<S extends Sequence> {
     let left = allowance;
     for (const sequence of this.#promptOrder.arrange(this.#prompts)) {
       if (left <= 0) return;
-      const to = this.#chunkEnd(sequence, Math.min(left, this.#limits.maxPrefillChunkTokens));
-      if (to <= sequence.computed) return;
-      left -= to - sequence.computed;
-      this.#promptTokensInStep += to - sequence.computed;
-      this.#addRow(batch, sequence, to);
+      const to = this.#chunkEnd(sequence, left, batch);
+      if (to <= sequence.computed) {
+        if (this.#model.capabilities.wholeSequences) continue;
+        return;
+      }
+      const tokens = to - sequence.computed;
+      if (!this.#addRow(batch, sequence, to)) continue;
+      left -= tokens;
+      this.#promptTokensInStep += tokens;
       this.#promptOrder.fed(sequence);
     }
   }
@@ -237,19 +279,59 @@ export class Scheduler<S extends Sequence> {
   /** Prompt tokens for a step beside so many decodes; at least one grain where nothing else would run or it is due. */
   #allowance(due: boolean): number {
     const decodes = this.#decodes.length;
-    const allowance = this.#cost.promptAllowance(decodes) ?? 0;
+    const allowance = this.cost.promptAllowance(decodes) ?? 0;
     return due || decodes === 0 ? Math.max(allowance, this.#grain) : allowance;
   }
 
-  #chunkEnd(sequence: S, length: number): number {
+  #chunkEnd(sequence: S, left: number, batch: Batch): number {
+    if (this.#model.capabilities.wholeSequences) {
+      const isFirst = batch.rowCount === 0;
+      const fits = sequence.total <= (isFirst ? this.#limits.maxBatchTokens : left);
+      return fits ? sequence.total : sequence.computed;
+    }
+    const length = Math.min(left, this.#limits.maxPrefillChunkTokens);
+    // Logits of every token take a row each; the chunk's last one has its own.
+    if (sequence.wantsPromptLogits && sequence.computed < sequence.promptLength) {
+      return Math.min(sequence.computed + Math.min(length, 1 + this.#logitsRowsLeft), sequence.total);
+    }
     const end = sequence.computed + length;
     if (end >= sequence.total) return sequence.total;
     return end - (end % this.#grain);
   }
 
-  #addRow(batch: Batch, sequence: S, to: number): void {
-    batch.addRow(sequence.slot, sequence.tokens, sequence.computed, to, to === sequence.total, sequence.adapter);
+  /** False where there is too little KV memory: the sequence sits out. */
+  #addRow(batch: Batch, sequence: S, to: number): boolean {
+    // A row before this one may have needed its memory.
+    if (sequence.state !== "running") return false;
+    const { slot, tokens, computed, draft, adapter } = sequence;
+    if (!this.#admission.reserve(sequence, to + sequence.draftCount, this.#step)) {
+      if (sequence.draftCount === 0) return false;
+      sequence.draftCount = 0;
+      return this.#addRow(batch, sequence, to);
+    }
+    const logitsCount = this.#logitsWanted(sequence, to);
+    const row = batch.addRow(slot, tokens, computed, to, logitsCount, adapter);
+    if (sequence.isPooled) batch.wantPooled[row] = 1;
+    if (draft !== null && sequence.draftCount > 0) batch.extendRow(draft, sequence.draftCount);
+    this.#logitsRowsLeft -= Math.max(logitsCount - 1, 0) + sequence.draftCount;
     sequence.computed = to;
+    sequence.step = this.#step;
     this.rows.push(sequence);
+    return true;
   }
+
+  #logitsWanted(sequence: S, to: number): number {
+    if (sequence.isPooled) return 0;
+    if (sequence.wantsPromptLogits && sequence.computed < sequence.promptLength) return to - sequence.computed;
+    return to === sequence.total ? 1 : 0;
+  }
+}
+
+/**
+ * It has one token to feed, or a few that came at once behind its prompt. One whose hidden states are pooled has no next
+ * token, however few it has left.
+ */
+function isDecode(sequence: Sequence): boolean {
+  if (!sequence.isRunnable || sequence.isPooled) return false;
+  return sequence.pending === 1 || (sequence.pending <= maxForcedRow && sequence.computed >= sequence.promptLength);
 }

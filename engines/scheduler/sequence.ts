@@ -2,7 +2,7 @@
 // Only the scheduler changes it.
 
 /**
- * waiting: queued, no slot. running: holds a slot. parked: its reader is behind, and it has no slot or has had to give
+ * waiting: no slot, queued or put back into the queue. running: holds a slot. parked: its reader is behind, and it has no slot or has had to give
  * it up; it keeps its tokens only. finished: holds nothing.
  */
 export type SequenceState = "waiting" | "running" | "parked" | "finished";
@@ -13,12 +13,18 @@ export interface SequenceOptions {
   /** The limit of the time in the queue is for it. False for all but the first choice of a request, which come after it. */
   readonly hasQueueLimit: boolean;
   readonly prompt: Int32Array;
-  /** Most tokens to generate, >= 1. */
+  /** Most tokens to generate: >= 1, or 0 where its prompt is pooled. */
   readonly maxNewTokens: number;
   /** Go on after an end-of-generation token. */
   readonly ignoreEos: boolean;
   /** 0 = the base model. */
   readonly adapter: number;
+  /** The lower, the sooner it is served. */
+  readonly priority: number;
+  /** No token is generated: the hidden states of the prompt are pooled. */
+  readonly isPooled: boolean;
+  /** The logits of every token of the prompt are wanted. */
+  readonly wantsPromptLogits: boolean;
 }
 
 export class Sequence {
@@ -29,16 +35,39 @@ export class Sequence {
   readonly hasQueueLimit: boolean;
   readonly ignoreEos: boolean;
   readonly adapter: number;
+  readonly priority: number;
+  readonly isPooled: boolean;
+  readonly wantsPromptLogits: boolean;
   state: SequenceState = "waiting";
   /** The engine's slot while running, else -1. */
   slot = -1;
   computed = 0;
   total: number;
+  /** What it may say next is not known yet: it sits out. */
+  isHeld = false;
   /** Its reader is behind: it is not scheduled, and loses its slot to a sequence that waits for one. */
   paused = false;
   /** When it was queued and when it was paused last, as the scheduler was told the time. */
   queuedMs = 0;
   pausedMs = 0;
+  /** Its place among all that ever got a slot: the lower, the longer ago. 0 = none yet. */
+  order = 0;
+  /** The step it was last fed in. */
+  step = 0;
+  /** Tokens of the prompt whose KV was there when it first got a slot; -1 = it has none yet. */
+  cachedTokens = -1;
+  /** Whose prompt begins with the same sourceTokens tokens and is being computed: it waits for them. */
+  source: Sequence | null = null;
+  sourceTokens = 0;
+  /** KV of the first swappedTokens tokens while it has no slot, if it was kept. */
+  swapped: Uint8Array | null = null;
+  swappedTokens = 0;
+  /**
+   * Tokens that may follow `tokens[total - 1]`, draftCount of them: written by a drafter before a step, verified and
+   * cleared by that step. Allocated by the first drafter.
+   */
+  draft: Int32Array | null = null;
+  draftCount = 0;
 
   constructor(options: SequenceOptions) {
     this.promptLength = options.prompt.length;
@@ -49,6 +78,9 @@ export class Sequence {
     this.hasQueueLimit = options.hasQueueLimit;
     this.ignoreEos = options.ignoreEos;
     this.adapter = options.adapter;
+    this.priority = options.priority;
+    this.isPooled = options.isPooled;
+    this.wantsPromptLogits = options.wantsPromptLogits;
   }
 
   /** Tokens the engine has yet to see. 1 while decoding. */
@@ -57,6 +89,11 @@ export class Sequence {
   }
 
   get isRunnable(): boolean {
+    return this.state === "running" && !this.paused && !this.isHeld && this.source === null;
+  }
+
+  /** It will compute its prompt, now or behind another whose prompt begins alike. */
+  get isRunnableOrWaits(): boolean {
     return this.state === "running" && !this.paused;
   }
 }

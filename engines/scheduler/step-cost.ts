@@ -1,5 +1,5 @@
 // Owns the estimate of what a step takes, learnt from the steps that were run, and from it how many prompt tokens may
-// join the decodes of the next one. It is told durations; it never looks at a clock.
+// join the decodes of the next one; speculation asks it what drafts cost. It is told durations; it never looks at a clock.
 
 export interface StepTarget {
   /** A step with decodes may take this many times what they take alone. */
@@ -8,33 +8,69 @@ export interface StepTarget {
   readonly maxStepMs: number;
 }
 
-// Weight of the newest observation.
+/** Least weight of the newest observation. */
 const smoothing = 0.2;
+/** Steps are disturbed one way only, so one that takes far longer than expected is believed up to here. */
+const believedFactor = 2;
+/** What was seen once is forgotten after so many steps; each time it is confirmed it is kept twice as long, up to the most. */
+const shortestMemory = 32;
+const longestMemory = 512;
+/** Of a step of one size alone: the share of a token's part in it that one more token is taken to cost. */
+const assumedShare = 0.25;
+/** As many tokens of span weigh as much as the assumption. */
+const assumptionWeight = 2;
 
 export class StepCost {
   readonly #target: StepTarget;
-  /** Milliseconds of a step of n decodes and nothing else, by n; 0 = not seen yet. */
-  readonly #decodeMs: Float64Array;
+  /** Milliseconds of a step of n decode tokens and nothing else, by n: decodes with their drafts. */
+  readonly #seenMs: Float64Array;
+  readonly #timesSeen: Float64Array;
+  /** Number of the step that last had n decode tokens and nothing else. */
+  readonly #lastSeen: Float64Array;
+  /** The estimate for each n, from what is remembered. */
+  readonly #curve: Float64Array;
+  #isCurveCurrent = true;
+  #steps = 0;
+  #mostRemembered = 0;
   #msPerPromptToken = 0;
 
-  constructor(maxSequences: number, target: StepTarget) {
-    this.#decodeMs = new Float64Array(maxSequences + 1);
+  constructor(maxDecodeTokens: number, target: StepTarget) {
+    this.#seenMs = new Float64Array(maxDecodeTokens + 1);
+    this.#timesSeen = new Float64Array(maxDecodeTokens + 1);
+    this.#lastSeen = new Float64Array(maxDecodeTokens + 1);
+    this.#curve = new Float64Array(maxDecodeTokens + 1);
     this.#target = target;
   }
 
-  observe(decodes: number, promptTokens: number, stepMs: number): void {
-    if (promptTokens === 0) {
-      this.#decodeMs[decodes] = blend(this.#decodeMs[decodes] ?? 0, stepMs);
-      return;
+  observe(decodeTokens: number, promptTokens: number, stepMs: number): void {
+    if (promptTokens > 0) {
+      const forPrompt = stepMs - this.decodeMs(decodeTokens);
+      if (forPrompt <= 0) return;
+      const old = this.#msPerPromptToken;
+      const value = forPrompt / promptTokens;
+      this.#msPerPromptToken = old === 0 ? value : old + smoothing * (value - old);
+    } else {
+      this.#observeDecodes(decodeTokens, stepMs);
     }
-    const forPrompt = stepMs - this.#decodeEstimate(decodes);
-    if (forPrompt > 0) this.#msPerPromptToken = blend(this.#msPerPromptToken, forPrompt / promptTokens);
+    this.#isCurveCurrent = false;
+  }
+
+  /** What a step of so many decode tokens takes, drafts included; 0 while none has been seen. */
+  decodeMs(tokens: number): number {
+    this.#update();
+    return this.#curve[Math.min(tokens, this.#curve.length - 1)] as number;
+  }
+
+  /** The most decode tokens of a step that is remembered: what more would take is a guess. */
+  get mostDecodeTokens(): number {
+    this.#update();
+    return this.#mostRemembered;
   }
 
   /** Prompt tokens that keep a step beside `decodes` decodes within its target; null while no prompt has been seen. */
   promptAllowance(decodes: number): number | null {
     if (this.#msPerPromptToken === 0) return null;
-    const decodeMs = this.#decodeEstimate(decodes);
+    const decodeMs = this.decodeMs(decodes);
     const stepMs = Math.max(this.#target.maxStepMs, decodeMs * this.#target.decodeSlowdown);
     return Math.floor((stepMs - decodeMs) / this.#msPerPromptToken);
   }
@@ -44,16 +80,59 @@ export class StepCost {
     return this.#msPerPromptToken === 0 ? Infinity : tokens * this.#msPerPromptToken;
   }
 
-  /** Of the nearest number of decodes that was seen: the next lower one, else the next higher. */
-  #decodeEstimate(decodes: number): number {
-    for (let n = decodes; n > 0; n--) if (this.#decodeMs[n]) return this.#decodeMs[n] as number;
-    for (let n = decodes + 1; decodes > 0 && n < this.#decodeMs.length; n++) {
-      if (this.#decodeMs[n]) return this.#decodeMs[n] as number;
+  #observeDecodes(tokens: number, stepMs: number): void {
+    const old = this.#seenMs[tokens] as number;
+    const times = this.#timesSeen[tokens] as number;
+    const isNews = !this.#isRemembered(tokens);
+    const believed = isNews ? stepMs : Math.min(stepMs, old * believedFactor);
+    this.#seenMs[tokens] = isNews ? believed : old + Math.max(smoothing, 1 / (times + 1)) * (believed - old);
+    // News that is unlike what was forgotten confirms nothing.
+    const isConfirmed = !isNews || (stepMs <= old * believedFactor && old <= stepMs * believedFactor);
+    this.#timesSeen[tokens] = isConfirmed ? times + 1 : 1;
+    this.#lastSeen[tokens] = ++this.#steps;
+  }
+
+  /** A size that once was slow and is therefore avoided would never be seen again: so it is forgotten. */
+  #isRemembered(tokens: number): boolean {
+    const times = this.#timesSeen[tokens] as number;
+    if (times === 0) return false;
+    const memory = Math.min(shortestMemory * 2 ** (times - 1), longestMemory);
+    return this.#steps - (this.#lastSeen[tokens] as number) < memory;
+  }
+
+  /** Straight lines between the sizes that are remembered; below and above them what a token more or less should cost. */
+  #update(): void {
+    if (this.#isCurveCurrent) return;
+    this.#isCurveCurrent = true;
+    const curve = this.#curve;
+    let first = 0;
+    let last = 0;
+    for (let n = 1; n < curve.length; n++) {
+      if (!this.#isRemembered(n)) continue;
+      curve[n] = this.#seenMs[n] as number;
+      if (first === 0) first = n;
+      else for (let m = last + 1; m < n; m++) curve[m] = between(curve, last, n, m);
+      last = n;
     }
-    return 0;
+    this.#mostRemembered = last;
+    if (last === 0) return;
+    const slope = this.#slope(first, last);
+    const lowest = curve[first] as number;
+    for (let n = 1; n < first; n++) curve[n] = Math.max(lowest - slope * (first - n), (lowest * n) / first);
+    for (let n = last + 1; n < curve.length; n++) curve[n] = (curve[last] as number) + slope * (n - last);
+  }
+
+  /** What one token more costs. A prompt's tokens say it best until steps of different sizes have been seen. */
+  #slope(first: number, last: number): number {
+    const ofLast = this.#seenMs[last] as number;
+    const share = ofLast / last;
+    const assumed = this.#msPerPromptToken === 0 ? share * assumedShare : Math.min(this.#msPerPromptToken, share);
+    const rise = ofLast - (this.#seenMs[first] as number);
+    return Math.max((assumed * assumptionWeight + rise) / (assumptionWeight + last - first), 0);
   }
 }
 
-function blend(old: number, value: number): number {
-  return old === 0 ? value : old + smoothing * (value - old);
+function between(curve: Float64Array, from: number, to: number, at: number): number {
+  const start = curve[from] as number;
+  return start + (((curve[to] as number) - start) * (at - from)) / (to - from);
 }

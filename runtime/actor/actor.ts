@@ -5,6 +5,7 @@ import type { Clock } from "../clock.ts";
 import { ServerError } from "../errors.ts";
 import type { Endpoint } from "../thread/endpoint.ts";
 import type { ActorContext } from "./behaviour.ts";
+import { Later } from "./later.ts";
 import { Mailbox } from "./mailbox.ts";
 import { failure, type Settle } from "./ref.ts";
 
@@ -92,7 +93,16 @@ export class Actor {
       const handler = handlerOf(this.#behaviour, letter.method);
       assert(handler !== null, `actor "${this.#name}" has no method ${letter.method}`);
       const value = await handler.call(this.#behaviour, letter.message, { sender: letter.sender });
-      letter.settle?.({ ok: true, value });
+      if (value instanceof Later) void this.#settleLater(letter, value.reply);
+      else letter.settle?.({ ok: true, value });
+    } catch (error) {
+      this.#fail(letter, error);
+    }
+  }
+
+  async #settleLater(letter: Letter, reply: Promise<unknown>): Promise<void> {
+    try {
+      letter.settle?.({ ok: true, value: await reply });
     } catch (error) {
       this.#fail(letter, error);
     }

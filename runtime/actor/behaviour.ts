@@ -1,6 +1,7 @@
 // Owns the types of an actor: its protocol (an interface whose methods take one plain message) and the behaviour that
 // implements it. Types only; read by whoever writes an actor or a ref to one.
 import type { Endpoint } from "../thread/endpoint.ts";
+import type { Later } from "./later.ts";
 
 /** What P must look like: every method takes ONE plain-data message and answers plain data. */
 export type Protocol<P> = { readonly [K in keyof P]: (message: never) => unknown };
@@ -14,11 +15,14 @@ export interface ActorContext {
 }
 
 /**
- * An actor's handlers. One message is handled at a time, in order; the next one waits for a handler's promise. Throwing a
- * ServerError answers the ask with it; throwing anything else is a programmer's mistake.
+ * An actor's handlers. One message is handled at a time, in order; the next one waits for a handler's promise, but not for what
+ * it returns as Later. Throwing a ServerError answers the ask with it; throwing anything else is a programmer's mistake.
  */
 export type Behaviour<P> = {
-  readonly [K in keyof P]: (message: MessageOf<P, K>, context: ActorContext) => ReplyOf<P, K> | Promise<ReplyOf<P, K>>;
+  readonly [K in keyof P]: (
+    message: MessageOf<P, K>,
+    context: ActorContext,
+  ) => ReplyOf<P, K> | Promise<ReplyOf<P, K>> | Later<ReplyOf<P, K>>;
 } & {
   /** Runs once, after the last message: frees what the actor owns. */
   readonly onStop?: () => void | Promise<void>;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
-import type { GenerateEvent } from "../../../engines/chat.ts";
+import { type GenerateEvent, type GenerateRequest, greedySampling } from "../../../engines/chat.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { seededRandom } from "../../fixtures/scheduling.ts";
 import { attachment, createServer, crossed, readAll } from "./rig.ts";
@@ -22,6 +22,39 @@ describe("the agents actor and a model", () => {
       events.map((event) => ("text" in event ? event.text : "")).join();
     assert.equal(lastOf(alone)?.type, "done");
     assert.equal(text(alone), text(again));
+  });
+
+  it("tells once of the prompt's logprobs, and how much of a prompt was there already", async (t) => {
+    const { start } = await startServer(t, {
+      engine: { sequenceTokens: 512 },
+      limits: { prefixCacheEntries: 4 },
+    });
+    const prompt = { kind: "text", text: "a prompt of many words, ".repeat(20) } as const;
+    const events = await readAll(start({ prompt, promptLogprobs: 2, choices: 2 }));
+    const [told, ...more] = events.flatMap((event) => (event.type === "prompt" ? [event.logprobs] : []));
+    assert.ok(told !== undefined && more.length === 0);
+    assert.equal(told.map(({ token }) => token).join(""), prompt.text);
+    assert.ok(told.slice(1).every(({ logprob, top }) => logprob !== null && top.length === 2));
+    const done = lastOf(await readAll(start({ prompt })));
+    assert.ok(done?.type === "done");
+    assert.ok(done.usage.cachedTokens > 0 && done.usage.cachedTokens < done.usage.promptTokens);
+  });
+
+  it("returns the likeliest of its candidates, by the engine's own logprobs", async (t) => {
+    const { start } = await startServer(t, { engine: { sequenceTokens: 512 } });
+    const sampling = { ...greedySampling, temperature: 1, seed: 3, topLogprobs: 0 };
+    const said = async (changes: Partial<GenerateRequest>) => {
+      const events = await readAll(start({ sampling, ...changes }));
+      return [0, 1, 2, 3].map((choice) => {
+        const texts = events.flatMap((event) => (event.type === "text" && event.choice === choice ? [event] : []));
+        const logprobs = texts.flatMap((event) => event.logprobs ?? []);
+        const mean = logprobs.reduce((sum, { logprob }) => sum + logprob, 0) / logprobs.length;
+        return { text: texts.map(({ text }) => text).join(""), mean };
+      });
+    };
+    const all = (await said({ choices: 4 })).toSorted((a, b) => b.mean - a.mean);
+    const best = await said({ choices: 2, candidates: 4 });
+    assert.deepEqual(best.slice(0, 2), all.slice(0, 2));
   });
 
   it("answers for a model that is not there, and for one that was detached with the reason given", async (t) => {
@@ -135,7 +168,7 @@ describe("the agents actor and a model", () => {
     const { engine, start, attach, loop } = await startServer(t, { engine: { sequenceTokens: 512 } });
     const { port1, port2 } = new MessageChannel();
     t.after(() => port2.close());
-    const attached = attach({ ...(await attachment(port1, engine.capacity)), id: "other" });
+    const attached = attach({ ...(await attachment(port1, engine)), id: "other" });
     const reader = start({ maxTokens: 400 });
     await crossed();
     reader.cancel();
@@ -143,6 +176,6 @@ describe("the agents actor and a model", () => {
     await crossed();
     assert.equal(engine.cache.size, 0);
     assert.equal(loop.step(), false);
-    assert.ok(loop.statistics.tokens < 400, `${loop.statistics.tokens} tokens for a reader that is gone`);
+    assert.ok(loop.snapshot().tokens < 400, `${loop.snapshot().tokens} tokens for a reader that is gone`);
   });
 });

@@ -19,6 +19,8 @@ function createFront(): Front {
     defaultSeed: null,
     limits: generousLimits,
     frameIntervalMs: 0,
+    speculation: { promptLookup: false, maxDraftTokens: 0, draftModel: null, headTokens: null, headSampling: "auto" },
+    prefixStore: null,
     agents: { mailboxLimit: 64, streamWindow: 64, stalledReaderMs: 1000 },
     restart: { kind: "stop", minBackoffMs: 0, maxBackoffMs: 0, resetAfterMs: 0, maxRestarts: 0 },
     loadTimeoutMs: 1000,
@@ -28,12 +30,13 @@ function createFront(): Front {
 }
 
 describe("a front whose model is being loaded", () => {
-  it("refuses with 503 and says when to try again, on both endpoints, streamed or not", async () => {
+  it("refuses with 503 and says when to try again, on every endpoint, streamed or not", async () => {
     const app = createApp({ inference: createFront(), log: recordingLog() });
     for (const [path, body] of [
       ["/v1/chat/completions", { messages: "hi" }],
       ["/v1/chat/completions", { messages: "hi", stream: true }],
       ["/v1/completions", { prompt: "hi" }],
+      ["/v1/embeddings", { input: "hi" }],
     ] as const) {
       const reply = await request(app, "POST", path, { body });
       assert.deepEqual([reply.status, reply.headers["retry-after"]], [503, "2"]);

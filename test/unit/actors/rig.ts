@@ -10,7 +10,9 @@ import { TextModel } from "../../../actors/agent-loop/text-model.ts";
 import {
   type AgentsProtocol,
   type AttachedModel,
+  type EmbedEvent,
   eventChannel,
+  jobDefaults,
   type ModelProtocol,
   type ModelsProtocol,
   rowInts,
@@ -18,9 +20,10 @@ import {
   type TokenFrame,
 } from "../../../actors/messages.ts";
 import { modelActor } from "../../../actors/model/model-actor.ts";
+import { Intake } from "../../../actors/scheduler/intake.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
-import { type GenerateEvent, type GenerateRequest, greedySampling } from "../../../engines/chat.ts";
-import { readModelMetadata } from "../../../engines/gguf/metadata.ts";
+import { type GenerateEvent, type GenerateRequest, greedySampling, requestDefaults } from "../../../engines/chat.ts";
+import { readModelMetadata, type TokenizerMetadata } from "../../../engines/gguf/metadata.ts";
 import type { SchedulerLimits } from "../../../engines/scheduler/scheduler.ts";
 import { createVocabulary, vocabularyProbes } from "../../../engines/tokenizer/vocabulary.ts";
 import type { Ref } from "../../../runtime/actor/ref.ts";
@@ -30,7 +33,7 @@ import { ticketTransfer } from "../../../runtime/thread/dial.ts";
 import { PortEndpoint } from "../../../runtime/thread/port-endpoint.ts";
 import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
 import { FakeClock, settled } from "../../fixtures/fake-clock.ts";
-import { createFakeEngine, type FakeEngineOptions } from "../../fixtures/fake-engine.ts";
+import { createFakeEngine, type FakeEngine, type FakeEngineOptions } from "../../fixtures/fake-engine.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
 import { writeTinyModel } from "../../fixtures/tiny-gguf.ts";
 
@@ -46,21 +49,25 @@ export function job(id: number, changes: Partial<SequenceJob> & { readonly lengt
     sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),
+    ...jobDefaults,
+    priority: 0,
+    grammar: null,
+    promptLogprobs: null,
+    reasoningBudget: null,
     ...rest,
   };
 }
 
 export function request(changes: Partial<GenerateRequest> = {}): GenerateRequest {
   return {
+    ...requestDefaults,
     model: "tiny",
     client: "client",
     prompt: { kind: "text", text: "hello" },
     sampling: greedySampling,
-    choices: 1,
-    stop: [],
     maxTokens: 8,
     ignoreEos: true,
-    truncatePrompt: false,
+    candidates: changes.choices ?? 1,
     ...changes,
   };
 }
@@ -91,11 +98,11 @@ export async function crossed(): Promise<void> {
 /** A text model of the tiny vocabulary, as an attach makes it. */
 export async function attachment(
   port: MessagePort,
-  capacity: AttachedModel["ready"]["capacity"],
+  { capacity, capabilities }: Pick<FakeEngine, "capacity" | "capabilities">,
   maxQueue = generousLimits.maxQueue,
 ): Promise<AttachedModel> {
   const path = await tinyFile();
-  const vocabulary = createVocabulary((await readModelMetadata(path)).tokenizer);
+  const vocabulary = createVocabulary(await tinyTokenizer());
   const card = { ...createFakeEngine().card, vocabSize: vocabulary.size };
   const probes = vocabularyProbes.map((text) => vocabulary.encode(text));
   const ticket = { place: "model", carrier: "thread", port } as const;
@@ -104,9 +111,13 @@ export async function attachment(
     path,
     chatTemplate: null,
     jinjaExplicit: null,
-    ready: { card, capacity, maxQueue, probes },
+    ready: { card, capacity, capabilities, maxQueue, probes },
     ticket,
   };
+}
+
+export async function tinyTokenizer(): Promise<TokenizerMetadata> {
+  return (await readModelMetadata(await tinyFile())).tokenizer;
 }
 
 let file: Promise<string> | null = null;
@@ -122,6 +133,14 @@ function tinyFile(): Promise<string> {
   return file;
 }
 
+/** The text side of a model as an attach makes it. */
+export async function openText(engine: Pick<FakeEngine, "capacity" | "capabilities">): Promise<TextModel> {
+  const { port1, port2 } = new MessageChannel();
+  const message = await attachment(port1, engine);
+  port2.close();
+  return TextModel.open(message);
+}
+
 interface Told {
   readonly method: keyof ModelProtocol;
   readonly ids: readonly number[];
@@ -130,15 +149,13 @@ interface Told {
 
 /** A run whose model only takes notes; the test plays engine by feeding tokens to `sinks`, one a choice. */
 export async function createRun(changes: Partial<GenerateRequest> = {}, options: { window?: number } = {}) {
-  const { port1, port2 } = new MessageChannel();
-  const capacity = { maxSequences: 4, maxBatchTokens: 256, sequenceTokens: 512 };
-  const text = await TextModel.open(await attachment(port1, capacity));
-  port2.close();
+  const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
   const { left, right } = portPair();
   const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
   const reader = new StreamHub(right, hubOptions).reader<GenerateEvent>(1);
   const clock = new FakeClock();
   const told: Told[] = [];
+  const asked: SequenceJob[] = [];
   const sinks: SequenceSink[] = [];
   const answer: { error: Error | null } = { error: null };
   const closed: { id: number; tokenCount: number }[] = [];
@@ -153,6 +170,7 @@ export async function createRun(changes: Partial<GenerateRequest> = {}, options:
     name: "model",
     ask: async (_method: string, { jobs }: { jobs: readonly SequenceJob[] }) => {
       told.push({ method: "generate", ids: jobs.map(({ id }) => id) });
+      asked.push(...jobs);
       if (answer.error) throw answer.error;
     },
     tell: (method: keyof ModelProtocol, message: Omit<Told, "method">) => void told.push({ method, ...message }),
@@ -175,7 +193,7 @@ export async function createRun(changes: Partial<GenerateRequest> = {}, options:
     left.close();
     right.close();
   };
-  return { run, reader, clock, told, sinks, answer, closed, ends, close, vocabulary: text.vocabulary };
+  return { run, reader, clock, told, asked, sinks, answer, closed, ends, close, vocabulary: text.vocabulary };
 }
 
 export async function readAll<T>(reader: AsyncIterable<readonly T[]>): Promise<T[]> {
@@ -205,11 +223,11 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
 
   const { port1, port2 } = new MessageChannel();
   const limits = { ...generousLimits, ...options.limits };
-  const message = await attachment(port1, createFakeEngine(options.engine).capacity, limits.maxQueue);
+  const message = await attachment(port1, createFakeEngine(options.engine), limits.maxQueue);
   const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
-  const loop = new StepLoop(engine, limits, 0);
+  const loop = new StepLoop(engine, { limits, frameIntervalMs: 0 });
   const modelSystem = new ActorSystem("model");
-  modelSystem.spawn<ModelProtocol>("model", modelActor(loop));
+  modelSystem.spawn<ModelProtocol>("model", modelActor(loop, new Intake({ loop, grammars: null, store: null })));
   const modelEnd = new PortEndpoint(port2, { peer: "agents" });
   modelSystem.attach(modelEnd);
   const running = loop.run();
@@ -225,11 +243,17 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
     void agents.ask("start", { run, request: request(changes) });
     return reader;
   };
+  const embed = (inputs: readonly string[], model = "tiny") => {
+    const run = nextRun++;
+    const reader = readers.reader<EmbedEvent>(run);
+    void agents.ask("embed", { run, request: { model, client: "client", inputs, truncateInputs: false, priority: 0 } });
+    return reader;
+  };
   const close = async () => {
     loop.stop();
     await running.catch(() => {});
     await Promise.all([agentsSystem, modelSystem, frontSystem].map((system) => system.stop()));
     for (const end of [front.left, front.right, modelEnd]) end.close();
   };
-  return { engine, loop, running, models, attach, start, close, modelEnd };
+  return { engine, loop, running, models, attach, start, embed, close, modelEnd };
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../actors/messages.ts";
-import type { GenerateEvent, GenerateRequest } from "../../../engines/chat.ts";
+import { type GenerateEvent, type GenerateRequest, greedySampling } from "../../../engines/chat.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { createRun, crossed, readAll } from "./rig.ts";
 
@@ -28,6 +28,8 @@ async function startRun(t: TestContext, changes: Partial<GenerateRequest> = {}, 
   };
   return { ...rig, feed, feedLogprob };
 }
+
+const withLogprobs = { sampling: { ...greedySampling, topLogprobs: 1 } };
 
 const textOf = (events: readonly GenerateEvent[], choice = 0) =>
   events.map((event) => (event.type === "text" && event.choice === choice ? event.text : "")).join("");
@@ -106,6 +108,7 @@ describe("a run", () => {
     const { reader, told, closed, ends } = await startRun(t, { maxTokens: 1000 });
     const [event] = await readAll(reader);
     assert.ok(event?.type === "error" && event.error.code === "context_length_exceeded");
+    assert.match(event.error.message, /prompt is .*; model "tiny" takes 512, including max_tokens 1000/);
     assert.deepEqual([told, closed, ends.count], [[], [], 1]);
   });
 
@@ -124,7 +127,7 @@ describe("a run", () => {
   });
 
   it("fails alone when its text cannot be made", async (t) => {
-    const { reader, sinks, told } = await startRun(t);
+    const { reader, sinks, told } = await startRun(t, withLogprobs);
     sinks[0]!.onToken(5, rowHasToken, 100, Float32Array.of(), 1e9);
     sinks[0]!.onToken(undefined as never, rowHasToken, 100, Float32Array.of(-1, 1e10), 0);
     const events = await readAll(reader);
@@ -181,7 +184,7 @@ describe("a run whose reader falls behind", () => {
   });
 
   it("keeps logprobs beside their text", async (t) => {
-    const { feedLogprob, reader } = await startRun(t, { maxTokens: 200 }, window);
+    const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, maxTokens: 200 }, window);
     for (let i = 1; i <= 20; i++) feedLogprob("a", -i, i === 20 ? rowFinishedLength : 0);
     const events = await readAll(reader);
     for (const event of events) {
@@ -200,7 +203,7 @@ describe("logprobs and stop strings", () => {
     events.flatMap((event) => (event.type === "text" ? (event.logprobs ?? []).map(({ token }) => token) : [])).join("");
 
   it("travel with the text they belong to while it is held back", async (t) => {
-    const { feedLogprob, reader } = await startRun(t, { stop: ["abc"] });
+    const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, stop: ["abc"] });
     for (const letter of "xabx") feedLogprob(letter, -1);
     feedLogprob("y", -1, rowFinishedLength);
     const events = await readAll(reader);
@@ -211,7 +214,7 @@ describe("logprobs and stop strings", () => {
   });
 
   it("leaves out those of the stop string itself", async (t) => {
-    const { feedLogprob, reader } = await startRun(t, { stop: ["abc"] });
+    const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, stop: ["abc"] });
     for (const letter of "xyabcz") feedLogprob(letter, -1);
     const events = await readAll(reader);
     assert.equal(textOf(events), "xy");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { rowHasToken, rowInts, type TokenFrame } from "../../../actors/messages.ts";
+import { jobDefaults, rowHasToken, rowInts, type TokenFrame } from "../../../actors/messages.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
 import { greedySampling } from "../../../engines/chat.ts";
 import type { LoadedModel } from "../../../engines/engine.ts";
@@ -24,7 +24,7 @@ function brokenInSlot0(): LoadedModel {
 
 describe("a sequence whose logits leave nothing to choose", () => {
   it("ends with an error of its own, and its neighbours go on to their end", () => {
-    const loop = new StepLoop(brokenInSlot0(), generousLimits, 0);
+    const loop = new StepLoop(brokenInSlot0(), { limits: generousLimits, frameIntervalMs: 0 });
     const failed: TokenFrame["failed"][number][] = [];
     const tokens = new Map<number, number>();
     const consumer = {
@@ -45,6 +45,7 @@ describe("a sequence whose logits leave nothing to choose", () => {
       sampling: greedySampling,
       choice: 0,
       breakers: new Int32Array(0),
+      ...jobDefaults,
     };
     const prompt = Int32Array.of(1, 2, 3, 4);
     loop.submit(consumer, [

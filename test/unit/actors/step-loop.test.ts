@@ -23,7 +23,10 @@ function createLoop(
   options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits>; intervalMs?: number } = {},
 ) {
   const engine = createFakeEngine(options.engine);
-  const loop = new StepLoop(engine, { ...generousLimits, ...options.limits }, options.intervalMs ?? 0);
+  const loop = new StepLoop(engine, {
+    limits: { ...generousLimits, ...options.limits },
+    frameIntervalMs: options.intervalMs ?? 0,
+  });
   return { engine, loop, frames: new Frames() };
 }
 
@@ -94,10 +97,10 @@ describe("the step loop", () => {
     await crossed();
     loop.setPaused(frames, [1], true);
     await crossed();
-    const { steps } = loop.statistics;
+    const { steps } = loop.snapshot();
     assert.ok(steps > 0 && steps < 100);
     await crossed();
-    assert.equal(loop.statistics.steps, steps);
+    assert.equal(loop.snapshot().steps, steps);
     loop.setPaused(frames, [1], false);
     for (let i = 0; i < 20; i++) await crossed();
     loop.stop();
@@ -189,7 +192,7 @@ describe("the frames of a step loop", () => {
     const heldAtPrompts: number[] = [];
     const onStep = (batch: Batch) => {
       const hasPrompt = batch.tokenCount > batch.rowCount;
-      if (hasPrompt) heldAtPrompts.push(loop.statistics.tokens - frames.rows.length);
+      if (hasPrompt) heldAtPrompts.push(loop.snapshot().tokens - frames.rows.length);
     };
     const { loop, frames } = createLoop({ intervalMs: longInterval, engine: { onStep } });
     loop.submit(frames, [job(1, { maxNewTokens: 50 })]);
@@ -201,7 +204,7 @@ describe("the frames of a step loop", () => {
   });
 
   it("leave when their buffer is full", () => {
-    const { loop, frames } = createLoop({ intervalMs: longInterval, engine: { maxSequences: 2 } });
+    const { loop, frames } = createLoop({ intervalMs: longInterval, engine: { maxSequences: 2, extraLogitsRows: 0 } });
     loop.submit(frames, [job(1, { maxNewTokens: 60 }), job(2, { maxNewTokens: 60 })]);
     while (loop.step());
     assert.equal(frames.rows.length, 120);

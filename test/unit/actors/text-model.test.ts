@@ -3,13 +3,14 @@ import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
 import { TextModel } from "../../../actors/agent-loop/text-model.ts";
 import type { AttachedModel } from "../../../actors/messages.ts";
+import { createFakeEngine } from "../../fixtures/fake-engine.ts";
 import { attachment } from "./rig.ts";
 
 /** An attach by an engine that gives these tokens for the probes. */
 async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => AttachedModel["ready"]["probes"]) {
   const { port1, port2 } = new MessageChannel();
   t.after(() => port2.close());
-  const message = await attachment(port1, { maxSequences: 1, maxBatchTokens: 64, sequenceTokens: 64 });
+  const message = await attachment(port1, createFakeEngine({ sequenceTokens: 64 }));
   return { ...message, ready: { ...message.ready, probes: probes(message.ready.probes ?? []) } };
 }
 

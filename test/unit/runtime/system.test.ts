@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { Later } from "../../../runtime/actor/later.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
@@ -49,6 +50,23 @@ describe("an actor", () => {
     await settled();
     open();
     assert.deepEqual(await answers, [1, 11, 111]);
+  });
+
+  it("goes on to the next message while an answer is made that it returned as Later, and says how that failed", async () => {
+    let open: (total: number) => void = () => {};
+    const answer = new Promise<number>((resolve) => {
+      open = resolve;
+    });
+    const counter = new ActorSystem("here").spawn<Counter>("counter", {
+      add: ({ by }) => by,
+      slowly: () => new Later(answer),
+      break: () => new Later(Promise.reject(new ServerError("conflict", "not now"))),
+    });
+    const slow = counter.ask("slowly", { by: 1 });
+    assert.equal(await counter.ask("add", { by: 2 }), 2);
+    await assert.rejects(counter.ask("break", null), { code: "conflict" });
+    open(7);
+    assert.equal(await slow, 7);
   });
 
   it("never runs its handler inside the call that sends it a message", async () => {

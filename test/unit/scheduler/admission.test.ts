@@ -57,7 +57,7 @@ describe("a sequence whose reader is behind", () => {
     assert.equal(engine.cache.size, 1);
     while (step());
     assert.deepEqual([other.state, stalled.state], ["finished", "parked"]);
-    assert.equal(scheduler.preemptionCount, 1);
+    assert.equal(scheduler.pausedPreemptions, 1);
   });
 
   it("goes on when the reader does, and makes the same tokens as one that was never interrupted", () => {

@@ -32,15 +32,15 @@ describe("the prefix cache", () => {
     // The last token of the answer was never fed: the first turn left 79 of its 80 in the cache.
     assert.equal(fed, 100 - 79 + 4);
     assert.deepEqual(output, run(createRig(0), again()).output);
-    assert.equal(rig.scheduler.reusedTokens, 79);
+    assert.equal(rig.scheduler.prefixStatistics.reusedTokens, 79);
   });
 
   it("shares what two prompts have in common, though both go on differently", () => {
     const rig = createRig(4);
-    run(rig, createSequence({ prompt: 40, maxNewTokens: 1 }));
+    run(rig, createSequence({ prompt: 60, maxNewTokens: 1 }));
     const other = () => {
-      const sequence = createSequence({ prompt: 40, maxNewTokens: 1 });
-      sequence.tokens.fill(3, 24, 40);
+      const sequence = createSequence({ prompt: 60, maxNewTokens: 1 });
+      sequence.tokens.fill(3, 44, 60);
       return sequence;
     };
     const { fed, output } = run(rig, other());
@@ -68,23 +68,34 @@ describe("the prefix cache", () => {
 
   it("keeps one copy of a conversation that grows", () => {
     const rig = createRig(2);
-    run(rig, createSequence({ prompt: 30, maxNewTokens: 1, seed: 9 }));
-    for (const prompt of [20, 40, 60, 80]) run(rig, createSequence({ prompt, maxNewTokens: 1 }));
-    assert.equal(run(rig, createSequence({ prompt: 30, maxNewTokens: 1, seed: 9 })).fed, 1);
+    run(rig, createSequence({ prompt: 40, maxNewTokens: 1, seed: 9 }));
+    for (const prompt of [40, 60, 80, 100]) run(rig, createSequence({ prompt, maxNewTokens: 1 }));
+    assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1, seed: 9 })).fed, 1);
   });
 
-  it("gives up as many of the oldest as a long sequence needs the room of, and none for one that never fits", () => {
+  it("gives up as many of the oldest as a sequence needs the room of", () => {
     const rig = createScheduler({
-      engine: { sequenceTokens: 256, savedTokens: 100 },
+      engine: { sequenceTokens: 160, blockTokens: 8, kvBlocks: 20 },
       limits: { prefixCacheEntries: 8 },
     });
     const fedFor = (prompt: number, seed: number) => run(rig, createSequence({ prompt, maxNewTokens: 1, seed })).fed;
-    for (const seed of [1, 2, 3]) fedFor(30, seed);
-    fedFor(120, 4);
-    assert.deepEqual([fedFor(30, 1), fedFor(30, 2), fedFor(30, 3)], [1, 1, 1]);
-    fedFor(60, 5);
-    assert.deepEqual([fedFor(60, 5), fedFor(30, 3)], [1, 1]);
-    assert.equal(fedFor(30, 1), 30);
+    for (const seed of [1, 2, 3]) fedFor(40, seed);
+    assert.deepEqual([fedFor(40, 1), fedFor(40, 2), fedFor(40, 3)], [1, 1, 1]);
+    fedFor(80, 4);
+    assert.equal(rig.scheduler.prefixStatistics.evictions, 2);
+    assert.deepEqual([fedFor(40, 3), fedFor(40, 1)], [1, 40]);
+  });
+
+  it("takes only whole copies where the model cannot roll back, and then without its last token", () => {
+    const capabilities = { truncate: false, copyPrefix: false };
+    const rig = createScheduler({ engine: { sequenceTokens: 256, capabilities }, limits: { prefixCacheEntries: 4 } });
+    const first = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
+    run(rig, first);
+    assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
+    const next = createSequence({ prompt: 60, maxNewTokens: 1 });
+    next.tokens.set(first.tokens);
+    // It goes on behind the 48 tokens that were fed.
+    assert.equal(run(rig, next).fed, 12);
   });
 
   it("keeps nothing of sequences that are cancelled, and nothing at all when it is off", () => {
@@ -97,5 +108,100 @@ describe("the prefix cache", () => {
     const off = createRig(0);
     run(off, createSequence({ prompt: 40, maxNewTokens: 1 }));
     assert.equal(run(off, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
+  });
+
+  it("computes a prompt that several begin with at the same time once", () => {
+    const outputs = [0, 4].map((entries) => {
+      const rig = createScheduler({
+        engine: { maxSequences: 4, sequenceTokens: 256 },
+        limits: { prefixCacheEntries: entries, maxPrefillChunkTokens: 32 },
+      });
+      const sequences = [0, 1, 2, 3].map((i) => {
+        const sequence = createSequence({ prompt: 130, maxNewTokens: 3, ignoreEos: true });
+        sequence.tokens[129] = i;
+        rig.scheduler.add(sequence);
+        return sequence;
+      });
+      let fed = 0;
+      while (sequences.some(({ state }) => state !== "finished")) {
+        for (const row of rig.step()?.fed ?? []) fed += row.to - row.from;
+      }
+      assert.equal(fed, (entries === 0 ? 4 * 130 : 130 + 3) + 4 * 2);
+      return sequences.map(({ tokens }) => [...tokens]);
+    });
+    assert.deepEqual(outputs[0], outputs[1]);
+  });
+
+  it("lets one that waits for another's prompt compute it, or what is left of it, where that one goes or stands still", () => {
+    for (const end of ["cancel", "pause"] as const) {
+      const rig = createScheduler({
+        engine: { maxSequences: 3, sequenceTokens: 256 },
+        limits: { prefixCacheEntries: 4, maxPrefillChunkTokens: 32 },
+      });
+      const [first, second, third] = [1, 2, 3].map(() => createSequence({ prompt: 130, maxNewTokens: 1 })) as [
+        Sequence,
+        Sequence,
+        Sequence,
+      ];
+      for (const sequence of [first, second, third]) rig.scheduler.add(sequence);
+      rig.step();
+      if (end === "cancel") rig.scheduler.cancel(first);
+      else rig.scheduler.setPaused(first, true);
+      let fed = 0;
+      while (second.state !== "finished" || third.state !== "finished") {
+        for (const row of rig.step()?.fed ?? []) fed += row.to - row.from;
+      }
+      assert.equal(fed, end === "cancel" ? 130 + 1 : 98 + 1);
+      assert.deepEqual([...second.tokens], [...third.tokens]);
+    }
+  });
+});
+
+describe("sequences that need more KV memory than there is", () => {
+  function runAll(options: { readonly swapBytes: number; readonly kvBlocks: number }) {
+    const rig = createScheduler({
+      engine: { maxSequences: 8, sequenceTokens: 200, blockTokens: 8, kvBlocks: options.kvBlocks },
+      limits: { swapBytes: options.swapBytes, prefixCacheEntries: 2 },
+    });
+    const sequences = Array.from({ length: 8 }, (_, seed) => {
+      const sequence = createSequence({ prompt: 20, maxNewTokens: 180, ignoreEos: true, seed });
+      rig.scheduler.add(sequence);
+      return sequence;
+    });
+    let fed = 0;
+    for (let i = 0; sequences.some(({ state }) => state !== "finished"); i++) {
+      assert.ok(i < 5000, "they do not come to an end");
+      for (const row of rig.step()?.fed ?? []) fed += row.to - row.from;
+    }
+    return { rig, fed, output: sequences.map(({ tokens }) => [...tokens]) };
+  }
+
+  it("all finish with the tokens they would have had alone, whether their KV is kept or computed again", () => {
+    const roomy = runAll({ swapBytes: 0, kvBlocks: 8 * 25 });
+    assert.equal(roomy.rig.scheduler.memoryPreemptions, 0);
+    const kept = runAll({ swapBytes: 2 ** 20, kvBlocks: 50 });
+    const recomputed = runAll({ swapBytes: 0, kvBlocks: 50 });
+    for (const { rig, output } of [kept, recomputed]) {
+      assert.ok(rig.scheduler.memoryPreemptions > 3);
+      assert.deepEqual(output, roomy.output);
+    }
+    assert.equal(kept.fed, roomy.fed);
+    assert.ok(recomputed.fed > roomy.fed);
+  });
+
+  it("preempts the least important first, and gives the memory to the most important", () => {
+    const rig = createScheduler({
+      engine: { maxSequences: 3, sequenceTokens: 160, blockTokens: 8, kvBlocks: 30 },
+    });
+    const ended: number[] = [];
+    const sequences = [5, 0, -5].map((priority, seed) =>
+      createSequence({ prompt: 16, maxNewTokens: 140, ignoreEos: true, priority, seed }),
+    );
+    for (const sequence of sequences) rig.scheduler.add(sequence);
+    for (let i = 0; i < 2000 && ended.length < 3; i++) {
+      for (const { sequence } of rig.step()?.ended ?? []) ended.push(sequence.priority);
+    }
+    assert.deepEqual(ended, [-5, 0, 5]);
+    assert.ok(rig.scheduler.memoryPreemptions > 0);
   });
 });

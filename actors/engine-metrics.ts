@@ -1,0 +1,76 @@
+// Owns the names under which the contract wants an engine's numbers, made from what a model's step loop counts. Pure: no
+// registry, no labels but the contract's.
+import type { ModelStatistics } from "./messages.ts";
+
+export interface EngineMetric {
+  readonly name: string;
+  readonly kind: "counter" | "gauge";
+  readonly help: string;
+  readonly samples: readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[];
+}
+
+/** The engine metrics of all models together: the contract gives them no label that tells models apart. */
+export function engineMetrics(models: readonly ModelStatistics[]): readonly EngineMetric[] {
+  const sum = (value: (model: ModelStatistics) => number) => models.reduce((total, model) => total + value(model), 0);
+  const counter = (name: string, help: string, value: (model: ModelStatistics) => number): EngineMetric => {
+    return { name, kind: "counter", help, samples: [{ labels: {}, value: sum(value) }] };
+  };
+  const gauge = (name: string, help: string, value: (model: ModelStatistics) => number): EngineMetric => {
+    return { name, kind: "gauge", help, samples: [{ labels: {}, value: sum(value) }] };
+  };
+  const deepest = Math.max(0, ...models.map(({ speculation }) => speculation.acceptedAt.length));
+  return [
+    counter(
+      "service_tokens_processed_total",
+      "Tokens computed: of prompts, and generated",
+      (m) => m.tokens + m.promptTokens,
+    ),
+    counter(
+      "service_prefix_cache_lookups_total",
+      "Prompts looked for in the prefix cache",
+      (m) => m.prefixCache.lookups,
+    ),
+    counter("service_prefix_cache_hits_total", "Prompts that began with a cached prefix", (m) => m.prefixCache.hits),
+    counter("service_prefix_cache_evictions_total", "Cached prefixes dropped", (m) => m.prefixCache.evictions),
+    counter("service_encoder_cache_hits_total", "Encoder outputs taken from the cache", () => 0),
+    counter("service_encoder_cache_misses_total", "Encoder outputs computed", () => 0),
+    gauge("service_sequences_running", "Sequences that have a slot", (m) => m.running),
+    gauge("service_sequences_waiting", "Sequences without a slot", (m) => m.waiting + m.parked),
+    gauge("service_sequences_capacity", "Slots", (m) => m.slots),
+    {
+      name: "service_sequences_completed_total",
+      kind: "counter",
+      help: "Sequences that have ended, by how",
+      samples: (["stop", "length", "cancelled", "error"] as const).map((reason) => {
+        return { labels: { reason: reason === "cancelled" ? "canceled" : reason }, value: sum((m) => m.ended[reason]) };
+      }),
+    },
+    gauge(
+      "service_kv_cache_blocks_used",
+      "Blocks of KV cache in use, cached prefixes included",
+      (m) => m.kvBlocks.used,
+    ),
+    gauge("service_kv_cache_blocks_total", "Blocks of KV cache", (m) => m.kvBlocks.total),
+    counter("service_speculative_drafts_total", "Drafts verified", (m) => m.speculation.drafts),
+    counter("service_speculative_draft_tokens_proposed_total", "Tokens drafted", (m) => m.speculation.proposed),
+    counter(
+      "service_speculative_draft_tokens_accepted_total",
+      "Drafted tokens accepted",
+      (m) => m.speculation.accepted,
+    ),
+    {
+      name: "service_speculative_accepted_per_pos_total",
+      kind: "counter",
+      help: "Drafted tokens accepted, by their position in the draft",
+      samples: Array.from({ length: deepest }, (_, position) => {
+        return { labels: { position: `${position}` }, value: sum((m) => m.speculation.acceptedAt[position] ?? 0) };
+      }),
+    },
+    counter("service_speculative_staged_drops_total", "Drafts dropped before they were verified", (m) => {
+      return m.speculation.dropped;
+    }),
+    counter("service_paged_preemptions_total", "Times a sequence lost its slot to want of KV memory", (m) => {
+      return m.memoryPreemptions;
+    }),
+  ];
+}

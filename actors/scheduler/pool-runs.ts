@@ -1,0 +1,123 @@
+// Owns requests for pooled outputs: their prompts as sequences of the scheduler, a few at a time, and the vectors they come
+// to. Used by the step loop.
+import type { Capabilities, Pooling } from "../../engines/engine.ts";
+import type { Scheduler } from "../../engines/scheduler/scheduler.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import type { PoolJob } from "../messages.ts";
+import { type Consumer, type LiveSequence, PooledSequence, type PoolSink } from "./live-sequence.ts";
+
+interface PoolRun {
+  readonly job: PoolJob;
+  readonly values: Float32Array;
+  readonly live: Set<PooledSequence>;
+  next: number;
+  readonly resolve: (values: Float32Array) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export class PoolRuns {
+  readonly #scheduler: Scheduler<LiveSequence | PooledSequence>;
+  readonly #pooling: Pooling | null;
+  readonly #length: number;
+  /** Sequences of one request that are in the scheduler at a time. */
+  readonly #window: number;
+  readonly #runs = new Map<Consumer, Map<number, PoolRun>>();
+
+  constructor(
+    scheduler: Scheduler<LiveSequence | PooledSequence>,
+    { pooling, pooledLength }: Capabilities,
+    window: number,
+  ) {
+    this.#scheduler = scheduler;
+    this.#pooling = pooling;
+    this.#length = pooledLength;
+    this.#window = window;
+  }
+
+  /** Rejects with what the scheduler refuses a prompt for, or as `cancelled`; throws queue_full. */
+  start(consumer: Consumer, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
+    return new Promise((resolve, reject) => {
+      const values = new Float32Array(job.prompts.length * this.#length);
+      const run: PoolRun = { job, values, live: new Set(), next: 0, resolve, reject };
+      const runs = this.#runs.get(consumer) ?? new Map<number, PoolRun>();
+      this.#runs.set(consumer, runs.set(id, run));
+      this.#advance(consumer, id, run);
+    });
+  }
+
+  cancel(consumer: Consumer, id: number): void {
+    const run = this.#runs.get(consumer)?.get(id);
+    if (run) this.#finish(consumer, id, run, new ServerError("peer_gone", "the request was cancelled"));
+  }
+
+  drop(consumer: Consumer): void {
+    for (const id of [...(this.#runs.get(consumer)?.keys() ?? [])]) this.cancel(consumer, id);
+    this.#runs.delete(consumer);
+  }
+
+  failAll(error: ErrorRecord): void {
+    for (const [consumer, runs] of this.#runs) {
+      for (const [id, run] of [...runs]) this.#finish(consumer, id, run, fromErrorRecord(error));
+    }
+  }
+
+  /** Queues as many of the prompts that are left as the window has room for. */
+  #advance(consumer: Consumer, id: number, run: PoolRun): void {
+    try {
+      while (run.live.size < this.#window && run.next < run.job.prompts.length) {
+        const sequence = this.#sequence(consumer, id, run, run.next);
+        this.#scheduler.add(sequence);
+        run.next++;
+        run.live.add(sequence);
+      }
+    } catch (error) {
+      this.#finish(consumer, id, run, error as Error);
+      return;
+    }
+    if (run.live.size === 0) this.#finish(consumer, id, run, null);
+  }
+
+  #sequence(consumer: Consumer, id: number, run: PoolRun, index: number): PooledSequence {
+    const { client, prompts, priority } = run.job;
+    const prompt = prompts[index] as Int32Array;
+    const sum = run.values.subarray(index * this.#length, (index + 1) * this.#length);
+    const sink: PoolSink = {
+      add: (values, position) => addPooled(sum, values, position, this.#pooling),
+      done: () => {
+        if (this.#pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) / prompt.length;
+        run.live.delete(sequence);
+        this.#advance(consumer, id, run);
+      },
+      fail: (error) => this.#finish(consumer, id, run, fromErrorRecord(error)),
+    };
+    const sequence = new PooledSequence(
+      {
+        client,
+        hasQueueLimit: index === 0,
+        prompt,
+        maxNewTokens: 0,
+        ignoreEos: false,
+        adapter: 0,
+        priority,
+        isPooled: true,
+        wantsPromptLogits: false,
+      },
+      sink,
+    );
+    return sequence;
+  }
+
+  #finish(consumer: Consumer, id: number, run: PoolRun, error: Error | null): void {
+    this.#runs.get(consumer)?.delete(id);
+    for (const sequence of run.live) this.#scheduler.cancel(sequence);
+    run.live.clear();
+    if (error === null) run.resolve(run.values);
+    else run.reject(error);
+  }
+}
+
+/** Adds what a row came to. What is fed again after a preemption begins anew. */
+function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
+  if (position === 0 || pooling === "last") sum.set(values);
+  else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);
+}

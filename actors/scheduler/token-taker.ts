@@ -1,0 +1,114 @@
+// Owns what the logits of one row become: the next token of its sequence, or several where a draft was right or tokens must
+// come next, written into the frame. Used by the step loop, row by row; allocates nothing a token.
+import type { Batch, StepOutput } from "../../engines/batch.ts";
+import type { Sampler } from "../../engines/sampler/sampler.ts";
+import type { Finish, Scheduler } from "../../engines/scheduler/scheduler.ts";
+import type { Speculation } from "../../engines/speculation/speculation.ts";
+import type { FrameBuilder } from "./frame.ts";
+import type { LiveSequence, PooledSequence } from "./live-sequence.ts";
+
+export class TokenTaker {
+  readonly #scheduler: Scheduler<LiveSequence | PooledSequence>;
+  readonly #sampler: Sampler;
+  readonly #speculation: Speculation | null;
+
+  constructor(scheduler: Scheduler<LiveSequence | PooledSequence>, sampler: Sampler, speculation: Speculation | null) {
+    this.#scheduler = scheduler;
+    this.#sampler = sampler;
+    this.#speculation = speculation;
+  }
+
+  /** Returns how the row ends its sequence. Throws ServerError where its logits leave nothing to choose. */
+  take(
+    sequence: LiveSequence,
+    row: number,
+    batch: Batch,
+    { logits, logitsRow }: StepOutput,
+    frame: FrameBuilder,
+  ): Finish {
+    let at = logitsRow[row] as number;
+    const { promptRecords, matcher } = sequence.live;
+    const position = batch.position[row] as number;
+    if (promptRecords !== null && position < sequence.promptLength) {
+      const count = batch.logitsCount[row] as number;
+      this.#recordPrompt(sequence, logits, at, position, count);
+      if (sequence.pending > 0) return "none";
+      at += count - 1;
+    }
+    if (sequence.forcedAt < sequence.forced.length) return this.#takeForced(sequence, logits, at, frame);
+    if (matcher === null) return this.#takeSampled(sequence, logits, at, frame);
+    const { forced, mask } = matcher.allowed();
+    if (forced.length > 0 && !sequence.hasForced) {
+      sequence.hasForced = true;
+      this.#setForced(sequence, forced.slice());
+      return this.#takeForced(sequence, logits, at, frame);
+    }
+    const token = this.#sampler.sample(sequence.live.sampling, logits, at, mask);
+    const finish = this.#emit(sequence, token, frame);
+    sequence.hasForced = false;
+    if (finish === "none") matcher.accept(token);
+    return finish;
+  }
+
+  #recordPrompt(sequence: LiveSequence, logits: Float32Array, first: number, position: number, count: number): void {
+    const { promptRecords } = sequence.live;
+    for (let i = 0; i < count && promptRecords !== null; i++) {
+      const next = position + i + 1;
+      if (next >= sequence.promptLength) return;
+      const token = sequence.tokens[next] as number;
+      promptRecords.set(next, this.#sampler.observe(logits, first + i, token, promptRecords.top));
+    }
+  }
+
+  /** Samples behind the last token, and behind each draft as long as the samples are the draft. */
+  #takeSampled(sequence: LiveSequence, logits: Float32Array, first: number, frame: FrameBuilder): Finish {
+    const { draft, draftCount } = sequence;
+    let accepted = 0;
+    let finish: Finish;
+    for (;;) {
+      const token = this.#sampler.sample(sequence.live.sampling, logits, first + accepted, null);
+      const isDraft = accepted < draftCount && token === draft?.[accepted];
+      finish = this.#emit(sequence, token, frame);
+      if (finish !== "none" || !isDraft || sequence.forced.length > sequence.forcedAt) break;
+      this.#scheduler.acceptDraft(sequence);
+      accepted++;
+    }
+    if (draftCount > 0) this.#speculation?.observe(sequence, draftCount, accepted);
+    return finish;
+  }
+
+  /** Appends what must come next, as far as the frame has room; where logprobs are wanted the one token that has logits. */
+  #takeForced(sequence: LiveSequence, logits: Float32Array, row: number, frame: FrameBuilder): Finish {
+    const { sampling } = sequence.live;
+    const wantsLogprobs = sampling.topLogprobs !== null;
+    while (sequence.forcedAt < sequence.forced.length) {
+      const token = sequence.forced[sequence.forcedAt++] as number;
+      if (wantsLogprobs) this.#sampler.observe(logits, row, token, sampling.topLogprobs ?? 0);
+      this.#sampler.force(sampling, token);
+      const finish = this.#emit(sequence, token, frame);
+      if (finish !== "none" || wantsLogprobs || frame.isFull) return finish;
+    }
+    return "none";
+  }
+
+  #setForced(sequence: LiveSequence, tokens: Int32Array): void {
+    sequence.forced = tokens;
+    sequence.forcedAt = 0;
+  }
+
+  /** Appends a token to its sequence and to the frame. */
+  #emit(sequence: LiveSequence, token: number, frame: FrameBuilder): Finish {
+    const { id, sampling, thinking, promptRecords } = sequence.live;
+    if (sequence.total === sequence.promptLength) {
+      frame.begin(id, Math.max(sequence.cachedTokens, 0), promptRecords?.take() ?? null);
+    }
+    const finish = this.#scheduler.accept(sequence, token);
+    frame.add(id, token, finish, performance.now() - sequence.startedMs);
+    if (sampling.topLogprobs !== null) frame.addLogprobs(this.#sampler.lastLogprobs);
+    if (thinking !== null && finish === "none" && sequence.forcedAt >= sequence.forced.length) {
+      const end = thinking.take(token);
+      if (end !== null) this.#setForced(sequence, end);
+    }
+    return finish;
+  }
+}

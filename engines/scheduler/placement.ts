@@ -1,0 +1,123 @@
+// Owns giving a sequence that has got a slot its KV: what was swapped out, or what a copy or a running sequence has of its
+// prompt, and room for the rest. Used by Admission only.
+import type { Capabilities, Capacity, KvCache } from "../engine.ts";
+import { KvSwap } from "./kv-swap.ts";
+import type { PrefixCache } from "./prefix-cache.ts";
+import type { Sequence } from "./sequence.ts";
+
+export interface PlacementModel {
+  readonly capacity: Capacity;
+  readonly capabilities: Capabilities;
+  readonly kv: KvCache;
+}
+
+/** Room beyond its tokens that a sequence is given a slot with: sooner than after so many it does not have to give it back. */
+const headroomTokens = 64;
+
+export class Placement<S extends Sequence> {
+  readonly #capacity: Capacity;
+  readonly #kv: KvCache;
+  readonly #prefixes: PrefixCache<S>;
+  readonly #swap: KvSwap;
+
+  constructor({ capacity, capabilities, kv }: PlacementModel, prefixes: PrefixCache<S>, swapBytes: number) {
+    this.#capacity = capacity;
+    this.#kv = kv;
+    this.#prefixes = prefixes;
+    this.#swap = new KvSwap(kv, capabilities, swapBytes);
+  }
+
+  /**
+   * Fills the empty slot of a sequence with what is known of its tokens and makes room for all of them; or, where a
+   * running sequence computes the same prompt now, leaves it waiting for that one. False, with nothing in the slot, where
+   * there is too little room.
+   */
+  place(sequence: S): boolean {
+    if (sequence.swapped !== null) return this.#placeSwapped(sequence);
+    const reused = mustComputeAll(sequence) ? 0 : this.#fillFromOthers(sequence);
+    if (sequence.source !== null) return true;
+    if (!this.#reserveAll(sequence)) return this.#undo(sequence);
+    sequence.computed = reused;
+    if (sequence.cachedTokens < 0) this.#prefixes.count(sequence, reused);
+    return true;
+  }
+
+  /** Room for so many tokens of a sequence in its slot; cached copies make place. */
+  reserve({ slot }: S, tokens: number): boolean {
+    while (!this.#kv.reserve(slot, tokens)) if (!this.#prefixes.evict()) return false;
+    return true;
+  }
+
+  /** Keeps the KV of a sequence that is about to lose its slot, where there is room to keep it. */
+  swapOut(sequence: S): void {
+    this.#swap.out(sequence);
+  }
+
+  release({ slot }: S): void {
+    this.#kv.release(slot);
+  }
+
+  /** The sequence has ended. */
+  forget(sequence: S): void {
+    this.#swap.forget(sequence);
+  }
+
+  checkIntegrity(slotless: readonly S[]): void {
+    const bytes = slotless.reduce((sum, { swapped }) => sum + (swapped?.length ?? 0), 0);
+    if (bytes !== this.#swap.heldBytes) throw new Error(`${bytes} bytes swapped out, ${this.#swap.heldBytes} counted`);
+  }
+
+  /** Puts the longest known beginning into the slot and returns its length; or sets the source that is computing it. */
+  #fillFromOthers(sequence: S): number {
+    const { slot } = sequence;
+    const isEarlier = (source: S) =>
+      source !== sequence && source.state === "running" && (sequence.order === 0 || source.order < sequence.order);
+    const copy = this.#prefixes.findCopy(sequence);
+    const copied = copy?.length ?? 0;
+    const coming = this.#prefixes.findRunning(sequence, (source, length) => {
+      return isEarlier(source) && (source.isRunnableOrWaits || source.computed >= length);
+    });
+    if (coming !== null && coming.length > copied && coming.holder.computed < coming.length) {
+      sequence.source = coming.holder;
+      sequence.sourceTokens = coming.length;
+      return 0;
+    }
+    // What those have that stand still is better than nothing.
+    const there = coming ?? this.#prefixes.findRunning(sequence, isEarlier);
+    const shared = there === null ? 0 : Math.min(there.holder.computed, there.length);
+    if (there !== null && shared > copied) {
+      this.#kv.copyPrefix(there.holder.slot, slot, shared);
+      return shared;
+    }
+    if (copy !== null) this.#kv.restore(slot, copy.holder.saved, copied);
+    return copied;
+  }
+
+  #placeSwapped(sequence: S): boolean {
+    const needed = Math.ceil(this.#wanted(sequence) / this.#capacity.blockTokens);
+    while (this.#kv.freeBlocks < needed) if (!this.#prefixes.evict()) return false;
+    const { swappedTokens } = sequence;
+    if (!this.#swap.in(sequence) || !this.#reserveAll(sequence)) return this.#undo(sequence);
+    this.#swap.forget(sequence);
+    sequence.computed = swappedTokens;
+    return true;
+  }
+
+  #reserveAll(sequence: S): boolean {
+    return this.reserve(sequence, this.#wanted(sequence));
+  }
+
+  #wanted({ total, tokens }: S): number {
+    return Math.min(total + headroomTokens, tokens.length);
+  }
+
+  #undo({ slot }: S): false {
+    this.#kv.release(slot);
+    return false;
+  }
+}
+
+/** What is wanted of it comes from every token of its prompt. */
+function mustComputeAll({ isPooled, wantsPromptLogits }: Sequence): boolean {
+  return isPooled || wantsPromptLogits;
+}

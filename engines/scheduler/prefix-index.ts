@@ -1,0 +1,89 @@
+// Owns finding who begins with the same tokens: chained hashes of whole blocks of tokens, each of a block and all before it,
+// lead to those that hold them. Used by the scheduler only. A hash only points: tokens are compared before they count.
+
+/** Tokens of a block. Shorter prefixes than one are fed faster than they are looked for, saved and restored. */
+export const indexBlockTokens = 32;
+
+export interface TokenHolder {
+  readonly tokens: Int32Array;
+  readonly adapter: number;
+}
+
+export interface Match<H> {
+  readonly holder: H;
+  /** Tokens both begin with. */
+  readonly length: number;
+}
+
+export class PrefixIndex<H extends TokenHolder> {
+  readonly #holders = new Map<number, Set<H>>();
+  readonly #lengths = new Map<H, number>();
+
+  get size(): number {
+    return this.#lengths.size;
+  }
+
+  /** Adds the first `length` tokens of a holder; they must not change while it is in here. */
+  add(holder: H, length: number): void {
+    this.#lengths.set(holder, length);
+    for (const hash of blockHashes(holder, length)) {
+      const others = this.#holders.get(hash);
+      if (others === undefined) this.#holders.set(hash, new Set([holder]));
+      else others.add(holder);
+    }
+  }
+
+  /** Does nothing where the holder is not in here. */
+  remove(holder: H): void {
+    const length = this.#lengths.get(holder);
+    if (length === undefined) return;
+    this.#lengths.delete(holder);
+    for (const hash of blockHashes(holder, length)) {
+      const others = this.#holders.get(hash);
+      others?.delete(holder);
+      if (others?.size === 0) this.#holders.delete(hash);
+    }
+  }
+
+  /**
+   * The holder with the longest common beginning of at least a block among the first `limit` tokens, of those `isUsable`
+   * says yes to; the one added first where several are equal.
+   */
+  longest(wanted: TokenHolder, limit: number, isUsable: (holder: H, length: number) => boolean): Match<H> | null {
+    const levels: Set<H>[] = [];
+    for (const hash of blockHashes(wanted, limit)) {
+      const holders = this.#holders.get(hash);
+      if (holders === undefined) break;
+      levels.push(holders);
+    }
+    for (let level = levels.length - 1; level >= 0; level--) {
+      let best: Match<H> | null = null;
+      for (const holder of levels[level] as Set<H>) {
+        const length = commonLength(holder.tokens, wanted.tokens, Math.min(this.#lengths.get(holder) ?? 0, limit));
+        const isLonger = length >= indexBlockTokens && length > (best?.length ?? 0);
+        if (isLonger && holder.adapter === wanted.adapter && isUsable(holder, length)) best = { holder, length };
+      }
+      if (best !== null) return best;
+    }
+    return null;
+  }
+}
+
+/** A hash for each whole block: of its tokens, all before them, and the adapter. */
+function* blockHashes({ tokens, adapter }: TokenHolder, length: number): Generator<number> {
+  let low = 0x811c9dc5 ^ adapter;
+  let high = 0x2545f491 + adapter;
+  for (let i = 0; i < length; i++) {
+    const token = tokens[i] as number;
+    low = Math.imul(low ^ token, 0x01000193) ^ (low >>> 15);
+    high = Math.imul(high + token, 0x85ebca6b) ^ (high >>> 13);
+    // 53 bits: the most a number holds exactly.
+    if ((i + 1) % indexBlockTokens === 0) yield (high >>> 0) * 2 ** 21 + (low >>> 11);
+  }
+}
+
+function commonLength(a: Int32Array, b: Int32Array, limit: number): number {
+  let length = 0;
+  while (length < limit && a[length] === b[length]) length++;
+  return length;
+}
