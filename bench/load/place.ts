@@ -45,7 +45,7 @@ function fill(model: LoadedModel): void {
   const batch = new Batch(1, maxBatchTokens);
   for (let from = 0; from < tokens.length; from += maxBatchTokens) {
     batch.clear();
-    batch.addRow(0, tokens, from, Math.min(from + maxBatchTokens, tokens.length), true, 0);
+    batch.addRow(0, tokens, from, Math.min(from + maxBatchTokens, tokens.length), 1, 0);
     model.step(batch);
   }
 }

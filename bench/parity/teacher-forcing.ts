@@ -42,7 +42,7 @@ function feedSingly({ reference, subject }: Forced, windows: readonly Int32Array
     const length = Math.min(...together.map((window) => window.length - 1));
     for (let position = 0; position < length; position++) {
       batch.clear();
-      for (const [slot, window] of together.entries()) batch.addRow(slot, window, position, position + 1, true, 0);
+      for (const [slot, window] of together.entries()) batch.addRow(slot, window, position, position + 1, 1, 0);
       const [expected, actual] = [logitsOf(reference, batch), logitsOf(subject, batch)];
       for (const [row, window] of together.entries())
         meter.add(expected(row), actual(row), tokenAt(window, position + 1));
@@ -61,7 +61,7 @@ function feedChunks({ reference, subject }: Forced, window: Int32Array, meter: D
   for (let from = 0; from < length; from += chunkTokens) {
     const expected = chunkLogits(reference, window, from);
     batch.clear();
-    for (let slot = 0; slot < chunkTokens; slot++) batch.addRow(slot, window, from, from + slot + 1, true, 0);
+    for (let slot = 0; slot < chunkTokens; slot++) batch.addRow(slot, window, from, from + slot + 1, 1, 0);
     const actual = logitsOf(subject, batch);
     for (const [row, logits] of expected.entries()) {
       meter.add(logits, actual(row), tokenAt(window, from + row + 1));
@@ -77,20 +77,21 @@ function chunkLogits(reference: LoadedModel, window: Int32Array, from: number): 
   const batch = new Batch(1, 1);
   return Array.from({ length: chunkTokens }, (_, i) => {
     batch.clear();
-    batch.addRow(0, window, from + i, from + i + 1, true, 0);
+    batch.addRow(0, window, from + i, from + i + 1, 1, 0);
     return logitsOf(reference, batch)(0).slice();
   });
 }
 
 /** Gives every other slot what `source` holds. */
 function spread({ kv }: LoadedModel, source: number, tokenCount: number): void {
-  const saved = kv.save(source, []);
+  const saved = kv.save(source);
   if (saved === null) throw new Error(`the model gives no copy of ${tokenCount} tokens`);
   for (let slot = 0; slot < chunkTokens; slot++) {
     if (slot === source) continue;
     kv.release(slot);
     kv.restore(slot, saved, tokenCount);
   }
+  kv.drop(saved);
 }
 
 /** The logits after each row of a batch, in the engine's own memory. */

@@ -11,8 +11,10 @@ export interface Blueprint {
   readonly threads: number;
   /** Tokens computed in one pass; longer steps are cut into several. */
   readonly passTokens: number;
-  /** Sequences in one pass, and logits rows. */
+  /** Sequences in one pass. */
   readonly maxRows: number;
+  /** Logits rows of one pass. */
+  readonly maxOutputs: number;
   readonly blockTokens: number;
   /** GGUF number of the KV cache's type. */
   readonly kvType: number;

@@ -6,31 +6,14 @@ import { Exchange } from "./exchange.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 import { createMemory, instantiateKernels, type KernelModule } from "./kernel-module.ts";
 import { Order, rowField } from "./order.ts";
+import type { ThreadPages } from "./page-memory.ts";
+import type { SharedBlocks } from "./shared-blocks.ts";
 import { Team } from "./team.ts";
 import { ThreadKv } from "./thread-kv.ts";
-import { layOut, slabBytes, type ThreadMemory } from "./thread-memory.ts";
+import { layOut, type ThreadMemory } from "./thread-memory.ts";
 import { loadWeights } from "./weights.ts";
 
-/** The blocks of memory all threads see. */
-export interface SharedBlocks {
-  readonly control: SharedArrayBuffer;
-  readonly order: SharedArrayBuffer;
-  readonly bus: SharedArrayBuffer;
-  /** vocabSize floats for each logits row of a step. */
-  readonly logits: SharedArrayBuffer;
-}
-
 const floatBytes = 4;
-
-export function allocateShared(blueprint: Blueprint, logitsRows: number): SharedBlocks {
-  const { threads, shape } = blueprint;
-  return {
-    control: new SharedArrayBuffer(Team.controlBytes(threads)),
-    order: new SharedArrayBuffer(Order.bytes(blueprint)),
-    bus: new SharedArrayBuffer(Exchange.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
-    logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
-  };
-}
 
 export class ComputeThread {
   readonly team: Team;
@@ -40,6 +23,7 @@ export class ComputeThread {
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
+  readonly #memory: SharedArrayBuffer;
   readonly #bytes: Uint8Array;
   readonly #floats: Float32Array;
   readonly #exchange: Exchange;
@@ -55,11 +39,18 @@ export class ComputeThread {
     this.#at = layOut(blueprint, this.#divided, instantiateKernels(kernels, createMemory(1)), index);
     const memory = createMemory(this.#at.wasmPages);
     this.#kernels = instantiateKernels(kernels, memory);
+    this.#memory = memory.buffer;
     this.#bytes = new Uint8Array(memory.buffer);
     this.#floats = new Float32Array(memory.buffer);
     this.#logits = new Float32Array(shared.logits);
     this.#exchange = new Exchange(this.team, this.#at, this.#bytes, shared.bus);
-    this.#kv = new ThreadKv(blueprint, index, this.order, this.#kernels, this.#at, this.#bytes);
+    this.#kv = new ThreadKv(blueprint, index, this.order, this.#kernels, this.#at, this.#memory);
+  }
+
+  /** Its pages of the KV cache, for the leader to look after between passes. */
+  get kvPages(): ThreadPages {
+    const { kv, kvPageBytes, kvLayerBytes } = this.#at;
+    return { memory: this.#memory, kv, kvPageBytes, kvLayerBytes };
   }
 
   /** Reads and packs this thread's part of the model file. Throws model_file_invalid. */
@@ -79,6 +70,21 @@ export class ComputeThread {
     }
     if (outputCount > 0) this.#project(outputCount);
     this.team.barrier();
+  }
+
+  /**
+   * Adds to `sum` the hidden states behind the output norm of `count` tokens of the pass that was just run. Every thread has
+   * all hidden states: the leader alone is asked.
+   */
+  addPooled(firstToken: number, count: number, sum: Float32Array): void {
+    const { width, epsilon } = this.#blueprint.shape;
+    const { hidden, input, joined } = this.#at;
+    const from = hidden + firstToken * width * floatBytes;
+    this.#kernels.rmsNorm(from, this.#weight(this.#blueprint.graph.outputNorm.name), input, count, width, epsilon);
+    const total = this.#floats.subarray(joined >>> 2, (joined >>> 2) + width);
+    total.fill(0);
+    this.#kernels.addRows(input, width, joined, 0, count, width);
+    for (let i = 0; i < width; i++) sum[i] = (sum[i] as number) + (total[i] as number);
   }
 
   #runStep(step: DividedStep, n: number): void {

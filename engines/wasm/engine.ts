@@ -3,23 +3,26 @@
 import { freemem } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
-import type { Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
+import type { Capacity, Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { readModelMetadata } from "../gguf/metadata.ts";
 import { tensorTypes } from "../gguf/tensors.ts";
-import { tokensPerSequence } from "../kv-budget.ts";
+import { type KvPool, kvPool } from "../kv-budget.ts";
+import { PageTable } from "../paging/page-table.ts";
 import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
 import type { Blueprint } from "./blueprint.ts";
-import { allocateShared, ComputeThread, type SharedBlocks } from "./compute-thread.ts";
+import { ComputeThread } from "./compute-thread.ts";
 import { memoryRefusal, readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } from "./fit.ts";
 import { HelperThread } from "./helper-thread.ts";
 import { createMemory, instantiateKernels, type KernelModule, loadKernels } from "./kernel-module.ts";
 import { WasmModel } from "./model.ts";
-import { PageTable } from "./pages.ts";
+import { PageMemory, type ThreadPages } from "./page-memory.ts";
+import { PagedKv } from "./paged-kv.ts";
+import { allocateShared, type SharedBlocks } from "./shared-blocks.ts";
 
 /** Tokens of one pass. Scratch grows with it; twice as many make prompts 5 % quicker on Node 24, and no quicker on Node 20. */
 const passTokens = 64;
-/** KV pages for copies of ended sequences, as a share of what the running ones may hold. */
-const savedShare = 0.25;
+/** Of how the bytes of a page lie. */
+const pageVersion = 1;
 
 const kvTypes: Readonly<Partial<Record<ModelSpec["kvType"], number>>> = { auto: 30, bf16: 30, f16: 1, f32: 0, q8_0: 8 };
 
@@ -52,49 +55,47 @@ async function loadModel(
   const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
   const refusal = memoryRefusal(file.table, threads);
   if (refusal !== null) throw new ServerError("config_invalid", refusal, { param: "engine" });
-  const sizes = sizeKv(spec, file, kernels, kvType, threads);
-  const pages = new PageTable({ slots: spec.maxSequences, threads, blockTokens: spec.blockTokens, ...sizes });
+  const pool = sizeKv(spec, file, kernels, kvType, threads);
+  const capacity = capacityOf(spec, pool, threads);
   const blueprint: Blueprint = {
     files: file.table.files,
     graph: file.graph,
     shape: file.shape,
     threads,
     passTokens,
-    maxRows: Math.min(spec.maxSequences, passTokens),
-    blockTokens: spec.blockTokens,
+    maxRows: Math.min(capacity.maxSequences, passTokens),
+    maxOutputs: Math.min(capacity.maxLogitsRows, passTokens),
+    blockTokens: capacity.blockTokens,
     kvType,
-    pagesPerThread: pages.pagesPerThread,
-    blocksPerSequence: Math.ceil(sizes.sequenceTokens / spec.blockTokens),
+    pagesPerThread: pool.blocksPerThread,
+    blocksPerSequence: Math.ceil(capacity.sequenceTokens / capacity.blockTokens),
   };
-  const shared = allocateShared(blueprint, spec.maxSequences);
-  const [leader, { tokenizer }] = await Promise.all([
+  const shared = allocateShared(blueprint, capacity.maxLogitsRows);
+  const [{ leader, pages }, { tokenizer }] = await Promise.all([
     loadThreads(blueprint, kernels, shared, helpers, tensorBytes(file.table), onProgress),
     readModelMetadata(spec.path, false),
   ]);
+  const memory = new PageMemory(file.shape.layers, pages);
   const model = new WasmModel({
     blueprint,
-    card: card(spec, file, kernels, threads, sizes.bytesPerPage * pages.pagesPerThread * threads),
-    capacity: {
-      maxSequences: spec.maxSequences,
-      maxBatchTokens: spec.maxBatchTokens,
-      sequenceTokens: sizes.sequenceTokens,
-    },
+    card: card(spec, file, kernels, threads, capacity.kvBlocks * memory.pageBytes),
+    capacity,
+    kv: createKv(capacity, threads, memory, kvType),
     tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
     leader,
     helpers,
     shared,
-    pages,
     abortFlag: spec.abortFlag,
   });
   warmUp(model);
   return model;
 }
 
-interface KvSizes {
-  readonly sequenceTokens: number;
-  readonly savedPages: number;
-  /** All layers of one page. */
-  readonly bytesPerPage: number;
+function capacityOf(spec: ModelSpec, { blocksPerThread, sequenceTokens }: KvPool, threads: number): Capacity {
+  const { maxSequences, maxBatchTokens, extraLogitsRows, blockTokens } = spec;
+  const maxLogitsRows = maxSequences + extraLogitsRows;
+  const kvBlocks = blocksPerThread * threads;
+  return { maxSequences, maxBatchTokens, sequenceTokens, maxLogitsRows, blockTokens, kvBlocks };
 }
 
 function sizeKv(
@@ -103,19 +104,25 @@ function sizeKv(
   kernels: KernelModule,
   kvType: number,
   threads: number,
-): KvSizes {
+): KvPool {
   const { layers, kvHeads, headLength, trainedContext } = shape;
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
   const free = process.availableMemory?.() ?? freemem();
-  // Without a budget the cache takes a share of what is given here: it must fit beside the weights in the threads' memory.
-  const freeBytes = Math.min(free, 2 * (roomBytes(threads) - tensorBytes(table)));
+  // Without a budget, or with a fraction for one, the cache takes a part of what is given here: it must fit beside the
+  // weights in the threads' memory.
+  const room = roomBytes(threads) - tensorBytes(table);
+  const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };
-  const sequenceTokens = tokensPerSequence(spec, { layers, trainedContext, ...elements }, freeBytes);
-  const blocks = Math.ceil(sequenceTokens / spec.blockTokens);
-  // At least a whole sequence: a conversation goes on from what is kept of it.
-  const savedPages = Math.max(Math.ceil(blocks * spec.maxSequences * savedShare), blocks);
-  return { sequenceTokens, savedPages, bytesPerPage: layerBytes * layers };
+  const memory = { freeBytes, gpuBytes: null };
+  return kvPool(spec, { layers, trainedContext, ...elements }, memory, threads);
+}
+
+function createKv(capacity: Capacity, threads: number, memory: PageMemory, kvType: number): PagedKv {
+  const { maxSequences, sequenceTokens, blockTokens, kvBlocks } = capacity;
+  const pagesPerThread = kvBlocks / threads;
+  const table = new PageTable({ slots: maxSequences, sequenceTokens, blockTokens, threads, pagesPerThread });
+  return new PagedKv(table, memory, `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`);
 }
 
 /** Every thread loads its part at the same time; this one's becomes the leader. */
@@ -126,7 +133,7 @@ async function loadThreads(
   helpers: readonly HelperThread[],
   totalBytes: number,
   onProgress: LoadProgress,
-): Promise<ComputeThread> {
+): Promise<{ readonly leader: ComputeThread; readonly pages: readonly ThreadPages[] }> {
   const loadLeader = async () => {
     const leader = new ComputeThread(blueprint, 0, kernels, shared);
     await leader.load((bytes) => {
@@ -136,8 +143,8 @@ async function loadThreads(
     return leader;
   };
   const loading = helpers.map((helper, i) => helper.load({ blueprint, index: i + 1, kernels, shared }));
-  const [leader] = await Promise.all([loadLeader(), ...loading]);
-  return leader;
+  const [leader, ...pages] = await Promise.all([loadLeader(), ...loading]);
+  return { leader, pages: [leader.kvPages, ...pages] };
 }
 
 function card(
@@ -171,7 +178,7 @@ function detailOf({ wideDot, plainBecause }: KernelModule): string {
 /** Lets the kernels be compiled and the scratch be paged in before the first request. */
 function warmUp(model: WasmModel): void {
   const batch = new Batch(1, 1);
-  batch.addRow(0, Int32Array.of(0), 0, 1, true, 0);
+  batch.addRow(0, Int32Array.of(0), 0, 1, 1, 0);
   model.step(batch);
-  model.release(0);
+  model.kv.release(0);
 }

@@ -79,6 +79,6 @@ function leastKvBytes(
   { layers, kvHeads, headLength }: Hyperparameters,
 ): number {
   if (kvBudget !== null && "bytes" in kvBudget) return kvBudget.bytes;
-  const tokens = kvBudget?.tokens ?? leastContext * maxSequences;
+  const tokens = kvBudget !== null && "tokens" in kvBudget ? kvBudget.tokens : leastContext * maxSequences;
   return tokens * layers * 2 * kvHeads * headLength * 2;
 }

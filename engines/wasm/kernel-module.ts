@@ -11,13 +11,13 @@ import type { KernelExports } from "./kernel-exports.ts";
 declare const WebAssembly: {
   validate(bytes: Uint8Array): boolean;
   readonly Module: new (bytes: Uint8Array) => object;
-  readonly Memory: new (limits: { initial: number; maximum: number }) => KernelMemory;
+  readonly Memory: new (limits: { initial: number; maximum: number; shared: true }) => KernelMemory;
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
 };
 
 /** What a WebAssembly.Memory is to its user. */
 export interface KernelMemory {
-  readonly buffer: ArrayBuffer;
+  readonly buffer: SharedArrayBuffer;
 }
 
 export type Twin = "relaxed" | "plain";
@@ -79,9 +79,9 @@ export async function loadKernels(): Promise<KernelModule> {
   });
 }
 
-/** Memory that never grows, so views of it stay valid. */
+/** Memory that never grows, so views of it stay valid, and that other threads can be shown. */
 export function createMemory(pages: number): KernelMemory {
-  return new WebAssembly.Memory({ initial: pages, maximum: pages });
+  return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
 }
 
 /** Kernels that work on `memory`, whose first 64 KiB become their own. Any thread may call this. */

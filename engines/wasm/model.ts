@@ -1,13 +1,14 @@
-// Owns one loaded model of the wasm engine: the LoadedModel the step loop calls, on the leader's thread. It keeps the books
-// of the KV pages, cuts a step into passes, and computes its own share of each as thread 0 of the team.
+// Owns one loaded model of the wasm engine: the LoadedModel the step loop calls, on the leader's thread. It cuts a step into
+// passes, and computes its own share of each as thread 0 of the team.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
-import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, SavedKv, TokenClasses } from "../engine.ts";
+import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
 import type { Blueprint } from "./blueprint.ts";
-import type { ComputeThread, SharedBlocks } from "./compute-thread.ts";
+import type { ComputeThread } from "./compute-thread.ts";
 import type { HelperThread } from "./helper-thread.ts";
-import { copyFields, type Order, rowField, rowFields } from "./order.ts";
-import { type PageTable, SavedPages } from "./pages.ts";
+import { type Order, rowField, rowFields } from "./order.ts";
+import type { PagedKv } from "./paged-kv.ts";
+import type { SharedBlocks } from "./shared-blocks.ts";
 
 /** What loading produced; WasmModel owns it from here on. */
 export interface LoadedParts {
@@ -18,70 +19,65 @@ export interface LoadedParts {
   readonly leader: ComputeThread;
   readonly helpers: readonly HelperThread[];
   readonly shared: SharedBlocks;
-  readonly pages: PageTable;
+  readonly kv: PagedKv;
   readonly abortFlag: SharedArrayBuffer | null;
 }
 
-export class WasmModel implements LoadedModel, KvCache {
+export class WasmModel implements LoadedModel {
   readonly card: ModelCard;
   readonly capacity: Capacity;
-  readonly capabilities: Capabilities = { truncate: true, copyPrefix: true, saveState: true, adaptersPerStep: 0 };
+  readonly capabilities: Capabilities;
   readonly tokens: TokenClasses;
-  readonly kv: KvCache = this;
+  readonly kv: PagedKv;
   /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
   readonly tokenize = null;
   readonly #leader: ComputeThread;
   readonly #helpers: readonly HelperThread[];
-  readonly #pages: PageTable;
   readonly #order: Order;
-  readonly #passTokens: number;
-  readonly #vocabSize: number;
-  readonly #logits: Float32Array;
-  readonly #logitsRow: Int32Array;
+  readonly #blueprint: Blueprint;
+  readonly #output: StepOutput;
+  /** By row of the pass: row of the pooled outputs that its hidden states are added to, or -1. */
+  readonly #pooledRowInPass: Int32Array;
   readonly #abortFlag: Uint8Array | null;
   #disposed = false;
   /** Why no further pass can be run; set when a thread ends. */
   #broken: ServerError | null = null;
 
-  constructor({ blueprint, card, capacity, tokens, leader, helpers, shared, pages, abortFlag }: LoadedParts) {
+  constructor({ blueprint, card, capacity, kv, tokens, leader, helpers, shared, abortFlag }: LoadedParts) {
+    const { width } = blueprint.shape;
     this.card = card;
     this.capacity = capacity;
+    this.capabilities = capabilitiesOf(width);
     this.tokens = tokens;
+    this.kv = kv;
     this.#leader = leader;
     this.#helpers = helpers;
-    this.#pages = pages;
     this.#order = leader.order;
-    this.#passTokens = blueprint.passTokens;
-    this.#vocabSize = blueprint.shape.vocabSize;
-    this.#logits = new Float32Array(shared.logits);
-    this.#logitsRow = new Int32Array(capacity.maxSequences);
+    this.#blueprint = blueprint;
+    this.#output = {
+      logits: new Float32Array(shared.logits),
+      logitsRow: new Int32Array(capacity.maxSequences),
+      pooled: new Float32Array(capacity.maxSequences * width),
+      pooledRow: new Int32Array(capacity.maxSequences),
+    };
+    this.#pooledRowInPass = new Int32Array(blueprint.maxRows);
     this.#abortFlag = abortFlag && new Uint8Array(abortFlag);
     for (const helper of helpers) void helper.ended.then((reason) => this.#helperEnded(reason));
   }
 
   step(batch: Batch): StepOutput {
     if (this.#broken) throw this.#broken;
-    this.#checkTokens(batch);
+    this.#check(batch);
     try {
+      this.#takePages(batch);
+      this.#placeOutputs(batch);
       this.#runPasses(batch);
     } catch (error) {
       this.#leader.team.fail();
       this.#broken ??= asModelFailure(error);
       throw this.#broken;
     }
-    return { logits: this.#logits, logitsRow: this.#logitsRow };
-  }
-
-  release(slot: number): void {
-    this.#pages.release(slot);
-  }
-
-  save(slot: number, old: readonly SavedKv[]): SavedKv | null {
-    return this.#pages.save(slot, old.map(ownPages));
-  }
-
-  restore(slot: number, saved: SavedKv, tokens: number): void {
-    this.#pages.restore(slot, ownPages(saved), tokens);
+    return this.#output;
   }
 
   dispose(): void {
@@ -91,57 +87,78 @@ export class WasmModel implements LoadedModel, KvCache {
     for (const helper of this.#helpers) void helper.terminate();
   }
 
+  /** All rows' pages before the first row's pass: what rows share is copied before one of them writes. */
+  #takePages(batch: Batch): void {
+    for (let row = 0; row < batch.rowCount; row++) {
+      const start = batch.position[row] as number;
+      const end = start + (batch.length[row] as number);
+      // Of several tokens whose logits are wanted all but the first may be drafts, which the next row replaces.
+      const settled = end - Math.max((batch.logitsCount[row] as number) - 1, 0);
+      if (this.kv.write(batch.slot[row] as number, start, end, settled)) continue;
+      throw new ServerError("model_failed", `no KV memory for ${end} tokens: they were not reserved before the step`);
+    }
+  }
+
+  /** Where the outputs of each row will be. */
+  #placeOutputs(batch: Batch): void {
+    const { logitsRow, pooledRow, pooled } = this.#output;
+    let logitsRows = 0;
+    let pooledRows = 0;
+    for (let row = 0; row < batch.rowCount; row++) {
+      const logitsCount = batch.logitsCount[row] as number;
+      logitsRow[row] = logitsCount > 0 ? logitsRows : -1;
+      logitsRows += logitsCount;
+      pooledRow[row] = batch.wantPooled[row] === 1 ? pooledRows++ : -1;
+    }
+    pooled.fill(0, 0, pooledRows * this.capabilities.pooledLength);
+  }
+
   /** Fills orders with the batch's rows, as many tokens a pass as fit, and runs each. */
   #runPasses(batch: Batch): void {
     const order = this.#order;
-    let outputs = 0;
-    this.#beginPass(0);
+    const { passTokens } = this.#blueprint;
+    order.clear();
     for (let row = 0; row < batch.rowCount; row++) {
       const length = batch.length[row] as number;
-      const position = batch.position[row] as number;
-      // Before pages are taken: a pass has room for a copy of a page for each of its rows, and no more.
-      if (order.tokenCount === this.#passTokens) this.#nextPass(outputs);
-      this.#pages.grow(batch.slot[row] as number, position, position + length);
-      let done = 0;
-      while (done < length) {
-        if (order.tokenCount === this.#passTokens) this.#nextPass(outputs);
-        const count = Math.min(length - done, this.#passTokens - order.tokenCount);
+      for (let done = 0; done < length; ) {
+        if (order.tokenCount === passTokens) this.#nextPass();
+        const count = Math.min(length - done, passTokens - order.tokenCount);
         this.#addRow(batch, row, done, count);
         done += count;
       }
-      const wanted = batch.wantLogits[row] === 1;
-      if (wanted) order.outputs[order.outputCount++] = order.tokenCount - 1;
-      this.#logitsRow[row] = wanted ? outputs++ : -1;
     }
     this.#runPass();
   }
 
-  #nextPass(firstLogits: number): void {
+  #nextPass(): void {
+    const nextLogits = this.#order.firstLogits + this.#order.outputCount;
     this.#runPass();
-    this.#beginPass(firstLogits);
-  }
-
-  #beginPass(firstLogits: number): void {
     this.#order.clear();
-    this.#order.firstLogits = firstLogits;
+    this.#order.firstLogits = nextLogits;
   }
 
+  /** Tokens from..from + count of a row of the batch. */
   #addRow(batch: Batch, row: number, from: number, count: number): void {
     const order = this.#order;
-    const slot = batch.slot[row] as number;
     const at = order.rowCount * rowFields;
+    const position = (batch.position[row] as number) + from;
     const firstPage = order.rowCount === 0 ? 0 : this.#endOfPages(order.rowCount - 1);
-    const blocks = this.#pages.blockCount(slot);
+    const blocks = Math.ceil((position + count) / this.#blueprint.blockTokens);
     order.rows[at + rowField.firstToken] = order.tokenCount;
     order.rows[at + rowField.length] = count;
-    order.rows[at + rowField.firstPosition] = (batch.position[row] as number) + from;
+    order.rows[at + rowField.firstPosition] = position;
     order.rows[at + rowField.firstPage] = firstPage;
     order.rows[at + rowField.blockCount] = blocks;
     order.rows[at + rowField.adapter] = batch.adapter[row] as number;
-    const pages = this.#pages.pages(slot);
+    const pages = this.kv.pages(batch.slot[row] as number);
     for (let block = 0; block < blocks; block++) order.pages[firstPage + block] = pages[block] as number;
     const offset = (batch.offset[row] as number) + from;
     for (let i = 0; i < count; i++) order.tokens[order.tokenCount + i] = batch.tokens[offset + i] as number;
+    const firstWanted = (batch.length[row] as number) - (batch.logitsCount[row] as number);
+    for (let i = Math.max(firstWanted - from, 0); i < count; i++) {
+      order.outputs[order.outputCount++] = order.tokenCount + i;
+    }
+    this.#pooledRowInPass[order.rowCount] = this.#output.pooledRow[row] as number;
     order.tokenCount += count;
     order.rowCount++;
   }
@@ -152,25 +169,35 @@ export class WasmModel implements LoadedModel, KvCache {
 
   #runPass(): void {
     if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
-    const order = this.#order;
-    for (const { thread, from, to } of this.#pages.copies) {
-      const at = order.copyCount++ * copyFields;
-      order.copies[at] = thread;
-      order.copies[at + 1] = from;
-      order.copies[at + 2] = to;
-    }
-    this.#pages.clearCopies();
     this.#leader.team.giveOrder();
     this.#leader.runPass();
+    const { pooled } = this.#output;
+    const { pooledLength } = this.capabilities;
+    for (let row = 0; row < this.#order.rowCount; row++) {
+      const pooledRow = this.#pooledRowInPass[row] as number;
+      if (pooledRow < 0) continue;
+      const sum = pooled.subarray(pooledRow * pooledLength, (pooledRow + 1) * pooledLength);
+      const length = this.#order.row(row, rowField.length);
+      this.#leader.addPooled(this.#order.row(row, rowField.firstToken), length, sum);
+    }
   }
 
-  /** A token outside the vocabulary would read somebody else's memory. */
-  #checkTokens(batch: Batch): void {
+  /** A token outside the vocabulary would read somebody else's memory, and logits beyond the room for them write there. */
+  #check(batch: Batch): void {
+    const { vocabSize } = this.#blueprint.shape;
     for (let i = 0; i < batch.tokenCount; i++) {
       const token = batch.tokens[i] as number;
-      if (token >= 0 && token < this.#vocabSize) continue;
-      throw new ServerError("model_failed", `token ${token} is outside the vocabulary of ${this.#vocabSize}`);
+      if (token >= 0 && token < vocabSize) continue;
+      throw new ServerError("model_failed", `token ${token} is outside the vocabulary of ${vocabSize}`);
     }
+    let logitsRows = 0;
+    for (let row = 0; row < batch.rowCount; row++) logitsRows += batch.logitsCount[row] as number;
+    const { maxLogitsRows } = this.capacity;
+    if (logitsRows <= maxLogitsRows) return;
+    throw new ServerError(
+      "model_failed",
+      `a step has ${logitsRows} logits rows; at most ${maxLogitsRows} are possible`,
+    );
   }
 
   #helperEnded(reason: ServerError): void {
@@ -178,9 +205,17 @@ export class WasmModel implements LoadedModel, KvCache {
   }
 }
 
-function ownPages(saved: SavedKv): SavedPages {
-  if (saved instanceof SavedPages) return saved;
-  throw new Error("a KV copy of another engine cannot be restored here");
+function capabilitiesOf(width: number): Capabilities {
+  return {
+    truncate: true,
+    copyPrefix: true,
+    saveState: true,
+    generates: true,
+    pooling: "mean",
+    pooledLength: width,
+    wholeSequences: false,
+    adaptersPerStep: 0,
+  };
 }
 
 function asModelFailure(error: unknown): ServerError {

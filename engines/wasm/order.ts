@@ -5,13 +5,11 @@ import type { Blueprint } from "./blueprint.ts";
 /** Fields of a row. The adapter is there for products that add one; none does yet, and a row's is 0. */
 export const rowField = { firstToken: 0, length: 1, firstPosition: 2, firstPage: 3, blockCount: 4, adapter: 5 };
 export const rowFields = 6;
-/** Fields of a page copy. */
-export const copyFields = 3;
 
-const header = { tokens: 0, rows: 1, outputs: 2, copies: 3, firstLogits: 4 };
-const headerInts = 8;
+const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3 };
+const headerInts = 4;
 
-type Limits = Pick<Blueprint, "passTokens" | "maxRows" | "blocksPerSequence">;
+type Limits = Pick<Blueprint, "passTokens" | "maxRows" | "maxOutputs" | "blocksPerSequence">;
 
 export class Order {
   readonly #header: Int32Array;
@@ -20,8 +18,6 @@ export class Order {
   readonly rows: Int32Array;
   /** Tokens of the pass whose logits are wanted. */
   readonly outputs: Int32Array;
-  /** copyFields ints (thread, from, to) for each page to be copied before anything else. */
-  readonly copies: Int32Array;
   /** Page of each block of each row, at the row's firstPage. */
   readonly pages: Int32Array;
 
@@ -36,13 +32,12 @@ export class Order {
       offset += ints * Int32Array.BYTES_PER_ELEMENT;
       return view;
     });
-    const [tokens, rows, outputs, copies, pages] = others;
-    if (!first || !tokens || !rows || !outputs || !copies || !pages) throw new Error("an order has six sections");
+    const [tokens, rows, outputs, pages] = others;
+    if (!first || !tokens || !rows || !outputs || !pages) throw new Error("an order has five sections");
     this.#header = first;
     this.tokens = tokens;
     this.rows = rows;
     this.outputs = outputs;
-    this.copies = copies;
     this.pages = pages;
   }
 
@@ -70,14 +65,6 @@ export class Order {
     this.#header[header.outputs] = count;
   }
 
-  get copyCount(): number {
-    return this.#header[header.copies] as number;
-  }
-
-  set copyCount(count: number) {
-    this.#header[header.copies] = count;
-  }
-
   /** Row of the logits buffer that the pass's first output goes to. */
   get firstLogits(): number {
     return this.#header[header.firstLogits] as number;
@@ -96,6 +83,6 @@ export class Order {
   }
 }
 
-function sections({ passTokens, maxRows, blocksPerSequence }: Limits): number[] {
-  return [headerInts, passTokens, maxRows * rowFields, maxRows, maxRows * copyFields, maxRows * blocksPerSequence];
+function sections({ passTokens, maxRows, maxOutputs, blocksPerSequence }: Limits): number[] {
+  return [headerInts, passTokens, maxRows * rowFields, maxOutputs, maxRows * blocksPerSequence];
 }

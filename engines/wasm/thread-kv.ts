@@ -1,9 +1,9 @@
-// Owns one compute thread's pages of the KV cache: which of them the rows of a pass have, copying those that are about to be
-// written while others share them, storing keys and values, and attending. The leader keeps the books (pages.ts); block b
-// of a sequence lies with thread b % threads, so every thread attends over its own pages and the results are merged.
+// Owns one compute thread's pages of the KV cache during a pass: which of them its rows have, storing keys and values, and
+// attending. The leader keeps the books (paging/page-table.ts); block b of a sequence lies with thread b % threads, so every
+// thread attends over its own pages and the results are merged.
 import type { Blueprint } from "./blueprint.ts";
 import type { KernelExports } from "./kernel-exports.ts";
-import { copyFields, type Order, rowField } from "./order.ts";
+import { type Order, rowField } from "./order.ts";
 import { partialTail, type ThreadMemory } from "./thread-memory.ts";
 
 const floatBytes = 4;
@@ -16,7 +16,6 @@ export class ThreadKv {
   readonly #order: Order;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  readonly #bytes: Uint8Array;
   /** The list of pages, with addresses in the layer that runs now. */
   readonly #list: Int32Array;
   /** By row of the pass: where its entries begin in the list, and how many they are. */
@@ -30,16 +29,15 @@ export class ThreadKv {
     order: Order,
     kernels: KernelExports,
     at: ThreadMemory,
-    bytes: Uint8Array,
+    memory: SharedArrayBuffer,
   ) {
     this.#blueprint = blueprint;
     this.#index = index;
     this.#order = order;
     this.#kernels = kernels;
     this.#at = at;
-    this.#bytes = bytes;
     const ints = (at.pageListBytes / Int32Array.BYTES_PER_ELEMENT) | 0;
-    this.#list = new Int32Array(bytes.buffer, at.pageList, ints);
+    this.#list = new Int32Array(memory, at.pageList, ints);
     this.#firstEntry = new Int32Array(blueprint.maxRows);
     this.#entryCount = new Int32Array(blueprint.maxRows);
   }
@@ -50,9 +48,8 @@ export class ThreadKv {
     return heads * (headLength + partialTail);
   }
 
-  /** Before the first layer: gives sequences pages of their own where that is due, and lists the pages of every row. */
+  /** Before the first layer: lists the pages of every row. */
   beginPass(): void {
-    this.#copyPages();
     const order = this.#order;
     const { blockTokens, threads } = this.#blueprint;
     const { kv, kvPageBytes } = this.#at;
@@ -122,20 +119,6 @@ export class ThreadKv {
       const key = joined + (i * stride + heads * headLength) * floatBytes;
       const index = position % blockTokens;
       this.#kernels.kvWrite(kvType, page, index, blockTokens, key, key + kvBytes, kvHeads, headLength);
-    }
-  }
-
-  #copyPages(): void {
-    const { copies, copyCount } = this.#order;
-    const { kv, kvPageBytes, kvLayerBytes } = this.#at;
-    for (let i = 0; i < copyCount; i++) {
-      if (copies[i * copyFields] !== this.#index) continue;
-      const from = kv + (copies[i * copyFields + 1] as number) * kvPageBytes;
-      const to = kv + (copies[i * copyFields + 2] as number) * kvPageBytes;
-      for (let layer = 0; layer < this.#blueprint.shape.layers; layer++) {
-        const offset = layer * kvLayerBytes;
-        this.#bytes.copyWithin(to + offset, from + offset, from + offset + kvPageBytes);
-      }
     }
   }
 }

@@ -60,7 +60,7 @@ export function layOut(
   kernels: KernelExports,
   thread: number,
 ): ThreadMemory {
-  const { shape, passTokens, maxRows, blocksPerSequence, threads, pagesPerThread } = blueprint;
+  const { shape, passTokens, maxRows, maxOutputs, blocksPerSequence, threads, pagesPerThread } = blueprint;
   const arena = new Arena();
   const weights = new Map<string, number>();
   for (const { matrix, padded } of threadPieces(divided, thread)) {
@@ -94,7 +94,7 @@ export function layOut(
     slabs: arena.take(slab * threads),
     slabBytes: slab,
     gated: arena.take(slab),
-    logits: arena.take(maxRows * (divided.output[thread] as Share).stride * floatBytes),
+    logits: arena.take(maxOutputs * (divided.output[thread] as Share).stride * floatBytes),
     rotation: rows(shape.rotated),
     pageList: arena.take(pageListBytes),
     pageListBytes,

@@ -5,8 +5,10 @@ import { once } from "node:events";
 import { parentPort } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { Blueprint } from "./blueprint.ts";
-import { ComputeThread, type SharedBlocks } from "./compute-thread.ts";
+import { ComputeThread } from "./compute-thread.ts";
 import type { KernelModule } from "./kernel-module.ts";
+import type { ThreadPages } from "./page-memory.ts";
+import type { SharedBlocks } from "./shared-blocks.ts";
 
 /** What a worker is told, once. */
 export interface WorkerTask {
@@ -17,7 +19,9 @@ export interface WorkerTask {
 }
 
 /** What it answers when it has loaded, once. */
-export type WorkerReport = { readonly ready: true } | { readonly ready: false; readonly error: ErrorRecord };
+export type WorkerReport =
+  | { readonly ready: true; readonly pages: ThreadPages }
+  | { readonly ready: false; readonly error: ErrorRecord };
 
 if (!parentPort) throw new Error("a compute thread is a worker");
 const [task] = (await once(parentPort, "message")) as [WorkerTask];
@@ -28,7 +32,7 @@ async function load({ blueprint, index, kernels, shared }: WorkerTask): Promise<
   try {
     const thread = new ComputeThread(blueprint, index, kernels, shared);
     await thread.load((bytes) => thread.team.addLoaded(bytes));
-    report({ ready: true });
+    report({ ready: true, pages: thread.kvPages });
     return thread;
   } catch (error) {
     report({ ready: false, error: toErrorRecord(error) });

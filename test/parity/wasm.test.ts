@@ -35,7 +35,7 @@ function feed(model: LoadedModel, rows: readonly Feed[]): Float32Array[] {
   const { vocabSize } = model.card;
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const { slot, from, to, text = slot } of rows) {
-    batch.addRow(slot, textOf(text, vocabSize), from, to, true, 0);
+    batch.addRow(slot, textOf(text, vocabSize), from, to, 1, 0);
   }
   const { logits, logitsRow } = model.step(batch);
   return rows.map((_, row) => {
@@ -210,7 +210,7 @@ describe("the KV cache of the wasm engine", () => {
   for (const kept of [64, 70, 96]) {
     it(`goes on after the first ${kept} tokens of a copy as if they had just been computed, to the bit`, () => {
       feedInChunks(model, { slot: 0, from: 0, to: 100 });
-      const saved = model.kv.save(0, []);
+      const saved = model.kv.save(0);
       assert.ok(saved);
       model.kv.release(0);
       model.kv.restore(1, saved, kept);
@@ -228,7 +228,7 @@ describe("the KV cache of the wasm engine", () => {
 
   it("keeps sequences that share a beginning apart", () => {
     feedInChunks(model, { slot: 0, from: 0, to: 70, text: 5 });
-    const saved = model.kv.save(0, []);
+    const saved = model.kv.save(0);
     assert.ok(saved);
     model.kv.restore(1, saved, 64);
     model.kv.restore(2, saved, 70);

@@ -10,7 +10,7 @@ import { Front } from "../../actors/front.ts";
 import { parseArguments } from "../../cli/arguments.ts";
 import { frontOptions } from "../../cli/front-options.ts";
 import { createProgress } from "../../cli/progress.ts";
-import { type GenerateEvent, type GenerateRequest, greedySampling } from "../../engines/chat.ts";
+import { type GenerateEvent, type GenerateRequest, greedySampling, requestDefaults } from "../../engines/chat.ts";
 import { resolveConfig } from "../../runtime/config/config.ts";
 import { createLogger } from "../../runtime/log.ts";
 import { mortalModule } from "../fixtures/actors/mortal-model-place.ts";
@@ -38,14 +38,12 @@ describe("a wasm model whose compute thread ends", () => {
 
   function events(maxTokens: number): AsyncIterable<readonly GenerateEvent[]> {
     const request: GenerateRequest = {
+      ...requestDefaults,
       model,
       client: "test",
       prompt: { kind: "text", text: "a long story about" },
       maxTokens,
-      choices: 1,
       ignoreEos: true,
-      truncatePrompt: false,
-      stop: [],
       sampling: greedySampling,
     };
     return front.generate(request, new AbortController().signal);

@@ -20,7 +20,7 @@ async function load(test: TestContext, changes: Partial<ModelSpec> = {}): Promis
 /** Feeds the prompt to slot 0 in one step and returns the logits behind it. */
 function feed(model: LoadedModel): Float32Array {
   const batch = new Batch(1, prompt.length);
-  batch.addRow(0, prompt, 0, prompt.length, true, 0);
+  batch.addRow(0, prompt, 0, prompt.length, 1, 0);
   return model.step(batch).logits.slice(0, model.card.vocabSize);
 }
 
@@ -83,15 +83,15 @@ describe("the wasm engine's threads", () => {
     const count = 70;
     const model = await load(test, { maxSequences: count, maxModelLength: 64, kvBudget: { tokens: count * 256 } });
     const batch = new Batch(count, 512);
-    batch.addRow(0, prompt, 0, 42, false, 0);
+    batch.addRow(0, prompt, 0, 42, 0, 0);
     model.step(batch);
-    const saved = model.kv.save(0, []);
+    const saved = model.kv.save(0);
     assert.ok(saved);
     model.kv.release(0);
     batch.clear();
     for (let slot = 0; slot < count; slot++) {
       model.kv.restore(slot, saved, 41);
-      batch.addRow(slot, prompt, 41, 42, true, 0);
+      batch.addRow(slot, prompt, 41, 42, 1, 0);
     }
     const { logits, logitsRow } = model.step(batch);
     const { vocabSize } = model.card;

@@ -1,0 +1,28 @@
+// Owns the memory that all compute threads of a model see, beside each one's own: allocated once a load by the leader, and
+// sent to the others.
+import { type Blueprint, divideGraph } from "./blueprint.ts";
+import { Exchange } from "./exchange.ts";
+import { Order } from "./order.ts";
+import { Team } from "./team.ts";
+import { slabBytes } from "./thread-memory.ts";
+
+/** The blocks of memory all threads see. */
+export interface SharedBlocks {
+  readonly control: SharedArrayBuffer;
+  readonly order: SharedArrayBuffer;
+  readonly bus: SharedArrayBuffer;
+  /** vocabSize floats for each logits row of a step. */
+  readonly logits: SharedArrayBuffer;
+}
+
+const floatBytes = 4;
+
+export function allocateShared(blueprint: Blueprint, logitsRows: number): SharedBlocks {
+  const { threads, shape } = blueprint;
+  return {
+    control: new SharedArrayBuffer(Team.controlBytes(threads)),
+    order: new SharedArrayBuffer(Order.bytes(blueprint)),
+    bus: new SharedArrayBuffer(Exchange.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
+    logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
+  };
+}
