@@ -3,6 +3,7 @@
 // Source: llama.h of that release. test/parity/abi.test.ts proves the layout against the libraries.
 import koffi, { type LibraryHandle, type TypeObject } from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
+import { bindPrediction, type PredictionFunctions } from "./mtp-abi.ts";
 
 type Type = string | TypeObject;
 
@@ -15,6 +16,7 @@ export interface NativeModelParams {
   progress_callback: bigint | null;
   vocab_only: boolean;
   use_extra_bufts: boolean;
+  load_mtp: boolean;
 }
 
 export interface NativeContextParams {
@@ -26,18 +28,25 @@ export interface NativeContextParams {
   n_outputs_max_per_seq: number;
   n_threads: number;
   n_threads_batch: number;
+  ctx_type: number;
+  pooling_type: number;
   flash_attn_type: number;
   type_k: number;
   type_v: number;
   abort_callback: Pointer;
   abort_callback_data: bigint | null;
+  embeddings: boolean;
   no_perf: boolean;
+  swa_full: boolean;
   kv_unified: boolean;
+  ctx_other: Pointer;
 }
 
 export interface NativeBatch {
   n_tokens: number;
   token: Pointer;
+  /** Address of a hidden state for each token, where passes take one. */
+  embd: Pointer | bigint;
   pos: Pointer;
   n_seq_id: Pointer;
   seq_id: Pointer;
@@ -63,11 +72,15 @@ export interface LlamaFunctions {
   modelHeadCount(model: Pointer): number;
   modelKvHeadCount(model: Pointer): number;
   modelEmbeddingLength(model: Pointer): number;
+  modelOutputEmbeddingLength(model: Pointer): number;
+  modelScoreCount(model: Pointer): number;
   modelSlidingWindow(model: Pointer): number;
+  modelPredictionLayerCount(model: Pointer): number;
   modelIsRecurrent(model: Pointer): boolean;
   modelIsHybrid(model: Pointer): boolean;
+  modelIsDiffusion(model: Pointer): boolean;
+  modelHasEncoder(model: Pointer): boolean;
   modelMetadata(model: Pointer, key: string, buffer: Uint8Array, size: number): number;
-  contextSequenceTokens(context: Pointer): number;
   vocabTokenCount(vocab: Pointer): number;
   vocabIsEndOfGeneration(vocab: Pointer, token: number): boolean;
   tokenize(
@@ -83,12 +96,20 @@ export interface LlamaFunctions {
   batchFree(batch: NativeBatch): void;
   decode(context: Pointer, batch: NativeBatch): number;
   getLogits(context: Pointer): Pointer;
+  /** Whether passes give hidden states too; they then do of every token. */
+  setEmbeddings(context: Pointer, wanted: boolean): void;
+  getEmbeddings(context: Pointer): Pointer;
+  /** Pooled output of a sequence; null without a pooling type. */
+  getPooled(context: Pointer, sequence: number): Pointer;
   getMemory(context: Pointer): Pointer;
   memoryRemove(memory: Pointer, sequence: number, from: number, to: number): boolean;
-  memoryClear(memory: Pointer, alsoData: boolean): void;
+  /** A range may be given only where sequences share one pool of cells; else it ends the process. */
+  memoryCopy(memory: Pointer, source: number, target: number, from: number, to: number): void;
   stateSize(context: Pointer, sequence: number): bigint | number;
   stateGet(context: Pointer, buffer: Uint8Array, size: number, sequence: number): bigint | number;
   stateSet(context: Pointer, buffer: Uint8Array, size: number, sequence: number): bigint | number;
+  /** What models with prediction heads need beside. Throws `config_invalid` where the library has it not. */
+  prediction(): PredictionFunctions;
 }
 
 /** ggml_type ids of the KV cache types. */
@@ -98,6 +119,12 @@ export const ggmlType = { f32: 0, f16: 1, q4_0: 2, q8_0: 8, bf16: 30 } as const;
 export const ggmlTypeBytes = { f32: 4, f16: 2, q4_0: 18 / 32, q8_0: 34 / 32, bf16: 2 } as const;
 
 export const loadMode = { auto: -1, copy: 0 } as const;
+
+/** llama_context_type id of a context that runs prediction heads. */
+export const predictionContext = 1;
+
+/** llama_pooling_type ids. */
+export const poolingType = { none: 0, mean: 1, cls: 2, last: 3, rank: 4 } as const;
 
 type Bind = (library: LibraryHandle) => LlamaFunctions;
 
@@ -210,11 +237,15 @@ function bindV050(library: LibraryHandle): LlamaFunctions {
     modelHeadCount: bind<Of<"modelHeadCount">>("model_n_head", "int32", [pointer]),
     modelKvHeadCount: bind<Of<"modelKvHeadCount">>("model_n_head_kv", "int32", [pointer]),
     modelEmbeddingLength: bind<Of<"modelEmbeddingLength">>("model_n_embd", "int32", [pointer]),
+    modelOutputEmbeddingLength: bind<Of<"modelOutputEmbeddingLength">>("model_n_embd_out", "int32", [pointer]),
+    modelScoreCount: bind<Of<"modelScoreCount">>("model_n_cls_out", "uint32", [pointer]),
     modelSlidingWindow: bind<Of<"modelSlidingWindow">>("model_n_swa", "int32", [pointer]),
+    modelPredictionLayerCount: bind<Of<"modelPredictionLayerCount">>("model_n_layer_nextn", "int32", [pointer]),
     modelIsRecurrent: bind<Of<"modelIsRecurrent">>("model_is_recurrent", "bool", [pointer]),
     modelIsHybrid: bind<Of<"modelIsHybrid">>("model_is_hybrid", "bool", [pointer]),
+    modelIsDiffusion: bind<Of<"modelIsDiffusion">>("model_is_diffusion", "bool", [pointer]),
+    modelHasEncoder: bind<Of<"modelHasEncoder">>("model_has_encoder", "bool", [pointer]),
     modelMetadata: bind<Of<"modelMetadata">>("model_meta_val_str", "int32", [pointer, "str", pointer, "size_t"]),
-    contextSequenceTokens: bind<Of<"contextSequenceTokens">>("n_ctx_seq", "uint32", [pointer]),
     vocabTokenCount: bind<Of<"vocabTokenCount">>("vocab_n_tokens", "int32", [pointer]),
     vocabIsEndOfGeneration: bind<Of<"vocabIsEndOfGeneration">>("vocab_is_eog", "bool", [pointer, "int32"]),
     tokenize: bind<Of<"tokenize">>("tokenize", "int32", [pointer, "str", "int32", pointer, "int32", "bool", "bool"]),
@@ -222,11 +253,15 @@ function bindV050(library: LibraryHandle): LlamaFunctions {
     batchFree: bind<Of<"batchFree">>("batch_free", "void", [batch]),
     decode: bind<Of<"decode">>("decode", "int32", [pointer, batch]),
     getLogits: bind<Of<"getLogits">>("get_logits", pointer, [pointer]),
+    setEmbeddings: bind<Of<"setEmbeddings">>("set_embeddings", "void", [pointer, "bool"]),
+    getEmbeddings: bind<Of<"getEmbeddings">>("get_embeddings", pointer, [pointer]),
+    getPooled: bind<Of<"getPooled">>("get_embeddings_seq", pointer, [pointer, "int32"]),
     getMemory: bind<Of<"getMemory">>("get_memory", pointer, [pointer]),
     memoryRemove: bind<Of<"memoryRemove">>("memory_seq_rm", "bool", [pointer, "int32", "int32", "int32"]),
-    memoryClear: bind<Of<"memoryClear">>("memory_clear", "void", [pointer, "bool"]),
+    memoryCopy: bind<Of<"memoryCopy">>("memory_seq_cp", "void", [pointer, "int32", "int32", "int32", "int32"]),
     stateSize: bind<Of<"stateSize">>("state_seq_get_size", "size_t", [pointer, "int32"]),
     stateGet: bind<Of<"stateGet">>("state_seq_get_data", "size_t", [pointer, pointer, "size_t", "int32"]),
     stateSet: bind<Of<"stateSet">>("state_seq_set_data", "size_t", [pointer, pointer, "size_t", "int32"]),
+    prediction: () => bindPrediction(library),
   };
 }

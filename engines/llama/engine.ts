@@ -1,45 +1,42 @@
-// Owns loading a GGUF file with llama.cpp: sizes the KV cache, opens model and context, warms them up, and hands over a
-// LlamaModel. Errors carry llama.cpp's own last words, because those name what is wrong with a file.
+// Owns loading a GGUF file with llama.cpp: opens model and context, warms them up, and hands over a LlamaModel, or a
+// LlamaEncoder. Errors carry llama.cpp's own last words, because those name what is wrong with a file.
 import { availableParallelism, freemem } from "node:os";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
 import type { Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
-import { allocatedTokens, type KvShape, kvBytesPerToken, tokensPerSequence } from "../kv-budget.ts";
-import {
-  ggmlType,
-  ggmlTypeBytes,
-  type LlamaFunctions,
-  loadMode,
-  type NativeContextParams,
-  type Pointer,
-} from "./abi.ts";
+import { kvBytesPerToken } from "../kv-budget.ts";
+import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./abi.ts";
 import { openComputeLock } from "./compute-lock.ts";
+import { type ContextSizes, contextSizes, maxNativeSequences } from "./context-sizes.ts";
+import { LlamaEncoder } from "./encoder.ts";
+import { StreamsKv } from "./kv-streams.ts";
+import { UnifiedKv } from "./kv-unified.ts";
 import { type LlamaLibrary, openLibrary } from "./library.ts";
 import { LlamaModel } from "./model.ts";
+import { kvTypeOf, type ModelTraits, traitsOf } from "./model-traits.ts";
+import { NativeContext } from "./native-context.ts";
+import type { SlotKv } from "./slot-kv.ts";
 
-/** Rows llama.cpp computes in one pass; larger chunks are cut by it. */
-const physicalBatchTokens = 512;
+export type NativeModel = LlamaModel | LlamaEncoder;
+
 const flashAttentionAuto = -1;
-/** LLAMA_MAX_SEQ of the known release. */
-const maxNativeSequences = 256;
 // Made once: koffi keeps every type for ever.
 const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 
 export const llamaEngine = {
-  async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LlamaModel> {
-    if (spec.maxSequences > maxNativeSequences) {
-      const message = `max_seqs ${spec.maxSequences} is more than llama.cpp's ${maxNativeSequences} sequences; lower it`;
-      throw new ServerError("config_invalid", message, { param: "max_seqs" });
-    }
+  async load(spec: ModelSpec, onProgress: LoadProgress): Promise<NativeModel> {
     const library = await openLibrary(spec.gpuLayers !== 0);
     const freeBeforeBytes = availableMemory();
     const model = openModel(library, spec, onProgress);
-    let loaded: LlamaModel;
+    let loaded: NativeModel;
     try {
       // A GPU is asked once the weights are on it. In main memory mapped weights make room where the cache needs it.
-      const freeBytes = library.backend === "cpu" ? freeBeforeBytes : await library.freeGpuBytes();
-      loaded = openContext(library, spec, model, freeBytes);
+      const onCpu = library.backend === "cpu";
+      const memory = onCpu ? { freeBytes: freeBeforeBytes, gpuBytes: null } : await library.gpuMemory();
+      const traits = traitsOf(library.functions, model, spec);
+      const sizes = contextSizes(spec, traits, memory);
+      loaded = openLoaded(library, spec, model, { traits, sizes });
     } catch (error) {
       library.functions.modelFree(model);
       throw error;
@@ -53,6 +50,12 @@ export const llamaEngine = {
     return loaded;
   },
 } satisfies Engine;
+
+/** What was found out about a model, and how its context is sized for it. */
+interface Findings {
+  readonly traits: ModelTraits;
+  readonly sizes: ContextSizes;
+}
 
 /** Bytes this process may still take, container limits included. */
 function availableMemory(): number {
@@ -81,51 +84,53 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
   }
 }
 
-function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, freeBytes: number): LlamaModel {
+/** What it returns owns the model. */
+function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, findings: Findings): NativeModel {
   const { functions } = library;
-  const shape = kvShape(functions, model, spec);
-  const sequenceTokens = tokensPerSequence(spec, shape, freeBytes);
-  const params = contextParams(library, spec, sequenceTokens);
   const computeLock = spec.computeLock === null ? null : openComputeLock(spec.computeLock);
-  const context = library.withLog((lines) => {
-    const opened = functions.initFromModel(model, params);
-    if (opened) return opened;
-    throw new ServerError(
-      "config_invalid",
-      `llama.cpp could not open a context of ${spec.maxSequences} x ${sequenceTokens} tokens: ${lastWords(lines)}`,
-      { param: "kv_cache" },
-    );
-  });
-  const recurrent = functions.modelIsRecurrent(model) || functions.modelIsHybrid(model);
-  const rollsBack = !recurrent && functions.modelSlidingWindow(model) === 0;
-  return new LlamaModel({
-    functions,
-    model,
-    context,
-    card: card(library, spec, model, shape, sequenceTokens),
-    capacity: { maxSequences: spec.maxSequences, maxBatchTokens: spec.maxBatchTokens, sequenceTokens },
-    computeLock,
-    capabilities: { truncate: rollsBack, copyPrefix: rollsBack, saveState: true, adaptersPerStep: 0 },
+  try {
+    const context = openContext(library, spec, model, findings);
+    return modelOf(library, spec, new NativeContext({ functions, model, context, computeLock }), findings);
+  } catch (error) {
+    computeLock?.close();
+    throw error;
+  }
+}
+
+function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, { traits, sizes }: Findings): Pointer {
+  const { functions } = library;
+  const params = contextParams(library, spec, { traits, sizes });
+  return library.withLog((lines) => {
+    const context = functions.initFromModel(model, params);
+    if (!context) {
+      const wanted = `${sizes.contextTokens} tokens for ${sizes.sequences} sequences`;
+      const message = `llama.cpp could not open a context of ${wanted}: ${lastWords(lines)}`;
+      throw new ServerError("config_invalid", message, { param: "kv_cache" });
+    }
+    if (traits.isEncoder || functions.getMemory(context)) return context;
+    functions.free(context);
+    throw new ServerError("model_file_invalid", `"${spec.path}" neither generates token by token nor is an encoder`);
   });
 }
 
-function contextParams(library: LlamaLibrary, spec: ModelSpec, sequenceTokens: number): NativeContextParams {
+function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }: Findings): NativeContextParams {
   const params = library.functions.contextDefaultParams();
   const kvType = ggmlType[kvTypeOf(spec)];
   const threads = spec.threads || Math.min(library.physicalCores, availableParallelism());
-  params.n_ctx = sequenceTokens * spec.maxSequences;
-  params.n_seq_max = spec.maxSequences;
-  // Filler rows come on top of what the scheduler asks for.
-  params.n_batch = spec.maxBatchTokens + spec.maxSequences;
-  params.n_ubatch = Math.min(physicalBatchTokens, params.n_batch);
-  params.n_outputs_max = spec.maxSequences;
-  params.n_outputs_max_per_seq = 1;
+  params.n_ctx = sizes.contextTokens;
+  params.n_seq_max = sizes.sequences;
+  params.n_batch = sizes.batchTokens;
+  params.n_ubatch = sizes.passTokens;
+  params.n_outputs_max = sizes.maxOutputs;
+  params.n_outputs_max_per_seq = sizes.maxOutputs;
   params.n_threads = threads;
   params.n_threads_batch = threads;
+  params.pooling_type = nativePooling(traits);
+  params.embeddings = traits.isEncoder;
   params.flash_attn_type = flashAttentionAuto;
   params.type_k = kvType;
   params.type_v = kvType;
-  params.kv_unified = false;
+  params.kv_unified = sizes.mode !== "streams";
   params.no_perf = true;
   if (spec.abortFlag) {
     params.abort_callback = library.flagIsSet;
@@ -134,31 +139,48 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, sequenceTokens: n
   return params;
 }
 
-function kvTypeOf({ kvType }: ModelSpec) {
-  return kvType === "auto" ? "f16" : kvType;
+/** Hidden states of a model that generates are pooled by us: llama.cpp pools within a pass, and a row may take several. */
+function nativePooling({ pooling, isEncoder }: ModelTraits): number {
+  return pooling !== null && (isEncoder || pooling === "rank") ? poolingType[pooling] : poolingType.none;
 }
 
-function kvShape(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): KvShape {
-  const architecture = metadata(functions, model, "general.architecture") ?? "";
-  const headLength = Math.floor(functions.modelEmbeddingLength(model) / Math.max(functions.modelHeadCount(model), 1));
-  const length = (kind: string) =>
-    Number(metadata(functions, model, `${architecture}.attention.${kind}_length`) ?? headLength);
-  return {
-    layers: functions.modelLayerCount(model),
-    elementsPerLayer: functions.modelKvHeadCount(model) * (length("key") + length("value")),
-    bytesPerElement: ggmlTypeBytes[kvTypeOf(spec)],
-    trainedContext: functions.modelTrainedContext(model),
-  };
-}
-
-function card(
+function modelOf(
   library: LlamaLibrary,
   spec: ModelSpec,
-  model: Pointer,
-  shape: KvShape,
-  sequenceTokens: number,
-): ModelCard {
+  context: NativeContext,
+  { traits, sizes }: Findings,
+): NativeModel {
+  const { isEncoder, rollsBack, pooling, pooledLength } = traits;
+  const { capacity } = sizes;
+  const capabilities = {
+    truncate: rollsBack,
+    copyPrefix: rollsBack,
+    saveState: !isEncoder,
+    generates: !isEncoder,
+    pooling,
+    pooledLength,
+    wholeSequences: isEncoder,
+    adaptersPerStep: 0,
+  };
+  const parts = { context, card: card(library, spec, context, { traits, sizes }), capacity, capabilities };
+  if (isEncoder) return new LlamaEncoder({ ...parts, passTokens: sizes.passTokens });
+  const layout = `llama.cpp ${library.release}/${library.backend}/${kvTypeOf(spec)}/${sizes.mode}`;
+  const bytesPerToken = kvBytesPerToken(traits.kv);
+  const kv: SlotKv =
+    sizes.mode === "unified"
+      ? new UnifiedKv(context, { capacity, layout, bytesPerToken, maxSequenceIds: maxNativeSequences })
+      : new StreamsKv(context, {
+          capacity,
+          layout: `${layout} of ${capacity.maxSequences}`,
+          truncates: rollsBack,
+          bytesPerToken,
+        });
+  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs });
+}
+
+function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, { traits, sizes }: Findings): ModelCard {
   const { functions } = library;
+  const { model } = context;
   const buffer = Buffer.alloc(256);
   const length = functions.modelDescription(model, buffer, buffer.length);
   return {
@@ -166,24 +188,20 @@ function card(
     description: buffer.toString("utf8", 0, Math.min(length, buffer.length - 1)),
     engine: `llama.cpp ${library.release}`,
     backend: library.backend,
-    vocabSize: functions.vocabTokenCount(functions.modelGetVocab(model)),
+    vocabSize: functions.vocabTokenCount(context.vocab),
     parameterCount: Number(functions.modelParameterCount(model)),
     tensorBytes: Number(functions.modelSize(model)),
-    trainedContext: shape.trainedContext,
-    kvCacheBytes: kvBytesPerToken(shape) * allocatedTokens(sequenceTokens) * spec.maxSequences,
+    trainedContext: traits.kv.trainedContext,
+    kvCacheBytes: sizes.kvCacheBytes,
   };
 }
 
-function metadata(functions: LlamaFunctions, model: Pointer, key: string): string | null {
-  const buffer = Buffer.alloc(256);
-  const length = functions.modelMetadata(model, key, buffer, buffer.length);
-  return length < 0 ? null : buffer.toString("utf8", 0, Math.min(length, buffer.length - 1));
-}
-
 /** Pages the weights in and lets the library allocate its buffers, so that the first request does not pay for it. */
-function warmUp(model: LlamaModel): void {
+function warmUp(model: NativeModel): void {
   const batch = new Batch(1, 1);
-  batch.addRow(0, Int32Array.of(0), 0, 1, true, 0);
+  model.kv.reserve(0, 1);
+  batch.addRow(0, Int32Array.of(0), 0, 1, model.capabilities.generates ? 1 : 0, 0);
+  batch.wantPooled[0] = model.capabilities.generates ? 0 : 1;
   model.step(batch);
   model.kv.release(0);
 }

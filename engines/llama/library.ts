@@ -15,7 +15,8 @@ export interface LlamaLibrary {
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
   readonly physicalCores: number;
-  freeGpuBytes(): Promise<number>;
+  /** The GPU's memory, in all and unused. */
+  gpuMemory(): Promise<{ readonly gpuBytes: number; readonly freeBytes: number }>;
   gpuNames(): Promise<readonly string[]>;
   /** Runs `body` with native log lines collected; outside of it they go nowhere. Only while loading, on the loading thread. */
   withLog<T>(body: (lines: readonly string[]) => T): T;
@@ -62,7 +63,10 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     release,
     backend: llama.gpu === false ? "cpu" : llama.gpu,
     physicalCores: llama.cpuMathCores,
-    freeGpuBytes: async () => (await llama.getVramState()).free,
+    gpuMemory: async () => {
+      const { total, free } = await llama.getVramState();
+      return { gpuBytes: total, freeBytes: free };
+    },
     gpuNames: () => llama.getGpuDeviceNames(),
     withLog: (body) => collectLog(functions, silent, body),
     flagIsSet: libc.symbol("strlen"),

@@ -10,7 +10,7 @@ export class NativeBatchView {
   readonly #token: Int32Array;
   readonly #position: Int32Array;
   readonly #sequence: Int32Array;
-  readonly #logits: Int8Array;
+  readonly #wanted: Int8Array;
   readonly #lists: BigUint64Array;
   readonly #ownLists: BigUint64Array;
   #count = 0;
@@ -20,7 +20,7 @@ export class NativeBatchView {
     const view = (pointer: Pointer, bytes: number) => koffi.view(pointer, maxTokens * bytes);
     this.#token = new Int32Array(view(this.batch.token, 4));
     this.#position = new Int32Array(view(this.batch.pos, 4));
-    this.#logits = new Int8Array(view(this.batch.logits, 1));
+    this.#wanted = new Int8Array(view(this.batch.logits, 1));
     new Int32Array(view(this.batch.n_seq_id, 4)).fill(1);
     // seq_id[i] points to the list of token i's sequences, which batchInit allocates one by one; pointing them into one
     // array instead lets a view write them. The native side's own pointers are put back before it frees them.
@@ -36,26 +36,35 @@ export class NativeBatchView {
     functions.batchFree(this.batch);
   }
 
+  get count(): number {
+    return this.#count;
+  }
+
   clear(): void {
     this.#count = 0;
   }
 
-  add(token: number, position: number, sequence: number, wantLogits: number): void {
+  add(token: number, position: number, sequence: number, wantOutput: number): void {
     const i = this.#count++;
     this.#token[i] = token;
     this.#position[i] = position;
     this.#sequence[i] = sequence;
-    this.#logits[i] = wantLogits;
+    this.#wanted[i] = wantOutput;
   }
 
   addRow(batch: Batch, row: number, sequence: number): void {
-    const offset = batch.offset[row] as number;
     const length = batch.length[row] as number;
-    const position = batch.position[row] as number;
-    for (let i = 0; i < length; i++) this.add(batch.tokens[offset + i] as number, position + i, sequence, 0);
-    this.#logits[this.#count - 1] = batch.wantLogits[row] as number;
+    const firstWanted = length - (batch.logitsCount[row] as number);
+    for (let i = 0; i < length; i++) this.addToken(batch, row, sequence, i, i >= firstWanted ? 1 : 0);
   }
 
+  /** Adds the token of a row that stands at `index`, counted from its first. */
+  addToken(batch: Batch, row: number, sequence: number, index: number, wantOutput: number): void {
+    const token = batch.tokens[(batch.offset[row] as number) + index] as number;
+    this.add(token, (batch.position[row] as number) + index, sequence, wantOutput);
+  }
+
+  /** To be called before the batch is used. */
   finish(): void {
     this.batch.n_tokens = this.#count;
   }

@@ -31,6 +31,7 @@ describe("the binary interface of llama.cpp", () => {
     assert.deepEqual([context.n_ctx, context.n_batch, context.n_ubatch, context.n_seq_max], [512, 2048, 512, 1]);
     assert.deepEqual([context.type_k, context.type_v, context.flash_attn_type], [1, 1, -1]);
     assert.deepEqual([context.abort_callback, context.kv_unified, context.no_perf], [null, false, true]);
+    assert.deepEqual([context.pooling_type, context.embeddings, context.n_outputs_max], [-1, false, 0]);
   });
 
   describe("against the header in the package's source bundle", () => {

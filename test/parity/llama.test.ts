@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
 import { before, describe, it } from "node:test";
 import koffi from "koffi";
-import { rowHasToken, rowInts } from "../../actors/messages.ts";
+import { jobDefaults, rowHasToken, rowInts } from "../../actors/messages.ts";
 import { StepLoop } from "../../actors/scheduler/step-loop.ts";
 import { Batch } from "../../engines/batch.ts";
 import { greedySampling } from "../../engines/chat.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
-import { llamaEngine } from "../../engines/llama/engine.ts";
+import { llamaEngine, type NativeModel } from "../../engines/llama/engine.ts";
 import { openLibrary } from "../../engines/llama/library.ts";
-import type { LlamaModel } from "../../engines/llama/model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { realModel, specOf, tinyModel } from "../fixtures/models.ts";
 import { generousLimits } from "../fixtures/scheduling.ts";
@@ -65,7 +64,7 @@ async function greedyByCApi(path: string, prompt: Int32Array, count: number, chu
 /** What the step loop gives for several prompts at once. */
 function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count: number): number[][] {
   const limits = { ...generousLimits, maxBatchTokens: 512, maxPrefillChunkTokens: exactChunk };
-  const loop = new StepLoop(model, limits, 0);
+  const loop = new StepLoop(model, { limits, frameIntervalMs: 0 });
   const made = prompts.map((): number[] => []);
   const consumer = {
     send: ({ rows }: { rows: Int32Array }) => {
@@ -82,6 +81,7 @@ function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count:
     sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),
+    ...jobDefaults,
   };
   loop.submit(
     consumer,
@@ -93,7 +93,7 @@ function greedyByLoop(model: LoadedModel, prompts: readonly Int32Array[], count:
 
 describe("the llama engine on the default model", () => {
   let path = "";
-  let model: LlamaModel;
+  let model: NativeModel;
   before(async () => {
     ({ path } = await realModel());
     model = await llamaEngine.load(specOf(path, { maxSequences: 5 }), () => {});
@@ -123,7 +123,7 @@ describe("the llama engine on a generated model", () => {
   /** Feeds one token to each slot and gives its most likely next one. */
   function feed(model: LoadedModel, rows: readonly { slot: number; tokens: Int32Array; from: number }[]): number[] {
     const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
-    for (const { slot, tokens, from } of rows) batch.addRow(slot, tokens, from, tokens.length, true, 0);
+    for (const { slot, tokens, from } of rows) batch.addRow(slot, tokens, from, tokens.length, 1, 0);
     const { logits, logitsRow } = model.step(batch);
     const { vocabSize } = model.card;
     return rows.map((_, row) => {

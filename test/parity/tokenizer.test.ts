@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
 import { readModelMetadata } from "../../engines/gguf/metadata.ts";
-import { llamaEngine } from "../../engines/llama/engine.ts";
-import type { LlamaModel } from "../../engines/llama/model.ts";
+import { llamaEngine, type NativeModel } from "../../engines/llama/engine.ts";
 import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import { specOf, tinyModel } from "../fixtures/models.ts";
 
@@ -39,7 +38,7 @@ const text = fc
   .map((parts) => parts.join(""));
 
 describe("the agents side's vocabulary and the engine's own tokenizer", () => {
-  let model: LlamaModel;
+  let model: NativeModel;
   let vocabulary: Vocabulary;
 
   before(async () => {

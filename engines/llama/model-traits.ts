@@ -1,0 +1,87 @@
+// Owns what a model file says about how the model can be used: whether it generates, rolls back and pools, and what its KV
+// cache takes. Asked by the loader once the weights are there. Models this engine cannot run are refused here.
+import { ServerError } from "../../runtime/errors.ts";
+import type { ModelSpec, Pooling } from "../engine.ts";
+import type { KvShape } from "../kv-budget.ts";
+import { ggmlTypeBytes, type LlamaFunctions, type Pointer, poolingType } from "./abi.ts";
+
+export interface ModelTraits {
+  readonly kv: KvShape;
+  /** Its tokens look at those behind them: it has pooled outputs only, and no KV cache. */
+  readonly isEncoder: boolean;
+  /** A sequence's tail can be dropped, and cells can be shared. */
+  readonly rollsBack: boolean;
+  readonly pooling: Pooling | null;
+  readonly pooledLength: number;
+}
+
+/** Architectures that are encoders although their files do not say so. */
+const silentEncoders: ReadonlySet<string> = new Set(["gemma-embedding"]);
+
+export function traitsOf(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): ModelTraits {
+  const architecture = metadata(functions, model, "general.architecture") ?? "";
+  refuseOthers(functions, model, spec, architecture);
+  const ofArchitecture = (key: string) => metadata(functions, model, `${architecture}.${key}`);
+  const isEncoder = ofArchitecture("attention.causal") === "false" || silentEncoders.has(architecture);
+  const recurrent = functions.modelIsRecurrent(model) || functions.modelIsHybrid(model);
+  const pooling = poolingOf(Number(ofArchitecture("pooling_type") ?? poolingType.none), isEncoder);
+  return {
+    kv: kvShape(functions, model, spec, ofArchitecture),
+    isEncoder,
+    rollsBack: !recurrent && !isEncoder && functions.modelSlidingWindow(model) === 0,
+    pooling,
+    pooledLength: pooledLength(functions, model, pooling),
+  };
+}
+
+export function kvTypeOf({ kvType }: ModelSpec) {
+  return kvType === "auto" ? "f16" : kvType;
+}
+
+function refuseOthers(functions: LlamaFunctions, model: Pointer, { path }: ModelSpec, architecture: string): void {
+  const kind = functions.modelIsDiffusion(model) ? "generates by diffusion" : "is of an encoder and a decoder";
+  if (!functions.modelIsDiffusion(model) && !functions.modelHasEncoder(model)) return;
+  const message = `"${path}" (${architecture}) ${kind}; expected a model that generates token by token, or an encoder`;
+  throw new ServerError("model_file_invalid", message);
+}
+
+function poolingOf(type: number, isEncoder: boolean): Pooling | null {
+  switch (type) {
+    case poolingType.last:
+      return "last";
+    case poolingType.rank:
+      return "rank";
+    case poolingType.cls:
+      // The first token of a model that only looks back knows nothing of the others.
+      return isEncoder ? "cls" : null;
+    default:
+      return "mean";
+  }
+}
+
+function pooledLength(functions: LlamaFunctions, model: Pointer, pooling: Pooling | null): number {
+  if (pooling === null) return 0;
+  return pooling === "rank" ? functions.modelScoreCount(model) : functions.modelOutputEmbeddingLength(model);
+}
+
+function kvShape(
+  functions: LlamaFunctions,
+  model: Pointer,
+  spec: ModelSpec,
+  ofArchitecture: (key: string) => string | null,
+): KvShape {
+  const headLength = Math.floor(functions.modelEmbeddingLength(model) / Math.max(functions.modelHeadCount(model), 1));
+  const length = (kind: string) => Number(ofArchitecture(`attention.${kind}_length`) ?? headLength);
+  return {
+    layers: functions.modelLayerCount(model),
+    elementsPerLayer: functions.modelKvHeadCount(model) * (length("key") + length("value")),
+    bytesPerElement: ggmlTypeBytes[kvTypeOf(spec)],
+    trainedContext: functions.modelTrainedContext(model),
+  };
+}
+
+function metadata(functions: LlamaFunctions, model: Pointer, key: string): string | null {
+  const buffer = Buffer.alloc(256);
+  const length = functions.modelMetadata(model, key, buffer, buffer.length);
+  return length < 0 ? null : buffer.toString("utf8", 0, Math.min(length, buffer.length - 1));
+}

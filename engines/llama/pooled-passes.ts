@@ -1,0 +1,109 @@
+// Owns the passes that give the pooled outputs of a model that generates: hidden states behind the last norm, of all tokens
+// of a row (mean) or its last one, and scores. llama.cpp then computes the logits of every token of a pass as well, so as
+// few tokens as possible are fed in such passes, and no more at once than there is room for. Used by the model alone.
+import assert from "node:assert/strict";
+import type { Batch } from "../batch.ts";
+import type { Pooling } from "../engine.ts";
+import type { NativeBatchView } from "./native-batch.ts";
+import type { NativeContext } from "./native-context.ts";
+import type { RowOrder } from "./row-order.ts";
+
+export interface PoolingOptions {
+  readonly pooling: Pooling | null;
+  readonly pooledLength: number;
+  readonly maxSequences: number;
+  /** Most outputs of a pass. */
+  readonly maxOutputs: number;
+}
+
+export class PooledPasses {
+  readonly row: Int32Array;
+  output = new Float32Array(0);
+  readonly #context: NativeContext;
+  readonly #native: NativeBatchView;
+  readonly #options: PoolingOptions;
+  /** By token of the pass: the row of `output` it belongs to, and its native sequence. */
+  readonly #outputOf: Int32Array;
+  readonly #sequenceOf: Int32Array;
+
+  constructor(context: NativeContext, native: NativeBatchView, options: PoolingOptions) {
+    this.#context = context;
+    this.#native = native;
+    this.#options = options;
+    this.row = new Int32Array(options.maxSequences).fill(-1);
+    this.#outputOf = new Int32Array(options.maxOutputs);
+    this.#sequenceOf = new Int32Array(options.maxOutputs);
+  }
+
+  /** Feeds the rows that want pooled outputs. */
+  run(batch: Batch, order: RowOrder): void {
+    let count = 0;
+    for (let row = 0; row < batch.rowCount; row++) this.row[row] = batch.wantPooled[row] === 1 ? count++ : -1;
+    if (count === 0) return;
+    const { pooling, pooledLength, maxSequences } = this.#options;
+    assert.ok(pooling !== null, "this model has no pooled outputs");
+    if (this.output.length === 0) this.output = new Float32Array(maxSequences * pooledLength);
+    this.output.fill(0, 0, count * pooledLength);
+    if (pooling !== "mean") this.#feedHeads(batch, order);
+    this.#context.setEmbeddings(true);
+    try {
+      this.#feedPooled(batch, order);
+    } finally {
+      this.#context.setEmbeddings(false);
+    }
+  }
+
+  /** Feeds all tokens but the last of each row. */
+  #feedHeads(batch: Batch, order: RowOrder): void {
+    this.#native.clear();
+    for (let i = 0; i < order.count; i++) {
+      const row = order.rows[i] as number;
+      if (batch.wantPooled[row] !== 1) continue;
+      const head = (batch.length[row] as number) - 1;
+      for (let index = 0; index < head; index++) this.#native.addToken(batch, row, order.ids[i] as number, index, 0);
+    }
+    if (this.#native.count > 0) this.#context.decode(this.#native);
+  }
+
+  /** Feeds the tokens that count, as many in a pass as there is room for. */
+  #feedPooled(batch: Batch, order: RowOrder): void {
+    this.#native.clear();
+    for (let i = 0; i < order.count; i++) {
+      const row = order.rows[i] as number;
+      if (batch.wantPooled[row] !== 1) continue;
+      const length = batch.length[row] as number;
+      for (let index = this.#options.pooling === "mean" ? 0 : length - 1; index < length; index++) {
+        if (this.#native.count === this.#options.maxOutputs) this.#pass();
+        const token = this.#native.count;
+        this.#outputOf[token] = this.row[row] as number;
+        this.#sequenceOf[token] = order.ids[i] as number;
+        this.#native.addToken(batch, row, order.ids[i] as number, index, 1);
+      }
+    }
+    this.#pass();
+  }
+
+  #pass(): void {
+    const count = this.#native.count;
+    this.#context.decode(this.#native);
+    this.#native.clear();
+    const { pooling, pooledLength } = this.#options;
+    if (pooling === "rank") {
+      for (let token = 0; token < count; token++) {
+        this.#add(token, this.#context.pooled(this.#sequenceOf[token] as number, pooledLength), 0);
+      }
+      return;
+    }
+    const states = this.#context.embeddings(count * pooledLength);
+    for (let token = 0; token < count; token++) this.#add(token, states, token * pooledLength);
+  }
+
+  /** Adds a vector, `values` from `from` on, to the output that a token of the pass belongs to. */
+  #add(token: number, values: Float32Array, from: number): void {
+    const { pooledLength } = this.#options;
+    const to = (this.#outputOf[token] as number) * pooledLength;
+    for (let i = 0; i < pooledLength; i++) {
+      this.output[to + i] = (this.output[to + i] as number) + (values[from + i] as number);
+    }
+  }
+}

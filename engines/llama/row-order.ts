@@ -1,0 +1,39 @@
+// Owns the order in which the rows of a step are fed: by native sequence id, for llama.cpp joins neighbours to one pass.
+// Used by the model, which fills it anew each step.
+import type { Batch } from "../batch.ts";
+import type { SlotKv } from "./slot-kv.ts";
+
+export class RowOrder {
+  /** Rows of the batch, lowest native id first; the first `count` mean something. */
+  readonly rows: Int32Array;
+  /** Native id of each. */
+  readonly ids: Int32Array;
+  count = 0;
+  /** By native id, -1 = none; all -1 between calls. */
+  readonly #rowOfId: Int32Array;
+
+  constructor(maxSequences: number) {
+    this.rows = new Int32Array(maxSequences);
+    this.ids = new Int32Array(maxSequences);
+    this.#rowOfId = new Int32Array(maxSequences).fill(-1);
+  }
+
+  arrange(batch: Batch, slots: SlotKv): void {
+    this.count = 0;
+    let lowest = this.#rowOfId.length;
+    let highest = -1;
+    for (let row = 0; row < batch.rowCount; row++) {
+      const id = slots.idOf(batch.slot[row] as number);
+      this.#rowOfId[id] = row;
+      lowest = Math.min(lowest, id);
+      highest = Math.max(highest, id);
+    }
+    for (let id = lowest; id <= highest; id++) {
+      const row = this.#rowOfId[id] as number;
+      if (row < 0) continue;
+      this.#rowOfId[id] = -1;
+      this.rows[this.count] = row;
+      this.ids[this.count++] = id;
+    }
+  }
+}
