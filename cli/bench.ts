@@ -73,6 +73,6 @@ function workloadsOf(config: Config): Workload[] {
 
 async function subjectOf(model: LoadedModel, config: Config, path: string): Promise<Bench> {
   const vocabulary = createVocabulary((await readModelMetadata(path)).tokenizer);
-  const loop = new StepLoop(model, schedulerLimits(config), 0);
+  const loop = new StepLoop(model, { limits: schedulerLimits(config), frameIntervalMs: 0 });
   return { loop, vocabulary, maxSequences: model.capacity.maxSequences };
 }

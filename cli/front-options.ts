@@ -1,16 +1,19 @@
 // Owns what a Front is told, made from the settings: the models, fetched where they are missing, and how they are run.
 // Called by the commands that generate, serve and run; it starts nothing.
+import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import type { FrontOptions, ServedModel } from "../actors/front.ts";
 import type { EngineName } from "../engines/engine.ts";
 import { nativeHost } from "../engines/llama/native-host.ts";
+import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts";
 import type { Config } from "../runtime/config/config.ts";
 import type { Logger } from "../runtime/log.ts";
 import type { Carrier } from "../runtime/thread/place.ts";
 import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
 import type { Progress } from "./progress.ts";
+import { type DraftedModel, speculationOptions } from "./speculation.ts";
 
 /** Time left to the places to stop once nothing is generated any more. */
 export const placeStopMs = 5000;
@@ -21,18 +24,27 @@ const streamWindow = 256;
 
 export async function frontOptions(config: Config, log: Logger, progress: Progress): Promise<FrontOptions> {
   const { troupe } = config;
+  const models = await servedModels(config, log, progress);
+  const speculation = await speculationOptions(config, firstOf(config, models), log, progress);
+  progress.stop();
   return {
-    models: await servedModels(config, log, progress),
+    models,
     defaultModelId: config.defaultModelId,
     defaultSeed: config.seed,
     limits: schedulerLimits(config),
     frameIntervalMs: troupe.frameIntervalMs,
     agents: { mailboxLimit, streamWindow, stalledReaderMs: troupe.stalledReaderSecs * 1000 },
+    speculation,
+    prefixStore: prefixStore(troupe),
     restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 60_000, maxRestarts: 5 },
     loadTimeoutMs: troupe.loadTimeoutSecs * 1000,
     log,
     onLoadProgress: (id, fraction) => progress.update(`load ${id}`, fraction, 1),
   };
+}
+
+function prefixStore({ prefixCacheDir, prefixCacheDisk }: Config["troupe"]): PrefixStoreOptions | null {
+  return prefixCacheDir === null ? null : { folder: resolve(prefixCacheDir), maxBytes: prefixCacheDisk };
 }
 
 async function servedModels(config: Config, log: Logger, progress: Progress): Promise<ServedModel[]> {
@@ -47,8 +59,14 @@ async function servedModels(config: Config, log: Logger, progress: Progress): Pr
     const { modelId: id, chatTemplate, jinjaExplicit } = model;
     models.push({ id, engine, spec: { ...spec, abortFlag, computeLock }, chatTemplate, jinjaExplicit, carrier });
   }
-  progress.stop();
   return models;
+}
+
+/** The model to draft for, which is the only one where a draft model is set. */
+function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel {
+  const [model] = config.models;
+  assert(model !== undefined && served !== undefined, "there is at least one model");
+  return { model, engine: served.engine, spec: served.spec };
 }
 
 /** A failed assertion in native code ends the whole process it runs in; what fails in WebAssembly is an exception. */

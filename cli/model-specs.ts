@@ -1,6 +1,6 @@
 // Owns what the settings say about models turned into what the engine is told: fetches each model, has its engine chosen,
 // and makes its spec.
-import type { EngineName, ModelSpec } from "../engines/engine.ts";
+import type { EngineName, KvBudget, ModelSpec } from "../engines/engine.ts";
 import { resolveModel } from "../engines/hub/resolve-model.ts";
 import type { NativeHost } from "../engines/llama/native-host.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
@@ -10,6 +10,9 @@ import { keys } from "../runtime/config/keys.ts";
 import type { Logger } from "../runtime/log.ts";
 import { chooseEngine } from "./choose-engine.ts";
 import type { Progress } from "./progress.ts";
+
+/** Prompts whose logprobs are wanted take that many a step. */
+const leastExtraLogitsRows = 16;
 
 /** Fetches what is not on this machine yet and describes how the engine is to load it. */
 export async function modelSpec(
@@ -26,21 +29,34 @@ export async function modelSpec(
     onProgress: ({ phase, doneBytes, totalBytes }) =>
       progress.update(`${phase} ${model.modelId}`, doneBytes, totalBytes),
   });
-  const { blockSize, cacheType, kvCache } = config.pagedAttn;
+  const { blockSize, cacheType } = config.pagedAttn;
   return {
     path,
     maxSequences: config.maxSeqs,
     maxBatchTokens: config.maxNumBatchedTokens,
     maxModelLength: model.maxModelLen,
-    kvBudget: kvCache,
+    kvBudget: kvBudget(config),
     kvType: cacheType,
     blockTokens: blockSize,
+    pagedKv: pagedKv(config),
+    extraLogitsRows: Math.max(leastExtraLogitsRows, config.troupe.maxDraftTokens),
     threads: config.troupe.threads,
     mmap: config.troupe.mmap,
     gpuLayers: model.device.cpu ? 0 : -1,
     abortFlag: null,
     computeLock: null,
   };
+}
+
+function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvBudget | null {
+  return gpuMemoryUtilization === null ? kvCache : { fraction: gpuMemoryUtilization };
+}
+
+/** A set amount of memory is the amount of a pool: with equal shares it would say how long each sequence may get. */
+function pagedKv(config: Config): boolean | null {
+  const { mode } = config.pagedAttn;
+  if (mode !== "auto") return mode === "on";
+  return kvBudget(config) === null ? null : true;
 }
 
 /** The engine that runs a model on this host. The log says which and why. */
@@ -60,10 +76,17 @@ export async function modelEngine(
     wasmRefusal: async () => (kvType === "q4_0" ? "it has no cache_type q4_0" : wasmRefusal(spec)),
   });
   log.info({ model: modelId, ...choice }, "engine chosen");
+  if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(choice.engine, device.cpu, host))) {
+    log.info({ model: modelId }, "no GPU is used: gpu_memory_utilization is taken of the free main memory");
+  }
   if (choice.engine === "llama" && blockTokens !== keys.pagedAttn.blockSize.default) {
     log.warn({ model: modelId, blockSize: blockTokens }, "block_size has no effect: the llama engine has no blocks");
   }
   return choice.engine;
+}
+
+async function usesGpu(engine: EngineName, cpu: boolean, host: NativeHost): Promise<boolean> {
+  return engine === "llama" && !cpu && (await host.gpu()) !== null;
 }
 
 export function schedulerLimits(config: Config): SchedulerLimits {
@@ -72,6 +95,7 @@ export function schedulerLimits(config: Config): SchedulerLimits {
     maxPrefillChunkTokens: config.maxPrefillChunkTokens,
     maxDecodeStepsBeforePrefill: config.maxDecodeStepsBeforePrefill,
     prefixCacheEntries: config.prefixCacheN,
+    swapBytes: config.troupe.kvSwap,
     maxQueue: config.troupe.maxQueue,
     queueTimeoutMs: config.troupe.queueTimeoutSecs * 1000,
     decodeSlowdown: config.troupe.decodeSlowdown,

@@ -1,13 +1,14 @@
 // Owns one answer: the request the settings make of a conversation, and its events as text that is written while it comes.
 // Called by the one-shot mode and by the REPL.
 import type { Inference } from "../../actors/inference.ts";
-import type {
-  ChatMessage,
-  FinishReason,
-  GenerateRequest,
-  Sampling,
-  TemplateArguments,
-  Usage,
+import {
+  type ChatMessage,
+  type FinishReason,
+  type GenerateRequest,
+  requestDefaults,
+  type Sampling,
+  type TemplateArguments,
+  type Usage,
 } from "../../engines/chat.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
@@ -51,15 +52,11 @@ export function chatRequest(
 ): GenerateRequest {
   const { seed, templateArguments } = settings;
   return {
+    ...requestDefaults,
     model,
     client: "run",
     prompt: { kind: "chat", messages, templateArguments },
     sampling: { ...defaultSampling, seed },
-    choices: 1,
-    stop: [],
-    maxTokens: null,
-    ignoreEos: false,
-    truncatePrompt: false,
   };
 }
 

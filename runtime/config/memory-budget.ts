@@ -1,4 +1,5 @@
-// Owns the kind of value that says how much memory to take: in bytes with a unit, or in tokens. Used by the table of keys.
+// Owns the kinds of value that say how much memory or disk to take: in bytes with a unit, or in tokens where that is meant.
+// Used by the table of keys.
 import { z } from "zod";
 
 export type MemoryBudget = { readonly bytes: number } | { readonly tokens: number };
@@ -16,10 +17,19 @@ const bytesPerUnit: Readonly<Record<string, number>> = {
 
 /** `4GiB`, `1.5GB` or `65536tokens`; null when it is neither. */
 function readMemoryBudget(given: string): MemoryBudget | null {
+  const [, tokens] = /^([1-9]\d*)\s*tokens$/.exec(given) ?? [];
+  if (tokens !== undefined) return { tokens: Number(tokens) };
+  const bytes = readBytes(given);
+  return bytes === null || bytes === 0 ? null : { bytes };
+}
+
+/** `4GiB` or `1.5GB`; null when it is neither. */
+function readBytes(given: string): number | null {
   const [, amount = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*([A-Za-z]+)$/.exec(given) ?? [];
-  if (unit === "tokens") return /^[1-9]\d*$/.test(amount) ? { tokens: Number(amount) } : null;
-  const bytes = Math.floor(Number(amount) * (bytesPerUnit[unit] ?? 0));
-  return bytes > 0 && Number.isSafeInteger(bytes) ? { bytes } : null;
+  const scale = Object.hasOwn(bytesPerUnit, unit) ? bytesPerUnit[unit] : undefined;
+  if (scale === undefined) return null;
+  const bytes = Math.floor(Number(amount) * scale);
+  return Number.isSafeInteger(bytes) ? bytes : null;
 }
 
 export const memoryBudget = {
@@ -33,3 +43,18 @@ export const memoryBudget = {
   shows: "4GiB|65536tokens",
   read: (text: string): unknown => text,
 };
+
+/** A number with a unit, or a plain number of bytes. */
+export function byteSize(minimum: number) {
+  const type = z.preprocess(
+    (value) => (typeof value === "string" ? (readBytes(value) ?? value) : value),
+    z.int().min(minimum),
+  );
+  const orNone = minimum === 0 ? ", or 0" : "";
+  return {
+    type,
+    expects: `an amount of bytes such as 512MiB or 4GiB${orNone}`,
+    shows: "4GiB",
+    read: (text: string): unknown => (/^\d+$/.test(text) ? Number(text) : text),
+  };
+}

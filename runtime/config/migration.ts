@@ -8,7 +8,6 @@ interface OlderKey {
   readonly now: { readonly name: string; readonly flag: string; readonly section: string };
   /** The older value as it is written now; `value` is a number, or "N" where none can be told. */
   readonly translate: (value: number | "N") => string;
-  readonly note?: string;
 }
 
 const kvCache = { name: "kv_cache", flag: "--kv-cache", section: "paged_attn" };
@@ -32,7 +31,6 @@ export const olderKeys: readonly OlderKey[] = [
     section: "paged_attn",
     now: { name: "gpu_memory_utilization", flag: "--gpu-memory-utilization", section: "paged_attn" },
     translate: String,
-    note: "; this version of troupe does not support that yet, but takes an amount as kv_cache",
   },
   {
     names: ["max_seq_len"],
@@ -52,18 +50,17 @@ export const olderKeys: readonly OlderKey[] = [
 export function insteadOfKey(name: string, value: unknown): string | undefined {
   const older = olderKeys.find(({ names }) => names.includes(name));
   if (older === undefined) return undefined;
-  const { now, note = "", section } = older;
+  const { now, section } = older;
   const written = older.translate(typeof value === "number" ? value : "N");
   const assigned = /^[\d.N]+$/.test(written) ? `${now.name} = ${written}` : `${now.name} = "${written}"`;
   const place = now.section === section ? "" : " at the top of the file";
-  return `"${name}" is a key of 0.9.4; write ${assigned}${place} instead${note}`;
+  return `"${name}" is a key of 0.9.4; write ${assigned}${place} instead`;
 }
 
 /** What to write instead of an older flag; undefined where the flag is none. */
 export function insteadOfFlag(flag: string, value: string | undefined): string | undefined {
   const older = olderKeys.find(({ names }) => names.some((name) => flag === `--${name.replaceAll("_", "-")}`));
   if (older === undefined) return undefined;
-  const { now, note = "" } = older;
   const isNumber = value !== undefined && /^\d+(\.\d+)?$/.test(value);
-  return `"${flag}" is a flag of 0.9.4; write ${now.flag} ${older.translate(isNumber ? Number(value) : "N")} instead${note}`;
+  return `"${flag}" is a flag of 0.9.4; write ${older.now.flag} ${older.translate(isNumber ? Number(value) : "N")} instead`;
 }

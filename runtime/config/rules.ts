@@ -15,6 +15,7 @@ const codeExecution = [entryAt("agentic", "enableCodeExecution"), agent];
 const shell = [entryAt("agentic", "enableShell"), agent];
 const input = [entryAt("run", "input")];
 const matformerConfig = entryAt("general", "matformerConfigPath");
+const prefixCacheDir = entryAt("troupe", "prefixCacheDir");
 
 /** A key, and the keys of which one at least must be set with it. */
 const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
@@ -29,6 +30,7 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("general", "matformerSliceName"), [matformerConfig]],
   [entryAt("models", "matformerSliceName"), [entryAt("models", "matformerConfigPath"), matformerConfig]],
   [entryAt("adapter", "tgtNonGranularIndex"), [entryAt("adapter", "xlora")]],
+  [entryAt("troupe", "prefixCacheDisk"), [prefixCacheDir]],
   [entryAt("run", "image"), input],
   [entryAt("run", "video"), input],
   [entryAt("run", "audio"), input],
@@ -48,6 +50,8 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [kvCache, gpuMemory],
   [pagedMode, kvCache, "off"],
   [pagedMode, gpuMemory, "off"],
+  [entryAt("general", "prefixCacheN"), prefixCacheDir, 0],
+  [entryAt("troupe", "speculation"), entryAt("troupe", "draftModel"), "off"],
   [quant, entryAt("quantization", "isq")],
   [quant, entryAt("quantization", "fromUqff")],
   [entryAt("quantization", "calibrationFile"), entryAt("quantization", "imatrix")],

@@ -27,16 +27,14 @@ export const serverKeys = {
 export const pagedAttnKeys = {
   mode: {
     ...oneOf(["auto", "on", "off"]),
-    ...planned("auto"),
     default: "auto",
     flag: "--paged-attn",
-    help: "Whether the KV cache is paged",
+    help: "Whether all sequences take their KV cache from one pool (on) or each has an equal share of it (off); `auto` is `on` where the amount of memory is set, else the engine's choice",
   },
   gpuMemoryUtilization: {
     ...fraction,
-    ...planned(),
     default: null,
-    help: "Part of the GPU's memory to use; not beside kv_cache",
+    help: "Part of the GPU's memory that weights and KV cache take together; without a GPU, of the free main memory for the KV cache alone; not beside kv_cache",
   },
   kvCache: {
     ...memoryBudget,

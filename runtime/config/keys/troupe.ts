@@ -1,7 +1,8 @@
 // Owns the keys that are ours and not the contract's: the engine, the edge, threads, queues and waits. Part of the table in
 // keys.ts.
 import type { Key } from "../key.ts";
-import { boolean, integer, logLevel, milliseconds, numberAbove, oneOf, seconds } from "../kinds.ts";
+import { boolean, folder, integer, logLevel, milliseconds, numberAbove, oneOf, seconds, text } from "../kinds.ts";
+import { byteSize } from "../memory-budget.ts";
 
 export const troupeKeys = {
   engine: {
@@ -22,6 +23,36 @@ export const troupeKeys = {
   },
   threads: { ...integer(0, 1024), default: 0, help: "Compute threads of a model; 0 = one per physical core" },
   mmap: { ...boolean, default: true, help: "Map the model file instead of reading it" },
+  kvSwap: {
+    ...byteSize(0),
+    default: 2 ** 30,
+    defaultSays: "`1GiB`",
+    help: "Main memory for the KV of sequences that had to make room for others; what does not fit is computed again; 0 = none",
+  },
+  prefixCacheDir: {
+    ...folder,
+    default: null,
+    commands: ["serve", "run"],
+    help: "Folder in which the KV of prompts outlives the process; unset = nowhere",
+  },
+  prefixCacheDisk: {
+    ...byteSize(2 ** 20),
+    default: 4 * 2 ** 30,
+    defaultSays: "`4GiB`",
+    commands: ["serve", "run"],
+    help: "Most bytes of the files in prefix_cache_dir",
+  },
+  speculation: {
+    ...oneOf(["auto", "off"]),
+    default: "auto",
+    help: "Whether tokens are drafted ahead and verified, where that is quicker; answers do not depend on it",
+  },
+  maxDraftTokens: { ...integer(1, 64), default: 16, help: "Most tokens drafted ahead of a sequence in one step" },
+  draftModel: {
+    ...text("a model", "MODEL"),
+    default: null,
+    help: "Smaller model with the same vocabulary that drafts; without one, what has been said before is drafted again",
+  },
   maxQueue: { ...integer(1), default: 512, commands: ["serve"], help: "Most requests waiting for a model" },
   queueTimeoutSecs: {
     ...seconds(0),

@@ -104,6 +104,10 @@ describe("values", () => {
       isolate: ["true", "true"],
       engine: ["wasm", '"wasm"'],
       kv_cache: ["4GiB", '"4GiB"'],
+      mode: ["off", '"off"'],
+      gpu_memory_utilization: ["0.9", "0.9"],
+      kv_swap: ["2GiB", "2147483648"],
+      prefix_cache_dir: ["/kv", '"/kv"'],
     };
     const sections = { general: "", server: "[server]\n", pagedAttn: "[paged_attn]\n", troupe: "[troupe]\n" };
     for (const [name, [flag, toml]] of Object.entries(samples)) {
@@ -129,6 +133,16 @@ describe("values", () => {
     }
   });
 
+  it("of byte sizes are numbers with a unit, plain numbers, or 0 where none is meant", () => {
+    const swap = (given: string) => resolve({ flags: { "--kv-swap": given } }).troupe.kvSwap;
+    assert.deepEqual(["512MiB", "1.5GB", "4096", "0", "0MiB"].map(swap), [512 * 2 ** 20, 1_500_000_000, 4096, 0, 0]);
+    for (const given of ["4gib", "-1GiB", "many", "4tokens", "1e30GiB", "9007199254740993", "constructor"]) {
+      assertRefused({ flags: { "--kv-swap": given } }, /^--kv-swap expects an amount of bytes such as 512MiB or 4GiB/);
+    }
+    const { kvSwap, prefixCacheDir, prefixCacheDisk } = resolve({}).troupe;
+    assert.deepEqual([kvSwap, prefixCacheDir, prefixCacheDisk], [2 ** 30, null, 4 * 2 ** 30]);
+  });
+
   it("that are wrong are refused with what was expected and what came", () => {
     const cases: [Record<string, string>, string | RegExp][] = [
       [{ "--port": "70000" }, "--port expects a whole number from 0 to 65535; got 70000"],
@@ -149,6 +163,13 @@ describe("values", () => {
       [{ "--host": "" }, '--host expects an address; got ""'],
       [{ "--mmap": "no" }, '--mmap expects true or false; got "no"'],
       [{ "--decode-slowdown": "1" }, "--decode-slowdown expects a number above 1; got 1"],
+      [{ "--paged-attn": "yes" }, '--paged-attn expects one of auto, on, off; got "yes"'],
+      [{ "--gpu-memory-utilization": "0" }, "--gpu-memory-utilization expects a number above 0 and at most 1; got 0"],
+      [{ "--gpu-memory-utilization": "1.1" }, /a number above 0 and at most 1; got 1.1$/],
+      [
+        { "--prefix-cache-dir": "/kv", "--prefix-cache-disk": "0" },
+        "--prefix-cache-disk expects an amount of bytes such as 512MiB or 4GiB; got 0",
+      ],
     ];
     for (const [flags, message] of cases) assertRefused({ flags }, message);
   });

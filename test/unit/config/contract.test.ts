@@ -13,7 +13,7 @@ max_num_batched_tokens = 4096
 max_prefill_chunk_tokens = 512
 max_decode_steps_before_prefill = 8
 no_kv_cache = false
-prefix_cache_n = 0
+prefix_cache_n = 4
 chat_template = "t.jinja"
 jinja_explicit = "e.jinja"
 mtp_draft_sampling = "auto"
@@ -48,6 +48,12 @@ isolate = true
 edge = "node"
 threads = 2
 mmap = false
+kv_swap = "512MiB"
+prefix_cache_dir = "/var/cache/troupe"
+prefix_cache_disk = 1073741824
+speculation = "auto"
+max_draft_tokens = 8
+draft_model = "d"
 max_queue = 64
 queue_timeout_secs = 30
 max_body_bytes_in_flight = 1048576
@@ -84,6 +90,9 @@ cpu = true
 hf_cache = "/models"
 `;
 
+/** What stands in place of other keys. */
+const others = `command = "serve"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}`;
+
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"${oneModel}`;
 
 /** Every planned key with a value that asks for what is not built. A key comes before those it needs. */
@@ -119,7 +128,6 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'tool_dispatch_url = "http://localhost:1/"',
     "disable_metrics = false",
   ],
-  "[paged_attn]": ['mode = "on"', 'mode = "off"', "gpu_memory_utilization = 0.9"],
   "[sandbox]": [
     'mode = "on"',
     'profile = "restricted"',
@@ -173,7 +181,17 @@ describe("a file with every key of the contract that this build can keep", () =>
       format: { quantizedFile: "q4.gguf" },
       device: { cpu: true, hfCache: "/models" },
     });
-    assert.deepEqual(config.pagedAttn, { kvCache: { tokens: 65536 }, blockSize: 64, cacheType: "q8_0" });
+    assert.deepEqual(config.pagedAttn, {
+      mode: "auto",
+      gpuMemoryUtilization: null,
+      kvCache: { tokens: 65536 },
+      blockSize: 64,
+      cacheType: "q8_0",
+    });
+    const { kvSwap, prefixCacheDir, prefixCacheDisk } = config.troupe;
+    assert.deepEqual([kvSwap, prefixCacheDir, prefixCacheDisk], [2 ** 29, "/var/cache/troupe", 2 ** 30]);
+    const { mode, gpuMemoryUtilization, kvCache } = resolve({ text: others }).pagedAttn;
+    assert.deepEqual([mode, gpuMemoryUtilization, kvCache], ["on", 0.9, null]);
     assert.deepEqual(
       [config.tokenSource, config.troupe.queueTimeoutSecs, config.troupe.maxBodyBytesInFlight],
       ["env:HUB_TOKEN", 30, 1_048_576],
@@ -187,7 +205,7 @@ describe("a file with every key of the contract that this build can keep", () =>
   });
 
   it("has every key that is built or holds, and the list of refusals has every planned one", () => {
-    const textOf = (section: string) => `${sectionText(served, section)}\n${sectionText(talked, section)}`;
+    const textOf = (section: string) => [served, others, talked].map((text) => sectionText(text, section)).join("\n");
     for (const { group, names, key } of keyEntries) {
       if (names.length === 0) continue;
       const { section } = groups[group];

@@ -9,11 +9,7 @@ describe("a file of 0.9.4", () => {
       ["[paged_attn]", "context_len = 65536", 'kv_cache = "65536tokens" instead'],
       ["[paged_attn]", "pa_ctxt_len = 65536", 'kv_cache = "65536tokens" instead'],
       ["[paged_attn]", 'context_len = "long"', 'kv_cache = "Ntokens" instead'],
-      [
-        "[paged_attn]",
-        "memory_fraction = 0.8",
-        "gpu_memory_utilization = 0.8 instead; this version of troupe does not support that yet, but takes an amount as kv_cache",
-      ],
+      ["[paged_attn]", "memory_fraction = 0.8", "gpu_memory_utilization = 0.8 instead"],
       ["[[models]]", "max_seq_len = 4096", "max_model_len = 4096 instead"],
       ["[[models]]", "max_batch_size = 4", "max_seqs = 4 at the top of the file instead"],
     ];

@@ -76,6 +76,10 @@ describe("the startup rules", () => {
       { text: withModel("[models.adapter]\ntgt_non_granular_index = 1") },
       'troupe.toml:5: "tgt_non_granular_index" requires "xlora"; got none',
     );
+    assertRefused(
+      { text: withTop('[troupe]\nprefix_cache_disk = "1GiB"') },
+      'troupe.toml:3: "prefix_cache_disk" requires "prefix_cache_dir"; got none',
+    );
     for (const flag of ["--image", "--video", "--audio"]) {
       assertRefused({ command: "run", flags: { [flag]: ["f"] } }, `"${flag}" requires "--input"; got none`);
     }
@@ -129,7 +133,16 @@ describe("the startup rules", () => {
       { flags: { "--paged-attn": "off", "--kv-cache": "1GiB" } },
       '"--paged-attn" = "off" conflicts with "--kv-cache"; leave one of them out',
     );
-    resolve({ text: paged('mode = "auto"\nkv_cache = "1GiB"') });
+    assertRefused(
+      { text: withTop('prefix_cache_n = 0\n[troupe]\nprefix_cache_dir = "/kv"') },
+      'troupe.toml:2: "prefix_cache_n" = "0" conflicts with "prefix_cache_dir" (troupe.toml:4); leave one of them out',
+    );
+    for (const mode of ["auto", "on"]) {
+      for (const memory of ['kv_cache = "1GiB"', "gpu_memory_utilization = 0.5"]) {
+        resolve({ text: paged(`mode = "${mode}"\n${memory}`) });
+      }
+    }
+    resolve({ text: paged('mode = "off"') });
   });
 
   it("expect each alias of an adapter once", () => {

@@ -1,0 +1,168 @@
+// Owns the files in which the KV of prompts outlives the process, as the step loop sees them: what is there is found at
+// once, reading answers later, and writing happens when it happens. Disk and checksums are the business of a thread of its
+// own. It fails by having nothing: a store that cannot read or write is never an error of a request.
+import type { PrefixContent, StoreModel } from "./prefix-file.ts";
+import type { PrefixStoreOptions } from "./prefix-folder.ts";
+import { beginsWith, type ListedPrefix, type PrefixKey, PrefixList } from "./prefix-list.ts";
+import { StoreThread } from "./store-thread.ts";
+import { WriteQueue } from "./write-queue.ts";
+
+export type { PrefixStoreOptions } from "./prefix-folder.ts";
+
+/** A file of the store that a prompt can begin with. */
+export interface StoredPrefix {
+  readonly name: string;
+  /** Tokens in the file. */
+  readonly tokens: number;
+  /** How many of them the prompt begins with. */
+  readonly usable: number;
+  /** Of the file. */
+  readonly bytes: number;
+}
+
+/** Shorter ones are computed faster than they are read. */
+const leastTokens = 64;
+/** Writes that may wait. Each is a copy of the KV of a sequence, in main memory. */
+const maxWaitingBytes = 512 * 2 ** 20;
+
+export class PrefixStore {
+  /** Since it was opened; losses are files that were gone, damaged or could not be read. */
+  readonly counts = { reads: 0, losses: 0, writes: 0, failedWrites: 0 };
+  readonly #thread: StoreThread;
+  #notice: (message: string) => void;
+  readonly #list = new PrefixList();
+  readonly #queue = new WriteQueue(maxWaitingBytes);
+  /** What is being written; what its bytes were has moved away. */
+  #writing: PrefixKey | null = null;
+  readonly #reading = new Map<string, Promise<PrefixContent | null>>();
+  #lastRead: Promise<void> = Promise.resolve();
+  #idle: Promise<void> = Promise.resolve();
+  #lastNotice = "";
+
+  private constructor(thread: StoreThread, notice: (message: string) => void) {
+    this.#thread = thread;
+    this.#notice = notice;
+  }
+
+  /** Throws config_invalid where the folder cannot be used. `notice` is told, for the log, what goes wrong later. */
+  static async open(
+    options: PrefixStoreOptions,
+    model: StoreModel,
+    notice: (message: string) => void = () => {},
+  ): Promise<PrefixStore> {
+    const { thread, prefixes } = await StoreThread.start({ options, model });
+    const store = new PrefixStore(thread, notice);
+    for (const prefix of prefixes) void store.#enlist(prefix);
+    return store;
+  }
+
+  /** Files that can be found. */
+  get fileCount(): number {
+    return this.#list.size;
+  }
+
+  /** Writes that were given up for later ones. */
+  get droppedWrites(): number {
+    return this.#queue.droppedCount;
+  }
+
+  /** The file with the longest common beginning, of 64 tokens at least. All of `tokens` may be usable. */
+  find(adapter: string, tokens: Int32Array): StoredPrefix | null {
+    const found = this.#list.longest({ adapter, tokens });
+    if (found === null || found.length < leastTokens) return null;
+    const { prefix, length } = found;
+    return { name: prefix.name, tokens: prefix.tokens.length, usable: length, bytes: prefix.fileBytes };
+  }
+
+  /**
+   * The tokens and the bytes that were put; null where they are gone or damaged, and then they are not found again. Who
+   * asks for what is being read gets the same, which therefore is not to be changed.
+   */
+  read({ name }: StoredPrefix): Promise<PrefixContent | null> {
+    const underWay = this.#reading.get(name);
+    if (underWay !== undefined) return underWay;
+    // One at a time: each is as large as a sequence's KV, and is taken up between two steps.
+    const reading = this.#lastRead.then(() => this.#read(name)).finally(() => this.#reading.delete(name));
+    this.#reading.set(name, reading);
+    this.#lastRead = reading.then(() => undefined);
+    return reading;
+  }
+
+  /** Whether put() would do anything: the prefix is long enough, and no longer one is there. */
+  wants(adapter: string, tokens: Int32Array): boolean {
+    const key = { adapter, tokens };
+    const isBeingWritten = this.#writing !== null && beginsWith(this.#writing, key);
+    return tokens.length >= leastTokens && !isBeingWritten && !this.#list.covers(key) && !this.#queue.covers(key);
+  }
+
+  /**
+   * Writes a wanted prefix when there is time. `bytes` are the store's from now on. Those waiting longest are given up
+   * where too many wait: before an end, put and flush in turn.
+   */
+  put(adapter: string, tokens: Int32Array, bytes: Uint8Array): void {
+    if (!this.wants(adapter, tokens)) return;
+    this.#queue.push({ adapter, tokens: tokens.slice(), bytes });
+    if (this.#writing === null) this.#idle = this.#writeAll();
+  }
+
+  /** Resolves when nothing waits to be written any more. */
+  async flush(): Promise<void> {
+    await this.#idle;
+  }
+
+  /** Ends the thread; what has not been written is not. */
+  async dispose(): Promise<void> {
+    this.#queue.clear();
+    this.#notice = () => {};
+    await this.#thread.stop();
+  }
+
+  async #read(name: string): Promise<PrefixContent | null> {
+    this.counts.reads++;
+    const answer = await this.#thread.ask({ kind: "read", name });
+    if (answer.kind === "read") return answer.content;
+    this.#list.remove(name);
+    this.counts.losses++;
+    if (answer.kind === "failed") this.#say(`a stored prefix is lost and will be computed again: ${answer.reason}`);
+    return null;
+  }
+
+  async #writeAll(): Promise<void> {
+    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
+      this.#writing = next;
+      await this.#write(next);
+    }
+    this.#writing = null;
+  }
+
+  async #write({ adapter, tokens, bytes }: PrefixContent): Promise<void> {
+    // Bytes in memory that others use too cannot move there.
+    const own = bytes.buffer instanceof ArrayBuffer && bytes.length === bytes.buffer.byteLength;
+    const moved = own ? bytes : new Uint8Array(bytes);
+    const expendable = this.#list.coveredBy({ adapter, tokens })?.name ?? null;
+    const task = { kind: "write", content: { adapter, tokens, bytes: moved }, expendable } as const;
+    const answer = await this.#thread.ask(task, [moved.buffer as ArrayBuffer]);
+    if (answer.kind === "written") {
+      const { name, fileBytes, removed } = answer.file;
+      this.counts.writes++;
+      for (const gone of removed) this.#list.remove(gone);
+      await this.#enlist({ name, adapter, tokens, fileBytes });
+    } else if (answer.kind === "failed") {
+      this.counts.failedWrites++;
+      this.#say(`the KV of a prompt was not stored: ${answer.reason}`);
+    }
+  }
+
+  /** Lets a prefix be found, and removes the file of the one that is no more than its beginning. */
+  async #enlist(prefix: ListedPrefix): Promise<void> {
+    const superfluous = this.#list.covers(prefix) ? prefix : this.#list.add(prefix);
+    // After what is asked already: a file that was found can still be read.
+    if (superfluous !== null) await this.#thread.ask({ kind: "remove", name: superfluous.name });
+  }
+
+  /** A full disk would say the same for every prompt. */
+  #say(message: string): void {
+    if (message !== this.#lastNotice) this.#notice(message);
+    this.#lastNotice = message;
+  }
+}
