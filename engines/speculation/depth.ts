@@ -1,0 +1,133 @@
+// Owns how many tokens to draft for each sequence of the next step: as many as make the whole batch yield most tokens per
+// millisecond by what is expected of the drafts and of the step, and none where plain decoding yields more. Pure.
+import type { StepCost } from "../scheduler/step-cost.ts";
+
+/** Whatever a draft may come from. */
+export interface DraftSource {
+  /** Chance that the draft's token `position` (from 0) is right where those before it are. */
+  chance(position: number): number;
+}
+
+/** What drafts must promise over plain decoding: estimates err. */
+const worthwhile = 1.03;
+/** A token less likely than this to be of use is never drafted. */
+const leastGain = 0.02;
+/** A step has at most this many times the decode tokens that steps were seen to have: what more cost is a guess. */
+const growth = 2;
+
+interface DepthLimits {
+  readonly maxSequences: number;
+  /** Most tokens of a draft. */
+  readonly maxDepth: number;
+  /** Most decode tokens of a step, drafts included. */
+  readonly maxDecodeTokens: number;
+}
+
+export class DepthPlan {
+  /** The choice, for each sequence as added. */
+  readonly depths: Int32Array;
+  readonly #cost: StepCost;
+  /** What drafting one token for each of n sequences takes, where a model has to be run for it. */
+  readonly #draftingMs: (sequences: number) => number;
+  readonly #limits: DepthLimits;
+  #count = 0;
+  readonly #rooms: Int32Array;
+  readonly #isCostly: Uint8Array;
+  /** Tokens that position p of sequence i is expected to add, at i * maxDepth + p: the chance of all up to there. */
+  readonly #gains: Float64Array;
+  /** Sequences in the order in which they got a token more. */
+  readonly #picks: Int32Array;
+  /** Sequences for which a model drafts a token at each position. */
+  readonly #costlyAt: Int32Array;
+
+  constructor(cost: StepCost, limits: DepthLimits, draftingMs: (sequences: number) => number) {
+    this.#cost = cost;
+    this.#limits = limits;
+    this.#draftingMs = draftingMs;
+    this.depths = new Int32Array(limits.maxSequences);
+    this.#rooms = new Int32Array(limits.maxSequences);
+    this.#isCostly = new Uint8Array(limits.maxSequences);
+    this.#gains = new Float64Array(limits.maxSequences * limits.maxDepth);
+    this.#picks = new Int32Array(limits.maxDecodeTokens);
+    this.#costlyAt = new Int32Array(limits.maxDepth);
+  }
+
+  clear(): void {
+    this.#count = 0;
+  }
+
+  /** Adds a sequence that can have up to `room` drafted tokens; `isCostly` where a model has to be run for them. */
+  add(source: DraftSource, room: number, isCostly: boolean): void {
+    const { maxDepth } = this.#limits;
+    const index = this.#count++;
+    const depth = Math.min(room, maxDepth);
+    this.#rooms[index] = depth;
+    this.#isCostly[index] = isCostly ? 1 : 0;
+    let gain = 1;
+    for (let position = 0; position < depth; position++) {
+      gain *= source.chance(position);
+      this.#gains[index * maxDepth + position] = gain;
+    }
+  }
+
+  /**
+   * Chooses the depths of a step of `decodes` sequences, those added among them. Gains of one sequence fall with the
+   * position, so the best batch of each size is made by always taking the largest gain that is left.
+   */
+  choose(decodes: number): void {
+    this.depths.fill(0, 0, this.#count);
+    this.#costlyAt.fill(0);
+    const plainMs = this.#cost.decodeMs(decodes);
+    if (plainMs === 0) return;
+    const most = Math.min(this.#limits.maxDecodeTokens, growth * Math.max(this.#cost.mostDecodeTokens, decodes));
+    let bestRate = (decodes / plainMs) * worthwhile;
+    let bestPicks = 0;
+    let expected = decodes;
+    let draftingMs = 0;
+    let picks = 0;
+    while (decodes + picks < most) {
+      const index = this.#largestGain();
+      if (index < 0) break;
+      expected += this.#gainOfNext(index);
+      draftingMs += this.#takeNext(index);
+      this.#picks[picks++] = index;
+      const rate = expected / (this.#cost.decodeMs(decodes + picks) + draftingMs);
+      if (rate <= bestRate) continue;
+      bestRate = rate;
+      bestPicks = picks;
+    }
+    while (picks > bestPicks) this.#shorten(this.#picks[--picks] as number);
+  }
+
+  /** The sequence that gains most by a token more, or -1. */
+  #largestGain(): number {
+    let largest = leastGain;
+    let found = -1;
+    for (let index = 0; index < this.#count; index++) {
+      if ((this.depths[index] as number) >= (this.#rooms[index] as number)) continue;
+      const gain = this.#gainOfNext(index);
+      if (gain < largest) continue;
+      largest = gain;
+      found = index;
+    }
+    return found;
+  }
+
+  #gainOfNext(index: number): number {
+    return this.#gains[index * this.#limits.maxDepth + (this.depths[index] as number)] as number;
+  }
+
+  /** Drafts one token more of a sequence. Returns what that takes beside the step itself. */
+  #takeNext(index: number): number {
+    const position = this.depths[index] as number;
+    this.depths[index] = position + 1;
+    if (this.#isCostly[index] === 0) return 0;
+    const others = this.#costlyAt[position] as number;
+    this.#costlyAt[position] = others + 1;
+    return this.#draftingMs(others + 1) - this.#draftingMs(others);
+  }
+
+  #shorten(index: number): void {
+    this.depths[index] = (this.depths[index] as number) - 1;
+  }
+}

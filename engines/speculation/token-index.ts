@@ -1,0 +1,102 @@
+// Owns where short runs of tokens have occurred in one sequence: a hash table that grows with it, a few probes a token. Used
+// by prompt lookup. It keeps positions, no tokens, and never reads behind those it was told of.
+
+/** Lengths of the runs that are looked for. */
+export const longestRun = 4;
+export const shortestRun = 2;
+const runLengths = longestRun - shortestRun + 1;
+/** Slots of the table for each entry: probes stay short. */
+const spaciousness = 2;
+const smallestTable = 256;
+
+export class TokenIndex {
+  readonly #tokens: Int32Array;
+  /** Tokens are their authors' choice: nobody shall be able to choose them so that all fall together. */
+  readonly #seed = Math.trunc(Math.random() * 2 ** 31) | 1;
+  #length = 0;
+  /** The end of a run's latest occurrence, times 4, plus its length less the shortest; 0 = free. */
+  #table: Int32Array;
+
+  /** `tokens` may be longer than what is indexed of it: `expected` tokens soon. */
+  constructor(tokens: Int32Array, expected: number) {
+    this.#tokens = tokens;
+    let size = smallestTable;
+    while (size < spaciousness * runLengths * expected) size *= 2;
+    this.#table = new Int32Array(size);
+  }
+
+  /** Tokens indexed. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /**
+   * Indexes the next token. Returns the position behind the latest earlier occurrence of the longest run that ends with it,
+   * or 0 where it ends none that occurred before.
+   */
+  add(): number {
+    const end = this.#length + 1;
+    if (end * runLengths * spaciousness > this.#table.length) this.#grow();
+    this.#length = end;
+    let found = 0;
+    for (let run = Math.min(longestRun, end); run >= shortestRun; run--) {
+      const earlier = this.#replace(run, end);
+      if (found === 0) found = earlier;
+    }
+    return found;
+  }
+
+  /** Where the run that ends before `end` ended when it occurred last, or 0; from now on that is `end`. */
+  #replace(run: number, end: number): number {
+    const table = this.#table;
+    const entry = entryOf(run, end);
+    let at = this.#home(run, end);
+    for (;;) {
+      const held = table[at] as number;
+      if (held === 0 || (runOf(held) === run && this.#isSameRun(run, endOf(held), end))) {
+        table[at] = entry;
+        return endOf(held);
+      }
+      at = (at + 1) & (table.length - 1);
+    }
+  }
+
+  #isSameRun(run: number, a: number, b: number): boolean {
+    const tokens = this.#tokens;
+    for (let i = 1; i <= run; i++) if (tokens[a - i] !== tokens[b - i]) return false;
+    return true;
+  }
+
+  #grow(): void {
+    const old = this.#table;
+    const table = new Int32Array(old.length * 2);
+    this.#table = table;
+    for (const entry of old) {
+      if (entry === 0) continue;
+      let at = this.#home(runOf(entry), endOf(entry));
+      while (table[at] !== 0) at = (at + 1) & (table.length - 1);
+      table[at] = entry;
+    }
+  }
+
+  #home(run: number, end: number): number {
+    let hash = this.#seed;
+    for (let i = end - run; i < end; i++) {
+      hash = Math.imul(hash ^ (this.#tokens[i] as number), 0x9e3779b1);
+      hash ^= hash >>> 15;
+    }
+    return hash & (this.#table.length - 1);
+  }
+}
+
+function entryOf(run: number, end: number): number {
+  return end * 4 + (run - shortestRun);
+}
+
+function runOf(entry: number): number {
+  return (entry & 3) + shortestRun;
+}
+
+function endOf(entry: number): number {
+  return entry >>> 2;
+}
