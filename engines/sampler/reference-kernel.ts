@@ -1,18 +1,27 @@
 // Owns the plain sampling kernel: the definition in the open, with sorts and Math.exp, that the SIMD kernel is tested
 // against and that serves where there is no SIMD. Clarity before speed; Sampler.create() picks it.
-import type { Filters, RowKernel } from "./row-kernel.ts";
+import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
 
 export class ReferenceKernel implements RowKernel {
   readonly vocabSize: number;
   readonly row: Float32Array;
+  readonly mask: Int32Array;
   readonly topIds: Int32Array;
   readonly topLogits: Float32Array;
 
   constructor(vocabSize: number) {
     this.vocabSize = vocabSize;
     this.row = new Float32Array(vocabSize);
+    this.mask = new Int32Array(maskWords(vocabSize));
     this.topIds = new Int32Array(vocabSize);
     this.topLogits = new Float32Array(vocabSize);
+  }
+
+  restrict(): void {
+    for (let id = 0; id < this.vocabSize; id++) {
+      const isAllowed = ((this.mask[id >> 5] as number) >> (id & 31)) & 1;
+      if (!isAllowed) this.row[id] = Number.NEGATIVE_INFINITY;
+    }
   }
 
   argmax(): number {

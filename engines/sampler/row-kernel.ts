@@ -10,6 +10,11 @@ export interface Filters {
   readonly minP: number;
 }
 
+/** Words of a mask over so many tokens. */
+export function maskWords(vocabSize: number): number {
+  return Math.ceil(vocabSize / 32);
+}
+
 /**
  * The work on one row. Put the logits into `row`, then ask. NaN counts as -inf, and a token at -inf is never chosen; a
  * token at +inf always is, the lowest id where there are several.
@@ -17,9 +22,13 @@ export interface Filters {
 export interface RowKernel {
   readonly vocabSize: number;
   readonly row: Float32Array;
+  /** For restrict(): a bit for each token, the lowest of word 0 first. */
+  readonly mask: Int32Array;
   /** What the last top() found, likeliest first. */
   readonly topIds: Int32Array;
   readonly topLogits: Float32Array;
+  /** Puts the tokens whose bit in `mask` is not set to -inf. */
+  restrict(): void;
   /** The likeliest token, the lowest id where several are; -1 if no token can be chosen. */
   argmax(): number;
   /**

@@ -1,7 +1,8 @@
 // Owns the choice of every next token, for every engine. The scheduler's loop opens a state for each sequence and
 // samples each row of logits, synchronously, on the model's thread. Never awaits, logs or reads a clock.
 //
-// Order: logit bias; repetition, presence and frequency penalties; DRY; temperature; top-k; top-p; min-p; one draw.
+// Order: logit bias; repetition, presence and frequency penalties; DRY; a grammar's mask; temperature; top-k; top-p; min-p;
+// one draw.
 // Logprobs are the model's own distribution: before all of these.
 import assert from "node:assert/strict";
 import { ServerError } from "../../runtime/errors.ts";
@@ -53,18 +54,16 @@ export class Sampler {
   }
 
   /**
-   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. Throws
-   * `model_failed` if the row leaves nothing to choose.
+   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has a bit for
+   * each token, set where a grammar allows it; null where there is none. Throws `model_failed` if nothing is left to
+   * choose.
    */
-  sample(state: SamplingState, logits: Float32Array, row: number): number {
+  sample(state: SamplingState, logits: Float32Array, row: number, mask: Int32Array | null): number {
     const kernel = this.#kernel;
-    const start = row * this.vocabSize;
-    assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
-    // The one allocation: a view of some 100 bytes, as only set() copies at memory speed. Not kept, as the memory is
-    // lent.
-    kernel.row.set(logits.subarray(start, start + this.vocabSize));
-    const logSum = state.topLogprobs === null ? 0 : this.#observe(state.topLogprobs);
+    const start = this.#load(logits, row);
+    const logSum = state.topLogprobs === null ? 0 : this.#measure(state.topLogprobs);
     state.edit(kernel.row);
+    if (mask !== null) this.#restrict(mask);
     const token = state.greedy ? kernel.argmax() : kernel.draw(state.filters, state.random.next());
     if (token < 0) throw nothingToChoose(this.vocabSize, row);
     if (state.topLogprobs !== null) this.#logprobs.chosen = logprob(logits[start + token] as number, logSum);
@@ -72,13 +71,47 @@ export class Sampler {
     return token;
   }
 
-  /** Logprobs of the last sample() whose state asked for them. Reused: valid until the next one. */
+  /** Records a token that was given, not sampled: penalties count it as output. */
+  force(state: SamplingState, token: number): void {
+    state.record(token);
+  }
+
+  /**
+   * The logprob of a token that was given, not sampled, and of the `top` likeliest, by row `row` of a step's logits.
+   * Valid until the next call.
+   */
+  observe(logits: Float32Array, row: number, token: number, top: number): TokenLogprobs {
+    assert(top >= 0 && top <= MAX_TOP_LOGPROBS, `${top} of at most ${MAX_TOP_LOGPROBS} alternatives`);
+    const start = this.#load(logits, row);
+    const logSum = this.#measure(top);
+    this.#logprobs.chosen = logprob(logits[start + token] as number, logSum);
+    return this.#logprobs;
+  }
+
+  /** Logprobs of the last sample() whose state asked for them. Reused: valid until the next call. */
   get lastLogprobs(): TokenLogprobs {
     return this.#logprobs;
   }
 
+  /** Puts row `row` of the logits into the kernel. Returns where it starts. */
+  #load(logits: Float32Array, row: number): number {
+    const start = row * this.vocabSize;
+    assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
+    // The one allocation: a view of some 100 bytes, as only set() copies at memory speed. Not kept, as the memory is
+    // lent.
+    this.#kernel.row.set(logits.subarray(start, start + this.vocabSize));
+    return start;
+  }
+
+  #restrict(mask: Int32Array): void {
+    const words = this.#kernel.mask.length;
+    assert(mask.length === words, `a mask of ${mask.length} words for ${this.vocabSize} tokens, which take ${words}`);
+    this.#kernel.mask.set(mask);
+    this.#kernel.restrict();
+  }
+
   /** Fills the likeliest tokens' logprobs from the row as the model gave it; returns its log-sum. */
-  #observe(limit: number): number {
+  #measure(limit: number): number {
     const { topIds, topLogits } = this.#kernel;
     const found = this.#logprobs;
     const logSum = this.#kernel.logSum();

@@ -2,7 +2,7 @@
 // Sampler.create(). The kernel's memory never grows after prepare(), so the views hold for its lifetime.
 import { readFileSync } from "node:fs";
 import { ServerError } from "../../runtime/errors.ts";
-import type { Filters, RowKernel } from "./row-kernel.ts";
+import { type Filters, maskWords, type RowKernel } from "./row-kernel.ts";
 
 /** The part of WebAssembly used here; neither the es2023 library nor Node's types declare it. */
 declare const WebAssembly: {
@@ -17,6 +17,8 @@ interface Exports {
   prepare(vocabSize: number): number;
   idsAt(): number;
   weightsAt(): number;
+  maskAt(): number;
+  restrict(): void;
   argmax(): number;
   draw(scale: number, topK: number, topP: number, minDistance: number, u: number): number;
   scan(): number;
@@ -29,6 +31,7 @@ let compiled: object | null | undefined;
 export class WasmKernel implements RowKernel {
   readonly vocabSize: number;
   readonly row: Float32Array;
+  readonly mask: Int32Array;
   readonly topIds: Int32Array;
   readonly topLogits: Float32Array;
   readonly #exports: Exports;
@@ -45,8 +48,13 @@ export class WasmKernel implements RowKernel {
     const rowAt = this.#exports.prepare(vocabSize);
     const { buffer } = this.#exports.memory;
     this.row = new Float32Array(buffer, rowAt, vocabSize);
+    this.mask = new Int32Array(buffer, this.#exports.maskAt(), maskWords(vocabSize));
     this.topIds = new Int32Array(buffer, this.#exports.idsAt(), vocabSize);
     this.topLogits = new Float32Array(buffer, this.#exports.weightsAt(), vocabSize);
+  }
+
+  restrict(): void {
+    this.#exports.restrict();
   }
 
   argmax(): number {

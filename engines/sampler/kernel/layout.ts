@@ -7,6 +7,7 @@
 //   sums        f64   of each block, the summed weight
 //   ids, keys, weights   i32, u32, f32   a filter's candidates in id order (see select.ts)
 //   histogram   f64, then i32   of each bin, the summed weight, then the count
+//   mask        i32   a bit for each token of the row, four words a block
 
 /** Floats in a block. A block's maximum lets a pass skip the block; its sum lets a draw skip it. */
 export const BLOCK: i32 = 128;
@@ -27,6 +28,7 @@ export let ids: usize = 0;
 export let keys: usize = 0;
 export let weights: usize = 0;
 export let histogram: usize = 0;
+export let mask: usize = 0;
 
 /** Lays the memory out for rows of `vocabSize` floats and returns the address of the row. */
 export function prepare(vocabSize: i32): usize {
@@ -41,7 +43,8 @@ export function prepare(vocabSize: i32): usize {
   keys = ids + rowBytes;
   weights = keys + rowBytes;
   histogram = weights + rowBytes;
-  const end = histogram + <usize>BINS * 12;
+  mask = histogram + <usize>BINS * 12;
+  const end = mask + (<usize>blockCount << 4);
   const pages = <i32>((end + PAGE - 1) / PAGE) - memory.size();
   if (pages > 0 && memory.grow(pages) < 0) unreachable();
   for (let at = row + (<usize>vocabSize << 2); at < rowEnd; at += 4) store<f32>(at, -Infinity);
@@ -54,4 +57,8 @@ export function idsAt(): usize {
 
 export function weightsAt(): usize {
   return weights;
+}
+
+export function maskAt(): usize {
+  return mask;
 }

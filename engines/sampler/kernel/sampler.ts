@@ -7,7 +7,8 @@ import {
   NO_CEILING, countAll, floorOf, gather, keepAbove, keepHeaviest, rank, reload, sort, sumAll, weighAll,
 } from "./select";
 
-export { idsAt, prepare, weightsAt } from "./layout";
+export { idsAt, maskAt, prepare, weightsAt } from "./layout";
+export { restrict } from "./mask";
 export { scan, weighRow } from "./scan";
 
 /** The likeliest token; -1 where there is none. */

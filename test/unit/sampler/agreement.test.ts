@@ -32,6 +32,14 @@ function randomFilters(uniform: () => number, vocabSize: number): Filters {
   };
 }
 
+/** A word of a mask: each bit set with this probability, but now and then all, or none. */
+function randomWord(uniform: () => number, density: number): number {
+  if (uniform() < 0.3) return uniform() < 0.5 ? -1 : 0;
+  let bits = 0;
+  for (let bit = 0; bit < 32; bit++) if (uniform() < density) bits |= 1 << bit;
+  return bits;
+}
+
 describe("the two kernels", () => {
   for (const [kind, logit] of Object.entries(kinds)) {
     it(`agree on ${kind} rows`, () => {
@@ -57,6 +65,14 @@ describe("the two kernels", () => {
           else assert(Math.abs(simd.logSum() - logSum) < 1e-5, `${simd.logSum()} is not ${logSum}`);
           draws++;
           if (simd.draw(filters, u) !== reference.draw(filters, u)) differences++;
+          const density = uniform();
+          const mask = reference.mask.map(() => randomWord(uniform, density));
+          simd.mask.set(mask);
+          reference.mask.set(mask);
+          simd.restrict();
+          reference.restrict();
+          assert.deepEqual(simd.row, reference.row);
+          assert.equal(simd.argmax(), reference.argmax());
         }
       }
       assert(differences <= draws * 0.001 + 1, `${differences} of ${draws} draws differ`);

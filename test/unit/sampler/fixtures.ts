@@ -38,6 +38,13 @@ export function logitsOf(...probabilities: readonly number[]): Float32Array {
   return Float32Array.from(probabilities, (probability) => Math.log(probability));
 }
 
+/** A mask over `vocabSize` tokens that allows these. */
+export function maskOf(vocabSize: number, tokens: Iterable<number>): Int32Array {
+  const mask = new Int32Array(Math.ceil(vocabSize / 32));
+  for (const token of tokens) mask[token >> 5]! |= 1 << (token & 31);
+  return mask;
+}
+
 /** A repeatable source of uniform numbers that shares nothing with the sampler's own. */
 export function createUniform(seed: number): () => number {
   let state = seed;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Filters, RowKernel } from "../../../engines/sampler/row-kernel.ts";
-import { createUniform, kernels, logitsOf, normal } from "./fixtures.ts";
+import { createUniform, kernels, logitsOf, maskOf, normal } from "./fixtures.ts";
 
 const off: Filters = { temperature: 1, topK: 0, topP: 1, minP: 0 };
 const { NaN: nan, POSITIVE_INFINITY: infinity } = Number;
@@ -61,6 +61,23 @@ for (const { name, create } of kernels) {
     it("draws each token over its probability, in id order", () => {
       assert.deepEqual(shares(logitsOf(0.1, 0.2, 0.3, 0.4), {}), { 0: 10, 1: 20, 2: 30, 3: 40 });
       assert.deepEqual(shares(logitsOf(0.25, 0.25, 0.25, 0.25), {}), { 0: 25, 1: 25, 2: 25, 3: 25 });
+    });
+
+    it("puts all to -inf that the mask does not allow, and leaves the rest alone", () => {
+      const vocabSize = 300;
+      const kernel = kernelOf(Float32Array.from({ length: vocabSize }, (_, id) => id - 150));
+      const allowed = [0, 3, 4, 31, 32, 63, 127, 128, 255, 256, 299];
+      kernel.mask.set(maskOf(vocabSize, allowed));
+      kernel.restrict();
+      const left = [...kernel.row.entries()].filter(([, logit]) => logit > -infinity);
+      assert.deepEqual(
+        left,
+        allowed.map((id) => [id, id - 150]),
+      );
+      const odd = kernelOf([infinity, nan, 1]);
+      odd.mask.set(maskOf(3, [1, 2]));
+      odd.restrict();
+      assert.equal(odd.argmax(), 2);
     });
 
     it("sharpens below temperature 1 and flattens above", () => {

@@ -1,0 +1,79 @@
+// Owns one matcher on its grammar thread: takes the token asked about and answers which tokens come next. Called by
+// worker.ts. Whatever the grammar engine throws ends the thread.
+import type { GrammarMatcher } from "@mlc-ai/web-xgrammar";
+import type { MaskedVocabulary } from "./masked-vocabulary.ts";
+import { maxForced, noToken, type Sheet } from "./sheet.ts";
+
+export class Matching {
+  readonly sheet: Sheet;
+  readonly #matcher: GrammarMatcher;
+  readonly #vocabulary: MaskedVocabulary;
+  #forcedCount = 0;
+  #isRefused = false;
+
+  constructor(matcher: GrammarMatcher, vocabulary: MaskedVocabulary, sheet: Sheet) {
+    this.#matcher = matcher;
+    this.#vocabulary = vocabulary;
+    this.sheet = sheet;
+  }
+
+  /** Takes tokens that have been answered for before. */
+  replay(tokens: Int32Array): void {
+    for (const token of tokens) this.#matcher.acceptToken(token);
+  }
+
+  /** Works the answer out, all but handing it over. */
+  async work(): Promise<void> {
+    const { token } = this.sheet;
+    this.#forcedCount = 0;
+    this.#isRefused = token !== noToken && (this.#matcher.isTerminated() || !this.#matcher.acceptToken(token));
+    if (this.#isRefused) return;
+    if (this.#matcher.isTerminated()) this.sheet.mask.set(this.#vocabulary.ends);
+    else this.#forcedCount = await this.#jumpForward();
+  }
+
+  /** Hands the answer over. */
+  answer(): void {
+    if (this.#isRefused) this.sheet.refuse();
+    else this.sheet.answer(this.#forcedCount);
+  }
+
+  dispose(): void {
+    this.#matcher.dispose();
+  }
+
+  /**
+   * Takes the text that must come next, if there is one, token by token, and writes the mask for what follows. Returns how
+   * many tokens it took. The last token is left to the model where a longer one could stand in its place, with what follows:
+   * it would spell that text otherwise.
+   */
+  async #jumpForward(): Promise<number> {
+    const tokens = this.#vocabulary.encode(wholeCharacters(this.#matcher.findJumpForwardString()));
+    const { forced } = this.sheet;
+    let count = 0;
+    for (; count < Math.min(tokens.length, maxForced); count++) {
+      const token = tokens[count] as number;
+      if (count === tokens.length - 1) {
+        await this.#writeMask();
+        if (this.#vocabulary.allowsLonger(this.sheet.mask, token)) return count;
+      }
+      // Refused where the tokenizer spells it otherwise than as this text.
+      if (!this.#matcher.acceptToken(token)) break;
+      forced[count] = token;
+    }
+    await this.#writeMask();
+    return count;
+  }
+
+  async #writeMask(): Promise<void> {
+    this.#vocabulary.restrict(await this.#matcher.getNextTokenBitmask(), this.sheet.mask);
+  }
+}
+
+/**
+ * The text up to its last character where that is more than a byte: the engine cuts where bytes differ, which may be within
+ * a character, and what stands for the half of one is not to be trusted.
+ */
+function wholeCharacters(text: string): string {
+  return text.replace(/\P{ASCII}$/u, "");
+}

@@ -1,0 +1,120 @@
+// Owns the translation of a JSON schema (draft 2020-12) into a grammar: each set of schemas that a value must match becomes a
+// rule, of its alternatives by type. Every text of the grammar matches the schema but for the keywords it lists as unchecked.
+// For translate.ts. Pure.
+
+import { choice, type Expression, Rules, rule, text } from "../ebnf.ts";
+import { ebnfText } from "../ebnf-text.ts";
+import { arrayExpression } from "./arrays.ts";
+import { type Conjunct, type Goal, numberTypes, top, types } from "./conjunct.ts";
+import { SchemaDocument, type SchemaNode, schemaError } from "./document.ts";
+import type { Emitter } from "./emitter.ts";
+import { matchesGoal } from "./evaluate.ts";
+import { Expander, goalKey } from "./expand.ts";
+import { SharedRules, valueText } from "./json-text.ts";
+import { numberExpression } from "./numbers.ts";
+import { objectExpression } from "./objects.ts";
+import { stringExpression } from "./strings.ts";
+
+const maxRules = 8000;
+/** An alternative with more values is not looked through for unique ones. */
+const maxFewValues = 64;
+
+export interface CompiledSchema {
+  readonly rules: Rules;
+  /** The rules as text. */
+  readonly grammar: string;
+  /** Keywords that the grammar does not, or not fully, enforce. */
+  readonly unchecked: readonly string[];
+}
+
+export function compileSchema(schema: unknown): CompiledSchema {
+  const document = new SchemaDocument(schema);
+  const compiler = new SchemaCompiler();
+  compiler.compile(document.root);
+  const grammar = ebnfText(compiler.rules, "root");
+  if (grammar === null)
+    throw schemaError("invalid_value", "", "no value can match it: its keywords contradict each other");
+  return { rules: compiler.rules, grammar, unchecked: [...compiler.unchecked] };
+}
+
+class SchemaCompiler implements Emitter {
+  readonly rules = new Rules(maxRules, () =>
+    schemaError("unsupported", "", `it takes more than ${maxRules} rules; make it smaller`),
+  );
+  readonly shared = new SharedRules(this.rules);
+  readonly unchecked = new Set<string>();
+  readonly #expander = new Expander((keyword) => this.checkLater(keyword));
+  readonly #names = new Map<string, string>();
+  readonly #todo: { readonly name: string; readonly goal: Goal }[] = [];
+  #where = "";
+
+  compile(root: SchemaNode): void {
+    this.rules.define("root", this.value([{ node: root, negated: false }]));
+    for (let next = this.#todo.pop(); next !== undefined; next = this.#todo.pop()) {
+      this.#where = next.goal[0]?.node.pointer ?? "";
+      this.rules.define(next.name, this.#body(next.goal));
+    }
+  }
+
+  value(goal: Goal): Expression {
+    const said = goal.filter(({ node, negated }) => node.value !== !negated);
+    if (said.length === 0) return this.shared.any();
+    const key = goalKey(said);
+    let name = this.#names.get(key);
+    if (name === undefined) {
+      name = this.rules.reserve("value");
+      this.#names.set(key, name);
+      this.#todo.push({ name, goal: said });
+    }
+    return rule(name);
+  }
+
+  alternatives(goal: Goal): readonly Conjunct[] {
+    return this.#expander.alternatives(goal);
+  }
+
+  values(goal: Goal): readonly unknown[] | null {
+    const all = this.alternatives(goal).map(fewValues);
+    if (all.some((values) => values === null)) return null;
+    return all.flatMap((values) => values ?? []).filter((value) => matchesGoal(value, goal, this.#expander));
+  }
+
+  checkLater(keyword: string): void {
+    this.unchecked.add(keyword);
+  }
+
+  refuse(keyword: string, message: string): Error {
+    return schemaError("unsupported", `${this.#where}/${keyword}`, message);
+  }
+
+  #body(goal: Goal): Expression {
+    const alternatives = this.alternatives(goal);
+    if (alternatives.includes(top)) return this.shared.any();
+    return choice(...alternatives.flatMap((conjunct) => this.#alternative(conjunct, goal)));
+  }
+
+  #alternative(conjunct: Conjunct, goal: Goal): readonly Expression[] {
+    if (conjunct.values !== null) {
+      return conjunct.values.filter((value) => matchesGoal(value, goal, this.#expander)).map(valueText);
+    }
+    const isAllowed = (value: unknown): boolean => !conjunct.excluded.includes(value);
+    const has = (bits: number): boolean => (conjunct.types & bits) !== 0;
+    const options: (Expression | null)[] = [];
+    if (has(types.object)) options.push(objectExpression(conjunct, this));
+    if (has(types.array)) options.push(arrayExpression(conjunct, this));
+    if (has(types.string)) options.push(stringExpression(conjunct, this));
+    if (has(numberTypes)) options.push(numberExpression(conjunct, this));
+    if (has(types.boolean)) options.push(...[true, false].filter(isAllowed).map((value) => text(String(value))));
+    if (has(types.null) && isAllowed(null)) options.push(text("null"));
+    const excludesDeep = conjunct.excluded.some((value) => typeof value === "object" && value !== null);
+    if (excludesDeep && has(types.object | types.array)) this.checkLater("not");
+    return options.filter((option) => option !== null);
+  }
+}
+
+/** The values of an alternative that has only a few. */
+function fewValues({ values, types: bits }: Conjunct): readonly unknown[] | null {
+  if (values !== null) return values.length <= maxFewValues ? values : null;
+  if ((bits & ~(types.null | types.boolean)) !== 0) return null;
+  return [...((bits & types.boolean) === 0 ? [] : [true, false]), ...((bits & types.null) === 0 ? [] : [null])];
+}

@@ -1,0 +1,260 @@
+// Owns a JSON schema as a document: its nodes by JSON pointer, typed access to their keywords, and where references lead. It
+// names what is wrong by keyword and pointer. It fetches nothing: a reference leads into the document or is refused.
+import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
+
+const maxBytes = 262_144;
+const maxDepth = 100;
+const maxValues = 50_000;
+const defaultBase = "schema:///root";
+
+/** What makes an error for a keyword: `JSON schema, /properties/a/minLength: …`. */
+export function schemaError(
+  code: ErrorCode & ("invalid_value" | "unsupported"),
+  pointer: string,
+  message: string,
+): ServerError {
+  const shown = pointer.length > 200 ? `…${pointer.slice(-200)}` : pointer;
+  return new ServerError(code, `JSON schema, ${shown === "" ? "at its root" : shown}: ${message}`);
+}
+
+/** A schema inside the document. */
+export class SchemaNode {
+  readonly id: number;
+  readonly pointer: string;
+  readonly value: boolean | Readonly<Record<string, unknown>>;
+  readonly base: string;
+  readonly #document: SchemaDocument;
+
+  constructor(document: SchemaDocument, id: number, pointer: string, value: SchemaNode["value"], base: string) {
+    this.#document = document;
+    this.id = id;
+    this.pointer = pointer;
+    this.value = value;
+    this.base = base;
+  }
+
+  get keywords(): readonly string[] {
+    return typeof this.value === "boolean" ? [] : Object.keys(this.value);
+  }
+
+  get(keyword: string): unknown {
+    return typeof this.value !== "boolean" && Object.hasOwn(this.value, keyword) ? this.value[keyword] : undefined;
+  }
+
+  error(code: "invalid_value" | "unsupported", keyword: string, message: string): ServerError {
+    return schemaError(code, `${this.pointer}/${keyword}`, message);
+  }
+
+  expected(keyword: string, what: string): ServerError {
+    return this.error("invalid_value", keyword, `expected ${what}`);
+  }
+
+  number(keyword: string): number {
+    const value = this.get(keyword);
+    if (typeof value !== "number" || !Number.isFinite(value)) throw this.expected(keyword, "a number");
+    return value;
+  }
+
+  count(keyword: string): number {
+    const value = this.get(keyword);
+    if (typeof value !== "number" || !Number.isInteger(value) || value < 0) {
+      throw this.expected(keyword, "an integer of at least 0");
+    }
+    return value;
+  }
+
+  string(keyword: string): string {
+    const value = this.get(keyword);
+    if (typeof value !== "string") throw this.expected(keyword, "a string");
+    return value;
+  }
+
+  array(keyword: string): readonly unknown[] {
+    const value = this.get(keyword);
+    if (!Array.isArray(value)) throw this.expected(keyword, "an array");
+    return value;
+  }
+
+  names(keyword: string): readonly string[] {
+    const names = this.array(keyword);
+    if (!names.every((name) => typeof name === "string")) throw this.expected(keyword, "an array of strings");
+    return names;
+  }
+
+  object(keyword: string): ReadonlyMap<string, unknown> {
+    const value = this.get(keyword);
+    if (typeof value !== "object" || value === null || Array.isArray(value)) throw this.expected(keyword, "an object");
+    return new Map(Object.entries(value));
+  }
+
+  schema(keyword: string): SchemaNode {
+    return this.#document.node(`${this.pointer}/${keyword}`, this.get(keyword), this.base);
+  }
+
+  schemas(keyword: string): readonly SchemaNode[] {
+    const list = this.array(keyword);
+    if (list.length === 0 && keyword !== "prefixItems") throw this.expected(keyword, "an array that is not empty");
+    return list.map((value, i) => this.#document.node(`${this.pointer}/${keyword}/${i}`, value, this.base));
+  }
+
+  named(keyword: string): ReadonlyMap<string, SchemaNode> {
+    const path = `${this.pointer}/${keyword}`;
+    const schemas = [...this.object(keyword)];
+    return new Map(
+      schemas.map(([key, value]) => [key, this.#document.node(`${path}/${escaped(key)}`, value, this.base)]),
+    );
+  }
+
+  reference(keyword: string): SchemaNode {
+    return this.#document.resolve(this, keyword);
+  }
+}
+
+export class SchemaDocument {
+  readonly root: SchemaNode;
+  /** A copy of what was given, plain data throughout. */
+  readonly value: unknown;
+  readonly #nodes = new Map<string, SchemaNode>();
+  readonly #resources = new Map<string, SchemaNode>();
+  readonly #anchors = new Map<string, SchemaNode>();
+  /** Places of each $dynamicAnchor: with more than one, where a $dynamicRef leads depends on the way there. */
+  readonly #dynamicAnchors = new Map<string, number>();
+
+  constructor(schema: unknown) {
+    checkSize(schema);
+    this.value = schema;
+    this.root = this.node("", schema, defaultBase);
+    this.#resources.set(defaultBase, this.root);
+    this.#index(this.root.value, "", defaultBase);
+  }
+
+  node(pointer: string, value: unknown, base: string): SchemaNode {
+    const known = this.#nodes.get(pointer);
+    if (known !== undefined) return known;
+    if (typeof value !== "boolean" && (typeof value !== "object" || value === null || Array.isArray(value))) {
+      throw schemaError("invalid_value", pointer, "expected a schema: an object, true or false");
+    }
+    const plain = value as SchemaNode["value"];
+    const node = new SchemaNode(this, this.#nodes.size, pointer, plain, ownBase(plain, base, pointer));
+    this.#nodes.set(pointer, node);
+    return node;
+  }
+
+  resolve(from: SchemaNode, keyword: string): SchemaNode {
+    const reference = from.string(keyword);
+    const uri = resolved(reference, from.base);
+    if (uri === null) throw from.expected(keyword, `a reference, got ${JSON.stringify(reference.slice(0, 100))}`);
+    const [resource, fragment] = split(uri);
+    if (keyword === "$dynamicRef" && (this.#dynamicAnchors.get(fragment) ?? 0) > 1) {
+      throw from.error(
+        "unsupported",
+        keyword,
+        "a dynamic reference with several anchors to choose from is not supported",
+      );
+    }
+    const root = this.#resources.get(resource);
+    const anchored = this.#anchors.get(`${resource}#${fragment}`);
+    const target = anchored ?? (root === undefined ? undefined : this.#at(root, fragment));
+    if (target !== undefined) return target;
+    const where = JSON.stringify(reference.slice(0, 100));
+    const isElsewhere = root === undefined;
+    throw isElsewhere
+      ? from.error(
+          "unsupported",
+          keyword,
+          `${where} is outside this document, and references are not fetched; put it into $defs`,
+        )
+      : from.expected(keyword, `a reference to a part of this document; there is no ${where}`);
+  }
+
+  /** The schema at a JSON pointer of a resource. */
+  #at(root: SchemaNode, fragment: string): SchemaNode | undefined {
+    if (fragment === "") return root;
+    if (!fragment.startsWith("/")) return undefined;
+    let value: unknown = root.value;
+    let base = root.base;
+    let pointer = root.pointer;
+    for (const part of fragment.slice(1).split("/")) {
+      const key = part.replaceAll("~1", "/").replaceAll("~0", "~");
+      if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
+      value = (value as Readonly<Record<string, unknown>>)[key];
+      pointer += `/${escaped(key)}`;
+      if (typeof value === "object" && value !== null) base = ownBase(value as SchemaNode["value"], base, pointer);
+    }
+    return this.node(pointer, value, base);
+  }
+
+  /** Finds $id and anchors wherever a schema may stand; instances (const, enum, examples, default) are none. */
+  #index(value: unknown, pointer: string, base: string): void {
+    if (typeof value !== "object" || value === null) return;
+    let own = base;
+    if (!Array.isArray(value)) {
+      own = ownBase(value as SchemaNode["value"], base, pointer);
+      const { $id, $anchor, $dynamicAnchor } = value as Readonly<Record<string, unknown>>;
+      const isSchema = [$id, $anchor, $dynamicAnchor].some((name) => typeof name === "string");
+      if (isSchema) {
+        const node = this.node(pointer, value, base);
+        if (typeof $id === "string") this.#resources.set(own, node);
+        if (typeof $anchor === "string") this.#anchors.set(`${own}#${$anchor}`, node);
+        if (typeof $dynamicAnchor === "string") {
+          this.#anchors.set(`${own}#${$dynamicAnchor}`, node);
+          this.#dynamicAnchors.set($dynamicAnchor, (this.#dynamicAnchors.get($dynamicAnchor) ?? 0) + 1);
+        }
+      }
+    }
+    for (const [key, inner] of Object.entries(value)) {
+      if (!instanceKeywords.has(key) || Array.isArray(value)) this.#index(inner, `${pointer}/${escaped(key)}`, own);
+    }
+  }
+}
+
+const instanceKeywords = new Set(["const", "enum", "examples", "default"]);
+
+function ownBase(value: SchemaNode["value"], base: string, pointer: string): string {
+  const id = typeof value === "boolean" || !Object.hasOwn(value, "$id") ? undefined : value.$id;
+  // A property may be called $id: then it is a schema.
+  if (typeof id !== "string") return base;
+  const uri = resolved(id, base);
+  if (uri === null) throw schemaError("invalid_value", `${pointer}/$id`, "expected a URI reference");
+  return split(uri)[0];
+}
+
+function resolved(reference: string, base: string): string | null {
+  try {
+    return new URL(reference, base).href;
+  } catch {
+    return null;
+  }
+}
+
+function split(uri: string): [resource: string, fragment: string] {
+  const at = uri.indexOf("#");
+  if (at === -1) return [uri, ""];
+  const fragment = uri.slice(at + 1);
+  try {
+    return [uri.slice(0, at), decodeURIComponent(fragment)];
+  } catch {
+    return [uri.slice(0, at), fragment];
+  }
+}
+
+function escaped(key: string): string {
+  return key.replaceAll("~", "~0").replaceAll("/", "~1");
+}
+
+/** Before anything walks it: how deep and how large it is. */
+function checkSize(schema: unknown): void {
+  let values = 0;
+  const todo: { value: unknown; depth: number }[] = [{ value: schema, depth: 0 }];
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    if (next.depth > maxDepth)
+      throw schemaError("invalid_value", "", `expected a schema nested at most ${maxDepth} deep`);
+    if (++values > maxValues)
+      throw schemaError("invalid_value", "", `expected a schema of at most ${maxValues} values`);
+    if (typeof next.value !== "object" || next.value === null) continue;
+    for (const value of Object.values(next.value)) todo.push({ value, depth: next.depth + 1 });
+  }
+  const bytes = JSON.stringify(schema)?.length ?? 0;
+  if (bytes > maxBytes)
+    throw schemaError("invalid_value", "", `expected a schema of at most ${maxBytes} characters, got ${bytes}`);
+}

@@ -1,0 +1,255 @@
+// Owns the way from schemas to their alternatives: `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref` are worked out here, so
+// that an alternative has only constraints that hold at once. What cannot be said of a negation is left out of it: fewer texts
+// match then, never others. Pure; bounded by the number of alternatives.
+import { type Conjunct, type Goal, type Literal, meet, only, top, types } from "./conjunct.ts";
+import { isContradiction } from "./contradiction.ts";
+import type { SchemaNode } from "./document.ts";
+import { leafAssertion } from "./keywords.ts";
+
+const maxAlternatives = 64;
+const maxBranches = 256;
+
+/** Keywords of earlier drafts, whose meaning is another one now or none. */
+const outdated: ReadonlyMap<string, string> = new Map([
+  ["dependencies", "dependentRequired or dependentSchemas"],
+  ["additionalItems", "prefixItems and items"],
+  ["$recursiveRef", "$dynamicRef or $ref"],
+]);
+
+class TooMany extends Error {}
+
+export class Expander {
+  /** Called with what the alternatives do not say and must be checked in the finished text. */
+  readonly #checkLater: (keyword: string) => void;
+  readonly #known = new Map<string, readonly Conjunct[]>();
+  readonly #open = new Set<string>();
+  readonly #never = new Map<string, boolean>();
+
+  constructor(checkLater: (keyword: string) => void) {
+    this.#checkLater = checkLater;
+  }
+
+  /** Everything that a value may be to match all of the goal. */
+  alternatives(goal: Goal): readonly Conjunct[] {
+    let all: readonly Conjunct[] = [top];
+    for (const literal of goal) {
+      const sets = () => this.#product(all, this.#literal(literal));
+      all = refusing(sets, literal.node, "allOf");
+    }
+    return all.filter((conjunct) => !isContradiction(conjunct, this));
+  }
+
+  /** Whether no value at all can match, as far as can be told within `depth` levels. */
+  isNever(goal: Goal, depth: number): boolean {
+    if (depth === 0 || goal.length === 0) return false;
+    const key = goalKey(goal);
+    const known = this.#never.get(key);
+    if (known !== undefined) return known;
+    this.#never.set(key, false);
+    let all: readonly Conjunct[] = [top];
+    try {
+      for (const literal of goal) all = this.#product(all, this.#literal(literal));
+    } catch (thrown) {
+      if (thrown instanceof TooMany) return false;
+      throw thrown;
+    }
+    const answer = all.every((conjunct) => isContradiction(conjunct, this, depth - 1));
+    this.#never.set(key, answer);
+    return answer;
+  }
+
+  #literal({ node, negated }: Literal): readonly Conjunct[] {
+    if (typeof node.value === "boolean") return node.value === negated ? [] : [top];
+    const key = `${negated ? "!" : ""}${node.id}`;
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    if (this.#open.has(key)) throw node.expected("$ref", "a schema that says something before it refers to itself");
+    this.#open.add(key);
+    const made = negated ? this.#negative(node) : this.#positive(node);
+    this.#open.delete(key);
+    this.#known.set(key, made);
+    return made;
+  }
+
+  #positive(node: SchemaNode): readonly Conjunct[] {
+    let all: readonly Conjunct[] = [top];
+    for (const keyword of node.keywords) {
+      all = refusing(() => this.#product(all, this.#keyword(node, keyword, false)), node, keyword);
+    }
+    return all.map((conjunct) => withUnevaluated(node, conjunct));
+  }
+
+  #negative(node: SchemaNode): readonly Conjunct[] {
+    const all = node.keywords.flatMap((keyword) => refusing(() => this.#keyword(node, keyword, true), node, keyword));
+    if (all.length > maxAlternatives) throw new TooMany();
+    return all;
+  }
+
+  /** What a keyword demands of values, or demands when it must not hold. */
+  #keyword(node: SchemaNode, keyword: string, negated: boolean): readonly Conjunct[] {
+    const instead = outdated.get(keyword);
+    if (instead !== undefined) throw node.error("unsupported", keyword, `this is of an earlier draft; use ${instead}`);
+    switch (keyword) {
+      case "$ref":
+      case "$dynamicRef":
+        return this.#literal({ node: node.reference(keyword), negated });
+      case "allOf":
+        return negated ? this.#any(node.schemas(keyword), true) : this.#all(node.schemas(keyword), false);
+      case "anyOf":
+        return negated ? this.#all(node.schemas(keyword), true) : this.#any(node.schemas(keyword), false);
+      case "oneOf":
+        return negated ? this.#notOne(node.schemas(keyword)) : this.#one(node.schemas(keyword));
+      case "not":
+        return this.#literal({ node: node.schema(keyword), negated: !negated });
+      case "if":
+        return this.#condition(node, negated);
+      case "dependentSchemas":
+        return this.#dependentSchemas(node, negated);
+      case "dependentRequired":
+        return this.#dependentRequired(node, negated);
+      default:
+        return leafAssertion(node, keyword, negated);
+    }
+  }
+
+  #all(nodes: readonly SchemaNode[], negated: boolean): readonly Conjunct[] {
+    let all: readonly Conjunct[] = [top];
+    for (const node of nodes) all = this.#product(all, this.#literal({ node, negated }));
+    return all;
+  }
+
+  #any(nodes: readonly SchemaNode[], negated: boolean): readonly Conjunct[] {
+    const all = nodes.flatMap((node) => this.#literal({ node, negated }));
+    if (all.length > maxBranches) throw new TooMany();
+    return all;
+  }
+
+  /** Each branch without what the others match too. Where that cannot be said, the finished text is checked. */
+  #one(nodes: readonly SchemaNode[]): readonly Conjunct[] {
+    const branches = nodes.map((node) => this.#literal({ node, negated: false }));
+    const all = branches.flatMap((branch, i) => {
+      const overlapping = nodes.filter(
+        (_, j) => j !== i && !this.#areDisjoint(branch, branches[j] as readonly Conjunct[]),
+      );
+      return overlapping.reduce((left, node) => this.#without(left, node), branch);
+    });
+    if (all.length > maxBranches) throw new TooMany();
+    return all;
+  }
+
+  #without(branch: readonly Conjunct[], node: SchemaNode): readonly Conjunct[] {
+    try {
+      return this.#product(branch, this.#literal({ node, negated: true })).filter(
+        (left) => !isContradiction(left, this),
+      );
+    } catch (thrown) {
+      if (!(thrown instanceof TooMany)) throw thrown;
+      this.#checkLater("oneOf");
+      return branch;
+    }
+  }
+
+  #areDisjoint(a: readonly Conjunct[], b: readonly Conjunct[]): boolean {
+    return a.every((left) =>
+      b.every((right) => {
+        const both = meet(left, right);
+        return both === null || isContradiction(both, this);
+      }),
+    );
+  }
+
+  /** None, or two at once. */
+  #notOne(nodes: readonly SchemaNode[]): readonly Conjunct[] {
+    const pairs = nodes.flatMap((a, i) => nodes.slice(i + 1).map((b) => this.#all([a, b], false)));
+    return [...this.#all(nodes, true), ...pairs.flat()];
+  }
+
+  #condition(node: SchemaNode, negated: boolean): readonly Conjunct[] {
+    const test = node.schema("if");
+    const branch = (name: string, isTrue: boolean): readonly Conjunct[] => {
+      const condition = this.#literal({ node: test, negated: !isTrue });
+      if (node.get(name) === undefined) return negated ? [] : condition;
+      return this.#product(condition, this.#literal({ node: node.schema(name), negated }));
+    };
+    if (node.get("then") === undefined && node.get("else") === undefined) return negated ? [] : [top];
+    return [...branch("then", true), ...branch("else", false)];
+  }
+
+  #dependentSchemas(node: SchemaNode, negated: boolean): readonly Conjunct[] {
+    let all: readonly Conjunct[] = negated ? [] : [top];
+    for (const [key, schema] of node.named("dependentSchemas")) {
+      const present = this.#product(
+        [only(types.object, { required: [key] })],
+        this.#literal({ node: schema, negated }),
+      );
+      all = negated ? [...all, ...present] : this.#product(all, [{ ...top, forbidden: [key] }, ...present]);
+    }
+    return all;
+  }
+
+  #dependentRequired(node: SchemaNode, negated: boolean): readonly Conjunct[] {
+    let all: readonly Conjunct[] = negated ? [] : [top];
+    for (const [key, value] of node.object("dependentRequired")) {
+      if (!Array.isArray(value) || !value.every((name) => typeof name === "string")) {
+        throw node.expected("dependentRequired", "arrays of strings");
+      }
+      const missing = value.map((name: string) => only(types.object, { required: [key], forbidden: [name] }));
+      const present: Conjunct = { ...top, required: [key, ...value] };
+      all = negated ? [...all, ...missing] : this.#product(all, [{ ...top, forbidden: [key] }, present]);
+    }
+    return all;
+  }
+
+  #product(a: readonly Conjunct[], b: readonly Conjunct[]): readonly Conjunct[] {
+    if (b.length === 1 && b[0] === top) return a;
+    const both: Conjunct[] = [];
+    for (const left of a) {
+      for (const right of b) {
+        const conjunct = meet(left, right);
+        if (conjunct !== null) both.push(conjunct);
+        if (both.length > maxAlternatives && a.length > 1) throw new TooMany();
+      }
+    }
+    return both;
+  }
+}
+
+export function goalKey(goal: Goal): string {
+  const keys = goal.map(({ node, negated }) => `${negated ? "!" : ""}${node.id}`);
+  return [...new Set(keys)].sort().join();
+}
+
+function refusing<Value>(attempt: () => Value, node: SchemaNode, keyword: string): Value {
+  try {
+    return attempt();
+  } catch (thrown) {
+    if (!(thrown instanceof TooMany)) throw thrown;
+    throw node.error("unsupported", keyword, `this leaves more than ${maxAlternatives} alternatives to tell apart`);
+  }
+}
+
+/** What the schemas of this place left unevaluated, as one more layer. */
+function withUnevaluated(node: SchemaNode, conjunct: Conjunct): Conjunct {
+  let result = conjunct;
+  if (node.get("unevaluatedProperties") !== undefined) {
+    const seen = conjunct.objects.filter((layer) => layer.evaluates);
+    if (seen.every((layer) => layer.rest === null)) {
+      const properties = new Map(
+        seen.flatMap((layer) => [...layer.properties.keys()].map((key) => [key, null] as const)),
+      );
+      const patterns = seen.flatMap((layer) => layer.patterns.map((pattern) => ({ ...pattern, value: null })));
+      const rest = { node: node.schema("unevaluatedProperties"), negated: false };
+      result = { ...result, objects: [...conjunct.objects, { properties, patterns, rest, evaluates: true }] };
+    }
+  }
+  if (node.get("unevaluatedItems") !== undefined) {
+    const seen = conjunct.arrays.filter((layer) => layer.evaluates);
+    if (seen.every((layer) => layer.rest === null)) {
+      const count = Math.max(0, ...seen.map((layer) => layer.prefix.length));
+      const rest = { node: node.schema("unevaluatedItems"), negated: false };
+      const prefix = Array.from({ length: count }, () => null);
+      result = { ...result, arrays: [...conjunct.arrays, { prefix, rest, evaluates: true }] };
+    }
+  }
+  return result;
+}

@@ -1,0 +1,153 @@
+// Owns how JSON is spelled in the grammar: separators and the few blanks around them, strings, the values of an enum, and any
+// value at all. What stands between tokens is written where it is used, never as a rule of its own: see ebnf.ts. Pure.
+import { choice, type Expression, type Rules, repeat, rule, sequence, set, text } from "../ebnf.ts";
+import {
+  type CharSet,
+  charSet,
+  charsOf,
+  complement,
+  difference,
+  digitChars,
+  intersection,
+  rangesOf,
+  union,
+} from "../regex/char-set.ts";
+import type { Spelling } from "../regex/expression.ts";
+
+/** Between values: nothing, a blank, or a new line with its indentation. Bounded: a model cannot write blanks for ever. */
+const gap: Expression = choice(
+  text(""),
+  text(" "),
+  ...[0, 2, 4, 6, 8, 10, 12].map((width) => text(`\n${" ".repeat(width)}`)),
+);
+const afterColon: Expression = choice(text(""), text(" "));
+
+export const openObject = sequence(text("{"), gap);
+export const closeObject = sequence(gap, text("}"));
+export const openArray = sequence(text("["), gap);
+export const closeArray = sequence(gap, text("]"));
+export const comma = sequence(text(","), gap);
+export const colon = sequence(text(":"), afterColon);
+
+const mustEscape = union(charSet([[0, 0x1f]]), charsOf('"\\'));
+const mayStand = complement(mustEscape);
+const hexDigit = set(
+  union(
+    digitChars,
+    charSet([
+      [0x41, 0x46],
+      [0x61, 0x66],
+    ]),
+  ),
+);
+
+/** The inside of a JSON string, each character spelled one way, and the quote behind it. */
+export const stringSpelling: Spelling = {
+  chars(chars: CharSet): Expression {
+    const escaped: Expression[] = [];
+    for (const [lo, hi] of rangesOf(intersection(chars, mustEscape))) {
+      for (let char = lo; char <= hi; char++)
+        escaped.push(text(JSON.stringify(String.fromCharCode(char)).slice(1, -1)));
+    }
+    return choice(...alone(difference(chars, mustEscape)), ...escaped);
+  },
+  end: text('"'),
+};
+
+function alone(chars: CharSet): readonly Expression[] {
+  return chars.length === 0 ? [] : [set(chars)];
+}
+
+/** Rules that more than one place of a grammar uses, made when first asked for. */
+export class SharedRules {
+  readonly #rules: Rules;
+
+  constructor(rules: Rules) {
+    this.#rules = rules;
+  }
+
+  /** Any string, in any spelling. */
+  string(): Expression {
+    return this.#shared("string", () => sequence(text('"'), this.#stringRest()));
+  }
+
+  #stringRest(): Expression {
+    return this.#shared("string_rest", () => {
+      const rest = rule("string_rest");
+      const escape = choice(set(charsOf('"\\/bfnrt')), sequence(text("u"), repeat(hexDigit, 4, 4)));
+      return choice(text('"'), sequence(set(mayStand), rest), sequence(text("\\"), escape, rest));
+    });
+  }
+
+  integer(): Expression {
+    return this.#shared("integer", () => integerDigits);
+  }
+
+  number(): Expression {
+    return this.#shared("number", () => {
+      const fraction = sequence(text("."), repeat(set(digitChars), 1, 15));
+      const exponent = sequence(set(charsOf("eE")), repeat(set(charsOf("+-")), 0, 1), repeat(set(digitChars), 1, 2));
+      return sequence(integerDigits, repeat(fraction, 0, 1), repeat(exponent, 0, 1));
+    });
+  }
+
+  any(): Expression {
+    return this.#shared("any", () =>
+      choice(this.object(), this.array(), this.string(), this.number(), text("true"), text("false"), text("null")),
+    );
+  }
+
+  object(): Expression {
+    return this.#shared("object", () => {
+      const member = sequence(this.string(), colon, rule("any"));
+      const rest = this.#shared("object_rest", () => choice(sequence(comma, member, rule("object_rest")), closeObject));
+      this.any();
+      return sequence(openObject, choice(text("}"), sequence(member, rest)));
+    });
+  }
+
+  array(): Expression {
+    return this.#shared("array", () => {
+      const rest = this.#shared("array_rest", () =>
+        choice(sequence(comma, rule("any"), rule("array_rest")), closeArray),
+      );
+      this.any();
+      return sequence(openArray, choice(text("]"), sequence(rule("any"), rest)));
+    });
+  }
+
+  readonly #made = new Set<string>();
+
+  #shared(name: string, make: () => Expression): Expression {
+    if (!this.#made.has(name)) {
+      this.#made.add(name);
+      this.#rules.define(name, make());
+    }
+    return rule(name);
+  }
+}
+
+// Fifteen digits are what a number keeps exactly; more of them would go on for ever.
+const integerDigits = sequence(
+  repeat(text("-"), 0, 1),
+  choice(text("0"), sequence(set(charSet([[0x31, 0x39]])), repeat(set(digitChars), 0, 14))),
+);
+
+/** One value, its keys in their order. */
+export function valueText(value: unknown): Expression {
+  if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
+  if (Array.isArray(value)) {
+    if (value.length === 0) return text("[]");
+    return sequence(openArray, ...separated(value.map(valueText)), closeArray);
+  }
+  const members = Object.entries(value).map(([key, inner]) => sequence(keyText(key), valueText(inner)));
+  return members.length === 0 ? text("{}") : sequence(openObject, ...separated(members), closeObject);
+}
+
+export function keyText(key: string): Expression {
+  return sequence(text(JSON.stringify(key)), colon);
+}
+
+function separated(parts: readonly Expression[]): Expression[] {
+  return parts.flatMap((part, i) => (i === 0 ? [part] : [comma, part]));
+}

@@ -1,0 +1,77 @@
+// Owns the memory that a matcher shares with its grammar thread: the token asked about, and the answer. One of both sides
+// holds it at a time: the thread while `asked` and `answered` differ, the model's thread while they agree.
+
+/** Most tokens one answer forces. */
+export const maxForced = 64;
+/** In place of a token, where the first answer is asked for. */
+export const noToken = -1;
+
+/** Words of a sheet. */
+const word = { asked: 0, answered: 1, token: 2, refused: 3, forcedCount: 4, forced: 5, mask: 5 + maxForced };
+
+export class Sheet {
+  readonly memory: SharedArrayBuffer;
+  readonly forced: Int32Array;
+  /** A bit for each token, the lowest of word 0 first. */
+  readonly mask: Int32Array;
+  readonly #words: Int32Array;
+
+  static create(vocabSize: number): Sheet {
+    const words = word.mask + Math.ceil(vocabSize / 32);
+    return new Sheet(new SharedArrayBuffer(words * Int32Array.BYTES_PER_ELEMENT));
+  }
+
+  constructor(memory: SharedArrayBuffer) {
+    this.memory = memory;
+    this.#words = new Int32Array(memory);
+    this.forced = this.#words.subarray(word.forced, word.mask);
+    this.mask = this.#words.subarray(word.mask);
+  }
+
+  get isAnswered(): boolean {
+    return Atomics.load(this.#words, word.answered) === Atomics.load(this.#words, word.asked);
+  }
+
+  get token(): number {
+    return this.#words[word.token] as number;
+  }
+
+  get forcedCount(): number {
+    return this.#words[word.forcedCount] as number;
+  }
+
+  /** Whether the grammar does not allow the token asked about. */
+  get isRefused(): boolean {
+    return this.#words[word.refused] === 1;
+  }
+
+  /** Model's side. */
+  ask(token: number): void {
+    this.#words[word.token] = token;
+    Atomics.add(this.#words, word.asked, 1);
+  }
+
+  /** Model's side: returns when there is an answer, when the thread wants to be looked at, or after `limitMs`. */
+  wait(limitMs: number): void {
+    const answered = Atomics.load(this.#words, word.answered);
+    if (answered !== Atomics.load(this.#words, word.asked)) Atomics.wait(this.#words, word.answered, answered, limitMs);
+  }
+
+  /** Grammar thread: hands over what it has written to `forced` and `mask`. */
+  answer(forcedCount: number): void {
+    this.#words[word.forcedCount] = forcedCount;
+    Atomics.store(this.#words, word.answered, Atomics.load(this.#words, word.asked));
+    this.rouse();
+  }
+
+  /** Grammar thread. */
+  refuse(): void {
+    this.#words[word.refused] = 1;
+    this.answer(0);
+  }
+
+  /** Grammar thread: ends a wait. */
+  rouse(): void {
+    Atomics.notify(this.#words, word.answered);
+  }
+}
