@@ -15,11 +15,16 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   load: () => import("./load/bench.ts"),
   memory: () => import("./memory/rounds.ts"),
   overload: () => import("./overload/main.ts"),
+  oversubscribe: () => import("./oversubscribe/main.ts"),
   parity: () => import("./parity/bench.ts"),
+  prefix: () => import("./prefix/main.ts"),
   sampler: () => import("./sampler/bench.ts"),
   scheduler: () => import("./scheduler/bench.ts"),
   serving: () => import("./serving/bench.ts"),
+  smooth: () => import("./smooth/main.ts"),
+  speculation: () => import("./speculation/main.ts"),
   stream: () => import("./serving/stream.ts"),
+  structured: () => import("./structured/main.ts"),
 };
 
 // Leaving by process.exit lets a benchmark stop the servers it has started.

@@ -5,7 +5,8 @@ import type { Dry, Sampling } from "../engines/chat.ts";
 import { expected } from "./issues.ts";
 
 /** Most choices of one request. */
-const MAX_CHOICES = 64;
+export const MAX_CHOICES = 64;
+const MAX_PRIORITY = 1000;
 const MAX_STOP_STRINGS = 16;
 const MAX_STOP_LENGTH = 1024;
 const MAX_MODEL_LENGTH = 4096;
@@ -81,6 +82,8 @@ export const commonFields = {
   dry_sequence_breakers: z.array(z.string().min(1).max(MAX_STOP_LENGTH)).max(MAX_BREAKERS).nullish(),
   seed: z.int().nullish(),
   grammar: notBuiltYet("a grammar"),
+  // Ours: of requests that wait, the ones of lower priority are served first. 0 where it is left out.
+  priority: z.int().min(-MAX_PRIORITY).max(MAX_PRIORITY).nullish(),
   adapter: notBuiltYet("choosing an adapter"),
   tools: notBuiltYet("calling tools", isEmptyArray),
   tool_choice: notBuiltYet("calling tools", (value) => value === "none"),

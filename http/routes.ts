@@ -3,6 +3,7 @@
 import { chatCompletions } from "./chat/route.ts";
 import { completions } from "./completions/route.ts";
 import type { RouteHandler } from "./context.ts";
+import { embeddings } from "./embeddings/route.ts";
 import { health } from "./health/route.ts";
 import { listModels } from "./models/route.ts";
 
@@ -20,6 +21,7 @@ export const routes: readonly Route[] = [
   { method: "GET", path: "/v1/models", kind: "resource", handler: listModels },
   { method: "POST", path: "/v1/chat/completions", kind: "inference", handler: chatCompletions },
   { method: "POST", path: "/v1/completions", kind: "inference", handler: completions },
+  { method: "POST", path: "/v1/embeddings", kind: "inference", handler: embeddings },
 ];
 
 const byPath = new Map<string, Map<string, Route>>();

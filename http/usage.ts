@@ -5,6 +5,7 @@ export interface WireUsage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly total_tokens: number;
+  readonly prompt_tokens_details: { readonly cached_tokens: number };
   readonly avg_tok_per_sec: number;
   readonly avg_prompt_tok_per_sec: number;
   readonly avg_compl_tok_per_sec: number;
@@ -14,11 +15,12 @@ export interface WireUsage {
 }
 
 export function wireUsage(usage: Usage): WireUsage {
-  const { promptTokens, completionTokens, promptSeconds, completionSeconds, totalSeconds } = usage;
+  const { promptTokens, cachedTokens, completionTokens, promptSeconds, completionSeconds, totalSeconds } = usage;
   return {
     prompt_tokens: promptTokens,
     completion_tokens: completionTokens,
     total_tokens: promptTokens + completionTokens,
+    prompt_tokens_details: { cached_tokens: cachedTokens },
     avg_tok_per_sec: rate(promptTokens + completionTokens, totalSeconds),
     avg_prompt_tok_per_sec: rate(promptTokens, promptSeconds),
     avg_compl_tok_per_sec: rate(completionTokens, completionSeconds),

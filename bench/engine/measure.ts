@@ -2,6 +2,7 @@
 // one thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
 import { performance } from "node:perf_hooks";
 import {
+  jobDefaults,
   rowFinishedLength,
   rowFinishedStop,
   rowInts,
@@ -49,13 +50,13 @@ export function measure(bench: Bench, workload: Workload): Measurement {
   if (!isPrefill) while (consumer.begun < started) bench.loop.step();
   if (half) bench.loop.cancel(consumer, shuffled(started).slice(0, started - workload.sequences));
   const tokensBefore = consumer.tokens;
-  const engineBefore = bench.loop.statistics.engineMs;
+  const engineBefore = bench.loop.snapshot().engineMs;
   const startMs = performance.now();
   while (bench.loop.step());
   const ms = performance.now() - startMs;
   const tokens = isPrefill ? workload.sequences * workload.promptLength : consumer.tokens - tokensBefore;
   bench.loop.drop(consumer);
-  const engineMs = bench.loop.statistics.engineMs - engineBefore;
+  const engineMs = bench.loop.snapshot().engineMs - engineBefore;
   return { tokensPerSecond: (tokens / ms) * 1000, outsideShare: (ms - engineMs) / ms };
 }
 
@@ -76,6 +77,7 @@ function job({ vocabulary }: Bench, { kind, promptLength, newTokens }: Workload,
     sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),
+    ...jobDefaults,
     client: "bench",
   };
 }

@@ -167,6 +167,7 @@ function endpoint(name: string): EndpointName {
   throw new ServerError("config_invalid", `--endpoint expects chat or completions; got "${name}"`);
 }
 
-function words(text: string | undefined): string[] {
+/** The flags in one flag's value, split at spaces. */
+export function words(text: string | undefined): string[] {
   return text === undefined ? [] : text.split(/\s+/).filter((part) => part !== "");
 }

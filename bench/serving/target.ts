@@ -63,8 +63,13 @@ export function requestBytes({ url, model, apiKey }: Target, ask: Ask, prompt: s
     temperature: ask.temperature,
     ...(ask.ignoreEos ? { ignore_eos: true } : {}),
   });
+  return postBytes(url, isChat ? "chat/completions" : "completions", body, apiKey);
+}
+
+/** One whole HTTP request that posts JSON to `/v1/NAME`. */
+export function postBytes(url: URL, name: string, body: string, apiKey: string | null): Buffer {
   const head = [
-    `POST ${pathOf(url, isChat ? "chat/completions" : "completions")} HTTP/1.1`,
+    `POST ${pathOf(url, name)} HTTP/1.1`,
     `host: ${url.host}`,
     "content-type: application/json",
     `content-length: ${Buffer.byteLength(body)}`,

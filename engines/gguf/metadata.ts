@@ -20,6 +20,8 @@ export interface TokenizerMetadata {
   readonly eotId: number | null;
   readonly eomId: number | null;
   readonly unknownId: number | null;
+  /** Ends a text of an encoder. */
+  readonly separatorId?: number | null;
   /** Padding, next repository and next file of code models that fill in a middle. */
   readonly infillPadId?: number | null;
   readonly infillRepositoryId?: number | null;
@@ -89,6 +91,8 @@ function readTokenizer(fields: Fields): TokenizerMetadata {
     eotId: fields.token("eot_token_id", tokens.length),
     eomId: fields.token("eom_token_id", tokens.length),
     unknownId: fields.token("unknown_token_id", tokens.length),
+    // The key is spelt so.
+    separatorId: fields.token("seperator_token_id", tokens.length),
     infillPadId: fields.token("fim_pad_token_id", tokens.length),
     infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
     infillFileId: fields.token("fim_sep_token_id", tokens.length),

@@ -23,9 +23,27 @@ interface TemplateMessage {
 // Templates compose control tokens from a role ("<|" + role + "|>"); these must stay as they are, any other is user text.
 const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 
+/** The texts around an answer's thinking. */
+export interface ThinkingTags {
+  readonly begin: string;
+  readonly end: string;
+}
+
+const thinkingTags: readonly ThinkingTags[] = [
+  { begin: "<think>", end: "</think>" },
+  { begin: "<thinking>", end: "</thinking>" },
+  { begin: "<thought>", end: "</thought>" },
+  { begin: "<reasoning>", end: "</reasoning>" },
+  { begin: "<seed:think>", end: "</seed:think>" },
+  { begin: "[THINK]", end: "[/THINK]" },
+  { begin: "<|START_THINKING|>", end: "<|END_THINKING|>" },
+];
+
 const probe = "probe5731";
 
 export class ChatTemplate {
+  /** What the model thinks between; null where the template knows of no thinking. */
+  readonly thinking: ThinkingTags | null;
   private readonly source: string;
   private readonly template: Template;
   private readonly tokens: { readonly bos_token: string; readonly eos_token: string };
@@ -41,6 +59,7 @@ export class ChatTemplate {
 
   constructor(source: string, vocabulary: TemplateVocabulary) {
     this.source = source;
+    this.thinking = thinkingTags.find(({ end }) => source.includes(end)) ?? null;
     this.template = compile(source);
     const text = (token: number | null) => (token === null ? "" : vocabulary.tokenText(token));
     this.tokens = { bos_token: text(vocabulary.bosToken), eos_token: text(vocabulary.eosToken) };

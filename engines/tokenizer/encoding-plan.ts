@@ -15,6 +15,8 @@ interface EncodingPlan {
   /** Whatever the file says. */
   readonly forcesBos: boolean;
   readonly defaultBos: number | null;
+  /** What stands behind a whole text, if anything. */
+  readonly closing: number | null;
 }
 
 export function planEncoding(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
@@ -34,6 +36,7 @@ export function planEncoding(tokenizer: TokenizerMetadata, kinds: readonly Token
       addsBos: pre.addsBos,
       forcesBos: pre.spellsSpaces && pre.addsBos,
       defaultBos: null,
+      closing: tokenizer.addEos ? tokenizer.eosId : null,
     };
   }
   const isSentencePiece = model === "llama";
@@ -45,6 +48,7 @@ export function planEncoding(tokenizer: TokenizerMetadata, kinds: readonly Token
     addsBos: true,
     forcesBos: false,
     defaultBos: isSentencePiece ? 1 : 101,
+    closing: isSentencePiece ? (tokenizer.addEos ? tokenizer.eosId : null) : (tokenizer.separatorId ?? 102),
   };
 }
 

@@ -19,6 +19,8 @@ export interface Vocabulary {
   readonly size: number;
   readonly bosToken: number | null;
   readonly eosToken: number | null;
+  /** Stands behind a whole text, if the model wants one. */
+  readonly closingToken: number | null;
   /** Tokens that are structure, not text. */
   readonly controlTokens: readonly number[];
   /** A prompt of B bytes is at least B / longestPieceBytes tokens: refuse by bytes before encoding. */
@@ -29,6 +31,8 @@ export interface Vocabulary {
   encode(text: string): Int32Array;
   /** As encode, with the BOS token in front if the model wants one. */
   encodeCompletion(text: string): Int32Array;
+  /** As encodeCompletion, with the closing token behind: for embeddings. */
+  encodeWhole(text: string): Int32Array;
   /** Tokens of a rendered template: control tokens count, except in user text. Adds BOS if wanted and not there. */
   encodePrompt(prompt: PromptText): Int32Array;
   /** The bytes a token stands for in output: none for a control token. A view, not to be changed. */
@@ -73,6 +77,7 @@ class GgufVocabulary implements Vocabulary {
   readonly size: number;
   readonly bosToken: number | null;
   readonly eosToken: number | null;
+  readonly closingToken: number | null;
   readonly controlTokens: readonly number[];
   readonly longestPieceBytes: number;
   readonly addsSpacePrefix: boolean;
@@ -93,6 +98,7 @@ class GgufVocabulary implements Vocabulary {
     this.bosToken = tokenizer.bosId ?? plan.defaultBos;
     this.eosToken = tokenizer.eosId;
     this.addsBos = plan.forcesBos || (tokenizer.addBos ?? plan.addsBos);
+    this.closingToken = plan.closing;
     this.stripsAfterControl = tokenizer.stripsAfterControl;
     this.addsSpacePrefix = plan.isSentencePiece && (tokenizer.addSpacePrefix ?? true);
     this.encoder = plan.encoder;
@@ -118,6 +124,15 @@ class GgufVocabulary implements Vocabulary {
     if (this.addsBos && this.bosToken !== null) output.push(this.bosToken);
     this.append(text.replace(loneSurrogate, "\ufffd"), output);
     return Int32Array.from(output);
+  }
+
+  encodeWhole(text: string): Int32Array {
+    const tokens = this.encodeCompletion(text);
+    if (this.closingToken === null) return tokens;
+    const whole = new Int32Array(tokens.length + 1);
+    whole.set(tokens);
+    whole[tokens.length] = this.closingToken;
+    return whole;
   }
 
   encodePrompt(prompt: PromptText): Int32Array {

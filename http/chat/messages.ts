@@ -26,8 +26,9 @@ const assistant = z.strictObject({
   role: z.literal("assistant"),
   content: content.nullish(),
   name: z.string().nullish(),
-  // What our own answers carry comes back in the next request: null and empty are taken.
-  refusal: notBuiltYet("a refusal"),
+  // What our own answers carry comes back in the next request: null and empty are taken, and a refusal is beside the point:
+  // the text that was refused is the content.
+  refusal: z.string().nullish(),
   tool_calls: notBuiltYet("calling tools", isEmptyArray),
   function_call: notBuiltYet("calling functions"),
   audio: notBuiltYet("audio"),

@@ -26,7 +26,7 @@ export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogpro
 function completionChoice(choice: AnswerChoice, index: number, wantsLogprobs: boolean): object {
   return {
     index,
-    message: { role: "assistant", content: choice.text, refusal: null },
+    message: { role: "assistant", content: choice.text, refusal: choice.refusal },
     logprobs: wantsLogprobs ? wireLogprobs(choice.logprobs) : null,
     finish_reason: wireFinishReason(choice.finishReason),
   };

@@ -56,8 +56,13 @@ export class ChatStream implements StreamCodec {
     let out = "";
     for (const event of events) {
       switch (event.type) {
+        case "prompt":
+          break; // this protocol has no place for it, and asks for none
         case "text":
           out += this.#text(event);
+          break;
+        case "refusal":
+          out += this.#refusal(event.choice, event.reason);
           break;
         case "finish":
           out += this.#finish(event.choice, event.reason);
@@ -86,6 +91,12 @@ export class ChatStream implements StreamCodec {
     const head = `${choice.delta}${this.#role(choice)}"content":${JSON.stringify(event.text)}`;
     if (event.logprobs === undefined) return head + TEXT_END;
     return `${head}},"logprobs":${JSON.stringify(wireLogprobs(event.logprobs))},"finish_reason":null}]}\n\n`;
+  }
+
+  #refusal(index: number, reason: string): string {
+    const choice = this.#choices[index];
+    if (choice === undefined) return "";
+    return `${choice.delta}${this.#role(choice)}"refusal":${JSON.stringify(reason)}${TEXT_END}`;
   }
 
   #finish(index: number, reason: FinishReason): string {

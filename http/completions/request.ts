@@ -2,7 +2,7 @@
 // prompt as a string and does not stream.
 import { z } from "zod";
 import type { GenerateRequest } from "../../engines/chat.ts";
-import { commonFields, fieldIssue, notBuiltYet, samplingOf, stopStrings } from "../fields.ts";
+import { commonFields, fieldIssue, MAX_CHOICES, notBuiltYet, samplingOf, stopStrings } from "../fields.ts";
 import { expected } from "../issues.ts";
 
 export const completionRequestSchema = z
@@ -12,18 +12,13 @@ export const completionRequestSchema = z
     stream: z.literal(false, { error: "this endpoint does not stream; use POST /v1/chat/completions" }).nullish(),
     echo: z.boolean().nullish(),
     logprobs: z.int().min(0).max(5).nullish(),
-    best_of: z.int().min(1).nullish(),
+    best_of: z.int().min(1).max(MAX_CHOICES).nullish(),
     suffix: notBuiltYet("filling in before a suffix", (value) => value === ""),
   })
   .superRefine((body, context) => {
     const choices = body.n ?? 1;
-    if ((body.best_of ?? choices) !== choices) {
-      context.addIssue(
-        fieldIssue("best_of", `expected n (${choices}) or nothing, got ${body.best_of}: all choices are returned`),
-      );
-    }
-    if (body.echo && typeof body.logprobs === "number") {
-      context.addIssue(fieldIssue("echo", "cannot be combined with logprobs: the prompt has none"));
+    if ((body.best_of ?? choices) < choices) {
+      context.addIssue(fieldIssue("best_of", `expected at least n (${choices}), got ${body.best_of}`));
     }
   });
 
@@ -37,6 +32,11 @@ export function toGenerateRequest(body: CompletionRequestBody, model: string, cl
     prompt: { kind: "text", text: body.prompt },
     sampling: samplingOf(body, body.logprobs ?? null),
     choices: body.n ?? 1,
+    candidates: body.best_of ?? body.n ?? 1,
+    priority: body.priority ?? 0,
+    grammar: null,
+    promptLogprobs: body.echo ? (body.logprobs ?? null) : null,
+    reasoningBudget: null,
     stop: stopStrings(body.stop),
     maxTokens: body.max_tokens ?? null,
     ignoreEos: body.ignore_eos ?? false,

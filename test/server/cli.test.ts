@@ -169,8 +169,8 @@ describe("from-config", () => {
       /older\.toml:3: "memory_mb" is a key of 0\.9\.4; write kv_cache = "4096MiB" instead/,
     );
     await assertRefused(
-      ["from-config", "-f", write("planned.toml", [...paged, "gpu_memory_utilization = 0.5", ...model])],
-      /planned\.toml:3: "gpu_memory_utilization" is not supported yet by this version of troupe; leave it out/,
+      ["from-config", "-f", write("planned.toml", [...paged, 'cache_type = "f8e4m3"', ...model])],
+      /planned\.toml:3: "cache_type" = "f8e4m3" is not supported yet by this version of troupe; leave it out/,
     );
   });
 });

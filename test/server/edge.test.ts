@@ -92,7 +92,8 @@ for (const edge of loadableEdges()) {
         '"id":"ID","object":"chat.completion.chunk","created":0,"model":"tiny","system_fingerprint":"local"';
       const chunk = (rest: string) => `data: {${constant},"choices":[{"index":0,${rest}}\n\n`;
       const usage =
-        '"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12,"avg_tok_per_sec":4,"avg_prompt_tok_per_sec":16,' +
+        '"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12,' +
+        '"prompt_tokens_details":{"cached_tokens":5},"avg_tok_per_sec":4,"avg_prompt_tok_per_sec":16,' +
         '"avg_compl_tok_per_sec":2,"total_time_sec":3,"total_prompt_time_sec":0.5,"total_completion_time_sec":2}';
       assert.equal(
         (await reply.text()).replaceAll(/chatcmpl-[0-9a-f]{24}/g, "ID").replaceAll(/"created":\d+/g, '"created":0'),

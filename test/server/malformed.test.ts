@@ -153,6 +153,8 @@ const chatRows: readonly Row[] = [
   ["logprobs a number", { ...say, logprobs: 3 }, 422, "logprobs", "true or false, got 3"],
   ["top_logprobs too many", { ...say, logprobs: true, top_logprobs: 21 }, 422, "top_logprobs", "at most 20"],
   ["top_logprobs alone", { ...say, top_logprobs: 2 }, 422, "top_logprobs", "needs logprobs: true"],
+  ["priority out of range", { ...say, priority: -1001 }, 422, "priority", "at least -1000"],
+  ["a negative budget for thinking", { ...say, reasoning_budget: -1 }, 422, "reasoning_budget", "at least 0"],
   ["seed a fraction", { ...say, seed: 0.5 }, 422, "seed", "an integer"],
   ["seed too large", { ...say, seed: 1e30 }, 422, "seed", "at most 9007199254740991"],
   [
@@ -234,13 +236,24 @@ const completionRows: readonly Row[] = [
   ["a prompt of tokens", { prompt: [1, 2] }, 422, "prompt", "arrays are not taken"],
   ["stream", { ...ask, stream: true }, 422, "stream", "does not stream"],
   ["a suffix", { ...ask, suffix: "end" }, 422, "suffix", "not supported"],
-  ["best_of more than n", { ...ask, best_of: 3 }, 422, "best_of", "expected n (1)"],
-  ["echo with logprobs", { ...ask, echo: true, logprobs: 1 }, 422, "echo", "logprobs"],
+  ["best_of less than n", { ...ask, n: 3, best_of: 2 }, 422, "best_of", "expected at least n (3)"],
+  ["a budget for thinking", { ...ask, reasoning_budget: 5 }, 422, "reasoning_budget", "no such field"],
   ["too many logprobs", { ...ask, logprobs: 6 }, 422, "logprobs", "at most 5"],
   ["messages", { ...ask, messages: [] }, 422, "messages", "no such field"],
   ["tools", { ...ask, tools: [1] }, 422, "tools", "not supported"],
   ["max_tokens zero", { ...ask, max_tokens: 0 }, 422, "max_tokens", "at least 1"],
   ["an unknown model", { ...ask, model: "gpt-9" }, 404, "model", "gpt-9"],
+];
+
+const embeddingRows: readonly Row[] = [
+  ["no input", {}, 422, "input", "expected a text"],
+  ["an empty text", { input: "" }, 422, "input", "not empty"],
+  ["texts and tokens", { input: ["a", 1] }, 422, "input", "some of each"],
+  ["a negative token", { input: [[1], [-2]] }, 422, "input.1.0", "at least 0"],
+  ["too many inputs", { input: Array.from({ length: 2049 }, () => "a") }, 422, "input", "at most 2048"],
+  ["dimensions", { input: "a", dimensions: 8 }, 422, "dimensions", "not supported"],
+  ["an unknown format", { input: "a", encoding_format: "hex" }, 422, "encoding_format", '"float", "base64"'],
+  ["an unknown model", { input: "a", model: "gpt-9" }, 404, "model", "gpt-9"],
 ];
 
 const contentTypes = [undefined, "text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1"];
@@ -275,6 +288,7 @@ for (const edge of loadableEdges()) {
     const rows = [
       ...chatRows.map((row) => ["/v1/chat/completions", ...row] as const),
       ...completionRows.map((row) => ["/v1/completions", ...row] as const),
+      ...embeddingRows.map((row) => ["/v1/embeddings", ...row] as const),
     ];
     for (const [path, what, body, status, param, fragment] of rows) {
       it(`${path} with ${what} is ${status} naming ${param ?? "the body"}`, async () => {

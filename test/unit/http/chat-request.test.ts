@@ -38,6 +38,11 @@ describe("a chat request", () => {
         topLogprobs: null,
       },
       choices: 1,
+      candidates: 1,
+      priority: 0,
+      grammar: null,
+      promptLogprobs: null,
+      reasoningBudget: null,
       stop: [],
       maxTokens: null,
       ignoreEos: false,
@@ -51,7 +56,7 @@ describe("a chat request", () => {
       "frequency_penalty repetition_penalty logit_bias dry_multiplier dry_base dry_allowed_length dry_sequence_breakers seed " +
       "grammar adapter tools tool_choice user stream stream_options logprobs top_logprobs enable_thinking reasoning_effort " +
       "chat_template_kwargs response_format web_search_options enable_shell max_tool_rounds session_id files agent_permission " +
-      "code_execution_permission metadata service_tier parallel_tool_calls store";
+      "code_execution_permission priority reasoning_budget metadata service_tier parallel_tool_calls store";
     const nulls = Object.fromEntries(fields.split(" ").map((field) => [field, null]));
     assert.deepEqual(await asked(nulls), await asked({}));
   });
@@ -78,6 +83,8 @@ describe("a chat request", () => {
       ignore_eos: true,
       truncate_sequence: true,
       reasoning_effort: "high",
+      reasoning_budget: 0,
+      priority: -1000,
     });
     assert.deepEqual(sampling, {
       temperature: 0,
@@ -103,6 +110,11 @@ describe("a chat request", () => {
         templateArguments: { enableThinking: true, reasoningEffort: "high" },
       },
       choices: 64,
+      candidates: 64,
+      priority: -1000,
+      grammar: null,
+      promptLogprobs: null,
+      reasoningBudget: 0,
       stop: ["a", "b"],
       maxTokens: 9,
       ignoreEos: true,
@@ -164,6 +176,8 @@ describe("a chat request", () => {
     const { message } = JSON.parse(reply.body).choices[0];
     const { prompt } = await asked({ messages: [message] });
     assert.deepEqual(prompt.kind === "chat" && prompt.messages, [{ role: "assistant", content: "Hello world" }]);
+    const refused = await asked({ messages: [{ ...message, refusal: "not JSON" }] });
+    assert.deepEqual(refused.prompt, prompt);
   });
 
   it("answers any JSON at all with 200 or a 4xx, and never fails", async () => {

@@ -66,6 +66,21 @@ describe("a streamed chat completion", () => {
     });
   });
 
+  it("carries a refusal in OpenAI's field, beside the text that was refused", () => {
+    const refusal = (choice: number) => ({ type: "refusal", choice, reason: 'not "it"' }) as const;
+    const chunks = stream([text("a"), refusal(0), finish(), refusal(1), finish("stop", 1), done], 2);
+    assert.deepEqual(
+      chunks.map(({ choices: [choice] }) => [choice.delta, choice.finish_reason]),
+      [
+        [{ role: "assistant", content: "a" }, null],
+        [{ refusal: 'not "it"' }, null],
+        [{}, "stop"],
+        [{ role: "assistant", refusal: 'not "it"' }, null],
+        [{}, "stop"],
+      ],
+    );
+  });
+
   it("closes the finish it holds back before an error", () => {
     const chunks = stream([text("a"), finish(), failure("internal", "oops")]);
     assert.equal(chunks[1].choices[0].finish_reason, "stop");

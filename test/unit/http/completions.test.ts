@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { PromptLogprob } from "../../../engines/chat.ts";
 import { createApp } from "../../../http/app.ts";
-import { done, FakeInference, finish, text } from "../../fixtures/fake-inference.ts";
+import { done, FakeInference, finish, hello, text } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { request } from "../../fixtures/socketless.ts";
 
@@ -28,6 +29,7 @@ describe("POST /v1/completions", () => {
         prompt_tokens: 8,
         completion_tokens: 4,
         total_tokens: 12,
+        prompt_tokens_details: { cached_tokens: 5 },
         avg_tok_per_sec: 4,
         avg_prompt_tok_per_sec: 16,
         avg_compl_tok_per_sec: 2,
@@ -59,5 +61,94 @@ describe("POST /v1/completions", () => {
     assert.deepEqual(choices[0].logprobs.token_logprobs, [-1, -2, -3, -4]);
     assert.deepEqual(choices[0].logprobs.tokens[0], "é");
     assert.deepEqual(choices[0].logprobs.top_logprobs[3], { "!": -4 });
+  });
+
+  it("generates best_of candidates of which n are returned", async () => {
+    inference.script = hello;
+    const { choices } = await complete({ n: 2, best_of: 5, priority: 1000 });
+    assert.equal(choices.length, 2);
+    const { candidates, priority, sampling } = inference.lastRun.request;
+    assert.deepEqual([candidates, priority, sampling.topLogprobs], [5, 1000, null]);
+  });
+
+  const wrong: readonly (readonly [object, string, RegExp])[] = [
+    [{ n: 3, best_of: 2 }, "best_of", /at least n \(3\), got 2/],
+    [{ best_of: 65 }, "best_of", /at most 64/],
+    [{ logprobs: 6 }, "logprobs", /at most 5/],
+    [{ max_tokens: 0, echo: true }, "max_tokens", /at least/],
+    [{ priority: 1001 }, "priority", /at most 1000/],
+    [{ priority: 0.5 }, "priority", /integer/],
+    [{ reasoning_budget: 4 }, "reasoning_budget", /no such field/],
+  ];
+  for (const [body, param, message] of wrong) {
+    it(`refuses ${JSON.stringify(body)}`, async () => {
+      const reply = await request(app, "POST", "/v1/completions", { body: { prompt: "Once", ...body } });
+      const { error } = JSON.parse(reply.body);
+      assert.deepEqual([reply.status, error.param], [422, param]);
+      assert.match(error.message, message);
+    });
+  }
+
+  it("says why a text is not what was demanded, and only then", async () => {
+    const refusal = { type: "refusal", choice: 1, reason: "too short" } as const;
+    inference.script = () => [[text("a"), finish(), text("b", 1), refusal, finish("stop", 1), done]];
+    const { choices } = await complete({ n: 2 });
+    assert.ok(!("refusal" in choices[0]));
+    assert.deepEqual([choices[1].text, choices[1].refusal, choices[1].finish_reason], ["b", "too short", "stop"]);
+  });
+});
+
+describe("an echo with logprobs", () => {
+  const tokenOf = (piece: string, logprob: number) => ({
+    token: piece,
+    bytes: [...Buffer.from(piece)],
+    logprob,
+    top: [],
+  });
+  const promptOf = (pieces: readonly string[]): PromptLogprob[] =>
+    pieces.map((piece, i) => (i === 0 ? { ...tokenOf(piece, 0), logprob: null } : tokenOf(piece, -i)));
+
+  async function echoed(prompt: string, pieces: readonly PromptLogprob[], body: object = {}) {
+    inference.script = () => [
+      [{ type: "prompt", logprobs: pieces }],
+      [text("xy", 0, [tokenOf("x", -7), tokenOf("y", -8)]), finish("length"), done],
+    ];
+    const { choices } = await complete({ prompt, echo: true, logprobs: 2, ...body });
+    return choices[0];
+  }
+
+  it("begins with the prompt's tokens, the first without a logprob, and goes on with the completion's", async () => {
+    const choice = await echoed("Ça va", promptOf(["Ç", "a", " va"]));
+    assert.equal(inference.lastRun.request.promptLogprobs, 2);
+    assert.equal(choice.text, "Ça vaxy");
+    assert.deepEqual(choice.logprobs, {
+      tokens: ["Ç", "a", " va", "x", "y"],
+      token_logprobs: [null, -1, -2, -7, -8],
+      top_logprobs: [null, { a: -1 }, { " va": -2 }, { x: -7 }, { y: -8 }],
+      text_offset: [0, 1, 2, 5, 6],
+    });
+  });
+
+  it("counts offsets in the prompt as sent, where tokens have a space of their own or the start was cut off", async () => {
+    const spaced = await echoed("ab", [{ ...tokenOf("<s>", 0), bytes: [], logprob: null }, tokenOf(" ab", -1)]);
+    assert.deepEqual(spaced.logprobs.text_offset, [0, 0, 2, 3]);
+    const cut = await echoed("one two", promptOf(["e", " two"]), { truncate_sequence: true });
+    assert.deepEqual(cut.logprobs.text_offset, [2, 3, 7, 8]);
+  });
+
+  it("asks for none of the prompt where it is not echoed, or no logprobs are wanted", async () => {
+    inference.script = hello;
+    await complete({ logprobs: 2 });
+    assert.equal(inference.lastRun.request.promptLogprobs, null);
+    const { choices } = await complete({ echo: true });
+    assert.equal(inference.lastRun.request.promptLogprobs, null);
+    assert.equal(choices[0].logprobs, null);
+  });
+
+  it("names the chosen token among the alternatives, where it is none of them", async () => {
+    const chosen = { ...tokenOf("x", -3), top: [tokenOf("z", -0.1)] };
+    inference.script = () => [[text("x", 0, [chosen]), finish("length"), done]];
+    const { choices } = await complete({ logprobs: 1 });
+    assert.deepEqual(choices[0].logprobs.top_logprobs, [{ z: -0.1, x: -3 }]);
   });
 });

@@ -42,6 +42,23 @@ const anyText = fc
   )
   .map((parts) => parts.join("").replace(/\p{Surrogate}/gu, "\ufffd"));
 
+describe("a whole text", () => {
+  it("is closed by the token the model wants behind it, if any", async () => {
+    const pair = (await tinyMetadata()).tokenizer;
+    const sentence = sentencePieceMetadata([["\u2581hi", -1]]);
+    const word = { ...wordPieceMetadata(["hi"]), separatorId: 3 };
+    const closing = [pair, { ...pair, addEos: true }, sentence, { ...sentence, addEos: true }, word].map(
+      (tokenizer) => {
+        const vocabulary = createVocabulary(tokenizer);
+        const [open, whole] = [vocabulary.encodeCompletion("hi"), vocabulary.encodeWhole("hi")];
+        assert.deepEqual(whole.slice(0, open.length), open);
+        return names(vocabulary, whole.slice(open.length)).join();
+      },
+    );
+    assert.deepEqual(closing, ["", "<|im_end|>", "", "</s>", "[SEP]"]);
+  });
+});
+
 describe("byte pair vocabulary", () => {
   let tokenizer: TokenizerMetadata;
   let vocabulary: Vocabulary;

@@ -1,0 +1,95 @@
+// Owns running many generations through a step loop at once, or one alone, and keeping their tokens.
+import { performance } from "node:perf_hooks";
+import {
+  rowFinishedLength,
+  rowFinishedStop,
+  rowInts,
+  type SequenceJob,
+  type TokenFrame,
+} from "../../actors/messages.ts";
+import type { Consumer, StepLoop } from "../../actors/scheduler/step-loop.ts";
+import { greedySampling } from "../../engines/chat.ts";
+
+/** A run that takes longer has come to no end. */
+const limitMs = 20 * 60_000;
+const noticeMs = 5_000;
+
+export interface Run {
+  /** Tokens of each prompt's answer, in the order of the prompts. */
+  readonly answers: readonly (readonly number[])[];
+  readonly finishedCount: number;
+  readonly failures: readonly string[];
+  /** For want of KV memory. */
+  readonly preemptions: number;
+  /** Those computed; KV that was given up without a copy counts again. */
+  readonly promptTokens: number;
+  readonly tokensPerSecond: number;
+}
+
+/** Runs until all have ended, nothing moves any more, or the limit is reached. */
+export function runAll(loop: StepLoop, prompts: readonly Int32Array[], newTokens: number): Run {
+  const collector = new Collector(prompts.length);
+  const before = loop.snapshot();
+  const startMs = performance.now();
+  loop.submit(
+    collector,
+    prompts.map((prompt, id) => jobOf(id, prompt, newTokens)),
+  );
+  let noticedMs = startMs;
+  while (loop.step()) {
+    const nowMs = performance.now();
+    if (nowMs - startMs > limitMs) break;
+    if (nowMs - noticedMs < noticeMs) continue;
+    noticedMs = nowMs;
+    const { running, waiting, memoryPreemptions } = loop.snapshot();
+    process.stderr.write(`  ${running} running, ${waiting} waiting, ${memoryPreemptions} preemptions so far\n`);
+  }
+  const seconds = (performance.now() - startMs) / 1000;
+  loop.drop(collector);
+  const { answers, finishedCount, failures } = collector;
+  const after = loop.snapshot();
+  return {
+    answers,
+    finishedCount,
+    failures,
+    preemptions: after.memoryPreemptions - before.memoryPreemptions,
+    promptTokens: after.promptTokens - before.promptTokens,
+    tokensPerSecond: answers.reduce((sum, tokens) => sum + tokens.length, 0) / seconds,
+  };
+}
+
+function jobOf(id: number, prompt: Int32Array, maxNewTokens: number): SequenceJob {
+  return {
+    id,
+    prompt,
+    maxNewTokens,
+    ignoreEos: true,
+    adapter: 0,
+    sampling: greedySampling,
+    choice: 0,
+    breakers: new Int32Array(0),
+    client: "bench",
+    priority: 0,
+    grammar: null,
+    promptLogprobs: null,
+    reasoningBudget: null,
+  };
+}
+
+class Collector implements Consumer {
+  readonly answers: number[][];
+  readonly failures: string[] = [];
+  finishedCount = 0;
+
+  constructor(count: number) {
+    this.answers = Array.from({ length: count }, () => []);
+  }
+
+  send({ rows, failed }: TokenFrame): void {
+    for (const { error } of failed) this.failures.push(error.message);
+    for (let at = 0; at < rows.length; at += rowInts) {
+      this.answers[rows[at] as number]?.push(rows[at + 1] as number);
+      if ((rows[at + 2] as number) & (rowFinishedStop | rowFinishedLength)) this.finishedCount++;
+    }
+  }
+}

@@ -1,0 +1,37 @@
+// Owns the scenario `repeated`: a few clients that ask the same few questions again and again.
+import { findingsTable } from "../overload/finding.ts";
+import type { Question } from "../serving/ask.ts";
+import { askAtOnce } from "../serving/crowd.ts";
+import { inRounds, ours, peers, type SideOptions, withSides } from "../serving/sides.ts";
+import { SizedPrompts } from "../serving/sized-prompts.ts";
+import { crowdFindings } from "./crowd-findings.ts";
+
+const clients = 8;
+const promptCount = 4;
+const promptTokens = 500;
+const answerTokens = 32;
+/** How often each client asks each question. */
+const repeats = 2;
+const sizes = { sequences: clients, tokensEach: 2048 };
+
+export function repeated(options: SideOptions): Promise<string> {
+  return withSides([ours(options, sizes), ...peers(options, sizes)], async (sides) => {
+    const prompts = await SizedPrompts.create(sides[0].url);
+    const inputs = Array.from({ length: options.rounds }, () => questions(prompts));
+    const measured = await inRounds("repeated", sides, inputs, ({ url }, asked) => askAtOnce(url, asked));
+    const [mine = [], theirs] = measured;
+    return findingsTable("repeated", crowdFindings(mine, theirs));
+  });
+}
+
+/** One round: every client asks all the questions in turn, each client beginning with another one. */
+function questions(prompts: SizedPrompts): Question[][] {
+  const asked = prompts.many(promptCount, promptTokens).map((content) => ({
+    messages: [{ role: "user", content } as const],
+    maxTokens: answerTokens,
+    fields: { ignore_eos: true },
+  }));
+  return Array.from({ length: clients }, (_, client) =>
+    Array.from({ length: promptCount * repeats }, (_, i) => asked[(client + i) % promptCount] as Question),
+  );
+}

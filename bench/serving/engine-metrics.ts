@@ -1,0 +1,22 @@
+// Owns reading a server's own counters, where it has a page of metrics; elsewhere there are none.
+
+/** Names, with their labels, and values. */
+export type EngineMetrics = ReadonlyMap<string, number>;
+
+export async function engineMetrics(url: URL): Promise<EngineMetrics> {
+  const response = await fetch(new URL("/metrics", url)).catch(() => null);
+  if (!response?.ok) return new Map();
+  const lines = (await response.text()).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  return new Map(
+    lines.map((line) => {
+      const end = line.lastIndexOf(" ");
+      return [line.slice(0, end), Number(line.slice(end + 1))] as const;
+    }),
+  );
+}
+
+/** How much a counter has grown; null where it is not kept. */
+export function growth(name: string, before: EngineMetrics, after: EngineMetrics): number | null {
+  const [from, to] = [before.get(name), after.get(name)];
+  return from === undefined || to === undefined ? null : to - from;
+}

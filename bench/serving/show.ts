@@ -1,0 +1,36 @@
+// Owns how measurements of several rounds are shown in one cell: the median, and each round beside it.
+import { median } from "../engine/report.ts";
+import { atLeast, atMost, exactly, type Finding, told } from "../overload/finding.ts";
+import { type Answer, isWhole } from "./ask.ts";
+
+export function shown(rounds: readonly number[], digits: number, unit = ""): string {
+  const each = rounds.length > 1 ? ` (${rounds.map((value) => value.toFixed(digits)).join(" ")})` : "";
+  return `${median(rounds).toFixed(digits)}${unit}${each}`;
+}
+
+export function toldRounds(what: string, rounds: readonly number[], digits: number, unit = ""): Finding {
+  return told(what, shown(rounds, digits, unit));
+}
+
+/** All must be answered in full; says what went wrong first where one is not. */
+export function answered(what: string, answers: readonly Answer[]): Finding {
+  const finding = exactly(what, answers.filter(isWhole).length, answers.length);
+  const failed = answers.find((answer) => !isWhole(answer));
+  return failed ? { ...finding, measured: `${finding.measured}; "${failed.error?.slice(0, 60)}"` } : finding;
+}
+
+/** The paired ratios of two sides' rounds, whose median must not be more than `most`. */
+export function ratioAtMost(what: string, ours: readonly number[], theirs: readonly number[], most: number): Finding {
+  const ratios = pairedRatios(ours, theirs);
+  return { ...atMost(what, median(ratios), most), measured: shown(ratios, 3) };
+}
+
+export function ratioAtLeast(what: string, ours: readonly number[], theirs: readonly number[], least: number): Finding {
+  const ratios = pairedRatios(ours, theirs);
+  return atLeast(what, median(ratios), least, shown(ratios, 3));
+}
+
+/** Both sides of a round were measured one after the other. */
+export function pairedRatios(ours: readonly number[], theirs: readonly number[]): number[] {
+  return ours.map((value, round) => value / (theirs[round] ?? Number.NaN));
+}

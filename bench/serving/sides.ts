@@ -1,0 +1,119 @@
+// Owns how two or three servers are compared: all are started on the same model with equal sizes, asked in turn, round by
+// round, and stopped whatever happens. And the flags such benchmarks share.
+import type arg from "arg";
+import { defaultPackage } from "../../engines/hub/default-model.ts";
+import { resolveModel } from "../../engines/hub/resolve-model.ts";
+import { words } from "./options.ts";
+import { type RunningServer, startPeer, startTroupe } from "./servers.ts";
+
+export const sideFlags = {
+  "--model": String,
+  "--threads": Number,
+  "--rounds": Number,
+  "--troupe-flags": String,
+  "--peer-server": String,
+  "--peer-flags": String,
+  "--save": Boolean,
+} as const;
+
+export interface SideOptions {
+  readonly model: string;
+  readonly threads: number;
+  readonly rounds: number;
+  readonly flags: readonly string[];
+  /** A llama-server; null compares with none. */
+  readonly peerProgram: string | null;
+  readonly peerFlags: readonly string[];
+  readonly save: boolean;
+}
+
+export async function sideOptions(flags: arg.Result<typeof sideFlags>, defaultRounds: number): Promise<SideOptions> {
+  const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
+  return {
+    model: path,
+    threads: flags["--threads"] ?? 2,
+    rounds: flags["--rounds"] ?? defaultRounds,
+    flags: words(flags["--troupe-flags"]),
+    peerProgram: flags["--peer-server"] ?? null,
+    peerFlags: words(flags["--peer-flags"]),
+    save: flags["--save"] ?? false,
+  };
+}
+
+export interface Sizes {
+  /** Sequences at the same time. */
+  readonly sequences: number;
+  /** Tokens of the cache for each of them. */
+  readonly tokensEach: number;
+}
+
+export interface SideStart {
+  readonly label: string;
+  start(): Promise<RunningServer>;
+}
+
+export interface Side {
+  readonly label: string;
+  readonly url: URL;
+}
+
+export function ours(options: SideOptions, sizes: Sizes, label = "ours", flags: readonly string[] = []): SideStart {
+  const settings = { ...settingsOf(options, sizes), flags: [...options.flags, ...flags] };
+  return { label, start: () => startTroupe(settings) };
+}
+
+/** llama-server with its store of past prompts on, if there is one to compare with. */
+export function peers(options: SideOptions, sizes: Sizes, flags: readonly string[] = []): SideStart[] {
+  const { peerProgram, peerFlags } = options;
+  if (peerProgram === null) return [];
+  const settings = { ...settingsOf(options, sizes), flags: ["--cache-ram", "8192", ...flags, ...peerFlags] };
+  return [{ label: "peer", start: () => startPeer(peerProgram, settings) }];
+}
+
+function settingsOf({ model, threads }: SideOptions, { sequences, tokensEach }: Sizes) {
+  return { model, threads, sequences, context: sequences * tokensEach };
+}
+
+/** Runs work on servers that are all up, the first of `starts` first. */
+export async function withSides<T>(
+  starts: readonly SideStart[],
+  work: (sides: readonly [Side, ...Side[]]) => Promise<T>,
+): Promise<T> {
+  const running: RunningServer[] = [];
+  const up = async ({ label, start }: SideStart): Promise<Side> => {
+    const server = await start();
+    running.push(server);
+    return { label, url: new URL(server.url) };
+  };
+  try {
+    const [first, ...others] = starts;
+    if (!first) throw new Error("no server to start");
+    const sides: [Side, ...Side[]] = [await up(first)];
+    for (const other of others) sides.push(await up(other));
+    return await work(sides);
+  } finally {
+    await Promise.all(running.map((server) => server.stop()));
+  }
+}
+
+/**
+ * Measures every side with each input, and returns each side's measurements in the order of the inputs. Each round begins
+ * with another side, so that none always comes first.
+ */
+export async function inRounds<S extends { readonly label: string }, Input, T>(
+  name: string,
+  sides: readonly S[],
+  inputs: readonly Input[],
+  measure: (side: S, input: Input) => Promise<T>,
+): Promise<T[][]> {
+  const measured: T[][] = sides.map(() => []);
+  for (const [round, input] of inputs.entries()) {
+    for (let turn = 0; turn < sides.length; turn++) {
+      const index = (round + turn) % sides.length;
+      const side = sides[index] as S;
+      process.stderr.write(`${name}, round ${round + 1} of ${inputs.length}, ${side.label}\n`);
+      measured[index]?.push(await measure(side, input));
+    }
+  }
+  return measured;
+}

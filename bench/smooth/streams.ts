@@ -1,0 +1,60 @@
+// Owns streams that decode all the time: so many clients, each of which asks anew when its long answer ends. What is
+// measured is the pauses within an answer.
+import { type Answer, ask, isWhole } from "../serving/ask.ts";
+import type { SizedPrompts } from "../serving/sized-prompts.ts";
+
+const promptTokens = 48;
+
+export interface StreamsOptions {
+  readonly url: URL;
+  readonly count: number;
+  readonly maxTokens: number;
+  readonly prompts: SizedPrompts;
+}
+
+export class DecodeStreams {
+  readonly #options: StreamsOptions;
+  readonly #gapsMs: number[] = [];
+  readonly #hangUp = new AbortController();
+  readonly #clients: readonly Promise<void>[];
+  #failures: string[] = [];
+
+  constructor(options: StreamsOptions) {
+    this.#options = options;
+    // The first answers differ in length, so that the clients do not ask anew all at once.
+    this.#clients = Array.from({ length: options.count }, (_, i) =>
+      this.#stream(Math.round((options.maxTokens * (i + 1)) / options.count)),
+    );
+  }
+
+  /** The pauses since the last call. */
+  takeGaps(): number[] {
+    return this.#gapsMs.splice(0);
+  }
+
+  /** Hangs up. Returns what went wrong before. */
+  async stop(): Promise<readonly string[]> {
+    this.#hangUp.abort();
+    await Promise.all(this.#clients);
+    return this.#failures;
+  }
+
+  async #stream(firstTokens: number): Promise<void> {
+    const { signal } = this.#hangUp;
+    let maxTokens = firstTokens;
+    while (!signal.aborted) {
+      const answer = await this.#ask(maxTokens);
+      maxTokens = this.#options.maxTokens;
+      if (isWhole(answer) || signal.aborted) continue;
+      this.#failures.push(answer.error ?? "");
+      return;
+    }
+  }
+
+  #ask(maxTokens: number): Promise<Answer> {
+    const { url, prompts } = this.#options;
+    const messages = [{ role: "user", content: prompts.take(promptTokens) }] as const;
+    const question = { messages, maxTokens, fields: { ignore_eos: true } };
+    return ask(url, question, { gapsMs: this.#gapsMs, signal: this.#hangUp.signal });
+  }
+}

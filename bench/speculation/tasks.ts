@@ -1,0 +1,107 @@
+// Owns what `bench speculation` asks: a file that is to be shown again with a name changed, most of which is copied, and
+// stories, little of which has been said before.
+import type { ChatMessage } from "../serving/ask.ts";
+
+const file = `import { readFile, writeFile } from "node:fs/promises";
+
+export interface Item {
+  readonly name: string;
+  readonly price: number;
+  readonly count: number;
+}
+
+export class Basket {
+  readonly #items: Item[] = [];
+
+  add(item: Item): void {
+    if (item.count < 1) throw new Error("a basket holds at least one of each item");
+    this.#items.push(item);
+  }
+
+  remove(name: string): boolean {
+    const index = this.#items.findIndex((item) => item.name === name);
+    if (index === -1) return false;
+    this.#items.splice(index, 1);
+    return true;
+  }
+
+  total(): number {
+    let sum = 0;
+    for (const { price, count } of this.#items) sum += price * count;
+    return sum;
+  }
+
+  describe(): string {
+    const lines = this.#items.map(({ name, count }) => \`\${count} x \${name}\`);
+    return lines.join("\\n");
+  }
+}
+
+export async function readBasket(path: string): Promise<Basket> {
+  const text = await readFile(path, "utf8");
+  const basket = new Basket();
+  for (const line of text.split("\\n")) {
+    const [name = "", price = "0", count = "1"] = line.split(",");
+    if (name !== "") basket.add({ name, price: Number(price), count: Number(count) });
+  }
+  return basket;
+}
+
+export async function writeBasket(path: string, basket: Basket): Promise<void> {
+  const text = basket.describe();
+  await writeFile(path, text, "utf8");
+}
+
+export function cheapest(items: readonly Item[]): Item | null {
+  let found: Item | null = null;
+  for (const item of items) {
+    if (found === null || item.price < found.price) found = item;
+  }
+  return found;
+}
+
+export function dearest(items: readonly Item[]): Item | null {
+  let found: Item | null = null;
+  for (const item of items) {
+    if (found === null || item.price > found.price) found = item;
+  }
+  return found;
+}
+`;
+
+export interface Task {
+  readonly name: string;
+  readonly messages: readonly ChatMessage[];
+  readonly fields: Readonly<Record<string, unknown>>;
+  /** Decode speed with drafts over that without, at least. */
+  readonly bar: number;
+}
+
+/** The file has been shown once already, since a small model copies what it has said itself. */
+function showAgain(change: string): readonly ChatMessage[] {
+  return [
+    { role: "user", content: "Show me the file basket.ts." },
+    { role: "assistant", content: file },
+    { role: "user", content: `Show me the file again with ${change}.` },
+  ];
+}
+
+/** A name that stands in many lines, and one that stands near the end alone. */
+const renameClass = showAgain("Basket renamed to Cart");
+const renameFunction = showAgain("the function dearest renamed to priciest");
+
+const story: readonly ChatMessage[] = [{ role: "user", content: "Tell me a long story about a lighthouse." }];
+
+/**
+ * The tasks of one round. A greedy story soon repeats itself, if the model is small: drawn at random it does not, and
+ * tells what drafts cost where they are worth nothing.
+ */
+export function tasksOf(round: number): readonly Task[] {
+  const free = { ignore_eos: true };
+  return [
+    { name: "edit a file: a class renamed", messages: renameClass, fields: free, bar: 1.7 },
+    { name: "edit a file: a function renamed", messages: renameFunction, fields: free, bar: 1.7 },
+    { name: "story, greedy", messages: story, fields: free, bar: 0.97 },
+    { name: "story, drawn", messages: story, fields: { ...free, temperature: 1, seed: round }, bar: 0.97 },
+  ];
+}

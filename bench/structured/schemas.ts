@@ -1,0 +1,31 @@
+// Owns the schemas of `bench structured`: answers to them can go on for as long as they are let, so that they are as long as
+// free text is.
+
+/** A list of records with texts, numbers and a choice, longer than any answer here. */
+export const endlessList = listOf("people", ["junior", "senior", "lead"]);
+
+/** A schema that no other serial number has: other names, and other choices. */
+export function newSchema(serial: number): object {
+  return listOf(`list${serial}`, [`low${serial}`, `middle${serial}`, `high${serial}`]);
+}
+
+/** The field `response_format` that asks for a schema. */
+export function schemaFormat(schema: object): object {
+  return { type: "json_schema", json_schema: { name: "answer", strict: true, schema } };
+}
+
+function listOf(name: string, choices: readonly string[]): object {
+  const record = object({
+    name: { type: "string", minLength: 4, maxLength: 40 },
+    age: { type: "integer" },
+    level: { enum: choices },
+    isActive: { type: "boolean" },
+    address: object({ street: { type: "string" }, number: { type: "integer" } }),
+    notes: { type: "array", minItems: 1, maxItems: 3, items: { type: "string", minLength: 20 } },
+  });
+  return object({ [name]: { type: "array", minItems: 8, items: record } });
+}
+
+function object(properties: Readonly<Record<string, object>>): object {
+  return { type: "object", properties, required: Object.keys(properties), additionalProperties: false };
+}

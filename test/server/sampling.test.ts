@@ -1,0 +1,210 @@
+// The rest of the sampling surface, and embeddings, against the real command with the real default model.
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import OpenAI from "openai";
+import { realModel } from "../fixtures/models.ts";
+import { type RunningServer, startServer } from "../fixtures/serve.ts";
+
+const flags = ["--max-model-len", "512", "--max-seqs", "8", "--max-prefill-chunk-tokens", "32"];
+const sea = "The sea is wide and deep, and the old man who lived beside it knew all of its colours by heart.";
+
+interface LegacyLogprobs {
+  readonly tokens: readonly string[];
+  readonly token_logprobs: readonly (number | null)[];
+  readonly top_logprobs: readonly (Readonly<Record<string, number>> | null)[];
+  readonly text_offset: readonly number[];
+}
+
+interface Reply {
+  readonly status: number;
+  // biome-ignore lint/suspicious/noExplicitAny: each test says what it expects of the JSON
+  readonly body: any;
+}
+
+let server: RunningServer;
+let client: OpenAI;
+
+before(async () => {
+  server = await startServer(["-m", (await realModel()).path, ...flags]);
+  client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: "any", maxRetries: 0 });
+});
+after(async () => {
+  await server.stop();
+});
+
+async function post(path: string, body: object): Promise<Reply> {
+  const headers = { "content-type": "application/json" };
+  const reply = await fetch(server.url + path, { method: "POST", headers, body: JSON.stringify(body) });
+  return { status: reply.status, body: await reply.json() };
+}
+
+async function complete(body: object) {
+  const reply = await post("/v1/completions", { prompt: sea, max_tokens: 8, temperature: 0, ...body });
+  assert.equal(reply.status, 200, JSON.stringify(reply.body));
+  return reply.body;
+}
+
+const mean = ({ token_logprobs: logprobs }: LegacyLogprobs) =>
+  logprobs.reduce<number>((sum, logprob) => sum + (logprob ?? 0), 0) / logprobs.length;
+
+describe("text completions", () => {
+  it("echo the prompt with the logprobs of its tokens, at the offsets where they stand", async () => {
+    const { choices, usage } = await complete({ echo: true, logprobs: 2 });
+    const [{ text, logprobs }] = choices as [{ text: string; logprobs: LegacyLogprobs }];
+    assert.ok(text.startsWith(sea));
+    assert.equal(logprobs.tokens.length, usage.prompt_tokens + usage.completion_tokens);
+    assert.equal(logprobs.tokens.join(""), text);
+    logprobs.tokens.forEach((token, i) => {
+      assert.ok(text.startsWith(token, logprobs.text_offset[i]), `token ${i} at ${logprobs.text_offset[i]}`);
+    });
+    assert.deepEqual([logprobs.token_logprobs[0], logprobs.top_logprobs[0]], [null, null]);
+    for (const [i, logprob] of logprobs.token_logprobs.entries()) {
+      if (i === 0) continue;
+      assert.ok(logprob !== null && logprob <= 0);
+      const top = Object.values(logprobs.top_logprobs[i] ?? {});
+      assert.ok(top.length >= 2 && top.length <= 3 && Math.max(...top) >= logprob);
+    }
+  });
+
+  it("give a token the same logprob as part of the prompt and as the answer", async () => {
+    const { choices } = await complete({ max_tokens: 1, logprobs: 0 });
+    const [{ text, logprobs }] = choices as [{ text: string; logprobs: LegacyLogprobs }];
+    const again = await complete({ prompt: sea + text, max_tokens: 1, logprobs: 0, echo: true });
+    const at = again.usage.prompt_tokens - 1;
+    assert.equal(again.choices[0].logprobs.tokens[at], text);
+    const difference = again.choices[0].logprobs.token_logprobs[at] - (logprobs.token_logprobs[0] ?? 0);
+    assert.ok(Math.abs(difference) < 0.02, String(difference));
+  });
+
+  it("return of best_of candidates the one that n as many choices show to be the likeliest", async () => {
+    const sampled = { temperature: 1, seed: 11, logprobs: 0, ignore_eos: true };
+    const all = (await complete({ ...sampled, n: 4 })).choices as { text: string; logprobs: LegacyLogprobs }[];
+    const best = await complete({ ...sampled, best_of: 4 });
+    const means = all.map(({ logprobs }) => mean(logprobs));
+    const likeliest = means.indexOf(Math.max(...means));
+    assert.equal(best.choices.length, 1);
+    assert.equal(best.choices[0].text, all[likeliest]?.text);
+    assert.ok(best.usage.completion_tokens > 8, "all candidates count");
+    const ranked = await complete({ ...sampled, n: 3, best_of: 4 });
+    const rankedMeans = ranked.choices.map(({ logprobs }: { logprobs: LegacyLogprobs }) => mean(logprobs));
+    assert.deepEqual(
+      rankedMeans,
+      rankedMeans.toSorted((a: number, b: number) => b - a),
+    );
+    const silent = await complete({ temperature: 1, seed: 11, best_of: 2 });
+    assert.equal(silent.choices[0].logprobs, null);
+  });
+
+  it("take a priority", async () => {
+    assert.equal((await complete({ priority: -1000 })).choices.length, 1);
+  });
+
+  it("go on after the end of the text where ignore_eos says so", async () => {
+    const { usage } = await complete({ ignore_eos: true, max_tokens: 40 });
+    assert.equal(usage.completion_tokens, 40);
+  });
+
+  it("say of how many tokens of the prompt the work was done before", async () => {
+    const prompt = `Once more: ${sea.repeat(3)}`;
+    const first = await complete({ prompt });
+    const second = await complete({ prompt });
+    const cached = second.usage.prompt_tokens_details.cached_tokens;
+    assert.equal(first.usage.prompt_tokens_details.cached_tokens < cached, true);
+    assert.ok(cached < second.usage.prompt_tokens);
+    assert.equal(second.choices[0].text, first.choices[0].text);
+  });
+});
+
+describe("chat completions", () => {
+  const messages = [{ role: "user" as const, content: "Give me a list." }];
+
+  it("name the field where the model does not think", async () => {
+    const { status, body } = await post("/v1/chat/completions", { messages, reasoning_budget: 10 });
+    assert.deepEqual([status, body.error.param, body.error.code], [422, "reasoning_budget", "unsupported"]);
+  });
+
+  it("refuse, in OpenAI's field, an output that is complete and not what was demanded", async () => {
+    // The grammar does not compare entries of different places.
+    const a = { const: "a" };
+    const schema = { type: "array", prefixItems: [a, a], items: false, minItems: 2, uniqueItems: true };
+    const response_format = { type: "json_schema", json_schema: { name: "two", schema } };
+    const { status, body } = await post("/v1/chat/completions", { messages, response_format, temperature: 0 });
+    assert.equal(status, 200, JSON.stringify(body));
+    const [{ message, finish_reason }] = body.choices;
+    assert.deepEqual(JSON.parse(message.content), ["a", "a"]);
+    assert.equal(finish_reason, "stop");
+    assert.match(message.refusal, /unique|duplicate/i);
+  });
+});
+
+describe("embeddings", () => {
+  const embed = async (input: OpenAI.EmbeddingCreateParams["input"], format: "float" | "base64" = "float") => {
+    const answer = await client.embeddings.create({ model: "default", input, encoding_format: format });
+    return { ...answer, vectors: answer.data.map(({ embedding }) => embedding) };
+  };
+  const dot = (a: readonly number[], b: readonly number[]) => a.reduce((sum, value, i) => sum + value * (b[i] ?? 0), 0);
+
+  it("are of length 1, one an input, in order", async () => {
+    const { data, vectors, usage } = await embed([sea, "A dog barks.", sea]);
+    assert.deepEqual(
+      data.map(({ index }) => index),
+      [0, 1, 2],
+    );
+    for (const vector of vectors) assert.ok(Math.abs(dot(vector, vector) - 1) < 1e-4);
+    assert.ok(dot(vectors[0] ?? [], vectors[2] ?? []) > 0.999);
+    assert.ok(dot(vectors[0] ?? [], vectors[1] ?? []) < 0.999);
+    assert.ok(usage.prompt_tokens > 30 && usage.total_tokens === usage.prompt_tokens);
+  });
+
+  it("are the same as floats and as base64", async () => {
+    const floats = await embed("A dog barks.");
+    const { body } = await post("/v1/embeddings", { input: "A dog barks.", encoding_format: "base64" });
+    const bytes = Buffer.from(body.data[0].embedding, "base64");
+    const decoded = Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readFloatLE(4 * i));
+    assert.deepEqual(decoded, floats.vectors[0]);
+  });
+
+  it("are the same for many inputs together and for one alone", async () => {
+    const inputs = Array.from({ length: 20 }, (_, i) => `${i} ${sea}`);
+    const together = await embed(inputs);
+    const alone = await embed(inputs[13] ?? "");
+    assert.ok(dot(together.vectors[13] ?? [], alone.vectors[0] ?? []) > 0.999);
+  });
+
+  it("take tokens, and refuse those there are none of", async () => {
+    const { vectors } = await embed([
+      [100, 200],
+      [300, 400, 500],
+    ]);
+    assert.equal(vectors.length, 2);
+    const { status, body } = await post("/v1/embeddings", { input: [[100], [10_000_000]] });
+    assert.deepEqual([status, body.error.param], [422, "input"]);
+  });
+
+  it("name both numbers where an input is too long, and keep its start where it may be cut", async () => {
+    const input = "word ".repeat(600);
+    const { status, body } = await post("/v1/embeddings", { input });
+    assert.deepEqual([status, body.error.code], [422, "context_length_exceeded"]);
+    assert.match(body.error.message, /60\d tokens.*takes 512/);
+    const cut = await post("/v1/embeddings", { input, truncate_sequence: true });
+    assert.equal(cut.body.usage.prompt_tokens, 512);
+  });
+
+  it("are made beside answers, and given up when the client leaves", async () => {
+    const leaving = new AbortController();
+    const inputs = Array.from({ length: 200 }, () => sea);
+    const given = fetch(`${server.url}/v1/embeddings`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ input: inputs }),
+      signal: leaving.signal,
+    });
+    const text = await complete({ max_tokens: 4 });
+    assert.equal(text.usage.completion_tokens, 4);
+    leaving.abort();
+    await assert.rejects(given, { name: "AbortError" });
+    const started = performance.now();
+    await embed("A dog barks.");
+    assert.ok(performance.now() - started < 5000, "nobody computes what nobody reads");
+  });
+});

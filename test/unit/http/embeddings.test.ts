@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createApp } from "../../../http/app.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { FakeInference } from "../../fixtures/fake-inference.ts";
+import { recordingLog } from "../../fixtures/http-server.ts";
+import { request } from "../../fixtures/socketless.ts";
+
+const inference = new FakeInference();
+const app = createApp({ inference, log: recordingLog() });
+
+const send = (body: object) => request(app, "POST", "/v1/embeddings", { body });
+
+async function embed(body: object) {
+  const reply = await send(body);
+  assert.equal(reply.status, 200, reply.body);
+  assert.equal(reply.headers["content-type"], "application/json");
+  return JSON.parse(reply.body);
+}
+
+describe("POST /v1/embeddings", () => {
+  it("answers with a vector an input and the usage", async () => {
+    assert.deepEqual(await embed({ input: ["a", "b"] }), {
+      object: "list",
+      data: [
+        { object: "embedding", index: 0, embedding: [0, 0.5] },
+        { object: "embedding", index: 1, embedding: [1, 0.5] },
+      ],
+      model: "tiny",
+      usage: { prompt_tokens: 6, total_tokens: 6 },
+    });
+  });
+
+  it("gives the same numbers as floats and as base64, exactly", async () => {
+    const vector = Float32Array.of(0.1, -1e-8, 3.4028234663852886e38, 1 / 3, -0);
+    const whole = new Float32Array(9);
+    whole.set(vector, 4);
+    inference.embedder = async () => ({ vectors: [whole.subarray(4)], promptTokens: 1 });
+    const [floats, base64] = [await embed({ input: "a" }), await embed({ input: "a", encoding_format: "base64" })].map(
+      ({ data }) => data[0].embedding,
+    );
+    const bytes = Buffer.from(base64, "base64");
+    const decoded = Array.from({ length: 5 }, (_, i) => bytes.readFloatLE(4 * i));
+    assert.deepEqual(decoded, [...vector]);
+    assert.deepEqual(
+      floats.map((value: number) => value + 0),
+      decoded.map((value) => value + 0),
+    );
+  });
+
+  it("writes more vectors than fit into one turn, in order", async () => {
+    const vectors = Array.from({ length: 300 }, (_, i) => new Float32Array(100).fill(i));
+    inference.embedder = async () => ({ vectors, promptTokens: 1 });
+    const { data } = await embed({ input: "a" });
+    assert.deepEqual(
+      data.map(({ index, embedding }: { index: number; embedding: number[] }) => [index, embedding.at(-1)]),
+      vectors.map((_, i) => [i, i]),
+    );
+  });
+
+  const inputs: readonly (readonly [string, unknown, unknown])[] = [
+    ["a text", "hi", ["hi"]],
+    ["texts", ["hi", "ho"], ["hi", "ho"]],
+    ["the tokens of one input", [1, 2], [[1, 2]]],
+    ["the tokens of several", [[1, 2], [3]], [[1, 2], [3]]],
+  ];
+  for (const [what, input, expected] of inputs) {
+    it(`takes ${what}`, async () => {
+      await embed({ input, user: "me", truncate_sequence: true, priority: 4, dimensions: null });
+      const { client, ...rest } = inference.embedRequests.at(-1)!;
+      assert.deepEqual(rest, { model: "tiny", inputs: expected, truncateInputs: true, priority: 4 });
+      assert.ok(client.length > 0);
+    });
+  }
+
+  const wrong: readonly (readonly [object, string])[] = [
+    [{}, "input"],
+    [{ input: "" }, "input"],
+    [{ input: [] }, "input"],
+    [{ input: ["a", ""] }, "input.1"],
+    [{ input: [1, "a"] }, "input"],
+    [{ input: [1, true] }, "input.1"],
+    [{ input: 7 }, "input"],
+    [{ input: [[1], []] }, "input.1"],
+    [{ input: [1, -1] }, "input.1"],
+    [{ input: Array.from({ length: 2049 }, () => "a") }, "input"],
+    [{ input: "a", encoding_format: "hex" }, "encoding_format"],
+    [{ input: "a", dimensions: 64 }, "dimensions"],
+    [{ input: "a", inputs: "b" }, "inputs"],
+  ];
+  for (const [body, param] of wrong) {
+    it(`refuses ${JSON.stringify(body).slice(0, 60)}`, async () => {
+      const reply = await send(body);
+      assert.deepEqual([reply.status, JSON.parse(reply.body).error.param], [422, param], reply.body);
+    });
+  }
+
+  it("answers with the error the inference has", async () => {
+    inference.embedder = async () => {
+      throw new ServerError("unsupported", "it scores", { param: "model" });
+    };
+    const reply = await send({ input: "a" });
+    assert.equal(reply.status, 422);
+    assert.deepEqual(JSON.parse(reply.body).error, {
+      message: "it scores",
+      type: "invalid_request_error",
+      param: "model",
+      code: "unsupported",
+    });
+  });
+
+  it("passes on the signal that says the client has left", async () => {
+    const client = new AbortController();
+    const aborted = new Promise<void>((resolve) => {
+      inference.embedder = (_, signal) =>
+        new Promise((_, reject) => {
+          signal.addEventListener("abort", () => {
+            resolve();
+            reject(new ServerError("cancelled", "the client left"));
+          });
+        });
+    });
+    void request(app, "POST", "/v1/embeddings", { body: { input: "a" }, signal: client.signal });
+    client.abort();
+    await aborted;
+  });
+});
