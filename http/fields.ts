@@ -2,6 +2,7 @@
 // schemas are the only description of the fields: the API document will be made from them.
 import { z } from "zod";
 import type { Dry, Sampling } from "../engines/chat.ts";
+import { grammarField } from "./grammar-fields.ts";
 import { expected } from "./issues.ts";
 
 /** Most choices of one request. */
@@ -81,7 +82,7 @@ export const commonFields = {
   dry_allowed_length: z.int().min(0).nullish(),
   dry_sequence_breakers: z.array(z.string().min(1).max(MAX_STOP_LENGTH)).max(MAX_BREAKERS).nullish(),
   seed: z.int().nullish(),
-  grammar: notBuiltYet("a grammar"),
+  grammar: grammarField,
   // Ours: of requests that wait, the ones of lower priority are served first. 0 where it is left out.
   priority: z.int().min(-MAX_PRIORITY).max(MAX_PRIORITY).nullish(),
   adapter: notBuiltYet("choosing an adapter"),

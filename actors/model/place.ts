@@ -26,7 +26,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const loop = new StepLoop(model, {
     limits,
     frameIntervalMs,
-    createSpeculation: (cost) => Speculation.create({ model, draft, options: speculation, cost }),
+    createSpeculation: (cost, choose) => Speculation.create({ model, draft, options: speculation, cost, choose }),
     onEvict: ({ tokens, saved }) => {
       const isWanted = tokens.length >= leastStoredTokens && store?.wants(baseGeneration, tokens);
       if (isWanted) store?.put(baseGeneration, tokens, model.kv.export(saved));

@@ -8,6 +8,7 @@ import { Sampler } from "../../engines/sampler/sampler.ts";
 import type { CachedPrefix } from "../../engines/scheduler/prefix-cache.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
 import type { StepCost } from "../../engines/scheduler/step-cost.ts";
+import type { ChooseDraft } from "../../engines/speculation/heads-drafter.ts";
 import type { Speculation } from "../../engines/speculation/speculation.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
@@ -27,7 +28,7 @@ export interface StepLoopOptions {
    */
   readonly frameIntervalMs: number;
   /** Made with the scheduler's estimates of what steps cost; left out where nothing drafts. */
-  readonly createSpeculation?: (cost: StepCost) => Speculation | null;
+  readonly createSpeculation?: (cost: StepCost, choose: ChooseDraft) => Speculation | null;
   /** Told of each cached prefix that is about to be dropped. */
   readonly onEvict?: (prefix: CachedPrefix) => void;
 }
@@ -69,7 +70,11 @@ export class StepLoop {
     this.#consumers = new Consumers(model.capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
     this.#sampler = Sampler.create(model.card.vocabSize);
-    this.#speculation = createSpeculation?.(this.#scheduler.cost) ?? null;
+    const foresee: ChooseDraft = (sequence, logits, row) =>
+      sequence instanceof LiveSequence
+        ? this.#sampler.foresee(sequence.live.sampling, logits, row, sequence.draftCount)
+        : -1;
+    this.#speculation = createSpeculation?.(this.#scheduler.cost, foresee) ?? null;
     this.#taker = new TokenTaker(this.#scheduler, this.#sampler, this.#speculation);
     this.#pools = new PoolRuns(this.#scheduler, model.capabilities, model.capacity.maxSequences);
     this.#batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);

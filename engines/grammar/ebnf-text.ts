@@ -2,6 +2,7 @@
 //
 // Traps of the engine: a range of characters beyond ASCII is taken as a range of bytes, so such a set is written as the byte
 // sequences of its UTF-8; and a set of one byte is taken as a character, so the byte is written twice.
+import { ServerError } from "../../runtime/errors.ts";
 import { type Expression, isNever, type Rules, repeat, sequence } from "./ebnf.ts";
 import {
   asciiChars,
@@ -17,13 +18,37 @@ import {
 /** A set with more byte sequences than this becomes a rule, so that it is written once. */
 const maxInlineSequences = 2;
 
-/** The grammar from `root` on as text; null where no text at all matches it. */
+/** Elements of a grammar whose repetitions are written out, as the engine writes them. */
+const maxElements = 50_000;
+
+/** The grammar from `root` on as text; null where no text at all matches it. Throws `unsupported` where it is too large. */
 export function ebnfText(rules: Rules, root: string): string | null {
   const live = pruned(rules, root);
   if (live === null) return null;
+  let elements = 0;
+  for (const expression of live.values()) elements += elementCount(expression);
+  if (elements > maxElements) {
+    throw new ServerError(
+      "unsupported",
+      `the grammar has more than ${maxElements} elements with its repetitions written out; make them shorter`,
+    );
+  }
   const writer = new Writer();
   const lines = [...live].map(([name, expression]) => `${name} ::= ${writer.body(expression)}`);
   return [...lines, ...writer.sets].join("\n");
+}
+
+function elementCount(expression: Expression): number {
+  switch (expression.kind) {
+    case "sequence":
+      return expression.parts.reduce((sum, part) => sum + elementCount(part), 1);
+    case "choice":
+      return expression.options.reduce((sum, option) => sum + elementCount(option), 1);
+    case "repeat":
+      return elementCount(expression.of) * Math.max(1, expression.min, expression.max ?? 1);
+    default:
+      return 1;
+  }
 }
 
 /** The rules that `root` needs, without what cannot end; null where `root` cannot. */
@@ -125,7 +150,7 @@ class Writer {
 
   #operand(expression: Expression): string {
     const text = this.part(expression);
-    return expression.kind === "sequence" || text.includes(" ") ? `(${text})` : text;
+    return ["sequence", "repeat"].includes(expression.kind) || text.includes(" ") ? `(${text})` : text;
   }
 
   #set(set: CharSet): string {

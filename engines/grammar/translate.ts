@@ -5,7 +5,7 @@ import type { OutputGrammar } from "../chat.ts";
 import { Rules } from "./ebnf.ts";
 import { ebnfText } from "./ebnf-text.ts";
 import { larkGrammar } from "./lark/compile.ts";
-import { llguidanceGrammar } from "./lark/llguidance.ts";
+import { readLlguidance } from "./lark/llguidance.ts";
 import { regexExpression } from "./regex/expression.ts";
 import { parseRegex } from "./regex/parse.ts";
 import { RegexProblem } from "./regex/syntax.ts";
@@ -29,9 +29,9 @@ export function translateGrammar(grammar: OutputGrammar): Translation {
     case "regex":
       return ebnf(translateRegex(grammar.pattern));
     case "lark":
-      return ebnf(larkGrammar(grammar.grammar));
+      return ebnf(larkGrammar(grammar.grammar, false));
     case "llguidance":
-      return llguidanceGrammar(grammar.grammar, translateSchema);
+      return translateLlguidance(grammar.grammar);
   }
 }
 
@@ -42,6 +42,11 @@ function ebnf(grammar: string): Translation {
 function translateSchema(schema: unknown): Translation {
   const { grammar, unchecked } = compileSchema(schema);
   return { source: { kind: "ebnf", grammar }, check: unchecked.length === 0 ? null : schemaCheck(schema) };
+}
+
+function translateLlguidance(text: string): Translation {
+  const grammar = readLlguidance(text);
+  return grammar.kind === "json_schema" ? translateSchema(grammar.schema) : ebnf(larkGrammar(grammar.grammar, true));
 }
 
 function translateRegex(pattern: string): string {

@@ -7,7 +7,7 @@ import { Batch } from "../batch.ts";
 import type { Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { kvBytesPerToken } from "../kv-budget.ts";
 import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./abi.ts";
-import { openComputeLock } from "./compute-lock.ts";
+import { type ComputeLock, openComputeLock } from "./compute-lock.ts";
 import { type ContextSizes, contextSizes, maxNativeSequences } from "./context-sizes.ts";
 import { LlamaEncoder } from "./encoder.ts";
 import { StreamsKv } from "./kv-streams.ts";
@@ -15,6 +15,9 @@ import { UnifiedKv } from "./kv-unified.ts";
 import { type LlamaLibrary, openLibrary } from "./library.ts";
 import { LlamaModel } from "./model.ts";
 import { kvTypeOf, type ModelTraits, traitsOf } from "./model-traits.ts";
+import type { LlamaHeads } from "./mtp.ts";
+import { HeadedKv } from "./mtp-kv.ts";
+import { headedTraits, openHeads } from "./mtp-load.ts";
 import { NativeContext } from "./native-context.ts";
 import type { SlotKv } from "./slot-kv.ts";
 
@@ -34,9 +37,12 @@ export const llamaEngine = {
       // A GPU is asked once the weights are on it. In main memory mapped weights make room where the cache needs it.
       const onCpu = library.backend === "cpu";
       const memory = onCpu ? { freeBytes: freeBeforeBytes, gpuBytes: null } : await library.gpuMemory();
-      const traits = traitsOf(library.functions, model, spec);
-      const sizes = contextSizes(spec, traits, memory);
-      loaded = openLoaded(library, spec, model, { traits, sizes });
+      const found = traitsOf(library.functions, model, spec);
+      const { functions } = library;
+      const traits = spec.heads ? headedTraits(functions, model, found, spec) : found;
+      const sizes = contextSizes(spec.heads ? { ...spec, pagedKv: true } : spec, traits, memory);
+      // The heads' layers take room, and are no part of the model's own states.
+      loaded = openLoaded(library, spec, model, { traits: { ...traits, kv: found.kv }, sizes });
     } catch (error) {
       library.functions.modelFree(model);
       throw error;
@@ -73,6 +79,7 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
   };
   const progress = koffi.register(report, progressCallback);
   params.progress_callback = progress;
+  params.load_mtp = spec.heads?.path === null;
   try {
     return library.withLog((lines) => {
       const model = functions.modelLoadFromFile(spec.path, params);
@@ -89,17 +96,49 @@ function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, find
   const { functions } = library;
   const computeLock = spec.computeLock === null ? null : openComputeLock(spec.computeLock);
   try {
-    const context = openContext(library, spec, model, findings);
-    return modelOf(library, spec, new NativeContext({ functions, model, context, computeLock }), findings);
+    const params = contextParams(library, spec, findings);
+    const pointer = openContext(library, spec, model, findings, params);
+    const context = new NativeContext({ functions, model, context: pointer, computeLock });
+    const heads = spec.heads ? openHeadsOf(library, spec, { context, params, computeLock }, findings) : null;
+    return modelOf(library, spec, { context, heads }, findings);
   } catch (error) {
     computeLock?.close();
     throw error;
   }
 }
 
-function openContext(library: LlamaLibrary, spec: ModelSpec, model: Pointer, { traits, sizes }: Findings): Pointer {
+interface OpenTarget {
+  readonly context: NativeContext;
+  readonly params: NativeContextParams;
+  readonly computeLock: ComputeLock | null;
+}
+
+function openHeadsOf(library: LlamaLibrary, spec: ModelSpec, target: OpenTarget, findings: Findings): LlamaHeads {
+  const { context, params, computeLock } = target;
+  try {
+    return openHeads({
+      spec,
+      target: context,
+      params,
+      capacity: findings.sizes.capacity,
+      computeLock,
+      loadAssistant: (path) => openModel(library, { ...spec, path, heads: { path: null } }, () => {}),
+      openContext: (model, headParams) => openContext(library, spec, model, findings, headParams),
+    });
+  } catch (error) {
+    context.free();
+    throw error;
+  }
+}
+
+function openContext(
+  library: LlamaLibrary,
+  spec: ModelSpec,
+  model: Pointer,
+  { traits, sizes }: Findings,
+  params: NativeContextParams,
+): Pointer {
   const { functions } = library;
-  const params = contextParams(library, spec, { traits, sizes });
   return library.withLog((lines) => {
     const context = functions.initFromModel(model, params);
     if (!context) {
@@ -131,6 +170,8 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   params.type_k = kvType;
   params.type_v = kvType;
   params.kv_unified = sizes.mode !== "streams";
+  // Layers with a window keep what is behind it, so that their tails can be dropped.
+  if (spec.heads) params.swa_full = true;
   params.no_perf = true;
   if (spec.abortFlag) {
     params.abort_callback = library.flagIsSet;
@@ -147,7 +188,7 @@ function nativePooling({ pooling, isEncoder }: ModelTraits): number {
 function modelOf(
   library: LlamaLibrary,
   spec: ModelSpec,
-  context: NativeContext,
+  { context, heads }: { readonly context: NativeContext; readonly heads: LlamaHeads | null },
   { traits, sizes }: Findings,
 ): NativeModel {
   const { isEncoder, rollsBack, pooling, pooledLength } = traits;
@@ -166,16 +207,20 @@ function modelOf(
   if (isEncoder) return new LlamaEncoder({ ...parts, passTokens: sizes.passTokens });
   const layout = `llama.cpp ${library.release}/${library.backend}/${kvTypeOf(spec)}/${sizes.mode}`;
   const bytesPerToken = kvBytesPerToken(traits.kv);
+  const pool = { capacity, layout, bytesPerToken, maxSequenceIds: maxNativeSequences };
+  if (heads !== null) {
+    return new LlamaModel({ ...parts, kv: new HeadedKv(context, pool, heads), maxOutputs: sizes.maxOutputs, heads });
+  }
   const kv: SlotKv =
     sizes.mode === "unified"
-      ? new UnifiedKv(context, { capacity, layout, bytesPerToken, maxSequenceIds: maxNativeSequences })
+      ? new UnifiedKv(context, pool)
       : new StreamsKv(context, {
           capacity,
           layout: `${layout} of ${capacity.maxSequences}`,
           truncates: rollsBack,
           bytesPerToken,
         });
-  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs });
+  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs, heads });
 }
 
 function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, { traits, sizes }: Findings): ModelCard {

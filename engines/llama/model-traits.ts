@@ -80,7 +80,7 @@ function kvShape(
   };
 }
 
-function metadata(functions: LlamaFunctions, model: Pointer, key: string): string | null {
+export function metadata(functions: LlamaFunctions, model: Pointer, key: string): string | null {
   const buffer = Buffer.alloc(256);
   const length = functions.modelMetadata(model, key, buffer, buffer.length);
   return length < 0 ? null : buffer.toString("utf8", 0, Math.min(length, buffer.length - 1));

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import koffi from "koffi";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import type { LlamaHeads } from "./mtp.ts";
 import { NativeBatchView } from "./native-batch.ts";
 import type { NativeContext } from "./native-context.ts";
 import { PooledPasses } from "./pooled-passes.ts";
@@ -20,6 +21,7 @@ export interface LoadedParts {
   readonly capabilities: Capabilities;
   /** Most outputs of a pass that the context was opened for. */
   readonly maxOutputs: number;
+  readonly heads: LlamaHeads | null;
 }
 
 // Token fed in the place of a sequence that has no row in a step, only to keep the ids of the pass dense.
@@ -31,6 +33,7 @@ export class LlamaModel implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses;
   readonly kv: KvCache;
+  readonly heads: LlamaHeads | null;
   readonly #context: NativeContext;
   readonly #slots: SlotKv;
   readonly #native: NativeBatchView;
@@ -47,12 +50,13 @@ export class LlamaModel implements LoadedModel {
   #logits = new Float32Array(0);
   #logitsAddress = 0n;
 
-  constructor({ context, kv, card, capacity, capabilities, maxOutputs }: LoadedParts) {
+  constructor({ context, kv, card, capacity, capabilities, maxOutputs, heads }: LoadedParts) {
     const { maxSequences, maxBatchTokens } = capacity;
     const { pooling, pooledLength } = capabilities;
     this.#context = context;
     this.#slots = kv;
     this.kv = kv;
+    this.heads = heads;
     this.card = card;
     this.capacity = capacity;
     this.capabilities = capabilities;
@@ -73,6 +77,7 @@ export class LlamaModel implements LoadedModel {
     const outputCount = this.#fill(batch);
     if (this.#native.count > 0) this.#context.decode(this.#native);
     this.#removeFillers();
+    this.heads?.follow(batch);
     this.#slots.commit(batch);
     if (outputCount > 0) this.#viewLogits(outputCount);
     const { output: pooled, row: pooledRow } = this.#pooled;
@@ -85,6 +90,7 @@ export class LlamaModel implements LoadedModel {
 
   dispose(): void {
     if (this.#context.isDisposed) return;
+    this.heads?.dispose();
     this.#native.free(this.#context.functions);
     this.#context.dispose();
   }
@@ -105,6 +111,7 @@ export class LlamaModel implements LoadedModel {
       lastId = id;
       this.#logitsRow[row] = -1;
       if (batch.wantPooled[row] === 1) continue;
+      this.heads?.place(row, this.#native.count);
       this.#native.addRow(batch, row, id);
       const wanted = at(batch.logitsCount, row);
       if (wanted > 0) this.#logitsRow[row] = outputCount;

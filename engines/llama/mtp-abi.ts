@@ -28,10 +28,7 @@ export function bindPrediction(library: LibraryHandle): PredictionFunctions {
   };
   return {
     setStates: bind<PredictionFunctions["setStates"]>(
-      [
-        "_Z26llama_set_embeddings_nextnP13llama_contextbb",
-        "?llama_set_embeddings_nextn@@YAXPEAUllama_context@@_N1@Z",
-      ],
+      ["_Z26llama_set_embeddings_nextnP13llama_contextbb", "?llama_set_embeddings_nextn@@YAXPEAUllama_context@@_N1@Z"],
       "void",
       [pointer, "bool", "bool"],
     ),

@@ -23,6 +23,18 @@ export class Random {
     return ((this.#word() >>> 5) * 2 ** 26 + (this.#word() >>> 6)) / 2 ** 53;
   }
 
+  /** What next() gives after `ahead` more calls; it stays as it is. */
+  peek(ahead: number): number {
+    const [a, b, c, counter] = [this.#a, this.#b, this.#c, this.#counter];
+    for (let i = 0; i < ahead; i++) this.next();
+    const number = this.next();
+    this.#a = a;
+    this.#b = b;
+    this.#c = c;
+    this.#counter = counter;
+    return number;
+  }
+
   #word(): number {
     const word = (this.#a + this.#b + this.#counter) | 0;
     this.#counter = (this.#counter + 1) | 0;

@@ -71,6 +71,17 @@ export class Sampler {
     return token;
   }
 
+  /**
+   * What sample() would choose after `ahead` more tokens if these were its logits, with the random number it will use; -1
+   * for nothing. Changes nothing. Penalties are those of now.
+   */
+  foresee(state: SamplingState, logits: Float32Array, row: number, ahead: number): number {
+    const kernel = this.#kernel;
+    this.#load(logits, row);
+    state.edit(kernel.row);
+    return state.greedy ? kernel.argmax() : kernel.draw(state.filters, state.random.peek(ahead));
+  }
+
   /** Records a token that was given, not sampled: penalties count it as output. */
   force(state: SamplingState, token: number): void {
     state.record(token);

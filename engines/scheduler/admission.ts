@@ -192,7 +192,7 @@ export class Admission<S extends Sequence> {
     let least = than;
     for (const one of this.running) {
       if (one.step === step || one.source !== null) continue;
-      if (one.priority > least.priority || (one.priority === least.priority && one.order > least.order)) least = one;
+      if (mattersLess(one, least)) least = one;
     }
     return least === than ? null : least;
   }
@@ -249,4 +249,10 @@ export class Admission<S extends Sequence> {
     sequence.computed = 0;
     sequence.draftCount = 0;
   }
+}
+
+/** Whose reader is behind matters least, then the higher number, then who came later. */
+function mattersLess(one: Sequence, other: Sequence): boolean {
+  if (one.paused !== other.paused) return one.paused;
+  return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
 }

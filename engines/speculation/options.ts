@@ -8,8 +8,8 @@ export interface SpeculationOptions {
   readonly maxDraftTokens: number;
   /** A smaller model with the same vocabulary that drafts; null where there is none. */
   readonly draftModel: { readonly engine: EngineName; readonly spec: ModelSpec } | null;
-  /** Draft with the model's own prediction heads, where it has them, so many tokens a step; null = as many as they were made for. */
+  /** Tokens that prediction heads draft a step, where the model was loaded with them; null = as many as they were made for. */
   readonly headTokens: number | null;
-  /** Whether heads draft their likeliest tokens or draw them. */
+  /** Heads draft their likeliest tokens, or (else) what would be sampled if the model said the same as they do. */
   readonly headSampling: "auto" | "greedy" | "probabilistic";
 }

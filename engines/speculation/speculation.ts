@@ -3,12 +3,13 @@
 // loop calls it: prepare() before each schedule, observe() for each verified draft. What is sampled never depends on it.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../runtime/errors.ts";
-import type { LoadedModel } from "../engine.ts";
+import type { DraftHeads, LoadedModel } from "../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import type { StepCost } from "../scheduler/step-cost.ts";
 import { DepthPlan, type DraftSource } from "./depth.ts";
 import type { Drafter } from "./drafter.ts";
 import { DrafterRecord, sharedDrafterAcceptance } from "./drafter-record.ts";
+import { type ChooseDraft, chooseLikeliest, HeadsDrafter } from "./heads-drafter.ts";
 import { ModelDrafter } from "./model-drafter.ts";
 import type { SpeculationOptions } from "./options.ts";
 import { PromptLookup, sharedLookupAcceptance } from "./prompt-lookup.ts";
@@ -33,7 +34,9 @@ interface SpeculationParts {
   readonly options: SpeculationOptions;
   /** What steps of the model take: the scheduler's. */
   readonly cost: StepCost;
-  /** Milliseconds, to time the steps of the draft model by. */
+  /** Picks the drafts of the model's heads as the model's own tokens will be picked; left out, they are the likeliest. */
+  readonly choose?: ChooseDraft;
+  /** Milliseconds, to time the drafter by. */
   readonly now?: () => number;
 }
 
@@ -73,7 +76,8 @@ export class Speculation {
   /** Null where the model cannot take back what it was fed, or there is nothing to draft from. */
   static create(parts: SpeculationParts): Speculation | null {
     const { model, draft, options } = parts;
-    const canDraft = options.maxDraftTokens > 0 && (options.promptLookup || draft !== null);
+    const hasSource = options.promptLookup || draft !== null || Boolean(model.heads);
+    const canDraft = options.maxDraftTokens > 0 && hasSource;
     const { truncate, generates } = model.capabilities;
     const hasRows = model.capacity.maxLogitsRows > 1;
     if (truncate && generates && canDraft && hasRows) return new Speculation(parts);
@@ -234,11 +238,22 @@ function hasDraft(sequence: Sequence): boolean {
   return sequence.draftCount > 0;
 }
 
-function openDrafter({ model, draft, now = () => performance.now() }: SpeculationParts): Drafter | null {
-  if (draft === null) return null;
+function openDrafter(parts: SpeculationParts): Drafter | null {
+  const { model, draft, now = () => performance.now() } = parts;
+  if (draft === null) return model.heads ? openHeads(model.heads, parts, now) : null;
   if (!draft.capabilities.truncate || !draft.capabilities.generates) {
     const message = `${draft.card.path} cannot draft: draft_model expects a model that generates and can drop its last tokens`;
     throw new ServerError("config_invalid", message, { param: "draft_model" });
   }
   return new ModelDrafter(draft, Math.min(model.card.vocabSize, draft.card.vocabSize), now);
+}
+
+function openHeads(heads: DraftHeads, { model, options, choose }: SpeculationParts, now: () => number): Drafter {
+  const likeliest = chooseLikeliest(model.card.vocabSize);
+  return new HeadsDrafter(heads, {
+    maxDepth: Math.min(options.headTokens ?? heads.trainedTokens, options.maxDraftTokens),
+    maxSequences: model.capacity.maxSequences,
+    choose: options.headSampling === "greedy" ? likeliest : (choose ?? likeliest),
+    now,
+  });
 }

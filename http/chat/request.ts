@@ -3,6 +3,7 @@
 import { z } from "zod";
 import type { ChatMessage, GenerateRequest, TemplateArguments } from "../../engines/chat.ts";
 import { commonFields, fieldIssue, isEmptyArray, notBuiltYet, samplingOf, stopStrings } from "../fields.ts";
+import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
 import { messagesSchema, type WireMessage } from "./messages.ts";
 
 const reasoningFields = {
@@ -28,7 +29,7 @@ export const chatRequestSchema = z
     // Ours: most tokens of thinking. What follows them is the answer.
     reasoning_budget: z.int().min(0).nullish(),
     chat_template_kwargs: z.strictObject(reasoningFields).nullish(),
-    response_format: notBuiltYet("a response format other than text", isTextFormat),
+    response_format: responseFormat,
     web_search_options: notBuiltYet("web search"),
     enable_shell: notBuiltYet("the shell tool", (value) => value === false),
     max_tool_rounds: notBuiltYet("a limit of tool rounds"),
@@ -59,7 +60,7 @@ export function toGenerateRequest(body: ChatRequestBody, model: string, client: 
     choices: body.n ?? 1,
     candidates: body.n ?? 1,
     priority: body.priority ?? 0,
-    grammar: null,
+    grammar: outputGrammar(body),
     promptLogprobs: null,
     reasoningBudget: body.reasoning_budget ?? null,
     stop: stopStrings(body.stop),
@@ -69,14 +70,11 @@ export function toGenerateRequest(body: ChatRequestBody, model: string, client: 
   };
 }
 
-function isTextFormat(value: unknown): boolean {
-  return typeof value === "object" && value !== null && "type" in value && value.type === "text";
-}
-
 type Conflicting = Omit<ChatRequestBody, "messages">;
 
 /** Fields that are right alone and wrong together. */
 function* conflicts(body: Conflicting): Iterable<ReturnType<typeof fieldIssue>> {
+  for (const [field, message] of grammarConflicts(body)) yield fieldIssue(field, message);
   const template = body.chat_template_kwargs;
   yield* differing("max_completion_tokens", body.max_completion_tokens, "max_tokens", body.max_tokens);
   yield* differing(

@@ -3,6 +3,7 @@
 import { z } from "zod";
 import type { GenerateRequest } from "../../engines/chat.ts";
 import { commonFields, fieldIssue, MAX_CHOICES, notBuiltYet, samplingOf, stopStrings } from "../fields.ts";
+import { grammarConflicts, outputGrammar } from "../grammar-fields.ts";
 import { expected } from "../issues.ts";
 
 export const completionRequestSchema = z
@@ -16,6 +17,7 @@ export const completionRequestSchema = z
     suffix: notBuiltYet("filling in before a suffix", (value) => value === ""),
   })
   .superRefine((body, context) => {
+    for (const [field, message] of grammarConflicts(body)) context.addIssue(fieldIssue(field, message));
     const choices = body.n ?? 1;
     if ((body.best_of ?? choices) < choices) {
       context.addIssue(fieldIssue("best_of", `expected at least n (${choices}), got ${body.best_of}`));
@@ -34,7 +36,7 @@ export function toGenerateRequest(body: CompletionRequestBody, model: string, cl
     choices: body.n ?? 1,
     candidates: body.best_of ?? body.n ?? 1,
     priority: body.priority ?? 0,
-    grammar: null,
+    grammar: outputGrammar(body),
     promptLogprobs: body.echo ? (body.logprobs ?? null) : null,
     reasoningBudget: null,
     stop: stopStrings(body.stop),

@@ -1,5 +1,140 @@
-import { ServerError } from "../../../runtime/errors.ts";
+// Owns the translation of Lark grammars into rules. There is no lexer behind them: a terminal is text like any other, and what
+// is ignored may stand behind each. For translate.ts. Pure.
+import { choice, type Expression, empty, Rules, repeat, rule, sequence, set, text } from "../ebnf.ts";
+import { ebnfText } from "../ebnf-text.ts";
+import { bothCases, charSet, charsOf } from "../regex/char-set.ts";
+import { regexExpression } from "../regex/expression.ts";
+import { parseRegex } from "../regex/parse.ts";
+import { RegexProblem } from "../regex/syntax.ts";
+import { compileSchemaInto } from "../schema/compile.ts";
+import { commonTerminals } from "./common.ts";
+import { type LarkFile, type LarkNode, parseLark } from "./parse.ts";
+import { larkError } from "./problem.ts";
 
-export function larkGrammar(_grammar: string): string {
-  throw new ServerError("unsupported", "lark grammars are not supported by this server yet");
+const maxRules = 8000;
+/** Most characters of one stretch of what is ignored: a model must not go on with blanks for ever. */
+const maxIgnored = 40;
+
+/** The grammar as text of the engine's EBNF. `extensions`: those of llguidance. */
+export function larkGrammar(grammar: string, extensions: boolean): string {
+  const compiler = new LarkCompiler(parseLark(grammar, extensions));
+  return compiler.compile();
+}
+
+class LarkCompiler {
+  readonly #file: LarkFile;
+  readonly #rules = new Rules(maxRules, () => larkError("unsupported", 1, `it takes more than ${maxRules} rules`));
+  /** What may stand between two terminals. */
+  readonly #gap: Expression;
+
+  constructor(file: LarkFile) {
+    this.#file = file;
+    const ignored = file.ignored.map((node) => bounded(this.#expression(node, false)));
+    this.#gap = ignored.length === 0 ? empty : repeat(choice(...ignored), 0, 1);
+  }
+
+  compile(): string {
+    if (!this.#file.definitions.has("start")) throw larkError("invalid_value", 1, 'expected a rule named "start"');
+    for (const [name, node] of this.#file.definitions)
+      this.#rules.define(ruleName(name), this.#expression(node, isRule(name)));
+    this.#rules.define("root", sequence(this.#gap, rule(ruleName("start"))));
+    const grammar = ebnfText(this.#rules, "root");
+    if (grammar === null) throw larkError("invalid_value", 1, "no text can match it: its rules never come to an end");
+    return grammar;
+  }
+
+  /** Inside a rule what is ignored may follow each terminal, inside a terminal nothing may. */
+  #expression(node: LarkNode, spaced: boolean): Expression {
+    const gap = spaced ? this.#gap : empty;
+    switch (node.kind) {
+      case "sequence":
+        return sequence(...node.parts.map((part) => this.#expression(part, spaced)));
+      case "choice":
+        return choice(...node.options.map((option) => this.#expression(option, spaced)));
+      case "repeat":
+        return repeat(this.#expression(node.of, spaced), node.min, node.max);
+      case "name":
+        return this.#name(node, spaced);
+      case "string":
+        return sequence(node.ignoreCase ? anyCase(node.text) : text(node.text), gap);
+      case "range":
+        return sequence(charRange(node), gap);
+      case "regex":
+        return sequence(regex(node), gap);
+      case "json":
+        return sequence(this.#json(node), gap);
+    }
+  }
+
+  #name({ name, line }: LarkNode & { kind: "name" }, spaced: boolean): Expression {
+    if (isRule(name)) {
+      if (!spaced) throw larkError("invalid_value", line, `the rule ${name} cannot be part of a terminal`);
+      if (this.#file.definitions.has(name)) return rule(ruleName(name));
+      throw larkError("invalid_value", line, `there is no rule ${name}`);
+    }
+    const gap = spaced ? this.#gap : empty;
+    if (this.#file.definitions.has(name)) return sequence(rule(ruleName(name)), gap);
+    const imported = this.#file.imports.get(name);
+    if (imported === undefined) throw larkError("invalid_value", line, `there is no terminal ${name}`);
+    const pattern = commonTerminals.get(imported.name);
+    if (pattern === undefined)
+      throw larkError("unsupported", imported.line, `common.${imported.name} is not supported`);
+    return sequence(regexExpression(parseRegex(pattern)), gap);
+  }
+
+  #json({ schema, line }: LarkNode & { kind: "json" }): Expression {
+    const { expression, unchecked } = compileSchemaInto(schema, this.#rules);
+    if (unchecked.length === 0) return expression;
+    throw larkError("unsupported", line, `${unchecked[0]} cannot be enforced inside %json`);
+  }
+}
+
+function isRule(name: string): boolean {
+  return /^_?[a-z]/.test(name);
+}
+
+/** Rules and terminals of the same letters are two. */
+function ruleName(name: string): string {
+  return `${isRule(name) ? "rule" : "terminal"}_${name}`;
+}
+
+function regex({ pattern, flags, line }: LarkNode & { kind: "regex" }): Expression {
+  const unknown = /[^isu]/.exec(flags);
+  if (unknown !== null)
+    throw larkError("unsupported", line, `the flag "${unknown[0]}" of a regular expression is not supported`);
+  try {
+    return regexExpression(parseRegex(pattern, { ignoreCase: flags.includes("i"), dotAll: flags.includes("s") }));
+  } catch (thrown) {
+    if (thrown instanceof RegexProblem)
+      throw larkError(thrown.code, line, `in a regular expression: ${thrown.message}`);
+    throw thrown;
+  }
+}
+
+function anyCase(value: string): Expression {
+  return sequence(...[...value].map((char) => set(bothCases(charsOf(char)) ?? charsOf(char))));
+}
+
+function charRange({ from, to, line }: LarkNode & { kind: "range" }): Expression {
+  const [low, high] = [from, to].map((end) => ([...end].length === 1 ? (end.codePointAt(0) as number) : -1)) as [
+    number,
+    number,
+  ];
+  if (low === -1 || high < low)
+    throw larkError("invalid_value", line, `expected a range of two characters, got "${from}".."${to}"`);
+  return set(charSet([[low, high]]));
+}
+
+/** The same, with an end to every repetition. */
+function bounded(expression: Expression): Expression {
+  switch (expression.kind) {
+    case "sequence":
+      return sequence(...expression.parts.map(bounded));
+    case "choice":
+      return choice(...expression.options.map(bounded));
+    case "repeat":
+      return repeat(bounded(expression.of), expression.min, expression.max ?? Math.max(expression.min, maxIgnored));
+    default:
+      return expression;
+  }
 }

@@ -123,11 +123,13 @@ function splitRange(lo: number, hi: number, into: ByteRanges[]): void {
     if (lo >> bits === hi >> bits) continue;
     if ((lo & mask) !== 0) {
       splitRange(lo, lo | mask, into);
-      return splitRange((lo | mask) + 1, hi, into);
+      splitRange((lo | mask) + 1, hi, into);
+      return;
     }
     if ((hi & mask) !== mask) {
       splitRange(lo, (hi & ~mask) - 1, into);
-      return splitRange(hi & ~mask, hi, into);
+      splitRange(hi & ~mask, hi, into);
+      return;
     }
   }
   const first = utf8(lo);

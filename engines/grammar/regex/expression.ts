@@ -74,7 +74,8 @@ export function automatonExpression(
   }
 
   function target(to: number, depth: number): Expression {
-    return (entries[to] as number) > 1 || depth > maxInlineDepth ? ruleOf(to) : body(to, depth);
+    const isShared = (entries[to] as number) > 1 && stateOf(automaton, to).edges.length > 0;
+    return isShared || depth > maxInlineDepth ? ruleOf(to) : body(to, depth);
   }
 
   const start = ruleOf(0);

@@ -28,32 +28,55 @@ export interface CompiledSchema {
 }
 
 export function compileSchema(schema: unknown): CompiledSchema {
-  const document = new SchemaDocument(schema);
-  const compiler = new SchemaCompiler();
-  compiler.compile(document.root);
-  const grammar = ebnfText(compiler.rules, "root");
-  if (grammar === null)
-    throw schemaError("invalid_value", "", "no value can match it: its keywords contradict each other");
-  return { rules: compiler.rules, grammar, unchecked: [...compiler.unchecked] };
+  const rules = new Rules(maxRules, () =>
+    schemaError("unsupported", "", `it takes more than ${maxRules} rules; make it smaller`),
+  );
+  const compiler = new SchemaCompiler(rules);
+  rules.define("root", compiler.compile(new SchemaDocument(schema).root));
+  const grammar = ebnfText(rules, "root");
+  if (grammar === null) throw compiler.nothingLeft();
+  return { rules, grammar, unchecked: [...compiler.unchecked] };
+}
+
+/** The same as a part of another grammar. */
+export function compileSchemaInto(
+  schema: unknown,
+  rules: Rules,
+): { expression: Expression; unchecked: readonly string[] } {
+  const compiler = new SchemaCompiler(rules);
+  const expression = compiler.compile(new SchemaDocument(schema).root);
+  return { expression, unchecked: [...compiler.unchecked] };
 }
 
 class SchemaCompiler implements Emitter {
-  readonly rules = new Rules(maxRules, () =>
-    schemaError("unsupported", "", `it takes more than ${maxRules} rules; make it smaller`),
-  );
-  readonly shared = new SharedRules(this.rules);
+  readonly rules: Rules;
+  readonly shared: SharedRules;
   readonly unchecked = new Set<string>();
   readonly #expander = new Expander((keyword) => this.checkLater(keyword));
   readonly #names = new Map<string, string>();
   readonly #todo: { readonly name: string; readonly goal: Goal }[] = [];
   #where = "";
 
-  compile(root: SchemaNode): void {
-    this.rules.define("root", this.value([{ node: root, negated: false }]));
+  constructor(rules: Rules) {
+    this.rules = rules;
+    this.shared = new SharedRules(rules);
+  }
+
+  compile(root: SchemaNode): Expression {
+    const whole = this.value([{ node: root, negated: false }]);
     for (let next = this.#todo.pop(); next !== undefined; next = this.#todo.pop()) {
       this.#where = next.goal[0]?.node.pointer ?? "";
       this.rules.define(next.name, this.#body(next.goal));
     }
+    return whole;
+  }
+
+  /** The error for a schema of which no text is left. */
+  nothingLeft(): Error {
+    const [leftOut] = this.#expander.leftOut;
+    if (leftOut !== undefined)
+      return leftOut.node.error("unsupported", leftOut.keyword, "this cannot be ruled out here");
+    return schemaError("invalid_value", "", "no value can match it: its keywords contradict each other");
   }
 
   value(goal: Goal): Expression {

@@ -4,7 +4,7 @@
 import { type Conjunct, type Goal, type Literal, meet, only, top, types } from "./conjunct.ts";
 import { isContradiction } from "./contradiction.ts";
 import type { SchemaNode } from "./document.ts";
-import { leafAssertion } from "./keywords.ts";
+import { cannotNegate, leafAssertion } from "./keywords.ts";
 
 const maxAlternatives = 64;
 const maxBranches = 256;
@@ -21,6 +21,11 @@ class TooMany extends Error {}
 export class Expander {
   /** Called with what the alternatives do not say and must be checked in the finished text. */
   readonly #checkLater: (keyword: string) => void;
+  /** Keywords whose negation was left out: an error names the first if nothing is left. */
+  readonly leftOut: { readonly node: SchemaNode; readonly keyword: string }[] = [];
+  /** Literals whose alternatives lack some, for that reason. */
+  readonly #incomplete = new Set<string>();
+  #isIncomplete = false;
   readonly #known = new Map<string, readonly Conjunct[]>();
   readonly #open = new Set<string>();
   readonly #never = new Map<string, boolean>();
@@ -60,13 +65,20 @@ export class Expander {
 
   #literal({ node, negated }: Literal): readonly Conjunct[] {
     if (typeof node.value === "boolean") return node.value === negated ? [] : [top];
-    const key = `${negated ? "!" : ""}${node.id}`;
+    const key = literalKey({ node, negated });
     const known = this.#known.get(key);
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      this.#isIncomplete ||= this.#incomplete.has(key);
+      return known;
+    }
     if (this.#open.has(key)) throw node.expected("$ref", "a schema that says something before it refers to itself");
+    const wasIncomplete = this.#isIncomplete;
+    this.#isIncomplete = false;
     this.#open.add(key);
     const made = negated ? this.#negative(node) : this.#positive(node);
     this.#open.delete(key);
+    if (this.#isIncomplete) this.#incomplete.add(key);
+    this.#isIncomplete ||= wasIncomplete;
     this.#known.set(key, made);
     return made;
   }
@@ -108,6 +120,10 @@ export class Expander {
       case "dependentRequired":
         return this.#dependentRequired(node, negated);
       default:
+        if (negated && cannotNegate.has(keyword)) {
+          this.#isIncomplete = true;
+          this.leftOut.push({ node, keyword });
+        }
         return leafAssertion(node, keyword, negated);
     }
   }
@@ -138,10 +154,13 @@ export class Expander {
   }
 
   #without(branch: readonly Conjunct[], node: SchemaNode): readonly Conjunct[] {
+    const other = { node, negated: true };
     try {
-      return this.#product(branch, this.#literal({ node, negated: true })).filter(
-        (left) => !isContradiction(left, this),
-      );
+      const all = this.#product(branch, this.#literal(other));
+      const left = all.filter((conjunct) => !isContradiction(conjunct, this));
+      if (left.length > 0 || !this.#incomplete.has(literalKey(other))) return left;
+      this.#checkLater("oneOf");
+      return branch;
     } catch (thrown) {
       if (!(thrown instanceof TooMany)) throw thrown;
       this.#checkLater("oneOf");
@@ -215,8 +234,11 @@ export class Expander {
 }
 
 export function goalKey(goal: Goal): string {
-  const keys = goal.map(({ node, negated }) => `${negated ? "!" : ""}${node.id}`);
-  return [...new Set(keys)].sort().join();
+  return [...new Set(goal.map(literalKey))].sort().join();
+}
+
+function literalKey({ node, negated }: Literal): string {
+  return `${negated ? "!" : ""}${node.id}`;
 }
 
 function refusing<Value>(attempt: () => Value, node: SchemaNode, keyword: string): Value {

@@ -42,7 +42,7 @@ const sources: ReadonlyMap<string, string> = new Map([
   ["uri", `[a-z][a-z0-9+-]{1,20}://${hostname}(?::[1-9]\\d{0,3})?${path}`],
   ["uri-reference", `(?:https?://${hostname}(?::[1-9]\\d{0,3})?)?${path}`],
   ["uri-template", `https?://${hostname}(?:/(?:${urlChars}|\\{[a-z][A-Za-z0-9_]*\\})*)*`],
-  ["url", `https?://${domain}${path}`],
+  ["url", `https?://${domain}(?:/${path})?`],
   ["uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"],
   ["json-pointer", pointer],
   ["json-pointer-uri-fragment", "#(?:/(?:[A-Za-z0-9_.!$&'()*+,;:=@-]|~[01])*)*"],

@@ -74,8 +74,8 @@ export class SharedRules {
   #stringRest(): Expression {
     return this.#shared("string_rest", () => {
       const rest = rule("string_rest");
-      const escape = choice(set(charsOf('"\\/bfnrt')), sequence(text("u"), repeat(hexDigit, 4, 4)));
-      return choice(text('"'), sequence(set(mayStand), rest), sequence(text("\\"), escape, rest));
+      const escaped = choice(set(charsOf('"\\/bfnrt')), sequence(text("u"), repeat(hexDigit, 4, 4)));
+      return choice(text('"'), sequence(set(mayStand), rest), sequence(text("\\"), escaped, rest));
     });
   }
 

@@ -56,6 +56,18 @@ const assertions: ReadonlyMap<string, Asserts> = new Map<string, Asserts>([
   ["propertyNames", (node, negated) => (negated ? [] : [{ ...top, names: [literal(node.schema("propertyNames"))] }])],
 ]);
 
+/** Of these it cannot be said what a value is that they do not hold of. */
+export const cannotNegate: ReadonlySet<string> = new Set([
+  "multipleOf",
+  "format",
+  "uniqueItems",
+  "patternProperties",
+  "additionalProperties",
+  "propertyNames",
+  "unevaluatedProperties",
+  "unevaluatedItems",
+]);
+
 export function leafAssertion(node: SchemaNode, keyword: string, negated: boolean): Assertion {
   const asserts = assertions.get(keyword);
   if (asserts === undefined) return negated ? [] : [top];

@@ -1,0 +1,18 @@
+// Owns a view of floats in native memory, made anew only when they have moved. Used by what reads the outputs of passes.
+import koffi from "koffi";
+import type { Pointer } from "./abi.ts";
+
+export class NativeFloats {
+  #floats = new Float32Array(0);
+  #address = 0n;
+
+  /** The first `length` floats at `pointer`; valid until the next pass. */
+  at(pointer: Pointer, length: number): Float32Array {
+    const address = koffi.address(pointer);
+    if (address !== this.#address || length > this.#floats.length) {
+      this.#floats = new Float32Array(koffi.view(pointer, length * Float32Array.BYTES_PER_ELEMENT));
+      this.#address = address;
+    }
+    return this.#floats;
+  }
+}

@@ -1,0 +1,199 @@
+// Owns the filling of one step: which rows, how long, in what order, beside one another. Used by the scheduler only; it is
+// told what steps took and learns from it.
+import type { Batch } from "../batch.ts";
+import type { Admission } from "./admission.ts";
+import { DecodeHold } from "./decode-hold.ts";
+import type { PlacementModel } from "./placement.ts";
+import { PromptOrder } from "./prompt-order.ts";
+import type { Sequence } from "./sequence.ts";
+import type { StepCost, StepTarget } from "./step-cost.ts";
+
+export interface StepLimits extends StepTarget {
+  /** Tokens in one step, decodes and prompt chunks together. */
+  readonly maxBatchTokens: number;
+  /** Tokens of one prompt in one step. */
+  readonly maxPrefillChunkTokens: number;
+  /** Decode-only steps while a prompt waits. */
+  readonly maxDecodeStepsBeforePrefill: number;
+}
+
+/** Chunks of a prompt end on multiples of this from position 0, whatever the load, or at the prompt's end. */
+const chunkGrain = 32;
+/** More tokens than these behind a prompt are fed like a prompt. */
+const maxForcedRow = 32;
+
+export class StepFiller<S extends Sequence> {
+  /** Sequence of each row of the batch last filled. */
+  readonly rows: S[] = [];
+  /** Prompt tokens in it. */
+  promptTokens = 0;
+  readonly #model: PlacementModel;
+  readonly #admission: Admission<S>;
+  readonly #cost: StepCost;
+  readonly #limits: StepLimits;
+  readonly #hold: DecodeHold;
+  readonly #grain: number;
+  readonly #promptOrder = new PromptOrder<S>();
+  /** Sequences with one token to feed, or a few behind their prompt, as the step began; and the others. */
+  readonly #decodes: S[] = [];
+  readonly #prompts: S[] = [];
+  #step = 0;
+  #decodeOnlySteps = 0;
+  /** Where the round over decodes starts when the budget does not hold them all. */
+  #decodeStart = 0;
+  #decodeTokens = 0;
+  /** Logits rows the step may still ask for. */
+  #logitsRowsLeft = 0;
+
+  constructor(model: PlacementModel, admission: Admission<S>, cost: StepCost, limits: StepLimits) {
+    this.#model = model;
+    this.#admission = admission;
+    this.#cost = cost;
+    this.#limits = limits;
+    this.#hold = new DecodeHold(cost, limits.maxStepMs);
+    this.#grain = Math.min(chunkGrain, limits.maxPrefillChunkTokens, limits.maxBatchTokens);
+  }
+
+  /** Fills the batch with rows of the running sequences. Returns false when there is nothing to run. */
+  fill(batch: Batch): boolean {
+    batch.clear();
+    this.rows.length = 0;
+    this.#step++;
+    this.promptTokens = 0;
+    this.#decodeTokens = 0;
+    this.#collect();
+    const forced = this.#decodeOnlySteps >= this.#limits.maxDecodeStepsBeforePrefill;
+    const budget = this.#limits.maxBatchTokens;
+    if (this.#holdsDecodes()) this.#decodes.length = 0;
+    if (forced) this.#addPrompts(batch, Math.min(this.#allowance(true), budget));
+    this.#addDecodes(batch, budget - batch.tokenCount);
+    if (!forced) this.#addPrompts(batch, Math.min(this.#allowance(false), budget - batch.tokenCount));
+    return batch.rowCount > 0;
+  }
+
+  /** Closes the step that took `stepMs` milliseconds. */
+  endStep(stepMs: number): void {
+    this.#cost.observe(this.#decodeTokens, this.promptTokens, stepMs);
+    this.#hold.endStep(stepMs);
+    const promptWaits = this.promptTokens === 0 && this.#running.some((s) => s.isRunnable && !isDecode(s));
+    this.#decodeOnlySteps = promptWaits ? this.#decodeOnlySteps + 1 : 0;
+  }
+
+  get #running(): readonly S[] {
+    return this.#admission.running;
+  }
+
+  /** Before prompts are fed: one that this step leaves a token short of its end must not join it a second time. */
+  #collect(): void {
+    this.#decodes.length = 0;
+    this.#prompts.length = 0;
+    for (const sequence of this.#running) {
+      if (sequence.isRunnable) (isDecode(sequence) ? this.#decodes : this.#prompts).push(sequence);
+    }
+    this.#logitsRowsLeft = this.#model.capacity.maxLogitsRows - this.#running.length;
+  }
+
+  #holdsDecodes(): boolean {
+    let promptTokens = 0;
+    for (const { pending } of this.#prompts) promptTokens += pending;
+    const crowd = { decodes: this.#decodes.length, prompts: this.#prompts.length };
+    return this.#hold.decide({ ...crowd, promptTokens, allowance: this.#allowance(false) });
+  }
+
+  /** One token of each decoding sequence, and its draft; a budget too small for all takes them in turn. */
+  #addDecodes(batch: Batch, budget: number): void {
+    const count = this.#decodes.length;
+    let left = budget;
+    let added = 0;
+    for (; added < count; added++) {
+      const sequence = this.#decodes[(this.#decodeStart + added) % count] as S;
+      const { pending } = sequence;
+      if (pending > left) break;
+      // The others' tokens come before this one's draft.
+      const spare = Math.max(left - pending - (count - added - 1), 0);
+      sequence.draftCount = Math.min(sequence.draftCount, spare, this.#logitsRowsLeft);
+      if (!this.#addRow(batch, sequence, sequence.total)) continue;
+      left -= pending + sequence.draftCount;
+      this.#decodeTokens += pending + sequence.draftCount;
+    }
+    this.#decodeStart = added < count ? (this.#decodeStart + added) % count : 0;
+  }
+
+  /** Chunks of prompts, and of what has to be fed again. */
+  #addPrompts(batch: Batch, allowance: number): void {
+    if (allowance <= 0 || this.#prompts.length === 0) return;
+    let left = allowance;
+    for (const sequence of this.#promptOrder.arrange(this.#prompts)) {
+      if (left <= 0) return;
+      const to = this.#chunkEnd(sequence, left, batch);
+      if (to <= sequence.computed) {
+        if (this.#model.capabilities.wholeSequences) continue;
+        return;
+      }
+      const tokens = to - sequence.computed;
+      if (!this.#addRow(batch, sequence, to)) continue;
+      left -= tokens;
+      this.promptTokens += tokens;
+      this.#promptOrder.fed(sequence);
+    }
+  }
+
+  /** Prompt tokens for a step beside so many decodes; at least one grain where nothing else would run or it is due. */
+  #allowance(due: boolean): number {
+    const decodes = this.#decodes.length;
+    const allowance = this.#cost.promptAllowance(decodes) ?? 0;
+    return due || decodes === 0 ? Math.max(allowance, this.#grain) : allowance;
+  }
+
+  #chunkEnd(sequence: S, left: number, batch: Batch): number {
+    if (this.#model.capabilities.wholeSequences) {
+      const isFirst = batch.rowCount === 0;
+      const fits = sequence.total <= (isFirst ? this.#limits.maxBatchTokens : left);
+      return fits ? sequence.total : sequence.computed;
+    }
+    const length = Math.min(left, this.#limits.maxPrefillChunkTokens);
+    // Logits of every token take a row each; the chunk's last one has its own.
+    if (sequence.wantsPromptLogits && sequence.computed < sequence.promptLength) {
+      return Math.min(sequence.computed + Math.min(length, 1 + this.#logitsRowsLeft), sequence.total);
+    }
+    const end = sequence.computed + length;
+    if (end >= sequence.total) return sequence.total;
+    return end - (end % this.#grain);
+  }
+
+  /** False where there is too little KV memory: the sequence sits out. */
+  #addRow(batch: Batch, sequence: S, to: number): boolean {
+    // A row before this one may have needed its memory.
+    if (sequence.state !== "running") return false;
+    const { slot, tokens, computed, draft, adapter } = sequence;
+    if (!this.#admission.reserve(sequence, to + sequence.draftCount, this.#step)) {
+      if (sequence.draftCount === 0) return false;
+      sequence.draftCount = 0;
+      return this.#addRow(batch, sequence, to);
+    }
+    const logitsCount = this.#logitsWanted(sequence, to);
+    const row = batch.addRow(slot, tokens, computed, to, logitsCount, adapter);
+    if (sequence.isPooled) batch.wantPooled[row] = 1;
+    if (draft !== null && sequence.draftCount > 0) batch.extendRow(draft, sequence.draftCount);
+    this.#logitsRowsLeft -= Math.max(logitsCount - 1, 0) + sequence.draftCount;
+    sequence.computed = to;
+    sequence.step = this.#step;
+    this.rows.push(sequence);
+    return true;
+  }
+
+  #logitsWanted(sequence: S, to: number): number {
+    if (sequence.isPooled) return 0;
+    if (sequence.wantsPromptLogits && sequence.computed < sequence.promptLength) return to - sequence.computed;
+    return to === sequence.total ? 1 : 0;
+  }
+}
+
+/**
+ * It has one token to feed, or a few that came at once behind its prompt. One whose hidden states are pooled has no next
+ * token, however few it has left.
+ */
+export function isDecode(sequence: Sequence): boolean {
+  if (!sequence.isRunnable || sequence.isPooled) return false;
+  return sequence.pending === 1 || (sequence.pending <= maxForcedRow && sequence.computed >= sequence.promptLength);
+}

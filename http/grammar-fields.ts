@@ -1,0 +1,95 @@
+// Owns the request fields that say what the whole output must be: `response_format` and `grammar`, as schemas, and the one
+// OutputGrammar they come to. What they hold is translated further down; here they are only read.
+import { z } from "zod";
+import type { OutputGrammar } from "../engines/chat.ts";
+import { expected, expectedVariant } from "./issues.ts";
+
+const MAX_GRAMMAR_LENGTH = 262_144;
+const grammarText = z.string().min(1).max(MAX_GRAMMAR_LENGTH);
+/** A schema, which some clients send as text. */
+const schema = z.union([z.record(z.string(), z.unknown()), z.boolean(), grammarText], {
+  error: expected("a JSON schema"),
+});
+
+const formatTypes = ["text", "json_object", "json_schema"];
+const grammarTypes = ["regex", "json_schema", "lark", "llguidance"];
+
+export const responseFormat = z
+  .discriminatedUnion(
+    "type",
+    [
+      z.strictObject({ type: z.literal("text") }),
+      z.strictObject({ type: z.literal("json_object") }),
+      z.strictObject({
+        type: z.literal("json_schema"),
+        json_schema: z.strictObject({
+          name: z.string().max(64).nullish(),
+          description: z.string().nullish(),
+          schema,
+          // Whatever it says, the schema is enforced.
+          strict: z.boolean().nullish(),
+        }),
+      }),
+    ],
+    { error: expectedVariant("a response format", "type", formatTypes) },
+  )
+  .nullish();
+
+export const grammarField = z
+  .discriminatedUnion(
+    "type",
+    [
+      z.strictObject({ type: z.literal("regex"), value: grammarText }),
+      z.strictObject({ type: z.literal("json_schema"), value: schema }),
+      z.strictObject({ type: z.literal("lark"), value: grammarText }),
+      z.strictObject({ type: z.literal("llguidance"), value: grammarText }),
+    ],
+    { error: expectedVariant("a grammar", "type", grammarTypes) },
+  )
+  .nullish();
+
+interface GrammarFields {
+  readonly grammar?: z.output<typeof grammarField>;
+  readonly response_format?: z.output<typeof responseFormat>;
+  readonly ignore_eos?: boolean | null | undefined;
+}
+
+/** What the output must be; null where it is free text. */
+export function outputGrammar({ grammar, response_format: format }: GrammarFields): OutputGrammar | null {
+  if (grammar !== null && grammar !== undefined) {
+    switch (grammar.type) {
+      case "regex":
+        return { kind: "regex", pattern: grammar.value };
+      case "json_schema":
+        return { kind: "json_schema", schema: schemaOf(grammar.value) };
+      default:
+        return { kind: grammar.type, grammar: grammar.value };
+    }
+  }
+  if (format?.type === "json_object") return { kind: "json" };
+  return format?.type === "json_schema" ? { kind: "json_schema", schema: schemaOf(format.json_schema.schema) } : null;
+}
+
+/** Text that is no JSON stays text, which the translation refuses as a schema. */
+function schemaOf(value: unknown): unknown {
+  if (typeof value !== "string") return value;
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
+}
+
+/** What contradicts a grammar: another one, and going on where it has ended. Each as a field and what is wrong with it. */
+export function* grammarConflicts(fields: GrammarFields): Iterable<readonly [field: string, message: string]> {
+  const demanded = outputGrammar(fields);
+  if (demanded === null) return;
+
+  const format = fields.response_format?.type ?? "text";
+  if (fields.grammar && format !== "text") {
+    yield ["grammar", "cannot be combined with response_format; send one of them"];
+  }
+  if (fields.ignore_eos === true) {
+    yield ["ignore_eos", "cannot be combined with a grammar or response_format: the output ends where they end"];
+  }
+}
