@@ -13,6 +13,7 @@ import type { Logger } from "../runtime/log.ts";
 import { ticketTransfer } from "../runtime/thread/dial.ts";
 import type { PeerExit } from "../runtime/thread/endpoint.ts";
 import { type Place, spawnPlace } from "../runtime/thread/place.ts";
+import { type EngineMetric, engineMetrics } from "./engine-metrics.ts";
 import type { Embeddings, EmbedRequest, Inference, ModelEntry } from "./inference.ts";
 import {
   type AgentsPlaceInit,
@@ -65,6 +66,8 @@ interface AgentsLink {
 
 type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
+const metricsTimeoutMs = 5000;
+
 export class Front implements Inference {
   readonly #options: FrontOptions;
   readonly #system = new ActorSystem("front");
@@ -108,6 +111,16 @@ export class Front implements Inference {
       `Requested model '${requested}' is not available. Available models: default, ${[...this.#models.keys()].join(", ")}`,
       { param: "model" },
     );
+  }
+
+  /** A model that does not answer soon is left out: it is starting, ending, or in a long step. */
+  async engineMetrics(): Promise<readonly EngineMetric[]> {
+    const loaded = [...this.#models.values()].flatMap(({ place }) => (place === null ? [] : [place.endpoint]));
+    const asked = loaded.map((endpoint) =>
+      this.#system.ref<ModelProtocol>("model", endpoint).ask("statistics", null, { timeoutMs: metricsTimeoutMs }),
+    );
+    const answers = await Promise.allSettled(asked);
+    return engineMetrics(answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : [])));
   }
 
   /** Asks the model how it is doing. Throws model_not_found, or why it takes no requests. */

@@ -1,6 +1,7 @@
 // Owns the face the front thread shows to the protocol routes: which models there are, "generate" and "embed". It hides
 // where the actors run. Implemented by actors/front.ts; tests of http/ implement it with a few lines.
 import type { GenerateEvent, GenerateRequest } from "../engines/chat.ts";
+import type { EngineMetric } from "./engine-metrics.ts";
 
 export type ModelStatus = "loaded" | "unloaded" | "reloading";
 
@@ -42,6 +43,8 @@ export interface Inference {
    * then ends. Failures (queue full, model loading, engine crash) arrive as one final `error` event, never as a throw.
    */
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<readonly GenerateEvent[]>;
+  /** The engine metrics of the models that are loaded now. */
+  engineMetrics(): Promise<readonly EngineMetric[]>;
   /** Throws what hinders it as a ServerError; `cancelled` once the signal is aborted, before the next step. */
   embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings>;
 }

@@ -11,6 +11,7 @@ import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts
 import type { Config } from "../runtime/config/config.ts";
 import type { Logger } from "../runtime/log.ts";
 import type { Carrier } from "../runtime/thread/place.ts";
+import { withHeads } from "./heads.ts";
 import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
 import type { Progress } from "./progress.ts";
 import { type DraftedModel, speculationOptions } from "./speculation.ts";
@@ -52,7 +53,7 @@ async function servedModels(config: Config, log: Logger, progress: Progress): Pr
   const computeLock = config.models.length > 1 ? createComputeLock() : null;
   const host = nativeHost();
   for (const model of config.models) {
-    const spec = await modelSpec(config, model, log, progress);
+    const spec = await withHeads(config, model, await modelSpec(config, model, log, progress), log, progress);
     const engine = await modelEngine(config, model, spec, host, log);
     const carrier = carrierOf(engine, config.troupe.isolate);
     const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;

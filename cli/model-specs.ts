@@ -14,6 +14,23 @@ import type { Progress } from "./progress.ts";
 /** Prompts whose logprobs are wanted take that many a step. */
 const leastExtraLogitsRows = 16;
 
+/** The path of a model's file, fetched if it is not on this machine yet. */
+export async function fetchModel(
+  config: Config,
+  { modelId, device, format }: ModelConfig,
+  log: Logger,
+  progress: Progress,
+): Promise<string> {
+  const { path } = await resolveModel(modelId, {
+    tokenSource: config.tokenSource,
+    hfCache: device.hfCache,
+    quantizedFile: format.quantizedFile,
+    onNotice: (message) => log.info({ model: modelId }, message),
+    onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${modelId}`, doneBytes, totalBytes),
+  });
+  return path;
+}
+
 /** Fetches what is not on this machine yet and describes how the engine is to load it. */
 export async function modelSpec(
   config: Config,
@@ -21,14 +38,7 @@ export async function modelSpec(
   log: Logger,
   progress: Progress,
 ): Promise<ModelSpec> {
-  const { path } = await resolveModel(model.modelId, {
-    tokenSource: config.tokenSource,
-    hfCache: model.device.hfCache,
-    quantizedFile: model.format.quantizedFile,
-    onNotice: (message) => log.info({ model: model.modelId }, message),
-    onProgress: ({ phase, doneBytes, totalBytes }) =>
-      progress.update(`${phase} ${model.modelId}`, doneBytes, totalBytes),
-  });
+  const path = await fetchModel(config, model, log, progress);
   const { blockSize, cacheType } = config.pagedAttn;
   return {
     path,
@@ -73,7 +83,10 @@ export async function modelEngine(
     path,
     gpu: async () => (device.cpu ? null : host.gpu()),
     nativeProblem: () => host.problem(),
-    wasmRefusal: async () => (kvType === "q4_0" ? "it has no cache_type q4_0" : wasmRefusal(spec)),
+    wasmRefusal: async () => {
+      if (kvType === "q4_0") return "it has no cache_type q4_0";
+      return spec.heads ? "it has no multi-token prediction (mtp_model, mtp_n_predict)" : wasmRefusal(spec);
+    },
   });
   log.info({ model: modelId, ...choice }, "engine chosen");
   if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(choice.engine, device.cpu, host))) {

@@ -22,6 +22,7 @@ export async function serve(config: Config): Promise<void> {
       accessLog: !server.disableAccessLog,
       accessLogHealth: server.accessLogHealth,
       disableRequestIdHeader: server.disableRequestIdHeader,
+      disableMetrics: server.disableMetrics,
     },
   });
   const { host, port } = server;

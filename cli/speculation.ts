@@ -29,8 +29,8 @@ export async function speculationOptions(
     promptLookup: speculation === "auto",
     maxDraftTokens,
     draftModel: await draftModel(config, drafted, log, progress),
-    headTokens: null,
-    headSampling: "auto",
+    headTokens: config.mtpNPredict,
+    headSampling: config.mtpDraftSampling,
   };
 }
 

@@ -26,6 +26,7 @@ const defaults: HttpConfig = {
   accessLog: true,
   accessLogHealth: false,
   disableRequestIdHeader: false,
+  disableMetrics: false,
 };
 
 const preflightHeaders = {

@@ -13,6 +13,8 @@ export interface HttpConfig {
   /** Also log GET /health and GET /. */
   readonly accessLogHealth: boolean;
   readonly disableRequestIdHeader: boolean;
+  /** Answer GET /metrics with 503. */
+  readonly disableMetrics: boolean;
 }
 
 export interface Context {

@@ -27,6 +27,7 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   draining: { status: 503, retryAfterSeconds: 5 },
   timeout: { status: 503, retryAfterSeconds: 1 },
   cancelled: { status: 503, retryAfterSeconds: 1 },
+  metrics_disabled: { status: 503 },
   model_source_unreachable: { status: 503, retryAfterSeconds: 10 },
   model_failed: { status: 500 },
   peer_gone: { status: 500 },

@@ -5,6 +5,7 @@ import { completions } from "./completions/route.ts";
 import type { RouteHandler } from "./context.ts";
 import { embeddings } from "./embeddings/route.ts";
 import { health } from "./health/route.ts";
+import { metrics } from "./metrics/route.ts";
 import { listModels } from "./models/route.ts";
 
 export interface Route {
@@ -18,6 +19,7 @@ export interface Route {
 export const routes: readonly Route[] = [
   { method: "GET", path: "/health", kind: "operations", handler: health },
   { method: "GET", path: "/", kind: "operations", handler: health },
+  { method: "GET", path: "/metrics", kind: "operations", handler: metrics },
   { method: "GET", path: "/v1/models", kind: "resource", handler: listModels },
   { method: "POST", path: "/v1/chat/completions", kind: "inference", handler: chatCompletions },
   { method: "POST", path: "/v1/completions", kind: "inference", handler: completions },

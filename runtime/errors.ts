@@ -23,6 +23,7 @@ const codes = {
   peer_gone: { retryable: true },
   reader_stalled: { retryable: true },
   cancelled: { retryable: false },
+  metrics_disabled: { retryable: false },
   config_invalid: { retryable: false },
   model_file_invalid: { retryable: false },
   model_source_unreachable: { retryable: true },

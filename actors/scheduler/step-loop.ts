@@ -230,12 +230,16 @@ export class StepLoop {
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
   }
 
-  /** Leaves out those whose grammar is not ready, and has drafts made for the others. */
+  /** Leaves out those whose grammar is not ready, and has drafts made for the others where no prompt needs the step. */
   #prepare(): void {
     for (const sequence of this.#matched) sequence.isHeld = sequence.live.matcher?.isReady === false;
     if (this.#speculation === null) return;
     const drafted = this.#drafted;
     drafted.length = 0;
+    if (this.#scheduler.hasPrompts) {
+      this.#speculation.prepare(drafted);
+      return;
+    }
     let others = 0;
     for (const sequence of this.#scheduler.decodes()) {
       const canDraft = sequence instanceof LiveSequence && sequence.live.matcher === null && sequence.pending === 1;

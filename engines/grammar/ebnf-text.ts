@@ -1,14 +1,14 @@
 // Owns how rules are written in the grammar engine's EBNF, for the translators: what can never end is left out first. Pure.
 //
 // Traps of the engine: a range of characters beyond ASCII is taken as a range of bytes, so such a set is written as the byte
-// sequences of its UTF-8; and a set of one byte is taken as a character, so the byte is written twice.
+// sequences of its UTF-8; a set of one byte is taken as a character, so the byte is written twice; and \x takes as many
+// hexadecimal digits as follow it.
 import { ServerError } from "../../runtime/errors.ts";
 import { type Expression, isNever, type Rules, repeat, sequence } from "./ebnf.ts";
 import {
   asciiChars,
   type ByteRanges,
   type CharSet,
-  complement,
   difference,
   intersection,
   rangesOf,
@@ -167,17 +167,12 @@ class Writer {
     if (known !== undefined) return known;
     const sequences = utf8Sequences(set);
     const written = sequences.map(byteSequence).join(" | ");
-    if (sequences.length <= maxInlineSequences) return sequences.length === 1 ? `(${written})` : `(${written})`;
+    if (sequences.length <= maxInlineSequences) return `(${written})`;
     const name = `chars_${this.sets.length}`;
     this.sets.push(`${name} ::= ${written}`);
     this.#names.set(key, name);
     return name;
   }
-}
-
-/** Whole characters but the ASCII ones given, beyond ASCII unchecked: the quick form for free text. */
-export function allBut(ascii: CharSet): string {
-  return `[^${[...rangesOf(difference(asciiChars, complement(ascii)))].map(byteRange).join("")}]`;
 }
 
 function byteSequence(bytes: ByteRanges): string {
@@ -196,15 +191,19 @@ function byteRange([lo, hi]: readonly [number, number]): string {
 
 function classByte(byte: number): string {
   const char = String.fromCharCode(byte);
-  return /[A-Za-z0-9]/.test(char) ? char : `\\x${byte.toString(16).padStart(2, "0")}`;
+  return /[A-Za-z0-9]/.test(char) ? char : hexEscape(byte);
+}
+
+/** Of four or eight digits: those of \x go on as far as there are hexadecimal digits. */
+function hexEscape(code: number): string {
+  const hex = code.toString(16);
+  return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
 }
 
 function quotedChar(char: string): string {
   const code = char.codePointAt(0) as number;
-  if (code >= 0x20 && code < 0x7f) return char === '"' || char === "\\" ? `\\${char}` : char;
-  const hex = code.toString(16);
-  if (code < 0x80) return `\\x${hex.padStart(2, "0")}`;
-  return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
+  if (code < 0x20 || code >= 0x7f) return hexEscape(code);
+  return char === '"' || char === "\\" ? `\\${char}` : char;
 }
 
 function quantifier(min: number, max: number | null): string {

@@ -9,21 +9,18 @@ import { type ModelTraits, metadata } from "./model-traits.ts";
 import { LlamaHeads } from "./mtp.ts";
 import { NativeContext } from "./native-context.ts";
 
-/** Architectures of the known release whose heads it runs. */
+/**
+ * Architectures whose heads the known release runs, and whose caches drop tails. Of those with several heads the first one
+ * drafts all tokens.
+ */
 const withHeads: ReadonlySet<string> = new Set([
-  "bailingmoe3",
   "cohere2moe",
   "deepseek2",
   "deepseek32",
-  "deepseek4",
   "glm-dsa",
   "glm4moe",
   "hy_v3",
   "mimo2",
-  "nemotron_h_moe",
-  "qwen35",
-  "qwen35moe",
-  "qwen3next",
   "step35",
 ]);
 /** An assistant that reads its model's KV cache; its layers are one head. */

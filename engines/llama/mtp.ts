@@ -112,7 +112,7 @@ export class LlamaHeads implements DraftHeads {
     this.#catchUp(slot);
     this.#flush();
     const tokens = trail.base + 1;
-    this.#parts.context.share(slot, id, tokens);
+    if (tokens > 0) this.#parts.context.share(slot, id, tokens);
     return tokens;
   }
 
@@ -197,6 +197,8 @@ export class LlamaHeads implements DraftHeads {
       if (at(depths, i) === 0 || !trail.reaches(target.total - 1)) continue;
       trail.cut(target.total - 1);
       pending += trail.count;
+      // What reads the model's cache must not find drafts there that were wrong.
+      if (this.#parts.sharesMemory) this.#parts.target.remove(target.slot, target.total - 1);
     }
     const joins = pending <= Math.min(this.#parts.maxOutputs, this.#batch.room);
     this.#isAllOutput = joins ? 1 : 0;

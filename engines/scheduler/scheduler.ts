@@ -87,6 +87,11 @@ export class Scheduler<S extends Sequence> {
     for (const sequence of this.#running) if (isDecode(sequence)) yield sequence;
   }
 
+  /** Whether prompts want all that decodes leave of the next step. */
+  get hasPrompts(): boolean {
+    return this.#running.some((sequence) => sequence.isRunnable && !isDecode(sequence));
+  }
+
   /** How many of the first tokens of a prompt a cached prefix has. */
   cachedLength(tokens: Int32Array, adapter: number): number {
     return this.#prefixes.findCopy({ tokens, adapter, total: tokens.length })?.length ?? 0;

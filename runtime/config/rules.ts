@@ -44,6 +44,10 @@ const enableLora = entryAt("adapter", "enableLora");
 const lora = entryAt("adapter", "lora");
 const legacyLora = entryAt("adapter", "legacyLora");
 const xlora = entryAt("adapter", "xlora");
+const speculation = entryAt("troupe", "speculation");
+const draftModel = entryAt("troupe", "draftModel");
+const mtpModel = entryAt("general", "mtpModel");
+const mtpNPredict = entryAt("general", "mtpNPredict");
 
 /** Keys that may not be set together; the first only counts with the value named, where one is. */
 const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
@@ -51,7 +55,11 @@ const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [pagedMode, kvCache, "off"],
   [pagedMode, gpuMemory, "off"],
   [entryAt("general", "prefixCacheN"), prefixCacheDir, 0],
-  [entryAt("troupe", "speculation"), entryAt("troupe", "draftModel"), "off"],
+  [speculation, draftModel, "off"],
+  [speculation, mtpModel, "off"],
+  [speculation, mtpNPredict, "off"],
+  [draftModel, mtpModel],
+  [draftModel, mtpNPredict],
   [quant, entryAt("quantization", "isq")],
   [quant, entryAt("quantization", "fromUqff")],
   [entryAt("quantization", "calibrationFile"), entryAt("quantization", "imatrix")],

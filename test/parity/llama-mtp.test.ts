@@ -19,6 +19,7 @@ import type { ServerError } from "../../runtime/errors.ts";
 import { specOf, tinyModel } from "../fixtures/models.ts";
 import { generousLimits } from "../fixtures/scheduling.ts";
 import { lookupOnly } from "../fixtures/speculative-decoding.ts";
+import { writeTinyAssisted } from "../fixtures/tiny-assistant.ts";
 import { type TinyMtpOptions, writeTinyMtp } from "../fixtures/tiny-mtp.ts";
 import { Frames, job } from "../unit/actors/rig.ts";
 
@@ -66,12 +67,13 @@ function generated(model: LlamaModel, { prompts, maxNewTokens, sampling, draftin
     loop.step();
   });
   while (loop.step());
-  const { speculation, steps } = loop.snapshot();
+  const { speculation, steps, memoryPreemptions } = loop.snapshot();
   for (; loop.evictPrefix(); );
   return {
     texts: prompts.map((_, id) => frames.rows.filter((row) => row.id === id).map(({ token }) => token)),
     share: speculation.accepted / speculation.proposed,
     proposed: speculation.proposed,
+    preemptions: memoryPreemptions,
     steps,
   };
 }
@@ -98,7 +100,7 @@ describe("a model with prediction heads", () => {
 
   it("says what it says without them where they are mostly wrong, and where they are right now and then", async () => {
     const wrong = await load(await write("wrong", { wrongHead: true }));
-    const unsure = await load(await write("unsure", { contextWeight: 0.5, headContextWeight: 0.5, seed: 6 }));
+    const unsure = await load(await write("unsure", { contextWeight: 3, headContextWeight: 0.3, seed: 6 }));
     for (const [model, least, most] of [
       [wrong, 0, 0.1],
       [unsure, 0.1, 0.9],
@@ -123,6 +125,17 @@ describe("a model with prediction heads", () => {
     assert.deepEqual(drafted.texts, plain.texts);
     assert.ok(drafted.share > 0.1, `${drafted.share} of ${drafted.proposed}`);
     assert.equal(model.kv.freeBlocks, model.capacity.kvBlocks);
+    model.dispose();
+  });
+
+  it("says what it says without them where the KV cache is too small for all sequences", async () => {
+    const path = await write("crowded", { contextWeight: 0.4 });
+    const model = await load(path, ownHeads, { kvBudget: { tokens: 512 }, maxModelLength: 256, blockTokens: 4 });
+    const run = { prompts: promptsOf(7, 90), maxNewTokens: 130, prefixCacheEntries: 4 };
+    const plain = generated(model, { ...run, drafting: null });
+    const drafted = generated(model, run);
+    assert.deepEqual(drafted.texts, plain.texts);
+    assert.ok(drafted.preemptions > 0 && drafted.share > 0.3, `${drafted.preemptions} preemptions, ${drafted.share}`);
     model.dispose();
   });
 
@@ -175,8 +188,28 @@ describe("an assistant in a file of its own", () => {
   });
 });
 
+describe("an assistant that reads its model's KV cache", () => {
+  it("drafts for a model with windows, whose text it leaves as it is", async () => {
+    const [path, assistant] = [join(directory, "windows.gguf"), join(directory, "reader.gguf")];
+    await writeTinyAssisted(path, assistant);
+    const model = await load(path, { path: assistant });
+    const run = { prompts: promptsOf(4, 60), maxNewTokens: 60 };
+    const alone = await load(path, null);
+    const plain = generated(alone, { ...run, drafting: null });
+    alone.dispose();
+    for (let round = 0; round < 2; round++) {
+      const drafted = generated(model, { ...run, prefixCacheEntries: 4 });
+      assert.deepEqual(drafted.texts, plain.texts);
+      assert.ok(drafted.share > 0.4, `${drafted.share} of ${drafted.proposed}`);
+    }
+    model.dispose();
+  });
+});
+
 describe("what prediction heads have read", () => {
   const vocabSize = 320;
+  /** Logits are some units apart; sums in another order differ in their last bits, and three passes build on them. */
+  const tolerance = 5e-3;
   const [text = []] = promptsOf(1, 400);
   const tokens = Int32Array.from(text);
   let model: LlamaModel;
@@ -228,15 +261,20 @@ describe("what prediction heads have read", () => {
     const expected = afresh(total);
     assert.deepEqual(found.draft, expected.draft);
     assert.equal(found.logits.length, 3 * vocabSize);
-    const apart = Math.max(...found.logits.map((logit, i) => Math.abs(logit - expected.logits[i]!)));
-    assert.ok(apart < 1e-3, `${apart}`);
+    const apart = distance(found, expected);
+    assert.ok(apart < tolerance, `${apart}`);
+  }
+
+  function distance(one: { logits: number[] }, other: { logits: number[] }): number {
+    return Math.max(...one.logits.map((logit, i) => Math.abs(logit - other.logits[i]!)));
   }
 
   it("matters to what they draft", () => {
     feed(0, 0, 90);
     heads.release(0);
     feed(0, 90, 99);
-    assert.notDeepEqual(proposed(0, 100).logits, afresh(100).logits);
+    const apart = distance(proposed(0, 100), afresh(100));
+    assert.ok(apart > 100 * tolerance, `${apart}`);
     model.kv.release(0);
   });
 
@@ -298,9 +336,7 @@ describe("what prediction heads have read", () => {
     for (const slot of [1, 2]) {
       assert.equal(heads.follows(slot, 62), false);
       feed(slot, 60, 99);
-      const { draft, logits } = proposed(slot, 100);
-      const apart = Math.max(...logits.map((logit, i) => Math.abs(logit - expected.logits[i]!)));
-      assert.deepEqual(draft, expected.draft);
+      const apart = distance(proposed(slot, 100), expected);
       assert.ok(apart > 0 && apart < 0.5, `${apart}`);
       model.kv.release(slot);
     }

@@ -1,5 +1,6 @@
 // Owns deterministic automata over characters: made from regular expressions, combined (both, not, trimmed, least), asked
 // about. They carry what a schema says of a string, of an object's keys or of a number's digits. Pure; state 0 is the start.
+import { spend } from "../work.ts";
 import { anyChar, type CharSet, complement, hasChar, intersection, rangesOf, union } from "./char-set.ts";
 import { RegexProblem } from "./syntax.ts";
 
@@ -42,7 +43,9 @@ export function explore<Place>(
   for (let at = 0; at < places.length; at++) {
     const { accepts, edges } = describe(places[at] as Place);
     const byTarget = new Map<number, CharSet[]>();
+    spend(1);
     for (const edge of edges) {
+      spend(1 + edge.set.length);
       const key = keyOf(edge.to);
       let to = numbers.get(key);
       if (to === undefined) {
@@ -80,6 +83,7 @@ export function both(a: Automaton, b: Automaton, limit = maxStates): Automaton {
 }
 
 function* commonEdges(a: State, b: State): Iterable<{ set: CharSet; to: readonly [number, number] }> {
+  spend(a.edges.length * b.edges.length);
   for (const left of a.edges) {
     for (const right of b.edges) {
       const set = intersection(left.set, right.set);
@@ -190,6 +194,7 @@ export function least(automaton: Automaton): Automaton {
   let classes = live.map((state): number => (state.accepts ? 1 : 0));
   let count = new Set(classes).size;
   for (let round = 0; round < maxRefinements; round++) {
+    for (const state of live) spend(1 + 2 * state.edges.length);
     const signatures = live.map((state, at) => signature(state, classes, at));
     const numbers = new Map<string, number>();
     const next = signatures.map((key) => numbers.get(key) ?? numbers.set(key, numbers.size).size - 1);

@@ -31,6 +31,8 @@ export function* rangesOf(set: CharSet): Iterable<readonly [number, number]> {
 }
 
 export function union(...sets: readonly CharSet[]): CharSet {
+  const [only] = sets;
+  if (only !== undefined && sets.length === 1) return only;
   return charSet(sets.flatMap((set) => [...rangesOf(set)]));
 }
 

@@ -1,12 +1,12 @@
 // Owns the way from a regular expression to an automaton: a nondeterministic one first, then its sets of states. Bounded:
 // what grows too large is refused. Pure.
+
+import { spend } from "../work.ts";
 import { type Automaton, both, boundaries, explore, least, maxStates, not, tooComplex } from "./automaton.ts";
 import { anyChar, type CharSet, hasChar } from "./char-set.ts";
 import type { Regex, RegexNode } from "./syntax.ts";
 
 const maxNodes = 20_000;
-/** Pieces of sets looked at for one expression. */
-const maxWork = 3_000_000;
 
 /** How a pattern applies: somewhere in the text, as in a JSON schema, or to all of it. */
 export type Anchoring = "anywhere" | "whole";
@@ -31,16 +31,14 @@ function determinise(node: RegexNode): Automaton {
   const nfa = new Nfa();
   const start = nfa.state();
   const end = nfa.add(node, start);
-  let work = 0;
   const automaton = explore<StateSet>(
     { states: nfa.closure([start], "start"), isStart: true },
     ({ states, isStart }) => `${isStart ? "^" : ""}${states.join()}`,
     ({ states, isStart }) => {
-      work += states.length;
+      spend(states.length);
       const edges = states.flatMap((state) => nfa.edges[state] as readonly NfaEdge[]);
       const marks = boundaries(edges.map((edge) => edge.set));
-      work += marks.length * edges.length;
-      if (work > maxWork) throw tooComplex();
+      spend(marks.length * edges.length);
       return {
         accepts: nfa.closure(states, isStart ? "start+end" : "end").includes(end),
         edges: split(nfa, edges, marks),
@@ -139,6 +137,7 @@ class Nfa {
         if (only === null || place.includes(only)) reached.add(to);
       }
     }
+    spend(reached.size);
     return [...reached].sort((a, b) => a - b);
   }
 }

@@ -37,11 +37,12 @@ function withoutAnchors(node: RegexNode): RegexNode {
 
 /** How the characters of a set, and what stands behind the last one, are written in the text that is generated. */
 export interface Spelling {
-  chars(set: CharSet): Expression;
+  /** As alternatives. */
+  chars(set: CharSet): readonly Expression[];
   readonly end: Expression;
 }
 
-export const plainSpelling: Spelling = { chars: set, end: empty };
+export const plainSpelling: Spelling = { chars: (chars) => [set(chars)], end: empty };
 
 /**
  * The rules of an automaton. A state that is entered from one place is written there; the others are rules that call each
@@ -69,7 +70,12 @@ export function automatonExpression(
 
   function body(at: number, depth: number): Expression {
     const state = stateOf(automaton, at);
-    const options = state.edges.map(({ set: chars, to }) => sequence(spelling.chars(chars), target(to, depth + 1)));
+    const options = state.edges.flatMap(({ set: chars, to }) => {
+      const spelled = spelling.chars(chars);
+      // The engine is four times as quick with "a s | b s" as with "(a | b) s".
+      const rest = spelled.length > 1 ? ruleOf(to) : target(to, depth + 1);
+      return spelled.map((option) => sequence(option, rest));
+    });
     return choice(...(state.accepts ? [spelling.end] : []), ...options);
   }
 

@@ -7,11 +7,11 @@ import {
   charSet,
   charsOf,
   complement,
-  digitChars,
   intersection,
   noChar,
   union,
 } from "./char-set.ts";
+import { controls, escapedSets, latinChars, lineEnds } from "./escapes.ts";
 import { propertySet } from "./property-set.ts";
 import { type Regex, type RegexNode, RegexProblem } from "./syntax.ts";
 
@@ -19,37 +19,6 @@ const maxLength = 10_000;
 const maxDepth = 100;
 /** Beyond it a bound of a repetition is refused: a grammar writes each turn out. */
 export const maxRepeat = 1000;
-
-const wordChars = union(
-  charsOf("_"),
-  charSet([
-    [0x30, 0x39],
-    [0x41, 0x5a],
-    [0x61, 0x7a],
-  ]),
-);
-const spaceChars = union(
-  charsOf("\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"),
-  charSet([[0x2000, 0x200a]]),
-);
-const latinChars = charSet([[0, 0x24f]]);
-const lineEnds = charsOf("\n\r\u2028\u2029");
-const escapedSets: ReadonlyMap<string, CharSet> = new Map([
-  ["d", digitChars],
-  ["D", complement(digitChars)],
-  ["w", wordChars],
-  ["W", complement(wordChars)],
-  ["s", spaceChars],
-  ["S", complement(spaceChars)],
-]);
-const controls: ReadonlyMap<string, string> = new Map([
-  ["t", "\t"],
-  ["n", "\n"],
-  ["v", "\v"],
-  ["f", "\f"],
-  ["r", "\r"],
-  ["0", "\0"],
-]);
 
 export interface RegexFlags {
   /** i */
@@ -177,10 +146,7 @@ class Parser {
     if (this.#looksAt("<=", "<!"))
       throw new RegexProblem("unsupported", `the lookbehind "(?${this.#rest(2)}" is not supported`);
     if (this.#looksAt("=", "!")) {
-      throw new RegexProblem(
-        "unsupported",
-        `the lookahead "(?${this.#rest(1)}" is not supported here: it may only follow a leading "^"`,
-      );
+      throw new RegexProblem("unsupported", `the lookahead "(?${this.#rest(1)}" is not supported here`);
     }
     throw new RegexProblem("unsupported", `the group "(?${this.#rest(3)}" is not supported`);
   }

@@ -11,7 +11,7 @@ import { schemaError } from "./document.ts";
 export type Check = (text: string) => string | null;
 
 /** Decimal places to which multiples are told apart: 0.07 / 0.01 is no integer in floating point. */
-const multiplePrecision = 9;
+const multiplePrecision = 6;
 
 export function schemaCheck(schema: unknown): Check {
   const matches = compiled(schema);

@@ -4,6 +4,8 @@
 
 import { choice, type Expression, Rules, rule, text } from "../ebnf.ts";
 import { ebnfText } from "../ebnf-text.ts";
+import { RegexProblem } from "../regex/syntax.ts";
+import { bounded, TooMuchWork } from "../work.ts";
 import { arrayExpression } from "./arrays.ts";
 import { type Conjunct, type Goal, numberTypes, top, types } from "./conjunct.ts";
 import { SchemaDocument, type SchemaNode, schemaError } from "./document.ts";
@@ -16,6 +18,8 @@ import { objectExpression } from "./objects.ts";
 import { stringExpression } from "./strings.ts";
 
 const maxRules = 8000;
+/** The grammar engine looks its whole vocabulary up for each of them: some 10 ms. */
+const maxWideStates = 400;
 /** An alternative with more values is not looked through for unique ones. */
 const maxFewValues = 64;
 
@@ -32,7 +36,10 @@ export function compileSchema(schema: unknown): CompiledSchema {
     schemaError("unsupported", "", `it takes more than ${maxRules} rules; make it smaller`),
   );
   const compiler = new SchemaCompiler(rules);
-  rules.define("root", compiler.compile(new SchemaDocument(schema).root));
+  rules.define(
+    "root",
+    bounded(() => compiler.compile(new SchemaDocument(schema).root)),
+  );
   const grammar = ebnfText(rules, "root");
   if (grammar === null) throw compiler.nothingLeft();
   return { rules, grammar, unchecked: [...compiler.unchecked] };
@@ -44,7 +51,7 @@ export function compileSchemaInto(
   rules: Rules,
 ): { expression: Expression; unchecked: readonly string[] } {
   const compiler = new SchemaCompiler(rules);
-  const expression = compiler.compile(new SchemaDocument(schema).root);
+  const expression = bounded(() => compiler.compile(new SchemaDocument(schema).root));
   return { expression, unchecked: [...compiler.unchecked] };
 }
 
@@ -56,6 +63,8 @@ class SchemaCompiler implements Emitter {
   readonly #names = new Map<string, string>();
   readonly #todo: { readonly name: string; readonly goal: Goal }[] = [];
   #where = "";
+  #wideStatesLeft = maxWideStates;
+  readonly #afforded = new Set<string>();
 
   constructor(rules: Rules) {
     this.rules = rules;
@@ -64,9 +73,14 @@ class SchemaCompiler implements Emitter {
 
   compile(root: SchemaNode): Expression {
     const whole = this.value([{ node: root, negated: false }]);
-    for (let next = this.#todo.pop(); next !== undefined; next = this.#todo.pop()) {
-      this.#where = next.goal[0]?.node.pointer ?? "";
-      this.rules.define(next.name, this.#body(next.goal));
+    try {
+      for (let next = this.#todo.pop(); next !== undefined; next = this.#todo.pop()) {
+        this.#where = next.goal[0]?.node.pointer ?? "";
+        this.rules.define(next.name, this.#body(next.goal));
+      }
+    } catch (thrown) {
+      const isLimit = thrown instanceof TooMuchWork || thrown instanceof RegexProblem;
+      throw isLimit ? schemaError("unsupported", this.#where, thrown.message) : thrown;
     }
     return whole;
   }
@@ -100,6 +114,14 @@ class SchemaCompiler implements Emitter {
     const all = this.alternatives(goal).map(fewValues);
     if (all.some((values) => values === null)) return null;
     return all.flatMap((values) => values ?? []).filter((value) => matchesGoal(value, goal, this.#expander));
+  }
+
+  affords(key: string, wideStates: number): boolean {
+    if (this.#afforded.has(key)) return true;
+    if (wideStates > this.#wideStatesLeft) return false;
+    this.#wideStatesLeft -= wideStates;
+    this.#afforded.add(key);
+    return true;
   }
 
   checkLater(keyword: string): void {

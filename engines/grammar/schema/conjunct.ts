@@ -1,6 +1,7 @@
 // Owns what one alternative of a schema says of a value: for each type of JSON its own constraints, all of which hold. Schemas
 // are expanded into alternatives (expand.ts), and each becomes a part of the grammar (compile.ts). Pure.
 import { type Automaton, accepts } from "../regex/automaton.ts";
+import { spend } from "../work.ts";
 import type { SchemaNode } from "./document.ts";
 
 /** A schema, or that it must not match. */
@@ -96,6 +97,7 @@ export const top: Conjunct = {
 export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   if (a === top) return b;
   if (b === top) return a;
+  spend(60 + sizeOf(a) + sizeOf(b));
   return consistent({
     types: a.types & b.types,
     values: commonValues(a.values, b.values),
@@ -118,6 +120,11 @@ export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
     objects: [...a.objects, ...b.objects],
     names: [...a.names, ...b.names],
   });
+}
+
+function sizeOf({ excluded, values, arrays, contains, objects, required, forbidden }: Conjunct): number {
+  const named = objects.reduce((sum, layer) => sum + 1 + layer.patterns.length, required.length + forbidden.length);
+  return excluded.length + (values?.length ?? 0) + arrays.length + contains.length + named;
 }
 
 /** Without the types and values that its own constraints leave no room for. */

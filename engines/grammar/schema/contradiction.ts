@@ -1,5 +1,6 @@
 // Owns telling that an alternative has no values at all: so that branches can be told apart, and dead ones are left out. It may
 // miss some, and never errs the other way. Pure.
+import { spend } from "../work.ts";
 import { type Conjunct, type Goal, types } from "./conjunct.ts";
 import type { Expander } from "./expand.ts";
 import { keyGoal } from "./object-keys.ts";
@@ -7,6 +8,7 @@ import { keyGoal } from "./object-keys.ts";
 const lookAhead = 4;
 
 export function isContradiction(conjunct: Conjunct, expander: Expander, depth = lookAhead): boolean {
+  spend(100);
   if (conjunct.values !== null) return conjunct.values.length === 0;
   if (conjunct.types === types.object) return hasDeadProperty(conjunct, expander, depth);
   if (conjunct.types === types.array) return hasDeadItem(conjunct, expander, depth);

@@ -12,6 +12,11 @@ export interface Emitter {
   alternatives(goal: Goal): readonly Conjunct[];
   /** The few values that match a goal, or null where there are many. */
   values(goal: Goal): readonly unknown[] | null;
+  /**
+   * Takes so many states that accept almost any character from what a grammar may have of them, once for each key; false
+   * where it has not so many left.
+   */
+  affords(key: string, wideStates: number): boolean;
   /** The grammar lets through what this keyword forbids: the finished text is to be checked. */
   checkLater(keyword: string): void;
   /** For a keyword that neither the grammar nor the model can be relied upon to keep. */

@@ -26,7 +26,7 @@ function matches(value: unknown, conjunct: Conjunct, expander: Expander): boolea
 function matchesNumber(value: number, { lower, upper, multiples }: Conjunct): boolean {
   if (lower !== null && (value < lower.value || (lower.exclusive && value === lower.value))) return false;
   if (upper !== null && (value > upper.value || (upper.exclusive && value === upper.value))) return false;
-  return multiples.every((multiple) => Math.abs(value / multiple - Math.round(value / multiple)) < 1e-9);
+  return multiples.every((multiple) => Math.abs(value / multiple - Math.round(value / multiple)) < 1e-6);
 }
 
 function matchesString(value: string, { lengthMin, lengthMax, patterns }: Conjunct): boolean {

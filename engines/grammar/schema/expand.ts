@@ -1,6 +1,8 @@
 // Owns the way from schemas to their alternatives: `anyOf`, `oneOf`, `not`, `if`, `dependent…` and `$ref` are worked out here, so
 // that an alternative has only constraints that hold at once. What cannot be said of a negation is left out of it: fewer texts
 // match then, never others. Pure; bounded by the number of alternatives.
+
+import { spend } from "../work.ts";
 import { type Conjunct, type Goal, type Literal, meet, only, top, types } from "./conjunct.ts";
 import { isContradiction } from "./contradiction.ts";
 import type { SchemaNode } from "./document.ts";
@@ -223,6 +225,7 @@ export class Expander {
     if (b.length === 1 && b[0] === top) return a;
     const both: Conjunct[] = [];
     for (const left of a) {
+      spend(b.length);
       for (const right of b) {
         const conjunct = meet(left, right);
         if (conjunct !== null) both.push(conjunct);

@@ -9,8 +9,8 @@ const leapYear = "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13
 const date = `(?:\\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)|${leapYear}-02-29)`;
 const timeOfDay = "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?";
 const time = `${timeOfDay}(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)`;
-const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,22}[A-Za-z0-9])?";
-const hostname = `${label}(?:\\.${label}){0,4}`;
+const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,16}[A-Za-z0-9])?";
+const hostname = `${label}(?:\\.${label}){0,3}`;
 const octet = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
 const hex = "[0-9a-fA-F]{1,4}";
 const ipv6 = [
@@ -21,6 +21,7 @@ const ipv6 = [
   ),
 ].join("|");
 const urlChars = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
+const templateChars = "(?:[A-Za-z0-9._~!$&()*+,;=:@-]|%[0-9A-Fa-f]{2})";
 const queryChars = "(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})";
 const path = `(?:/${urlChars}*)*(?:\\?${queryChars}*)?(?:#${queryChars}*)?`;
 const domain = "(?:[a-z0-9]+(?:-[a-z0-9]+)*\\.)+[a-z]{2,10}";
@@ -41,7 +42,7 @@ const sources: ReadonlyMap<string, string> = new Map([
   ["ipv6", ipv6],
   ["uri", `[a-z][a-z0-9+-]{1,20}://${hostname}(?::[1-9]\\d{0,3})?${path}`],
   ["uri-reference", `(?:https?://${hostname}(?::[1-9]\\d{0,3})?)?${path}`],
-  ["uri-template", `https?://${hostname}(?:/(?:${urlChars}|\\{[a-z][A-Za-z0-9_]*\\})*)*`],
+  ["uri-template", `https?://${hostname}(?:/(?:${templateChars}|\\{[a-z][A-Za-z0-9_]*\\})*)*`],
   ["url", `https?://${domain}(?:/${path})?`],
   ["uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"],
   ["json-pointer", pointer],

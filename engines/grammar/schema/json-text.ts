@@ -2,6 +2,7 @@
 // value at all. What stands between tokens is written where it is used, never as a rule of its own: see ebnf.ts. Pure.
 import { choice, type Expression, type Rules, repeat, rule, sequence, set, text } from "../ebnf.ts";
 import {
+  asciiChars,
   type CharSet,
   charSet,
   charsOf,
@@ -30,7 +31,6 @@ export const comma = sequence(text(","), gap);
 export const colon = sequence(text(":"), afterColon);
 
 const mustEscape = union(charSet([[0, 0x1f]]), charsOf('"\\'));
-const mayStand = complement(mustEscape);
 const hexDigit = set(
   union(
     digitChars,
@@ -43,24 +43,27 @@ const hexDigit = set(
 
 /** The inside of a JSON string, each character spelled one way, and the quote behind it. */
 export const stringSpelling: Spelling = {
-  chars(chars: CharSet): Expression {
+  chars(chars: CharSet): readonly Expression[] {
     const escaped: Expression[] = [];
     for (const [lo, hi] of rangesOf(intersection(chars, mustEscape))) {
       for (let char = lo; char <= hi; char++)
         escaped.push(text(JSON.stringify(String.fromCharCode(char)).slice(1, -1)));
     }
-    return choice(...alone(difference(chars, mustEscape)), ...escaped);
+    return [...alone(difference(chars, mustEscape)), ...escaped];
   },
   end: text('"'),
 };
 
+/** Characters that stand for themselves: those beyond ASCII, which are spelled in several bytes, apart. */
 function alone(chars: CharSet): readonly Expression[] {
-  return chars.length === 0 ? [] : [set(chars)];
+  return [intersection(chars, asciiChars), difference(chars, asciiChars)].filter((part) => part.length > 0).map(set);
 }
 
 /** Rules that more than one place of a grammar uses, made when first asked for. */
 export class SharedRules {
   readonly #rules: Rules;
+  readonly #made = new Set<string>();
+  readonly #known = new Map<string, Expression>();
 
   constructor(rules: Rules) {
     this.#rules = rules;
@@ -75,7 +78,8 @@ export class SharedRules {
     return this.#shared("string_rest", () => {
       const rest = rule("string_rest");
       const escaped = choice(set(charsOf('"\\/bfnrt')), sequence(text("u"), repeat(hexDigit, 4, 4)));
-      return choice(text('"'), sequence(set(mayStand), rest), sequence(text("\\"), escaped, rest));
+      const plain = alone(complement(mustEscape)).map((chars) => sequence(chars, rest));
+      return choice(text('"'), ...plain, sequence(text("\\"), escaped, rest));
     });
   }
 
@@ -116,7 +120,12 @@ export class SharedRules {
     });
   }
 
-  readonly #made = new Set<string>();
+  /** The same expression for the same key. */
+  once(key: string, make: () => Expression): Expression {
+    const known = this.#known.get(key) ?? make();
+    this.#known.set(key, known);
+    return known;
+  }
 
   #shared(name: string, make: () => Expression): Expression {
     if (!this.#made.has(name)) {

@@ -11,6 +11,7 @@ import type { Emitter } from "./emitter.ts";
 
 /** Digits a number keeps exactly. */
 const maxDigits = 15;
+const maxMultipleDigits = 9;
 /** Places behind the point where nothing asks for more, and the most that are written. */
 const usualPlaces = 6;
 const maxPlaces = 12;
@@ -55,7 +56,9 @@ function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Ran
   const wanted = Math.max(...[...bounds, ...multiples.map(decimalOf)].map((decimal) => decimal?.places ?? 0));
   const least = multiples.length > 0 ? 0 : usualPlaces;
   const places = isInteger ? 0 : Math.min(maxPlaces, Math.max(least, wanted));
-  const most = 10n ** BigInt(maxDigits) - 1n;
+  // Beyond these, division in floating point no longer tells a multiple of 0.01 from its neighbours.
+  const digits = !isInteger && multiples.length > 0 ? maxMultipleDigits : maxDigits;
+  const most = 10n ** BigInt(digits) - 1n;
   const low = inward(bounds[0], lower?.exclusive ?? false, places, 1n);
   const high = inward(bounds[1], upper?.exclusive ?? false, places, -1n);
   const far = [low, high].reduce(

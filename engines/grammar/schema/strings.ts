@@ -13,8 +13,7 @@ import { stringSpelling } from "./json-text.ts";
  * larger bounds are checked in the finished text.
  */
 const maxCounted = 64;
-/** States of one string that take almost any character, for the same reason. */
-const maxWideStates = 160;
+/** A state that takes as many characters is one that costs as much. */
 const wideChars = 512;
 
 /** null where no string is left. */
@@ -27,7 +26,9 @@ export function stringExpression(conjunct: Conjunct, emitter: Emitter): Expressi
 
 /** What follows the opening quote of a string that an automaton describes. */
 export function keyRest(automaton: Automaton, emitter: Emitter): Expression {
-  return automatonExpression(automaton, emitter.rules, "chars", stringSpelling);
+  // Many fields of one schema have the same bound or format.
+  const make = () => automatonExpression(automaton, emitter.rules, "chars", stringSpelling);
+  return emitter.shared.once(JSON.stringify(automaton), make);
 }
 
 function stringAutomaton(conjunct: Conjunct, emitter: Emitter): Automaton {
@@ -46,34 +47,32 @@ function stringAutomaton(conjunct: Conjunct, emitter: Emitter): Automaton {
 function withLength(automaton: Automaton, { lengthMin, lengthMax }: Conjunct, emitter: Emitter): Automaton {
   if (isEmpty(automaton)) return automaton;
   const own = automaton === anyText ? { min: 0, max: Number.POSITIVE_INFINITY } : lengths(automaton);
-  let min = own.min >= lengthMin ? 0 : lengthMin;
-  let max = lengthMax !== null && own.max > lengthMax ? lengthMax : null;
-  if (max !== null && max > maxCounted) {
-    emitter.checkLater("maxLength");
-    max = null;
-  }
-  if (min > maxCounted) {
-    emitter.checkLater("minLength");
-    min = maxCounted;
-  }
-  if (min === 0 && max === null) return checkWidth(automaton, emitter);
+  const min = own.min >= lengthMin ? 0 : lengthMin;
+  const max = lengthMax !== null && own.max > lengthMax ? lengthMax : null;
+  const least = min <= maxCounted ? min : 0;
+  const most = max !== null && max <= maxCounted ? max : null;
+  const counted = least === 0 && most === null ? automaton : countedChars(automaton, least, most);
+  const isAffordable = counted !== null && affords(counted, emitter);
+  if (min !== 0 && (least === 0 || !isAffordable)) emitter.checkLater("minLength");
+  if (max !== null && (most === null || !isAffordable)) emitter.checkLater("maxLength");
+  if (isAffordable) return counted;
+  if (affords(automaton, emitter)) return automaton;
+  throw emitter.refuse("pattern", "this counts too many characters one by one; bound them less closely");
+}
+
+function countedChars(automaton: Automaton, min: number, max: number | null): Automaton | null {
   try {
-    return checkWidth(both(automaton, ofLength(min, max)), emitter);
+    return both(automaton, ofLength(min, max));
   } catch (thrown) {
-    if (!(thrown instanceof RegexProblem)) throw thrown;
-    emitter.checkLater("maxLength");
-    return automaton;
+    if (thrown instanceof RegexProblem) return null;
+    throw thrown;
   }
 }
 
-function checkWidth(automaton: Automaton, emitter: Emitter): Automaton {
-  const wide = automaton.filter(({ edges }) => edges.some(({ set }) => charCount(set) > wideChars)).length;
-  if (wide <= maxWideStates) return automaton;
-  emitter.checkLater("pattern");
-  throw emitter.refuse(
-    "pattern",
-    `the pattern counts more than ${maxWideStates} characters of any kind; bound them less closely`,
-  );
+/** The same automaton again costs nothing: its rules are there. */
+function affords(automaton: Automaton, emitter: Emitter): boolean {
+  const wideStates = automaton.filter(({ edges }) => edges.some(({ set }) => charCount(set) > wideChars)).length;
+  return emitter.affords(JSON.stringify(automaton), wideStates);
 }
 
 /** The texts a goal allows as keys; null where it cannot be told. */

@@ -91,16 +91,18 @@ export const generalKeys = {
   },
   mtpModel: {
     ...text("a model", "MODEL"),
-    ...planned(),
     default: null,
-    help: "Assistant model that predicts several tokens at once",
+    help: "Assistant made for the model, which predicts several of its tokens at once",
   },
-  mtpNPredict: { ...integer(1), ...planned(), default: null, help: "Tokens the assistant drafts for each step" },
+  mtpNPredict: {
+    ...integer(1, 64),
+    default: null,
+    help: "Tokens that mtp_model, or the model's own prediction heads, draft for each step",
+  },
   mtpDraftSampling: {
     ...oneOf(["auto", "greedy", "probabilistic"]),
-    ...planned("auto"),
     default: "auto",
-    help: "How the assistant's tokens are drawn",
+    help: "Draft the likeliest tokens, or those that would be drawn; auto: as answers are",
   },
 } as const satisfies Record<string, Key>;
 

@@ -21,7 +21,7 @@ export const serverKeys = {
   accessLogFormat: { ...oneOf(["text", "json"]), default: "text", help: "How a request is logged" },
   accessLogHealth: { ...flagSwitch, default: false, help: "Log health checks and the like too" },
   disableRequestIdHeader: { ...flagSwitch, default: false, help: "Do not echo the x-request-id header" },
-  disableMetrics: { ...flagSwitch, ...planned(true), default: false, help: "Keep and serve no metrics" },
+  disableMetrics: { ...flagSwitch, default: false, help: "Serve no metrics" },
 } as const satisfies Record<string, Key>;
 
 export const pagedAttnKeys = {

@@ -16,7 +16,6 @@ no_kv_cache = false
 prefix_cache_n = 4
 chat_template = "t.jinja"
 jinja_explicit = "e.jinja"
-mtp_draft_sampling = "auto"
 agentic = false
 enable_search = false
 enable_code_execution = false
@@ -91,7 +90,7 @@ hf_cache = "/models"
 `;
 
 /** What stands in place of other keys. */
-const others = `command = "serve"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}`;
+const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}`;
 
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"${oneModel}`;
 
@@ -101,9 +100,6 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'log = "requests.log"',
     'matformer_config_path = "slices.csv"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
-    'mtp_model = "m"',
-    "mtp_n_predict = 2",
-    'mtp_draft_sampling = "greedy"',
     'mcp_config = "mcp.json"',
     "agent = true",
     "agentic = true",
@@ -121,13 +117,7 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'agent_permission = "ask"',
     'code_exec_permission = "deny"',
   ],
-  "[server]": [
-    "no_ui = false",
-    "mcp_port = 4321",
-    "max_tool_rounds = 8",
-    'tool_dispatch_url = "http://localhost:1/"',
-    "disable_metrics = false",
-  ],
+  "[server]": ["no_ui = false", "mcp_port = 4321", "max_tool_rounds = 8", 'tool_dispatch_url = "http://localhost:1/"'],
   "[sandbox]": [
     'mode = "on"',
     'profile = "restricted"',

@@ -24,6 +24,15 @@ describe("the app", () => {
     }
   });
 
+  it("gives the engines' numbers as Prometheus text on /metrics, and 503 where they are switched off", async () => {
+    const { status, body, headers } = await request(setUp().app, "GET", "/metrics");
+    assert.deepEqual([status, headers["content-type"]], [200, "text/plain; version=0.0.4; charset=utf-8"]);
+    assert.match(body, /^# TYPE service_sequences_running gauge\nservice_sequences_running 3$/m);
+    assert.match(body, /^service_sequences_completed_total\{reason="stop"\} 7$/m);
+    const off = await request(setUp({ config: { disableMetrics: true } }).app, "GET", "/metrics");
+    assert.deepEqual([off.status, JSON.parse(off.body).error.code], [503, "metrics_disabled"]);
+  });
+
   it("lists the default model first, as `default`, then all", async () => {
     const { app, inference } = setUp();
     const entry = (id: string, created: number, status: string) => {
