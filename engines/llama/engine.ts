@@ -209,7 +209,12 @@ function modelOf(
   const bytesPerToken = kvBytesPerToken(traits.kv);
   const pool = { capacity, layout, bytesPerToken, maxSequenceIds: maxNativeSequences };
   if (heads !== null) {
-    return new LlamaModel({ ...parts, kv: new HeadedKv(context, pool, heads), maxOutputs: sizes.maxOutputs, heads });
+    return new LlamaModel({
+      ...parts,
+      kv: new HeadedKv(context, pool, heads.feeder),
+      maxOutputs: sizes.maxOutputs,
+      heads,
+    });
   }
   const kv: SlotKv =
     sizes.mode === "unified"

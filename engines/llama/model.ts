@@ -77,7 +77,7 @@ export class LlamaModel implements LoadedModel {
     const outputCount = this.#fill(batch);
     if (this.#native.count > 0) this.#context.decode(this.#native);
     this.#removeFillers();
-    this.heads?.follow(batch);
+    if (this.#native.count > 0) this.heads?.feeder.follow(batch);
     this.#slots.commit(batch);
     if (outputCount > 0) this.#viewLogits(outputCount);
     const { output: pooled, row: pooledRow } = this.#pooled;
@@ -111,7 +111,7 @@ export class LlamaModel implements LoadedModel {
       lastId = id;
       this.#logitsRow[row] = -1;
       if (batch.wantPooled[row] === 1) continue;
-      this.heads?.place(row, this.#native.count);
+      this.heads?.feeder.place(row, this.#native.count);
       this.#native.addRow(batch, row, id);
       const wanted = at(batch.logitsCount, row);
       if (wanted > 0) this.#logitsRow[row] = outputCount;

@@ -2,7 +2,7 @@
 // given or lose too. What leaves the process does so without what the heads had.
 import type { SavedKv } from "../engine.ts";
 import { UnifiedKv, type UnifiedOptions } from "./kv-unified.ts";
-import type { LlamaHeads } from "./mtp.ts";
+import type { HeadsFeeder } from "./mtp-feeder.ts";
 import type { NativeContext } from "./native-context.ts";
 
 /** The heads' part of a copy. */
@@ -12,12 +12,12 @@ interface HeadsCopy {
 }
 
 export class HeadedKv extends UnifiedKv {
-  readonly #heads: LlamaHeads;
+  readonly #heads: HeadsFeeder;
   readonly #copies = new Map<SavedKv, HeadsCopy>();
   /** Native sequences of the heads that no slot has. */
   readonly #spareIds: number[] = [];
 
-  constructor(context: NativeContext, options: UnifiedOptions, heads: LlamaHeads) {
+  constructor(context: NativeContext, options: UnifiedOptions, heads: HeadsFeeder) {
     super(context, options);
     this.#heads = heads;
     for (let id = options.capacity.maxSequences; id < options.maxSequenceIds; id++) this.#spareIds.push(id);

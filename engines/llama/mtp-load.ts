@@ -102,11 +102,11 @@ function open(request: HeadsRequest, model: Pointer, ownsModel: boolean): LlamaH
   });
   prediction.setStates(target.pointer, true, false);
   prediction.setStates(context.pointer, true, true);
-  return new LlamaHeads({
+  const layers = functions.modelPredictionLayerCount(model);
+  const parts = {
     target,
     context,
     prediction,
-    trainedTokens: sharesMemory ? sharingTrainedTokens : functions.modelPredictionLayerCount(model),
     sharesMemory,
     ownsModel,
     width: functions.modelOutputEmbeddingLength(target.model),
@@ -114,7 +114,8 @@ function open(request: HeadsRequest, model: Pointer, ownsModel: boolean): LlamaH
     maxSequences,
     batchTokens: params.n_batch,
     maxOutputs,
-  });
+  };
+  return new LlamaHeads(parts, sharesMemory ? sharingTrainedTokens : layers);
 }
 
 function checkOwn(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): void {

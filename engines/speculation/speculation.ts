@@ -1,16 +1,14 @@
 // Owns speculative decoding: before each step it guesses tokens that may follow those of the sequences that decode, as many
 // as promise to pay; the step verifies them beside everything else, and what it finds teaches the next guess. The step
 // loop calls it: prepare() before each schedule, observe() for each verified draft. What is sampled never depends on it.
-import { performance } from "node:perf_hooks";
-import { ServerError } from "../../runtime/errors.ts";
-import type { DraftHeads, LoadedModel } from "../engine.ts";
+import type { LoadedModel } from "../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import type { StepCost } from "../scheduler/step-cost.ts";
 import { DepthPlan, type DraftSource } from "./depth.ts";
 import type { Drafter } from "./drafter.ts";
 import { DrafterRecord, sharedDrafterAcceptance } from "./drafter-record.ts";
-import { type ChooseDraft, chooseLikeliest, HeadsDrafter } from "./heads-drafter.ts";
-import { ModelDrafter } from "./model-drafter.ts";
+import type { ChooseDraft } from "./heads-drafter.ts";
+import { openDrafter } from "./open-drafter.ts";
 import type { SpeculationOptions } from "./options.ts";
 import { PromptLookup, sharedLookupAcceptance } from "./prompt-lookup.ts";
 
@@ -27,7 +25,7 @@ export interface SpeculationStatistics {
   readonly acceptedAt: Int32Array;
 }
 
-interface SpeculationParts {
+export interface SpeculationParts {
   readonly model: LoadedModel;
   /** Has as many slots as the model; Speculation disposes it. */
   readonly draft: LoadedModel | null;
@@ -236,24 +234,4 @@ export class Speculation {
 
 function hasDraft(sequence: Sequence): boolean {
   return sequence.draftCount > 0;
-}
-
-function openDrafter(parts: SpeculationParts): Drafter | null {
-  const { model, draft, now = () => performance.now() } = parts;
-  if (draft === null) return model.heads ? openHeads(model.heads, parts, now) : null;
-  if (!draft.capabilities.truncate || !draft.capabilities.generates) {
-    const message = `${draft.card.path} cannot draft: draft_model expects a model that generates and can drop its last tokens`;
-    throw new ServerError("config_invalid", message, { param: "draft_model" });
-  }
-  return new ModelDrafter(draft, Math.min(model.card.vocabSize, draft.card.vocabSize), now);
-}
-
-function openHeads(heads: DraftHeads, { model, options, choose }: SpeculationParts, now: () => number): Drafter {
-  const likeliest = chooseLikeliest(model.card.vocabSize);
-  return new HeadsDrafter(heads, {
-    maxDepth: Math.min(options.headTokens ?? heads.trainedTokens, options.maxDraftTokens),
-    maxSequences: model.capacity.maxSequences,
-    choose: options.headSampling === "greedy" ? likeliest : (choose ?? likeliest),
-    now,
-  });
 }

@@ -271,7 +271,7 @@ describe("what prediction heads have read", () => {
 
   it("matters to what they draft", () => {
     feed(0, 0, 90);
-    heads.release(0);
+    heads.feeder.release(0);
     feed(0, 90, 99);
     const apart = distance(proposed(0, 100), afresh(100));
     assert.ok(apart > 100 * tolerance, `${apart}`);
