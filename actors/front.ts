@@ -23,6 +23,7 @@ import {
   type ModelPlaceInit,
   type ModelPlaceReady,
   type ModelProtocol,
+  type ModelReport,
   type ModelsProtocol,
 } from "./messages.ts";
 import {
@@ -276,8 +277,13 @@ export class Front implements Inference {
       },
       carrier: served.carrier,
       startTimeoutMs: this.#options.loadTimeoutMs,
-      onProgress: (fraction) => this.#options.onLoadProgress(served.id, fraction as number),
+      onProgress: (report) => this.#modelReported(served.id, report as ModelReport),
     });
+  }
+
+  #modelReported(id: string, report: ModelReport): void {
+    if (typeof report === "number") this.#options.onLoadProgress(id, report);
+    else this.#options.log.warn({ model: id }, report.notice);
   }
 
   /** Makes the model usable by the agents place, if both are up. */

@@ -148,6 +148,9 @@ export interface ModelPlaceInit {
   readonly prefixStore: PrefixStoreOptions | null;
 }
 
+/** What a model place reports: the fraction that is loaded, and later what its operator should know. */
+export type ModelReport = number | { readonly notice: string };
+
 /** What a model place answers when the model is loaded. */
 export interface ModelPlaceReady {
   readonly card: ModelCard;

@@ -10,7 +10,7 @@ import { loadDraftModel } from "../../engines/speculation/draft-model.ts";
 import { Speculation } from "../../engines/speculation/speculation.ts";
 import { vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
-import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../messages.ts";
+import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol, ModelReport } from "../messages.ts";
 import { baseGeneration, Intake } from "../scheduler/intake.ts";
 import { StepLoop } from "../scheduler/step-loop.ts";
 import { modelActor } from "./model-actor.ts";
@@ -19,10 +19,11 @@ import { modelActor } from "./model-actor.ts";
 const leastStoredTokens = 256;
 
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
+  const report = (value: ModelReport) => place.progress(value);
   const { spec, limits, frameIntervalMs, mailboxLimit, speculation } = place.init;
-  const model = await (await openEngine(place.init.engine)).load(spec, (fraction) => place.progress(fraction));
+  const model = await (await openEngine(place.init.engine)).load(spec, (fraction) => report(fraction));
   const draft = speculation.draftModel && (await loadDraftModel(spec.path, speculation.draftModel, () => {}));
-  const store = await openStore(place.init, model);
+  const store = await openStore(place.init, model, (notice) => report({ notice }));
   const loop = new StepLoop(model, {
     limits,
     frameIntervalMs,
@@ -61,10 +62,14 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   return { card, capacity, capabilities, maxQueue: limits.maxQueue, probes: probesOf(model) };
 }
 
-async function openStore({ prefixStore, spec }: ModelPlaceInit, model: LoadedModel): Promise<PrefixStore | null> {
+async function openStore(
+  { prefixStore, spec }: ModelPlaceInit,
+  model: LoadedModel,
+  onNotice: (notice: string) => void,
+): Promise<PrefixStore | null> {
   if (prefixStore === null) return null;
   const fingerprint = await modelFingerprint(spec.path);
-  return PrefixStore.open(prefixStore, { fingerprint, layout: model.kv.layout });
+  return PrefixStore.open(prefixStore, { fingerprint, layout: model.kv.layout }, onNotice);
 }
 
 function probesOf(model: LoadedModel): Int32Array[] | null {
