@@ -38,7 +38,9 @@ export class StepFiller<S extends Sequence> {
   readonly #decodes: S[] = [];
   readonly #prompts: S[] = [];
   #step = 0;
+  /** Steps, and their time, since the prompts that wait were last fed. */
   #decodeOnlySteps = 0;
+  #decodeOnlyMs = 0;
   /** Where the round over decodes starts when the budget does not hold them all. */
   #decodeStart = 0;
   #decodeTokens = 0;
@@ -62,7 +64,7 @@ export class StepFiller<S extends Sequence> {
     this.promptTokens = 0;
     this.#decodeTokens = 0;
     this.#collect();
-    const forced = this.#decodeOnlySteps >= this.#limits.maxDecodeStepsBeforePrefill;
+    const forced = this.#isPromptDue();
     const budget = this.#limits.maxBatchTokens;
     if (this.#holdsDecodes()) this.#decodes.length = 0;
     if (forced) this.#addPrompts(batch, Math.min(this.#allowance(true), budget));
@@ -77,6 +79,16 @@ export class StepFiller<S extends Sequence> {
     this.#hold.endStep(stepMs);
     const promptWaits = this.promptTokens === 0 && this.#running.some((s) => s.isRunnable && !isDecode(s));
     this.#decodeOnlySteps = promptWaits ? this.#decodeOnlySteps + 1 : 0;
+    this.#decodeOnlyMs = promptWaits ? this.#decodeOnlyMs + stepMs : 0;
+  }
+
+  /**
+   * Where the least chunk takes longer than a step of decodes may, it goes in all the same as soon as decodes alone have
+   * had half of its time: a long prompt takes at most about twice what it takes alone.
+   */
+  #isPromptDue(): boolean {
+    if (this.#decodeOnlySteps >= this.#limits.maxDecodeStepsBeforePrefill) return true;
+    return this.#decodeOnlySteps > 0 && this.#decodeOnlyMs >= this.#cost.promptMs(this.#grain) / 2;
   }
 
   get #running(): readonly S[] {
