@@ -18,7 +18,8 @@ export interface ModelProtocol {
   generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
   /** The pooled output of each prompt, once all are computed: Capabilities.pooledLength floats a prompt. */
   pool(message: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array>;
-  cancel(message: { readonly ids: readonly number[] }): void;
+  /** Ends sequences before the next step: `stop` where their text has met a stop string. */
+  cancel(message: { readonly ids: readonly number[]; readonly how?: "cancelled" | "stop" }): void;
   /** A paused sequence is not scheduled, and keeps its slot only while nobody else waits for one. */
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
   statistics(message: null): ModelStatistics;

@@ -62,7 +62,7 @@ export interface Dry {
  */
 export type OutputGrammar =
   | { readonly kind: "json" }
-  | { readonly kind: "json_schema"; readonly schema: unknown }
+  | { readonly kind: "json_schema"; readonly schema: unknown; readonly field: "response_format" | "grammar" }
   | { readonly kind: "regex"; readonly pattern: string }
   | { readonly kind: "lark"; readonly grammar: string }
   | { readonly kind: "llguidance"; readonly grammar: string };

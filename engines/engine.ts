@@ -128,8 +128,11 @@ export interface KvCache {
   release(slot: number): void;
   /** Puts the first `tokens` tokens that `from` holds into the empty slot `to`. Capability copyPrefix. */
   copyPrefix(from: number, to: number, tokens: number): void;
-  /** A copy of what slot holds; null where there is no room for it. Capability saveState, like all that follow. */
-  save(slot: number): SavedKv | null;
+  /**
+   * A copy of the first `tokens` tokens that slot holds, or of all: what follows them is dropped. Null where there is no
+   * room for it. Capability saveState, like all that follow.
+   */
+  save(slot: number, tokens?: number): SavedKv | null;
   /** Frees a copy, which must not be used again. */
   drop(saved: SavedKv): void;
   /** Puts the first `tokens` tokens of a copy into an empty slot; all of them where the model cannot truncate. */

@@ -61,13 +61,14 @@ export function outputGrammar({ grammar, response_format: format }: GrammarField
       case "regex":
         return { kind: "regex", pattern: grammar.value };
       case "json_schema":
-        return { kind: "json_schema", schema: schemaOf(grammar.value) };
+        return { kind: "json_schema", schema: schemaOf(grammar.value), field: "grammar" };
       default:
         return { kind: grammar.type, grammar: grammar.value };
     }
   }
   if (format?.type === "json_object") return { kind: "json" };
-  return format?.type === "json_schema" ? { kind: "json_schema", schema: schemaOf(format.json_schema.schema) } : null;
+  if (format?.type !== "json_schema") return null;
+  return { kind: "json_schema", schema: schemaOf(format.json_schema.schema), field: "response_format" };
 }
 
 /** Text that is no JSON stays text, which the translation refuses as a schema. */

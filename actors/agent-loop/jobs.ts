@@ -1,7 +1,8 @@
 // Owns what the model is asked for a request: the prompt as tokens, and the sampling, the grammar and the end of thinking in
 // the model's terms. Called once a run; what it throws refuses the request.
-import type { GenerateRequest } from "../../engines/chat.ts";
-import { translateGrammar } from "../../engines/grammar/translate.ts";
+import type { GenerateRequest, OutputGrammar } from "../../engines/chat.ts";
+import type { Translation } from "../../engines/grammar/translate.ts";
+import { Translations } from "../../engines/grammar/translations.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { SequenceJob } from "../messages.ts";
 import type { TextModel } from "./text-model.ts";
@@ -14,11 +15,13 @@ export interface Plan {
   readonly check: ((text: string) => string | null) | null;
 }
 
+const translations = new Translations();
+
 export function planRun(request: GenerateRequest, text: TextModel): Plan {
   const prompt = text.promptTokens(request);
   const { sampling, reasoningBudget } = request;
   if (reasoningBudget !== null && request.grammar !== null) throw noRoomForThinking();
-  const grammar = request.grammar === null ? null : translateGrammar(request.grammar);
+  const grammar = request.grammar === null ? null : translated(request.grammar);
   // Ranking needs the logprobs of what was chosen, whether or not the client does.
   const isRanked = request.candidates > request.choices;
   return {
@@ -37,6 +40,23 @@ export function planRun(request: GenerateRequest, text: TextModel): Plan {
       reasoningBudget: reasoningBudget === null ? null : text.reasoningBudget(reasoningBudget, prompt),
     },
   };
+}
+
+/** Whatever refuses the grammar, here or at the model's place, names the field it came in. */
+function translated(grammar: OutputGrammar): Translation {
+  const param = fieldOf(grammar);
+  try {
+    const { source, check } = translations.of(grammar);
+    return { source: { ...source, param }, check };
+  } catch (error) {
+    if (!(error instanceof ServerError)) throw error;
+    throw new ServerError(error.code, error.message, { param, cause: error });
+  }
+}
+
+function fieldOf(grammar: OutputGrammar): string {
+  if (grammar.kind === "json_schema") return grammar.field;
+  return grammar.kind === "json" ? "response_format" : "grammar";
 }
 
 function noRoomForThinking(): ServerError {

@@ -178,7 +178,7 @@ export class Run {
     this.#completionTokens += choice.tokenCount;
     this.#open.delete(id);
     this.#options.model.close(id, choice.tokenCount);
-    if (cancelSequence) this.#options.model.actor.tell("cancel", { ids: [id] });
+    if (cancelSequence) this.#options.model.actor.tell("cancel", { ids: [id], how: "stop" });
     if (this.#open.size > 0 || this.#closed) return;
     const means = this.#choices.map(({ meanLogprob }) => meanLogprob);
     for (const event of this.#bestOf?.likeliest(this.#options.request.choices, means) ?? []) this.#emit(event);

@@ -30,7 +30,7 @@ export function modelActor(loop: StepLoop, intake: Intake): Behaviour<ModelProto
       return queued && new Later(queued);
     },
     pool: (message, context) => new Later(loop.pool(consumerOf(context), message)),
-    cancel: ({ ids }, context) => intake.cancel(consumerOf(context), ids),
+    cancel: ({ ids, how }, context) => intake.cancel(consumerOf(context), ids, how),
     statistics: () => loop.snapshot(),
     setPaused: ({ ids, paused }, context) => loop.setPaused(consumerOf(context), ids, paused),
   };

@@ -43,7 +43,8 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const onStop = async () => {
     loop.stop();
     await running.catch(() => undefined);
-    while (store !== null && loop.evictPrefix()) await store.flush();
+    // The latest first: the time to stop in is short.
+    while (store !== null && loop.evictLatestPrefix()) await store.flush();
     await store?.dispose();
     await grammars.dispose();
     loop.dispose();

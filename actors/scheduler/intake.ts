@@ -35,10 +35,10 @@ export class Intake {
     return this.#submitPrepared(consumer, jobs);
   }
 
-  cancel(consumer: Consumer, ids: readonly number[]): void {
+  cancel(consumer: Consumer, ids: readonly number[], how?: "cancelled" | "stop"): void {
     const pending = this.#pending.get(consumer);
     for (const id of ids) pending?.delete(id);
-    this.#options.loop.cancel(consumer, ids);
+    this.#options.loop.cancel(consumer, ids, how);
   }
 
   drop(consumer: Consumer): void {
@@ -80,6 +80,8 @@ export class Intake {
   #stored({ prompt, adapter }: SequenceJob): ReturnType<PrefixStore["find"]> {
     const stored = this.#options.store?.find(baseGeneration, prompt) ?? null;
     if (stored === null || stored.usable < leastReadTokens) return null;
+    const isWhole = stored.usable === stored.tokens && stored.usable < prompt.length;
+    if (!isWhole && !this.#options.loop.truncates) return null;
     const cached = this.#options.loop.cachedLength(prompt, adapter);
     return stored.usable >= cached + leastReadTokens ? stored : null;
   }

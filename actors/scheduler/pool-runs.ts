@@ -66,7 +66,7 @@ export class PoolRuns {
     try {
       while (run.live.size < this.#window && run.next < run.job.prompts.length) {
         const sequence = this.#sequence(consumer, id, run, run.next);
-        this.#scheduler.add(sequence);
+        if (!this.#tryAdd(sequence, run.live.size > 0)) return;
         run.next++;
         run.live.add(sequence);
       }
@@ -75,6 +75,17 @@ export class PoolRuns {
       return;
     }
     if (run.live.size === 0) this.#finish(consumer, id, run, null);
+  }
+
+  /** False where the queue is full and others of the run are in it: the next one that is done makes room. */
+  #tryAdd(sequence: PooledSequence, canWait: boolean): boolean {
+    try {
+      this.#scheduler.add(sequence);
+      return true;
+    } catch (error) {
+      if (canWait && error instanceof ServerError && error.code === "queue_full") return false;
+      throw error;
+    }
   }
 
   #sequence(consumer: Consumer, id: number, run: PoolRun, index: number): PooledSequence {
@@ -118,6 +129,6 @@ export class PoolRuns {
 
 /** Adds what a row came to. What is fed again after a preemption begins anew. */
 function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
-  if (position === 0 || pooling === "last") sum.set(values);
+  if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);
   else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);
 }

@@ -60,6 +60,7 @@ export class StepLoop {
   /** Sequences under a grammar. */
   readonly #matched = new Set<LiveSequence>();
   readonly #drafted: LiveSequence[] = [];
+  readonly #maxChunk: number;
   #wake: (() => void) | null = null;
   #timer: NodeJS.Timeout | undefined;
   #stopped = false;
@@ -67,6 +68,7 @@ export class StepLoop {
   constructor(model: LoadedModel, options: StepLoopOptions) {
     const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
     this.#model = model;
+    this.#maxChunk = limits.maxPrefillChunkTokens;
     this.#consumers = new Consumers(model.capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
     this.#sampler = Sampler.create(model.card.vocabSize);
@@ -131,16 +133,22 @@ export class StepLoop {
     return this.#scheduler.importPrefix(adapter, tokens, bytes);
   }
 
-  /** Drops the cached prefix that was used longest ago. False where there is none. */
-  evictPrefix(): boolean {
-    return this.#scheduler.evictPrefix();
+  /** Drops the cached prefix that was used last. False where there is none. */
+  evictLatestPrefix(): boolean {
+    return this.#scheduler.evictLatestPrefix();
   }
 
-  cancel(consumer: Consumer, ids: readonly number[]): void {
+  /** Whether the model can take a part of what was cached. */
+  get truncates(): boolean {
+    return this.#model.capabilities.truncate;
+  }
+
+  /** `how`: a sequence whose text has met a stop string has ended well. */
+  cancel(consumer: Consumer, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
     for (const id of ids) {
       this.#pools.cancel(consumer, id);
       const sequence = this.#consumers.find(consumer, id);
-      if (sequence) this.#end(sequence, "cancelled");
+      if (sequence) this.#end(sequence, how);
     }
     // The slot of a paused sequence may be what others wait for.
     this.#wake?.();
@@ -186,14 +194,15 @@ export class StepLoop {
 
   /** One step, synchronous. Returns false when there was nothing to run. */
   step(): boolean {
-    this.#prepare();
-    const started = performance.now();
-    this.#advance(started);
-    if (!this.#scheduler.schedule(this.#batch)) return false;
-    // Nothing waits for a step with a prompt in it: it is a long one.
-    if (this.#scheduler.promptTokensInStep > 0) this.#consumers.flush();
+    let started = 0;
     let engineMs = 0;
     try {
+      this.#prepare();
+      started = performance.now();
+      this.#advance(started);
+      if (!this.#scheduler.schedule(this.#batch)) return false;
+      // Nothing waits for a step with a prompt in it: it is a long one.
+      if (this.#scheduler.promptTokensInStep > 0) this.#consumers.flush();
       const before = performance.now();
       const output = this.#model.step(this.#batch);
       engineMs = performance.now() - before;
@@ -232,7 +241,11 @@ export class StepLoop {
 
   /** Leaves out those whose grammar is not ready, and has drafts made for the others where no prompt needs the step. */
   #prepare(): void {
-    for (const sequence of this.#matched) sequence.isHeld = sequence.live.matcher?.isReady === false;
+    for (const sequence of this.#matched) {
+      // Until the prompt's last chunk nobody asks what may come next.
+      const isEarly = sequence.pending > this.#maxChunk;
+      sequence.isHeld = !isEarly && sequence.live.matcher?.isReady === false;
+    }
     if (this.#speculation === null) return;
     const drafted = this.#drafted;
     drafted.length = 0;
@@ -330,6 +343,7 @@ export class StepLoop {
 
   #end(sequence: LiveSequence, how: keyof EndCounts): void {
     this.#ended[how]++;
+    if (how === "error") this.#scheduler.discard(sequence);
     this.#forget(sequence);
   }
 

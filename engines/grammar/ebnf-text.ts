@@ -34,7 +34,11 @@ export function ebnfText(rules: Rules, root: string): string | null {
     );
   }
   const writer = new Writer();
-  const lines = [...live].map(([name, expression]) => `${name} ::= ${writer.body(expression)}`);
+  const lines = [...live].map(([name, expression]) => {
+    const lookahead = rules.lookaheads.get(name);
+    const suffix = lookahead === undefined ? "" : ` (= ${writer.part(lookahead)})`;
+    return `${name} ::= ${writer.body(expression)}${suffix}`;
+  });
   return [...lines, ...writer.sets].join("\n");
 }
 

@@ -60,6 +60,8 @@ export function isNever(expression: Expression): boolean {
 /** Rules by name; `root` is where texts begin. */
 export class Rules {
   readonly byName = new Map<string, Expression>();
+  /** What the engine may take to follow a rule, whatever does: see schema/counted-strings.ts. */
+  readonly lookaheads = new Map<string, Expression>();
   readonly #limit: number;
   #named = 0;
 

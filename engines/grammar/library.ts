@@ -18,12 +18,6 @@ const memoryLimitBytes = 256 * 2 ** 20;
 /** Past this a thread is replaced as soon as nobody needs it. */
 const memoryFullBytes = memoryLimitBytes / 2;
 
-/** One line, with ", " and ": " between the parts: no run of white space is ever allowed, and more text is forced. */
-const anyWhitespace = false;
-const indent = -1;
-
-const openObject = '{"type":"object"}';
-
 export class GrammarEngine {
   readonly #library: Library;
   readonly #compiler: GrammarCompiler;
@@ -60,16 +54,7 @@ export class GrammarEngine {
   /** Throws anything: what `explain` makes of it is for the client. */
   compile(source: GrammarSource): Promise<CompiledGrammar> {
     this.#lastWords.length = 0;
-    switch (source.kind) {
-      case "json":
-        return this.#compiler.compileJSONSchema(openObject, anyWhitespace, indent);
-      case "json_schema":
-        return this.#compiler.compileJSONSchema(source.schema, anyWhitespace, indent);
-      case "ebnf":
-        return this.#compiler.compileGrammar(source.grammar);
-      case "structural_tag":
-        return this.#compiler.compileStructuralTag(source.tag);
-    }
+    return this.#compiler.compileGrammar(source.grammar);
   }
 
   match(grammar: CompiledGrammar): Promise<GrammarMatcher> {

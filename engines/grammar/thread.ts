@@ -145,17 +145,9 @@ function startCompilation(source: GrammarSource, timer: NodeJS.Timeout): Compila
   return { source, timer, done, settle };
 }
 
-/** What asked for each kind of source. */
-const params: Readonly<Record<GrammarSource["kind"], string>> = {
-  json: "response_format",
-  json_schema: "response_format",
-  ebnf: "grammar",
-  structural_tag: "tools",
-};
-
-function refusal(source: GrammarSource, reason: string): ServerError {
+function refusal({ param }: GrammarSource, reason: string): ServerError {
   const message = `expected a grammar that can be compiled, but ${reason}; correct or simplify it`;
-  return new ServerError("invalid_value", message, { param: params[source.kind] });
+  return new ServerError("invalid_value", message, { param });
 }
 
 function failure(reason: string, cause?: unknown): ServerError {

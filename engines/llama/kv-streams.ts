@@ -135,7 +135,8 @@ export class StreamsKv implements SlotKv {
     this.#fill(to, this.#state.subarray(0, this.#stateSize), this.#stateTokens, tokens);
   }
 
-  save(slot: number): SavedKv | null {
+  save(slot: number, tokens = at(this.#cached, slot)): SavedKv | null {
+    if (tokens < at(this.#cached, slot)) this.#truncate(slot, tokens);
     const id = this.idOf(slot);
     assert.ok(id >= 0, `slot ${slot} holds nothing`);
     const size = this.#context.stateSize(id);

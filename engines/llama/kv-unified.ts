@@ -105,10 +105,10 @@ export class UnifiedKv implements SlotKv {
     this.#context.share(from, to, tokens);
   }
 
-  save(slot: number): SavedKv | null {
+  save(slot: number, tokens?: number): SavedKv | null {
     const id = this.#spareIds.pop();
     if (id === undefined) return null;
-    const pages = this.#pages.save(slot);
+    const pages = this.#pages.save(slot, tokens);
     this.#context.share(slot, id, pages.tokens);
     return new SavedSequence(id, pages);
   }

@@ -33,8 +33,8 @@ export class HeadedKv extends UnifiedKv {
     this.#heads.copyPrefix(from, to, tokens);
   }
 
-  override save(slot: number): SavedKv | null {
-    const saved = super.save(slot);
+  override save(slot: number, kept?: number): SavedKv | null {
+    const saved = super.save(slot, kept);
     const id = saved === null ? undefined : this.#spareIds.pop();
     if (saved === null || id === undefined) return saved;
     const tokens = this.#heads.save(slot, id);

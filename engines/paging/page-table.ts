@@ -135,8 +135,8 @@ export class PageTable {
   }
 
   /** Refers to everything the slot holds. */
-  save(slot: number): SavedPages {
-    const tokens = this.length(slot);
+  save(slot: number, tokens = this.length(slot)): SavedPages {
+    assert.ok(tokens <= this.length(slot), `${tokens} tokens of a slot with ${this.length(slot)}`);
     const saved = new SavedPages(tokens, this.pages(slot).slice(0, this.#blocksOf(tokens)));
     for (const [block, page] of saved.pages.entries()) add(this.#references, this.#index(block, page), 1);
     this.#saved.add(saved);

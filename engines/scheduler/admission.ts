@@ -89,7 +89,7 @@ export class Admission<S extends Sequence> {
       if (this.#place(sequence)) continue;
       this.#takeSlot(sequence);
       this.#toFront(sequence);
-      return;
+      if (!this.#preemptPaused(pauseGraceMs)) return;
     }
   }
 
@@ -98,12 +98,17 @@ export class Admission<S extends Sequence> {
    * sequences that matter less and are not part of the step. False where that is not enough.
    */
   reserve(sequence: S, tokens: number, step: number): boolean {
-    while (!this.#placement.reserve(sequence, tokens)) {
+    while (!this.#placement.reserve(sequence, tokens, sequence.computed)) {
       const victim = this.#leastImportant(sequence, step);
       if (victim === null) return false;
       this.#preemptForMemory(victim);
     }
     return true;
+  }
+
+  /** The same for a draft: nobody makes room for it. */
+  reserveFree(sequence: S, tokens: number): boolean {
+    return this.#placement.reserveFree(sequence, tokens);
   }
 
   setPaused(sequence: S, paused: boolean): void {

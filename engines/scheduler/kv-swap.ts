@@ -21,11 +21,12 @@ export class KvSwap {
     return this.#heldBytes;
   }
 
-  /** Keeps what a sequence has in its slot, if there is room. The slot stays as it is. */
-  out(sequence: Sequence): void {
+  /** Keeps what a sequence has in its slot, if there is room, or `makeRoom` makes it. The slot stays as it is. */
+  out(sequence: Sequence, makeRoom: () => boolean): void {
     const { computed, slot } = sequence;
     if (!this.#canSave || computed === 0 || this.#heldBytes + computed * this.#bytesPerToken > this.#limitBytes) return;
-    const saved = this.#kv.save(slot);
+    let saved = this.#kv.save(slot, computed);
+    while (saved === null && makeRoom()) saved = this.#kv.save(slot, computed);
     if (saved === null) return;
     const bytes = this.#kv.export(saved);
     this.#kv.drop(saved);

@@ -33,24 +33,32 @@ export class Placement<S extends Sequence> {
    * there is too little room.
    */
   place(sequence: S): boolean {
-    if (sequence.swapped !== null) return this.#placeSwapped(sequence);
+    if (sequence.swapped !== null && !this.#isMostlyShared(sequence)) return this.#placeSwapped(sequence);
     const reused = mustComputeAll(sequence) ? 0 : this.#fillFromOthers(sequence);
     if (sequence.source !== null) return true;
-    if (!this.#reserveAll(sequence)) return this.#undo(sequence);
+    if (!this.#reserveAll(sequence, reused)) return this.#undo(sequence);
+    this.#swap.forget(sequence);
     sequence.computed = reused;
     if (sequence.cachedTokens < 0) this.#prefixes.count(sequence, reused);
     return true;
   }
 
-  /** Room for so many tokens of a sequence in its slot; cached copies make place. */
-  reserve({ slot }: S, tokens: number): boolean {
-    while (!this.#kv.reserve(slot, tokens)) if (!this.#prefixes.evict()) return false;
-    return true;
+  /** Room for so many tokens of a sequence in its slot, `have` of which are there; cached copies make place. */
+  reserve({ slot }: S, tokens: number, have: number): boolean {
+    if (this.#kv.reserve(slot, tokens)) return true;
+    if (!this.#prefixes.canMakeRoomFor(tokens - have)) return false;
+    while (this.#prefixes.evict()) if (this.#kv.reserve(slot, tokens)) return true;
+    return false;
+  }
+
+  /** The same without touching anybody: for tokens that are a guess. */
+  reserveFree({ slot }: S, tokens: number): boolean {
+    return this.#kv.reserve(slot, tokens);
   }
 
   /** Keeps the KV of a sequence that is about to lose its slot, where there is room to keep it. */
   swapOut(sequence: S): void {
-    this.#swap.out(sequence);
+    this.#swap.out(sequence, () => this.#prefixes.evict());
   }
 
   release({ slot }: S): void {
@@ -94,17 +102,35 @@ export class Placement<S extends Sequence> {
   }
 
   #placeSwapped(sequence: S): boolean {
-    const needed = Math.ceil(this.#wanted(sequence) / this.#capacity.blockTokens);
-    while (this.#kv.freeBlocks < needed) if (!this.#prefixes.evict()) return false;
     const { swappedTokens } = sequence;
-    if (!this.#swap.in(sequence) || !this.#reserveAll(sequence)) return this.#undo(sequence);
+    const wanted = this.#wanted(sequence);
+    if (!this.#prefixes.canMakeRoomFor(wanted)) return false;
+    while (this.#kv.freeBlocks < Math.ceil(wanted / this.#capacity.blockTokens)) {
+      if (!this.#prefixes.evict()) return false;
+    }
+    // Blocks are not all an engine may be short of.
+    while (!this.#swap.in(sequence)) {
+      if (this.#prefixes.evict()) continue;
+      this.#swap.forget(sequence);
+      return this.place(sequence);
+    }
+    if (!this.#reserveAll(sequence, swappedTokens)) return this.#undo(sequence);
     this.#swap.forget(sequence);
     sequence.computed = swappedTokens;
     return true;
   }
 
-  #reserveAll(sequence: S): boolean {
-    return this.reserve(sequence, this.#wanted(sequence));
+  /** Whether others have nearly all that was swapped out: theirs takes no memory of its own. */
+  #isMostlyShared(sequence: S): boolean {
+    if (mustComputeAll(sequence)) return false;
+    const enough = sequence.swappedTokens - headroomTokens;
+    const isThere = (source: S, length: number) => source !== sequence && source.computed >= length;
+    const shared = this.#prefixes.findRunning(sequence, isThere)?.length ?? this.#prefixes.findCopy(sequence)?.length;
+    return enough > 0 && (shared ?? 0) >= enough;
+  }
+
+  #reserveAll(sequence: S, have: number): boolean {
+    return this.reserve(sequence, this.#wanted(sequence), have);
   }
 
   #wanted({ total, tokens }: S): number {

@@ -2,6 +2,7 @@
 // prompt, the turns of a chat) starts behind them; and the books of whose prompts the running sequences compute. Used by
 // the scheduler only. Copies share the KV memory with running sequences and make room for them.
 import type { Capabilities, KvCache, SavedKv } from "../engine.ts";
+import type { PlacementModel } from "./placement.ts";
 import { type Match, PrefixIndex } from "./prefix-index.ts";
 import type { Sequence } from "./sequence.ts";
 
@@ -31,6 +32,7 @@ export class PrefixCache<S extends Sequence> {
   readonly statistics: PrefixStatistics = { lookups: 0, hits: 0, evictions: 0, reusedTokens: 0 };
   readonly #kv: KvCache;
   readonly #capabilities: Capabilities;
+  readonly #blockTokens: number;
   readonly #limit: number;
   readonly #onEvict: PrefixCacheOptions["onEvict"];
   readonly #copies = new PrefixIndex<CachedPrefix>();
@@ -38,15 +40,23 @@ export class PrefixCache<S extends Sequence> {
   readonly #byUse = new Set<CachedPrefix>();
   readonly #running = new PrefixIndex<S>();
 
-  constructor(kv: KvCache, capabilities: Capabilities, { limit, onEvict }: PrefixCacheOptions) {
+  constructor({ kv, capacity, capabilities }: PlacementModel, { limit, onEvict }: PrefixCacheOptions) {
     this.#kv = kv;
     this.#capabilities = capabilities;
+    this.#blockTokens = capacity.blockTokens;
     this.#limit = limit;
     this.#onEvict = onEvict;
   }
 
   get size(): number {
     return this.#byUse.size;
+  }
+
+  /** Whether dropping copies can make room for so many tokens more. False is certain: blocks may be shared. */
+  canMakeRoomFor(tokens: number): boolean {
+    let blocks = this.#kv.freeBlocks;
+    for (const copy of this.#byUse) blocks += this.#blocksOf(copy.tokens.length);
+    return this.#blocksOf(tokens) <= blocks;
   }
 
   /** Whether two sequences can share what one of them has computed, or is computing. */
@@ -109,13 +119,13 @@ export class PrefixCache<S extends Sequence> {
     }
     // What it begins with is part of the new copy.
     if (related !== null) this.#drop(related.holder);
-    const saved = this.#makeRoomFor(() => this.#kv.save(slot));
+    const saved = this.#makeRoomFor(() => this.#kv.save(slot, computed));
     if (saved !== null) this.#add({ adapter, tokens: tokens.slice(0, computed), saved });
   }
 
   /** Adds a copy made by an export(). False where there is no room for it. */
   import(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
-    if (!this.#keepsCopies) return false;
+    if (!this.#keepsCopies || !this.canMakeRoomFor(tokens.length)) return false;
     const saved = this.#makeRoomFor(() => this.#kv.import(bytes, tokens.length));
     if (saved !== null) this.#add({ adapter, tokens, saved });
     return saved !== null;
@@ -124,11 +134,24 @@ export class PrefixCache<S extends Sequence> {
   /** Drops the copy that was not used for longest. False where there is none. */
   evict(): boolean {
     const [oldest] = this.#byUse;
-    if (oldest === undefined) return false;
-    this.#onEvict?.(oldest);
-    this.#drop(oldest);
+    return this.#evict(oldest);
+  }
+
+  /** Drops the copy that was used last. False where there is none. */
+  evictLatest(): boolean {
+    return this.#evict([...this.#byUse].at(-1));
+  }
+
+  #evict(copy: CachedPrefix | undefined): boolean {
+    if (copy === undefined) return false;
+    this.#onEvict?.(copy);
+    this.#drop(copy);
     this.statistics.evictions++;
     return true;
+  }
+
+  #blocksOf(tokens: number): number {
+    return Math.ceil(tokens / this.#blockTokens);
   }
 
   #add(copy: CachedPrefix): void {

@@ -41,7 +41,7 @@ export class Scheduler<S extends Sequence> {
     this.#limits = limits;
     this.cost = new StepCost(model.capacity.maxLogitsRows, limits);
     const options = { limit: limits.prefixCacheEntries, onEvict };
-    this.#prefixes = new PrefixCache(model.kv, model.capabilities, options);
+    this.#prefixes = new PrefixCache(model, options);
     this.#admission = new Admission(model, this.#prefixes, limits);
     this.#filler = new StepFiller(model, this.#admission, this.cost, limits);
   }
@@ -102,9 +102,9 @@ export class Scheduler<S extends Sequence> {
     return this.#prefixes.import(adapter, tokens, bytes);
   }
 
-  /** Drops the cached prefix that was used longest ago. False where there is none. */
-  evictPrefix(): boolean {
-    return this.#prefixes.evict();
+  /** Drops the cached prefix that was used last. False where there is none. */
+  evictLatestPrefix(): boolean {
+    return this.#prefixes.evictLatest();
   }
 
   /** When the passing of time alone changes something, by the clock of advance(); Infinity if it does not. */
@@ -126,8 +126,14 @@ export class Scheduler<S extends Sequence> {
     this.#admission.add(sequence);
   }
 
-  /** Removes a sequence in any state. The engine forgets it at once. */
+  /** Removes a sequence in any state. What it has computed of its output is kept for those that go on from there. */
   cancel(sequence: S): void {
+    if (sequence.state === "running" && sequence.computed >= sequence.promptLength) this.#prefixes.keep(sequence);
+    this.#admission.finish(sequence);
+  }
+
+  /** Removes a sequence that has failed, and the engine perhaps with it: nothing of it is kept. */
+  discard(sequence: S): void {
     this.#admission.finish(sequence);
   }
 

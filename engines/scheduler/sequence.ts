@@ -94,6 +94,6 @@ export class Sequence {
 
   /** It will compute its prompt, now or behind another whose prompt begins alike. */
   get isRunnableOrWaits(): boolean {
-    return this.state === "running" && !this.paused;
+    return this.state === "running" && !this.paused && !this.isHeld;
   }
 }

@@ -119,14 +119,17 @@ export class StepFiller<S extends Sequence> {
     let added = 0;
     for (; added < count; added++) {
       const sequence = this.#decodes[(this.#decodeStart + added) % count] as S;
+      if (sequence.state !== "running") continue;
       const { pending } = sequence;
-      if (pending > left) break;
+      // Tokens that came at once may be more than a step takes: then they go in one after the other.
+      if (left === 0 || (pending > left && batch.rowCount > 0)) break;
+      const length = Math.min(pending, left);
       // The others' tokens come before this one's draft.
       const spare = Math.max(left - pending - (count - added - 1), 0);
       sequence.draftCount = Math.min(sequence.draftCount, spare, this.#logitsRowsLeft);
-      if (!this.#addRow(batch, sequence, sequence.total)) continue;
-      left -= pending + sequence.draftCount;
-      this.#decodeTokens += pending + sequence.draftCount;
+      if (!this.#addRow(batch, sequence, sequence.computed + length)) continue;
+      left -= length + sequence.draftCount;
+      this.#decodeTokens += length + sequence.draftCount;
     }
     this.#decodeStart = added < count ? (this.#decodeStart + added) % count : 0;
   }
@@ -178,11 +181,9 @@ export class StepFiller<S extends Sequence> {
     // A row before this one may have needed its memory.
     if (sequence.state !== "running") return false;
     const { slot, tokens, computed, draft, adapter } = sequence;
-    if (!this.#admission.reserve(sequence, to + sequence.draftCount, this.#step)) {
-      if (sequence.draftCount === 0) return false;
-      sequence.draftCount = 0;
-      return this.#addRow(batch, sequence, to);
-    }
+    const hasDraft = sequence.draftCount > 0 && this.#admission.reserveFree(sequence, to + sequence.draftCount);
+    if (!hasDraft) sequence.draftCount = 0;
+    if (!hasDraft && !this.#admission.reserve(sequence, to, this.#step)) return false;
     const logitsCount = this.#logitsWanted(sequence, to);
     const row = batch.addRow(slot, tokens, computed, to, logitsCount, adapter);
     if (sequence.isPooled) batch.wantPooled[row] = 1;

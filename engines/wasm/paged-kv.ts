@@ -46,8 +46,8 @@ export class PagedKv implements KvCache {
     this.#table.copyPrefix(from, to, tokens);
   }
 
-  save(slot: number): SavedPages {
-    return this.#table.save(slot);
+  save(slot: number, tokens?: number): SavedPages {
+    return this.#table.save(slot, tokens);
   }
 
   drop(saved: SavedKv): void {

@@ -91,6 +91,23 @@ for (const pagedKv of [false, true]) {
       model.kv.release(0);
     });
 
+    it("saves without the drafted tokens that were not accepted, as bytes that can come back", () => {
+      fill(model, 0, 40);
+      feed(model, { slot: 0, from: 40, to: 46, logits: 6 });
+      const copy = model.kv.save(0, 43);
+      assert.ok(copy);
+      const bytes = model.kv.export(copy);
+      model.kv.drop(copy);
+      model.kv.release(0);
+      const imported = model.kv.import(bytes, 43);
+      assert.ok(imported, "the bytes are those of 43 tokens");
+      model.kv.restore(1, imported, 43);
+      model.kv.drop(imported);
+      const [next] = feed(model, { slot: 1, from: 43, to: 44 });
+      model.kv.release(1);
+      assertSame(next![0], afresh(model, 44));
+    });
+
     it("gives several logits of one row beside those of others, each in its place", () => {
       fill(model, 0, 10);
       fill(model, 1, 20, 1);

@@ -68,7 +68,7 @@ function generated(model: LlamaModel, { prompts, maxNewTokens, sampling, draftin
   });
   while (loop.step());
   const { speculation, steps, memoryPreemptions } = loop.snapshot();
-  for (; loop.evictPrefix(); );
+  for (; loop.evictLatestPrefix(); );
   return {
     texts: prompts.map((_, id) => frames.rows.filter((row) => row.id === id).map(({ token }) => token)),
     share: speculation.accepted / speculation.proposed,

@@ -8,6 +8,7 @@ import { RegexProblem } from "../regex/syntax.ts";
 import { bounded, TooMuchWork } from "../work.ts";
 import { arrayExpression } from "./arrays.ts";
 import { type Conjunct, type Goal, numberTypes, top, types } from "./conjunct.ts";
+import { CountedStrings } from "./counted-strings.ts";
 import { SchemaDocument, type SchemaNode, schemaError } from "./document.ts";
 import type { Emitter } from "./emitter.ts";
 import { matchesGoal } from "./evaluate.ts";
@@ -19,7 +20,7 @@ import { stringExpression } from "./strings.ts";
 
 const maxRules = 8000;
 /** The grammar engine looks its whole vocabulary up for each of them: some 10 ms. */
-const maxWideStates = 400;
+const maxWideStates = 100;
 /** An alternative with more values is not looked through for unique ones. */
 const maxFewValues = 64;
 
@@ -58,6 +59,7 @@ export function compileSchemaInto(
 class SchemaCompiler implements Emitter {
   readonly rules: Rules;
   readonly shared: SharedRules;
+  readonly counted: CountedStrings;
   readonly unchecked = new Set<string>();
   readonly #expander = new Expander((keyword) => this.checkLater(keyword));
   readonly #names = new Map<string, string>();
@@ -69,6 +71,7 @@ class SchemaCompiler implements Emitter {
   constructor(rules: Rules) {
     this.rules = rules;
     this.shared = new SharedRules(rules);
+    this.counted = new CountedStrings(rules, () => this.shared.stringRest());
   }
 
   compile(root: SchemaNode): Expression {

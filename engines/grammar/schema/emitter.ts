@@ -2,11 +2,13 @@
 // compile.ts, used by what compiles strings, numbers, arrays and objects.
 import type { Expression, Rules } from "../ebnf.ts";
 import type { Conjunct, Goal } from "./conjunct.ts";
+import type { CountedStrings } from "./counted-strings.ts";
 import type { SharedRules } from "./json-text.ts";
 
 export interface Emitter {
   readonly rules: Rules;
   readonly shared: SharedRules;
+  readonly counted: CountedStrings;
   /** The rule of the values that match a goal. */
   value(goal: Goal): Expression;
   alternatives(goal: Goal): readonly Conjunct[];

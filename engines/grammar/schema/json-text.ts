@@ -30,8 +30,8 @@ export const closeArray = sequence(gap, text("]"));
 export const comma = sequence(text(","), gap);
 export const colon = sequence(text(":"), afterColon);
 
-const mustEscape = union(charSet([[0, 0x1f]]), charsOf('"\\'));
-const hexDigit = set(
+export const mustEscape = union(charSet([[0, 0x1f]]), charsOf('"\\'));
+export const hexDigit = set(
   union(
     digitChars,
     charSet([
@@ -71,10 +71,11 @@ export class SharedRules {
 
   /** Any string, in any spelling. */
   string(): Expression {
-    return this.#shared("string", () => sequence(text('"'), this.#stringRest()));
+    return this.#shared("string", () => sequence(text('"'), this.stringRest()));
   }
 
-  #stringRest(): Expression {
+  /** The same behind its opening quote. */
+  stringRest(): Expression {
     return this.#shared("string_rest", () => {
       const rest = rule("string_rest");
       const escaped = choice(set(charsOf('"\\/bfnrt')), sequence(text("u"), repeat(hexDigit, 4, 4)));

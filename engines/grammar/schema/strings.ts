@@ -8,18 +8,18 @@ import { type Conjunct, type Goal, types } from "./conjunct.ts";
 import type { Emitter } from "./emitter.ts";
 import { stringSpelling } from "./json-text.ts";
 
-/**
- * Longest text that is counted character by character. The grammar engine looks the whole vocabulary up for each count, so
- * larger bounds are checked in the finished text.
- */
-const maxCounted = 64;
+/** Larger bounds are checked in the finished text. */
+const maxCounted = 1000;
+/** The same beside a pattern, where the grammar engine looks the whole vocabulary up for each count. */
+const maxCountedInPattern = 64;
 /** A state that takes as many characters is one that costs as much. */
 const wideChars = 512;
 
 /** null where no string is left. */
 export function stringExpression(conjunct: Conjunct, emitter: Emitter): Expression | null {
-  const automaton = stringAutomaton(conjunct, emitter);
-  if (automaton === anyText) return emitter.shared.string();
+  const shape = shapeAutomaton(conjunct, emitter);
+  if (shape === anyText) return plainString(conjunct, emitter);
+  const automaton = withLength(shape, conjunct, emitter);
   if (isEmpty(automaton)) return null;
   return sequence(text('"'), keyRest(automaton, emitter));
 }
@@ -31,7 +31,19 @@ export function keyRest(automaton: Automaton, emitter: Emitter): Expression {
   return emitter.shared.once(JSON.stringify(automaton), make);
 }
 
-function stringAutomaton(conjunct: Conjunct, emitter: Emitter): Automaton {
+/** A string of which only the length matters. */
+function plainString({ lengthMin, lengthMax }: Conjunct, emitter: Emitter): Expression | null {
+  if (lengthMax !== null && lengthMax < lengthMin) return null;
+  const min = lengthMin <= maxCounted ? lengthMin : 0;
+  const max = lengthMax !== null && lengthMax <= maxCounted ? lengthMax : null;
+  const rest = min === 0 && max === null ? null : emitter.counted.rest(min, max);
+  if (lengthMin > 0 && (rest === null || min !== lengthMin)) emitter.checkLater("minLength");
+  if (lengthMax !== null && (rest === null || max !== lengthMax)) emitter.checkLater("maxLength");
+  return rest === null ? emitter.shared.string() : sequence(text('"'), rest);
+}
+
+/** What patterns and excluded values leave of all texts. */
+function shapeAutomaton(conjunct: Conjunct, emitter: Emitter): Automaton {
   let automaton: Automaton = anyText;
   try {
     for (const pattern of conjunct.patterns) automaton = both(automaton, pattern);
@@ -41,7 +53,7 @@ function stringAutomaton(conjunct: Conjunct, emitter: Emitter): Automaton {
     if (thrown instanceof RegexProblem) throw emitter.refuse("pattern", thrown.message);
     throw thrown;
   }
-  return withLength(automaton, conjunct, emitter);
+  return automaton;
 }
 
 function withLength(automaton: Automaton, { lengthMin, lengthMax }: Conjunct, emitter: Emitter): Automaton {
@@ -49,8 +61,8 @@ function withLength(automaton: Automaton, { lengthMin, lengthMax }: Conjunct, em
   const own = automaton === anyText ? { min: 0, max: Number.POSITIVE_INFINITY } : lengths(automaton);
   const min = own.min >= lengthMin ? 0 : lengthMin;
   const max = lengthMax !== null && own.max > lengthMax ? lengthMax : null;
-  const least = min <= maxCounted ? min : 0;
-  const most = max !== null && max <= maxCounted ? max : null;
+  const least = min <= maxCountedInPattern ? min : 0;
+  const most = max !== null && max <= maxCountedInPattern ? max : null;
   const counted = least === 0 && most === null ? automaton : countedChars(automaton, least, most);
   const isAffordable = counted !== null && affords(counted, emitter);
   if (min !== 0 && (least === 0 || !isAffordable)) emitter.checkLater("minLength");
@@ -81,7 +93,8 @@ export function keyAutomaton(goal: Goal, emitter: Emitter): Automaton | null {
   for (const conjunct of emitter.alternatives(goal)) {
     if ((conjunct.types & types.string) === 0) continue;
     const strings = conjunct.values?.filter((value) => typeof value === "string");
-    const keys = strings === undefined ? stringAutomaton(conjunct, emitter) : ofTexts(strings);
+    const keys =
+      strings === undefined ? withLength(shapeAutomaton(conjunct, emitter), conjunct, emitter) : ofTexts(strings);
     // Either of two is neither of both that are not.
     all = all === null ? keys : not(both(not(all), not(keys)));
   }

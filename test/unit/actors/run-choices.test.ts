@@ -98,7 +98,7 @@ describe("a run of more candidates than choices", () => {
     say(0, "ab!cd", -0.5);
     say(1, "xy", -1);
     assert.deepEqual(choicesOf(await readAll(reader)), ["ab"]);
-    assert.deepEqual(told.at(-1), { method: "cancel", ids: [1] });
+    assert.deepEqual(told.at(-1), { method: "cancel", ids: [1], how: "stop" });
   });
 
   it("hands out more choices than its reader has room for", async (t) => {

@@ -66,7 +66,7 @@ describe("a run", () => {
     assert.equal(textOf(events), "xxax");
     assert.deepEqual(finishes(events), [[0, "stop"]]);
     assert.equal(doneOf(events).completionTokens, 6);
-    assert.deepEqual(told.at(-1), { method: "cancel", ids: [1] });
+    assert.deepEqual(told.at(-1), { method: "cancel", ids: [1], how: "stop" });
   });
 
   it("finishes and counts each of several choices once, whatever rows were on their way after a stop string", async (t) => {

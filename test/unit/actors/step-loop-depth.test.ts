@@ -116,7 +116,7 @@ function grammarRig() {
   const grammars: GrammarHost = {
     compile: async (source) => {
       await compiled;
-      if (source.kind === "ebnf") throw new ServerError("invalid_value", "no such rule", { param: "grammar" });
+      if (source.grammar === "broken") throw new ServerError("invalid_value", "no such rule", { param: "grammar" });
       return {
         open: () => {
           const matcher = new EvenTokens();
@@ -133,7 +133,7 @@ function grammarRig() {
 }
 
 describe("a sequence under a grammar", () => {
-  const json = { ...jobDefaults, grammar: { kind: "json" } } as const;
+  const json = { ...jobDefaults, grammar: { kind: "ebnf", grammar: "even" } } as const;
 
   it("gets allowed tokens only, and those that must come next all at once", async () => {
     const { loop, intake, matchers, compile } = grammarRig();
@@ -173,7 +173,7 @@ describe("a sequence under a grammar", () => {
     const { loop, intake, matchers, compile } = grammarRig();
     const frames = new Frames();
     const first = intake.submit(frames, [job(1, json)]);
-    const broken = { kind: "ebnf", grammar: "" } as const;
+    const broken = { kind: "ebnf", grammar: "broken" } as const;
     const second = intake.submit(frames, [job(2), job(3, { grammar: broken })]);
     intake.cancel(frames, [1]);
     compile();

@@ -98,12 +98,24 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, next).fed, 12);
   });
 
-  it("keeps nothing of sequences that are cancelled, and nothing at all when it is off", () => {
+  it("keeps what a sequence had computed that is cancelled in its output, for those that go on from there", () => {
     const rig = createRig(2);
     const cancelled = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
     rig.scheduler.add(cancelled);
-    rig.step();
+    for (let i = 0; i < 4; i++) rig.step();
+    const text = cancelled.tokens.slice(0, cancelled.total);
     rig.scheduler.cancel(cancelled);
+    const next = createSequence({ prompt: 60, maxNewTokens: 1 });
+    next.tokens.set(text);
+    assert.equal(run(rig, next).fed, 60 - (text.length - 1));
+  });
+
+  it("keeps nothing of sequences that fail, and nothing at all when it is off", () => {
+    const rig = createRig(2);
+    const failed = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
+    rig.scheduler.add(failed);
+    for (let i = 0; i < 4; i++) rig.step();
+    rig.scheduler.discard(failed);
     assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
     const off = createRig(0);
     run(off, createSequence({ prompt: 40, maxNewTokens: 1 }));
@@ -203,5 +215,55 @@ describe("sequences that need more KV memory than there is", () => {
     }
     assert.deepEqual(ended, [-5, 0, 5]);
     assert.ok(rig.scheduler.memoryPreemptions > 0);
+  });
+
+  it("goes on where a draft was partly wrong before it was preempted", () => {
+    // The engine holds more than was accepted: only what was is kept, and comes back.
+    const rig = createScheduler({
+      engine: { maxSequences: 2, sequenceTokens: 160, blockTokens: 8, kvBlocks: 26 },
+    });
+    const [first, second] = [1, 2].map((seed) =>
+      createSequence({ prompt: 16, maxNewTokens: 140, ignoreEos: true, seed }),
+    ) as [Sequence, Sequence];
+    for (const sequence of [first, second]) rig.scheduler.add(sequence);
+    for (let i = 0; i < 1000 && rig.scheduler.runningCount + rig.scheduler.waitingCount > 0; i++) {
+      for (const sequence of rig.scheduler.decodes()) {
+        sequence.draft ??= new Int32Array(3).fill(63);
+        sequence.draftCount = Math.min(3, sequence.tokens.length - sequence.total - 1);
+      }
+      rig.step();
+    }
+    assert.ok(rig.scheduler.memoryPreemptions > 0);
+    assert.deepEqual([first.state, second.state], ["finished", "finished"]);
+  });
+
+  it("lets one that waits have the memory of one whose reader is behind, though there is a slot", () => {
+    const rig = createScheduler({
+      engine: { maxSequences: 4, sequenceTokens: 160, blockTokens: 8, kvBlocks: 24 },
+    });
+    const paused = createSequence({ prompt: 100, maxNewTokens: 50, ignoreEos: true });
+    rig.scheduler.advance(0);
+    rig.scheduler.add(paused);
+    for (let i = 0; i < 8; i++) rig.step();
+    rig.scheduler.setPaused(paused, true);
+    const waiting = createSequence({ prompt: 100, maxNewTokens: 2, ignoreEos: true, seed: 9 });
+    rig.scheduler.add(waiting);
+    assert.equal(rig.step(), null);
+    rig.scheduler.advance(rig.scheduler.nextChangeMs);
+    assert.ok(rig.step());
+    assert.equal(waiting.state, "running");
+    assert.equal(paused.state, "parked");
+  });
+
+  it("takes tokens that came at once in as many steps as they need where a step is small", () => {
+    const rig = createScheduler({ limits: { maxBatchTokens: 4 } });
+    const sequence = createSequence({ prompt: 8, maxNewTokens: 40, ignoreEos: true });
+    rig.scheduler.add(sequence);
+    for (let i = 0; i < 3; i++) rig.step();
+    for (let token = 0; token < 10; token++) rig.scheduler.accept(sequence, token);
+    for (let i = 0; sequence.state !== "finished"; i++) {
+      assert.ok(i < 100, "it is never fed again");
+      rig.step();
+    }
   });
 });

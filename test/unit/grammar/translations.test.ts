@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Translations } from "../../../engines/grammar/translations.ts";
+
+const regex = (pattern: string) => ({ kind: "regex", pattern }) as const;
+
+describe("translations", () => {
+  it("are made once for the same grammar", () => {
+    const translations = new Translations();
+    const first = translations.of(regex("a+"));
+    assert.equal(translations.of(regex("a+")), first);
+    assert.notDeepEqual(translations.of(regex("b+")).source, first.source);
+  });
+
+  it("are forgotten where others have been used since", () => {
+    const translations = new Translations(2);
+    const [a, b] = [translations.of(regex("a")), translations.of(regex("b"))];
+    assert.equal(translations.of(regex("a")), a);
+    translations.of(regex("c"));
+    assert.equal(translations.of(regex("a")), a);
+    assert.notEqual(translations.of(regex("b")), b);
+  });
+
+  it("are not made of what is refused", () => {
+    const translations = new Translations();
+    for (let i = 0; i < 2; i++) assert.throws(() => translations.of(regex("(")), { code: "invalid_value" });
+  });
+});
