@@ -20,7 +20,7 @@ import { stringExpression } from "./strings.ts";
 
 const maxRules = 8000;
 /** The grammar engine looks its whole vocabulary up for each of them: some 10 ms. */
-const maxWideStates = 100;
+const maxWideStates = 400;
 /** An alternative with more values is not looked through for unique ones. */
 const maxFewValues = 64;
 

@@ -10,7 +10,9 @@ const date = `(?:\\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1
 const timeOfDay = "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?";
 const time = `${timeOfDay}(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)`;
 const label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,16}[A-Za-z0-9])?";
-const hostname = `${label}(?:\\.${label}){0,3}`;
+// Not how many labels: the grammar engine would look the vocabulary up for each character of each.
+const hostname = `${label}(?:\\.${label})*`;
+const maxHostname = 253;
 const octet = "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)";
 const hex = "[0-9a-fA-F]{1,4}";
 const ipv6 = [
@@ -68,5 +70,5 @@ export function formatConstraint(format: string): Conjunct {
     automaton = automatonOf(parseRegex(source), "whole");
     automata.set(format, automaton);
   }
-  return { ...top, patterns: [automaton] };
+  return { ...top, patterns: [automaton], lengthMax: format === "hostname" ? maxHostname : null };
 }

@@ -73,7 +73,7 @@ export const troupeKeys = {
   },
   maxPauseMs: {
     ...integer(1),
-    default: 120,
+    default: 180,
     help: "Longest step of running sequences that prompts join, where decode_slowdown allows less",
   },
   maxStepMs: { ...integer(1), default: 250, help: "Longest step of prompts alone, which new requests wait for" },

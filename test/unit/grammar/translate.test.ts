@@ -8,9 +8,7 @@ import { translateGrammar } from "../../../engines/grammar/translate.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 
 function ebnf(grammar: OutputGrammar): string {
-  const { source } = translateGrammar(grammar);
-  assert.ok(source.kind === "ebnf");
-  return source.grammar;
+  return translateGrammar(grammar).source.grammar;
 }
 
 function refusal(grammar: OutputGrammar): string {
@@ -23,6 +21,7 @@ function refusal(grammar: OutputGrammar): string {
   assert.fail("it was taken");
 }
 
+const schemaGrammar = (schema: unknown): OutputGrammar => ({ kind: "json_schema", schema, field: "grammar" });
 const lark = (grammar: string): OutputGrammar => ({ kind: "lark", grammar });
 const llguidance = (grammar: string): OutputGrammar => ({ kind: "llguidance", grammar });
 
@@ -68,10 +67,10 @@ describe("what a client demands of an output", () => {
   });
 
   it("is checked afterwards only where the grammar does not say it all", () => {
-    assert.equal(translateGrammar({ kind: "json_schema", schema: { type: "string", maxLength: 20 } }).check, null);
-    const { check } = translateGrammar({ kind: "json_schema", schema: { type: "string", maxLength: 200 } });
+    assert.equal(translateGrammar(schemaGrammar({ type: "string", maxLength: 200 })).check, null);
+    const { check } = translateGrammar(schemaGrammar({ type: "string", maxLength: 2000 }));
     assert.equal(check?.('"short"'), null);
-    assert.match(check?.(JSON.stringify("x".repeat(201))) ?? "", /200 characters/);
+    assert.match(check?.(JSON.stringify("x".repeat(2001))) ?? "", /2000 characters/);
   });
 
   it("may be a regular expression, which matches the whole output", () => {
@@ -146,7 +145,7 @@ describe("an llguidance grammar", () => {
     ["{", /invalid_value: .*JSON object/],
     ['%llguidance {"no_forcing": true}\nstart: "a"', /unsupported: .*"no_forcing"/],
     ['start: <tool> "a"', /unsupported: .*begins with "<"/],
-    ['start: %json {"type": "string", "maxLength": 500}', /unsupported: .*maxLength cannot be enforced inside %json/],
+    ['start: %json {"type": "string", "maxLength": 5000}', /unsupported: .*maxLength cannot be enforced inside %json/],
   ] as const) {
     it(`is refused with what is wrong: ${grammar.slice(0, 40)}`, () => {
       assert.match(refusal(llguidance(grammar)), expectedMessage);

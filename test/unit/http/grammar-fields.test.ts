@@ -20,7 +20,8 @@ describe("what a request says of the whole output", () => {
   it("is JSON or a schema for a response format", () => {
     assert.deepEqual(grammarOf({ response_format: { type: "json_object" } }), { kind: "json" });
     const format = { type: "json_schema", json_schema: { name: "n", strict: true, description: "d", schema } };
-    assert.deepEqual(grammarOf({ response_format: format }), { kind: "json_schema", schema });
+    const field = "response_format";
+    assert.deepEqual(grammarOf({ response_format: format }), { kind: "json_schema", schema, field });
   });
 
   it("is one of four kinds of grammar", () => {
@@ -33,10 +34,15 @@ describe("what a request says of the whole output", () => {
       kind: "llguidance",
       grammar: "start: /a/",
     });
-    assert.deepEqual(grammarOf({ grammar: { type: "json_schema", value: schema } }), { kind: "json_schema", schema });
+    assert.deepEqual(grammarOf({ grammar: { type: "json_schema", value: schema } }), {
+      kind: "json_schema",
+      schema,
+      field: "grammar",
+    });
     assert.deepEqual(grammarOf({ grammar: { type: "json_schema", value: JSON.stringify(schema) } }), {
       kind: "json_schema",
       schema,
+      field: "grammar",
     });
   });
 
