@@ -9,7 +9,7 @@ export interface DraftSource {
 }
 
 /** What drafts must promise over plain decoding: estimates err. */
-const worthwhile = 1.03;
+const worthwhile = 1.1;
 /** A token less likely than this to be of use is never drafted. */
 const leastGain = 0.02;
 /** A step has at most this many times the decode tokens that steps were seen to have: what more cost is a guess. */
