@@ -112,7 +112,6 @@ export function schedulerLimits(config: Config): SchedulerLimits {
     maxQueue: config.troupe.maxQueue,
     queueTimeoutMs: config.troupe.queueTimeoutSecs * 1000,
     decodeSlowdown: config.troupe.decodeSlowdown,
-    maxPauseMs: config.troupe.maxPauseMs,
     maxStepMs: config.troupe.maxStepMs,
   };
 }

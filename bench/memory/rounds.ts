@@ -65,7 +65,6 @@ async function oncePlace(spec: ModelSpec): Promise<void> {
     queueTimeoutMs: 0,
     swapBytes: 0,
     decodeSlowdown: 3,
-    maxPauseMs: 250,
     maxStepMs: 250,
   };
   const place = await spawnPlace<ModelPlaceInit, ModelPlaceReady>({

@@ -30,7 +30,6 @@ const limits: SchedulerLimits = {
   maxQueue: 512,
   queueTimeoutMs: 1e9,
   decodeSlowdown: 3,
-  maxPauseMs: 250,
   maxStepMs: 250,
   swapBytes: 2 ** 30,
 };

@@ -27,7 +27,6 @@ const limits: SchedulerLimits = {
   queueTimeoutMs: 1e9,
   swapBytes: 0,
   decodeSlowdown: 3,
-  maxPauseMs: 250,
   maxStepMs: 250,
 };
 

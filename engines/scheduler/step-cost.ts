@@ -4,8 +4,6 @@
 export interface StepTarget {
   /** A step with decodes may take this many times what they take alone. */
   readonly decodeSlowdown: number;
-  /** Or this long, where that is more: a reader does not notice. */
-  readonly maxPauseMs: number;
   /** A step without decodes may take this long: cancels and new requests wait for it. */
   readonly maxStepMs: number;
 }
@@ -73,8 +71,7 @@ export class StepCost {
   promptAllowance(decodes: number): number | null {
     if (this.#msPerPromptToken === 0) return null;
     const decodeMs = this.decodeMs(decodes);
-    const { decodeSlowdown, maxPauseMs, maxStepMs } = this.#target;
-    const stepMs = decodes === 0 ? maxStepMs : Math.max(maxPauseMs, decodeMs * decodeSlowdown);
+    const stepMs = Math.max(this.#target.maxStepMs, decodeMs * this.#target.decodeSlowdown);
     return Math.floor((stepMs - decodeMs) / this.#msPerPromptToken);
   }
 

@@ -25,7 +25,7 @@ export class HeadsDrafter implements Drafter {
   constructor(heads: DraftHeads, { maxDepth, maxSequences, choose, now }: HeadsOptions) {
     this.maxDepth = maxDepth;
     this.#heads = heads;
-    this.#cost = new StepCost(maxSequences, { decodeSlowdown: 1, maxPauseMs: 0, maxStepMs: 0 });
+    this.#cost = new StepCost(maxSequences, { decodeSlowdown: 1, maxStepMs: 0 });
     this.#choose = choose;
     this.#now = now;
   }

@@ -39,7 +39,7 @@ export class ModelDrafter implements Drafter {
     this.#vocabSize = vocabSize;
     this.#now = now;
     this.#batch = new Batch(maxSequences, maxBatchTokens);
-    this.#cost = new StepCost(maxSequences * fewTokens, { decodeSlowdown: 1, maxPauseMs: 0, maxStepMs: 0 });
+    this.#cost = new StepCost(maxSequences * fewTokens, { decodeSlowdown: 1, maxStepMs: 0 });
     this.#ownerOf = new Array<Sequence | null>(maxSequences).fill(null);
     this.#rowOwner = new Int32Array(maxSequences);
   }

@@ -71,12 +71,11 @@ export const troupeKeys = {
     default: 3,
     help: "How many times longer a step of running sequences may take when prompts join it",
   },
-  maxPauseMs: {
+  maxStepMs: {
     ...integer(1),
-    default: 180,
-    help: "Longest step of running sequences that prompts join, where decode_slowdown allows less",
+    default: 280,
+    help: "Longest step with a prompt in it, which new requests wait for, where decode_slowdown allows less",
   },
-  maxStepMs: { ...integer(1), default: 250, help: "Longest step of prompts alone, which new requests wait for" },
   frameIntervalMs: {
     ...integer(0),
     default: 40,

@@ -57,7 +57,6 @@ max_queue = 64
 queue_timeout_secs = 30
 max_body_bytes_in_flight = 1048576
 decode_slowdown = 2.5
-max_pause_ms = 90
 max_step_ms = 100
 frame_interval_ms = 0
 load_timeout_secs = 60

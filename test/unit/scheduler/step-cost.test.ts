@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StepCost } from "../../../engines/scheduler/step-cost.ts";
 
-const target = { decodeSlowdown: 3, maxPauseMs: 250, maxStepMs: 250 };
+const target = { decodeSlowdown: 3, maxStepMs: 250 };
 
 /** Costs learnt from steps of these numbers of decode tokens, each of which took what `ms` says. */
 function learnt(sizes: readonly number[], ms: (tokens: number) => number, maxTokens = 64): StepCost {

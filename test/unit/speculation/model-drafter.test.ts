@@ -117,7 +117,7 @@ describe("a draft model", () => {
   });
 
   it("is disposed with the speculation it drafts for, and where there is none", () => {
-    const cost = new StepCost(20, { decodeSlowdown: 3, maxPauseMs: 250, maxStepMs: 250 });
+    const cost = new StepCost(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const parts = { options: modelOnly, cost };
     const draft = createScriptedModel(counting);
     Speculation.create({ ...parts, model: createScriptedModel(counting), draft })!.dispose();
@@ -129,7 +129,7 @@ describe("a draft model", () => {
   });
 
   it("must itself be able to take tokens back", () => {
-    const cost = new StepCost(20, { decodeSlowdown: 3, maxPauseMs: 250, maxStepMs: 250 });
+    const cost = new StepCost(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const draft = createScriptedModel(counting, { truncate: false });
     assert.throws(
       () => Speculation.create({ model: createScriptedModel(counting), draft, options: modelOnly, cost }),

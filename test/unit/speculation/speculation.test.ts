@@ -139,7 +139,7 @@ describe("speculation", () => {
   });
 
   it("takes back drafts that no step has verified", () => {
-    const cost = new StepCost(20, { decodeSlowdown: 3, maxPauseMs: 250, maxStepMs: 250 });
+    const cost = new StepCost(20, { decodeSlowdown: 3, maxStepMs: 250 });
     for (const tokens of [1, 2, 8]) cost.observe(tokens, 0, 5);
     const model = createScriptedModel(() => 0);
     const speculation = Speculation.create({ model, draft: null, options: lookupOnly, cost })!;
@@ -157,7 +157,7 @@ describe("speculation", () => {
   });
 
   it("is not there where the model cannot take tokens back, or there is nothing to draft from", () => {
-    const cost = new StepCost(20, { decodeSlowdown: 3, maxPauseMs: 250, maxStepMs: 250 });
+    const cost = new StepCost(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const rigid = createScriptedModel(() => 0, { truncate: false });
     assert.equal(Speculation.create({ model: rigid, draft: null, options: lookupOnly, cost }), null);
     const off = { ...lookupOnly, promptLookup: false };
