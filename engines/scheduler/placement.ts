@@ -14,6 +14,9 @@ export interface PlacementModel {
 /** Room beyond its tokens that a sequence is given a slot with: sooner than after so many it does not have to give it back. */
 const headroomTokens = 64;
 
+/** Fewer tokens than these are computed sooner than they are waited for. */
+const leastAwaitedTokens = 64;
+
 export class Placement<S extends Sequence> {
   readonly #capacity: Capacity;
   readonly #kv: KvCache;
@@ -78,21 +81,22 @@ export class Placement<S extends Sequence> {
   /** Puts the longest known beginning into the slot and returns its length; or sets the source that is computing it. */
   #fillFromOthers(sequence: S): number {
     const { slot } = sequence;
-    const isEarlier = (source: S) =>
-      source !== sequence && source.state === "running" && (sequence.order === 0 || source.order < sequence.order);
+    const isOther = (source: S) => source !== sequence && source.state === "running";
+    // Nobody waits for one that came later: else two could wait for each other.
+    const willCompute = (source: S) =>
+      source.isRunnableOrWaits && (sequence.order === 0 || source.order < sequence.order);
     const copy = this.#prefixes.findCopy(sequence);
     const copied = copy?.length ?? 0;
     const coming = this.#prefixes.findRunning(sequence, (source, length) => {
-      return isEarlier(source) && (source.isRunnableOrWaits || source.computed >= length);
+      return isOther(source) && (source.computed >= length || willCompute(source));
     });
-    if (coming !== null && coming.length > copied && coming.holder.computed < coming.length) {
+    const there = coming ?? this.#prefixes.findRunning(sequence, isOther);
+    const shared = there === null ? 0 : Math.min(there.holder.computed, there.length);
+    if (coming !== null && coming.length - Math.max(copied, shared) >= leastAwaitedTokens) {
       sequence.source = coming.holder;
       sequence.sourceTokens = coming.length;
       return 0;
     }
-    // What those have that stand still is better than nothing.
-    const there = coming ?? this.#prefixes.findRunning(sequence, isEarlier);
-    const shared = there === null ? 0 : Math.min(there.holder.computed, there.length);
     if (there !== null && shared > copied) {
       this.#kv.copyPrefix(there.holder.slot, slot, shared);
       return shared;

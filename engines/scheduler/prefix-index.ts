@@ -2,7 +2,7 @@
 // lead to those that hold them. Used by the scheduler only. A hash only points: tokens are compared before they count.
 
 /** Tokens of a block. Shorter prefixes than one are fed faster than they are looked for, saved and restored. */
-export const indexBlockTokens = 32;
+export const indexBlockTokens = 16;
 
 export interface TokenHolder {
   readonly tokens: Int32Array;
