@@ -92,8 +92,10 @@ export async function modelEngine(
   if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(choice.engine, device.cpu, host))) {
     log.info({ model: modelId }, "no GPU is used: gpu_memory_utilization is taken of the free main memory");
   }
-  if (choice.engine === "llama" && blockTokens !== keys.pagedAttn.blockSize.default) {
-    log.warn({ model: modelId, blockSize: blockTokens }, "block_size has no effect: the llama engine has no blocks");
+  if (choice.engine === "llama" && spec.pagedKv !== true && blockTokens !== keys.pagedAttn.blockSize.default) {
+    const message =
+      "block_size has no effect: the llama engine has blocks only where its KV is one pool (paged_attn mode on, or a GPU)";
+    log.warn({ model: modelId, blockSize: blockTokens }, message);
   }
   return choice.engine;
 }

@@ -45,7 +45,7 @@ export const pagedAttnKeys = {
     ...multipleOf(4, 4, 256),
     default: 32,
     flag: "--pa-block-size",
-    help: "Tokens of a block of the KV cache; the llama engine has no blocks",
+    help: "Tokens of a block of the KV cache; the llama engine has blocks where its KV is one pool",
   },
   cacheType: {
     ...oneOf(["auto", "f16", "bf16", "q8_0", "q4_0", "f32"]),
