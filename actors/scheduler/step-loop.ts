@@ -16,6 +16,7 @@ import { Consumers } from "./consumers.ts";
 import { type Consumer, LiveSequence, PooledSequence } from "./live-sequence.ts";
 import { openSequence } from "./open-sequence.ts";
 import { PoolRuns } from "./pool-runs.ts";
+import { StepStatistics } from "./step-statistics.ts";
 import { TokenTaker } from "./token-taker.ts";
 
 export type { Consumer } from "./live-sequence.ts";
@@ -33,22 +34,10 @@ export interface StepLoopOptions {
   readonly onEvict?: (prefix: CachedPrefix) => void;
 }
 
-/** Totals since the start. Milliseconds. */
-interface StepTotals {
-  steps: number;
-  tokens: number;
-  promptTokens: number;
-  /** Inside the engine's forward pass. */
-  engineMs: number;
-  /** Whole steps: scheduling, forward pass, sampling, frames. */
-  totalMs: number;
-}
-
 type Scheduled = LiveSequence | PooledSequence;
 
 export class StepLoop {
-  readonly #totals: StepTotals = { steps: 0, tokens: 0, promptTokens: 0, engineMs: 0, totalMs: 0 };
-  readonly #ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
+  readonly #statistics = new StepStatistics();
   readonly #model: LoadedModel;
   readonly #scheduler: Scheduler<Scheduled>;
   readonly #sampler: Sampler;
@@ -84,22 +73,7 @@ export class StepLoop {
 
   /** Totals, and how many sequences there are now. */
   snapshot(): ModelStatistics {
-    const { waitingCount, runningCount, parkedCount, pausedPreemptions, memoryPreemptions } = this.#scheduler;
-    const { maxSequences, kvBlocks } = this.#model.capacity;
-    const speculation = this.#speculation?.statistics ?? noSpeculation;
-    return {
-      ...this.#totals,
-      slots: maxSequences,
-      running: runningCount,
-      waiting: waitingCount,
-      parked: parkedCount,
-      preemptions: pausedPreemptions,
-      memoryPreemptions,
-      ended: { ...this.#ended },
-      prefixCache: { ...this.#scheduler.prefixStatistics },
-      kvBlocks: { used: kvBlocks - this.#model.kv.freeBlocks, total: kvBlocks },
-      speculation: { ...speculation, acceptedAt: [...speculation.acceptedAt] },
-    };
+    return this.#statistics.snapshot(this.#model, this.#scheduler, this.#speculation);
   }
 
   /** Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. */
@@ -213,9 +187,9 @@ export class StepLoop {
     }
     this.#scheduler.endStep(performance.now() - started);
     this.#consumers.flushIfDue();
-    this.#totals.steps++;
-    this.#totals.engineMs += engineMs;
-    this.#totals.totalMs += performance.now() - started;
+    this.#statistics.steps++;
+    this.#statistics.engineMs += engineMs;
+    this.#statistics.totalMs += performance.now() - started;
     return true;
   }
 
@@ -291,7 +265,7 @@ export class StepLoop {
       const sequence = rows[row] as Scheduled;
       const position = this.#batch.position[row] as number;
       const ofPrompt = Math.min(position + (this.#batch.length[row] as number), sequence.promptLength) - position;
-      this.#totals.promptTokens += Math.max(ofPrompt, 0);
+      this.#statistics.promptTokens += Math.max(ofPrompt, 0);
       if (sequence instanceof PooledSequence) {
         const at = (output.pooledRow[row] as number) * pooledLength;
         sequence.sink.add(output.pooled.subarray(at, at + pooledLength), position);
@@ -313,11 +287,11 @@ export class StepLoop {
     try {
       const before = sequence.total;
       const finish = this.#taker.take(sequence, row, this.#batch, output, frame);
-      this.#totals.tokens += sequence.total - before;
+      this.#statistics.tokens += sequence.total - before;
       const isFirst = before === sequence.promptLength && sequence.total > before;
       if (isFirst || finish !== "none" || frame.isFull) this.#consumers.isUrgent = true;
       if (finish === "none") return;
-      this.#ended[finish]++;
+      this.#statistics.ended[finish]++;
       this.#forget(sequence);
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;
@@ -342,7 +316,7 @@ export class StepLoop {
   }
 
   #end(sequence: LiveSequence, how: keyof EndCounts): void {
-    this.#ended[how]++;
+    this.#statistics.ended[how]++;
     if (how === "error") this.#scheduler.discard(sequence);
     this.#forget(sequence);
   }
@@ -362,7 +336,6 @@ const longestTimerMs = 2 ** 31 - 2;
 /** How soon to look again whether a grammar's thread is done with another one. */
 const heldPollMs = 2;
 
-const noSpeculation = { drafts: 0, proposed: 0, accepted: 0, dropped: 0, acceptedAt: new Int32Array(0) };
 const stopped: ErrorRecord = {
   code: "model_failed",
   message: "the model is being stopped; the request can be retried",

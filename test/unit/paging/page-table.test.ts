@@ -166,10 +166,10 @@ function step(rig: Rig, a: number, b: number, c: number): void {
     const start = settled + Math.floor(a * (tokens.length - settled));
     const end = Math.min(start + Math.ceil(((b * (slot + 1)) % 1) * longestRow), sequenceTokens);
     const next = slot + 1;
+    // A sequence joins as the step is made: it shares what its neighbour has computed, before that one reserves.
+    if (next < slots && rig.slots[next]!.tokens.length === 0) rig.copyPrefix(slot, next, settled);
     if (!rig.reserve(slot, end)) rig.release(slot);
     else if (end > start) rows.push({ slot, start, end, drafts: Math.floor(c * (end - start - 1)) });
-    // A sequence joins while the step is made: it shares what its neighbour has computed.
-    if (next < slots && rig.slots[next]!.tokens.length === 0) rig.copyPrefix(slot, next, rig.slots[slot]!.settled);
   }
   for (const { slot, start, end, drafts } of rows) assert.ok(rig.write(slot, start, end, drafts), "it was reserved");
 }
