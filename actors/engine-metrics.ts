@@ -1,21 +1,62 @@
 // Owns the names under which the contract wants an engine's numbers, made from what a model's step loop counts. Pure: no
 // registry, no labels but the contract's.
-import type { ModelStatistics } from "./messages.ts";
+import type { LatencyCounts, ModelStatistics, SeriesLatencies } from "./messages.ts";
+import { firstTokenBounds, interTokenBounds } from "./scheduler/stream-latency.ts";
 
-export interface EngineMetric {
+export type EngineMetric = ScalarMetric | HistogramMetric;
+
+type Labels = Readonly<Record<string, string>>;
+
+export interface ScalarMetric {
   readonly name: string;
   readonly kind: "counter" | "gauge";
   readonly help: string;
-  readonly samples: readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[];
+  readonly samples: readonly { readonly labels: Labels; readonly value: number }[];
+}
+
+export interface HistogramMetric {
+  readonly name: string;
+  readonly kind: "histogram";
+  readonly help: string;
+  /** Upper bounds of its buckets; above them all there is one more. */
+  readonly bounds: readonly number[];
+  readonly samples: readonly ({ readonly labels: Labels } & LatencyCounts)[];
+}
+
+/** How streamed answers came, by model. Their latencies have labels as the front's metrics of requests. */
+export function latencyMetrics(models: ReadonlyMap<string, ModelStatistics>): readonly EngineMetric[] {
+  const samples = (counts: (latencies: SeriesLatencies) => LatencyCounts) =>
+    [...models].flatMap(([model, { latencies }]) =>
+      latencies.map((latency) => {
+        // Only what is posted is streamed, and no stream begins with another status.
+        return { labels: { method: "POST", path: latency.series, model, status: "200" }, ...counts(latency) };
+      }),
+    );
+  return [
+    {
+      name: "service_time_to_first_token_seconds",
+      kind: "histogram",
+      help: "From a request for a stream to its first token",
+      bounds: firstTokenBounds,
+      samples: samples(({ firstToken }) => firstToken),
+    },
+    {
+      name: "service_inter_token_latency_seconds",
+      kind: "histogram",
+      help: "From token to token of a stream",
+      bounds: interTokenBounds,
+      samples: samples(({ interToken }) => interToken),
+    },
+  ];
 }
 
 /** The engine metrics of all models together: the contract gives them no label that tells models apart. */
-export function engineMetrics(models: readonly ModelStatistics[]): readonly EngineMetric[] {
+export function engineMetrics(models: readonly ModelStatistics[]): readonly ScalarMetric[] {
   const sum = (value: (model: ModelStatistics) => number) => models.reduce((total, model) => total + value(model), 0);
-  const counter = (name: string, help: string, value: (model: ModelStatistics) => number): EngineMetric => {
+  const counter = (name: string, help: string, value: (model: ModelStatistics) => number): ScalarMetric => {
     return { name, kind: "counter", help, samples: [{ labels: {}, value: sum(value) }] };
   };
-  const gauge = (name: string, help: string, value: (model: ModelStatistics) => number): EngineMetric => {
+  const gauge = (name: string, help: string, value: (model: ModelStatistics) => number): ScalarMetric => {
     return { name, kind: "gauge", help, samples: [{ labels: {}, value: sum(value) }] };
   };
   const deepest = Math.max(0, ...models.map(({ speculation }) => speculation.acceptedAt.length));

@@ -13,7 +13,7 @@ import type { Logger } from "../runtime/log.ts";
 import { ticketTransfer } from "../runtime/thread/dial.ts";
 import type { PeerExit } from "../runtime/thread/endpoint.ts";
 import { type Place, spawnPlace } from "../runtime/thread/place.ts";
-import { type EngineMetric, engineMetrics } from "./engine-metrics.ts";
+import { type EngineMetric, engineMetrics, latencyMetrics } from "./engine-metrics.ts";
 import type { Embeddings, EmbedRequest, Inference, ModelEntry } from "./inference.ts";
 import {
   type AgentsPlaceInit,
@@ -24,9 +24,11 @@ import {
   type ModelPlaceReady,
   type ModelProtocol,
   type ModelReport,
+  type ModelStatistics,
   type ModelsProtocol,
 } from "./messages.ts";
 import {
+  capabilitiesOf,
   failed,
   loadedFields,
   loading,
@@ -101,7 +103,9 @@ export class Front implements Inference {
   }
 
   models(): readonly ModelEntry[] {
-    return [...this.#models.values()].map(({ served, status, createdAt }) => ({ id: served.id, status, createdAt }));
+    return [...this.#models.values()].map(({ served, status, createdAt, capabilities }) => {
+      return { id: served.id, status, createdAt, capabilities };
+    });
   }
 
   resolveModel(requested: string | undefined): string {
@@ -116,12 +120,14 @@ export class Front implements Inference {
 
   /** A model that does not answer soon is left out: it is starting, ending, or in a long step. */
   async engineMetrics(): Promise<readonly EngineMetric[]> {
-    const loaded = [...this.#models.values()].flatMap(({ place }) => (place === null ? [] : [place.endpoint]));
-    const asked = loaded.map((endpoint) =>
-      this.#system.ref<ModelProtocol>("model", endpoint).ask("statistics", null, { timeoutMs: metricsTimeoutMs }),
-    );
-    const answers = await Promise.allSettled(asked);
-    return engineMetrics(answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : [])));
+    const answers = new Map<string, ModelStatistics>();
+    const asked = [...this.#models].map(async ([id, { place }]) => {
+      if (place === null) return;
+      const ref = this.#system.ref<ModelProtocol>("model", place.endpoint);
+      answers.set(id, await ref.ask("statistics", null, { timeoutMs: metricsTimeoutMs }));
+    });
+    await Promise.allSettled(asked);
+    return [...engineMetrics([...answers.values()]), ...latencyMetrics(answers)];
   }
 
   /** Asks the model how it is doing. Throws model_not_found, or why it takes no requests. */
@@ -137,6 +143,13 @@ export class Front implements Inference {
     const start = (agents: AgentsLink, run: number) =>
       agents.actor.ask("start", { run, request: this.#seeded(request) });
     return this.#events<GenerateEvent>(request.model, signal, start);
+  }
+
+  async countTokens(request: GenerateRequest): Promise<number> {
+    const model = this.#models.get(request.model);
+    const agents = this.#agents;
+    if (model?.status !== "loaded" || !agents) throw fromErrorRecord(model?.unavailable ?? loading(request.model));
+    return agents.actor.ask("countTokens", { request });
   }
 
   async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {
@@ -241,6 +254,7 @@ export class Front implements Inference {
         policy: restart,
         onUp: async (place) => {
           model.place = place;
+          model.capabilities = capabilitiesOf(place.ready);
           await this.#attach(model);
           // It may have died meanwhile: then onDown has said so already.
           if (model.place !== place) return;

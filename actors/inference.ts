@@ -11,6 +11,13 @@ export interface ModelEntry {
   readonly status: ModelStatus;
   /** Unix seconds. */
   readonly createdAt: number;
+  /** What it can do; null while that is not known, because it has not been loaded. */
+  readonly capabilities: ModelCapabilities | null;
+}
+
+export interface ModelCapabilities {
+  readonly generates: boolean;
+  readonly embeds: boolean;
 }
 
 /** Texts to embed, or prompts in tokens of the model's vocabulary. */
@@ -43,6 +50,8 @@ export interface Inference {
    * then ends. Failures (queue full, model loading, engine crash) arrive as one final `error` event, never as a throw.
    */
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<readonly GenerateEvent[]>;
+  /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
+  countTokens(request: GenerateRequest): Promise<number>;
   /** The engine metrics of the models that are loaded now. */
   engineMetrics(): Promise<readonly EngineMetric[]>;
   /** Throws what hinders it as a ServerError; `cancelled` once the signal is aborted, before the next step. */

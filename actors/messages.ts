@@ -9,6 +9,7 @@ import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { SpeculationOptions } from "../engines/speculation/options.ts";
 import type { SpeculationStatistics } from "../engines/speculation/speculation.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
+import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
 import type { Embeddings, EmbedRequest } from "./inference.ts";
 
@@ -46,6 +47,22 @@ export interface ModelStatistics {
   readonly prefixCache: PrefixStatistics;
   readonly kvBlocks: { readonly used: number; readonly total: number };
   readonly speculation: Omit<SpeculationStatistics, "acceptedAt"> & { readonly acceptedAt: readonly number[] };
+  readonly latencies: readonly SeriesLatencies[];
+}
+
+/** How long streamed answers of one series had to wait for their tokens. */
+export interface SeriesLatencies {
+  readonly series: string;
+  /** From the request's coming to its first token. */
+  readonly firstToken: LatencyCounts;
+  /** From token to token. */
+  readonly interToken: LatencyCounts;
+}
+
+/** Observations by bucket: those of each bound of the histogram, each counted once, and then those above all bounds. */
+export interface LatencyCounts {
+  readonly counts: readonly number[];
+  readonly sumSeconds: number;
 }
 
 /** How many sequences have ended, by how. */
@@ -78,6 +95,10 @@ export interface SequenceJob {
   /** Alternatives beside each prompt token's logprob; null = no logprobs of the prompt. */
   readonly promptLogprobs: number | null;
   readonly reasoningBudget: ReasoningBudget | null;
+  /** Under which name the latencies of a streamed answer are counted; null where it is not streamed. */
+  readonly series: string | null;
+  /** When its request came, in milliseconds since 1970. */
+  readonly receivedAt: number;
 }
 
 /** The neutral values of what few jobs ask for. */
@@ -86,6 +107,8 @@ export const jobDefaults = {
   grammar: null,
   promptLogprobs: null,
   reasoningBudget: null,
+  series: null,
+  receivedAt: 0,
 } as const satisfies Partial<SequenceJob>;
 
 /** Where the output begins with `begin` and has not ended its thinking after `tokens` more, `end` comes next. */
@@ -174,6 +197,8 @@ export interface ModelsProtocol {
 export interface AgentsProtocol {
   /** Starts a run whose events go to stream `run` of the events channel. */
   start(message: { readonly run: number; readonly request: GenerateRequest }): void;
+  /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
+  countTokens(message: { readonly request: GenerateRequest }): number;
   /** Starts embedding inputs; the one event that ends it goes to stream `run` of the events channel. */
   embed(message: { readonly run: number; readonly request: EmbedRequest }): void;
 }
@@ -201,4 +226,12 @@ export interface AgentsPlaceInit {
   readonly streamWindow: number;
   /** A run whose reader takes nothing for so long is cancelled. */
   readonly stalledReaderMs: number;
+}
+
+/** What the state place is told when it starts. Its actors' protocols are their faces: StoredResponses. */
+export interface StatePlaceInit {
+  /** Made where it is missing. */
+  readonly folder: string;
+  readonly mailboxLimit: number;
+  readonly responses: StoreLimits;
 }

@@ -4,7 +4,7 @@ import type { Supervisor } from "../runtime/actor/supervision.ts";
 import { type ErrorRecord, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
 import type { Carrier, Place } from "../runtime/thread/place.ts";
-import type { ModelStatus } from "./inference.ts";
+import type { ModelCapabilities, ModelStatus } from "./inference.ts";
 import type { ModelPlaceReady, ModelStatistics } from "./messages.ts";
 import { Refusals } from "./refusals.ts";
 
@@ -24,6 +24,8 @@ export interface ModelState {
   readonly createdAt: number;
   readonly refusals: Refusals;
   status: ModelStatus;
+  /** As it was when it was last loaded. */
+  capabilities: ModelCapabilities | null;
   loadStartedMs: number;
   place: Place<ModelPlaceReady> | null;
   supervisor: Supervisor | null;
@@ -44,11 +46,18 @@ export function modelState(served: ServedModel, log: Logger): ModelState {
     createdAt: Math.floor(Date.now() / 1000),
     refusals: new Refusals(served.id, log),
     status: "reloading",
+    capabilities: null,
     loadStartedMs: 0,
     place: null,
     supervisor: null,
     unavailable: loading(served.id),
   };
+}
+
+/** What a loaded model can do. A score of two texts is no embedding. */
+export function capabilitiesOf({ capabilities }: ModelPlaceReady): ModelCapabilities {
+  const { generates, pooling } = capabilities;
+  return { generates, embeds: pooling !== null && pooling !== "rank" };
 }
 
 export function loading(id: string): ErrorRecord {

@@ -4,6 +4,8 @@
 //   front        main thread                         (http, Front)
 //   agents       worker thread                       agents, models
 //   model:<id>   child process, or worker thread     model, with its step loop and engine
+//   state        worker thread                       responses
 
 export const agentsModule = new URL("./agent-loop/place.js", import.meta.url);
 export const modelModule = new URL("./model/place.js", import.meta.url);
+export const stateModule = new URL("./response-store/state-place.js", import.meta.url);

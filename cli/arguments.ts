@@ -12,16 +12,16 @@ const commandNames = ["serve", "run", "bench", "from-config"] as const;
 /** A command that is told settings. `from-config` is the command its file names. */
 export type CommandName = (typeof commandNames)[number];
 
-const toolNames = ["cache", "login"] as const;
+const toolNames = ["cache", "login", "doctor", "completions"] as const;
 
 /** A command that has no settings and reads its own arguments. */
 export type ToolName = (typeof toolNames)[number];
 
-const plannedCommands = ["tune", "doctor", "quantize", "uqff", "completions", "update", "uninstall"];
+const plannedCommands = ["tune", "quantize", "uqff", "update", "uninstall"];
 const everyCommand = [...commandNames, ...toolNames, ...plannedCommands];
 
 /** The words that may stand before the flags, `serve text -m …`: the loader of the models. */
-const kinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];
+export const modelKinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];
 
 export interface CommandLine {
   /** null where none is named, and so the help is meant, unless a tool is. */
@@ -141,7 +141,7 @@ function commandOf(word: string): CommandName {
 }
 
 function kindOf(words: readonly string[]): string {
-  const stray = words.find((word, index) => index > 0 || !kinds.includes(word));
+  const stray = words.find((word, index) => index > 0 || !modelKinds.includes(word));
   if (stray === undefined) return words[0] ?? "auto";
   const shown = withoutTokens(stray);
   throw invalid(`unexpected "${shown}"; a model is named with -m, and everything else with a flag: see --help`);

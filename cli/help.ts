@@ -11,13 +11,15 @@ import {
 } from "../runtime/config/keys.ts";
 import type { CommandName, ToolName } from "./arguments.ts";
 
-const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
+export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
   serve: "Serve models over HTTP",
   run: "Talk with a model here, or answer one prompt: run -i TEXT",
   bench: "Measure prefill and decode speed of a model",
   "from-config": "Do what a TOML file says: from-config -f FILE",
   cache: "List or delete downloaded models",
   login: "Store the token of the model hub",
+  doctor: "Say what may hinder the server on this machine",
+  completions: "Print a script that completes commands and flags: completions bash|zsh|fish",
 };
 
 const lineWidth = 100;

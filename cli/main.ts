@@ -6,7 +6,7 @@ import { type Config, resolveConfig } from "../runtime/config/config.ts";
 import type { Command } from "../runtime/config/key.ts";
 import { parseToml, type TomlFile } from "../runtime/config/toml.ts";
 import { ServerError } from "../runtime/errors.ts";
-import { type CommandLine, type CommandName, parseArguments } from "./arguments.ts";
+import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
 import { bench } from "./bench.ts";
 import { cacheCommand } from "./cache.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
@@ -14,6 +14,13 @@ import { loginCommand } from "./login.ts";
 import { run } from "./run/run.ts";
 import { serve } from "./serve.ts";
 import { version } from "./version.ts";
+
+const tools: Readonly<Record<ToolName, (args: readonly string[]) => void | Promise<void>>> = {
+  cache: cacheCommand,
+  login: loginCommand,
+  doctor: async (args) => (await import("./doctor.ts")).doctorCommand(args),
+  completions: async (args) => (await import("./completions.ts")).completionsCommand(args),
+};
 
 try {
   await main(process.argv.slice(2));
@@ -29,8 +36,7 @@ async function main(argv: readonly string[]): Promise<void> {
     process.stdout.write(`troupe ${version}\n`);
     return;
   }
-  if (line.tool !== null)
-    return line.tool.name === "cache" ? cacheCommand(line.tool.args) : loginCommand(line.tool.args);
+  if (line.tool !== null) return tools[line.tool.name](line.tool.args);
   const { command } = line;
   if (line.help || command === null) {
     process.stdout.write(command === null || command === "from-config" ? commandsHelp() : flagsHelp(command));

@@ -1,21 +1,32 @@
 // Owns `troupe serve`: the composition root of the server. It fetches the models, starts the places and the HTTP front,
 // says where to find them, and takes everything down in order when told to stop.
 import { Front } from "../actors/front.ts";
-import { createApp } from "../http/app.ts";
+import type { Inference } from "../actors/inference.ts";
+import { type App, createApp } from "../http/app.ts";
 import { type Listener, listen } from "../http/listen.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
 import { frontOptions, placeStopMs } from "./front-options.ts";
+import type { McpListener } from "./mcp.ts";
+import { openObservers } from "./observers.ts";
 import { createProgress } from "./progress.ts";
+import { serverState } from "./state.ts";
+import { checkOptions } from "./system/check-options.ts";
+import { systemInspector } from "./system/inspector.ts";
 
 export async function serve(config: Config): Promise<void> {
   const { troupe, server } = config;
   const log = createLogger({ level: troupe.logLevel, format: server.accessLogFormat });
+  const observers = await openObservers(config, log);
   const progress = createProgress();
   const front = new Front(await frontOptions(config, log, progress));
+  const state = serverState(config, log);
   const app = createApp({
     inference: front,
+    storedResponses: state.responses,
     log,
+    observers,
+    system: systemInspector(await checkOptions(config, true)),
     config: {
       keepAliveMs: troupe.keepAliveInterval,
       readerStallMs: troupe.stalledReaderSecs * 1000,
@@ -23,27 +34,44 @@ export async function serve(config: Config): Promise<void> {
       accessLogHealth: server.accessLogHealth,
       disableRequestIdHeader: server.disableRequestIdHeader,
       disableMetrics: server.disableMetrics,
+      maxBackgroundResponses: troupe.maxBackgroundResponses,
     },
   });
   const { host, port } = server;
   const { edge, maxBodyBytesInFlight } = troupe;
   const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, log });
+  const mcp = await mcpOf(config, app, front, log);
+  const listeners = mcp === null ? [listener] : [listener, mcp.listener];
   const stop = async (): Promise<void> => {
     app.drain();
-    await closeListener(listener, troupe.shutdownDeadlineSecs * 1000, log);
+    mcp?.mcp.drain();
+    await Promise.all(listeners.map((each) => closeListener(each, troupe.shutdownDeadlineSecs * 1000, log)));
+    await app.endBackground();
     await front.stop(placeStopMs);
+    await state.stop(placeStopMs);
+    await Promise.all(observers.map((observer) => observer.close()));
   };
   stopOnSignals(stop, log);
   try {
+    await state.start();
     await front.start();
   } catch (error) {
     progress.stop();
-    listener.forceClose();
+    for (const each of listeners) each.forceClose();
     await front.stop(placeStopMs);
+    await state.stop(placeStopMs);
     throw error;
   }
   progress.stop();
-  process.stdout.write(greeting(config, listener));
+  process.stdout.write(greeting(config, listener, mcp));
+}
+
+/** null where no port is set for it. */
+async function mcpOf(config: Config, app: App, inference: Inference, log: Logger): Promise<McpListener | null> {
+  const { mcpPort } = config.server;
+  if (mcpPort === null) return null;
+  const { listenMcp } = await import("./mcp.ts");
+  return listenMcp(config, mcpPort, { app, inference, log });
 }
 
 /** Stops accepting, lets running answers finish up to the deadline, and cuts off the rest. */
@@ -79,18 +107,20 @@ function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
   process.on("SIGINT", onSignal);
 }
 
-function greeting(config: Config, listener: Listener): string {
+function greeting(config: Config, listener: Listener, mcp: McpListener | null): string {
   const { host } = config.server;
   const shown = host === "0.0.0.0" || host === "::" ? "localhost" : host.includes(":") ? `[${host}]` : host;
   const url = `http://${shown}:${listener.port}`;
+  const mcpLine = mcp === null ? "" : `\n  mcp          http://${shown}:${mcp.listener.port}/mcp`;
   const body = `{"messages":[{"role":"user","content":"Say hello in five words."}],"stream":true}`;
   return `
 troupe serves ${config.models.map(({ modelId }) => modelId).join(", ")}
 
   chat         ${url}/v1/chat/completions
   completions  ${url}/v1/completions
+  responses    ${url}/v1/responses
   models       ${url}/v1/models
-  health       ${url}/health
+  health       ${url}/health${mcpLine}
 
 Try it:
 

@@ -7,6 +7,40 @@ export interface ChatMessage {
   /** Plain text; text parts are joined by the protocol that had them. */
   readonly content: string;
   readonly name?: string;
+  /** What an assistant's message thought before it said its content. */
+  readonly reasoning?: string;
+  /** The calls of an assistant's message, in their order. */
+  readonly toolCalls?: readonly ToolCall[];
+  /** Of a message of role `tool`: the call it answers. */
+  readonly toolCallId?: string;
+}
+
+/** A call of a tool as a conversation keeps it. */
+export interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  /** JSON text, as the model wrote it. */
+  readonly arguments: string;
+}
+
+/** A tool that the model may call and the client runs. */
+export interface ToolSpec {
+  readonly name: string;
+  readonly description: string | null;
+  /** JSON schema of the arguments, which are an object; null: any object. */
+  readonly parameters: unknown;
+  /** The arguments of every call must match the schema: they are generated under its grammar. */
+  readonly strict: boolean;
+}
+
+/** The tools of a request. A choice of some of them is made by naming only those. */
+export interface ToolUse {
+  /** At least one. */
+  readonly specs: readonly ToolSpec[];
+  /** The answer must be a call. */
+  readonly required: boolean;
+  /** An answer may hold several calls. */
+  readonly parallel: boolean;
 }
 
 /** How the next token is chosen. Neutral values switch a stage off. */
@@ -58,11 +92,11 @@ export interface Dry {
 
 /**
  * What the whole output must be. The text of a grammar is the client's: it is translated (engines/grammar/) before any
- * grammar engine sees it.
+ * grammar engine sees it. `field` is the request's field a schema came in, which a refusal names.
  */
 export type OutputGrammar =
   | { readonly kind: "json" }
-  | { readonly kind: "json_schema"; readonly schema: unknown; readonly field: "response_format" | "grammar" }
+  | { readonly kind: "json_schema"; readonly schema: unknown; readonly field: string }
   | { readonly kind: "regex"; readonly pattern: string }
   | { readonly kind: "lark"; readonly grammar: string }
   | { readonly kind: "llguidance"; readonly grammar: string };
@@ -87,6 +121,8 @@ export interface GenerateRequest {
   /** The lower, the sooner it is served; 0 where the client says nothing. */
   readonly priority: number;
   readonly grammar: OutputGrammar | null;
+  /** null where there is nothing to call. Only for a chat. */
+  readonly tools: ToolUse | null;
   /** Alternatives to report beside each token of the prompt (0..20); null = no logprobs of the prompt. */
   readonly promptLogprobs: number | null;
   /** Most tokens of thinking; what follows is the answer. null = no bound. */
@@ -97,6 +133,10 @@ export interface GenerateRequest {
   readonly ignoreEos: boolean;
   /** Keep the end of a prompt that is too long, instead of refusing it. */
   readonly truncatePrompt: boolean;
+  /** Of an answer that is streamed: under which name its latencies are counted; null where it is not. */
+  readonly series: string | null;
+  /** When the request came, in milliseconds since 1970. */
+  readonly receivedAt: number;
 }
 
 /** What a request asks for that says nothing of it. */
@@ -105,12 +145,15 @@ export const requestDefaults = {
   candidates: 1,
   priority: 0,
   grammar: null,
+  tools: null,
   promptLogprobs: null,
   reasoningBudget: null,
   stop: [],
   maxTokens: null,
   ignoreEos: false,
   truncatePrompt: false,
+  series: null,
+  receivedAt: 0,
 } satisfies Partial<GenerateRequest>;
 
 /** Extra variables a chat template may look at. */
@@ -139,7 +182,8 @@ export interface PromptLogprob {
   readonly top: readonly TokenLogprob[];
 }
 
-export type FinishReason = "stop" | "length" | "cancelled";
+/** `tool_calls`: it ended by itself, after at least one whole call. */
+export type FinishReason = "stop" | "length" | "tool_calls" | "cancelled";
 
 /** Token counts and times of one request. Times are seconds. */
 export interface Usage {
@@ -147,23 +191,70 @@ export interface Usage {
   /** Of those, the ones whose KV was there already. */
   readonly cachedTokens: number;
   readonly completionTokens: number;
+  /** Of those, the ones spent on thinking. */
+  readonly reasoningTokens: number;
   readonly promptSeconds: number;
   readonly completionSeconds: number;
   readonly totalSeconds: number;
+  readonly timeline: Timeline;
 }
 
-/** What happens to a request, in order: (text | refusal | finish)* with at most one prompt, then exactly one of done | error. */
+/** When a request got how far, in milliseconds since 1970. */
+export interface Timeline {
+  /** The agents side has begun with it. */
+  readonly startedAt: number;
+  /** Its prompt was rendered and in tokens: from here on it waited for the model. */
+  readonly queuedAt: number;
+  /** The model has begun with its prompt. */
+  readonly scheduledAt: number;
+  readonly firstTokenAt: number;
+  readonly endedAt: number;
+}
+
+/**
+ * What happens to a request, in order: at most one prompt, begin, the events of its choices, then exactly one of done | error,
+ * which may come at any time.
+ * A choice has (reasoning | text | call)* (refusal)? finish, where a call is tool_call, tool_arguments*, and either
+ * tool_call_end or tool_call_failed; calls of a choice do not overlap.
+ */
 export type GenerateEvent =
+  /** The first token is there. Comes once, before the events of any choice. */
+  | { readonly type: "begin"; readonly promptTokens: number; readonly cachedTokens: number }
   /** The prompt's own tokens, where their logprobs were asked for; the first has none. */
   | { readonly type: "prompt"; readonly logprobs: readonly PromptLogprob[] }
-  /** The text of a choice is no answer: it is not what the request demanded, for this reason. */
-  | { readonly type: "refusal"; readonly choice: number; readonly reason: string }
+  /** What the model thinks before it answers. */
+  | { readonly type: "reasoning"; readonly choice: number; readonly text: string }
   | {
       readonly type: "text";
       readonly choice: number;
       readonly text: string;
       readonly logprobs?: readonly ChoiceLogprob[];
     }
-  | { readonly type: "finish"; readonly choice: number; readonly reason: FinishReason }
+  /** A call begins, the `call`-th of its choice, counted from 0. */
+  | {
+      readonly type: "tool_call";
+      readonly choice: number;
+      readonly call: number;
+      readonly id: string;
+      readonly name: string;
+    }
+  /** A piece of a call's arguments: JSON text. */
+  | { readonly type: "tool_arguments"; readonly choice: number; readonly call: number; readonly text: string }
+  /** The arguments are whole, and JSON. */
+  | { readonly type: "tool_call_end"; readonly choice: number; readonly call: number }
+  /**
+   * The call is none: cut off, or no JSON. `text` is all the model wrote of it, which a fold that can still take the call
+   * back gives as text; one that cannot has given its arguments as they came.
+   */
+  | { readonly type: "tool_call_failed"; readonly choice: number; readonly call: number; readonly text: string }
+  /** The text of a choice is no answer: it is not what the request demanded, for this reason. */
+  | { readonly type: "refusal"; readonly choice: number; readonly reason: string }
+  | {
+      readonly type: "finish";
+      readonly choice: number;
+      readonly reason: FinishReason;
+      /** The stop string that ended it, if one did. */
+      readonly stopString: string | null;
+    }
   | { readonly type: "done"; readonly usage: Usage }
   | { readonly type: "error"; readonly error: ErrorRecord };

@@ -1,12 +1,18 @@
 // Owns the fold of a generation's events into one whole answer, which the non-streaming routes turn into their body.
 
-import type { ChoiceLogprob, FinishReason, GenerateEvent, PromptLogprob, Usage } from "../engines/chat.ts";
+import type { ChoiceLogprob, FinishReason, GenerateEvent, PromptLogprob, ToolCall, Usage } from "../engines/chat.ts";
 import { fromErrorRecord, ServerError } from "../runtime/errors.ts";
 
 export interface AnswerChoice {
   readonly text: string;
+  /** What was thought before. */
+  readonly reasoning: string;
+  /** Whole calls; what was to be one and is none is part of the text. */
+  readonly toolCalls: readonly ToolCall[];
   readonly logprobs: readonly ChoiceLogprob[];
   readonly finishReason: FinishReason;
+  /** The stop string that ended it, if one did. */
+  readonly stopString: string | null;
   /** Why the text is not what the request demanded; null where it is. */
   readonly refusal: string | null;
 }
@@ -31,14 +37,17 @@ export async function collectAnswer(
         case "prompt":
           prompt = event.logprobs;
           break;
+        case "begin":
+          break;
+        case "reasoning":
         case "text":
-          choices[event.choice]?.add(event.text, event.logprobs);
-          break;
+        case "tool_call":
+        case "tool_arguments":
+        case "tool_call_end":
+        case "tool_call_failed":
         case "refusal":
-          choices[event.choice]?.refuse(event.reason);
-          break;
         case "finish":
-          choices[event.choice]?.finish(event.reason);
+          choices[event.choice]?.take(event);
           break;
         case "done":
           return { choices, prompt, usage: event.usage };
@@ -52,23 +61,52 @@ export async function collectAnswer(
   throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
 }
 
+type ChoiceEvent = Extract<GenerateEvent, { readonly choice: number }>;
+
 class ChoiceText implements AnswerChoice {
   text = "";
+  reasoning = "";
+  readonly toolCalls: ToolCall[] = [];
   readonly logprobs: ChoiceLogprob[] = [];
   finishReason: FinishReason = "stop";
+  stopString: string | null = null;
   refusal: string | null = null;
+  /** The call that is being written. */
+  #call: { readonly id: string; readonly name: string; arguments: string } | null = null;
 
-  add(text: string, logprobs: readonly ChoiceLogprob[] | undefined): void {
-    this.text += text;
-    // Not spread: a whole long text may come as one event.
-    for (const logprob of logprobs ?? []) this.logprobs.push(logprob);
-  }
-
-  refuse(reason: string): void {
-    this.refusal = reason;
-  }
-
-  finish(reason: FinishReason): void {
-    this.finishReason = reason;
+  take(event: ChoiceEvent): void {
+    switch (event.type) {
+      case "reasoning":
+        this.reasoning += event.text;
+        break;
+      case "text":
+        this.text += event.text;
+        // Not spread: a whole long text may come as one event.
+        for (const logprob of event.logprobs ?? []) this.logprobs.push(logprob);
+        break;
+      case "tool_call":
+        this.#call = { id: event.id, name: event.name, arguments: "" };
+        break;
+      case "tool_arguments":
+        if (this.#call) this.#call.arguments += event.text;
+        break;
+      case "tool_call_end":
+        if (this.#call) this.toolCalls.push(this.#call);
+        this.#call = null;
+        break;
+      case "tool_call_failed":
+        this.text += event.text;
+        this.#call = null;
+        break;
+      case "refusal":
+        this.refusal = event.reason;
+        break;
+      case "finish":
+        this.finishReason = event.reason;
+        this.stopString = event.stopString;
+        break;
+      default:
+        event satisfies never;
+    }
   }
 }

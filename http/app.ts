@@ -1,23 +1,39 @@
 // Owns the way from a request to its handler: CORS preflight, unknown path, wrong method, draining, and the one place
 // where a throw becomes an answer. Created by the composition root; an edge (or a test) calls `handle`.
 import type { Inference } from "../actors/inference.ts";
+import { ResponseKeeper } from "../actors/response-store/response-keeper.ts";
+import type { StoredResponses } from "../actors/stored-responses.ts";
 import { ServerError } from "../runtime/errors.ts";
+import { MemoryStore } from "../runtime/store/memory-store.ts";
+import { bareInspector, type SystemInspector } from "../runtime/system.ts";
+import { AccessLog } from "./access-log.ts";
 import type { Context, HttpConfig } from "./context.ts";
 import type { EdgeHandler } from "./edge.ts";
 import { Exchange } from "./exchange.ts";
 import type { Log } from "./log.ts";
-import { type Route, routes, routesOf } from "./routes.ts";
+import { HttpMetrics } from "./metrics/recorder.ts";
+import { ObservedInference } from "./observed-inference.ts";
+import type { ExchangeObserver } from "./observer.ts";
+import { Responses } from "./responses/responses.ts";
+import { matchPath, type Route, routes } from "./routes.ts";
 
 export interface AppOptions {
   readonly inference: Inference;
   readonly log: Log;
+  /** Where responses are kept; in memory where left out. */
+  readonly storedResponses?: StoredResponses;
   readonly config?: Partial<HttpConfig>;
+  readonly system?: SystemInspector;
+  /** Told of each request for inference, besides the access log and the metrics. */
+  readonly observers?: readonly ExchangeObserver[];
 }
 
 export interface App {
   readonly handle: EdgeHandler;
   /** From now on new inference is refused with `draining`; what runs goes on, and /health answers as before. */
   drain(): void;
+  /** Ends what runs with no client to wait for it, and settles when all that is kept of it is. */
+  endBackground(): Promise<void>;
 }
 
 const defaults: HttpConfig = {
@@ -27,25 +43,52 @@ const defaults: HttpConfig = {
   accessLogHealth: false,
   disableRequestIdHeader: false,
   disableMetrics: false,
+  maxBackgroundResponses: 64,
 };
+
+const memoryLimits = {
+  maxEntries: 1000,
+  maxBytes: 256 * 2 ** 20,
+  maxEntryBytes: 64 * 2 ** 20,
+  maxAgeMs: 30 * 24 * 3600 * 1000,
+};
+
+/** What the contract names. */
+const contractHeaders = "Content-Type, Authorization, x-api-key, alt-version, alt-beta, x-request-id";
+/** What the vendors' own clients send besides; without these they work in no browser. */
+const clientHeaders =
+  "anthropic-version, anthropic-beta, anthropic-dangerous-direct-browser-access, x-stainless-arch, x-stainless-helper, " +
+  "x-stainless-helper-method, x-stainless-lang, x-stainless-os, x-stainless-package-version, x-stainless-retry-count, " +
+  "x-stainless-runtime, x-stainless-runtime-version, x-stainless-timeout";
 
 const preflightHeaders = {
   "access-control-allow-methods": "GET, POST, PUT, DELETE",
-  "access-control-allow-headers": "Content-Type, Authorization, x-api-key, alt-version, alt-beta, x-request-id",
+  "access-control-allow-headers": `${contractHeaders}, ${clientHeaders}`,
 };
 
-export function createApp({ inference, log, config: given }: AppOptions): App {
+export function createApp({ inference, log, storedResponses, config: given, ...rest }: AppOptions): App {
   const config = { ...defaults, ...given };
-  const context: Context = { inference, config, log };
-  const loudOptions = { log, accessLog: config.accessLog, disableRequestIdHeader: config.disableRequestIdHeader };
-  const quietOptions = { ...loudOptions, accessLog: config.accessLog && config.accessLogHealth };
+  const { observers = [], system = bareInspector() } = rest;
+  const store = storedResponses ?? new ResponseKeeper(new MemoryStore(memoryLimits));
+  const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
+  const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
+  const context: Context = { inference, config, log, responses, metrics, system };
+  const accessLog = config.accessLog ? [new AccessLog(log)] : [];
+  const common = { log, disableRequestIdHeader: config.disableRequestIdHeader };
+  const quietOptions = { ...common, observers: config.accessLogHealth ? accessLog : [] };
+  const loudOptions = { ...common, observers: metrics === null ? accessLog : [...accessLog, metrics] };
+  const inferenceOptions = { ...common, observers: [...loudOptions.observers, ...observers] };
   let isDraining = false;
 
   const handle: EdgeHandler = (request, reply, refusal) => {
-    const methods = routesOf(request.path);
+    const matched = matchPath(request.path);
+    const methods = matched?.methods;
     const route = methods?.get(request.method);
     const isQuiet = route?.kind === "operations" || request.method === "OPTIONS";
-    const exchange = new Exchange(request, reply, isQuiet ? quietOptions : loudOptions);
+    const options = isQuiet ? quietOptions : route?.kind === "inference" ? inferenceOptions : loudOptions;
+    const exchange = new Exchange(request, reply, options);
+    if (route !== undefined) exchange.matched(route, matched?.parameters ?? {});
+    exchange.begin();
     if (refusal !== null) exchange.fail(refusal);
     else if (request.method === "OPTIONS") exchange.send(204, { ...preflightHeaders, ...allow(methods) }, "");
     else if (route === undefined) refuseRoute(exchange, methods);
@@ -62,6 +105,7 @@ export function createApp({ inference, log, config: given }: AppOptions): App {
     drain() {
       isDraining = true;
     },
+    endBackground: () => responses.stop(),
   };
 }
 
@@ -72,7 +116,8 @@ function runHandler(route: Route, exchange: Exchange, context: Context): void {
     exchange.finish();
   };
   try {
-    const pending = route.handler(exchange, context);
+    const observed = { ...context, inference: new ObservedInference(context.inference, exchange) };
+    const pending = route.handler(exchange, observed);
     if (pending === undefined) exchange.finish();
     else pending.then(() => exchange.finish(), failed);
   } catch (thrown) {
@@ -88,10 +133,10 @@ function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | u
     return;
   }
   const allowed = allow(methods);
-  exchange.fail(
-    new ServerError("method_not_allowed", `${path} takes ${allowed.allow}, not ${method.slice(0, 20)}`),
-    allowed,
-  );
+  const message = `${path.slice(0, 200)} takes ${allowed.allow}, not ${method.slice(0, 20)}`;
+  // Whoever asks there knows that path's protocol.
+  const [format] = [...methods.values()].flatMap(({ errors }) => errors ?? []);
+  exchange.fail(new ServerError("method_not_allowed", message), allowed, format);
 }
 
 function allow(methods: ReadonlyMap<string, Route> | undefined): { readonly allow: string } {

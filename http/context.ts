@@ -1,7 +1,10 @@
 // Owns what a route handler is given beside its request: the models, and the settings of the HTTP front.
 import type { Inference } from "../actors/inference.ts";
+import type { SystemInspector } from "../runtime/system.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Log } from "./log.ts";
+import type { HttpMetrics } from "./metrics/recorder.ts";
+import type { Responses } from "./responses/responses.ts";
 
 /** Settings of the HTTP front, as plain values. */
 export interface HttpConfig {
@@ -10,17 +13,25 @@ export interface HttpConfig {
   /** A client that reads nothing for this long is cut off. */
   readonly readerStallMs: number;
   readonly accessLog: boolean;
-  /** Also log GET /health and GET /. */
+  /** Also log operations: health, metrics, documents. */
   readonly accessLogHealth: boolean;
   readonly disableRequestIdHeader: boolean;
-  /** Answer GET /metrics with 503. */
+  /** Count nothing, and answer GET /metrics with 503. */
   readonly disableMetrics: boolean;
+  /** Most responses that run at once with no client to wait for them. */
+  readonly maxBackgroundResponses: number;
 }
 
 export interface Context {
+  /** What the machine is, and what is wrong with it. */
+  readonly system: SystemInspector;
   readonly inference: Inference;
   readonly config: HttpConfig;
   readonly log: Log;
+  /** Those that are generated now, and those that are kept. */
+  readonly responses: Responses;
+  /** null where metrics are switched off. */
+  readonly metrics: HttpMetrics | null;
 }
 
 /** Answers one request through its exchange. What it throws becomes the error answer. */

@@ -1,6 +1,7 @@
 // Owns how an error looks on the wire: code -> status, type and Retry-After, in the one envelope. Nothing else in http/
-// builds an error body; the messages protocol will bring a shape of its own.
-import type { ErrorCode, ErrorRecord } from "../runtime/errors.ts";
+// builds an error body but a protocol whose clients know another shape, in an ErrorFormat of its own.
+import { z } from "zod";
+import { type ErrorCode, type ErrorRecord, errorCodes } from "../runtime/errors.ts";
 import type { ReplyHeaders } from "./edge.ts";
 
 interface WireRule {
@@ -18,6 +19,7 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   conflict: { status: 409 },
   context_length_exceeded: { status: 422 },
   model_not_found: { status: 404 },
+  forbidden: { status: 403 },
   not_found: { status: 404 },
   method_not_allowed: { status: 405 },
   queue_full: { status: 429, retryAfterSeconds: 1 },
@@ -51,6 +53,34 @@ export function errorHeaders(error: ErrorRecord): ReplyHeaders {
 export function errorBody(error: ErrorRecord): string {
   const { code, message, param } = error;
   return JSON.stringify({ error: { message, type: typeOf(statusOf(code)), param: param ?? null, code } });
+}
+
+/** How a protocol writes errors. */
+export interface ErrorFormat {
+  statusOf(code: ErrorCode): number;
+  /** The body of an answer that failed. */
+  body(error: ErrorRecord, requestId: string): string;
+  /** Of that body; with an id, as the document refers to it. */
+  readonly schema: z.ZodType;
+}
+
+/** The common envelope. */
+const errorEnvelope = z
+  .strictObject({
+    error: z.strictObject({
+      message: z.string().meta({ description: "What was expected, what came, and what to do" }),
+      type: z.enum(["invalid_request_error", "rate_limit_error", "server_error"]),
+      param: z.string().nullable().meta({ description: "The field or parameter at fault" }),
+      code: z.enum(errorCodes),
+    }),
+  })
+  .meta({ id: "Error" });
+
+export const commonErrors: ErrorFormat = { statusOf, body: errorBody, schema: errorEnvelope };
+
+/** Whether an answer with this code always says when to try again. */
+export function saysWhenToRetry(code: ErrorCode): boolean {
+  return rules[code].retryAfterSeconds !== undefined;
 }
 
 function typeOf(status: number): string {

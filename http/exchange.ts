@@ -1,36 +1,86 @@
-// Owns one request and its one answer: adds the headers every answer has, turns errors into the envelope, and writes the
-// access-log line. Made by the app for each request; protocol routes see HTTP only through it.
+// Owns one request and its one answer: adds the headers every answer has, turns errors into the envelope, and tells those
+// who keep account of requests. Made by the app for each request; protocol routes see HTTP only through it.
 import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./edge.ts";
-import { errorBody, errorHeaders, statusOf } from "./errors.ts";
+import { commonErrors, type ErrorFormat, errorHeaders } from "./errors.ts";
 import type { Log } from "./log.ts";
+import type { Generation } from "./observed-inference.ts";
+import type { ExchangeObserver } from "./observer.ts";
 import { requestId } from "./request-id.ts";
+import type { PathParameters, Route } from "./routes.ts";
 
 export interface ExchangeOptions {
   readonly log: Log;
-  readonly accessLog: boolean;
   readonly disableRequestIdHeader: boolean;
+  readonly observers: readonly ExchangeObserver[];
 }
 
-/** What the access log says of a request whose client went away before it was answered. */
-const CLIENT_GONE = 499;
+/** The status of a request whose client went away before it was answered. */
+export const CLIENT_GONE = 499;
+
+const eventStreamHeaders = {
+  "content-type": "text/event-stream",
+  "cache-control": "no-cache",
+  "x-accel-buffering": "no",
+};
 
 export class Exchange {
   readonly request: HttpRequest;
   readonly id: string;
-  /** Model id for the access log, once known. */
+  /** When the request came, in milliseconds since 1970. */
+  readonly receivedAt = Date.now();
+  /** The model it asks something of, by its own id, once known. */
   model = "";
+  /** What it has the model generate, once it does. */
+  generation: Generation | null = null;
+  /** Is given all that is answered, as it leaves. */
+  tap: ((body: string | Uint8Array) => void) | null = null;
+  /** null where the table has none for the request. */
+  route: Route | null = null;
+  parameters: PathParameters = {};
+  #errors: ErrorFormat = commonErrors;
   readonly #reply: HttpReply;
   readonly #options: ExchangeOptions;
   readonly #startedAt = performance.now();
   #status = CLIENT_GONE;
   #sentBytes = 0;
+  #isStream = false;
 
   constructor(request: HttpRequest, reply: HttpReply, options: ExchangeOptions) {
     this.request = request;
     this.#reply = reply;
     this.#options = options;
     this.id = requestId(request.headers.get("x-request-id"));
+  }
+
+  get elapsedMs(): number {
+    return performance.now() - this.#startedAt;
+  }
+
+  get status(): number {
+    return this.#status;
+  }
+
+  /** Its answer is a stream of events, which has begun. */
+  get isStream(): boolean {
+    return this.#isStream;
+  }
+
+  /** Bytes of the answer's body, those of a client that has gone included. */
+  get sentBytes(): number {
+    return this.#sentBytes;
+  }
+
+  /** What is known before the handler runs is known. */
+  begin(): void {
+    for (const observer of this.#options.observers) observer.began?.(this);
+  }
+
+  /** The table has a route for the request. */
+  matched(route: Route, parameters: PathParameters): void {
+    this.route = route;
+    this.parameters = parameters;
+    if (route.errors !== undefined) this.#errors = route.errors;
   }
 
   json(status: number, value: unknown): void {
@@ -41,19 +91,19 @@ export class Exchange {
     this.send(status, { "content-type": "text/plain; charset=utf-8" }, text);
   }
 
-  send(status: number, headers: ReplyHeaders, body: string): void {
+  send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
     this.#status = status;
-    if (this.#options.accessLog) this.#sentBytes += Buffer.byteLength(body);
+    this.#observe(body);
     this.#reply.send(status, this.#withCommon(headers), body);
   }
 
   /** Answers with the error's status and envelope. What is not a ServerError is our own fault: logged, not shown. */
-  fail(thrown: unknown, headers: ReplyHeaders = {}): void {
+  fail(thrown: unknown, headers: ReplyHeaders = {}, format: ErrorFormat = this.#errors): void {
     // With the client gone there is nobody to tell, and what was thrown is most likely only that.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
     const head = { "content-type": "application/json", ...errorHeaders(error), ...headers };
-    this.send(statusOf(error.code), head, errorBody(error));
+    this.send(format.statusOf(error.code), head, format.body(error, this.id));
   }
 
   /** Logs a thrown value that is no ServerError and gives the error to show instead. */
@@ -63,40 +113,37 @@ export class Exchange {
   }
 
   /** Begins a stream of server-sent events. */
-  openEventStream(): StreamSink {
+  openEventStream(headers: ReplyHeaders = {}): StreamSink {
     this.#status = 200;
-    const sink = this.#reply.stream(
-      200,
-      this.#withCommon({ "content-type": "text/event-stream", "cache-control": "no-cache", "x-accel-buffering": "no" }),
-    );
-    return this.#options.accessLog ? this.#counted(sink) : sink;
+    this.#isStream = true;
+    const sink = this.#reply.stream(200, this.#withCommon({ ...eventStreamHeaders, ...headers }));
+    return this.#isObserved ? this.#observed(sink) : sink;
   }
 
-  /** Writes the access-log line: the request has ended, answered or not. */
+  /** The request has ended, answered or not. */
   finish(): void {
-    if (!this.#options.accessLog) return;
-    const { method, path } = this.request;
-    const fields = {
-      method,
-      path,
-      status: this.#status,
-      durationMs: Math.round((performance.now() - this.#startedAt) * 1000) / 1000,
-      bytes: this.#sentBytes,
-      requestId: this.id,
-      ...(this.model === "" ? {} : { model: this.model }),
-    };
-    this.#options.log.info(fields, "request");
+    for (const observer of this.#options.observers) observer.ended(this);
   }
 
   #withCommon(headers: ReplyHeaders): ReplyHeaders {
-    const common = { ...headers, "access-control-allow-origin": "*", "access-control-expose-headers": "x-request-id" };
+    const common = { "access-control-allow-origin": "*", "access-control-expose-headers": "x-request-id", ...headers };
     return this.#options.disableRequestIdHeader ? common : { ...common, "x-request-id": this.id };
   }
 
-  #counted(sink: StreamSink): StreamSink {
+  get #isObserved(): boolean {
+    return this.#options.observers.length > 0;
+  }
+
+  #observe(body: string | Uint8Array): void {
+    if (!this.#isObserved) return;
+    this.#sentBytes += Buffer.byteLength(body);
+    this.tap?.(body);
+  }
+
+  #observed(sink: StreamSink): StreamSink {
     return {
       write: (text) => {
-        this.#sentBytes += Buffer.byteLength(text);
+        this.#observe(text);
         return sink.write(text);
       },
       keepOpen: () => sink.keepOpen(),

@@ -1,5 +1,6 @@
-// Owns the request fields that more than one text protocol has, as schemas, and what they mean in our own terms. The
-// schemas are the only description of the fields: the API document will be made from them.
+// Owns the request fields that more than one text protocol has, as schemas, what they mean in our own terms, and the ways to
+// know a field that is refused or changes nothing. The schemas are the only description of the fields: the API document is
+// made from them.
 import { z } from "zod";
 import type { Dry, Sampling } from "../engines/chat.ts";
 import { grammarField } from "./grammar-fields.ts";
@@ -22,19 +23,52 @@ const MAX_REPETITION_PENALTY = 100;
  * A field of the contract that is not built yet: null and the values for which `isNeutral` says that they ask for
  * nothing are taken, any other is refused by name.
  */
-export function notBuiltYet(what: string, isNeutral: (value: unknown) => boolean = () => false) {
+export function notBuiltYet(what: string, isNeutral?: (value: unknown) => boolean) {
+  return refused(notYet(what), isNeutral);
+}
+
+/** The same of a field that this server will not have, or not in this place: the message says why, and what to do. */
+export function refused(message: string, isNeutral: (value: unknown) => boolean = () => false) {
   return z
     .unknown()
     .superRefine((value, context) => {
-      if (value !== null && !isNeutral(value)) context.addIssue(unsupportedIssue(what));
+      if (value !== null && !isNeutral(value)) context.addIssue(refusalIssue(message));
     })
-    .optional();
+    .optional()
+    .meta({ support: "refused", description: `Refused: ${message}` });
+}
+
+/**
+ * Of a union of objects told apart by `type`, the ones that are known and not taken; what `message` says of a type is the
+ * refusal.
+ */
+export function refusedVariants<const Types extends readonly [string, ...string[]]>(
+  types: Types,
+  message: (type: Types[number]) => string,
+) {
+  return z
+    .looseObject({ type: z.enum(types) })
+    .meta({ support: "refused", description: "Refused: none of these types is taken here" })
+    .transform(({ type }, context): never => {
+      context.addIssue(refusalIssue(message(type)));
+      return z.NEVER;
+    });
+}
+
+/** A field that is taken for the sake of clients that send it, checked, and changes nothing: the log says so once. */
+export function ignored<Schema extends z.ZodType>(schema: Schema, why: string) {
+  return schema.nullish().meta({ support: "ignored", description: `Ignored: ${why}` });
 }
 
 /** A schema issue that becomes the error code `unsupported`; `field` names a field inside the value at fault. */
-export function unsupportedIssue(what: string, field?: string) {
+export function refusalIssue(message: string, field?: string) {
   const params = { code: "unsupported", ...(field === undefined ? {} : { field }) };
-  return { code: "custom" as const, message: `${what} is not supported by this server yet`, params };
+  return { code: "custom" as const, message, params };
+}
+
+/** The words for what a later version will have. */
+export function notYet(what: string): string {
+  return `${what} is not supported by this server yet`;
 }
 
 /** A schema issue about one field of the object it is raised on. */
@@ -52,44 +86,68 @@ const stopString = z
   .max(MAX_STOP_LENGTH)
   .refine((text) => !halfCharacter.test(text), { error: expected("a string of whole characters") });
 
+export const stopStringList = z.array(stopString).max(MAX_STOP_STRINGS);
+
 export const commonFields = {
-  model: z.string().max(MAX_MODEL_LENGTH).nullish(),
-  n: z.int().min(1).max(MAX_CHOICES).nullish(),
+  model: z
+    .string()
+    .max(MAX_MODEL_LENGTH)
+    .nullish()
+    .meta({ description: 'Id of a model; left out or "default", the default model' }),
+  n: z.int().min(1).max(MAX_CHOICES).nullish().meta({ description: "Answers to give, each on its own; 1" }),
   stop: z
-    .union([stopString, z.array(stopString).max(MAX_STOP_STRINGS)], {
+    .union([stopString, stopStringList], {
       error: expected(`a string or an array of at most ${MAX_STOP_STRINGS} strings`),
     })
-    .nullish(),
-  max_tokens: z.int().min(1).nullish(),
-  ignore_eos: z.boolean().nullish(),
-  truncate_sequence: z.boolean().nullish(),
-  temperature: z.number().min(0).max(2).nullish(),
-  top_p: z.number().gt(0).max(1).nullish(),
+    .nullish()
+    .meta({ description: "Texts that end the answer, and are left out of it" }),
+  max_tokens: z
+    .int()
+    .min(1)
+    .nullish()
+    .meta({ description: "Most tokens of an answer; left out, it may fill the context" }),
+  ignore_eos: z.boolean().nullish().meta({ description: "Go on where the model would end; false" }),
+  truncate_sequence: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Cut a prompt that is too long, instead of refusing it; false" }),
+  temperature: z.number().min(0).max(2).nullish().meta({ description: "0: the likeliest token each time; 1" }),
+  top_p: z.number().gt(0).max(1).nullish().meta({ description: "Of the likeliest tokens this much probability; 1" }),
   // Some clients send -1 for "off", others 0.
-  top_k: z.int().min(-1).nullish(),
-  min_p: z.number().min(0).max(1).nullish(),
+  top_k: z.int().min(-1).nullish().meta({ description: "Of so many likeliest tokens; -1 and 0: of all" }),
+  min_p: z.number().min(0).max(1).nullish().meta({ description: "No token less likely than this times the likeliest" }),
   presence_penalty: z.number().min(-2).max(2).nullish(),
   frequency_penalty: z.number().min(-2).max(2).nullish(),
-  repetition_penalty: z.number().gt(0).max(MAX_REPETITION_PENALTY).nullish(),
+  repetition_penalty: z.number().gt(0).max(MAX_REPETITION_PENALTY).nullish().meta({ description: "1 is none" }),
   logit_bias: z
     .record(z.string().regex(/^(?:0|[1-9]\d{0,8})$/, { error: expected("a token id") }), z.number().min(-100).max(100))
     .refine((bias) => Object.keys(bias).length <= MAX_BIASED_TOKENS, {
       error: expected(`at most ${MAX_BIASED_TOKENS} tokens`),
     })
-    .nullish(),
-  dry_multiplier: z.number().min(0).nullish(),
-  dry_base: z.number().min(1).nullish(),
-  dry_allowed_length: z.int().min(0).nullish(),
-  dry_sequence_breakers: z.array(z.string().min(1).max(MAX_STOP_LENGTH)).max(MAX_BREAKERS).nullish(),
-  seed: z.int().nullish(),
+    .nullish()
+    .meta({ description: "Added to the logits of tokens, by token id" }),
+  dry_multiplier: z
+    .number()
+    .min(0)
+    .nullish()
+    .meta({ description: "How much going on with what was said before is penalised; 0" }),
+  dry_base: z.number().min(1).nullish().meta({ description: "1.75" }),
+  dry_allowed_length: z.int().min(0).nullish().meta({ description: "Tokens repeated freely; 2" }),
+  dry_sequence_breakers: z
+    .array(z.string().min(1).max(MAX_STOP_LENGTH))
+    .max(MAX_BREAKERS)
+    .nullish()
+    .meta({ description: "Texts that no repetition goes across" }),
+  seed: z
+    .int()
+    .nullish()
+    .meta({ description: "The same seed and request give the same answer; the i-th of n has seed + i" }),
   grammar: grammarField,
-  // Ours: of requests that wait, the ones of lower priority are served first. 0 where it is left out.
-  priority: z.int().min(-MAX_PRIORITY).max(MAX_PRIORITY).nullish(),
+  priority: z.int().min(-MAX_PRIORITY).max(MAX_PRIORITY).nullish().meta({
+    description: "Of requests that wait, the ones of lower priority are served first; 0. Not of the contract",
+  }),
   adapter: notBuiltYet("choosing an adapter"),
-  tools: notBuiltYet("calling tools", isEmptyArray),
-  tool_choice: notBuiltYet("calling tools", (value) => value === "none"),
-  // Accepted for the sake of clients that send it; it changes nothing.
-  user: z.string().nullish(),
+  user: ignored(z.string(), "clients take turns by their API key or address"),
 } as const;
 
 type CommonFields = z.output<z.ZodObject<typeof commonFields>>;

@@ -2,6 +2,7 @@
 // OutputGrammar they come to. What they hold is translated further down; here they are only read.
 import { z } from "zod";
 import type { OutputGrammar } from "../engines/chat.ts";
+import { isBounded, ofWholeSchemas, tooLarge } from "./bounded.ts";
 import { expected, expectedVariant } from "./issues.ts";
 
 const MAX_GRAMMAR_LENGTH = 262_144;
@@ -26,14 +27,14 @@ export const responseFormat = z
           name: z.string().max(64).nullish(),
           description: z.string().nullish(),
           schema,
-          // Whatever it says, the schema is enforced.
-          strict: z.boolean().nullish(),
+          strict: z.boolean().nullish().meta({ description: "The schema is enforced, whatever this says" }),
         }),
       }),
     ],
     { error: expectedVariant("a response format", "type", formatTypes) },
   )
-  .nullish();
+  .nullish()
+  .meta({ description: "What the whole answer must be; left out: text" });
 
 export const grammarField = z
   .discriminatedUnion(
@@ -46,7 +47,8 @@ export const grammarField = z
     ],
     { error: expectedVariant("a grammar", "type", grammarTypes) },
   )
-  .nullish();
+  .nullish()
+  .meta({ description: "A grammar that the whole answer follows; not together with response_format" });
 
 interface GrammarFields {
   readonly grammar?: z.output<typeof grammarField>;
@@ -71,6 +73,10 @@ export function outputGrammar({ grammar, response_format: format }: GrammarField
   return { kind: "json_schema", schema: schemaOf(format.json_schema.schema), field: "response_format" };
 }
 
+function isTooLarge(schema: unknown): boolean {
+  return typeof schema === "object" && schema !== null && !isBounded(schema, ofWholeSchemas);
+}
+
 /** Text that is no JSON stays text, which the translation refuses as a schema. */
 function schemaOf(value: unknown): unknown {
   if (typeof value !== "string") return value;
@@ -85,6 +91,9 @@ function schemaOf(value: unknown): unknown {
 export function* grammarConflicts(fields: GrammarFields): Iterable<readonly [field: string, message: string]> {
   const demanded = outputGrammar(fields);
   if (demanded === null) return;
+  if (demanded.kind === "json_schema" && isTooLarge(demanded.schema)) {
+    yield [demanded.field, tooLarge("a schema", ofWholeSchemas)];
+  }
 
   const format = fields.response_format?.type ?? "text";
   if (fields.grammar && format !== "text") {

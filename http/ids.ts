@@ -1,6 +1,6 @@
 // Owns the ids of answers: a prefix that names the kind, and 96 random bits.
 import { randomBytes } from "node:crypto";
 
-export function randomId(prefix: string): string {
-  return `${prefix}-${randomBytes(12).toString("hex")}`;
+export function randomId(prefix: string, separator: "-" | "_" = "-"): string {
+  return `${prefix}${separator}${randomBytes(12).toString("hex")}`;
 }

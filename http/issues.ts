@@ -97,10 +97,16 @@ function deepest(from: { path: readonly PropertyKey[]; issue: Issue }): Located 
 }
 
 function fieldError(code: ErrorCode, path: readonly PropertyKey[], message: string): ServerError {
-  const param = path.map((key) => clip(String(key))).join(".");
+  const param = fieldPath(path);
   return param === ""
     ? new ServerError(code, `the body: ${message}`)
     : new ServerError(code, `${param}: ${message}`, { param });
+}
+
+/** As OpenAI writes it: `messages[0].content`. */
+function fieldPath(path: readonly PropertyKey[]): string {
+  const steps = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${clip(String(key))}`));
+  return steps.join("").replace(/^\./, "");
 }
 
 function unknownField(key: string, known: readonly string[]): string {

@@ -3,7 +3,9 @@
 import { z } from "zod";
 import { ServerError } from "../runtime/errors.ts";
 import type { HttpRequest } from "./edge.ts";
+import { tellIgnored } from "./ignored.ts";
 import { describeIssue, expectation } from "./issues.ts";
+import type { Log } from "./log.ts";
 
 const COMMA = 0x2c;
 const LIST = 0x5b;
@@ -20,14 +22,31 @@ const jsonType = /^application\/(?:json|[\w.-]+\+json)(?:\s*;\s*charset="?utf-?8
  */
 const MAX_VALUES = 200_000;
 
-/** The body of a request as a value of `schema`. */
-export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema): z.output<Schema> {
+/** Of requests whose bodies are JSON: what those name as their model. */
+const namedModels = new WeakMap<HttpRequest, unknown>();
+
+/** The model that a request's body names, undefined where it names none; null where the body was not read as JSON. */
+export function namedModel(request: HttpRequest): { readonly name: unknown } | null {
+  return namedModels.has(request) ? { name: namedModels.get(request) } : null;
+}
+
+/** The body of a request as a value of `schema`. Which of its fields change nothing is told to `log`. */
+export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
+  const body = validate(schema, readJsonValue(request));
+  tellIgnored(schema, body, log);
+  return body;
+}
+
+/** The body of a request as whatever it holds. */
+export function readJsonValue(request: HttpRequest): unknown {
   const contentType = request.headers.get("content-type");
   if (contentType === undefined || !jsonType.test(contentType)) {
     const got = contentType === undefined ? "none" : JSON.stringify(contentType.slice(0, 100));
     throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
   }
-  return validate(schema, parseJson(request.body));
+  const value = parseJson(request.body);
+  namedModels.set(request, (value as { readonly model?: unknown } | null)?.model);
+  return value;
 }
 
 function parseJson(body: Uint8Array): unknown {

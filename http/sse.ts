@@ -13,6 +13,8 @@ export interface StreamCodec {
   fail(error: ErrorRecord): string;
   /** True once the text that ends the stream has been given out. */
   readonly isEnded: boolean;
+  /** What an idle stream gets now and then; a comment where left out. */
+  readonly keepAlive?: string;
 }
 
 /**
@@ -36,7 +38,7 @@ export async function streamEvents(
   codec: StreamCodec,
   limits: StreamLimits,
 ): Promise<void> {
-  const writer = new SseWriter(exchange, limits);
+  const writer = new SseWriter(exchange, codec, limits);
   try {
     for await (const batch of events) {
       const first = batch[0];
@@ -47,6 +49,8 @@ export async function streamEvents(
     if (!codec.isEnded && !exchange.request.signal.aborted) {
       throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
     }
+    // A stream that has ended with nothing to say is an answer too.
+    if (!exchange.request.signal.aborted) writer.begin();
   } catch (thrown) {
     if (!writer.hasBegun) throw thrown;
     if (exchange.request.signal.aborted) return;
@@ -56,15 +60,26 @@ export async function streamEvents(
   }
 }
 
+/** Waits until a stream may be written to again; a reader that stays stalled is cut off. */
+export async function drained(sink: StreamSink, readerStallMs: number): Promise<void> {
+  const stalled = setTimeout(() => sink.abort(), readerStallMs);
+  const keeping = setInterval(() => sink.keepOpen(), keepOpenMs);
+  await sink.drained();
+  clearTimeout(stalled);
+  clearInterval(keeping);
+}
+
 class SseWriter {
   readonly #exchange: Exchange;
+  readonly #codec: StreamCodec;
   readonly #limits: StreamLimits;
   readonly #timer: NodeJS.Timeout | undefined;
   #sink: StreamSink | null = null;
   #isBlocked = false;
 
-  constructor(exchange: Exchange, limits: StreamLimits) {
+  constructor(exchange: Exchange, codec: StreamCodec, limits: StreamLimits) {
     this.#exchange = exchange;
+    this.#codec = codec;
     this.#limits = limits;
     if (limits.keepAliveMs > 0) this.#timer = setTimeout(() => this.#keepAlive(), limits.keepAliveMs);
   }
@@ -73,12 +88,17 @@ class SseWriter {
     return this.#sink !== null;
   }
 
+  begin(): StreamSink {
+    this.#sink ??= this.#exchange.openEventStream();
+    return this.#sink;
+  }
+
   /** False when nothing more may be written before `drained`. */
   write(text: string): boolean {
     if (text === "") return true;
-    this.#sink ??= this.#exchange.openEventStream();
+    const sink = this.begin();
     this.#timer?.refresh();
-    return this.#sink.write(text);
+    return sink.write(text);
   }
 
   /** Waits for the reader; one that stays stalled is cut off, which fires the request's signal. */
@@ -86,11 +106,7 @@ class SseWriter {
     const sink = this.#sink;
     if (sink === null) return;
     this.#isBlocked = true;
-    const stalled = setTimeout(() => sink.abort(), this.#limits.readerStallMs);
-    const keeping = setInterval(() => sink.keepOpen(), keepOpenMs);
-    await sink.drained();
-    clearTimeout(stalled);
-    clearInterval(keeping);
+    await drained(sink, this.#limits.readerStallMs);
     this.#isBlocked = false;
     this.#timer?.refresh();
   }
@@ -101,7 +117,7 @@ class SseWriter {
   }
 
   #keepAlive(): void {
-    if (!this.#isBlocked) this.write(": keep-alive\n\n");
+    if (!this.#isBlocked) this.write(this.#codec.keepAlive ?? ": keep-alive\n\n");
     else this.#timer?.refresh();
   }
 }

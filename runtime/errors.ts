@@ -1,36 +1,69 @@
 // Owns the one error class and the one table of error codes. Everybody may throw these; only http/ turns a code into a
 // status, and nothing else builds error bodies. Errors cross threads as plain records.
 
-/** Every code the server can answer with, and whether trying the same request again later can help. */
+/** Every code the server can answer with, whether trying the same request again later can help, and what it means. */
 const codes = {
-  invalid_json: { retryable: false },
-  invalid_content_type: { retryable: false },
-  body_too_large: { retryable: false },
-  invalid_value: { retryable: false },
-  unsupported: { retryable: false },
-  conflict: { retryable: false },
-  context_length_exceeded: { retryable: false },
-  model_not_found: { retryable: false },
-  not_found: { retryable: false },
-  method_not_allowed: { retryable: false },
-  queue_full: { retryable: true },
-  queue_timeout: { retryable: true },
-  mailbox_full: { retryable: true },
-  model_loading: { retryable: true },
-  model_failed: { retryable: true },
-  draining: { retryable: true },
-  timeout: { retryable: true },
-  peer_gone: { retryable: true },
-  reader_stalled: { retryable: true },
-  cancelled: { retryable: false },
-  metrics_disabled: { retryable: false },
-  config_invalid: { retryable: false },
-  model_file_invalid: { retryable: false },
-  model_source_unreachable: { retryable: true },
-  internal: { retryable: false },
+  invalid_json: { retryable: false, meaning: "The body is not JSON in UTF-8." },
+  invalid_content_type: { retryable: false, meaning: "The content type is not `application/json` in UTF-8." },
+  body_too_large: { retryable: false, meaning: "The body is larger than 50 MiB." },
+  invalid_value: {
+    retryable: false,
+    meaning:
+      "A field or parameter is missing, unknown, of the wrong type, out of range, or contradicts another; `param` names it.",
+  },
+  unsupported: {
+    retryable: false,
+    meaning: "A field asks for something this server or this model cannot do; `param` names it.",
+  },
+  conflict: { retryable: false, meaning: "The request does not fit the state its object is in now." },
+  context_length_exceeded: {
+    retryable: false,
+    meaning: "The prompt, or the prompt and the tokens asked for, do not fit the model's context.",
+  },
+  model_not_found: { retryable: false, meaning: "There is no model of this name; the message lists those there are." },
+  not_found: { retryable: false, meaning: "There is nothing at this path, or no object of this id." },
+  method_not_allowed: {
+    retryable: false,
+    meaning: "The path does not take this method; `allow` lists those it takes.",
+  },
+  queue_full: {
+    retryable: true,
+    meaning: "As many requests as are allowed are waiting already, or their bodies hold as much memory as they may.",
+  },
+  queue_timeout: { retryable: true, meaning: "The request waited longer than `queue_timeout_secs` for its turn." },
+  mailbox_full: { retryable: true, meaning: "A part of the server has more to do than it may put off." },
+  model_loading: { retryable: true, meaning: "The model is being loaded." },
+  model_failed: { retryable: true, meaning: "The model failed while it answered, and is being started again." },
+  draining: { retryable: true, meaning: "The server is shutting down and takes no new requests." },
+  timeout: { retryable: true, meaning: "A part of the server did not answer in time." },
+  peer_gone: { retryable: true, meaning: "A part of the server ended before the answer was whole." },
+  reader_stalled: { retryable: true, meaning: "The client read too slowly for too long." },
+  forbidden: {
+    retryable: false,
+    meaning: "The request came by a host name, or from a web page, that this server does not serve.",
+  },
+  cancelled: { retryable: false, meaning: "The request was cancelled before it was done." },
+  metrics_disabled: { retryable: false, meaning: "Metrics are switched off on this server." },
+  config_invalid: { retryable: false, meaning: "A setting is wrong; the message names it." },
+  model_file_invalid: {
+    retryable: false,
+    meaning: "The model's file is damaged, or of a kind this server does not read.",
+  },
+  model_source_unreachable: { retryable: true, meaning: "The place the model is downloaded from cannot be reached." },
+  internal: {
+    retryable: false,
+    meaning: "Something went wrong that nobody foresaw; the server's log has it under the request id.",
+  },
 } as const;
 
 export type ErrorCode = keyof typeof codes;
+
+export const errorCodes = Object.keys(codes) as readonly ErrorCode[];
+
+/** What a code means, in a sentence for the documents. */
+export function errorMeaning(code: ErrorCode): string {
+  return codes[code].meaning;
+}
 
 /** A ServerError as it crosses a thread or process boundary. */
 export interface ErrorRecord {

@@ -39,6 +39,19 @@ function stderrLines(): LogDestination {
   return pino.destination({ dest: stderr, sync: true });
 }
 
+const secretValue = new RegExp(
+  `"(${secretKeys.join("|")})"(\\s*:\\s*)"[^"\\\\]*(?:\\\\.[^"\\\\]*)*(?:"|\\\\?$)(?!\\s*,\\s*"logprob")`,
+  "gis",
+);
+
+/**
+ * JSON, or a part of it, with the values of secret keys struck out wherever they stand. A model's own tokens, which are
+ * told by their logprobs, are no secrets.
+ */
+export function withoutSecrets(json: string): string {
+  return json.replace(secretValue, '"$1"$2"[redacted]"');
+}
+
 /** The key at the top, and one and two levels down: headers, and requests that hold headers. */
 function pathsOf(key: string): string[] {
   return [`["${key}"]`, `*["${key}"]`, `*.*["${key}"]`];

@@ -30,6 +30,9 @@ const owners: Readonly<Record<string, string>> = {
   koffi: "engines/llama",
   comlink: "runtime",
   msgpackr: "runtime",
+  lmdb: "runtime/store",
+  "zod-openapi": "http/openapi",
+  "swagger-ui-dist": "http/docs",
 };
 
 /** Folders of http/ that are not wire protocols or resources, and may be imported by the others. */

@@ -121,6 +121,12 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     }
   }
 
+  countTokens({ request }: Parameters<AgentsProtocol["countTokens"]>[0]): number {
+    const model = this.#modelFor(request.model, request.candidates);
+    if (!model.capabilities.generates) throw generatesNothing(request.model);
+    return model.text.prompt(request).prompt.length;
+  }
+
   embed({ run: id, request }: Parameters<AgentsProtocol["embed"]>[0], _context: ActorContext): void {
     const holder: { run?: EmbedRun } = {};
     const writer = this.#options.hub.writer<EmbedEvent>(id, {

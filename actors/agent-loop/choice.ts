@@ -1,22 +1,17 @@
-// Owns one choice of a request: turns its tokens into text events, holds back what might be the start of a stop string,
-// and says when it has ended. Logprobs travel with the text they belong to.
-import type { ChoiceLogprob, FinishReason } from "../../engines/chat.ts";
+// Owns one choice of a request: turns its tokens into text, holds back what might be the start of a stop string, has the rest
+// read as content, reasoning and calls, and says when it has ended.
+import type { FinishReason } from "../../engines/chat.ts";
 import { StopStrings } from "../../engines/parse/stop-strings.ts";
 import { Detokenizer } from "../../engines/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../messages.ts";
-import type { ChoiceEvent } from "./best-of.ts";
+import { AnswerReader } from "./answer-reader.ts";
+import type { ChoiceEvent } from "./event-backlog.ts";
+import type { AnswerPlan } from "./jobs.ts";
 import { alternatives, tokenLogprob } from "./token-logprobs.ts";
 
-/** How a choice ended: the engine stopped it, or a stop string did and the engine has to be told. */
-export type ChoiceEnd = "engine" | "stop-string" | null;
-
-/** A logprob record that waits for its text. */
-interface HeldLogprob {
-  /** Characters of text before this token. */
-  readonly start: number;
-  readonly logprob: ChoiceLogprob;
-}
+/** How a choice ended: the engine stopped it, or its text did and the engine has to be told. */
+export type ChoiceEnd = "engine" | "text" | null;
 
 export interface ChoiceOptions {
   readonly index: number;
@@ -26,35 +21,37 @@ export interface ChoiceOptions {
   readonly stop: readonly string[];
   /** False where the model was asked for logprobs only to rank choices. */
   readonly reportsLogprobs: boolean;
-  /** Says why the whole text is no answer, if it is none. Asked of a text that ends of its own accord. */
-  readonly check: ((text: string) => string | null) | null;
+  /** How its text is to be read. */
+  readonly answer: AnswerPlan;
   readonly emit: (event: ChoiceEvent) => void;
 }
 
 export class Choice {
   tokenCount = 0;
-  readonly #index: number;
-  readonly #vocabulary: Vocabulary;
+  /** Of those, the ones of its thinking. */
+  reasoningTokenCount = 0;
+  readonly #options: ChoiceOptions;
   readonly #detokenizer: Detokenizer;
   readonly #stop: StopStrings | null;
-  readonly #reportsLogprobs: boolean;
-  readonly #check: ChoiceOptions["check"];
-  readonly #emit: (event: ChoiceEvent) => void;
+  readonly #reader: AnswerReader;
   #logprobSum = 0;
-  /** All the text, where there is a check. */
-  #text = "";
-  #held: HeldLogprob[] = [];
+  /** All the content, where there is a check. */
+  #content = "";
   #decodedLength = 0;
-  #releasedLength = 0;
 
   constructor(options: ChoiceOptions) {
-    this.#index = options.index;
-    this.#vocabulary = options.vocabulary;
-    this.#detokenizer = new Detokenizer(options.vocabulary, options.previousToken);
+    const { vocabulary, previousToken, answer } = options;
+    this.#options = options;
+    this.#detokenizer = new Detokenizer(vocabulary, previousToken, answer.shownTokens);
     this.#stop = options.stop.length > 0 ? new StopStrings(options.stop) : null;
-    this.#reportsLogprobs = options.reportsLogprobs;
-    this.#check = options.check;
-    this.#emit = options.emit;
+    this.#reader = new AnswerReader({
+      choice: options.index,
+      parser: answer.createParser?.() ?? null,
+      startsThinking: answer.startsThinking,
+      checkCall: answer.checkCall,
+      writeCall: answer.writeCall,
+      emit: (event) => this.#emit(event),
+    });
   }
 
   /** How likely its tokens are on average, those of a stop string too; the least where it has none. */
@@ -70,57 +67,55 @@ export class Choice {
       if (logprobs) this.#noteLogprob(token, logprobs, at);
       text = this.#detokenizer.push(token);
     }
-    const last = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
-    if (last) text += this.#detokenizer.flush();
+    const isLast = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
+    if (isLast) text += this.#detokenizer.flush();
     this.#decodedLength += text.length;
-    const stopped = this.#release(text, last);
-    if (stopped) return this.#finish("stop", last ? "engine" : "stop-string");
-    if (flags & rowFinishedStop) return this.#finish("stop", "engine");
-    if (flags & rowFinishedLength) return this.#finish("length", "engine");
+    const stopString = this.#read(text, isLast);
+    if (this.#reader.isThinking && flags & rowHasToken) this.reasoningTokenCount++;
+    if (stopString !== null) return this.#finish("stop", stopString, isLast ? "engine" : "text");
+    if (flags & rowFinishedStop) return this.#finish("stop", null, "engine");
+    if (flags & rowFinishedLength) return this.#finish("length", null, "engine");
+    // Where one call is all there may be, what follows it is of no use.
+    if (this.#options.answer.endsWithCall && this.#reader.wholeCalls > 0) return this.#finish("stop", null, "text");
     return null;
   }
 
-  /** Emits what is certain not to belong to a stop string. True when one has been met. */
-  #release(text: string, last: boolean): boolean {
-    if (!this.#stop) {
-      this.#emitText(text, last);
-      return false;
+  /** Reads what is certain not to belong to a stop string. Returns the one that has been met. */
+  #read(text: string, isLast: boolean): string | null {
+    if (this.#stop === null) {
+      this.#reader.read(text);
+      return null;
     }
     const { text: released, stopped } = this.#stop.push(text);
-    const rest = last && stopped === null ? this.#stop.flush().text : "";
-    this.#emitText(released + rest, last && stopped === null);
-    return stopped !== null;
+    this.#reader.read(isLast && stopped === null ? released + this.#stop.flush().text : released);
+    return stopped;
   }
 
-  #emitText(text: string, all: boolean): void {
-    this.#releasedLength += text.length;
-    if (this.#check) this.#text += text;
-    const ready = this.#held.filter(({ start }) => all || start < this.#releasedLength);
-    if (text === "" && ready.length === 0) return;
-    const event = { type: "text", choice: this.#index, text } as const;
-    if (ready.length === 0) {
-      this.#emit(event);
-      return;
-    }
-    this.#held = this.#held.slice(ready.length);
-    this.#emit({ ...event, logprobs: ready.map(({ logprob }) => logprob) });
+  #emit(event: ChoiceEvent): void {
+    if (this.#options.answer.check !== null && event.type === "text") this.#content += event.text;
+    this.#options.emit(event);
   }
 
-  #finish(reason: FinishReason, end: ChoiceEnd): ChoiceEnd {
-    const refusal = reason === "stop" ? (this.#check?.(this.#text) ?? null) : null;
-    if (refusal !== null) this.#emit({ type: "refusal", choice: this.#index, reason: refusal });
-    this.#emit({ type: "finish", choice: this.#index, reason });
+  #finish(reason: "stop" | "length", stopString: string | null, end: ChoiceEnd): ChoiceEnd {
+    const { index: choice, answer } = this.#options;
+    this.#reader.finish(reason === "length" || stopString !== null);
+    // The tokens of a stop string are no part of the answer.
+    if (stopString === null) this.#reader.finishLogprobs();
+    const calls = this.#reader.wholeCalls > 0;
+    // A call is an answer of its own: nothing else was demanded then.
+    const refusal = reason === "stop" && !calls ? (answer.check?.(this.#content) ?? null) : null;
+    if (refusal !== null) this.#emit({ type: "refusal", choice, reason: refusal });
+    const how: FinishReason = calls && reason === "stop" && stopString === null ? "tool_calls" : reason;
+    this.#emit({ type: "finish", choice, reason: how, stopString });
     return end;
   }
 
   #noteLogprob(token: number, record: Float32Array, at: number): void {
+    const { vocabulary, reportsLogprobs } = this.#options;
     const logprob = record[at] as number;
     this.#logprobSum += logprob;
-    if (!this.#reportsLogprobs) return;
-    const described = {
-      ...tokenLogprob(this.#vocabulary, token, logprob),
-      top: alternatives(this.#vocabulary, record, at),
-    };
-    this.#held.push({ start: this.#decodedLength, logprob: described });
+    if (!reportsLogprobs) return;
+    const described = { ...tokenLogprob(vocabulary, token, logprob), top: alternatives(vocabulary, record, at) };
+    this.#reader.note(this.#decodedLength, described);
   }
 }

@@ -1,14 +1,15 @@
 // Owns one request from its prompt to its last event: opens its sequences at the model, follows them, and ends them all
 // however it ends (finished, cancelled, reader stalled, engine lost). Events leave through one bounded stream.
 import { performance } from "node:perf_hooks";
-import type { GenerateEvent, GenerateRequest } from "../../engines/chat.ts";
+import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/chat.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { elapsedUnitSeconds, type ModelProtocol, type SequenceJob } from "../messages.ts";
-import { BestOf, type ChoiceEvent } from "./best-of.ts";
+import { BestOf } from "./best-of.ts";
 import { Choice } from "./choice.ts";
+import { type ChoiceEvent, EventBacklog } from "./event-backlog.ts";
 import { type Plan, planRun } from "./jobs.ts";
 import type { TextModel } from "./text-model.ts";
 import { promptLogprobs } from "./token-logprobs.ts";
@@ -47,6 +48,7 @@ export interface RunOptions {
 export class Run {
   readonly #options: RunOptions;
   readonly #startedMs = performance.now();
+  readonly #startedAt = Date.now();
   /** Sequence id -> choice, while it goes on. */
   readonly #open = new Map<number, Choice>();
   /** Every choice by index. */
@@ -56,13 +58,17 @@ export class Run {
   #promptTokens = 0;
   #cachedTokens = 0;
   #completionTokens = 0;
+  #reasoningTokens = 0;
+  /** Milliseconds since 1970; 0 = not yet. */
+  #queuedAt = 0;
+  #firstTokenAt = 0;
   /** Until the first token, and the longest from a choice's first token to its last: choices may run one after another. */
   #promptUnits = 0;
   #completionUnits = 0;
   /** Set while the reader is behind. */
   #cancelStallTimer: (() => void) | null = null;
-  /** What the model made before it heard of the pause: at most a text and a finish a choice. */
-  #backlog: GenerateEvent[] = [];
+  /** What the model made before it heard of the pause. */
+  readonly #backlog = new EventBacklog();
   #closed = false;
 
   constructor(options: RunOptions) {
@@ -74,6 +80,7 @@ export class Run {
   start(): void {
     try {
       const jobs = this.#jobs();
+      this.#queuedAt = this.#now();
       const accepted = this.#options.model.actor.ask("generate", { jobs }, { timeoutMs: acceptTimeoutMs });
       accepted.catch((error: unknown) => this.fail(toErrorRecord(error)));
     } catch (error) {
@@ -86,9 +93,7 @@ export class Run {
     if (!this.#cancelStallTimer) return;
     this.#cancelStallTimer();
     this.#cancelStallTimer = null;
-    const backlog = this.#backlog;
-    this.#backlog = [];
-    for (const event of backlog) this.#emit(event);
+    for (const event of this.#backlog.take()) this.#emit(event);
     if (this.#cancelStallTimer) return;
     this.#setPaused(false);
     if (this.#open.size === 0) this.#end();
@@ -117,12 +122,14 @@ export class Run {
       ...plan.job,
       id: this.#openSequence(choice, index, plan),
       choice: index,
+      // A request has one time to its first token, however many choices.
+      series: index === 0 ? request.series : null,
       // The prompt is the same for all.
       promptLogprobs: index === 0 ? request.promptLogprobs : null,
     }));
   }
 
-  #choice(index: number, { prompt, check }: Plan): Choice {
+  #choice(index: number, { prompt, answer }: Plan): Choice {
     const { request, model } = this.#options;
     const bestOf = this.#bestOf;
     return new Choice({
@@ -131,7 +138,7 @@ export class Run {
       previousToken: prompt.at(-1) ?? null,
       stop: request.stop,
       reportsLogprobs: request.sampling.topLogprobs !== null,
-      check,
+      answer,
       emit: (event: ChoiceEvent) => (bestOf ? bestOf.keep(event) : this.#emit(event)),
     });
   }
@@ -155,11 +162,11 @@ export class Run {
         // A stop string has ended the choice; these rows were on their way.
         if (!this.#open.has(id)) return;
         firstUnits ??= elapsed;
-        if (this.#promptUnits === 0) this.#promptUnits = elapsed;
+        if (this.#firstTokenAt === 0) this.#begin(elapsed);
         this.#completionUnits = Math.max(this.#completionUnits, elapsed - firstUnits);
         try {
           const ended = choice.take(token, flags, logprobs, at);
-          if (ended) this.#endChoice(id, choice, ended === "stop-string");
+          if (ended) this.#endChoice(id, choice, ended === "text");
         } catch (error) {
           this.fail(toErrorRecord(error));
         }
@@ -174,8 +181,15 @@ export class Run {
     this.#emit({ type: "prompt", logprobs: promptLogprobs(this.#options.model.text.vocabulary, prompt, records) });
   }
 
+  #begin(elapsed: number): void {
+    this.#promptUnits = elapsed;
+    this.#firstTokenAt = this.#now();
+    this.#emit({ type: "begin", promptTokens: this.#promptTokens, cachedTokens: this.#cachedTokens });
+  }
+
   #endChoice(id: number, choice: Choice, cancelSequence: boolean): void {
     this.#completionTokens += choice.tokenCount;
+    this.#reasoningTokens += choice.reasoningTokenCount;
     this.#open.delete(id);
     this.#options.model.close(id, choice.tokenCount);
     if (cancelSequence) this.#options.model.actor.tell("cancel", { ids: [id], how: "stop" });
@@ -183,7 +197,7 @@ export class Run {
     const means = this.#choices.map(({ meanLogprob }) => meanLogprob);
     for (const event of this.#bestOf?.likeliest(this.#options.request.choices, means) ?? []) this.#emit(event);
     this.#emit({ type: "done", usage: this.#usage() });
-    if (this.#backlog.length === 0) this.#end();
+    if (this.#backlog.isEmpty) this.#end();
   }
 
   #end(): void {
@@ -191,20 +205,34 @@ export class Run {
     this.#options.writer.end();
   }
 
-  #usage() {
+  #usage(): Usage {
+    const promptSeconds = this.#promptUnits * elapsedUnitSeconds;
     return {
       promptTokens: this.#promptTokens,
       cachedTokens: this.#cachedTokens,
       completionTokens: this.#completionTokens,
-      promptSeconds: this.#promptUnits * elapsedUnitSeconds,
+      reasoningTokens: this.#reasoningTokens,
+      promptSeconds,
       completionSeconds: this.#completionUnits * elapsedUnitSeconds,
       totalSeconds: (performance.now() - this.#startedMs) / 1000,
+      timeline: {
+        startedAt: this.#startedAt,
+        queuedAt: this.#queuedAt,
+        scheduledAt: Math.max(this.#queuedAt, this.#firstTokenAt - promptSeconds * 1000),
+        firstTokenAt: this.#firstTokenAt,
+        endedAt: this.#now(),
+      },
     };
+  }
+
+  /** Milliseconds since 1970: the clock of the wall once, from there on the one that is never set. */
+  #now(): number {
+    return this.#startedAt + performance.now() - this.#startedMs;
   }
 
   #emit(event: GenerateEvent): void {
     if (this.#closed) return;
-    if (this.#cancelStallTimer) gather(this.#backlog, event);
+    if (this.#cancelStallTimer) this.#backlog.add(event);
     else if (!this.#options.writer.write(event)) this.#pause();
   }
 
@@ -235,18 +263,4 @@ export class Run {
     this.#open.clear();
     this.#options.onClosed();
   }
-}
-
-/** Adds an event to those that wait; text joins what its choice has waiting. */
-function gather(backlog: GenerateEvent[], event: GenerateEvent): void {
-  const at = backlog.findIndex((held) => event.type === "text" && held.type === "text" && held.choice === event.choice);
-  const held = backlog[at];
-  if (held?.type !== "text" || event.type !== "text") {
-    backlog.push(event);
-    return;
-  }
-  const text = held.text + event.text;
-  const logprobs =
-    held.logprobs && event.logprobs ? [...held.logprobs, ...event.logprobs] : (held.logprobs ?? event.logprobs);
-  backlog[at] = { ...held, text, ...(logprobs && { logprobs }) };
 }

@@ -4,6 +4,7 @@
 // where the engine has a tokenizer.
 import type { GenerateRequest } from "../../engines/chat.ts";
 import { type ModelMetadata, readModelMetadata } from "../../engines/gguf/metadata.ts";
+import type { ToolFormat } from "../../engines/parse/tool-format.ts";
 import { ChatTemplate } from "../../engines/template/chat-template.ts";
 import { loadTemplateOverride, modelTemplateSource } from "../../engines/template/template-source.ts";
 import {
@@ -18,6 +19,21 @@ import type { AttachedModel, ReasoningBudget } from "../messages.ts";
 /** Share of the context an over-long prompt keeps where the request allows cutting it and sets no max_tokens. */
 const truncatedPromptShare = 0.75;
 
+/** What the template says of a chat's answer. */
+export interface ChatPlan {
+  readonly format: ToolFormat;
+  /** The prompt ends inside thinking. */
+  readonly opensThinking: boolean;
+  /** Control tokens that the format's parser must see. */
+  readonly shownTokens: ReadonlySet<number>;
+}
+
+export interface PromptPlan {
+  readonly prompt: Int32Array;
+  /** null where the prompt is plain text. */
+  readonly chat: ChatPlan | null;
+}
+
 export class TextModel {
   readonly id: string;
   readonly vocabulary: Vocabulary;
@@ -26,6 +42,7 @@ export class TextModel {
   /** Tokens of one input to embed: less where all of them must be in one step. */
   readonly inputLimit: number;
   readonly #template: ChatTemplate | ServerError;
+  readonly #shownTokens: ReadonlySet<number>;
 
   private constructor(
     id: string,
@@ -40,6 +57,10 @@ export class TextModel {
       ? Math.min(capacity.sequenceTokens, capacity.maxBatchTokens)
       : capacity.sequenceTokens;
     this.#template = template;
+    const shown = template instanceof ServerError ? [] : template.format.shownTokens;
+    this.#shownTokens = new Set(
+      vocabulary.controlTokens.filter((token) => shown.includes(vocabulary.tokenText(token))),
+    );
   }
 
   /** Reads the model file's vocabulary and template. Throws `model_file_invalid` where they cannot be used. */
@@ -52,9 +73,21 @@ export class TextModel {
   }
 
   /** The request's prompt as tokens. Throws `context_length_exceeded` before tokenising where bytes alone tell. */
-  promptTokens(request: GenerateRequest): Int32Array {
+  prompt(request: GenerateRequest): PromptPlan {
+    const { prompt } = request;
+    if (prompt.kind === "text") return { prompt: this.#promptTokens(prompt.text, request), chat: null };
+    const template = this.#requireTemplate();
+    const rendered = template.render(prompt.messages, prompt.templateArguments, request.tools?.specs ?? []);
+    const chat = {
+      format: template.format,
+      opensThinking: template.opensThinking(rendered),
+      shownTokens: this.#shownTokens,
+    };
+    return { prompt: this.#promptTokens(rendered, request), chat };
+  }
+
+  #promptTokens(prompt: PromptText | string, request: GenerateRequest): Int32Array {
     const room = this.sequenceTokens - (request.maxTokens ?? 1);
-    const prompt = this.#render(request);
     const tokens = request.truncatePrompt
       ? this.#truncated(prompt, request, room)
       : this.#encode(prompt, request, room);
@@ -103,11 +136,6 @@ export class TextModel {
     const param = "reasoning_budget";
     const message = `model "${this.id}" has no thinking that can be bounded: ${why}; leave ${param} out`;
     return new ServerError("unsupported", message, { param });
-  }
-
-  #render({ prompt }: GenerateRequest): PromptText | string {
-    if (prompt.kind === "text") return prompt.text;
-    return this.#requireTemplate().render(prompt.messages, prompt.templateArguments);
   }
 
   #encode(prompt: PromptText | string, request: GenerateRequest, room: number): Int32Array {

@@ -5,6 +5,7 @@ import { Sequence, type SequenceOptions } from "../../engines/scheduler/sequence
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { TokenFrame } from "../messages.ts";
 import type { PromptRecords } from "./prompt-records.ts";
+import type { StreamClock } from "./stream-latency.ts";
 import type { ThinkingLimit } from "./thinking-limit.ts";
 
 /** Whoever asked for sequences and takes their tokens. Compared by identity. */
@@ -31,6 +32,8 @@ export class LiveSequence extends Sequence {
   forcedAt = 0;
   /** What its grammar forces behind the token sampled last has been taken. */
   hasForced = false;
+  /** null where its latencies are not counted. */
+  clock: StreamClock | null = null;
 
   constructor(options: SequenceOptions, live: LiveOptions) {
     super(options);

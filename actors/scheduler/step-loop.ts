@@ -132,7 +132,9 @@ export class StepLoop {
     this.#advance();
     for (const id of ids) {
       const sequence = this.#consumers.find(consumer, id);
-      if (sequence) this.#scheduler.setPaused(sequence, paused);
+      if (!sequence) continue;
+      this.#scheduler.setPaused(sequence, paused);
+      if (paused) sequence.clock?.pause();
     }
     this.#wake?.();
   }
@@ -247,6 +249,10 @@ export class StepLoop {
     try {
       const { sequenceTokens } = this.#model.capacity;
       const sequence = openSequence(job, consumer, this.#sampler, matcher, sequenceTokens);
+      const { series, receivedAt } = job;
+      if (series !== null) {
+        sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
+      }
       this.#scheduler.add(sequence);
       this.#consumers.add(sequence);
       if (matcher !== null) this.#matched.add(sequence);
@@ -287,8 +293,10 @@ export class StepLoop {
     try {
       const before = sequence.total;
       const finish = this.#taker.take(sequence, row, this.#batch, output, frame);
-      this.#statistics.tokens += sequence.total - before;
-      const isFirst = before === sequence.promptLength && sequence.total > before;
+      const taken = sequence.total - before;
+      this.#statistics.tokens += taken;
+      if (taken > 0) sequence.clock?.took(taken, performance.now());
+      const isFirst = before === sequence.promptLength && taken > 0;
       if (isFirst || finish !== "none" || frame.isFull) this.#consumers.isUrgent = true;
       if (finish === "none") return;
       this.#statistics.ended[finish]++;

@@ -4,6 +4,7 @@ import type { Scheduler } from "../../engines/scheduler/scheduler.ts";
 import type { Speculation } from "../../engines/speculation/speculation.ts";
 import type { EndCounts, ModelStatistics } from "../messages.ts";
 import type { LiveSequence, PooledSequence } from "./live-sequence.ts";
+import { StreamLatencies } from "./stream-latency.ts";
 
 /** Totals since the start. Milliseconds. */
 export class StepStatistics {
@@ -15,6 +16,7 @@ export class StepStatistics {
   /** Whole steps: scheduling, forward pass, sampling, frames. */
   totalMs = 0;
   readonly ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
+  readonly latencies = new StreamLatencies();
 
   /** Totals, and how many sequences there are now. */
   snapshot(
@@ -37,6 +39,7 @@ export class StepStatistics {
       prefixCache: { ...scheduler.prefixStatistics },
       kvBlocks: { used: kvBlocks - kv.freeBlocks, total: kvBlocks },
       speculation: { ...drafts, acceptedAt: [...drafts.acceptedAt] },
+      latencies: this.latencies.snapshot(),
     };
   }
 }

@@ -21,6 +21,7 @@ import { table } from "../engine/report.ts";
 import { childrenOf, threadSeconds, threadsOf } from "../proc.ts";
 import { report } from "../results.ts";
 import type { RoundMetrics } from "../serving/metrics.ts";
+import { type EndpointName, endpointNamed } from "../serving/target.ts";
 import { type FrontCost, meterFront } from "./front-meter.ts";
 import { pacedModule } from "./place.ts";
 
@@ -40,6 +41,7 @@ const atOnce = [
 ];
 
 interface Workload {
+  readonly endpoint: EndpointName;
   readonly tokensPerSecond: number;
   readonly streams: number;
 }
@@ -52,9 +54,13 @@ interface Measured extends Workload {
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
-    { "--model": String, "--rates": String, "--streams": String, "--seconds": Number, "--save": Boolean },
+    {
+      ...{ "--model": String, "--rates": String, "--streams": String, "--endpoints": String },
+      ...{ "--seconds": Number, "--save": Boolean },
+    },
     { argv: [...argv] },
   );
+  const endpoints = (flags["--endpoints"] ?? "chat,responses,messages").split(",").map(endpointNamed);
   const rates = (flags["--rates"] ?? "1000,20000").split(",").map(Number);
   const streams = (flags["--streams"] ?? "32,512").split(",").map(Number);
   const seconds = flags["--seconds"] ?? 8;
@@ -62,7 +68,11 @@ export async function main(argv: readonly string[]): Promise<void> {
   const { path } = await resolveModel(flags["--model"] ?? defaultModel);
   const measured: Measured[] = [];
   for (const tokensPerSecond of rates) {
-    for (const count of streams) measured.push(await measure(path, { tokensPerSecond, streams: count }, seconds));
+    for (const count of streams) {
+      for (const endpoint of endpoints) {
+        measured.push(await measure(path, { endpoint, tokensPerSecond, streams: count }, seconds));
+      }
+    }
   }
   report(
     {
@@ -121,14 +131,15 @@ interface Clients {
 }
 
 /** So many clients that each read one long answer: `bench serving` in a process of its own. */
-function startClients(url: string, { streams, tokensPerSecond }: Workload, seconds: number): Clients {
+function startClients(url: string, { endpoint, streams, tokensPerSecond }: Workload, seconds: number): Clients {
   const folder = mkdtempSync(join(tmpdir(), "troupe-bench-"));
   const json = join(folder, "clients.json");
   const tokens = Math.ceil((tokensPerSecond * (seconds + marginSeconds)) / streams);
   const counts = { concurrency: streams, requests: streams, "max-tokens": tokens, warmup: 0, rounds: 1 };
   const flags = Object.entries(counts).map(([name, value]) => `--${name}=${value}`);
   const program = process.argv[1] ?? "";
-  const child = spawn(process.execPath, [program, "serving", "--url", url, "--json", json, "--ignore-eos", ...flags], {
+  const where = ["--url", url, "--endpoint", endpoint, "--json", json];
+  const child = spawn(process.execPath, [program, "serving", ...where, ...flags], {
     stdio: ["ignore", "ignore", "pipe"],
   });
   let complaint = "";
@@ -162,17 +173,18 @@ function busiest(threads: readonly number[]): number {
 
 function resultTable(all: readonly Measured[]): string {
   const share = (value: number) => `${(value * 100).toFixed(1)} %`;
-  const header = ["asked for", "streams", "delivered", "front", "busy", "agents", "model", "clients"];
-  const rows = all.map(({ tokensPerSecond, streams, cost, load }) => [
+  const header = ["asked for", "streams", "protocol", "delivered", "front", "busy", "agents", "model", "clients"];
+  const rows = all.map(({ tokensPerSecond, streams, endpoint, cost, load }) => [
     `${tokensPerSecond} tokens/s`,
     String(streams),
+    endpoint,
     ((streams / load.perTokenMs.p50) * 1000).toFixed(0),
     ...[cost.front, cost.utilization, cost.agents, cost.model, cost.client].map(share),
     ...[cost.delayMs.p50, cost.delayMs.p99, cost.delayMs.max].map((ms) => ms.toFixed(1)),
   ]);
-  const failures = all.flatMap(({ tokensPerSecond, streams, load }) =>
+  const failures = all.flatMap(({ tokensPerSecond, streams, endpoint, load }) =>
     Object.entries(load.errors).map(
-      ([kind, count]) => `${tokensPerSecond} tokens/s over ${streams}: ${count} failed with "${kind}"`,
+      ([kind, count]) => `${endpoint}, ${tokensPerSecond} tokens/s over ${streams}: ${count} failed with "${kind}"`,
     ),
   );
   return [table([...header, "delay ms p50", "p99", "max"], rows), ...failures].join("\n");

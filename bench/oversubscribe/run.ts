@@ -1,6 +1,7 @@
 // Owns running many generations through a step loop at once, or one alone, and keeping their tokens.
 import { performance } from "node:perf_hooks";
 import {
+  jobDefaults,
   rowFinishedLength,
   rowFinishedStop,
   rowInts,
@@ -60,6 +61,7 @@ export function runAll(loop: StepLoop, prompts: readonly Int32Array[], newTokens
 
 function jobOf(id: number, prompt: Int32Array, maxNewTokens: number): SequenceJob {
   return {
+    ...jobDefaults,
     id,
     prompt,
     maxNewTokens,
@@ -69,10 +71,6 @@ function jobOf(id: number, prompt: Int32Array, maxNewTokens: number): SequenceJo
     choice: 0,
     breakers: new Int32Array(0),
     client: "bench",
-    priority: 0,
-    grammar: null,
-    promptLogprobs: null,
-    reasoningBudget: null,
   };
 }
 

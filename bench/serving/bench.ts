@@ -86,7 +86,11 @@ class ServingRun {
   async #count(words: number): Promise<CountedPrompt> {
     const prompts = this.#prompts.round(1, { wordCount: words, sharedCount: 0, spread: 0 });
     const request = requestBytes(this.#ours, { ...this.#options, maxTokens: 1 }, prompts[0]?.text ?? "");
-    const { outcomes } = await runLoad(this.#ours.url, [request], { kind: "clients", count: 1 }, () => {});
+    const { endpoint } = this.#options;
+    const { outcomes } = await runLoad(
+      { url: this.#ours.url, endpoint, requests: [request], pace: { kind: "clients", count: 1 } },
+      () => {},
+    );
     const tokens = outcomes[0]?.usage?.prompt_tokens;
     if (tokens !== undefined) return { words, tokens };
     throw new ServerError("config_invalid", `${this.#ours.url.origin} did not answer a chat: ${outcomes[0]?.error}`);
@@ -134,7 +138,7 @@ class ServingRun {
       const maxTokens = Math.max(1, Math.round(this.#options.maxTokens * answerShare));
       return requestBytes(target, { ...this.#options, maxTokens }, text);
     });
-    return runLoad(target.url, requests, pace, onDone);
+    return runLoad({ url: target.url, endpoint: this.#options.endpoint, requests, pace }, onDone);
   }
 
   /** Tokens/s of the C++ bound with as many sequences, as long as ours really were; null where it is not asked for. */
@@ -161,7 +165,7 @@ function show(options: ServingOptions, reports: readonly LoadReport[], hasPeer: 
       title: hasPeer ? "Serving, over a peer" : "Serving",
       method:
         `${rounds} ${hasPeer ? "alternating " : ""}rounds, medians and (beside them) each round; ratios are of medians. ` +
-        `${endpoint === "chat" ? "Streaming chat" : "Plain completions"}, about ${promptTokens} tokens in${shared}, ` +
+        `${endpoint === "completions" ? "Plain completions" : `Streaming ${endpoint}`}, about ${promptTokens} tokens in${shared}, ` +
         `at most ${maxTokens} out${spread > 0 ? ` (each length within ${spread * 100} % of that)` : ""}, temperature ${temperature}, seed ${seed}; client and server on the same cores.`,
       body: reports.map(loadTable).join("\n\n\n"),
     },

@@ -1,8 +1,14 @@
 // Owns reading a stream of server-sent events with as little work as a load generator can do: it finds line ends and the
 // mark of a text, notes when texts came, and parses only the few lines that hold a usage or an error. One scanner reads one answer.
+import type { EndpointName } from "./target.ts";
 
-/** What stands before a delta's text, and at the end of `reasoning_content` too. */
-const textKey = Buffer.from('content":');
+/** What stands before a delta's text, by protocol; the first is at the end of `reasoning_content` too. */
+const textKeys = {
+  chat: Buffer.from('content":'),
+  completions: Buffer.from('text":'),
+  responses: Buffer.from('"delta":'),
+  messages: Buffer.from('_delta","text":'),
+} as const satisfies Record<EndpointName, Buffer>;
 const usageKey = Buffer.from('"usage":');
 const errorKey = Buffer.from('"error":');
 const prefix = Buffer.from("data:");
@@ -18,8 +24,16 @@ export interface StreamUsage {
   readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
 }
 
+/** The same in the words of the newer protocols. */
+interface NewerUsage {
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+}
+
 interface PlainChunk {
-  readonly usage?: StreamUsage | null;
+  readonly usage?: StreamUsage | NewerUsage | null;
+  /** Where the newer protocols keep it in some of their events. */
+  readonly response?: { readonly usage?: NewerUsage | null };
   readonly error?: { readonly code?: unknown; readonly type?: unknown; readonly message?: unknown } | null;
 }
 
@@ -32,12 +46,14 @@ export class EventScanner {
   /** Code or message of an error inside the stream. */
   error: string | null = null;
   readonly #gapsMs: number[];
+  readonly #textKey: Buffer;
   /** The beginning of a line whose end has not come yet. */
   #carry: Buffer | null = null;
 
   /** The pauses between texts are added to `gapsMs`. */
-  constructor(gapsMs: number[]) {
+  constructor(gapsMs: number[], endpoint: EndpointName = "chat") {
     this.#gapsMs = gapsMs;
+    this.#textKey = textKeys[endpoint];
   }
 
   /** Reads `data[from, to)`, which arrived at `nowMs`. */
@@ -64,7 +80,7 @@ export class EventScanner {
   #line(data: Buffer, start: number, end: number, nowMs: number): void {
     if (end - start <= prefix.length || data.compare(prefix, 0, prefix.length, start, start + prefix.length) !== 0)
       return;
-    if (hasText(data, start, end)) {
+    if (hasText(data, this.#textKey, start, end)) {
       if (this.textCount === 0) this.firstTextMs = nowMs;
       else this.#gapsMs.push(nowMs - this.lastTextMs);
       this.lastTextMs = nowMs;
@@ -74,8 +90,9 @@ export class EventScanner {
   }
 
   #plain(data: Buffer, start: number, end: number): void {
-    const { usage, error } = parseChunk(data.toString("utf8", start + prefix.length, end));
-    if (usage) this.usage = usage;
+    const { usage, response, error } = parseChunk(data.toString("utf8", start + prefix.length, end));
+    const counts = usage ?? response?.usage;
+    if (counts) this.usage = "prompt_tokens" in counts ? counts : namedAnew(counts);
     if (error) this.error = String(error.code ?? error.type ?? error.message ?? "unnamed");
   }
 }
@@ -88,7 +105,11 @@ function parseChunk(text: string): PlainChunk {
   }
 }
 
-function hasText(data: Buffer, start: number, end: number): boolean {
+function namedAnew({ input_tokens, output_tokens }: NewerUsage): StreamUsage {
+  return { prompt_tokens: input_tokens, completion_tokens: output_tokens };
+}
+
+function hasText(data: Buffer, textKey: Buffer, start: number, end: number): boolean {
   for (let at = valueAt(data, textKey, start, end); at !== -1; at = valueAt(data, textKey, at, end)) {
     if (data[at] === quote && data[at + 1] !== quote) return true;
   }

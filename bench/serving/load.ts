@@ -4,6 +4,7 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { EventScanner, type StreamUsage } from "./event-scanner.ts";
 import { HttpClient } from "./http-client.ts";
+import type { EndpointName } from "./target.ts";
 
 export type Pace =
   | { readonly kind: "clients"; readonly count: number }
@@ -29,20 +30,23 @@ export interface LoadResult {
   readonly gapsMs: readonly number[];
 }
 
+export interface Load {
+  readonly url: URL;
+  /** How the answers are to be read. */
+  readonly endpoint: EndpointName;
+  readonly requests: readonly Buffer[];
+  readonly pace: Pace;
+}
+
 /** Sends every request and waits for all the answers. */
-export async function runLoad(
-  url: URL,
-  requests: readonly Buffer[],
-  pace: Pace,
-  onDone: () => void,
-): Promise<LoadResult> {
+export async function runLoad({ url, endpoint, requests, pace }: Load, onDone: () => void): Promise<LoadResult> {
   const outcomes: Outcome[] = [];
   const gapsMs: number[] = [];
   const clients: HttpClient[] = [];
   const idle: HttpClient[] = [];
   const send = async (request: Buffer): Promise<void> => {
     const client = idle.pop() ?? new HttpClient(url);
-    outcomes.push(await exchange(client, request, gapsMs));
+    outcomes.push(await exchange(client, request, new Answer(gapsMs, endpoint)));
     idle.push(client);
     onDone();
   };
@@ -80,8 +84,7 @@ async function asTheyArrive(
   await Promise.all(sent);
 }
 
-async function exchange(client: HttpClient, request: Buffer, gapsMs: number[]): Promise<Outcome> {
-  const answer = new Answer(gapsMs);
+async function exchange(client: HttpClient, request: Buffer, answer: Answer): Promise<Outcome> {
   const startMs = performance.now();
   let failure: string | null = null;
   try {
@@ -101,8 +104,8 @@ class Answer {
   #isStream = true;
   #text = "";
 
-  constructor(gapsMs: number[]) {
-    this.#scanner = new EventScanner(gapsMs);
+  constructor(gapsMs: number[], endpoint: EndpointName) {
+    this.#scanner = new EventScanner(gapsMs, endpoint);
   }
 
   head(code: number, isStream: boolean): void {

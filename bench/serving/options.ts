@@ -1,7 +1,7 @@
 // Owns the flags of `bench serving`: one flat record of plain values, checked before anything is started.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
-import type { EndpointName } from "./target.ts";
+import { type EndpointName, endpointNamed } from "./target.ts";
 
 export type LoadKind = { readonly kind: "clients" | "arrivals"; readonly amount: number };
 
@@ -68,7 +68,7 @@ The load
   --requests N --warmup N          a round: 4 a client, at least 16; before: 1 a client
   --rounds 3 --seed 1
 The requests
-  --endpoint chat|completions      streaming chat, or plain completions
+  --endpoint chat|responses|messages|completions   the first three stream
   --prompt-tokens 64 --shared-prefix 0 --max-tokens 64 --ignore-eos --temperature 0
   --spread 0                       lengths of prompts and answers vary by this share of the mean, 0.5 = by half
 The bound
@@ -112,7 +112,7 @@ export function parseOptions(argv: readonly string[]): ServingOptions {
     spread: flags["--spread"] ?? 0,
     ignoreEos: flags["--ignore-eos"] ?? false,
     temperature: flags["--temperature"] ?? 0,
-    endpoint: endpoint(flags["--endpoint"] ?? "chat"),
+    endpoint: endpointNamed(flags["--endpoint"] ?? "chat"),
     seed: flags["--seed"] ?? 1,
     json: flags["--json"] ?? null,
     save: flags["--save"] ?? false,
@@ -160,11 +160,6 @@ function numbers(flag: string, text: string): number[] {
   const values = text.split(",").map(Number);
   if (values.every((value) => value > 0)) return values;
   throw new ServerError("config_invalid", `${flag} expects numbers above 0, split by commas; got "${text}"`);
-}
-
-function endpoint(name: string): EndpointName {
-  if (name === "chat" || name === "completions") return name;
-  throw new ServerError("config_invalid", `--endpoint expects chat or completions; got "${name}"`);
 }
 
 /** The flags in one flag's value, split at spaces. */

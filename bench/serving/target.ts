@@ -2,7 +2,15 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoopDelay } from "../loop-delay.ts";
 
-export type EndpointName = "chat" | "completions";
+const endpointNames = ["chat", "responses", "messages", "completions"] as const;
+export type EndpointName = (typeof endpointNames)[number];
+
+/** Throws config_invalid for a name that is none. */
+export function endpointNamed(name: string): EndpointName {
+  const known = endpointNames.find((endpoint) => endpoint === name);
+  if (known !== undefined) return known;
+  throw new ServerError("config_invalid", `--endpoint expects ${endpointNames.join(", ")}; got "${name}"`);
+}
 
 export interface Target {
   readonly label: string;
@@ -54,16 +62,35 @@ async function firstModel(url: URL, apiKey: string | null): Promise<string> {
 
 /** One whole HTTP request. */
 export function requestBytes({ url, model, apiKey }: Target, ask: Ask, prompt: string): Buffer {
-  const isChat = ask.endpoint === "chat";
-  const body = JSON.stringify({
-    model,
-    ...(isChat ? { messages: [{ role: "user", content: prompt }] } : { prompt }),
-    ...(isChat ? { stream: true, stream_options: { include_usage: true } } : {}),
-    max_tokens: ask.maxTokens,
-    temperature: ask.temperature,
-    ...(ask.ignoreEos ? { ignore_eos: true } : {}),
-  });
-  return postBytes(url, isChat ? "chat/completions" : "completions", body, apiKey);
+  const { path, fields } = endpoints[ask.endpoint];
+  const { temperature } = ask;
+  const common = { model, temperature, ...(ask.ignoreEos ? { ignore_eos: true } : {}) };
+  return postBytes(url, path, JSON.stringify({ ...common, ...fields(prompt, ask.maxTokens) }), apiKey);
+}
+
+/** How each endpoint takes a prompt and a limit; those that can stream. */
+const endpoints: Readonly<Record<EndpointName, Endpoint>> = {
+  chat: {
+    path: "chat/completions",
+    fields: (content, max_tokens) => {
+      const stream = { stream: true, stream_options: { include_usage: true } };
+      return { messages: [{ role: "user", content }], ...stream, max_tokens };
+    },
+  },
+  completions: { path: "completions", fields: (prompt, max_tokens) => ({ prompt, max_tokens }) },
+  responses: {
+    path: "responses",
+    fields: (input, max_output_tokens) => ({ input, stream: true, store: false, max_output_tokens }),
+  },
+  messages: {
+    path: "messages",
+    fields: (content, max_tokens) => ({ messages: [{ role: "user", content }], stream: true, max_tokens }),
+  },
+};
+
+interface Endpoint {
+  readonly path: string;
+  readonly fields: (prompt: string, maxTokens: number) => object;
 }
 
 /** One whole HTTP request that posts JSON to `/v1/NAME`. */

@@ -69,25 +69,35 @@ export interface AnswerEnd {
   readonly error: ErrorRecord | null;
 }
 
-/** Generates an answer and writes its text as it comes. `write` waits where its reader is behind. */
+/** Where an answer is written while it comes. Each waits where its reader is behind. */
+export interface AnswerWriters {
+  readonly answer: (text: string) => Promise<void>;
+  /** What the model thinks before it answers. */
+  readonly thinking: (text: string) => Promise<void>;
+}
+
+/** Generates an answer and writes its text as it comes. */
 export async function streamAnswer(
   inference: Inference,
   request: GenerateRequest,
   signal: AbortSignal,
-  write: (text: string) => Promise<void>,
+  write: AnswerWriters,
 ): Promise<AnswerEnd> {
   let said = "";
   let reason: FinishReason | null = null;
   for await (const events of inference.generate(request, signal)) {
     let text = "";
+    let thought = "";
     for (const event of events) {
       if (event.type === "text") text += event.text;
+      else if (event.type === "reasoning") thought += event.text;
       else if (event.type === "finish") reason = event.reason;
     }
     // What came with an interrupt is neither shown nor kept.
     if (signal.aborted) break;
     said += text;
-    if (text !== "") await write(text);
+    if (thought !== "") await write.thinking(thought);
+    if (text !== "") await write.answer(text);
     const last = events.at(-1);
     if (last?.type === "done") return { text: said, reason, usage: last.usage, error: null };
     if (last?.type === "error") return { text: said, reason: null, usage: null, error: last.error };

@@ -18,9 +18,14 @@ export interface OneShotOptions {
 /** Throws the ServerError the answer failed with. What was said before is on stdout all the same. */
 export async function answerOnce(options: OneShotOptions): Promise<void> {
   const { inference, request, signal, stdout, stderr } = options;
-  const end = await streamAnswer(inference, request, AbortSignal.any([signal, stdout.gone]), (text) =>
-    stdout.write(text),
-  );
+  const end = await streamAnswer(inference, request, AbortSignal.any([signal, stdout.gone]), {
+    answer: (text) => stdout.write(text),
+    thinking: async (text) => {
+      // For somebody who watches; a script wants the answer.
+      if (stderr.isTerminal) await stderr.write(text, (plain) => stderr.dim(plain));
+    },
+  });
+  stderr.endLine();
   stdout.endLine();
   await stdout.flush();
   if (end.error !== null) throw fromErrorRecord(end.error);

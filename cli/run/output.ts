@@ -30,11 +30,11 @@ export class Output {
   }
 
   /** Writes text of a model, and waits where the reader is behind. */
-  async write(text: string): Promise<void> {
+  async write(text: string, style: (text: string) => string = (plain) => plain): Promise<void> {
     if (this.gone.aborted || text === "") return;
     const shown = this.isTerminal ? withoutControls(text) : text;
     this.#isAtLineStart = shown === "" ? this.#isAtLineStart : shown.endsWith("\n");
-    if (this.#stream.write(shown)) return;
+    if (this.#stream.write(style(shown))) return;
     // Rejects with the error that also aborts `gone`.
     await once(this.#stream, "drain").catch(() => undefined);
   }

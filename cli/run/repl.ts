@@ -177,13 +177,25 @@ export class Repl {
   }
 
   async #ask(question: string): Promise<true> {
-    const { inference, conversation, request, answers } = this.#options;
+    const { inference, conversation, request, answers, notes } = this.#options;
     this.#answer = new AbortController();
     const { signal } = this.#answer;
     try {
       await this.#awaitModel(conversation.model, signal);
-      const end = await streamAnswer(inference, request(question), signal, (text) => answers.write(text));
+      let isThinking = false;
+      const end = await streamAnswer(inference, request(question), signal, {
+        answer: (text) => {
+          if (isThinking) notes.endLine();
+          isThinking = false;
+          return answers.write(text);
+        },
+        thinking: (text) => {
+          isThinking = true;
+          return notes.write(text, (plain) => notes.dim(plain));
+        },
+      });
       answers.endLine();
+      notes.endLine();
       this.#conclude(question, end);
     } catch (error) {
       if (!(error instanceof ServerError)) throw error;

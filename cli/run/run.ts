@@ -1,6 +1,8 @@
 // Owns `troupe run`: the composition root of the command that talks to a model without a server. It loads the models, then
 // answers one message or holds a conversation, and takes everything down in order however that ends.
 import { Front } from "../../actors/front.ts";
+import type { Inference } from "../../actors/inference.ts";
+import { openLogFile } from "../../http/request-log.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log.ts";
@@ -10,6 +12,7 @@ import { version } from "../version.ts";
 import { Conversation } from "./conversation.ts";
 import { type AnswerSettings, answerSettings, chatRequest } from "./generation.ts";
 import { historyPath, LineHistory } from "./line-history.ts";
+import { LoggedInference } from "./logged-inference.ts";
 import { answerOnce } from "./one-shot.ts";
 import { Output } from "./output.ts";
 import { Repl } from "./repl.ts";
@@ -29,6 +32,7 @@ export async function run(config: Config): Promise<void> {
   const message = await messageOf(config);
   const stage: Stage = { repl: null };
   const log = createLogger({ level: config.troupe.logLevel, format: "text" }, { write: (line) => show(stage, line) });
+  const logFile = config.log === null ? null : await openLogFile(config.log, log);
   const progress = createProgress();
   const options = await frontOptions(config, log, progress);
   let isLoading = true;
@@ -38,17 +42,19 @@ export async function run(config: Config): Promise<void> {
     // A model that is loaded again is so in the middle of a conversation: no place for a bar.
     onLoadProgress: (id, fraction) => isLoading && options.onLoadProgress(id, fraction),
   });
+  const inference = logFile === null ? front : new LoggedInference(front, logFile);
   const signal = endOnSignals(stage);
   try {
     await Promise.race([front.start(), aborted(signal)]);
     isLoading = false;
     progress.stop();
     if (signal.aborted) return;
-    if (message === null) await converse({ front, config, settings, stage, signal });
-    else await answer({ front, config, settings, message, signal });
+    if (message === null) await converse({ inference, config, settings, stage, signal });
+    else await answer({ inference, config, settings, message, signal });
   } finally {
     progress.stop();
     await front.stop(placeStopMs);
+    await logFile?.close();
   }
 }
 
@@ -80,21 +86,21 @@ async function readInput(): Promise<string> {
 }
 
 interface Scene {
-  readonly front: Front;
+  readonly inference: Inference;
   readonly config: Config;
   readonly settings: AnswerSettings;
   /** Aborted when the command is to end. */
   readonly signal: AbortSignal;
 }
 
-async function answer({ front, config, settings, message, signal }: Scene & { message: string }): Promise<void> {
+async function answer({ inference, config, settings, message, signal }: Scene & { message: string }): Promise<void> {
   const request = chatRequest(config.defaultModelId, [{ role: "user", content: message }], settings);
   const stdout = new Output(process.stdout, process.env);
   const stderr = new Output(process.stderr, process.env);
-  await answerOnce({ inference: front, request, signal, stdout, stderr });
+  await answerOnce({ inference, request, signal, stdout, stderr });
 }
 
-async function converse({ front, config, settings, stage, signal }: Scene & { stage: Stage }): Promise<void> {
+async function converse({ inference, config, settings, stage, signal }: Scene & { stage: Stage }): Promise<void> {
   const answers = new Output(process.stdout, process.env);
   const screen = answers.isTerminal ? process.stdout : process.stderr;
   const notes = answers.isTerminal ? answers : new Output(screen, process.env);
@@ -104,7 +110,7 @@ async function converse({ front, config, settings, stage, signal }: Scene & { st
   const history = new LineHistory(historyPath(process.env));
   notes.line(notes.dim(`troupe ${version}, ${conversation.model}\n/help lists the commands; ctrl-d leaves\n`));
   const input = process.stdin;
-  const repl = new Repl({ inference: front, conversation, request, history, input, screen, notes, answers });
+  const repl = new Repl({ inference, conversation, request, history, input, screen, notes, answers });
   signal.addEventListener("abort", () => repl.close(), { once: true });
   stage.repl = repl;
   await repl.run();

@@ -21,16 +21,19 @@ const maxInlineSequences = 2;
 /** Elements of a grammar whose repetitions are written out, as the engine writes them. */
 const maxElements = 50_000;
 
-/** The grammar from `root` on as text; null where no text at all matches it. Throws `unsupported` where it is too large. */
-export function ebnfText(rules: Rules, root: string): string | null {
+/**
+ * The grammar from `root` on as text; null where no text at all matches it. Throws `unsupported` where it has more than
+ * `limit` elements.
+ */
+export function ebnfText(rules: Rules, root: string, limit = maxElements): string | null {
   const live = pruned(rules, root);
   if (live === null) return null;
   let elements = 0;
   for (const expression of live.values()) elements += elementCount(expression);
-  if (elements > maxElements) {
+  if (elements > limit) {
     throw new ServerError(
       "unsupported",
-      `the grammar has more than ${maxElements} elements with its repetitions written out; make them shorter`,
+      `the grammar has more than ${limit} elements with its repetitions written out; make it smaller`,
     );
   }
   const writer = new Writer();
@@ -71,7 +74,7 @@ export function pruned(rules: Rules, root: string): ReadonlyMap<string, Expressi
 }
 
 /** The rules from which some finite text can be derived. */
-function endingRules(rules: Rules): ReadonlySet<string> {
+export function endingRules(rules: Rules): ReadonlySet<string> {
   const users = new Map<string, string[]>();
   for (const [name, expression] of rules.byName) {
     for (const used of rulesIn(expression)) users.set(used, [...(users.get(used) ?? []), name]);
@@ -87,7 +90,12 @@ function endingRules(rules: Rules): ReadonlySet<string> {
   return ending;
 }
 
-function canEnd(expression: Expression, ending: ReadonlySet<string>): boolean {
+/** Whether there is a text of the expression. */
+export function hasEnd(expression: Expression, rules: Rules): boolean {
+  return canEnd(expression, endingRules(rules));
+}
+
+export function canEnd(expression: Expression, ending: ReadonlySet<string>): boolean {
   switch (expression.kind) {
     case "rule":
       return ending.has(expression.name);
@@ -123,6 +131,7 @@ function* rulesIn(expression: Expression): Iterable<string> {
   else if (expression.kind === "sequence") for (const part of expression.parts) yield* rulesIn(part);
   else if (expression.kind === "choice") for (const option of expression.options) yield* rulesIn(option);
   else if (expression.kind === "repeat") yield* rulesIn(expression.of);
+  else if (expression.kind === "any" && expression.next !== null) yield expression.next;
 }
 
 /** Writes expressions; large sets become rules of their own, in `sets`. */
@@ -138,7 +147,7 @@ class Writer {
   part(expression: Expression): string {
     switch (expression.kind) {
       case "text":
-        return `"${[...expression.text].map(quotedChar).join("")}"`;
+        return quoted(expression.text);
       case "set":
         return this.#set(expression.set);
       case "rule":
@@ -149,6 +158,8 @@ class Writer {
         return isNever(expression) ? '""' : `(${this.body(expression)})`;
       case "repeat":
         return `${this.#operand(expression.of)}${quantifier(expression.min, expression.max)}`;
+      case "any":
+        return anyText(expression.mark, expression.next);
     }
   }
 
@@ -202,6 +213,17 @@ function classByte(byte: number): string {
 function hexEscape(code: number): string {
   const hex = code.toString(16);
   return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
+}
+
+/** The engine's own way to look for a mark: a mask of any text but its beginnings costs it nothing. */
+function anyText(mark: string | null, next: string | null): string {
+  if (mark === null) return "TagDispatch(stop_eos=true)";
+  if (next === null) return `TagDispatch(stop_eos=false, stop_str=(${quoted(mark)}))`;
+  return `TagDispatch((${quoted(mark)}, ${next}), stop_eos=true, loop_after_dispatch=false)`;
+}
+
+function quoted(text: string): string {
+  return `"${[...text].map(quotedChar).join("")}"`;
 }
 
 function quotedChar(char: string): string {

@@ -11,7 +11,9 @@ export type Expression =
   | { readonly kind: "rule"; readonly name: string }
   | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
   | { readonly kind: "choice"; readonly options: readonly Expression[] }
-  | { readonly kind: "repeat"; readonly of: Expression; readonly min: number; readonly max: number | null };
+  | { readonly kind: "repeat"; readonly of: Expression; readonly min: number; readonly max: number | null }
+  /** Any bytes: see `through`, `freeText` and `anything`. Only as the whole of a rule. */
+  | { readonly kind: "any"; readonly mark: string | null; readonly next: string | null };
 
 export const empty: Expression = { kind: "sequence", parts: [] };
 export const never: Expression = { kind: "choice", options: [] };
@@ -52,6 +54,18 @@ export function repeat(of: Expression, min: number, max: number | null): Express
   if (isNever(of) || (min === 1 && max === 1)) return of;
   return { kind: "repeat", of, min, max };
 }
+
+/** Any text that goes on until `mark`, which it includes. */
+export function through(mark: string): Expression {
+  return { kind: "any", mark, next: null };
+}
+
+/** Any text. Where it holds `mark` the rule `next` must follow, with which it ends. */
+export function freeText(mark: string, next: string): Expression {
+  return { kind: "any", mark, next };
+}
+
+export const anything: Expression = { kind: "any", mark: null, next: null };
 
 export function isNever(expression: Expression): boolean {
   return expression.kind === "choice" && expression.options.length === 0;

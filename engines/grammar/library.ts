@@ -31,11 +31,7 @@ export class GrammarEngine {
     console.log = () => undefined;
     const meter = new MemoryMeter();
     const library = await loadLibrary();
-    // Typed as strings, which cannot hold every byte sequence; the binding takes bytes as they are.
-    const vocabulary = pieces as unknown as string[];
-    const info = await library.TokenizerInfo.createTokenizerInfo(vocabulary, "raw", false, pieces.length, [...ends]);
-    // Not its own cache: it has no bound that we could see.
-    const compiler = await library.GrammarCompiler.createGrammarCompiler(info, false);
+    const compiler = await compilerFor(library, pieces, ends);
     meter.limit(memoryLimitBytes);
     return new GrammarEngine(library, compiler, meter, lastWords);
   }
@@ -47,6 +43,13 @@ export class GrammarEngine {
     this.#lastWords = lastWords;
   }
 
+  /** The same engine, its memory and its end included, for a vocabulary of other pieces. */
+  async withPieces(pieces: readonly Uint8Array[], ends: readonly number[]): Promise<GrammarEngine> {
+    this.#lastWords.length = 0;
+    const compiler = await compilerFor(this.#library, pieces, ends);
+    return new GrammarEngine(this.#library, compiler, this.#meter, this.#lastWords);
+  }
+
   get isFull(): boolean {
     return this.#meter.grownBytes > memoryFullBytes;
   }
@@ -55,6 +58,11 @@ export class GrammarEngine {
   compile(source: GrammarSource): Promise<CompiledGrammar> {
     this.#lastWords.length = 0;
     return this.#compiler.compileGrammar(source.grammar);
+  }
+
+  /** What it has compiled goes on. */
+  dispose(): void {
+    this.#compiler.dispose();
   }
 
   match(grammar: CompiledGrammar): Promise<GrammarMatcher> {
@@ -68,6 +76,16 @@ export class GrammarEngine {
     if (words.length > 0) return words.join("; ");
     return thrown instanceof Error ? thrown.message : "the grammar engine gives no reason";
   }
+}
+
+async function compilerFor(library: Library, pieces: readonly Uint8Array[], ends: readonly number[]) {
+  // Typed as strings, which cannot hold every byte sequence; the binding takes bytes as they are.
+  const vocabulary = pieces as unknown as string[];
+  const info = await library.TokenizerInfo.createTokenizerInfo(vocabulary, "raw", false, pieces.length, [...ends]);
+  // Not its own cache: it has no bound that we could see.
+  const compiler = await library.GrammarCompiler.createGrammarCompiler(info, false);
+  info.dispose();
+  return compiler;
 }
 
 /** Drops where in its own source the engine says it. */

@@ -48,7 +48,8 @@ export class Matching {
    * it would spell that text otherwise.
    */
   async #jumpForward(): Promise<number> {
-    const tokens = this.#vocabulary.encode(wholeCharacters(this.#matcher.findJumpForwardString()));
+    const text = wholeCharacters(this.#matcher.findJumpForwardString());
+    const tokens = this.#vocabulary.encode(this.#vocabulary.settled(text));
     const { forced } = this.sheet;
     let count = 0;
     for (; count < Math.min(tokens.length, maxForced); count++) {

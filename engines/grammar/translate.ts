@@ -1,63 +1,119 @@
 // Owns the way from what a client demands of an output to what the grammar engine compiles. Called on the agents' threads;
 // everything a client sends is bounded here before an engine sees it. Pure.
 import { ServerError } from "../../runtime/errors.ts";
-import type { OutputGrammar } from "../chat.ts";
-import { Rules } from "./ebnf.ts";
+import type { OutputGrammar, ToolSpec } from "../chat.ts";
+import type { CallSyntax, ThinkingTags } from "../parse/tool-format.ts";
+import { compileAnswer } from "./answer.ts";
+import { type CallRules, compileCalls } from "./calls.ts";
+import { anything, choice, type Expression, Rules, sequence, text, through } from "./ebnf.ts";
 import { ebnfText } from "./ebnf-text.ts";
-import { larkGrammar } from "./lark/compile.ts";
-import { readLlguidance } from "./lark/llguidance.ts";
-import { regexExpression } from "./regex/expression.ts";
-import { parseRegex } from "./regex/parse.ts";
-import { RegexProblem } from "./regex/syntax.ts";
-import { type Check, schemaCheck } from "./schema/check.ts";
-import { compileSchema } from "./schema/compile.ts";
+import type { Check } from "./schema/check.ts";
 import type { GrammarSource } from "./source.ts";
+import { bounded, TooMuchWork } from "./work.ts";
+
+const maxRules = 8000;
+/** Elements of a grammar up to which schemas that are not strict are part of it: the engine takes some 2 s to compile them. */
+const maxLooseElements = 15_000;
+
+/** All that is demanded of one output. */
+export interface OutputDemand {
+  /** What the answer must be where it is no call; null = free text. */
+  readonly grammar: OutputGrammar | null;
+  readonly calls: CallDemand | null;
+  /** The answer may come after thinking, which the prompt may have begun; null where the model does not think. */
+  readonly thinking: { readonly tags: ThinkingTags; readonly hasBegun: boolean } | null;
+  /** What the format begins an answer with that is no call; nothing where it is left out. */
+  readonly answerOpen: string;
+}
+
+/** Calls that must be well-formed wherever there are any. */
+export interface CallDemand {
+  readonly specs: readonly ToolSpec[];
+  readonly syntax: CallSyntax;
+  readonly required: boolean;
+  readonly parallel: boolean;
+}
 
 export interface Translation {
   readonly source: GrammarSource;
-  /** Says of a finished output why it is no answer, or null; null where the grammar says it all. */
+  /** Says of a finished answer why it is none, or null; null where the grammar says it all. */
   readonly check: Check | null;
+  /** The same of the arguments (JSON text) of a finished call of the tool, by name. */
+  readonly checkCall: ((name: string, args: string) => string | null) | null;
 }
 
 /** Throws ServerError `invalid_value` or `unsupported`, which names the construct at fault and where it stands. */
-export function translateGrammar(grammar: OutputGrammar): Translation {
-  switch (grammar.kind) {
-    case "json":
-      return translateSchema({ type: "object" });
-    case "json_schema":
-      return translateSchema(grammar.schema);
-    case "regex":
-      return ebnf(translateRegex(grammar.pattern));
-    case "lark":
-      return ebnf(larkGrammar(grammar.grammar, false));
-    case "llguidance":
-      return translateLlguidance(grammar.grammar);
-  }
-}
-
-function ebnf(grammar: string): Translation {
-  return { source: { kind: "ebnf", grammar }, check: null };
-}
-
-function translateSchema(schema: unknown): Translation {
-  const { grammar, unchecked } = compileSchema(schema);
-  return { source: { kind: "ebnf", grammar }, check: unchecked.length === 0 ? null : schemaCheck(schema) };
-}
-
-function translateLlguidance(text: string): Translation {
-  const grammar = readLlguidance(text);
-  return grammar.kind === "json_schema" ? translateSchema(grammar.schema) : ebnf(larkGrammar(grammar.grammar, true));
-}
-
-function translateRegex(pattern: string): string {
-  const rules = new Rules(1, () => new Error("one rule is defined"));
+export function translateOutput(demand: OutputDemand): Translation {
+  const loose = loosened(demand);
+  if (loose === null) return translated(demand);
   try {
-    rules.define("root", regexExpression(parseRegex(pattern)));
+    return translated(demand, maxLooseElements);
   } catch (thrown) {
-    if (!(thrown instanceof RegexProblem)) throw thrown;
-    throw new ServerError(thrown.code, `regex: ${thrown.message}`);
+    if (!(thrown instanceof ServerError) || thrown.code !== "unsupported") throw thrown;
+    return translated(loose);
   }
-  const text = ebnfText(rules, "root");
-  if (text === null) throw new ServerError("invalid_value", "regex: no text can match it");
-  return text;
+}
+
+/** The same of an answer without calls or thinking. */
+export function translateGrammar(grammar: OutputGrammar): Translation {
+  return translateOutput({ grammar, calls: null, thinking: null, answerOpen: "" });
+}
+
+function translated(demand: OutputDemand, elements?: number): Translation {
+  try {
+    return bounded(() => compiled(demand, elements));
+  } catch (thrown) {
+    throw thrown instanceof TooMuchWork ? new ServerError("unsupported", thrown.message) : thrown;
+  }
+}
+
+/** Without the schemas that are not strict, which may be too much together; null where there is none. */
+function loosened(demand: OutputDemand): OutputDemand | null {
+  const { calls } = demand;
+  if (calls === null || calls.specs.every(({ strict, parameters }) => strict || parameters === null)) return null;
+  const specs = calls.specs.map((spec) => (spec.strict ? spec : { ...spec, parameters: null }));
+  return { ...demand, calls: { ...calls, specs } };
+}
+
+function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputDemand, elements?: number): Translation {
+  const rules = new Rules(maxRules, tooManyRules);
+  const answer = grammar === null || calls?.required ? null : compileAnswer(grammar, rules);
+  const called = calls === null ? null : compileCalls(calls, answerOpen, rules);
+  const answered = answer === null ? null : sequence(text(answerOpen), answer.expression);
+  const said = choice(...saidOf(answered, called, calls?.required ?? false));
+  rules.define("root", thinking === null ? said : thoughtFirst(thinking, said, rules));
+  return {
+    source: { kind: "ebnf", grammar: ebnfText(rules, "root", elements) ?? refuseEmpty() },
+    check: answer?.check ?? null,
+    checkCall: called?.check ?? null,
+  };
+}
+
+/** What an answer may be, each way apart. */
+function saidOf(answer: Expression | null, called: CallRules | null, required: boolean): readonly Expression[] {
+  if (called === null) return [answer ?? anything];
+  if (required) return [called.calls];
+  return answer === null ? called.free : [answer, called.calls];
+}
+
+/** Models put a line or two behind their thinking, which no grammar of an answer begins with. */
+const afterThinking = choice(text(""), text("\n"), text("\n\n"), text(" "));
+
+function thoughtFirst(
+  { tags, hasBegun }: NonNullable<OutputDemand["thinking"]>,
+  said: Expression,
+  rules: Rules,
+): Expression {
+  const thoughts = rules.add("thoughts", through(tags.end));
+  const answer = rules.add("answer", said);
+  if (hasBegun) return sequence(thoughts, afterThinking, answer);
+  return choice(answer, sequence(text(tags.begin), thoughts, afterThinking, answer));
+}
+
+function tooManyRules(): ServerError {
+  return new ServerError("unsupported", `the grammar takes more than ${maxRules} rules; make it smaller`);
+}
+
+function refuseEmpty(): never {
+  throw new ServerError("invalid_value", "no text can be an answer: what is demanded of it contradicts itself");
 }

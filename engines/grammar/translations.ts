@@ -1,7 +1,6 @@
 // Owns the translations made last, as most requests of a client demand the same of their outputs. Called by the agents, one
 // for each of their threads.
-import type { OutputGrammar } from "../chat.ts";
-import { type Translation, translateGrammar } from "./translate.ts";
+import { type OutputDemand, type Translation, translateOutput } from "./translate.ts";
 
 export class Translations {
   readonly #limit: number;
@@ -12,10 +11,12 @@ export class Translations {
     this.#limit = limit;
   }
 
-  /** Throws what translateGrammar throws. */
-  of(grammar: OutputGrammar): Translation {
-    const key = JSON.stringify(grammar);
-    const translation = this.#made.get(key) ?? translateGrammar(grammar);
+  /** Throws what translateOutput throws. */
+  of(demand: OutputDemand): Translation {
+    const syntax = demand.calls?.syntax;
+    // What a syntax writes around a call is a function's, of which JSON says nothing.
+    const key = JSON.stringify([demand, syntax?.before("tool"), syntax?.after("tool")]);
+    const translation = this.#made.get(key) ?? translateOutput(demand);
     this.#made.delete(key);
     this.#made.set(key, translation);
     if (this.#made.size > this.#limit) this.#dropOldest();

@@ -8,14 +8,15 @@ let unitsLeft = Number.POSITIVE_INFINITY;
 /** Some quarter of a second. */
 const unitsOfOne = 600_000;
 
-/** Runs a translation; throws TooMuchWork where it takes too much of it. */
+/** Runs a translation, or a part of one; throws TooMuchWork where it takes too much of it. */
 export function bounded<Result>(translate: () => Result): Result {
   const outer = unitsLeft;
-  unitsLeft = Math.min(outer, unitsOfOne);
+  const granted = Math.min(outer, unitsOfOne);
+  unitsLeft = granted;
   try {
     return translate();
   } finally {
-    unitsLeft = outer;
+    unitsLeft = outer - (granted - unitsLeft);
   }
 }
 

@@ -2,12 +2,10 @@
 // it sleeps on its control words and takes messages by hand, so that one wake-up serves many matchers. It ends with the
 // first failure of the grammar engine, and with the thread that started it.
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
-import type { CompiledGrammar } from "@mlc-ai/web-xgrammar";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import { Control } from "./control.ts";
-import { GrammarEngine } from "./library.ts";
-import { MaskedVocabulary } from "./masked-vocabulary.ts";
-import { Matching } from "./matching.ts";
+import { type Compiled, Languages } from "./languages.ts";
+import type { Matching } from "./matching.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import { noToken, Sheet } from "./sheet.ts";
 
@@ -15,28 +13,21 @@ if (!parentPort) throw new Error("a grammar thread is a worker");
 const port = parentPort;
 const setup = workerData as WorkerSetup;
 const control = new Control(setup.control);
-const grammars = new Map<number, CompiledGrammar>();
+const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
 /** The grammar being compiled. */
 let compiling: number | null = null;
 
-const loaded = await load();
-if (loaded) await serve(loaded);
+const languages = await load();
+if (languages) await serve(languages);
 control.end();
 for (const { sheet } of matchings.values()) sheet.rouse();
 
-interface Loaded {
-  readonly vocabulary: MaskedVocabulary;
-  readonly engine: GrammarEngine;
-}
-
-async function load(): Promise<Loaded | null> {
+async function load(): Promise<Languages | null> {
   try {
-    const { modelPath, vocabSize, endOfGeneration } = setup;
-    const vocabulary = await MaskedVocabulary.read(modelPath, vocabSize, endOfGeneration);
-    const engine = await GrammarEngine.load(vocabulary.pieces, vocabulary.endTokens);
+    const languages = await Languages.load(setup);
     report({ type: "ready" });
-    return { vocabulary, engine };
+    return languages;
   } catch (error) {
     report({ type: "unusable", error: toErrorRecord(error) });
     return null;
@@ -44,23 +35,23 @@ async function load(): Promise<Loaded | null> {
 }
 
 /** Returns when the grammar engine has failed. */
-async function serve(loaded: Loaded): Promise<void> {
+async function serve(languages: Languages): Promise<void> {
   try {
     for (;;) {
       const seen = control.signal;
-      const orders = await takeOrders(loaded);
+      const orders = await takeOrders(languages);
       const answers = await answerAll();
       if (orders + answers === 0) control.sleep(seen);
     }
   } catch (error) {
-    report({ type: "failed", grammar: compiling, reason: loaded.engine.explain(error) });
+    report({ type: "failed", grammar: compiling, reason: languages.explain(error) });
   }
 }
 
-async function takeOrders(loaded: Loaded): Promise<number> {
+async function takeOrders(languages: Languages): Promise<number> {
   let count = 0;
   for (let received = receiveMessageOnPort(port); received; received = receiveMessageOnPort(port)) {
-    await follow(received.message as WorkerOrder, loaded);
+    await follow(received.message as WorkerOrder, languages);
     count++;
   }
   return count;
@@ -80,22 +71,22 @@ async function answerAll(): Promise<number> {
   return count;
 }
 
-async function follow(order: WorkerOrder, { vocabulary, engine }: Loaded): Promise<void> {
+async function follow(order: WorkerOrder, languages: Languages): Promise<void> {
   switch (order.type) {
     case "compile": {
       compiling = order.grammar;
-      const grammar = await engine.compile(order.source);
-      await tryOut(grammar, { vocabulary, engine });
+      const grammar = await languages.compile(order.source);
+      await tryOut(grammar);
       grammars.set(order.grammar, grammar);
       compiling = null;
-      report({ type: "compiled", grammar: order.grammar, isFull: engine.isFull });
+      report({ type: "compiled", grammar: order.grammar, isFull: languages.isFull });
       return;
     }
     case "open": {
       control.current = order.matcher;
       const grammar = grammars.get(order.grammar);
       if (!grammar) throw new Error(`grammar ${order.grammar} is not compiled on this thread`);
-      const matching = new Matching(await engine.match(grammar), vocabulary, new Sheet(order.sheet));
+      const matching = await grammar.match(new Sheet(order.sheet));
       matching.replay(order.history);
       matchings.set(order.matcher, matching);
       control.current = 0;
@@ -112,10 +103,10 @@ async function follow(order: WorkerOrder, { vocabulary, engine }: Loaded): Promi
 }
 
 /** The first answer of a new grammar belongs to compiling it: some fail only there. */
-async function tryOut(grammar: CompiledGrammar, { vocabulary, engine }: Loaded): Promise<void> {
+async function tryOut(grammar: Compiled): Promise<void> {
   const sheet = Sheet.create(setup.vocabSize);
   sheet.ask(noToken);
-  const matching = new Matching(await engine.match(grammar), vocabulary, sheet);
+  const matching = await grammar.match(sheet);
   await matching.work();
   matching.dispose();
 }

@@ -3,12 +3,14 @@
 import { readdirSync } from "node:fs";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
-import type { NativeFindings, NativeProbe } from "./probe-place.ts";
+import type { NativeDevice, NativeFindings, NativeProbe } from "./probe-place.ts";
 
 /** Every answer is found when it is asked for, and once. */
 export interface NativeHost {
   /** What llama.cpp would compute on beside the CPU: "cuda", "metal" or "vulkan"; null for nothing. */
   gpu(): Promise<string | null>;
+  /** The devices that `gpu` is the kind of. */
+  devices(): Promise<readonly NativeDevice[]>;
   /** Why llama.cpp's libraries cannot be loaded; null where they can. */
   problem(): Promise<string | null>;
 }
@@ -23,18 +25,21 @@ const gpuDevice = /^(nvidia(ctl|\d+)|nvgpu|nvhost-gpu|nvmap|dxg|kfd|renderD\d+|m
 
 interface Answer {
   readonly gpu: string | null;
+  readonly devices: readonly NativeDevice[];
   readonly problem: string | null;
 }
 
 export function nativeHost(probe: (probe: NativeProbe) => Promise<NativeFindings> = probeInChild): NativeHost {
   let withGpu: Promise<Answer> | null = null;
   let onCpu: Promise<Answer> | null = null;
+  const found = (): Promise<Answer> | null => {
+    if (!mayHaveGpu()) return null;
+    withGpu ??= answerOf(probe({ useGpu: true }));
+    return withGpu;
+  };
   return {
-    gpu: async () => {
-      if (!mayHaveGpu()) return null;
-      withGpu ??= answerOf(probe({ useGpu: true }));
-      return (await withGpu).gpu;
-    },
+    gpu: async () => (await found())?.gpu ?? null,
+    devices: async () => (await found())?.devices ?? [],
     problem: async () => {
       // A yes holds without a GPU too; a no may be the fault of a driver.
       if (withGpu && (await withGpu).problem === null) return null;
@@ -60,10 +65,10 @@ function namesIn(folder: string): string[] {
 
 async function answerOf(findings: Promise<NativeFindings>): Promise<Answer> {
   try {
-    const { gpu } = await findings;
-    return { gpu, problem: null };
+    const { gpu, devices = [] } = await findings;
+    return { gpu, devices, problem: null };
   } catch (error) {
-    return { gpu: null, problem: toErrorRecord(error).message };
+    return { gpu: null, devices: [], problem: toErrorRecord(error).message };
   }
 }
 

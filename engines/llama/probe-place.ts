@@ -11,6 +11,14 @@ export interface NativeProbe {
 export interface NativeFindings {
   /** "cuda", "metal" or "vulkan"; null for none. */
   readonly gpu: string | null;
+  /** The devices behind it. */
+  readonly devices?: readonly NativeDevice[];
+}
+
+export interface NativeDevice {
+  readonly name: string;
+  readonly totalBytes: number;
+  readonly availableBytes: number;
 }
 
 /** Rejects where the engine could not load its libraries either. */
@@ -18,8 +26,15 @@ export async function start({ init }: PlaceContext<NativeProbe>): Promise<Native
   if (!init.useGpu && (await loadsAddon())) return { gpu: null };
   const { openLibrary } = await import("./library.ts");
   const library = await openLibrary(init.useGpu);
-  const hasDevice = init.useGpu && (await library.gpuNames()).length > 0;
-  return { gpu: hasDevice ? library.backend : null };
+  const names = init.useGpu ? await library.gpuNames() : [];
+  if (names.length === 0) return { gpu: null };
+  // The library tells the memory of all of them together, and no more.
+  const { gpuBytes, freeBytes } = await library.gpuMemory();
+  const share = {
+    totalBytes: Math.round(gpuBytes / names.length),
+    availableBytes: Math.round(freeBytes / names.length),
+  };
+  return { gpu: library.backend, devices: names.map((name) => ({ name, ...share })) };
 }
 
 /** Maps the library of the prebuilt package, a tenth of the time the engine takes to open it. No is no answer. */

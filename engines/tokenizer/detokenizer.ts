@@ -4,21 +4,29 @@ import type { Vocabulary } from "./vocabulary.ts";
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
+const nothing: ReadonlySet<number> = new Set();
+
 export class Detokenizer {
   private readonly vocabulary: Vocabulary;
+  private readonly shown: ReadonlySet<number>;
   /** The start of a character whose end has not come: at most 3 bytes. */
   private readonly pending = new Uint8Array(3);
   private pendingLength = 0;
   private dropsSpace: boolean;
 
-  /** `previousToken` is the prompt's last token, null if there is none: text that begins there has no added space. */
-  constructor(vocabulary: Vocabulary, previousToken: number | null) {
+  /**
+   * `previousToken` is the prompt's last token, null if there is none: text that begins there has no added space. Control
+   * tokens of `shown` come out as the text of their names.
+   */
+  constructor(vocabulary: Vocabulary, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
     this.vocabulary = vocabulary;
+    this.shown = shown;
     this.dropsSpace = vocabulary.addsSpacePrefix && (previousToken === null || vocabulary.isControl(previousToken));
   }
 
   /** The text that this token completes; "" if it completes none. */
   push(token: number): string {
+    if (this.shown.has(token)) return this.pushName(token);
     const whole = this.pendingLength === 0 ? this.vocabulary.pieceText(token) : null;
     const text = whole ?? this.pushBytes(this.vocabulary.piece(token));
     if (!this.dropsSpace || text === "") return text;
@@ -31,6 +39,13 @@ export class Detokenizer {
     const text = decoder.decode(this.pending.subarray(0, this.pendingLength));
     this.pendingLength = 0;
     return text;
+  }
+
+  /** What a control token cuts off is never completed. */
+  private pushName(token: number): string {
+    const cut = this.flush();
+    this.dropsSpace = this.vocabulary.addsSpacePrefix;
+    return cut + this.vocabulary.tokenText(token);
   }
 
   private pushBytes(piece: Uint8Array): string {

@@ -23,6 +23,8 @@ export interface Vocabulary {
   readonly closingToken: number | null;
   /** Tokens that are structure, not text. */
   readonly controlTokens: readonly number[];
+  /** Tokens of text that encoding makes wherever it meets their text. */
+  readonly userDefinedTokens: readonly number[];
   /** A prompt of B bytes is at least B / longestPieceBytes tokens: refuse by bytes before encoding. */
   readonly longestPieceBytes: number;
   /** Encoding puts a space before text that follows a control token, so decoding takes it off. */
@@ -79,6 +81,7 @@ class GgufVocabulary implements Vocabulary {
   readonly eosToken: number | null;
   readonly closingToken: number | null;
   readonly controlTokens: readonly number[];
+  readonly userDefinedTokens: readonly number[];
   readonly longestPieceBytes: number;
   readonly addsSpacePrefix: boolean;
   private readonly names: readonly string[];
@@ -106,9 +109,8 @@ class GgufVocabulary implements Vocabulary {
     // A name of one character could not be broken by a marker, so it never counts.
     const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
     this.controls = new FixedTokens(breakable.map((token) => [this.name(token), token] as const));
-    this.userDefined = new FixedTokens(
-      this.kinds.flatMap((kind, token) => (kind === "user-defined" ? [[this.name(token), token] as const] : [])),
-    );
+    this.userDefinedTokens = this.kinds.flatMap((kind, token) => (kind === "user-defined" ? [token] : []));
+    this.userDefined = new FixedTokens(this.userDefinedTokens.map((token) => [this.name(token), token] as const));
     this.pieces = new PieceTable(this.names, this.kinds, plan.spelling);
     this.longestPieceBytes = this.pieces.longestBytes;
   }

@@ -1,61 +1,121 @@
-// Owns the schema of `messages` in a chat request: roles, and content as a string or as parts. Parts and roles the
-// contract has and this server does not serve yet are refused by name.
+// Owns the schema of `messages` in a chat request: roles, content as a string or as parts, calls of tools and their results.
+// Parts, roles and calls that are known and not taken are refused by name. What they mean: conversation.ts.
 import { z } from "zod";
-import { isEmptyArray, notBuiltYet, unsupportedIssue } from "../fields.ts";
+import { ignored, isEmptyArray, notBuiltYet, notYet, refusalIssue, refused, refusedVariants } from "../fields.ts";
 import { expected, expectedVariant } from "../issues.ts";
 
-const mediaTypes = ["image_url", "audio_url", "video_url", "input_audio", "file"] as const;
+const MAX_NAME_LENGTH = 256;
+const MAX_CALL_ID_LENGTH = 256;
+const MAX_CALLS = 256;
+
+const media = {
+  image_url: "images",
+  audio_url: "audio",
+  input_audio: "audio",
+  video_url: "video",
+  file: "files",
+} as const;
+const mediaTypes = ["image_url", "audio_url", "input_audio", "video_url", "file"] as const;
 const roles = ["system", "developer", "user", "assistant", "tool"];
 
-const textPart = z.strictObject({ type: z.literal("text"), text: z.string() });
+const TOOLS_INSTEAD = 'calls go by tools, tool_calls and messages of role "tool"; functions are an older way';
 
-const mediaPart = z.looseObject({ type: z.enum(mediaTypes) }).transform((part, context) => {
-  context.addIssue(unsupportedIssue(`a content part of type "${part.type}"`));
-  return z.NEVER;
+const textPart = z.strictObject({
+  type: z.literal("text"),
+  text: z.string(),
+  prompt_cache_breakpoint: ignored(z.unknown(), "the start of a prompt is cached wherever it is used again"),
 });
+
+const refusalPart = z.strictObject({ type: z.literal("refusal"), refusal: z.string() });
+
+const mediaPart = refusedVariants(
+  mediaTypes,
+  (type) => `${notYet(`a content part of type "${type}"`)}: its models take text, not ${media[type]}`,
+);
 
 const part = z.discriminatedUnion("type", [textPart, mediaPart], {
   error: expectedVariant("a content part", "type", ["text", ...mediaTypes]),
 });
+const assistantPart = z.discriminatedUnion("type", [textPart, refusalPart, mediaPart], {
+  error: expectedVariant("a content part", "type", ["text", "refusal", ...mediaTypes]),
+});
 
-const content = z.union([z.string(), z.array(part)], { error: expected("a string or an array of content parts") });
+const contentError = { error: expected("a string or an array of content parts") };
+const content = z.union([z.string(), z.array(part)], contentError);
+const assistantContent = z.union([z.string(), z.array(assistantPart)], contentError);
 
-const named = { content, name: z.string().nullish() };
+const name = z.string().max(MAX_NAME_LENGTH).nullish();
+const callId = z.string().min(1).max(MAX_CALL_ID_LENGTH);
+
+// Clients send back what they were given, with what their libraries have added to it.
+const added = ignored(z.unknown(), "some clients keep what they have parsed here");
+
+const functionCall = z.strictObject({
+  id: callId.nullish(),
+  type: z.literal("function"),
+  function: z.strictObject({
+    name: z.string().min(1).max(MAX_NAME_LENGTH),
+    arguments: z.string().meta({ description: "JSON text, as the model wrote it" }),
+    parsed_arguments: added,
+  }),
+  index: ignored(z.int(), "calls are in the order of the list"),
+});
+
+const customCall = refusedVariants(
+  ["custom"],
+  () => `${notYet('a call of type "custom"')}; send calls of type "function"`,
+);
+
+const toolCall = z.discriminatedUnion("type", [functionCall, customCall], {
+  error: expectedVariant("a tool call", "type", ["function"]),
+});
 
 const assistant = z.strictObject({
   role: z.literal("assistant"),
-  content: content.nullish(),
-  name: z.string().nullish(),
-  // What our own answers carry comes back in the next request: null and empty are taken, and a refusal is beside the point:
-  // the text that was refused is the content.
-  refusal: z.string().nullish(),
-  tool_calls: notBuiltYet("calling tools", isEmptyArray),
-  function_call: notBuiltYet("calling functions"),
+  content: assistantContent.nullish(),
+  name,
+  // The text that was refused is the content.
+  refusal: ignored(z.string(), "what was refused is the content"),
+  tool_calls: z.array(toolCall).max(MAX_CALLS).nullish(),
+  reasoning_content: z.string().nullish().meta({ description: "What was thought before the content" }),
+  reasoning: z.string().nullish().meta({ description: "Another name of reasoning_content" }),
+  function_call: refused(TOOLS_INSTEAD),
   audio: notBuiltYet("audio"),
   annotations: notBuiltYet("an annotation", isEmptyArray),
-  reasoning_content: notBuiltYet("reasoning in a message", (value) => value === ""),
-  reasoning: notBuiltYet("reasoning in a message", (value) => value === ""),
+  parsed: added,
 });
 
-const tool = z.looseObject({ role: z.literal("tool") }).transform((_message, context) => {
-  context.addIssue(unsupportedIssue('a message of role "tool"', "role"));
-  return z.NEVER;
+const tool = z.strictObject({
+  role: z.literal("tool"),
+  content,
+  tool_call_id: callId.meta({ description: "The call of an earlier message that it answers" }),
+  name,
 });
+
+const functionResult = z
+  .looseObject({ role: z.literal("function") })
+  .meta({ support: "refused", description: `Refused: ${TOOLS_INSTEAD}` })
+  .transform((_message, context): never => {
+    context.addIssue(refusalIssue(TOOLS_INSTEAD, "role"));
+    return z.NEVER;
+  });
 
 const message = z.discriminatedUnion(
   "role",
   [
-    z.strictObject({ role: z.literal("system"), ...named }),
-    z.strictObject({ role: z.literal("developer"), ...named }),
-    z.strictObject({ role: z.literal("user"), ...named }),
+    z.strictObject({ role: z.literal("system"), content, name }),
+    z.strictObject({ role: z.literal("developer"), content, name }),
+    z.strictObject({ role: z.literal("user"), content, name }),
     assistant,
     tool,
+    functionResult,
   ],
   { error: expectedVariant("a message object", "role", roles) },
 );
 
-export const messagesSchema = z.union([z.string().min(1), z.array(message).min(1)], {
-  error: expected("a string or an array of messages"),
-});
+export const messagesSchema = z
+  .union([z.string().min(1), z.array(message).min(1)], { error: expected("a string or an array of messages") })
+  .meta({ description: "The conversation so far; a string is one message of the user" });
 
-export type WireMessage = Exclude<z.output<typeof messagesSchema>, string>[number];
+export type WireMessages = z.output<typeof messagesSchema>;
+export type WireMessage = Exclude<WireMessages, string>[number];

@@ -1,66 +1,119 @@
-// Owns the request of POST /v1/chat/completions: its schema, and what it means as a GenerateRequest. Fields of the
-// contract that are not built yet are known here by name, and refused.
+// Owns the request of POST /v1/chat/completions: its schema, and what it means as a GenerateRequest. Fields that are known
+// and change nothing, and fields that are not built yet, are here by name.
 import { z } from "zod";
-import type { ChatMessage, GenerateRequest, TemplateArguments } from "../../engines/chat.ts";
-import { commonFields, fieldIssue, isEmptyArray, notBuiltYet, samplingOf, stopStrings } from "../fields.ts";
+import type { GenerateRequest, TemplateArguments } from "../../engines/chat.ts";
+import {
+  commonFields,
+  fieldIssue,
+  ignored,
+  isEmptyArray,
+  notBuiltYet,
+  refused,
+  samplingOf,
+  stopStrings,
+} from "../fields.ts";
 import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
-import { messagesSchema, type WireMessage } from "./messages.ts";
+import type { Origin } from "../origin.ts";
+import { requestedTools, toolFieldIssues, toolFields } from "../tool-fields.ts";
+import { contradiction, conversation } from "./conversation.ts";
+import { messagesSchema } from "./messages.ts";
+
+const efforts = ["off", "none", "minimal", "low", "medium", "high", "xhigh"] as const;
 
 const reasoningFields = {
-  enable_thinking: z.boolean().nullish(),
-  reasoning_effort: z.enum(["off", "none", "low", "medium", "high", "xhigh"]).nullish(),
+  enable_thinking: z.boolean().nullish().meta({ description: "Think before the answer; left out, as the model does" }),
+  reasoning_effort: z.enum(efforts).nullish().meta({ description: "How long to think, where the model can tell" }),
 };
 
 const permission = z.enum(["auto", "ask", "deny"]);
 
 const ASK_NEEDS_STREAM =
   'agent_permission "ask" needs stream=true: approvals are asked for in the stream and answered at POST /v1/agent/approvals/{approval_id}';
+const CACHED_ANYWAY = "the start of a prompt is cached wherever it is used again";
+const TOOLS_INSTEAD = "functions are an older way; send tools and tool_choice";
+
+const isTextOnly = (modalities: unknown): boolean =>
+  Array.isArray(modalities) && modalities.every((modality) => modality === "text");
+
+/** What a text model of this server has no use for, and takes all the same. */
+const ignoredFields = {
+  metadata: ignored(z.record(z.string(), z.unknown()), "nothing is kept of a request"),
+  service_tier: ignored(z.string(), "there is one tier; a request is put before others by priority"),
+  store: ignored(z.boolean(), "chat completions are not kept; POST /v1/responses keeps its answers"),
+  safety_identifier: ignored(z.string(), "clients take turns by their API key or address"),
+  verbosity: ignored(z.enum(["low", "medium", "high"]), "no model here has such a setting; say it in a message"),
+  prediction: ignored(z.looseObject({ type: z.literal("content") }), "drafts are made from the conversation itself"),
+  prompt_cache_key: ignored(z.string(), CACHED_ANYWAY),
+  prompt_cache_retention: ignored(z.string(), CACHED_ANYWAY),
+  prompt_cache_options: ignored(z.record(z.string(), z.unknown()), CACHED_ANYWAY),
+} as const;
 
 export const chatRequestSchema = z
   .strictObject({
-    ...commonFields,
     messages: messagesSchema,
-    stream: z.boolean().nullish(),
-    stream_options: z.strictObject({ include_usage: z.boolean().nullish() }).nullish(),
-    max_completion_tokens: z.int().min(1).nullish(),
-    logprobs: z.boolean().nullish(),
-    top_logprobs: z.int().min(0).max(20).nullish(),
+    ...commonFields,
+    stream: z.boolean().nullish().meta({ description: "Answer piece by piece, as server-sent events; false" }),
+    stream_options: z
+      .strictObject({
+        include_usage: z
+          .boolean()
+          .nullish()
+          .meta({ description: "The usage comes in a chunk of its own, without choices; false: on the last chunk" }),
+        include_obfuscation: ignored(z.boolean(), "chunks are not padded; lengths are hidden by TLS, if at all"),
+      })
+      .nullish(),
+    max_completion_tokens: z.int().min(1).nullish().meta({ description: "Another name of max_tokens" }),
+    logprobs: z.boolean().nullish().meta({ description: "Report how likely each token of the content was; false" }),
+    top_logprobs: z.int().min(0).max(20).nullish().meta({ description: "Likeliest tokens to report beside each; 0" }),
     ...reasoningFields,
-    // Ours: most tokens of thinking. What follows them is the answer.
-    reasoning_budget: z.int().min(0).nullish(),
-    chat_template_kwargs: z.strictObject(reasoningFields).nullish(),
+    reasoning_budget: z
+      .int()
+      .min(0)
+      .nullish()
+      .meta({ description: "Most tokens of thinking; what follows is the answer. Not of the contract" }),
+    chat_template_kwargs: z
+      .strictObject(reasoningFields)
+      .nullish()
+      .meta({ description: "Another place for the fields of the same names" }),
     response_format: responseFormat,
+    ...toolFields,
+    functions: refused(TOOLS_INSTEAD, isEmptyArray),
+    function_call: refused(TOOLS_INSTEAD, (value) => value === "none" || value === "auto"),
     web_search_options: notBuiltYet("web search"),
     enable_shell: notBuiltYet("the shell tool", (value) => value === false),
     max_tool_rounds: notBuiltYet("a limit of tool rounds"),
     session_id: notBuiltYet("keeping a session"),
     files: notBuiltYet("asking for files", isEmptyArray),
-    // Without tools there is nothing to permit, so auto and deny come to the same.
-    agent_permission: permission.nullish(),
-    code_execution_permission: permission.nullish(),
-    // Accepted for the sake of clients that send them; they change nothing.
-    metadata: z.record(z.string(), z.unknown()).nullish(),
-    service_tier: z.string().nullish(),
-    parallel_tool_calls: z.boolean().nullish(),
-    store: z.boolean().nullish(),
+    audio: notBuiltYet("an answer in audio"),
+    modalities: notBuiltYet("an answer in another form than text", isTextOnly),
+    moderation: notBuiltYet("moderation"),
+    agent_permission: permission.nullish().meta({
+      description: "Whether tools that the server runs may be; there are none yet, so auto and deny come to the same",
+    }),
+    code_execution_permission: permission.nullish().meta({ description: "Another name of agent_permission" }),
+    ...ignoredFields,
   })
   .superRefine((body, context) => {
+    const wrong = contradiction(body.messages);
+    if (wrong !== null) {
+      context.addIssue({ code: "custom", path: ["messages", ...wrong.path], message: wrong.message });
+    }
     for (const issue of conflicts(body)) context.addIssue(issue);
   });
 
 export type ChatRequestBody = z.output<typeof chatRequestSchema>;
 
-/** The neutral request a body asks for, of the model it resolved to, for a client. */
-export function toGenerateRequest(body: ChatRequestBody, model: string, client: string): GenerateRequest {
+/** The neutral request a body asks for. */
+export function toGenerateRequest(body: ChatRequestBody, origin: Origin): GenerateRequest {
   return {
-    model,
-    client,
-    prompt: { kind: "chat", messages: chatMessages(body.messages), templateArguments: templateArguments(body) },
+    ...origin,
+    prompt: { kind: "chat", messages: conversation(body.messages), templateArguments: templateArguments(body) },
     sampling: samplingOf(body, body.logprobs ? (body.top_logprobs ?? 0) : null),
     choices: body.n ?? 1,
     candidates: body.n ?? 1,
     priority: body.priority ?? 0,
     grammar: outputGrammar(body),
+    tools: requestedTools(body),
     promptLogprobs: null,
     reasoningBudget: body.reasoning_budget ?? null,
     stop: stopStrings(body.stop),
@@ -75,6 +128,7 @@ type Conflicting = Omit<ChatRequestBody, "messages">;
 /** Fields that are right alone and wrong together. */
 function* conflicts(body: Conflicting): Iterable<ReturnType<typeof fieldIssue>> {
   for (const [field, message] of grammarConflicts(body)) yield fieldIssue(field, message);
+  yield* toolFieldIssues(body);
   const template = body.chat_template_kwargs;
   yield* differing("max_completion_tokens", body.max_completion_tokens, "max_tokens", body.max_tokens);
   yield* differing(
@@ -126,20 +180,4 @@ function templateArguments(body: Conflicting): TemplateArguments {
     ...(enableThinking === undefined ? {} : { enableThinking }),
     ...(reasoningEffort === undefined ? {} : { reasoningEffort }),
   };
-}
-
-function chatMessages(messages: string | readonly WireMessage[]): readonly ChatMessage[] {
-  return typeof messages === "string" ? [{ role: "user", content: messages }] : messages.map(chatMessage);
-}
-
-function chatMessage(message: WireMessage): ChatMessage {
-  // `developer` is this protocol's newer word for `system`; few templates know it.
-  const role = message.role === "developer" ? "system" : message.role;
-  const { name } = message;
-  return { role, content: text(message.content), ...(typeof name === "string" ? { name } : {}) };
-}
-
-function text(content: WireMessage["content"]): string {
-  if (typeof content === "string") return content;
-  return (content ?? []).map((part) => part.text).join("\n");
 }

@@ -2,6 +2,7 @@
 import type { ChoiceLogprob, TokenLogprob } from "../../engines/chat.ts";
 import type { Answer, AnswerChoice } from "../answer.ts";
 import { wireFinishReason, wireLogprob, wireUsage } from "../usage.ts";
+import type { WireChatCompletion, WireChoice, WireLogprobs } from "./schemas.ts";
 
 /** What every body and chunk of one completion repeats. */
 export interface CompletionHead {
@@ -11,7 +12,7 @@ export interface CompletionHead {
   readonly model: string;
 }
 
-export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogprobs: boolean): object {
+export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogprobs: boolean): WireChatCompletion {
   return {
     id: head.id,
     object: "chat.completion",
@@ -23,22 +24,36 @@ export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogpro
   };
 }
 
-function completionChoice(choice: AnswerChoice, index: number, wantsLogprobs: boolean): object {
+function completionChoice(choice: AnswerChoice, index: number, wantsLogprobs: boolean): WireChoice {
   return {
     index,
-    message: { role: "assistant", content: choice.text, refusal: choice.refusal },
+    message: message(choice),
     logprobs: wantsLogprobs ? wireLogprobs(choice.logprobs) : null,
     finish_reason: wireFinishReason(choice.finishReason),
   };
 }
 
-export function wireLogprobs(logprobs: readonly ChoiceLogprob[]): object {
+function message({ text, reasoning, toolCalls, refusal }: AnswerChoice): WireChoice["message"] {
+  const calls = toolCalls.map(({ id, name, arguments: args }) => {
+    return { id, type: "function" as const, function: { name, arguments: args } };
+  });
+  return {
+    role: "assistant",
+    content: text === "" && calls.length > 0 ? null : text,
+    refusal,
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    ...(reasoning === "" ? {} : { reasoning_content: reasoning }),
+  };
+}
+
+export function wireLogprobs(logprobs: readonly ChoiceLogprob[]): WireLogprobs {
   return {
     content: logprobs.map((token) => ({ ...wireToken(token), top_logprobs: token.top.map(wireToken) })),
     refusal: null,
   };
 }
 
-function wireToken({ token, logprob, bytes }: TokenLogprob): object {
-  return { token, logprob: wireLogprob(logprob), bytes };
+function wireToken({ token, logprob, bytes }: TokenLogprob) {
+  // Not copied, for a stream writes one a token: schemas know no read-only lists.
+  return { token, logprob: wireLogprob(logprob), bytes: bytes as number[] };
 }

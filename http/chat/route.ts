@@ -1,19 +1,19 @@
 // Owns POST /v1/chat/completions: body to request, events to body or stream.
 import { collectAnswer } from "../answer.ts";
-import { clientOf } from "../client.ts";
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../ids.ts";
 import { readJson } from "../json.ts";
+import { originOf } from "../origin.ts";
 import { streamEvents } from "../sse.ts";
 import { chatRequestSchema, toGenerateRequest } from "./request.ts";
 import { type CompletionHead, chatCompletion } from "./response.ts";
 import { ChatStream } from "./stream.ts";
 
-export const chatCompletions: RouteHandler = async (exchange, { inference, config }) => {
-  const body = readJson(exchange.request, chatRequestSchema);
+export const chatCompletions: RouteHandler = async (exchange, { inference, config, log }) => {
+  const body = readJson(exchange.request, chatRequestSchema, log);
   const model = inference.resolveModel(body.model ?? undefined);
   exchange.model = model;
-  const request = toGenerateRequest(body, model, clientOf(exchange.request));
+  const request = toGenerateRequest(body, originOf(exchange, model, body.stream ?? false));
   const head: CompletionHead = { id: randomId("chatcmpl"), created: Math.floor(Date.now() / 1000), model };
   const events = inference.generate(request, exchange.request.signal);
   if (body.stream) {

@@ -9,7 +9,11 @@ import { wireFinishReason, wireUsage } from "../usage.ts";
 import { type CompletionHead, wireLogprobs } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
-const TEXT_END = '},"logprobs":null,"finish_reason":null}]}\n\n';
+const DELTA_END = '},"logprobs":null,"finish_reason":null}]}\n\n';
+
+type TextEvent = Extract<GenerateEvent, { readonly type: "text" }>;
+type CallEvent = Extract<GenerateEvent, { readonly type: "tool_call" }>;
+type ArgumentsEvent = Extract<GenerateEvent, { readonly type: "tool_arguments" }>;
 
 /** The text around one choice's chunks. */
 interface ChoiceFrame {
@@ -56,13 +60,26 @@ export class ChatStream implements StreamCodec {
     let out = "";
     for (const event of events) {
       switch (event.type) {
+        case "begin":
         case "prompt":
-          break; // this protocol has no place for it, and asks for none
+        case "tool_call_end":
+        case "tool_call_failed": // what there was of it has been sent
+          break;
+        case "reasoning":
+          out += this.#delta(event.choice, "reasoning_content", event.text);
+          break;
         case "text":
-          out += this.#text(event);
+          out +=
+            event.logprobs === undefined ? this.#delta(event.choice, "content", event.text) : this.#withLogprobs(event);
+          break;
+        case "tool_call":
+          out += this.#call(event);
+          break;
+        case "tool_arguments":
+          out += this.#arguments(event);
           break;
         case "refusal":
-          out += this.#refusal(event.choice, event.reason);
+          out += this.#delta(event.choice, "refusal", event.reason);
           break;
         case "finish":
           out += this.#finish(event.choice, event.reason);
@@ -85,18 +102,31 @@ export class ChatStream implements StreamCodec {
     return `${this.#closeLastChunk("")}data: ${errorBody(error)}\n\n${DONE}`;
   }
 
-  #text(event: GenerateEvent & { type: "text" }): string {
-    const choice = this.#choices[event.choice];
-    if (choice === undefined) return "";
-    const head = `${choice.delta}${this.#role(choice)}"content":${JSON.stringify(event.text)}`;
-    if (event.logprobs === undefined) return head + TEXT_END;
-    return `${head}},"logprobs":${JSON.stringify(wireLogprobs(event.logprobs))},"finish_reason":null}]}\n\n`;
-  }
-
-  #refusal(index: number, reason: string): string {
+  #delta(index: number, field: "content" | "reasoning_content" | "refusal", text: string): string {
     const choice = this.#choices[index];
     if (choice === undefined) return "";
-    return `${choice.delta}${this.#role(choice)}"refusal":${JSON.stringify(reason)}${TEXT_END}`;
+    return `${choice.delta}${this.#role(choice)}"${field}":${JSON.stringify(text)}${DELTA_END}`;
+  }
+
+  #withLogprobs({ choice: index, text, logprobs }: TextEvent): string {
+    const choice = this.#choices[index];
+    if (choice === undefined) return "";
+    const delta = `${choice.delta}${this.#role(choice)}"content":${JSON.stringify(text)}`;
+    return `${delta}},"logprobs":${JSON.stringify(wireLogprobs(logprobs ?? []))},"finish_reason":null}]}\n\n`;
+  }
+
+  #call({ choice: index, call, id, name }: CallEvent): string {
+    const choice = this.#choices[index];
+    if (choice === undefined) return "";
+    const said = `{"index":${call},"id":${JSON.stringify(id)},"type":"function","function":{"name":${JSON.stringify(name)}`;
+    return `${choice.delta}${this.#role(choice)}"tool_calls":[${said},"arguments":""}}]${DELTA_END}`;
+  }
+
+  #arguments({ choice: index, call, text }: ArgumentsEvent): string {
+    const choice = this.#choices[index];
+    if (choice === undefined) return "";
+    const piece = JSON.stringify(text);
+    return `${choice.delta}"tool_calls":[{"index":${call},"function":{"arguments":${piece}}}]${DELTA_END}`;
   }
 
   #finish(index: number, reason: FinishReason): string {

@@ -2,19 +2,47 @@
 // prompt as a string and does not stream.
 import { z } from "zod";
 import type { GenerateRequest } from "../../engines/chat.ts";
-import { commonFields, fieldIssue, MAX_CHOICES, notBuiltYet, samplingOf, stopStrings } from "../fields.ts";
+import {
+  commonFields,
+  fieldIssue,
+  isEmptyArray,
+  MAX_CHOICES,
+  notBuiltYet,
+  refused,
+  samplingOf,
+  stopStrings,
+} from "../fields.ts";
 import { grammarConflicts, outputGrammar } from "../grammar-fields.ts";
 import { expected } from "../issues.ts";
+import type { Origin } from "../origin.ts";
+
+const NO_STREAM = "this endpoint does not stream; use POST /v1/chat/completions";
+const NO_TOOLS = "there is no conversation here to call tools in; use POST /v1/chat/completions";
 
 export const completionRequestSchema = z
   .strictObject({
+    prompt: z
+      .string({ error: expected("a string (one prompt a request; arrays are not taken)") })
+      .meta({ description: "The text to go on with, as it is: no chat template is put around it" }),
     ...commonFields,
-    prompt: z.string({ error: expected("a string (one prompt a request; arrays are not taken)") }),
-    stream: z.literal(false, { error: "this endpoint does not stream; use POST /v1/chat/completions" }).nullish(),
-    echo: z.boolean().nullish(),
-    logprobs: z.int().min(0).max(5).nullish(),
-    best_of: z.int().min(1).max(MAX_CHOICES).nullish(),
+    stream: refused(NO_STREAM, (value) => value === false),
+    stream_options: refused(NO_STREAM),
+    echo: z.boolean().nullish().meta({ description: "Begin the text with the prompt, and its logprobs; false" }),
+    logprobs: z
+      .int()
+      .min(0)
+      .max(5)
+      .nullish()
+      .meta({ description: "Report how likely each token was, and so many of the likeliest" }),
+    best_of: z
+      .int()
+      .min(1)
+      .max(MAX_CHOICES)
+      .nullish()
+      .meta({ description: "Texts to generate, of which the n likeliest are returned; n" }),
     suffix: notBuiltYet("filling in before a suffix", (value) => value === ""),
+    tools: refused(NO_TOOLS, isEmptyArray),
+    tool_choice: refused(NO_TOOLS, (value) => value === "none" || value === "auto"),
   })
   .superRefine((body, context) => {
     for (const [field, message] of grammarConflicts(body)) context.addIssue(fieldIssue(field, message));
@@ -26,17 +54,17 @@ export const completionRequestSchema = z
 
 export type CompletionRequestBody = z.output<typeof completionRequestSchema>;
 
-/** The neutral request a body asks for, of the model it resolved to, for a client. */
-export function toGenerateRequest(body: CompletionRequestBody, model: string, client: string): GenerateRequest {
+/** The neutral request a body asks for. */
+export function toGenerateRequest(body: CompletionRequestBody, origin: Origin): GenerateRequest {
   return {
-    model,
-    client,
+    ...origin,
     prompt: { kind: "text", text: body.prompt },
     sampling: samplingOf(body, body.logprobs ?? null),
     choices: body.n ?? 1,
     candidates: body.best_of ?? body.n ?? 1,
     priority: body.priority ?? 0,
     grammar: outputGrammar(body),
+    tools: null,
     promptLogprobs: body.echo ? (body.logprobs ?? null) : null,
     reasoningBudget: null,
     stop: stopStrings(body.stop),

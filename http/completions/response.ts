@@ -2,6 +2,7 @@
 import type { ChoiceLogprob, PromptLogprob } from "../../engines/chat.ts";
 import type { Answer, AnswerChoice } from "../answer.ts";
 import { wireFinishReason, wireLogprob, wireUsage } from "../usage.ts";
+import type { WireCompletion, WireCompletionChoice, WireLegacyLogprobs } from "./schemas.ts";
 
 export interface CompletionOptions {
   readonly id: string;
@@ -13,7 +14,7 @@ export interface CompletionOptions {
   readonly wantsLogprobs: boolean;
 }
 
-export function textCompletion(options: CompletionOptions, answer: Answer): object {
+export function textCompletion(options: CompletionOptions, answer: Answer): WireCompletion {
   return {
     id: options.id,
     object: "text_completion",
@@ -25,7 +26,12 @@ export function textCompletion(options: CompletionOptions, answer: Answer): obje
   };
 }
 
-function completionChoice(choice: AnswerChoice, index: number, answer: Answer, options: CompletionOptions): object {
+function completionChoice(
+  choice: AnswerChoice,
+  index: number,
+  answer: Answer,
+  options: CompletionOptions,
+): WireCompletionChoice {
   const { prefix, wantsLogprobs } = options;
   return {
     text: prefix + choice.text,
@@ -42,7 +48,7 @@ function legacyLogprobs(
   prefix: string,
   prompt: readonly PromptLogprob[],
   completion: readonly ChoiceLogprob[],
-): object {
+): WireLegacyLogprobs {
   const tokens = [...prompt, ...completion];
   return {
     tokens: tokens.map(({ token }) => token),
@@ -53,7 +59,7 @@ function legacyLogprobs(
 }
 
 /** By token, the one that was chosen among them. */
-function legacyAlternatives({ token, logprob, top }: PromptLogprob): object | null {
+function legacyAlternatives({ token, logprob, top }: PromptLogprob): Record<string, number> | null {
   if (logprob === null) return null;
   const pairs = top.map((other) => [other.token, wireLogprob(other.logprob)] as const);
   return Object.fromEntries([...pairs, [token, wireLogprob(logprob)]]);

@@ -1,17 +1,17 @@
 // Owns POST /v1/completions: body to request, events to body.
 import { collectAnswer } from "../answer.ts";
-import { clientOf } from "../client.ts";
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../ids.ts";
 import { readJson } from "../json.ts";
+import { originOf } from "../origin.ts";
 import { completionRequestSchema, toGenerateRequest } from "./request.ts";
 import { textCompletion } from "./response.ts";
 
-export const completions: RouteHandler = async (exchange, { inference }) => {
-  const body = readJson(exchange.request, completionRequestSchema);
+export const completions: RouteHandler = async (exchange, { inference, log }) => {
+  const body = readJson(exchange.request, completionRequestSchema, log);
   const model = inference.resolveModel(body.model ?? undefined);
   exchange.model = model;
-  const request = toGenerateRequest(body, model, clientOf(exchange.request));
+  const request = toGenerateRequest(body, originOf(exchange, model, false));
   const created = Math.floor(Date.now() / 1000);
   const answer = await collectAnswer(inference.generate(request, exchange.request.signal), request.choices);
   const options = {

@@ -5,9 +5,9 @@ import { readJson } from "../json.ts";
 import { embeddingRequestSchema, toEmbedRequest } from "./request.ts";
 import { embeddingList } from "./response.ts";
 
-export const embeddings: RouteHandler = async (exchange, { inference }) => {
+export const embeddings: RouteHandler = async (exchange, { inference, log }) => {
   const { request } = exchange;
-  const body = readJson(request, embeddingRequestSchema);
+  const body = readJson(request, embeddingRequestSchema, log);
   const model = inference.resolveModel(body.model ?? undefined);
   exchange.model = model;
   const made = await inference.embed(toEmbedRequest(body, model, clientOf(request)), request.signal);

@@ -12,7 +12,7 @@ import {
 } from "./given.ts";
 import type { Command, Key, ValuesOf } from "./key.ts";
 import { entryAt, type GroupName, isPerModel, type KeyEntry, keyEntries, type keys } from "./keys.ts";
-import { checkBench, checkRules, commonCpu, defaultModelOf, type GivenSettings } from "./rules.ts";
+import { checkBench, checkPorts, checkRules, commonCpu, defaultModelOf, type GivenSettings } from "./rules.ts";
 import type { TomlFile } from "./toml.ts";
 
 type Keys = typeof keys;
@@ -76,6 +76,7 @@ export function resolveConfig(request: ConfigRequest): Config {
     bench: resolveGroup("bench", command, shared),
   };
   checkBench(config.bench);
+  checkPorts(config.server);
   return deepFreeze(config);
 }
 

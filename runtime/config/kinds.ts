@@ -51,6 +51,13 @@ export function text(expects: string, shows: string) {
 
 export const file = text("a path of a file", "FILE");
 
+export const httpUrl = {
+  type: z.url({ protocol: /^https?$/ }),
+  expects: "a URL of http or https",
+  shows: "URL",
+  read: asIs,
+};
+
 export const folder = text("a folder", "DIR");
 
 /** One text, or a list of them in a file. */

@@ -1,5 +1,6 @@
 // Owns docs/configuration.md: every key of the table with its names, default, type and state. Called by write-reference.ts,
 // which writes the file, and by the test that says when the file is behind the table.
+import { code, markdownTable } from "../markdown-table.ts";
 import type { Key } from "./key.ts";
 import { appliesTo, type GroupName, groupNames, groups, type KeyEntry, keyEntries, sectionHeader } from "./keys.ts";
 import { insteadOfKey, olderKeys } from "./migration.ts";
@@ -53,7 +54,7 @@ function heading(group: GroupName): string {
 function tableOf(group: GroupName): string {
   const entries = keyEntries.filter((entry) => entry.group === group);
   const header = ["key", "flag", "default", "type", "for", "state", "what it sets"];
-  return table(header, entries.map(rowOf));
+  return markdownTable(header, entries.map(rowOf));
 }
 
 function rowOf(entry: KeyEntry): string[] {
@@ -90,23 +91,5 @@ function olderTable(): string {
     const instead = insteadOfKey(name, "N")?.split("; write ").slice(1).join("; write ") ?? "";
     return [`\`${sectionHeader(section)}\``, names.map(code).join(", "), instead.replace(" instead", "")];
   });
-  return table(["section", "key", "write instead"], rows);
-}
-
-function code(text: string): string {
-  return `\`${text}\``;
-}
-
-/** Padded as the formatter would have it. */
-function table(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const cells = [header, ...rows].map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
-  const widths = header.map((_, column) => Math.max(...cells.map((row) => [...(row[column] ?? "")].length)));
-  const line = (row: readonly string[]) =>
-    `| ${row.map((cell, column) => pad(cell, widths[column] ?? 0)).join(" | ")} |`;
-  const [first = [], ...others] = cells;
-  return [line(first), line(widths.map((width) => "-".repeat(width))), ...others.map(line)].join("\n");
-}
-
-function pad(cell: string, width: number): string {
-  return cell + " ".repeat(width - [...cell].length);
+  return markdownTable(["section", "key", "write instead"], rows);
 }

@@ -31,6 +31,7 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("models", "matformerSliceName"), [entryAt("models", "matformerConfigPath"), matformerConfig]],
   [entryAt("adapter", "tgtNonGranularIndex"), [entryAt("adapter", "xlora")]],
   [entryAt("troupe", "prefixCacheDisk"), [prefixCacheDir]],
+  [entryAt("troupe", "mcpAllowedHosts"), [entryAt("server", "mcpPort")]],
   [entryAt("run", "image"), input],
   [entryAt("run", "video"), input],
   [entryAt("run", "audio"), input],
@@ -142,6 +143,12 @@ export function defaultModelOf({ shared, models }: GivenSettings): string {
   if (found !== undefined) return found;
   const known = ids.map((id) => `"${id}"`).join(", ");
   throw invalid(`${before(wanted)}${wanted.name} expects one of ${known}; got "${wanted.value}"`);
+}
+
+/** The two servers listen on the same address. */
+export function checkPorts({ port, mcpPort }: { readonly port: number; readonly mcpPort: number | null }): void {
+  if (mcpPort === null || mcpPort === 0 || mcpPort !== port) return;
+  throw invalid(`mcp_port expects another port than port; got ${mcpPort} for both`);
 }
 
 /** The benchmark's own rule: a sequence that generates has something before what it generates. */

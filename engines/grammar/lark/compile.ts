@@ -1,7 +1,6 @@
 // Owns the translation of Lark grammars into rules. There is no lexer behind them: a terminal is text like any other, and what
 // is ignored may stand behind each. For translate.ts. Pure.
-import { choice, type Expression, empty, Rules, repeat, rule, sequence, set, text } from "../ebnf.ts";
-import { ebnfText } from "../ebnf-text.ts";
+import { choice, type Expression, empty, type Rules, repeat, rule, sequence, set, text } from "../ebnf.ts";
 import { bothCases, charSet, charsOf } from "../regex/char-set.ts";
 import { regexExpression } from "../regex/expression.ts";
 import { parseRegex } from "../regex/parse.ts";
@@ -11,36 +10,37 @@ import { commonTerminals } from "./common.ts";
 import { type LarkFile, type LarkNode, parseLark } from "./parse.ts";
 import { larkError } from "./problem.ts";
 
-const maxRules = 8000;
 /** Most characters of one stretch of what is ignored: a model must not go on with blanks for ever. */
 const maxIgnored = 40;
 
-/** The grammar as text of the engine's EBNF. `extensions`: those of llguidance. */
-export function larkGrammar(grammar: string, extensions: boolean): string {
-  const compiler = new LarkCompiler(parseLark(grammar, extensions));
-  return compiler.compile();
+/** The grammar as a part of the rules. `extensions`: those of llguidance. */
+export function compileLarkInto(grammar: string, extensions: boolean, rules: Rules): Expression {
+  return new LarkCompiler(parseLark(grammar, extensions), rules).compile();
+}
+
+/** The error for a grammar of which no text is left. */
+export function noLarkText(): Error {
+  return larkError("invalid_value", 1, "no text can match it: its rules never come to an end");
 }
 
 class LarkCompiler {
   readonly #file: LarkFile;
-  readonly #rules = new Rules(maxRules, () => larkError("unsupported", 1, `it takes more than ${maxRules} rules`));
+  readonly #rules: Rules;
   /** What may stand between two terminals. */
   readonly #gap: Expression;
 
-  constructor(file: LarkFile) {
+  constructor(file: LarkFile, rules: Rules) {
     this.#file = file;
+    this.#rules = rules;
     const ignored = file.ignored.map((node) => bounded(this.#expression(node, false)));
     this.#gap = ignored.length === 0 ? empty : repeat(choice(...ignored), 0, 1);
   }
 
-  compile(): string {
+  compile(): Expression {
     if (!this.#file.definitions.has("start")) throw larkError("invalid_value", 1, 'expected a rule named "start"');
     for (const [name, node] of this.#file.definitions)
       this.#rules.define(ruleName(name), this.#expression(node, isRule(name)));
-    this.#rules.define("root", sequence(this.#gap, rule(ruleName("start"))));
-    const grammar = ebnfText(this.#rules, "root");
-    if (grammar === null) throw larkError("invalid_value", 1, "no text can match it: its rules never come to an end");
-    return grammar;
+    return sequence(this.#gap, rule(ruleName("start")));
   }
 
   /** Inside a rule what is ignored may follow each terminal, inside a terminal nothing may. */

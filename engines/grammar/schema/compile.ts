@@ -36,24 +36,45 @@ export function compileSchema(schema: unknown): CompiledSchema {
   const rules = new Rules(maxRules, () =>
     schemaError("unsupported", "", `it takes more than ${maxRules} rules; make it smaller`),
   );
-  const compiler = new SchemaCompiler(rules);
-  rules.define(
-    "root",
-    bounded(() => compiler.compile(new SchemaDocument(schema).root)),
-  );
+  const { expression, unchecked, nothingLeft } = compileSchemaInto(schema, rules);
+  rules.define("root", expression);
   const grammar = ebnfText(rules, "root");
-  if (grammar === null) throw compiler.nothingLeft();
-  return { rules, grammar, unchecked: [...compiler.unchecked] };
+  if (grammar === null) throw nothingLeft();
+  return { rules, grammar, unchecked };
 }
 
-/** The same as a part of another grammar. */
-export function compileSchemaInto(
+/** A schema as a part of another grammar. */
+export interface SchemaPart {
+  readonly expression: Expression;
+  readonly unchecked: readonly string[];
+  /** The error for a part of which no text is left. */
+  nothingLeft(): Error;
+}
+
+/** What the schemas of one grammar may take of the engine's time, all together. */
+export class SchemaBudget {
+  wideStates = maxWideStates;
+}
+
+export function compileSchemaInto(schema: unknown, rules: Rules, budget = new SchemaBudget()): SchemaPart {
+  return part(schema, (compiler, document) => compiler.compile([document.root]), rules, budget);
+}
+
+/** The same of the schema's objects alone. */
+export function compileObjectsInto(schema: unknown, rules: Rules, budget = new SchemaBudget()): SchemaPart {
+  const isObject = (document: SchemaDocument) => document.node(" object", { type: "object" }, document.root.base);
+  return part(schema, (compiler, document) => compiler.compile([document.root, isObject(document)]), rules, budget);
+}
+
+function part(
   schema: unknown,
+  compile: (compiler: SchemaCompiler, document: SchemaDocument) => Expression,
   rules: Rules,
-): { expression: Expression; unchecked: readonly string[] } {
-  const compiler = new SchemaCompiler(rules);
-  const expression = bounded(() => compiler.compile(new SchemaDocument(schema).root));
-  return { expression, unchecked: [...compiler.unchecked] };
+  budget: SchemaBudget,
+): SchemaPart {
+  const compiler = new SchemaCompiler(rules, budget);
+  const expression = bounded(() => compile(compiler, new SchemaDocument(schema)));
+  return { expression, unchecked: [...compiler.unchecked], nothingLeft: () => compiler.nothingLeft() };
 }
 
 class SchemaCompiler implements Emitter {
@@ -65,17 +86,19 @@ class SchemaCompiler implements Emitter {
   readonly #names = new Map<string, string>();
   readonly #todo: { readonly name: string; readonly goal: Goal }[] = [];
   #where = "";
-  #wideStatesLeft = maxWideStates;
+  readonly #budget: SchemaBudget;
   readonly #afforded = new Set<string>();
 
-  constructor(rules: Rules) {
+  constructor(rules: Rules, budget: SchemaBudget) {
     this.rules = rules;
+    this.#budget = budget;
     this.shared = new SharedRules(rules);
     this.counted = new CountedStrings(rules, () => this.shared.stringRest());
   }
 
-  compile(root: SchemaNode): Expression {
-    const whole = this.value([{ node: root, negated: false }]);
+  /** What matches all of these. */
+  compile(roots: readonly SchemaNode[]): Expression {
+    const whole = this.value(roots.map((node) => ({ node, negated: false })));
     try {
       for (let next = this.#todo.pop(); next !== undefined; next = this.#todo.pop()) {
         this.#where = next.goal[0]?.node.pointer ?? "";
@@ -121,8 +144,8 @@ class SchemaCompiler implements Emitter {
 
   affords(key: string, wideStates: number): boolean {
     if (this.#afforded.has(key)) return true;
-    if (wideStates > this.#wideStatesLeft) return false;
-    this.#wideStatesLeft -= wideStates;
+    if (wideStates > this.#budget.wideStates) return false;
+    this.#budget.wideStates -= wideStates;
     this.#afforded.add(key);
     return true;
   }

@@ -11,7 +11,13 @@ export const generalKeys = {
     help: "Model that answers requests naming none or `default`; else the first one",
   },
   seed: { ...integer(0, 2 ** 32 - 1), default: null, help: "Sampling seed of requests that bring none; else random" },
-  log: { ...file, ...planned(), default: null, alias: "-l", help: "File that requests and responses are written to" },
+  log: {
+    ...file,
+    default: null,
+    alias: "-l",
+    commands: ["serve", "run"],
+    help: "File that each request for inference and its answer are written to, in full, as JSON lines",
+  },
   tokenSource: {
     ...tokenSource,
     default: "cache",

@@ -9,7 +9,7 @@ export const serverKeys = {
   host: { ...text("an address", "ADDRESS"), default: "0.0.0.0", help: "Address to listen on" },
   port: { ...port, default: 1234, alias: "-p", help: "TCP port; 0 takes any free one" },
   noUi: { ...flagSwitch, ...planned(true), default: false, help: "Serve no web UI at /ui" },
-  mcpPort: { ...port, ...planned(), default: null, help: "Port of an MCP server that offers the model" },
+  mcpPort: { ...port, default: null, help: "TCP port of an MCP server that offers the models, at /mcp" },
   maxToolRounds: { ...integer(0), ...planned(), default: null, help: "Most rounds of tool calls of a request" },
   toolDispatchUrl: {
     ...text("a URL", "URL"),

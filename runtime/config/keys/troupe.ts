@@ -1,7 +1,19 @@
 // Owns the keys that are ours and not the contract's: the engine, the edge, threads, queues and waits. Part of the table in
 // keys.ts.
 import type { Key } from "../key.ts";
-import { boolean, folder, integer, logLevel, milliseconds, numberAbove, oneOf, seconds, text } from "../kinds.ts";
+import {
+  boolean,
+  folder,
+  httpUrl,
+  integer,
+  logLevel,
+  milliseconds,
+  numberAbove,
+  oneOf,
+  seconds,
+  text,
+  texts,
+} from "../kinds.ts";
 import { byteSize } from "../memory-budget.ts";
 
 export const troupeKeys = {
@@ -41,6 +53,38 @@ export const troupeKeys = {
     defaultSays: "`4GiB`",
     commands: ["serve", "run"],
     help: "Most bytes of the files in prefix_cache_dir",
+  },
+  stateDir: {
+    ...text("a folder, or none", "DIR|none"),
+    default: null,
+    defaultSays: "`troupe` in `$XDG_STATE_HOME`, or in `~/.local/state`",
+    commands: ["serve"],
+    help: "Folder of what outlives the server, such as stored responses; servers of one machine may share it; `none`: in memory",
+  },
+  maxStoredResponses: {
+    ...integer(1),
+    default: 1000,
+    commands: ["serve"],
+    help: "Most responses that are kept; the oldest go first",
+  },
+  storedResponseDays: {
+    ...integer(1, 36_500),
+    default: 30,
+    commands: ["serve"],
+    help: "Days after which a response is not kept any more",
+  },
+  storedResponsesDisk: {
+    ...byteSize(2 ** 20),
+    default: 2 ** 30,
+    defaultSays: "`1GiB`",
+    commands: ["serve"],
+    help: "Most bytes of all responses that are kept",
+  },
+  maxBackgroundResponses: {
+    ...integer(1, 4096),
+    default: 64,
+    commands: ["serve"],
+    help: "Most responses generated in the background at once",
   },
   speculation: {
     ...oneOf(["auto", "off"]),
@@ -106,6 +150,34 @@ export const troupeKeys = {
     environment: "KEEP_ALIVE_INTERVAL",
     commands: ["serve"],
     help: "Milliseconds between the comment lines that keep a quiet stream open",
+  },
+  otlpEndpoint: {
+    ...httpUrl,
+    default: null,
+    // It may hold a password.
+    secret: true,
+    environment: "OTEL_EXPORTER_OTLP_ENDPOINT",
+    commands: ["serve"],
+    help: "OpenTelemetry collector that traces of requests are sent to, by OTLP over HTTP; unset = none are made",
+  },
+  mcpAllowedHosts: {
+    ...texts("a host name", "HOST"),
+    default: null,
+    repeats: true,
+    commands: ["serve"],
+    help: "Name the MCP server goes by besides those of this machine; its pages may use it",
+  },
+  mcpMaxSessions: {
+    ...integer(1, 1_000_000),
+    default: 1000,
+    commands: ["serve"],
+    help: "Most sessions of the MCP server; the one that has rested longest makes room",
+  },
+  mcpSessionIdleSecs: {
+    ...seconds(1),
+    default: 1800,
+    commands: ["serve"],
+    help: "A session of the MCP server that nobody uses for so long is ended",
   },
   logLevel: {
     ...logLevel,

@@ -1,14 +1,29 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Choice, type ChoiceOptions } from "../../../actors/agent-loop/choice.ts";
+import type { AnswerPlan } from "../../../actors/agent-loop/jobs.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../actors/messages.ts";
 import type { GenerateEvent } from "../../../engines/chat.ts";
+import type { OutputParser, OutputPart } from "../../../engines/parse/tool-format.ts";
 import { createVocabulary, type Vocabulary } from "../../../engines/tokenizer/vocabulary.ts";
 import { tinyTokenizer } from "./rig.ts";
 
 const vocabulary: Vocabulary = createVocabulary(await tinyTokenizer());
 
-function createChoice(changes: Partial<ChoiceOptions> = {}) {
+const plain: AnswerPlan = {
+  createParser: null,
+  shownTokens: new Set(),
+  startsThinking: false,
+  endsWithCall: false,
+  check: null,
+  checkCall: null,
+  writeCall: (name, args) => `<call>${name}${args}</call>`,
+};
+
+function createChoice({
+  answer,
+  ...changes
+}: Partial<Omit<ChoiceOptions, "answer">> & { answer?: Partial<AnswerPlan> } = {}) {
   const events: GenerateEvent[] = [];
   const choice = new Choice({
     index: 0,
@@ -16,7 +31,7 @@ function createChoice(changes: Partial<ChoiceOptions> = {}) {
     previousToken: null,
     stop: [],
     reportsLogprobs: true,
-    check: null,
+    answer: { ...plain, ...answer },
     emit: (event) => void events.push(event),
     ...changes,
   });
@@ -35,35 +50,35 @@ describe("a choice whose text is checked", () => {
   const check = (text: string) => (text === "yes" ? null : `got ${text}`);
 
   it("is refused before it finishes where it ended of its own accord and is no answer", () => {
-    const { choice, events, take } = createChoice({ check });
+    const { choice, events, take } = createChoice({ answer: { check } });
     take("no");
     choice.take(2, rowFinishedStop, null, 0);
     assert.deepEqual(events.slice(-2), [
       { type: "refusal", choice: 0, reason: "got no" },
-      { type: "finish", choice: 0, reason: "stop" },
+      { type: "finish", choice: 0, reason: "stop", stopString: null },
     ]);
   });
 
   it("is not refused where it is an answer, with text held back until the end or not", () => {
     for (const stop of [[], ["sx"]]) {
-      const { choice, events, take } = createChoice({ check, stop });
+      const { choice, events, take } = createChoice({ answer: { check }, stop });
       take("yes");
       choice.take(2, rowFinishedStop, null, 0);
       assert.deepEqual(
         events.filter(({ type }) => type !== "text"),
-        [{ type: "finish", choice: 0, reason: "stop" }],
+        [{ type: "finish", choice: 0, reason: "stop", stopString: null }],
       );
     }
   });
 
   it("is not checked where it was cut off at its length", () => {
-    const { events, take } = createChoice({ check });
+    const { events, take } = createChoice({ answer: { check } });
     take("no", rowFinishedLength);
     assert.ok(events.every(({ type }) => type !== "refusal"));
   });
 
   it("is checked up to its stop string", () => {
-    const { events, take } = createChoice({ check, stop: ["!"] });
+    const { events, take } = createChoice({ answer: { check }, stop: ["!"] });
     take("yes!");
     assert.ok(events.every(({ type }) => type !== "refusal"));
   });
@@ -82,5 +97,120 @@ describe("a choice that is ranked", () => {
     const { choice } = createChoice();
     choice.take(2, rowFinishedStop, null, 0);
     assert.equal(choice.meanLogprob, Number.NEGATIVE_INFINITY);
+  });
+});
+
+/** Reads capitals as thinking, what stands in brackets as the arguments of a call, and the rest as content. */
+class ToyParser implements OutputParser {
+  #at = 0;
+  #raw = "";
+
+  push(text: string): OutputPart[] {
+    return [...text].flatMap((character) => this.#read(character));
+  }
+
+  finish(): OutputPart[] {
+    return this.#raw === "" ? [] : [{ kind: "call-failed", text: this.#raw }];
+  }
+
+  #read(text: string): OutputPart[] {
+    const at = this.#at++;
+    if (text === "[") {
+      this.#raw = text;
+      return [{ kind: "call", name: "toy", id: null }];
+    }
+    if (this.#raw !== "") {
+      this.#raw = text === "]" ? "" : this.#raw + text;
+      return text === "]" ? [{ kind: "call-end" }] : [{ kind: "arguments", text }];
+    }
+    return [{ kind: text >= "A" && text <= "Z" ? "reasoning" : "content", text, at }];
+  }
+}
+
+describe("a choice whose text is parsed", () => {
+  const parsed = { createParser: () => new ToyParser() };
+  const merged = (events: readonly GenerateEvent[]) => {
+    const out: string[] = [];
+    for (const event of events) {
+      if (event.type === "tool_call") assert.match(event.id, /^call_[0-9a-f]{24}$/);
+      out.push("text" in event ? `${event.type}:${event.text}` : event.type);
+    }
+    return out.join(" ");
+  };
+
+  it("gives thinking, content and calls as events of their own, and ends with tool_calls after a whole one", () => {
+    const { choice, events, take } = createChoice({ answer: parsed });
+    take("Tc[1]");
+    choice.take(2, rowFinishedStop, null, 0);
+    assert.equal(merged(events), "reasoning:T text:c tool_call tool_arguments:1 tool_call_end finish");
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: null });
+    assert.equal(choice.tokenCount, 5);
+    assert.equal(choice.reasoningTokenCount, 1);
+  });
+
+  it("counts thinking that the prompt has begun", () => {
+    const { choice, take } = createChoice({ answer: { ...parsed, startsThinking: true } });
+    take("ABc");
+    assert.equal(choice.reasoningTokenCount, 2);
+  });
+
+  it("gives back a call that is cut off, and says that the length ended it", () => {
+    const { events, take } = createChoice({ answer: parsed });
+    take("[12", rowFinishedLength);
+    assert.deepEqual(events.slice(-2), [
+      { type: "tool_call_failed", choice: 0, call: 0, text: "[12" },
+      { type: "finish", choice: 0, reason: "length", stopString: null },
+    ]);
+  });
+
+  it("ends with the first call where one is all there may be", () => {
+    const { events, take } = createChoice({ answer: { ...parsed, endsWithCall: true } });
+    assert.equal(take("[1]"), "text");
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: null });
+  });
+
+  it("takes back a call whose arguments its tool does not take", () => {
+    const { choice, events, take } = createChoice({
+      answer: { ...parsed, checkCall: (_name, args) => (args === "1" ? null : "not 1") },
+    });
+    take("[1][2]");
+    choice.take(2, rowFinishedStop, null, 0);
+    assert.deepEqual(
+      events.filter(({ type }) => type === "tool_call_end" || type === "tool_call_failed"),
+      [
+        { type: "tool_call_end", choice: 0, call: 0 },
+        { type: "tool_call_failed", choice: 0, call: 1, text: "<call>toy2</call>" },
+      ],
+    );
+  });
+
+  it("reports the logprobs of the content alone", () => {
+    const { events, take } = createChoice({ answer: parsed });
+    take("Aa[b]c", rowFinishedLength, -1);
+    const reported = events.flatMap((event) =>
+      event.type === "text" ? [`${event.text}:${event.logprobs?.map(({ token }) => token).join("")}`] : [],
+    );
+    assert.deepEqual(reported, ["a:a", "c:c"]);
+    assert.ok(events.every((event) => event.type === "text" || !("logprobs" in event)));
+  });
+
+  it("is not checked where it called", () => {
+    const { choice, events, take } = createChoice({ answer: { ...parsed, check: () => "never right" } });
+    take("[1]");
+    choice.take(2, rowFinishedStop, null, 0);
+    assert.ok(events.every(({ type }) => type !== "refusal"));
+  });
+});
+
+describe("a choice that meets a stop string", () => {
+  it("names it, and reports no logprobs of its tokens", () => {
+    const { events, take } = createChoice({ stop: ["!!"] });
+    assert.equal(take("a!!", 0, -1), "text");
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "stop", stopString: "!!" });
+    const tokens = events.flatMap((event) => (event.type === "text" ? (event.logprobs ?? []) : []));
+    assert.deepEqual(
+      tokens.map(({ token }) => token),
+      ["a"],
+    );
   });
 });

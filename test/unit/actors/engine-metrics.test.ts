@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { engineMetrics } from "../../../actors/engine-metrics.ts";
+import { engineMetrics, latencyMetrics } from "../../../actors/engine-metrics.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
 import { createFakeEngine } from "../../fixtures/fake-engine.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
@@ -48,5 +48,23 @@ describe("the engine's metrics", () => {
       service_paged_preemptions_total: 0,
     };
     assert.deepEqual(Object.fromEntries(values), expected);
+  });
+
+  it("tell the latencies of streams apart by route and model, in histograms of the contract's names", () => {
+    const loop = new StepLoop(createFakeEngine(), { limits: generousLimits, frameIntervalMs: 0 });
+    loop.submit(new Frames(), [job(1, { maxNewTokens: 3, series: "/v1/messages", receivedAt: Date.now() })]);
+    while (loop.step());
+    const metrics = latencyMetrics(new Map([["m", loop.snapshot()]]));
+    const seen = metrics.map((metric) => {
+      assert.ok(metric.kind === "histogram");
+      const [sample] = metric.samples;
+      assert.equal(sample!.counts.length, metric.bounds.length + 1);
+      return [metric.name, sample!.labels, sample!.counts.reduce((sum, count) => sum + count)];
+    });
+    const labels = { method: "POST", path: "/v1/messages", model: "m", status: "200" };
+    assert.deepEqual(seen, [
+      ["service_time_to_first_token_seconds", labels, 1],
+      ["service_inter_token_latency_seconds", labels, 2],
+    ]);
   });
 });

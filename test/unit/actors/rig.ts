@@ -50,10 +50,6 @@ export function job(id: number, changes: Partial<SequenceJob> & { readonly lengt
     choice: 0,
     breakers: new Int32Array(0),
     ...jobDefaults,
-    priority: 0,
-    grammar: null,
-    promptLogprobs: null,
-    reasoningBudget: null,
     ...rest,
   };
 }

@@ -26,6 +26,7 @@ function choicesOf(events: readonly GenerateEvent[]): string[] {
   const texts: string[] = [];
   for (const event of events) {
     if (event.type === "text") texts[event.choice] = (texts[event.choice] ?? "") + event.text;
+    else if (event.type === "finish") texts[event.choice] ??= "";
   }
   return texts;
 }
@@ -115,12 +116,12 @@ describe("ranking", () => {
     const bestOf = new BestOf(3);
     for (const choice of [0, 1, 2]) bestOf.keep({ type: "text", choice, text: "abc"[choice]! });
     bestOf.keep({ type: "refusal", choice: 0, reason: "no" });
-    for (const choice of [0, 1, 2]) bestOf.keep({ type: "finish", choice, reason: "stop" });
+    for (const choice of [0, 1, 2]) bestOf.keep({ type: "finish", choice, reason: "stop", stopString: null });
     const events = bestOf.likeliest(3, [-0.1, -2, -1]);
     assert.deepEqual(choicesOf(events), ["c", "b", "a"]);
     assert.deepEqual(events.slice(-2), [
       { type: "refusal", choice: 2, reason: "no" },
-      { type: "finish", choice: 2, reason: "stop" },
+      { type: "finish", choice: 2, reason: "stop", stopString: null },
     ]);
   });
 });

@@ -6,7 +6,16 @@ import { answerSettings, chatRequest, streamAnswer, usageLine } from "../../../c
 import { answerOnce } from "../../../cli/run/one-shot.ts";
 import { Output, type OutputStream, withoutControls } from "../../../cli/run/output.ts";
 import { toGenerateRequest } from "../../../http/chat/request.ts";
-import { done, FakeInference, failure, finish, type Script, text, usage } from "../../fixtures/fake-inference.ts";
+import {
+  done,
+  FakeInference,
+  failure,
+  finish,
+  reasoning,
+  type Script,
+  text,
+  usage,
+} from "../../fixtures/fake-inference.ts";
 
 const silent = { seed: null, thinking: null, reasoningEffort: null };
 const request = chatRequest("tiny", [{ role: "user", content: "hi" }], answerSettings(silent));
@@ -38,7 +47,10 @@ describe("the reasoning controls", () => {
 describe("the request", () => {
   it("samples as the chat API does when a request says nothing, with the seed of the settings", () => {
     const body = { messages: [{ role: "user" as const, content: "hi" }] };
-    assert.deepEqual(request.sampling, toGenerateRequest(body, "tiny", "client").sampling);
+    assert.deepEqual(
+      request.sampling,
+      toGenerateRequest(body, { model: "tiny", client: "client", series: null, receivedAt: 0 }).sampling,
+    );
     assert.equal(chatRequest("tiny", [], answerSettings({ ...silent, seed: 7 })).sampling.seed, 7);
   });
 });
@@ -46,8 +58,9 @@ describe("the request", () => {
 describe("an answer", () => {
   const answerTo = async (script: Script) => {
     const written: string[] = [];
-    const end = await streamAnswer(new FakeInference(script), request, never, async (part) => {
-      written.push(part);
+    const end = await streamAnswer(new FakeInference(script), request, never, {
+      answer: async (part) => void written.push(part),
+      thinking: async (part) => void written.push(`(${part})`),
     });
     return { written, end };
   };
@@ -58,6 +71,12 @@ describe("an answer", () => {
     assert.deepEqual(end, { text: "abc", reason: "stop", usage, error: null });
   });
 
+  it("keeps apart what was thought before it", async () => {
+    const { written, end } = await answerTo(() => [[reasoning("hm")], [reasoning("m"), text("a")], [finish(), done]]);
+    assert.deepEqual(written, ["(hm)", "(m)", "a"]);
+    assert.equal(end.text, "a");
+  });
+
   it("that fails keeps what was said and the error", async () => {
     const { end } = await answerTo(() => [[text("a")], [failure("model_failed")]]);
     assert.deepEqual([end.text, end.reason, end.error?.code], ["a", null, "model_failed"]);
@@ -66,8 +85,9 @@ describe("an answer", () => {
   it("that is interrupted has what was said, no reason and no usage", async () => {
     const interrupt = new AbortController();
     const inference = new FakeInference(() => [[text("a")], { waitMs: 10_000 }, [text("b")]]);
-    const end = await streamAnswer(inference, request, interrupt.signal, async () => {
-      setImmediate(() => interrupt.abort());
+    const end = await streamAnswer(inference, request, interrupt.signal, {
+      answer: async () => void setImmediate(() => interrupt.abort()),
+      thinking: async () => {},
     });
     assert.deepEqual(end, { text: "a", reason: null, usage: null, error: null });
     assert.equal(inference.lastRun.state, "cancelled");

@@ -160,6 +160,10 @@ describe("values", () => {
         "--max-decode-steps-before-prefill expects a whole number, at least 1; got 1.5",
       ],
       [{ "--access-log-format": "xml" }, '--access-log-format expects one of text, json; got "xml"'],
+      [
+        { "--otlp-endpoint": "collector:4318" },
+        "--otlp-endpoint expects a URL of http or https; got something else, not shown here",
+      ],
       [{ "--host": "" }, '--host expects an address; got ""'],
       [{ "--mmap": "no" }, '--mmap expects true or false; got "no"'],
       [{ "--decode-slowdown": "1" }, "--decode-slowdown expects a number above 1; got 1"],

@@ -7,6 +7,7 @@ import { assertRefused, oneModel, resolve, textWith } from "./resolve.ts";
 const served = `command = "serve"
 default_model_id = "a"
 seed = 7
+log = "requests.jsonl"
 token_source = "env:HUB_TOKEN"
 max_seqs = 16
 max_num_batched_tokens = 4096
@@ -26,6 +27,7 @@ code_exec_permission = "auto"
 host = "127.0.0.1"
 port = 0
 no_ui = true
+mcp_port = 4321
 disable_access_log = true
 access_log_format = "json"
 access_log_health = true
@@ -50,6 +52,11 @@ mmap = false
 kv_swap = "512MiB"
 prefix_cache_dir = "/var/cache/troupe"
 prefix_cache_disk = 1073741824
+state_dir = "/var/lib/troupe"
+max_stored_responses = 100
+stored_response_days = 7
+stored_responses_disk = "256MiB"
+max_background_responses = 8
 speculation = "auto"
 max_draft_tokens = 8
 draft_model = "d"
@@ -63,6 +70,10 @@ load_timeout_secs = 60
 shutdown_deadline_secs = 5
 stalled_reader_secs = 10
 keep_alive_interval = 5000
+mcp_allowed_hosts = ["mcp.example"]
+mcp_max_sessions = 10
+mcp_session_idle_secs = 60
+otlp_endpoint = "http://localhost:4318"
 log_level = "warn"
 
 [[models]]
@@ -97,7 +108,6 @@ const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "non
 /** Every planned key with a value that asks for what is not built. A key comes before those it needs. */
 const refused: Readonly<Record<string, readonly string[]>> = {
   "": [
-    'log = "requests.log"',
     'matformer_config_path = "slices.csv"',
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
     'mcp_config = "mcp.json"',
@@ -117,7 +127,7 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'agent_permission = "ask"',
     'code_exec_permission = "deny"',
   ],
-  "[server]": ["no_ui = false", "mcp_port = 4321", "max_tool_rounds = 8", 'tool_dispatch_url = "http://localhost:1/"'],
+  "[server]": ["no_ui = false", "max_tool_rounds = 8", 'tool_dispatch_url = "http://localhost:1/"'],
   "[sandbox]": [
     'mode = "on"',
     'profile = "restricted"',

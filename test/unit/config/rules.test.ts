@@ -40,6 +40,17 @@ describe("the startup rules", () => {
     assertRefused({ flags: { "--model-id": ["a", "a"] } }, /^model_id "a" is given twice/);
   });
 
+  it("expect the MCP server on a port of its own, and what is said of it only with that", () => {
+    assertRefused(
+      { flags: { "--port": "8000", "--mcp-port": "8000" } },
+      "mcp_port expects another port than port; got 8000 for both",
+    );
+    assert.equal(resolve({ flags: { "--port": "0", "--mcp-port": "0" } }).server.mcpPort, 0);
+    assertRefused({ flags: { "--mcp-allowed-hosts": ["a.example"] } }, /"--mcp-allowed-hosts" requires "--mcp-port"/);
+    const { troupe } = resolve({ flags: { "--mcp-port": "1", "--mcp-allowed-hosts": ["a.example"] } });
+    assert.deepEqual([troupe.mcpAllowedHosts].flat(), ["a.example"]);
+  });
+
   it("expect a depth above 0 when the benchmark generates", () => {
     assertRefused({ command: "bench", flags: { "--depth": "0,4" } }, /^--depth expects numbers above 0/);
     const { bench } = resolve({ command: "bench", flags: { "--depth": "0", "--gen-len": "0", "--prompt-len": "1,2" } });

@@ -61,4 +61,29 @@ describe("a grammar thread's vocabulary", () => {
       assert.equal(vocabulary.allowsLonger(maskOf(size, []), a), false);
     });
   });
+
+  it("takes control tokens that are shown as the text of their names, and makes them of it", async () => {
+    const vocabulary = (await MaskedVocabulary.read(await tinyModel(), 512, [2])).showing([1, 2]);
+    assert.equal(Buffer.from(vocabulary.pieces[1]!).toString(), "<|im_start|>");
+    assert.equal(vocabulary.pieces[0]!.length, 0);
+    assert.equal(vocabulary.pieces[2]!.length, 0, "an end of generation stays one");
+    const [first, ...others] = vocabulary.encode("<|im_start|>a<|im_end|>");
+    assert.equal(first, 1);
+    assert.ok(others.length > 1 && others.every((token) => token > 2));
+    const target = new Int32Array(16);
+    vocabulary.restrict(new Int32Array(16).fill(-1), target);
+    assert.deepEqual(tokensIn(target).slice(0, 3), [1, 2, 3]);
+  });
+
+  it("leaves open an end of text that may become a text with a token of its own", async () => {
+    const plain = await MaskedVocabulary.read(await tinyModel(), 512, [2]);
+    const shown = plain.showing([1]);
+    assert.equal(plain.settled("say <|im"), "say <|im");
+    assert.equal(shown.settled("say <|im"), "say ");
+    assert.equal(shown.settled("say <|im_start|>"), "say <|im_start|>");
+    await withSentencePieceFile(async (path) => {
+      const vocabulary = await MaskedVocabulary.read(path, 1000, [endToken]);
+      assert.equal(vocabulary.settled("ab</to"), "ab", "</tool> is the file's own such text");
+    });
+  });
 });

@@ -1,8 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { OutputDemand } from "../../../engines/grammar/translate.ts";
 import { Translations } from "../../../engines/grammar/translations.ts";
 
-const regex = (pattern: string) => ({ kind: "regex", pattern }) as const;
+const regex = (pattern: string): OutputDemand => ({
+  grammar: { kind: "regex", pattern },
+  calls: null,
+  thinking: null,
+  answerOpen: "",
+});
 
 describe("translations", () => {
   it("are made once for the same grammar", () => {

@@ -33,23 +33,6 @@ describe("the app", () => {
     assert.deepEqual([off.status, JSON.parse(off.body).error.code], [503, "metrics_disabled"]);
   });
 
-  it("lists the default model first, as `default`, then all", async () => {
-    const { app, inference } = setUp();
-    const entry = (id: string, created: number, status: string) => {
-      return { id, object: "model", created, owned_by: "local", status, tools_available: false };
-    };
-    assert.deepEqual(JSON.parse((await request(app, "GET", "/v1/models")).body), {
-      object: "list",
-      data: [
-        entry("default", 1_700_000_000, "loaded"),
-        entry("tiny", 1_700_000_000, "loaded"),
-        entry("other", 1_700_000_001, "unloaded"),
-      ],
-    });
-    inference.entries = [];
-    assert.deepEqual(JSON.parse((await request(app, "GET", "/v1/models")).body), { object: "list", data: [] });
-  });
-
   it("finds no route by a name every object has", async () => {
     for (const at of ["__proto__", "/toString", "", "*"]) {
       assert.equal((await request(setUp().app, "GET", at)).status, 404);

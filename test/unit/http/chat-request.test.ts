@@ -14,8 +14,8 @@ const app = createApp({ inference, log, config: { accessLog: false } });
 async function asked(body: object) {
   const reply = await request(app, "POST", "/v1/chat/completions", { body: { messages: "hi", ...body } });
   assert.equal(reply.status, 200, reply.body);
-  // Who asks is not said in the body: client.test.ts.
-  const { client: _, ...rest } = inference.lastRun.request;
+  // Who asks and when is not said in the body: client.test.ts, and below.
+  const { client: _, receivedAt: __, ...rest } = inference.lastRun.request;
   return rest;
 }
 
@@ -41,6 +41,8 @@ describe("a chat request", () => {
       candidates: 1,
       priority: 0,
       grammar: null,
+      tools: null,
+      series: null,
       promptLogprobs: null,
       reasoningBudget: null,
       stop: [],
@@ -56,7 +58,9 @@ describe("a chat request", () => {
       "frequency_penalty repetition_penalty logit_bias dry_multiplier dry_base dry_allowed_length dry_sequence_breakers seed " +
       "grammar adapter tools tool_choice user stream stream_options logprobs top_logprobs enable_thinking reasoning_effort " +
       "chat_template_kwargs response_format web_search_options enable_shell max_tool_rounds session_id files agent_permission " +
-      "code_execution_permission priority reasoning_budget metadata service_tier parallel_tool_calls store";
+      "code_execution_permission priority reasoning_budget metadata service_tier parallel_tool_calls store safety_identifier " +
+      "verbosity prediction prompt_cache_key prompt_cache_retention prompt_cache_options functions function_call audio " +
+      "modalities moderation";
     const nulls = Object.fromEntries(fields.split(" ").map((field) => [field, null]));
     assert.deepEqual(await asked(nulls), await asked({}));
   });
@@ -113,6 +117,8 @@ describe("a chat request", () => {
       candidates: 64,
       priority: -1000,
       grammar: null,
+      tools: null,
+      series: null,
       promptLogprobs: null,
       reasoningBudget: 0,
       stop: ["a", "b"],
@@ -124,10 +130,10 @@ describe("a chat request", () => {
 
   it("takes fields that ask for nothing it lacks", async () => {
     await asked({ tools: [], tool_choice: "none", files: [], enable_shell: false, response_format: { type: "text" } });
-    await asked({ agent_permission: "auto", parallel_tool_calls: true, store: true, user: "me", metadata: { a: "b" } });
+    await asked({ tool_choice: "auto", functions: [], function_call: "auto", modalities: ["text"] });
     await asked({ agent_permission: "ask", stream: true });
+    await asked({ agent_permission: "auto", code_execution_permission: "auto", parallel_tool_calls: true });
     await asked({ code_execution_permission: "deny" });
-    await asked({ stream_options: { include_usage: true }, service_tier: "auto" });
   });
 
   const variants: readonly (readonly [string, object, object])[] = [
@@ -149,35 +155,11 @@ describe("a chat request", () => {
     it(what, async () => assert.deepEqual(await asked(one), await asked(other)));
   }
 
-  it("flattens messages to role and text", async () => {
-    const { prompt } = await asked({
-      messages: [
-        { role: "developer", content: "be brief" },
-        {
-          role: "user",
-          content: [
-            { type: "text", text: "a" },
-            { type: "text", text: "b" },
-          ],
-          name: "Ann",
-        },
-        { role: "assistant", content: null },
-      ],
-    });
-    assert.deepEqual(prompt.kind === "chat" && prompt.messages, [
-      { role: "system", content: "be brief" },
-      { role: "user", content: "a\nb", name: "Ann" },
-      { role: "assistant", content: "" },
-    ]);
-  });
-
-  it("takes back the message it answered with", async () => {
-    const reply = await request(app, "POST", "/v1/chat/completions", { body: { messages: "hi" } });
-    const { message } = JSON.parse(reply.body).choices[0];
-    const { prompt } = await asked({ messages: [message] });
-    assert.deepEqual(prompt.kind === "chat" && prompt.messages, [{ role: "assistant", content: "Hello world" }]);
-    const refused = await asked({ messages: [{ ...message, refusal: "not JSON" }] });
-    assert.deepEqual(refused.prompt, prompt);
+  it("says when it came, and under which name the latencies of a stream are counted", async () => {
+    const before = Date.now();
+    assert.equal((await asked({ stream: true })).series, "/v1/chat/completions");
+    const { receivedAt } = inference.lastRun.request;
+    assert.ok(receivedAt >= before && receivedAt < Date.now() + 1, String(receivedAt));
   });
 
   it("answers any JSON at all with 200 or a 4xx, and never fails", async () => {
@@ -188,6 +170,7 @@ describe("a chat request", () => {
       "n",
       "logit_bias",
       "tools",
+      "tool_choice",
       "seed",
       "stream_options",
       "response_format",
@@ -195,6 +178,7 @@ describe("a chat request", () => {
     const value = fc.oneof(
       fc.jsonValue(),
       fc.array(fc.record({ role: fc.constantFrom("user", "tool", "x"), content: fc.jsonValue() }), { maxLength: 3 }),
+      fc.record({ type: fc.constantFrom("function", "allowed_tools", "custom"), function: fc.jsonValue() }),
     );
     const body = fc.oneof(fc.jsonValue(), fc.dictionary(fc.constantFrom(...known), value));
     await fc.assert(
@@ -205,6 +189,9 @@ describe("a chat request", () => {
       }),
       { numRuns: 300 },
     );
-    assert.equal(log.lines.length, 0);
+    assert.deepEqual(
+      log.lines.filter(({ level }) => level === "error"),
+      [],
+    );
   });
 });

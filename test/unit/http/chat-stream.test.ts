@@ -2,12 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { GenerateEvent } from "../../../engines/chat.ts";
+import { chatChunkSchema } from "../../../http/chat/schemas.ts";
 import { ChatStream } from "../../../http/chat/stream.ts";
-import { done, failure, finish, text } from "../../fixtures/fake-inference.ts";
+import { done, failure, finish, reasoning, text, toolCall } from "../../fixtures/fake-inference.ts";
 
 const head = { id: "chatcmpl-1", created: 5, model: "m" };
 
-/** The data of each server-sent event of a stream. */
+/** The data of each server-sent event of a stream; chunks match the schema that the API document shows. */
 function stream(events: readonly GenerateEvent[], choices = 1, includeUsage = false) {
   const codec = new ChatStream(head, choices, includeUsage);
   const out = events.map((event) => codec.encode([event])).join("");
@@ -18,7 +19,9 @@ function stream(events: readonly GenerateEvent[], choices = 1, includeUsage = fa
     .map((event) => event.replace(/^data: /, ""));
   assert.equal(data.pop(), "[DONE]");
   assert.ok(codec.isEnded);
-  return data.map((json) => JSON.parse(json));
+  const chunks = data.map((json) => JSON.parse(json));
+  for (const chunk of chunks) if (!("error" in chunk)) chatChunkSchema.parse(chunk);
+  return chunks;
 }
 
 describe("a streamed chat completion", () => {
@@ -78,6 +81,74 @@ describe("a streamed chat completion", () => {
         [{ role: "assistant", refusal: 'not "it"' }, null],
         [{}, "stop"],
       ],
+    );
+  });
+
+  it("gives calls piece by piece, after what was thought and said", () => {
+    const begin: GenerateEvent = { type: "begin", promptTokens: 8, cachedTokens: 5 };
+    const calls = [...toolCall("get", ['{"x"', ': "é"}'], 0), ...toolCall("put", ["{}"], 1)];
+    const events = [begin, reasoning("h"), reasoning("m"), text("ok"), ...calls, finish("tool_calls"), done];
+    const call = (index: number, args: string) => ({ tool_calls: [{ index, function: { arguments: args } }] });
+    const newCall = (index: number, name: string) => {
+      return { tool_calls: [{ index, id: `call_${index}`, type: "function", function: { name, arguments: "" } }] };
+    };
+    assert.deepEqual(
+      stream(events).map(({ choices: [choice] }) => [choice.delta, choice.finish_reason]),
+      [
+        [{ role: "assistant", reasoning_content: "h" }, null],
+        [{ reasoning_content: "m" }, null],
+        [{ content: "ok" }, null],
+        [newCall(0, "get"), null],
+        [call(0, '{"x"'), null],
+        [call(0, ': "é"}'), null],
+        [newCall(1, "put"), null],
+        [call(1, "{}"), null],
+        [{}, "tool_calls"],
+      ],
+    );
+  });
+
+  it("gives a choice that begins with a call its role there, and each choice its own calls", () => {
+    const events = [...toolCall("f", ["1"], 0, 1), ...toolCall("g", ["2"], 0, 0)];
+    const deltas = stream([...events, finish("tool_calls", 1), finish("tool_calls"), done], 2).map(
+      ({ choices: [{ index, delta }] }) => [index, delta.role, delta.tool_calls?.[0].function],
+    );
+    assert.deepEqual(deltas, [
+      [1, "assistant", { name: "f", arguments: "" }],
+      [1, undefined, { arguments: "1" }],
+      [0, "assistant", { name: "g", arguments: "" }],
+      [0, undefined, { arguments: "2" }],
+      [1, undefined, undefined],
+      [0, undefined, undefined],
+    ]);
+  });
+
+  it("says nothing again of a call that turns out to be none", () => {
+    const [begun, piece] = toolCall("f", ['{"x"']);
+    const failed: GenerateEvent = { type: "tool_call_failed", choice: 0, call: 0, text: '<call>f {"x"' };
+    const chunks = stream([begun!, piece!, failed, finish("length"), done]);
+    assert.equal(chunks.length, 3);
+    assert.deepEqual(chunks.at(-1).choices[0], { index: 0, delta: {}, logprobs: null, finish_reason: "length" });
+  });
+
+  it("is this, byte for byte", () => {
+    const codec = new ChatStream(head, 1, false);
+    const events = [reasoning("\n"), text('"'), ...toolCall("f", ["{}"]), finish("tool_calls"), done];
+    const before =
+      'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":5,"model":"m","system_fingerprint":"local","choices":[{"index":0,"delta":{';
+    const rest = '},"logprobs":null,"finish_reason":null}]}\n\n';
+    const usage =
+      '{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens_details":{"reasoning_tokens":0},"avg_tok_per_sec":4,"avg_prompt_tok_per_sec":16,"avg_compl_tok_per_sec":2,"total_time_sec":3,"total_prompt_time_sec":0.5,"total_completion_time_sec":2}';
+    assert.equal(
+      codec.encode(events),
+      [
+        `${before}"role":"assistant","reasoning_content":"\\n"${rest}`,
+        `${before}"content":"\\""${rest}`,
+        `${before}"tool_calls":[{"index":0,"id":"call_0","type":"function","function":{"name":"f","arguments":""}}]${rest}`,
+        `${before}"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]${rest}`,
+        `${before}},"logprobs":null,"finish_reason":"tool_calls"}],"usage":${usage}}\n\n`,
+        "data: [DONE]\n\n",
+      ].join(""),
     );
   });
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { PromptLogprob } from "../../../engines/chat.ts";
 import { createApp } from "../../../http/app.ts";
+import { textCompletionSchema } from "../../../http/completions/schemas.ts";
 import { done, FakeInference, finish, hello, text } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { request } from "../../fixtures/socketless.ts";
@@ -12,7 +13,9 @@ const app = createApp({ inference, log: recordingLog() });
 async function complete(body: object) {
   const reply = await request(app, "POST", "/v1/completions", { body: { prompt: "Once", ...body } });
   assert.equal(reply.status, 200, reply.body);
-  return JSON.parse(reply.body);
+  const answer = JSON.parse(reply.body);
+  textCompletionSchema.parse(answer);
+  return answer;
 }
 
 describe("POST /v1/completions", () => {
@@ -30,6 +33,7 @@ describe("POST /v1/completions", () => {
         completion_tokens: 4,
         total_tokens: 12,
         prompt_tokens_details: { cached_tokens: 5 },
+        completion_tokens_details: { reasoning_tokens: 0 },
         avg_tok_per_sec: 4,
         avg_prompt_tok_per_sec: 16,
         avg_compl_tok_per_sec: 2,
@@ -38,8 +42,14 @@ describe("POST /v1/completions", () => {
         total_completion_time_sec: 2,
       },
     });
-    const { prompt, maxTokens } = inference.lastRun.request;
-    assert.deepEqual({ prompt, maxTokens }, { prompt: { kind: "text", text: "Once" }, maxTokens: 3 });
+    const { prompt, maxTokens, tools, series } = inference.lastRun.request;
+    const text = { kind: "text", text: "Once" };
+    assert.deepEqual({ prompt, maxTokens, tools, series }, { prompt: text, maxTokens: 3, tools: null, series: null });
+  });
+
+  it("takes fields that ask for nothing it lacks", async () => {
+    await complete({ stream: false, suffix: "", tools: [], tool_choice: "none" });
+    await complete({ stream: null, stream_options: null, suffix: null, tools: null, tool_choice: "auto", user: "me" });
   });
 
   it("puts the prompt before the text when asked to echo", async () => {
@@ -79,6 +89,13 @@ describe("POST /v1/completions", () => {
     [{ priority: 1001 }, "priority", /at most 1000/],
     [{ priority: 0.5 }, "priority", /integer/],
     [{ reasoning_budget: 4 }, "reasoning_budget", /no such field/],
+    [{ stream: true }, "stream", /does not stream; use POST \/v1\/chat/],
+    [{ stream_options: { include_usage: true } }, "stream_options", /does not stream/],
+    [{ suffix: "end" }, "suffix", /not supported/],
+    [{ tools: [{}] }, "tools", /no conversation here/],
+    [{ tool_choice: "required" }, "tool_choice", /no conversation here/],
+    [{ prompt: [1, 2] }, "prompt", /one prompt a request/],
+    [{ messages: "hi" }, "messages", /no such field/],
   ];
   for (const [body, param, message] of wrong) {
     it(`refuses ${JSON.stringify(body)}`, async () => {

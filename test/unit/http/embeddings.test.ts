@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
+import { embeddingListSchema } from "../../../http/embeddings/operation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { FakeInference } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
@@ -15,7 +16,9 @@ async function embed(body: object) {
   const reply = await send(body);
   assert.equal(reply.status, 200, reply.body);
   assert.equal(reply.headers["content-type"], "application/json");
-  return JSON.parse(reply.body);
+  const answer = JSON.parse(reply.body);
+  embeddingListSchema.parse(answer);
+  return answer;
 }
 
 describe("POST /v1/embeddings", () => {
@@ -77,12 +80,12 @@ describe("POST /v1/embeddings", () => {
     [{}, "input"],
     [{ input: "" }, "input"],
     [{ input: [] }, "input"],
-    [{ input: ["a", ""] }, "input.1"],
+    [{ input: ["a", ""] }, "input[1]"],
     [{ input: [1, "a"] }, "input"],
-    [{ input: [1, true] }, "input.1"],
+    [{ input: [1, true] }, "input[1]"],
     [{ input: 7 }, "input"],
-    [{ input: [[1], []] }, "input.1"],
-    [{ input: [1, -1] }, "input.1"],
+    [{ input: [[1], []] }, "input[1]"],
+    [{ input: [1, -1] }, "input[1]"],
     [{ input: Array.from({ length: 2049 }, () => "a") }, "input"],
     [{ input: "a", encoding_format: "hex" }, "encoding_format"],
     [{ input: "a", dimensions: 64 }, "dimensions"],

@@ -5,13 +5,24 @@ import { describeIssue, expectation } from "../../../http/issues.ts";
 
 function grammarOf(fields: Readonly<Record<string, unknown>>): unknown {
   const body = chatRequestSchema.safeParse({ messages: "hi", ...fields }, { error: expectation });
-  if (body.success) return toGenerateRequest(body.data, "model", "client").grammar;
+  const origin = { model: "model", client: "client", series: null, receivedAt: 0 };
+  if (body.success) return toGenerateRequest(body.data, origin).grammar;
   return describeIssue(body.error.issues, []).message;
 }
 
+const nested = (levels: number): object => (levels === 0 ? {} : { not: nested(levels - 1) });
 const schema = { type: "object", properties: { a: { type: "integer" } } };
 
 describe("what a request says of the whole output", () => {
+  it("may be a schema as large as the grammars take", () => {
+    const value = nested(100);
+    assert.deepEqual(grammarOf({ grammar: { type: "json_schema", value } }), {
+      kind: "json_schema",
+      schema: value,
+      field: "grammar",
+    });
+  });
+
   it("is nothing for text", () => {
     assert.equal(grammarOf({}), null);
     assert.equal(grammarOf({ response_format: { type: "text" }, grammar: null }), null);
@@ -64,8 +75,14 @@ describe("what a request says of the whole output", () => {
     ],
     [{ grammar: { type: "regex", value: "a" }, ignore_eos: true }, /^ignore_eos: cannot be combined with a grammar/],
     [{ response_format: { type: "json_object" }, ignore_eos: true }, /^ignore_eos: cannot be combined/],
+    [{ grammar: { type: "json_schema", value: nested(101) } }, /^grammar: expected a schema of at most.* 100 deep/],
+    [{ grammar: { type: "json_schema", value: JSON.stringify(nested(101)) } }, /^grammar: .* 100 deep/],
+    [
+      { response_format: { type: "json_schema", json_schema: { schema: { enum: Array(50_000).fill(0) } } } },
+      /^response_format: .*50000 values/,
+    ],
   ] as const) {
-    it(`is refused by field: ${JSON.stringify(fields)}`, () => {
+    it(`is refused by field: ${JSON.stringify(fields).slice(0, 100)}`, () => {
       assert.match(String(grammarOf(fields)), problem);
     });
   }

@@ -98,4 +98,29 @@ describe("detokenizer", () => {
     assert.equal(decode(beginOfSequence, " a"), " a");
     assert.equal(decode(letter, "a"), " a");
   });
+
+  it("gives the names of control tokens that are shown, in their places", async () => {
+    const [first, second] = vocabulary.controlTokens as [number, number];
+    const shown = new Detokenizer(vocabulary, null, new Set([second]));
+    const word = [...vocabulary.encode("hi")];
+    const text = [...word, first, second, ...word].map((token) => shown.push(token)).join("");
+    assert.equal(text, `hi${vocabulary.tokenText(second)}hi`);
+  });
+
+  it("gives up a character that a shown token cuts off, and takes off the space that stands behind the token", () => {
+    const pieces = [
+      ["<tool>", 0],
+      ["▁ab", 0],
+    ] as const;
+    const metadata = sentencePieceMetadata(pieces);
+    const [tool, ab] = [metadata.tokens.indexOf("<tool>"), metadata.tokens.indexOf("▁ab")];
+    const types = metadata.types?.map((type, token) => (token === tool ? 3 : type)) ?? null;
+    const spaced = createVocabulary({ ...metadata, types });
+    const shown = new Detokenizer(spaced, ab, new Set([tool]));
+    const half = metadata.tokens.indexOf("<0xE5>");
+    assert.deepEqual(
+      [ab, half, tool, ab, ab].map((token) => shown.push(token)),
+      [" ab", "", "\ufffd<tool>", "ab", " ab"],
+    );
+  });
 });

@@ -1,0 +1,31 @@
+// Owns the question whether the process that wrote something still lives: process numbers are given again, so on Linux the
+// time of its start belongs to its name. Processes that share a folder must see each other: they are of one machine.
+import { readFileSync } from "node:fs";
+
+export function ownIdentity(): string {
+  return `${process.pid}:${startOf(process.pid)}`;
+}
+
+export function isAlive(identity: string): boolean {
+  const [pid, start] = identity.split(":");
+  const number = Number(pid);
+  if (!Number.isSafeInteger(number) || number <= 0) return false;
+  try {
+    process.kill(number, 0);
+  } catch (error) {
+    // EPERM: it is there, and another user's.
+    if ((error as NodeJS.ErrnoException).code !== "EPERM") return false;
+  }
+  return startOf(number) === start;
+}
+
+/** Clock ticks from boot to the start of a process; "" where the system does not say. */
+function startOf(pid: number): string {
+  try {
+    const status = readFileSync(`/proc/${pid}/stat`, "latin1");
+    // The name before, in parentheses, may hold anything.
+    return status.slice(status.lastIndexOf(")") + 2).split(" ")[19] ?? "";
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,182 @@
+// Owns `troupe completions bash|zsh|fish`: scripts for a shell that complete commands, flags and the values of flags. They are
+// made from the table of keys, so that they know what the command line knows. Called by main.ts.
+import type { Command } from "../runtime/config/key.ts";
+import { appliesTo, type KeyEntry, keyEntries } from "../runtime/config/keys.ts";
+import { suggestion } from "../runtime/config/nearest.ts";
+import { ServerError } from "../runtime/errors.ts";
+import { type CommandName, modelKinds, type ToolName } from "./arguments.ts";
+import { commandHelp } from "./help.ts";
+
+/** A flag as a shell offers it. */
+interface Flag {
+  /** As it is typed: `--port`, `-p`. */
+  readonly names: readonly string[];
+  readonly help: string;
+  /** What may follow: nothing, one of these words, a path, or anything. */
+  readonly value: "none" | "path" | "any" | readonly string[];
+}
+
+interface Completed {
+  readonly name: string;
+  readonly help: string;
+  /** Words that may follow the command itself. */
+  readonly words: readonly string[];
+  readonly flags: readonly Flag[];
+}
+
+const shells = ["bash", "zsh", "fish"] as const;
+const usage = `troupe completions ${shells.join("|")}`;
+
+const helpFlag: Flag = { names: ["--help", "-h"], help: "Show the help", value: "none" };
+const jsonFlag: Flag = { names: ["--json"], help: "Print JSON", value: "none" };
+
+/** Prints the script. Throws config_invalid for another shell. */
+export function completionsCommand(args: readonly string[]): void {
+  const [shell, ...others] = args;
+  if (shell === "--help" || shell === "-h") return void process.stdout.write(`${usage}\n`);
+  const known = shells.find((name) => name === shell);
+  if (known === undefined || others.length > 0) {
+    const near = shell === undefined ? "" : suggestion(shell, shells);
+    throw new ServerError("config_invalid", `completions expects ${usage}; got ${args.join(" ") || "nothing"}${near}`);
+  }
+  process.stdout.write(completionScript(known));
+}
+
+export function completionScript(shell: (typeof shells)[number]): string {
+  return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](completed());
+}
+
+function completed(): readonly Completed[] {
+  const file: Flag = { names: ["--file", "-f"], help: "The settings", value: "path" };
+  const model: Flag = { names: ["--model-id", "-m"], help: "The model", value: "any" };
+  const flagsOfAll: Readonly<Record<CommandName | ToolName, readonly Flag[]>> = {
+    serve: flagsOf("serve"),
+    run: flagsOf("run"),
+    bench: flagsOf("bench"),
+    "from-config": [file, helpFlag],
+    cache: [model, jsonFlag, helpFlag],
+    login: [{ names: ["--token"], help: "The token; asked for where it is left out", value: "any" }, helpFlag],
+    doctor: [jsonFlag, helpFlag],
+    completions: [helpFlag],
+  };
+  const words: Readonly<Record<string, readonly string[]>> = {
+    serve: modelKinds,
+    run: modelKinds,
+    bench: modelKinds,
+    cache: ["list", "delete"],
+    completions: shells,
+  };
+  return Object.entries(flagsOfAll).map(([name, flags]) => {
+    return { name, help: commandHelp[name as CommandName | ToolName], words: words[name] ?? [], flags };
+  });
+}
+
+function flagsOf(command: Command): readonly Flag[] {
+  const offered = keyEntries.filter(
+    (entry) => entry.flags.length > 0 && !entry.key.planned && appliesTo(entry, command),
+  );
+  return [...offered.map(flagOf), helpFlag];
+}
+
+function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {
+  return { names: shortFlag === null ? flags : [...flags, shortFlag], help: key.help, value: valueShown(key.shows) };
+}
+
+/** The table shows the values there are as `auto|on|off`, a path as FILE or DIR, and what a person is to think of in capitals. */
+function valueShown(shows: string | null): Flag["value"] {
+  if (shows === null) return "none";
+  if (shows === "FILE" || shows === "DIR") return "path";
+  return /^[a-z0-9_.-]+(\|[a-z0-9_.-]+)+$/.test(shows) ? shows.split("|") : "any";
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
+function bashScript(commands: readonly Completed[]): string {
+  const cases = commands.map(({ name, words, flags }) => {
+    const valued = flags.filter(({ value }) => value !== "none");
+    const values = valued.map(({ names, value }) => {
+      return `      ${names.join("|")}) ${bashValues(value)}; return ;;`;
+    });
+    const lines = values.length === 0 ? [] : ['    case "$previous" in', ...values, "    esac"];
+    const all = [...words, ...flags.flatMap(({ names }) => names)].join(" ");
+    return [`  ${name})`, ...lines, `    COMPREPLY=($(compgen -W ${quoted(all)} -- "$word")) ;;`].join("\n");
+  });
+  return `# Completions of troupe for bash: source <(troupe completions bash)
+_troupe() {
+  local word="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}"
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W ${quoted([...commands.map(({ name }) => name), "--help", "--version"].join(" "))} -- "$word"))
+    return
+  fi
+  case "\${COMP_WORDS[1]}" in
+${cases.join("\n")}
+  esac
+}
+complete -F _troupe troupe
+`;
+}
+
+function bashValues(value: Flag["value"]): string {
+  if (value === "path") return 'COMPREPLY=($(compgen -f -- "$word"))';
+  return typeof value === "string" ? ":" : `COMPREPLY=($(compgen -W ${quoted(value.join(" "))} -- "$word"))`;
+}
+
+function zshScript(commands: readonly Completed[]): string {
+  const names = commands.map(({ name, help }) => `    ${quoted(`${name}:${help}`)}`).join("\n");
+  const cases = commands.map(({ name, words, flags }) => {
+    const specs = flags.flatMap((flag) => flag.names.map((each) => `        ${quoted(zshSpec(each, flag))}`));
+    const word = words.length === 0 ? [] : [`        ${quoted(`1:: :(${words.join(" ")})`)}`];
+    return `    ${name})\n      _arguments -s \\\n${[...specs, ...word].join(" \\\n")} ;;`;
+  });
+  return `#compdef troupe
+# Completions of troupe for zsh: troupe completions zsh > "\${fpath[1]}/_troupe"
+_troupe() {
+  local -a commands
+  commands=(
+${names}
+  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  local command="\${words[2]}"
+  shift words
+  (( CURRENT-- ))
+  case "$command" in
+${cases.join("\n")}
+  esac
+}
+if [ "$funcstack[1]" = _troupe ]; then _troupe "$@"; else compdef _troupe troupe; fi
+`;
+}
+
+function zshSpec(name: string, { help, value }: Flag): string {
+  const said = help.replaceAll(/[[\]:]/g, (sign) => `\\${sign}`);
+  // A star: some flags may be given several times, and the others say so themselves.
+  const spec = `*${name}[${said}]`;
+  if (value === "none") return spec;
+  if (value === "path") return `${spec}:path:_files`;
+  return value === "any" ? `${spec}:value: ` : `${spec}:value:(${value.join(" ")})`;
+}
+
+function fishScript(commands: readonly Completed[]): string {
+  const first = commands.map(({ name, help }) => {
+    return `complete -c troupe -n __fish_use_subcommand -f -a ${name} -d ${quoted(help)}`;
+  });
+  const rest = commands.flatMap(({ name, words, flags }) => {
+    const when = `complete -c troupe -n '__fish_seen_subcommand_from ${name}'`;
+    const own = words.length === 0 ? [`${when} -f`] : [`${when} -f -a ${quoted(words.join(" "))}`];
+    return [...own, ...flags.map((flag) => `${when} ${fishFlag(flag)}`)];
+  });
+  return `# Completions of troupe for fish: troupe completions fish > ~/.config/fish/completions/troupe.fish
+${[...first, ...rest].join("\n")}
+`;
+}
+
+function fishFlag({ names, help, value }: Flag): string {
+  const parts = names.map((name) => (name.startsWith("--") ? `-l ${name.slice(2)}` : `-s ${name.slice(1)}`));
+  const takes =
+    value === "none" ? "" : value === "path" ? " -r -F" : value === "any" ? " -x" : ` -x -a ${quoted(value.join(" "))}`;
+  return `${parts.join(" ")}${takes} -d ${quoted(help)}`;
+}

@@ -1,0 +1,52 @@
+// Owns `troupe doctor`: looks at this machine and says what may hinder the server on it, for a person or as JSON. Called by
+// main.ts. Exit code 1 where something does.
+import arg from "arg";
+import { defaultModel } from "../engines/hub/resolve-model.ts";
+import { wireDiagnosis } from "../http/system/schemas.ts";
+import { resolveConfig } from "../runtime/config/config.ts";
+import { ServerError } from "../runtime/errors.ts";
+import type { Check, Diagnosis } from "../runtime/system.ts";
+import { checkOptions } from "./system/check-options.ts";
+import { diagnose } from "./system/inspector.ts";
+
+const usage = "troupe doctor [--json]";
+const marks = { ok: "ok   ", warn: "warn ", error: "ERROR" } as const;
+
+/** Runs what follows `troupe doctor`. Throws config_invalid for what it does not know. */
+export async function doctorCommand(args: readonly string[]): Promise<void> {
+  const flags = parse(args);
+  if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
+  const config = resolveConfig({ command: "serve", flags: {}, environment: process.env, defaultModel });
+  const diagnosis = await diagnose(await checkOptions(config, false));
+  const text = flags["--json"] ? JSON.stringify(wireDiagnosis(diagnosis), null, 2) : report(diagnosis);
+  process.stdout.write(`${text}\n`);
+  if (diagnosis.checks.some(({ status }) => status === "error")) process.exitCode = 1;
+}
+
+function parse(args: readonly string[]) {
+  try {
+    const { _: words, ...flags } = arg({ "--json": Boolean, "--help": Boolean, "-h": "--help" }, { argv: [...args] });
+    if (words.length > 0) throw new ServerError("config_invalid", `unexpected "${words[0]}"; doctor expects ${usage}`);
+    return flags;
+  } catch (cause) {
+    if (!(cause instanceof arg.ArgError)) throw cause;
+    throw new ServerError("config_invalid", `${cause.message}; doctor expects ${usage}`, { cause });
+  }
+}
+
+/** The findings as lines for a person. */
+export function report({ system, checks }: Diagnosis): string {
+  const { host, physicalCores, build } = system;
+  const { brand, logicalCores } = host.cpu;
+  const facts = [
+    `troupe ${build.version}${build.gitRevision === null ? "" : ` (${build.gitRevision.slice(0, 12)})`}`,
+    `${host.os}, ${host.kernel}`,
+    `${brand}, ${physicalCores} cores, ${logicalCores} threads`,
+  ];
+  return [...facts, "", ...checks.map(line)].join("\n");
+}
+
+function line({ name, status, message, suggestion }: Check): string {
+  const advice = suggestion === undefined ? "" : `\n        ${suggestion}`;
+  return `${marks[status]}  ${name}: ${message}${advice}`;
+}

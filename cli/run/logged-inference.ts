@@ -1,0 +1,42 @@
+// Owns the request log (`log`) of a conversation without a server: each question and its answer, in full, as one JSON line.
+// Stands between the commands and the models; used by run.ts where the setting is made.
+import type { Inference } from "../../actors/inference.ts";
+import type { GenerateEvent, GenerateRequest } from "../../engines/chat.ts";
+import { type GenerationHolder, ObservedInference } from "../../http/observed-inference.ts";
+import type { LineFile } from "../../runtime/line-file.ts";
+import { withoutSecrets } from "../../runtime/log.ts";
+
+export class LoggedInference extends ObservedInference {
+  readonly #holder: GenerationHolder;
+  readonly #file: Pick<LineFile, "append">;
+
+  constructor(inner: Inference, file: Pick<LineFile, "append">) {
+    const holder: GenerationHolder = { generation: null };
+    super(inner, holder);
+    this.#holder = holder;
+    this.#file = file;
+  }
+
+  override async *generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
+    const startedAt = Date.now();
+    const said = { text: "", reasoning: "" };
+    const events = super.generate(request, signal);
+    const generation = this.#holder.generation;
+    try {
+      for await (const batch of events) {
+        for (const event of batch) {
+          if (event.type === "text" || event.type === "reasoning") said[event.type] += event.text;
+        }
+        yield batch;
+      }
+    } finally {
+      const { model, prompt, sampling } = request;
+      const time = new Date(startedAt).toISOString();
+      const { usage, error } = generation ?? { usage: null, error: null };
+      const [finishReason = null] = generation?.finishReasons ?? [];
+      const response = { ...said, finishReason, usage, error };
+      const entry = { time, model, durationMs: Date.now() - startedAt, request: { prompt, sampling }, response };
+      this.#file.append(withoutSecrets(JSON.stringify(entry)));
+    }
+  }
+}

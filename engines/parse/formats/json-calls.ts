@@ -1,0 +1,103 @@
+// Owns the families that write calls as JSON objects behind a mark, or as nothing but that: Hermes and Qwen, Granite 3, Phi-4,
+// Nemotron, Command R, FireFunction and Llama 3.
+import { beforeJsonArguments, readJsonCalls } from "../json-call.ts";
+import type { Mark } from "../output-parser.ts";
+import type { Reading, Wait } from "../reading.ts";
+import type { CallSyntax } from "../tool-format.ts";
+import { type MarkedFormat, turnMark } from "./marked-format.ts";
+
+/** Reads JSON calls and the mark after them, where there is one. */
+export function* readCallsUntil(reading: Reading, close: string): Wait<void> {
+  if ((yield* readJsonCalls(reading)) && close !== "") yield* reading.mark(close);
+}
+
+function mark(text: string, close: string): Mark {
+  return { text, read: (reading) => readCallsUntil(reading, close) };
+}
+
+/** The way of Hermes, which formats demand too whose own arguments are not JSON. */
+export const taggedJson: CallSyntax = {
+  trigger: "<tool_call>",
+  open: "<tool_call>\n",
+  between: "\n</tool_call>\n<tool_call>\n",
+  close: "\n</tool_call>",
+  before: (name) => beforeJsonArguments(name, "arguments"),
+  after: () => "}",
+};
+
+/** A list of calls after the mark. */
+export function listSyntax(open: string, close: string, key: "arguments" | "parameters" = "arguments"): CallSyntax {
+  return {
+    trigger: open,
+    open: `${open}[`,
+    between: ", ",
+    close: `]${close}`,
+    before: (name) => beforeJsonArguments(name, key),
+    after: () => "}",
+  };
+}
+
+export const hermes: MarkedFormat = {
+  name: "hermes",
+  syntax: taggedJson,
+  marks: [mark("<tool_call>", "</tool_call>")],
+};
+
+/** For models whose template knows no tools: they are told to write calls so. */
+export const generic: MarkedFormat = { ...hermes, name: "generic" };
+
+/** After thinking, Granite 3 puts its answer between tags of its own. */
+export const granite: MarkedFormat = {
+  name: "granite",
+  syntax: listSyntax("<|tool_call|>", ""),
+  marks: [mark("<|tool_call|>", ""), mark("<tool_call>", "</tool_call>")],
+  plainMarks: [{ text: "</response>", read: readAnswerEnd }],
+  firstMarks: () => [turnMark("<response>", "content")],
+};
+
+function* readAnswerEnd(reading: Reading): Wait<void> {
+  if ((yield* reading.space()) < 0) reading.settle();
+}
+
+const functools = mark("functools", "");
+
+export const phi: MarkedFormat = {
+  name: "phi",
+  syntax: listSyntax("<|tool_call|>", "<|/tool_call|>"),
+  marks: [mark("<|tool_call|>", "<|/tool_call|>"), functools],
+};
+
+export const fireFunction: MarkedFormat = {
+  name: "firefunction",
+  syntax: listSyntax("functools", ""),
+  marks: [functools],
+};
+
+export const nemotron: MarkedFormat = {
+  name: "nemotron",
+  syntax: listSyntax("<TOOLCALL>", "</TOOLCALL>"),
+  marks: [mark("<TOOLCALL>", "</TOOLCALL>")],
+};
+
+export const commandR: MarkedFormat = {
+  name: "command-r",
+  syntax: {
+    ...listSyntax("<|START_ACTION|>", "<|END_ACTION|>"),
+    before: (name) => `{"tool_call_id": "0", "tool_name": ${JSON.stringify(name)}, "parameters": `,
+  },
+  marks: [mark("<|START_ACTION|>", "<|END_ACTION|>")],
+};
+
+export const llama: MarkedFormat = {
+  name: "llama",
+  syntax: {
+    trigger: null,
+    open: "",
+    between: "; ",
+    close: "",
+    before: (name) => beforeJsonArguments(name, "parameters"),
+    after: () => "}",
+  },
+  marks: [mark("<|python_tag|>", "")],
+  firstMarks: ({ tools }) => (tools.size === 0 ? [] : [{ ...mark("{", ""), isKept: true }]),
+};

@@ -1,0 +1,62 @@
+// Owns what every format has alike: thinking between tags, calls behind marks, and which control tokens those are made of.
+import { type Mark, MarkedParser } from "../output-parser.ts";
+import { Reading, type Wait } from "../reading.ts";
+import type { CallSyntax, ThinkingTags, ToolFormat } from "../tool-format.ts";
+
+export interface MarkedFormat {
+  readonly name: string;
+  readonly syntax: CallSyntax;
+  /** Where a call may begin; they mean nothing where nothing can be called. */
+  readonly marks: readonly Mark[];
+  /** Other marks in content. */
+  readonly plainMarks?: readonly Mark[];
+  /** Those that may have only white space, thinking and calls before them. */
+  readonly firstMarks?: (reading: Reading) => readonly Mark[];
+  /** Further texts that a call is written with. */
+  readonly texts?: readonly string[];
+  readonly answerOpen?: string;
+}
+
+/** A format whose thinking, if any, comes before content and calls. */
+export function markedFormat(format: MarkedFormat, thinking: ThinkingTags | null): ToolFormat {
+  const { name, syntax, marks } = format;
+  const inReasoning = thinking === null ? [] : [turnMark(thinking.end, "content")];
+  const begins = thinking === null ? [] : [turnMark(thinking.begin.trim(), "reasoning")];
+  return {
+    name,
+    thinking,
+    syntax,
+    answerOpen: format.answerOpen ?? "",
+    shownTokens: tokenNames([
+      ...(thinking === null ? [] : [thinking.begin, thinking.end]),
+      ...marks.map(({ text }) => text),
+      ...(format.texts ?? []),
+      ...[syntax.open, syntax.before("f"), syntax.after("f"), syntax.between ?? "", syntax.close],
+    ]),
+    createParser: ({ tools, startsThinking }) => {
+      const reading = new Reading(tools);
+      if (startsThinking && thinking !== null) reading.mode = "reasoning";
+      return new MarkedParser(reading, {
+        first: [...begins, ...(format.firstMarks?.(reading) ?? [])],
+        inContent: [...(tools.length > 0 ? marks : []), ...(format.plainMarks ?? [])],
+        inReasoning,
+      });
+    },
+  };
+}
+
+/** A mark at which the answer's text becomes thinking, or is it no longer. */
+export function turnMark(text: string, mode: "content" | "reasoning"): Mark {
+  return { text, read: (reading) => turn(reading, mode) };
+}
+
+// biome-ignore lint/correctness/useYield: a syntax that never has to wait.
+function* turn(reading: Reading, mode: "content" | "reasoning"): Wait<void> {
+  reading.mode = mode;
+  reading.settle();
+}
+
+/** What looks like a control token in those texts; a vocabulary knows which are. */
+export function tokenNames(texts: readonly string[]): readonly string[] {
+  return [...new Set(texts.flatMap((text) => text.match(/<[^<>\s=]+>|\[[A-Z_/]+\]/g) ?? []))];
+}

@@ -1,0 +1,168 @@
+// Owns reading an answer: text, thinking, and whatever begins with one of a format's marks, which that mark's syntax reads on.
+// Formats make one an answer; called once a token. Knows no syntax.
+import { isJsonSpace } from "./json-scanner.ts";
+import type { Reading, Wait } from "./reading.ts";
+import type { OutputParser, OutputPart } from "./tool-format.ts";
+
+/** A text at which a syntax takes over, to read on from its end. */
+export interface Mark {
+  readonly text: string;
+  /** The syntax wants the mark too. */
+  readonly isKept?: boolean;
+  readonly read: (reading: Reading) => Wait<void>;
+}
+
+export interface Marks {
+  /** Those that may come only before all content of the answer, or between what is none. */
+  readonly first: readonly Mark[];
+  readonly inContent: readonly Mark[];
+  readonly inReasoning: readonly Mark[];
+}
+
+/** White space before a mark is dropped, so it waits for what comes after it; of more than this, only the end does. */
+const maxSpace = 64;
+
+export class MarkedParser implements OutputParser {
+  private readonly reading: Reading;
+  private readonly marks: Marks;
+  /** The first characters of the marks that count now. */
+  private readonly starts: { readonly content: readonly string[]; readonly reasoning: readonly string[] };
+  private syntax: Wait<void> | null = null;
+  /** No content has come since the answer's beginning, or since the last thing that is no content. */
+  private isFirst: boolean;
+  /** White space goes to the mark before it. */
+  private dropsSpace = false;
+
+  constructor(reading: Reading, marks: Marks) {
+    this.reading = reading;
+    this.marks = marks;
+    this.starts = { content: startsOf(marks.inContent), reasoning: startsOf(marks.inReasoning) };
+    this.isFirst = reading.mode === "content";
+  }
+
+  push(text: string): readonly OutputPart[] {
+    const { reading } = this;
+    if (text === "") return [];
+    if (this.isPlain(text)) return [{ kind: reading.mode, text, at: reading.passOver(text.length) }];
+    reading.push(text);
+    this.run();
+    return this.takeParts();
+  }
+
+  finish(): readonly OutputPart[] {
+    this.reading.isOver = true;
+    this.run();
+    this.reading.giveText(this.reading.text.length);
+    return this.takeParts();
+  }
+
+  private takeParts(): readonly OutputPart[] {
+    const parts = this.reading.parts;
+    if (parts.length > 0) this.reading.parts = [];
+    return parts;
+  }
+
+  /** The usual piece: nothing waits, and nothing in it can be a mark's beginning or the white space before one. */
+  private isPlain(text: string): boolean {
+    const { reading } = this;
+    if (this.syntax !== null || this.isFirst || this.dropsSpace || reading.position < reading.text.length) return false;
+    const starts = this.starts[reading.mode];
+    for (const start of starts) if (text.includes(start)) return false;
+    return starts.length === 0 || !isJsonSpace(text.charCodeAt(text.length - 1));
+  }
+
+  /** Goes as far as the text does. */
+  private run(): void {
+    const { reading } = this;
+    for (;;) {
+      if (this.syntax !== null) {
+        if (this.syntax.next().done !== true) return;
+        this.endSyntax();
+      }
+      if (this.dropsSpace && !this.dropSpace()) return;
+      const found = this.isFirst ? this.findFirst() : this.find(reading.mode);
+      if (found === null) return;
+      this.syntax = found.read(reading);
+    }
+  }
+
+  /** The syntax has read what it could: what it has not settled is no call. */
+  private endSyntax(): void {
+    const { reading } = this;
+    this.syntax = null;
+    const rest = reading.takeUnsettled();
+    // White space after a whole call, behind which no other came.
+    const isMark = !reading.isInCall && rest.trim() === "";
+    this.dropsSpace = isMark;
+    this.isFirst = isMark && reading.mode === "content";
+    if (reading.isInCall) reading.parts.push({ kind: "call-failed", text: rest });
+    else if (!isMark) reading.giveBack(rest);
+    reading.isInCall = false;
+  }
+
+  /** Whether text is left after the white space. */
+  private dropSpace(): boolean {
+    const { reading } = this;
+    const { text } = reading;
+    while (reading.position < text.length && isJsonSpace(text.charCodeAt(reading.position))) reading.position++;
+    reading.settle();
+    if (reading.position === text.length) return false;
+    this.dropsSpace = false;
+    return true;
+  }
+
+  private findFirst(): Mark | null {
+    const { text, position, isOver } = this.reading;
+    let at = position;
+    while (at < text.length && isJsonSpace(text.charCodeAt(at))) at++;
+    if (at - position <= maxSpace) {
+      const found = markAt(this.marks.first, text, at);
+      if (found !== null) return this.take(found, at);
+      if (!isOver && mayBecomeMark(this.marks.first, text, at)) return null;
+    }
+    this.isFirst = false;
+    return this.find("content");
+  }
+
+  /** The next mark, which is read then. Text before it, or before what may become it, is given. */
+  private find(mode: "content" | "reasoning"): Mark | null {
+    const { reading } = this;
+    const { text } = reading;
+    const marks = mode === "content" ? this.marks.inContent : this.marks.inReasoning;
+    const starts = this.starts[mode];
+    for (let at = reading.position; at < text.length; at++) {
+      if (!starts.includes(text.charAt(at))) continue;
+      const found = markAt(marks, text, at);
+      if (found === null && (reading.isOver || !mayBecomeMark(marks, text, at))) continue;
+      reading.giveText(this.spaceBefore(at));
+      return found === null ? null : this.take(found, at);
+    }
+    reading.giveText(marks.length === 0 || reading.isOver ? text.length : this.spaceBefore(text.length));
+    return null;
+  }
+
+  private take(mark: Mark, at: number): Mark {
+    this.reading.position = mark.isKept === true ? at : at + mark.text.length;
+    return mark;
+  }
+
+  private spaceBefore(end: number): number {
+    const { text, position } = this.reading;
+    const least = Math.max(position, end - maxSpace);
+    let at = end;
+    while (at > least && isJsonSpace(text.charCodeAt(at - 1))) at--;
+    return at;
+  }
+}
+
+function startsOf(marks: readonly Mark[]): readonly string[] {
+  return [...new Set(marks.map(({ text }) => text.charAt(0)))];
+}
+
+function markAt(marks: readonly Mark[], text: string, at: number): Mark | null {
+  return marks.find((mark) => text.startsWith(mark.text, at)) ?? null;
+}
+
+function mayBecomeMark(marks: readonly Mark[], text: string, at: number): boolean {
+  return marks.some((mark) => text.length - at < mark.text.length && mark.text.startsWith(text.slice(at)));
+}

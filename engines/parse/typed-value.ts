@@ -1,0 +1,64 @@
+// Owns what JSON an argument is that was written as bare text: a tool's schema says which types it may have.
+
+const maxDepth = 8;
+/** As templates print them that know no JSON. */
+const pythonWords = new Map([
+  ["True", "true"],
+  ["False", "false"],
+  ["None", "null"],
+]);
+
+/** The JSON types that a tool's schema allows an argument; null where it does not say. */
+export function parameterTypes(parameters: unknown, key: string): ReadonlySet<string> | null {
+  const properties = member(parameters, "properties");
+  const types = new Set<string>();
+  return collectTypes(member(properties, key), types, 0) ? types : null;
+}
+
+export function mayOnlyBeString(types: ReadonlySet<string> | null): boolean {
+  return types !== null && types.size === 1 && types.has("string");
+}
+
+/** The text as JSON: itself where it is JSON of an allowed type, else a string. */
+export function jsonTyped(text: string, types: ReadonlySet<string> | null): string {
+  const trimmed = text.trim();
+  const literal = types === null ? trimmed : (pythonWords.get(trimmed) ?? trimmed);
+  let value: unknown;
+  try {
+    value = JSON.parse(literal);
+  } catch {
+    return JSON.stringify(text);
+  }
+  const isString = types?.has("string") === true && !types.has(typeName(value));
+  return isString ? JSON.stringify(text) : literal;
+}
+
+/** False where the schema does not say, or says it in a way that is not read here. */
+function collectTypes(schema: unknown, types: Set<string>, depth: number): boolean {
+  if (depth > maxDepth) return false;
+  const type = member(schema, "type");
+  if (typeof type === "string" || Array.isArray(type)) {
+    for (const name of [type].flat()) types.add(name === "integer" ? "number" : String(name));
+    return true;
+  }
+  const values = member(schema, "enum") ?? (hasMember(schema, "const") ? [member(schema, "const")] : undefined);
+  if (Array.isArray(values)) {
+    for (const value of values) types.add(typeName(value));
+    return true;
+  }
+  const choices = member(schema, "anyOf") ?? member(schema, "oneOf");
+  return Array.isArray(choices) && choices.every((choice) => collectTypes(choice, types, depth + 1));
+}
+
+function typeName(value: unknown): string {
+  if (value === null) return "null";
+  return Array.isArray(value) ? "array" : typeof value;
+}
+
+function hasMember(value: unknown, key: string): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && Object.hasOwn(value, key);
+}
+
+function member(value: unknown, key: string): unknown {
+  return hasMember(value, key) ? value[key] : undefined;
+}

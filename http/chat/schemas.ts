@@ -1,0 +1,94 @@
+// Owns the schemas of what a chat answers: the whole body, and the chunks of a stream. The API document shows them; response.ts
+// is typed by them, stream.ts writes what matches them.
+import { z } from "zod";
+import { finishReasonSchema, usageSchema } from "../usage.ts";
+
+const tokenLogprob = z.strictObject({
+  token: z.string(),
+  logprob: z.number().meta({ description: "-9999 for never" }),
+  bytes: z.array(z.int().min(0).max(255)).meta({ description: "UTF-8; a token may hold part of a character" }),
+});
+
+export const logprobsSchema = z
+  .strictObject({
+    content: z.array(tokenLogprob.extend({ top_logprobs: z.array(tokenLogprob) })),
+    refusal: z.null(),
+  })
+  .meta({ id: "ChatLogprobs" });
+
+const refusal = z.string().meta({ description: "Why the content is not what was demanded" });
+const reasoning = z.string().meta({ description: "What was thought before the answer" });
+
+const toolCall = z.strictObject({
+  id: z.string(),
+  type: z.literal("function"),
+  function: z.strictObject({ name: z.string(), arguments: z.string().meta({ description: "JSON text" }) }),
+});
+
+const head = {
+  id: z.string(),
+  created: z.int().meta({ description: "Unix seconds" }),
+  model: z.string(),
+  system_fingerprint: z.literal("local"),
+};
+
+const index = z.int().min(0);
+
+const completionChoice = z.strictObject({
+  index,
+  message: z.strictObject({
+    role: z.literal("assistant"),
+    content: z.string().nullable().meta({ description: "null where there are only calls" }),
+    refusal: refusal.nullable(),
+    tool_calls: z.array(toolCall).min(1).optional(),
+    reasoning_content: reasoning.optional(),
+  }),
+  logprobs: logprobsSchema.nullable(),
+  finish_reason: finishReasonSchema,
+});
+
+export const chatCompletionSchema = z
+  .strictObject({
+    ...head,
+    object: z.literal("chat.completion"),
+    choices: z.array(completionChoice).min(1),
+    usage: usageSchema,
+  })
+  .meta({ id: "ChatCompletion" });
+
+export type WireChatCompletion = z.output<typeof chatCompletionSchema>;
+export type WireChoice = z.output<typeof completionChoice>;
+export type WireLogprobs = z.output<typeof logprobsSchema>;
+
+/** A call begins with its id and name; the pieces of its arguments follow. */
+const callDelta = z.strictObject({
+  index,
+  id: z.string().optional(),
+  type: z.literal("function").optional(),
+  function: z.strictObject({ name: z.string().optional(), arguments: z.string() }),
+});
+
+const chunkChoice = z.strictObject({
+  index,
+  delta: z.strictObject({
+    role: z.literal("assistant").optional(),
+    content: z.string().optional(),
+    refusal: refusal.optional(),
+    tool_calls: z.array(callDelta).min(1).optional(),
+    reasoning_content: reasoning.optional(),
+  }),
+  logprobs: logprobsSchema.nullable(),
+  finish_reason: finishReasonSchema.nullable(),
+});
+
+export const chatChunkSchema = z
+  .strictObject({
+    ...head,
+    object: z.literal("chat.completion.chunk"),
+    choices: z.array(chunkChoice).meta({ description: "One, or none in the chunk of stream_options.include_usage" }),
+    usage: usageSchema
+      .nullable()
+      .optional()
+      .meta({ description: "On the last chunk; null before it with stream_options.include_usage, else absent" }),
+  })
+  .meta({ id: "ChatCompletionChunk" });

@@ -1,0 +1,104 @@
+// Owns the way between an exchange and the web's Request and Response, which the protocol's implementation speaks: headers
+// in, a body or a stream out, with back pressure and an end when the client goes. It knows no method of the protocol.
+import { ServerError } from "../../runtime/errors.ts";
+import type { HttpRequest, ReplyHeaders, StreamSink } from "../edge.ts";
+import type { Exchange } from "../exchange.ts";
+import { drained } from "../sse.ts";
+import { isResponse } from "./messages.ts";
+
+const EVENT_STREAM = "text/event-stream";
+/** The protocol wants both accepted. A client that asks for neither still gets its answer, as JSON. */
+const BOTH = `application/json, ${EVENT_STREAM}`;
+
+const sentHeaders = /^(?:content-type|last-event-id|mcp-[a-z0-9-]+)$/;
+const keptHeaders = ["content-type", "mcp-session-id", "allow"];
+const exposed = { "access-control-expose-headers": "x-request-id, mcp-session-id, mcp-protocol-version" };
+
+/** The request as the web has it, without its body. */
+export function webRequest({ method, headers, signal }: HttpRequest): Request {
+  const taken = [...headers].filter(([name]) => sentHeaders.test(name));
+  const accept = method === "POST" ? BOTH : (headers.get("accept") ?? "");
+  try {
+    return new Request("http://localhost/mcp", { method, headers: [...taken, ["accept", accept]], signal });
+  } catch (cause) {
+    throw new ServerError("invalid_value", "expected headers of printable characters", { cause });
+  }
+}
+
+/** Whether an answer to the request may come as a stream. */
+function wantsStream({ headers }: HttpRequest): boolean {
+  return headers.get("accept")?.includes(EVENT_STREAM) ?? false;
+}
+
+/** Sends a response; settles when all of it has left, or the client has. */
+export async function sendResponse(exchange: Exchange, response: Response, readerStallMs: number): Promise<void> {
+  const headers = replyHeaders(response);
+  const { body, status } = response;
+  if (body === null || !headers["content-type"]?.startsWith(EVENT_STREAM)) {
+    exchange.send(status, headers, await response.text());
+  } else if (wantsStream(exchange.request)) {
+    await pump(exchange, headers, body, readerStallMs);
+  } else {
+    sendMessages(exchange, headers, await readAll(body, exchange.request.signal));
+  }
+}
+
+function replyHeaders({ headers }: Response): ReplyHeaders {
+  const kept: Record<string, string> = { ...exposed };
+  for (const name of keptHeaders) {
+    const value = headers.get(name);
+    if (value !== null) kept[name] = value;
+  }
+  return kept;
+}
+
+async function pump(
+  exchange: Exchange,
+  headers: ReplyHeaders,
+  body: ReadableStream<Uint8Array>,
+  readerStallMs: number,
+): Promise<void> {
+  const sink = exchange.openEventStream(headers);
+  // The head leaves with the first piece; whoever opens a stream waits for it.
+  sink.write(": open\n\n");
+  try {
+    for await (const text of textOf(body, exchange.request.signal)) await writeTo(sink, text, readerStallMs);
+  } finally {
+    sink.end();
+  }
+}
+
+async function writeTo(sink: StreamSink, text: string, readerStallMs: number): Promise<void> {
+  if (!sink.write(text)) await drained(sink, readerStallMs);
+}
+
+/** The pieces of a stream, until it ends or the client goes. */
+async function* textOf(body: ReadableStream<Uint8Array>, signal: AbortSignal): AsyncGenerator<string> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  const cancel = (): void => void reader.cancel().catch(() => {});
+  signal.addEventListener("abort", cancel, { once: true });
+  if (signal.aborted) cancel();
+  try {
+    for (let next = await reader.read(); !next.done; next = await reader.read()) {
+      yield decoder.decode(next.value, { stream: true });
+    }
+  } finally {
+    signal.removeEventListener("abort", cancel);
+  }
+}
+
+async function readAll(body: ReadableStream<Uint8Array>, signal: AbortSignal): Promise<string> {
+  let all = "";
+  for await (const text of textOf(body, signal)) all += text;
+  return all;
+}
+
+/** Of a stream's messages, those that answer; what was told in between has no place in a JSON body. */
+function sendMessages(exchange: Exchange, headers: ReplyHeaders, stream: string): void {
+  const messages = [...stream.matchAll(/^data: (.+)$/gm)].map(([, data = ""]) => data);
+  const answers = messages.filter((message) => isResponse(JSON.parse(message)));
+  const json = { ...headers, "content-type": "application/json" };
+  if (answers.length === 0) exchange.send(202, exposed, "");
+  else exchange.send(200, json, answers.length === 1 ? (answers[0] ?? "") : `[${answers.join(",")}]`);
+}

@@ -1,0 +1,135 @@
+// Owns the fold of a streamed chat completion, as the app writes it, into the result of a tool call, and into the progress
+// that is told meanwhile. It knows the wire format of that stream, as any client does, and nothing of how it is made.
+import type { CallToolResult } from "@modelcontextprotocol/server";
+
+/** Less often than this a caller is told how far it is. */
+const PROGRESS_INTERVAL_MS = 100;
+
+interface ToolCallDelta {
+  readonly index: number;
+  readonly id?: string;
+  readonly function?: { readonly name?: string; readonly arguments?: string };
+}
+
+interface Delta {
+  readonly content?: string | null;
+  readonly reasoning_content?: string | null;
+  readonly refusal?: string | null;
+  readonly tool_calls?: readonly ToolCallDelta[];
+}
+
+interface Chunk {
+  readonly choices?: readonly {
+    readonly index: number;
+    readonly delta: Delta;
+    readonly finish_reason: string | null;
+  }[];
+  readonly usage?: object | null;
+  readonly error?: { readonly message: string };
+}
+
+interface FoldedCall {
+  readonly id: string;
+  readonly type: "function";
+  readonly function: { name: string; arguments: string };
+}
+
+interface FoldedChoice {
+  text: string;
+  refusal: string | null;
+  finishReason: string | null;
+  readonly toolCalls: FoldedCall[];
+}
+
+/** Told the characters generated so far, thinking included, and what of the answer is new since the last time. */
+export type OnProgress = (characters: number, text: string) => void;
+
+export class ChatFold {
+  readonly #onProgress: OnProgress | null;
+  readonly #choices: FoldedChoice[] = [];
+  #unread = "";
+  #usage: object | null = null;
+  #error: string | null = null;
+  #characters = 0;
+  #toldCharacters = 0;
+  #untold = "";
+  #toldAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(onProgress: OnProgress | null) {
+    this.#onProgress = onProgress;
+  }
+
+  /** Takes a piece of the stream. */
+  push(piece: string): void {
+    const events = (this.#unread + piece).split("\n\n");
+    this.#unread = events.pop() ?? "";
+    for (const event of events) {
+      if (event.startsWith("data: {")) this.#take(JSON.parse(event.slice("data: ".length)) as Chunk);
+    }
+    this.#tell();
+  }
+
+  result(): CallToolResult {
+    if (this.#error !== null) return { content: [{ type: "text", text: this.#error }], isError: true };
+    const content = this.#choices.map(({ text }) => ({ type: "text" as const, text }));
+    const refusals = this.#choices.flatMap(({ refusal }) => (refusal === null ? [] : [refusal]));
+    const calls = this.#choices.some(({ toolCalls }) => toolCalls.length > 0);
+    return {
+      content: [...content, ...refusals.map((text) => ({ type: "text" as const, text }))],
+      ...(calls && { structuredContent: { choices: this.#choices.map(wireChoice) } }),
+      ...(refusals.length > 0 && { isError: true }),
+      _meta: { finish_reasons: this.#choices.map(({ finishReason }) => finishReason), usage: this.#usage },
+    };
+  }
+
+  #take({ choices = [], usage, error }: Chunk): void {
+    for (const { index, delta, finish_reason } of choices) {
+      const choice = this.#choice(index);
+      choice.text += delta.content ?? "";
+      choice.finishReason = finish_reason ?? choice.finishReason;
+      if (typeof delta.refusal === "string") choice.refusal = (choice.refusal ?? "") + delta.refusal;
+      for (const call of delta.tool_calls ?? []) takeCall(choice.toolCalls, call);
+      this.#characters += sizeOf(delta);
+      if (index === 0) this.#untold += delta.content ?? "";
+    }
+    this.#usage = usage ?? this.#usage;
+    this.#error = error?.message ?? this.#error;
+  }
+
+  #choice(index: number): FoldedChoice {
+    for (let i = this.#choices.length; i <= index; i++) {
+      this.#choices.push({ text: "", refusal: null, finishReason: null, toolCalls: [] });
+    }
+    return this.#choices[index] as FoldedChoice;
+  }
+
+  #tell(): void {
+    const now = performance.now();
+    if (this.#onProgress === null || now - this.#toldAtMs < PROGRESS_INTERVAL_MS) return;
+    // Progress must grow from one time to the next.
+    if (this.#characters === this.#toldCharacters) return;
+    this.#toldAtMs = now;
+    this.#toldCharacters = this.#characters;
+    this.#onProgress(this.#characters, this.#untold);
+    this.#untold = "";
+  }
+}
+
+function sizeOf({ content, reasoning_content, tool_calls = [] }: Delta): number {
+  const calls = tool_calls.reduce((sum, call) => sum + (call.function?.arguments?.length ?? 0), 0);
+  return (content?.length ?? 0) + (reasoning_content?.length ?? 0) + calls;
+}
+
+function takeCall(calls: FoldedCall[], { index, id = "", function: piece }: ToolCallDelta): void {
+  const call = calls[index];
+  if (call === undefined) {
+    calls.push({ id, type: "function", function: { name: piece?.name ?? "", arguments: piece?.arguments ?? "" } });
+  } else {
+    call.function.arguments += piece?.arguments ?? "";
+  }
+}
+
+function wireChoice({ text, finishReason, toolCalls }: FoldedChoice, index: number): object {
+  const message = { role: "assistant", content: text, ...(toolCalls.length > 0 && { tool_calls: toolCalls }) };
+  return { index, finish_reason: finishReason, message };
+}

@@ -1,0 +1,49 @@
+// Owns the check against pages that make a browser talk to a server on its own machine (DNS rebinding): which names a
+// request may come by, and which pages may send one. Asked by mcp.ts before anything else is read.
+import { isIP } from "node:net";
+import { hostname } from "node:os";
+import { ServerError } from "../../runtime/errors.ts";
+import type { HttpRequest } from "../edge.ts";
+
+/** The hosts a server goes by. A page can give its own name any address, so a name must be known and an address need not. */
+export class KnownHosts {
+  readonly #names: ReadonlySet<string>;
+
+  /** `boundTo` is the address the server listens on. */
+  constructor(boundTo: string, others: readonly string[]) {
+    this.#names = new Set([boundTo, hostname(), ...others].map((name) => name.toLowerCase()));
+  }
+
+  /** Throws `forbidden` for a name that is not this server's, and for a page that is neither its own nor of this machine. */
+  check({ headers }: Pick<HttpRequest, "headers">): void {
+    const host = headers.get("host") ?? "";
+    const name = nameIn(`http://${host}`);
+    if (name === null || !(this.#isKnown(name) || isIP(name) !== 0)) {
+      throw forbidden(`the host "${host.slice(0, 100)}" is not known here; a proxy's names go into mcp_allowed_hosts`);
+    }
+    const origin = headers.get("origin");
+    if (origin === undefined) return;
+    const page = nameIn(origin);
+    if (page !== null && (page === name || this.#isKnown(page))) return;
+    throw forbidden(
+      `pages of "${origin.slice(0, 100)}" may not use this server; mcp_allowed_hosts names those that may`,
+    );
+  }
+
+  #isKnown(name: string): boolean {
+    return name === "localhost" || name.endsWith(".localhost") || isLoopback(name) || this.#names.has(name);
+  }
+}
+
+/** The host name or address in a URL, without brackets. */
+function nameIn(url: string): string | null {
+  return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, "") || null : null;
+}
+
+function isLoopback(name: string): boolean {
+  return name === "::1" || (isIP(name) === 4 && name.startsWith("127."));
+}
+
+function forbidden(message: string): ServerError {
+  return new ServerError("forbidden", message);
+}

@@ -1,0 +1,135 @@
+// Owns the MCP server: what comes to its port is checked here, and handed to the session it belongs to, or to none. Made by
+// the composition root beside the app, whose routes its tools call; an edge of its own serves it.
+import { ServerError } from "../../runtime/errors.ts";
+import type { HttpReply, HttpRequest } from "../edge.ts";
+import { Exchange, type ExchangeOptions } from "../exchange.ts";
+import { readJsonValue } from "../json.ts";
+import type { Route } from "../routes.ts";
+import { sendResponse, webRequest } from "./bridge.ts";
+import { rpcErrors } from "./errors.ts";
+import { KnownHosts } from "./hosts.ts";
+import { checkMessages, isInitialize } from "./messages.ts";
+import { mcpOperation } from "./operation.ts";
+import type { ServerFactory } from "./protocol.ts";
+import { Sessionless } from "./sessionless.ts";
+import { type Session, Sessions } from "./sessions.ts";
+
+export interface McpConfig {
+  /** The address the server listens on. */
+  readonly host: string;
+  /** Names it goes by besides, behind a proxy say; their pages may use it. */
+  readonly allowedHosts: readonly string[];
+  readonly maxSessions: number;
+  readonly sessionIdleMs: number;
+  readonly keepAliveMs: number;
+  readonly readerStallMs: number;
+}
+
+export interface McpOptions {
+  readonly config: McpConfig;
+  readonly createServer: ServerFactory;
+  readonly exchange: ExchangeOptions;
+}
+
+const PATH = "/mcp";
+const allow = { allow: "GET, POST, DELETE, OPTIONS" };
+const preflightHeaders = {
+  ...allow,
+  "access-control-allow-methods": "GET, POST, DELETE",
+  // The revisions of the protocol have ever more headers; who may call at all has been checked.
+  "access-control-allow-headers": "*, Authorization",
+};
+
+export class Mcp {
+  readonly #config: McpConfig;
+  readonly #exchangeOptions: ExchangeOptions;
+  readonly #hosts: KnownHosts;
+  /** By request of the web: what it was made from. */
+  readonly #exchanges = new WeakMap<Request, Exchange>();
+  readonly #sessions: Sessions;
+  readonly #sessionless: Sessionless;
+  readonly #route: Route;
+
+  constructor({ config, createServer, exchange }: McpOptions) {
+    this.#config = config;
+    this.#exchangeOptions = exchange;
+    this.#hosts = new KnownHosts(config.host, config.allowedHosts);
+    const exchangeOf = (request: Request | undefined) => request && this.#exchanges.get(request);
+    this.#sessions = new Sessions({ ...config, createServer, exchangeOf });
+    this.#sessionless = new Sessionless(config.keepAliveMs, createServer, exchangeOf);
+    this.#route = {
+      method: "POST",
+      path: PATH,
+      kind: "inference",
+      handler: (exchange) => this.#serve(exchange),
+      errors: rpcErrors,
+      operation: mcpOperation,
+    };
+  }
+
+  /** An EdgeHandler. */
+  readonly handle = (request: HttpRequest, reply: HttpReply, refusal: ServerError | null): void => {
+    const exchange = new Exchange(request, reply, this.#exchangeOptions);
+    if (request.path === PATH) exchange.matched(this.#route, {});
+    exchange.begin();
+    this.#answer(exchange, refusal)
+      .catch((thrown: unknown) => exchange.fail(thrown, thrown instanceof MethodNotAllowed ? allow : {}))
+      .finally(() => exchange.finish());
+  };
+
+  /** From now on no stream is kept open for which nothing is generated. */
+  drain(): void {
+    this.#sessions.stopListening();
+  }
+
+  /** Ends every session. */
+  async close(): Promise<void> {
+    await this.#sessionless.close();
+    await this.#sessions.close();
+  }
+
+  async #answer(exchange: Exchange, refusal: ServerError | null): Promise<void> {
+    const { method, path } = exchange.request;
+    if (path !== PATH) {
+      throw new ServerError("not_found", `there is nothing at ${path.slice(0, 200)}; this server has ${PATH}`);
+    }
+    this.#hosts.check(exchange.request);
+    if (refusal !== null) throw refusal;
+    if (method === "OPTIONS") exchange.send(204, preflightHeaders, "");
+    else await this.#serve(exchange);
+  }
+
+  async #serve(exchange: Exchange): Promise<void> {
+    const { method, headers } = exchange.request;
+    const id = headers.get("mcp-session-id");
+    const message = method === "POST" ? readJsonValue(exchange.request) : undefined;
+    if (method === "POST") checkMessages(message);
+    else if (method !== "GET" && method !== "DELETE") throw new MethodNotAllowed(method);
+    else if (id === undefined) throw new MethodNotAllowed(`${method} without a session (mcp-session-id)`);
+
+    const request = webRequest(exchange.request);
+    this.#exchanges.set(request, exchange);
+    if (id !== undefined) await this.#serveIn(this.#sessions.find(id), exchange, request, message);
+    else if (isInitialize(message)) await this.#serveIn(await this.#sessions.open(), exchange, request, message);
+    else await this.#send(exchange, await this.#sessionless.fetch(request, message));
+  }
+
+  async #serveIn(session: Session, exchange: Exchange, request: Request, message: unknown): Promise<void> {
+    session.hold();
+    try {
+      await this.#send(exchange, await session.fetch(request, message));
+    } finally {
+      session.release();
+    }
+  }
+
+  #send(exchange: Exchange, response: Response): Promise<void> {
+    return sendResponse(exchange, response, this.#config.readerStallMs);
+  }
+}
+
+class MethodNotAllowed extends ServerError {
+  constructor(got: string) {
+    super("method_not_allowed", `${PATH} takes ${allow.allow}, not ${got.slice(0, 60)}`);
+  }
+}

@@ -1,0 +1,37 @@
+// Owns requests that belong to no session: those of the protocol's 2026 revision, which has none, and those of older clients
+// that never initialized one and only want an answer.
+import {
+  createMcpHandler,
+  isLegacyRequest,
+  WebStandardStreamableHTTPServerTransport,
+} from "@modelcontextprotocol/server";
+import type { ServerFactory, TransportFacts } from "./protocol.ts";
+
+export class Sessionless {
+  readonly #keepAliveMs: number;
+  readonly #createServer: () => ReturnType<ServerFactory>;
+  readonly #modern: ReturnType<typeof createMcpHandler>;
+
+  constructor(keepAliveMs: number, createServer: ServerFactory, exchangeOf: TransportFacts["exchangeOf"]) {
+    this.#keepAliveMs = keepAliveMs;
+    // Whoever cancels here does so by closing the connection.
+    this.#createServer = () => createServer({ exchangeOf, onCancelled: () => {} });
+    this.#modern = createMcpHandler(this.#createServer, {
+      legacy: "reject",
+      keepAliveMs,
+      // Nothing here ever changes for a client to subscribe to.
+      maxSubscriptions: 0,
+    });
+  }
+
+  async fetch(request: Request, parsedBody: unknown): Promise<Response> {
+    if (!(await isLegacyRequest(request, parsedBody))) return this.#modern.fetch(request, { parsedBody });
+    const transport = new WebStandardStreamableHTTPServerTransport({ keepAliveMs: this.#keepAliveMs });
+    await this.#createServer().connect(transport);
+    return transport.handleRequest(request, { parsedBody });
+  }
+
+  close(): Promise<void> {
+    return this.#modern.close();
+  }
+}

@@ -1,0 +1,125 @@
+// Owns the sessions of the protocol's 2025 revisions: begun by initialize, ended by DELETE or by resting too long. There is
+// a most of them; where it is reached, the one that has rested longest makes room.
+import { randomUUID } from "node:crypto";
+import { type Server, WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/server";
+import { ServerError } from "../../runtime/errors.ts";
+import type { ServerFactory, TransportFacts } from "./protocol.ts";
+
+export interface SessionOptions {
+  readonly maxSessions: number;
+  /** A session that nobody uses for so long is ended. */
+  readonly sessionIdleMs: number;
+  readonly keepAliveMs: number;
+  readonly createServer: ServerFactory;
+  readonly exchangeOf: TransportFacts["exchangeOf"];
+}
+
+export class Session {
+  readonly id = randomUUID();
+  readonly #transport: WebStandardStreamableHTTPServerTransport;
+  readonly #server: Server;
+  readonly #idleTimer: NodeJS.Timeout;
+  /** Requests whose answer has not ended, the open stream of a listening client included. */
+  #heldCount = 0;
+
+  constructor({ keepAliveMs, sessionIdleMs, createServer, exchangeOf }: SessionOptions, onClosed: () => void) {
+    this.#transport = new WebStandardStreamableHTTPServerTransport({ sessionIdGenerator: () => this.id, keepAliveMs });
+    // A request that was cancelled has no answer, for which its stream would stay open as long as the session.
+    const onCancelled = (requestId: string | number): void => this.#transport.closeSSEStream(requestId);
+    this.#server = createServer({ exchangeOf, onCancelled });
+    this.#server.onclose = () => {
+      clearTimeout(this.#idleTimer);
+      onClosed();
+    };
+    this.#idleTimer = setTimeout(() => this.#rested(), sessionIdleMs).unref();
+  }
+
+  get isHeld(): boolean {
+    return this.#heldCount > 0;
+  }
+
+  connect(): Promise<void> {
+    return this.#server.connect(this.#transport);
+  }
+
+  /** The answer to a request, which is to be held while it is asked for and sent. */
+  fetch(request: Request, parsedBody: unknown): Promise<Response> {
+    return this.#transport.handleRequest(request, { parsedBody });
+  }
+
+  hold(): void {
+    this.#heldCount++;
+  }
+
+  release(): void {
+    this.#heldCount--;
+    this.#idleTimer.refresh();
+    // Its client never got to know its id: what was to initialize it was refused.
+    if (this.#transport.sessionId === undefined) void this.close();
+  }
+
+  stopListening(): void {
+    this.#transport.closeStandaloneSSEStream();
+  }
+
+  close(): Promise<void> {
+    return this.#server.close();
+  }
+
+  #rested(): void {
+    if (this.isHeld) this.#idleTimer.refresh();
+    else void this.close();
+  }
+}
+
+export class Sessions {
+  readonly #options: SessionOptions;
+  /** The one that was used longest ago first. */
+  readonly #open = new Map<string, Session>();
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+  }
+
+  get count(): number {
+    return this.#open.size;
+  }
+
+  /** Throws `not_found`, upon which a client begins a new one. */
+  find(id: string): Session {
+    const session = this.#open.get(id);
+    if (session === undefined) throw new ServerError("not_found", "Session not found; begin a new one by initialize");
+    this.#open.delete(id);
+    this.#open.set(id, session);
+    return session;
+  }
+
+  /** A session for a client to initialize. Throws `queue_full` where there are as many as may be, all of them in use. */
+  async open(): Promise<Session> {
+    if (this.#open.size >= this.#options.maxSessions) this.#makeRoom();
+    const session = new Session(this.#options, () => this.#open.delete(session.id));
+    this.#open.set(session.id, session);
+    await session.connect();
+    return session;
+  }
+
+  /** Ends the streams that only listen, so that clients which wait for nothing keep no connection open. */
+  stopListening(): void {
+    for (const session of this.#open.values()) session.stopListening();
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#open.values()].map((session) => session.close()));
+  }
+
+  #makeRoom(): void {
+    for (const session of this.#open.values()) {
+      if (session.isHeld) continue;
+      this.#open.delete(session.id);
+      void session.close();
+      return;
+    }
+    const message = `there are ${this.#options.maxSessions} sessions in use (mcp_max_sessions); try again when one has ended`;
+    throw new ServerError("queue_full", message);
+  }
+}

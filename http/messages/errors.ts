@@ -1,0 +1,58 @@
+// Owns how errors look to clients of the messages protocol: its body, its types, and 400 where the other protocols say 422.
+// Used by the exchange for answers that failed, and by stream.ts for streams that did.
+import { z } from "zod";
+import { type ErrorCode, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
+import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
+
+const errorTypes = [
+  "invalid_request_error",
+  "not_found_error",
+  "request_too_large",
+  "rate_limit_error",
+  "api_error",
+  "overloaded_error",
+] as const;
+
+/** What the model's side calls a field that has another name here. */
+const OUR_BUDGET = "reasoning_budget";
+const THEIR_BUDGET = "thinking.budget_tokens";
+
+type ErrorType = (typeof errorTypes)[number];
+
+const typesByStatus: Readonly<Record<number, ErrorType>> = {
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  500: "api_error",
+  503: "overloaded_error",
+};
+
+const schema = z
+  .strictObject({
+    type: z.literal("error"),
+    error: z.strictObject({
+      type: z.enum(errorTypes),
+      message: z.string().meta({ description: "What was expected, what came, and what to do" }),
+      details: z.strictObject({
+        error_code: z.enum(errorCodes),
+        param: z.string().nullable().meta({ description: "The field at fault" }),
+      }),
+    }),
+    request_id: z.string(),
+  })
+  .meta({ id: "MessagesError" });
+
+function statusOf(code: ErrorCode): number {
+  const status = commonStatusOf(code);
+  return status === 422 ? 400 : status;
+}
+
+function body({ code, message: words, param }: ErrorRecord, requestId: string): string {
+  const type = typesByStatus[statusOf(code)] ?? "invalid_request_error";
+  const isBudget = param === OUR_BUDGET;
+  const message = isBudget ? words.replaceAll(OUR_BUDGET, THEIR_BUDGET) : words;
+  const details = { error_code: code, param: isBudget ? THEIR_BUDGET : (param ?? null) };
+  return JSON.stringify({ type: "error", error: { type, message, details }, request_id: requestId });
+}
+
+export const messagesErrors: ErrorFormat = { statusOf, body, schema };

@@ -1,0 +1,56 @@
+// Owns the fields of a messages request that say what the whole output must be: the vendor's, in its two places, and those
+// this server's protocols share. One of them may be used.
+import { z } from "zod";
+import type { OutputGrammar } from "../../engines/chat.ts";
+import { isBounded, tooLarge } from "../bounded.ts";
+import { commonFields, notBuiltYet } from "../fields.ts";
+import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
+import { effortField } from "./thinking.ts";
+
+const jsonFormat = z.strictObject({
+  type: z.literal("json_schema"),
+  schema: z.record(z.string(), z.unknown()).refine(isBounded, { error: tooLarge("a schema") }),
+});
+
+export const outputFields = {
+  output_config: z
+    .strictObject({
+      effort: effortField,
+      format: jsonFormat.nullish().meta({ description: "What the output must be; a grammar sees to it" }),
+      task_budget: notBuiltYet("telling the model its budget"),
+    })
+    .nullish(),
+  output_format: jsonFormat.nullish().meta({ description: "Another place for output_config.format" }),
+  response_format: responseFormat,
+  grammar: commonFields.grammar,
+} as const;
+
+type OutputFields = z.output<z.ZodObject<typeof outputFields>> & {
+  readonly ignore_eos?: boolean | null | undefined;
+};
+
+/** null where the output is free text. */
+export function demandedGrammar(fields: OutputFields): OutputGrammar | null {
+  return vendorGrammars(fields)[0] ?? outputGrammar(fields);
+}
+
+/** Each as a field and what is wrong with it. */
+export function* outputConflicts(fields: OutputFields): Iterable<readonly [field: string, message: string]> {
+  yield* grammarConflicts(fields);
+  const vendors = vendorGrammars(fields);
+  if (vendors.length === 0) return;
+  if (vendors.length > 1 || outputGrammar(fields) !== null) {
+    yield ["output_config", "a format cannot be combined with another one, or with a grammar; send one of them"];
+  }
+  if (fields.ignore_eos === true) {
+    yield ["ignore_eos", "cannot be combined with an output format: the output ends where that ends"];
+  }
+}
+
+function vendorGrammars({ output_config, output_format }: OutputFields): readonly OutputGrammar[] {
+  const places = [
+    ["output_config.format", output_config?.format],
+    ["output_format", output_format],
+  ] as const;
+  return places.flatMap(([field, format]) => (format ? [{ kind: "json_schema", schema: format.schema, field }] : []));
+}

@@ -1,0 +1,186 @@
+// Owns the requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas, and what they mean as a
+// GenerateRequest. Fields of the vendor's interface that are not built or change nothing are known here by name.
+import { z } from "zod";
+import { type GenerateRequest, requestDefaults } from "../../engines/chat.ts";
+import {
+  commonFields,
+  fieldIssue,
+  ignored,
+  isEmptyArray,
+  notBuiltYet,
+  notYet,
+  refused,
+  refusedVariants,
+  samplingOf,
+  stopStringList,
+} from "../fields.ts";
+import { expectedVariant } from "../issues.ts";
+import type { Origin } from "../origin.ts";
+import { cacheControl, conversationFields } from "./content.ts";
+import { conversation } from "./conversation.ts";
+import { demandedGrammar, outputConflicts, outputFields } from "./output.ts";
+import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
+import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
+
+const ASK_NEEDS_STREAM =
+  'agent_permission "ask" needs stream=true: approvals are asked for in the stream and answered at POST /v1/agent/approvals/{approval_id}';
+const ELSEWHERE = "answers of this protocol have no place for logprobs; POST /v1/chat/completions has";
+const ONE_TIER = "there is one tier; a request is put before others by priority";
+const NO_ACCOUNTS = "there are no accounts here";
+
+const contextEdit = z.discriminatedUnion(
+  "type",
+  [
+    z.looseObject({ type: z.literal("clear_thinking_20251015") }).meta({
+      support: "ignored",
+      description: "Ignored: the model's template says which thinking the model is shown again",
+    }),
+    refusedVariants(["clear_tool_uses_20250919", "compact_20260112"], (type) => notYet(`an edit of type "${type}"`)),
+  ],
+  { error: expectedVariant("an edit", "type", ["clear_thinking_20251015"]) },
+);
+
+/** Fields of the vendor's interface that change nothing here. */
+const ignoredFields = {
+  cache_control: cacheControl,
+  metadata: ignored(z.looseObject({ user_id: z.string().nullish() }), "clients take turns by their API key or address"),
+  service_tier: ignored(z.enum(["auto", "standard_only"]), ONE_TIER),
+  speed: ignored(z.enum(["standard", "fast"]), ONE_TIER),
+  betas: ignored(z.array(z.string()), "a feature is used by sending its field"),
+  inference_geo: ignored(z.string(), "there is one place this server runs at"),
+  user_profile_id: ignored(z.string(), NO_ACCOUNTS),
+  workspace_id: ignored(z.string(), NO_ACCOUNTS),
+  billing_policy: ignored(z.unknown(), NO_ACCOUNTS),
+  fallback_credit_token: ignored(z.unknown(), NO_ACCOUNTS),
+  diagnostics: ignored(z.unknown(), "what was found in the cache is in the usage"),
+} as const;
+
+const refusedFields = {
+  container: notBuiltYet("running code in a container", isEmptyContainer),
+  mcp_servers: notBuiltYet("using MCP servers", isEmptyArray),
+  compaction: notBuiltYet("compacting a conversation"),
+  thread: notBuiltYet("keeping a thread"),
+  fallbacks: notBuiltYet("falling back to another model", isEmptyArray),
+  web_search_options: notBuiltYet("web search"),
+  enable_code_execution: notBuiltYet("code execution", (value) => value === false),
+  max_tool_rounds: notBuiltYet("a limit of tool rounds"),
+  session_id: notBuiltYet("keeping a session"),
+  files: notBuiltYet("asking for files", isEmptyArray),
+  logprobs: refused(ELSEWHERE, (value) => value === false),
+  top_logprobs: refused(ELSEWHERE, (value) => value === 0),
+} as const;
+
+const { max_tokens, ...sharedFields } = z
+  .strictObject(commonFields)
+  .omit({ n: true, stop: true, user: true, adapter: true, grammar: true }).shape;
+
+const countedFields = {
+  ...conversationFields,
+  ...toolFields,
+  ...thinkingFields,
+  ...sharedFields,
+  stop_sequences: stopStringList.nullish().meta({ description: "Texts that end the answer, and are left out of it" }),
+  ...outputFields,
+  context_management: z.strictObject({ edits: z.array(contextEdit).nullish() }).nullish(),
+  // Without tools of the server's own there is nothing to permit, so auto and deny come to the same.
+  agent_permission: z.enum(["auto", "ask", "deny"]).nullish(),
+  ...refusedFields,
+  ...ignoredFields,
+} as const;
+
+export const countRequestSchema = z.strictObject(countedFields).superRefine((body, context) => {
+  for (const issue of conflicts(body)) context.addIssue(issue);
+});
+
+export const messagesRequestSchema = z
+  .strictObject({
+    ...countedFields,
+    max_tokens,
+    stream: z.boolean().nullish().meta({ description: "Answer piece by piece, as server-sent events; false" }),
+  })
+  .superRefine((body, context) => {
+    for (const issue of [...conflicts(body), ...answerConflicts(body)]) context.addIssue(issue);
+  });
+
+type CountRequestBody = z.output<typeof countRequestSchema>;
+type MessagesRequestBody = z.output<typeof messagesRequestSchema>;
+
+/** The neutral request a body asks for. Throws where its messages are no conversation. */
+export function toGenerateRequest(
+  body: CountRequestBody & { readonly max_tokens?: number | null | undefined },
+  origin: Origin,
+): GenerateRequest {
+  return {
+    ...requestDefaults,
+    ...origin,
+    prompt: {
+      kind: "chat",
+      messages: conversation(body.system, body.messages),
+      templateArguments: templateArguments(body),
+    },
+    sampling: samplingOf(body, null),
+    priority: body.priority ?? 0,
+    grammar: demandedGrammar(body),
+    tools: requestedTools(body),
+    reasoningBudget: thinkingBudget(body),
+    stop: body.stop_sequences ?? [],
+    maxTokens: body.max_tokens ?? null,
+    ignoreEos: body.ignore_eos ?? false,
+    truncatePrompt: body.truncate_sequence ?? false,
+  };
+}
+
+type Conflicting = Omit<CountRequestBody, "messages" | "system">;
+
+/** Fields that are right alone and wrong together. */
+function* conflicts(body: Conflicting): Iterable<ReturnType<typeof fieldIssue>> {
+  const found = [
+    ...requestedToolConflicts(body),
+    ...outputConflicts(body),
+    ...thinkingConflicts(body),
+    ...mixedConflicts(body),
+  ];
+  for (const [field, message] of found) yield fieldIssue(field, message);
+}
+
+/** Those between tools, output and thinking. */
+function* mixedConflicts(body: Conflicting): Iterable<readonly [field: string, message: string]> {
+  const use = requestedTools(body);
+  if (use !== null && body.grammar) {
+    yield ["grammar", 'cannot be combined with tools, which are called in another form; send tool_choice "none"'];
+  }
+  if (use?.required === true && body.ignore_eos === true) {
+    yield ["ignore_eos", "cannot be combined with a call that is demanded: the answer ends where the call ends"];
+  }
+  const isForced = use !== null && (use.required || use.specs.some(({ strict }) => strict));
+  if (thinkingBudget(body) !== null && (isForced || demandedGrammar(body) !== null)) {
+    yield [
+      "thinking",
+      "a budget cannot be combined with a grammar, an output format, a call that is demanded or strict tools, which " +
+        'leave no room for it; send {"type": "adaptive"}',
+    ];
+  }
+}
+
+function* answerConflicts(
+  body: Omit<MessagesRequestBody, "messages" | "system">,
+): Iterable<ReturnType<typeof fieldIssue>> {
+  if (body.agent_permission === "ask" && body.stream !== true) yield fieldIssue("agent_permission", ASK_NEEDS_STREAM);
+  const budget = thinkingBudget(body);
+  if (budget !== null && typeof body.max_tokens === "number" && budget >= body.max_tokens) {
+    yield fieldIssue(
+      "thinking.budget_tokens",
+      `expected fewer tokens than max_tokens ${body.max_tokens}, got ${budget}`,
+    );
+  }
+}
+
+/** An object whose every value asks for nothing. */
+function isEmptyContainer(value: unknown): boolean {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.values(value).every((inner) => inner === null || isEmptyArray(inner))
+  );
+}

@@ -1,0 +1,149 @@
+// Owns the events of a streamed message: generation events in, named server-sent events out. Holds cursor state only. Hot
+// path: one call a step and stream, so everything constant is built once a block and only the text is encoded.
+import type { GenerateEvent, Usage } from "../../engines/chat.ts";
+import type { ErrorRecord } from "../../runtime/errors.ts";
+import type { StreamCodec } from "../sse.ts";
+import { messagesErrors } from "./errors.ts";
+import { type Ending, type MessageHead, message, notStopped, wireStop, wireUsage } from "./response.ts";
+
+const PING = 'event: ping\ndata: {"type":"ping"}\n\n';
+const MESSAGE_STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
+/** Nothing is signed, but clients keep a thinking block only with a signature of some kind. */
+const EMPTY_SIGNATURE = '"signature_delta","signature":""}}\n\n';
+const DELTA_END = "}}\n\n";
+
+type BlockKind = "thinking" | "text" | "tool_use";
+
+const deltaTypes: Readonly<Record<BlockKind, string>> = {
+  thinking: '"thinking_delta","thinking":',
+  text: '"text_delta","text":',
+  tool_use: '"input_json_delta","partial_json":',
+};
+
+export class MessageStream implements StreamCodec {
+  readonly #head: MessageHead;
+  readonly #requestId: string;
+  #hasBegun = false;
+  #isEnded = false;
+  readonly #ending: Ending = { reason: "stop", stopString: null, refusal: null };
+  /** The block that is being written, and what is around its deltas. */
+  #open: BlockKind | null = null;
+  #delta = "";
+  #blockCount = 0;
+
+  constructor(head: MessageHead, requestId: string) {
+    this.#head = head;
+    this.#requestId = requestId;
+  }
+
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** Nothing of a message may come before its start: until then a comment has to do. */
+  get keepAlive(): string {
+    return this.#hasBegun ? PING : ": keep-alive\n\n";
+  }
+
+  encode(events: readonly GenerateEvent[]): string {
+    let out = "";
+    for (const event of events) {
+      if (!this.#hasBegun && event.type !== "error") out += this.#start(event);
+      out += this.#encodeOne(event);
+    }
+    return out;
+  }
+
+  fail(error: ErrorRecord): string {
+    this.#isEnded = true;
+    return `event: error\ndata: ${messagesErrors.body(error, this.#requestId)}\n\n`;
+  }
+
+  #encodeOne(event: GenerateEvent): string {
+    switch (event.type) {
+      case "begin":
+      case "prompt":
+        return "";
+      case "reasoning":
+        return this.#piece("thinking", event.text);
+      case "text":
+        return this.#piece("text", event.text);
+      case "tool_call":
+        return this.#openBlock("tool_use", toolUse(event.id, event.name));
+      case "tool_arguments":
+        return this.#delta + JSON.stringify(event.text) + DELTA_END;
+      case "tool_call_end":
+      // The client has its arguments as they came; they cannot be taken back.
+      case "tool_call_failed":
+        return this.#closeBlock();
+      case "refusal":
+        this.#ending.refusal = event.reason;
+        return "";
+      case "finish":
+        this.#ending.reason = event.reason;
+        this.#ending.stopString = event.stopString;
+        return this.#closeBlock();
+      case "done":
+        return this.#done(event.usage);
+      case "error":
+        return this.fail(event.error);
+      default:
+        event satisfies never;
+        return "";
+    }
+  }
+
+  #start(event: GenerateEvent): string {
+    this.#hasBegun = true;
+    const { promptTokens, cachedTokens } = event.type === "begin" ? event : { promptTokens: 0, cachedTokens: 0 };
+    const counts = { promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 };
+    const data = JSON.stringify({ type: "message_start", message: message(this.#head, [], notStopped, counts) });
+    return `event: message_start\ndata: ${data}\n\n${PING}`;
+  }
+
+  #piece(kind: "thinking" | "text", text: string): string {
+    if (text === "") return ""; // it carries logprobs alone
+    const opened = this.#open === kind ? "" : this.#openBlock(kind, emptyBlocks[kind]);
+    return opened + this.#delta + JSON.stringify(text) + DELTA_END;
+  }
+
+  #openBlock(kind: BlockKind, block: string): string {
+    const closed = this.#closeBlock();
+    const index = this.#blockCount++;
+    this.#open = kind;
+    this.#delta = `${deltaBefore(index)}${deltaTypes[kind]}`;
+    const start = `event: content_block_start\ndata: {"type":"content_block_start","index":${index},"content_block":`;
+    return `${closed}${start}${block}}\n\n`;
+  }
+
+  #closeBlock(): string {
+    if (this.#open === null) return "";
+    const index = this.#blockCount - 1;
+    const signature = this.#open === "thinking" ? deltaBefore(index) + EMPTY_SIGNATURE : "";
+    this.#open = null;
+    return `${signature}event: content_block_stop\ndata: {"type":"content_block_stop","index":${index}}\n\n`;
+  }
+
+  #done(usage: Usage): string {
+    this.#isEnded = true;
+    const data = JSON.stringify({
+      type: "message_delta",
+      delta: { ...wireStop(this.#ending), container: null },
+      usage: wireUsage(usage),
+    });
+    return `${this.#closeBlock()}event: message_delta\ndata: ${data}\n\n${MESSAGE_STOP}`;
+  }
+}
+
+const emptyBlocks = {
+  thinking: '{"type":"thinking","thinking":"","signature":""}',
+  text: '{"type":"text","text":""}',
+} as const;
+
+function toolUse(id: string, name: string): string {
+  return JSON.stringify({ type: "tool_use", id, name, input: {}, caller: { type: "direct" } });
+}
+
+function deltaBefore(index: number): string {
+  return `event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":{"type":`;
+}

@@ -1,0 +1,64 @@
+// Owns what the API document says of errors: which codes an operation may answer with, by status, and the headers of
+// answers. The codes come from the operations, statuses and bodies from the error format of the route.
+import type { oas31, ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from "zod-openapi";
+import { type ErrorCode, errorMeaning } from "../../runtime/errors.ts";
+import { commonErrors, type ErrorFormat, saysWhenToRetry } from "../errors.ts";
+import type { DescribedRoute } from "../routes.ts";
+
+const ofEveryRoute: readonly ErrorCode[] = ["internal"];
+const ofBodies: readonly ErrorCode[] = [
+  "invalid_json",
+  "invalid_content_type",
+  "invalid_value",
+  "body_too_large",
+  "queue_full",
+];
+const ofQueries: readonly ErrorCode[] = ["invalid_value"];
+const ofInference: readonly ErrorCode[] = ["draining"];
+/** Whatever the operation: said of each under `default`. */
+const ofOtherRequests: readonly ErrorCode[] = ["method_not_allowed", "body_too_large", "queue_full"];
+
+export const headerComponents: Record<string, oas31.HeaderObject> = {
+  RequestId: {
+    description:
+      "The request's own x-request-id where it is fit to be echoed, else a new one; left out where it is disabled",
+    schema: { type: "string" },
+  },
+  RetryAfter: { description: "Seconds after which trying again may help", schema: { type: "integer", minimum: 0 } },
+};
+
+export const requestIdHeader = { "x-request-id": { $ref: "#/components/headers/RequestId" } };
+const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
+
+/** The codes an operation may answer with, each once. */
+export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode[] {
+  return [
+    ...new Set([
+      ...(operation.body === undefined ? [] : ofBodies),
+      ...(operation.query === undefined ? [] : ofQueries),
+      ...operation.errors,
+      ...(kind === "inference" ? ofInference : []),
+      ...ofEveryRoute,
+    ]),
+  ];
+}
+
+/** The error answers of an operation, by status, and `default` for those of any request. */
+export function errorAnswers(route: DescribedRoute): ZodOpenApiResponsesObject {
+  const format = route.errors ?? commonErrors;
+  const byStatus = new Map<number, ErrorCode[]>();
+  for (const code of codesOf(route)) {
+    const status = format.statusOf(code);
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
+  }
+  const answers = [...byStatus].map(([status, codes]) => [String(status), errorAnswer(codes, format)]);
+  return { ...Object.fromEntries(answers), default: errorAnswer(ofOtherRequests, format) };
+}
+
+function errorAnswer(codes: readonly ErrorCode[], format: ErrorFormat): ZodOpenApiResponseObject {
+  return {
+    description: codes.map((code) => `- \`${code}\`: ${errorMeaning(code)}`).join("\n"),
+    headers: { ...requestIdHeader, ...(codes.some(saysWhenToRetry) ? retryAfterHeader : {}) },
+    content: { "application/json": { schema: format.schema } },
+  };
+}

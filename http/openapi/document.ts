@@ -1,0 +1,121 @@
+// Owns the API document (OpenAPI 3.1): the route table and the operations of the protocols, put together. Asked for by
+// GET /api-doc/openapi.json and by the writer of docs/protocols.md; it says nothing that those do not say themselves.
+import type { z } from "zod";
+import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
+import type { Content, Operation, Tag } from "../operation.ts";
+import type { DescribedRoute } from "../routes.ts";
+import { errorAnswers, headerComponents, requestIdHeader } from "./answers.ts";
+
+/** The version of the interface; what this server's own version is, GET /v1/system/info says. */
+const API_VERSION = "0.9.5";
+
+const EVENT_STREAM = "text/event-stream";
+
+const tags: Readonly<Record<Tag, string>> = {
+  Inference: "Asking a model for something",
+  Models: "The models this server has",
+  Operations: "Health, metrics, and what the server says of itself",
+  MCP: "The models as tools of the Model Context Protocol",
+};
+
+export type ApiDocument = oas31.OpenAPIObject;
+
+export function openApiDocument(routes: readonly DescribedRoute[]): ApiDocument {
+  const names = new SchemaNames();
+  const paths: NonNullable<ZodOpenApiObject["paths"]> = {};
+  for (const route of routes) {
+    const item = paths[route.path] ?? {};
+    paths[route.path] = { ...item, [route.method.toLowerCase()]: operationObject(route, names) };
+  }
+  return createDocument(
+    {
+      openapi: "3.1.0",
+      info: {
+        title: "troupe",
+        version: API_VERSION,
+        description: "There is no authentication here: any key is taken, and a proxy in front may ask for a real one.",
+        license: { name: "MIT", identifier: "MIT" },
+      },
+      tags: Object.entries(tags)
+        .filter(([name]) => routes.some(({ operation }) => operation.tag === name))
+        .map(([name, description]) => ({ name, description })),
+      paths,
+      components: { headers: headerComponents },
+    },
+    { override: ({ jsonSchema }) => asExtension(jsonSchema) },
+  );
+}
+
+/** What the schemas of the fields say of support is no word of JSON Schema: an extension of the document. */
+function asExtension(schema: object): void {
+  if (!("support" in schema)) return;
+  Object.assign(schema, { "x-support": schema.support });
+  delete schema.support;
+}
+
+/** Gives each schema that has no id one, by which it stands once among the components. */
+class SchemaNames {
+  readonly #named = new Map<z.ZodType, z.ZodType>();
+
+  /** A schema that several operations have is named after the first of them. */
+  named(schema: z.ZodType, { id }: Operation, kind: "Request" | "Response" | "Event"): z.ZodType {
+    const meta = schema.meta();
+    if (meta?.id !== undefined) return schema;
+    const known = this.#named.get(schema);
+    if (known !== undefined) return known;
+    const name = `${id.charAt(0).toUpperCase()}${id.slice(1)}${kind}`;
+    const named = schema.meta({ ...meta, id: name });
+    this.#named.set(schema, named);
+    return named;
+  }
+}
+
+function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiOperationObject {
+  const { operation } = route;
+  const { id, tag, summary, description, path, query, body, portSetting } = operation;
+  const params = { ...(path === undefined ? {} : { path }), ...(query === undefined ? {} : { query }) };
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    ...(description === undefined ? {} : { description }),
+    ...(portSetting === undefined ? {} : { servers: [serverOf(portSetting)] }),
+    requestParams: params,
+    ...(body === undefined ? {} : { requestBody: requestBody(body, operation, names) }),
+    responses: { ...answers(operation, names), ...errorAnswers(route) },
+  };
+}
+
+/** Which host and port that is, only the settings of a server say. */
+function serverOf(portSetting: string): oas31.ServerObject {
+  return {
+    url: `http://{host}:{${portSetting}}`,
+    variables: { host: { default: "localhost" }, [portSetting]: { default: "1235" } },
+  };
+}
+
+function requestBody(body: z.ZodType, operation: Operation, names: SchemaNames) {
+  const schema = names.named(body, operation, "Request");
+  return { required: true, content: { "application/json": { schema } } };
+}
+
+function answers(operation: Operation, names: SchemaNames): ZodOpenApiOperationObject["responses"] {
+  return Object.fromEntries(
+    Object.entries(operation.answers).map(([status, contents]) => {
+      const description = contents.length === 1 ? (contents[0]?.description ?? "") : contents.map(inWords).join("\n\n");
+      const types = contents.map((content) => [content.contentType, mediaType(content, operation, names)]);
+      return [status, { description, headers: requestIdHeader, content: Object.fromEntries(types) }];
+    }),
+  );
+}
+
+function inWords({ contentType, description }: Content): string {
+  const isStream = contentType === EVENT_STREAM;
+  return `\`${contentType}\`: ${description}${isStream ? " (The schema is that of each event's data.)" : ""}`;
+}
+
+function mediaType({ schema, contentType }: Content, operation: Operation, names: SchemaNames) {
+  const kind = contentType === EVENT_STREAM ? "Event" : "Response";
+  if (schema !== undefined) return { schema: names.named(schema, operation, kind) };
+  return contentType.startsWith("text/") ? { schema: { type: "string" as const } } : {};
+}

@@ -1,0 +1,121 @@
+// Owns what the items of a response's input mean in our own terms: a conversation, in which an assistant's thinking, words and
+// calls that follow each other are one message.
+import type { ChatMessage, ToolCall } from "../../engines/chat.ts";
+import type { InputItem } from "./input-items.ts";
+
+type MessageItem = Extract<InputItem, { readonly role: unknown }>;
+type CallOutput = Extract<InputItem, { readonly type: "function_call_output" }>;
+type Content = MessageItem["content"];
+
+/** The instructions, then what the items say. */
+export function conversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
+  const messages = new MessageList();
+  if (instructions) messages.add("system", instructions);
+  for (const item of items) {
+    switch (item.type) {
+      case "function_call":
+        messages.call({ id: item.call_id, name: item.name, arguments: item.arguments });
+        break;
+      case "function_call_output":
+        messages.result(item.call_id, text(item.output));
+        break;
+      case "reasoning":
+        messages.think(thoughtOf(item));
+        break;
+      default:
+        if (item.role === "assistant") messages.say(text(item.content));
+        // `developer` is this protocol's newer word for `system`; few templates know it.
+        else messages.add(item.role === "developer" ? "system" : item.role, text(item.content));
+    }
+  }
+  return messages.all();
+}
+
+/** The first result of a call that nobody made; null where there is none. */
+export function strayResult(items: readonly InputItem[]): CallOutput | null {
+  const calls = new Set<string>();
+  for (const item of items) {
+    if (item.type === "function_call") calls.add(item.call_id);
+    else if (item.type === "function_call_output" && !calls.has(item.call_id)) return item;
+  }
+  return null;
+}
+
+interface AssistantMessage {
+  reasoning: string;
+  content: string | null;
+  readonly calls: ToolCall[];
+}
+
+class MessageList {
+  readonly #messages: ChatMessage[] = [];
+  /** The assistant's message that goes on. */
+  #assistant: AssistantMessage | null = null;
+
+  all(): readonly ChatMessage[] {
+    this.#endAssistant();
+    return this.#messages;
+  }
+
+  add(role: string, content: string): void {
+    this.#endAssistant();
+    const last = this.#messages.at(-1);
+    // Instructions and what developers say come as several; many templates take one system message, at the start.
+    if (role === "system" && this.#messages.length === 1 && last?.role === "system") {
+      this.#messages[0] = { role, content: `${last.content}\n\n${content}` };
+    } else this.#messages.push({ role, content });
+  }
+
+  result(toolCallId: string, content: string): void {
+    this.#endAssistant();
+    this.#messages.push({ role: "tool", content, toolCallId });
+  }
+
+  think(thought: string): void {
+    this.#unsaid().reasoning += thought;
+  }
+
+  say(content: string): void {
+    this.#unsaid().content = content;
+  }
+
+  call(call: ToolCall): void {
+    (this.#assistant ?? this.#begin()).calls.push(call);
+  }
+
+  /** The assistant's message that goes on, if it has said and called nothing yet: words and thinking come before calls. */
+  #unsaid(): AssistantMessage {
+    const message = this.#assistant;
+    return message === null || message.content !== null || message.calls.length > 0 ? this.#begin() : message;
+  }
+
+  #begin(): AssistantMessage {
+    this.#endAssistant();
+    this.#assistant = { reasoning: "", content: null, calls: [] };
+    return this.#assistant;
+  }
+
+  #endAssistant(): void {
+    if (this.#assistant === null) return;
+    const { reasoning, content, calls } = this.#assistant;
+    this.#assistant = null;
+    // What was thought and came to nothing is not said again.
+    if (content === null && calls.length === 0) return;
+    this.#messages.push({
+      role: "assistant",
+      content: content ?? "",
+      ...(reasoning === "" ? {} : { reasoning }),
+      ...(calls.length === 0 ? {} : { toolCalls: calls }),
+    });
+  }
+}
+
+function text(content: Content): string {
+  if (typeof content === "string") return content;
+  return content.map((part) => (part.type === "refusal" ? part.refusal : part.text)).join("\n");
+}
+
+function thoughtOf(item: Extract<InputItem, { readonly type: "reasoning" }>): string {
+  const content = item.content ?? [];
+  return (content.length > 0 ? content : (item.summary ?? [])).map((part) => part.text).join("\n");
+}

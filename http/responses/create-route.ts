@@ -1,0 +1,112 @@
+// Owns POST /v1/responses: body to request, events to one resource or to a stream, or to a resource that is generated while
+// nobody waits.
+import { randomBytes } from "node:crypto";
+import type { GenerateRequest } from "../../engines/chat.ts";
+import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import type { Context, RouteHandler } from "../context.ts";
+import type { Exchange } from "../exchange.ts";
+import { readJson } from "../json.ts";
+import { originOf } from "../origin.ts";
+import { streamEvents } from "../sse.ts";
+import { conversation, strayResult } from "./conversation.ts";
+import { earlierItems, inputItems } from "./input.ts";
+import type { InputItem } from "./input-items.ts";
+import { type ResponseRequestBody, responseRequestSchema, toGenerateRequest } from "./request.ts";
+import { responseSettings } from "./resource.ts";
+import type { ResponsePlan, ResponseRun } from "./response-run.ts";
+
+const NO_EVENTS_BEFORE = -1;
+
+export const createResponse: RouteHandler = async (exchange, context) => {
+  const { inference, log, responses } = context;
+  const body = readJson(exchange.request, responseRequestSchema, log);
+  const model = inference.resolveModel(body.model ?? undefined);
+  exchange.model = model;
+
+  const id = `resp_${randomBytes(16).toString("hex")}`;
+  const previousId = body.previous_response_id ?? null;
+  const earlier = await earlierItems(previousId, responses);
+  const input = await inputItems(body.input, id, responses);
+  const request = requestOf(body, [...earlier, ...input], exchange, model);
+  const createdAt = Math.floor(Date.now() / 1000);
+  const plan: ResponsePlan = {
+    head: { id, createdAt, model, settings: responseSettings(body) },
+    previousId,
+    input,
+    isStored: body.store ?? true,
+    isBackground: body.background ?? false,
+    isStreamed: body.stream ?? false,
+  };
+  if (plan.isBackground) await answerBackground(exchange, context, plan, request);
+  else await answerWaiting(exchange, context, plan, request);
+};
+
+function requestOf(
+  body: ResponseRequestBody,
+  items: readonly InputItem[],
+  exchange: Exchange,
+  model: string,
+): GenerateRequest {
+  if (items.length === 0)
+    throw new ServerError("invalid_value", "input: expected something to answer", { param: "input" });
+  const stray = strayResult(items);
+  if (stray !== null) {
+    const text = `input: expected a function_call of call_id ${JSON.stringify(stray.call_id)} before its function_call_output`;
+    throw new ServerError("invalid_value", text, { param: "input" });
+  }
+  const messages = conversation(body.instructions ?? null, items);
+  return toGenerateRequest(body, messages, originOf(exchange, model, body.stream ?? false));
+}
+
+/** The client waits: it hangs up, and the generation ends. */
+async function answerWaiting(
+  exchange: Exchange,
+  { inference, config, responses }: Context,
+  plan: ResponsePlan,
+  request: GenerateRequest,
+): Promise<void> {
+  const run = responses.begin(plan);
+  try {
+    const events = inference.generate(request, AbortSignal.any([exchange.request.signal, run.signal]));
+    if (plan.isStreamed) await streamEvents(exchange, events, run, config);
+    else await answerWhole(exchange, events, run);
+  } finally {
+    run.abandon();
+  }
+}
+
+async function answerWhole(
+  exchange: Exchange,
+  events: ReturnType<Context["inference"]["generate"]>,
+  run: ResponseRun,
+): Promise<void> {
+  for await (const batch of events) {
+    const last = batch.at(-1);
+    // The client is told so, and never learns of an id: there is nothing to keep.
+    if (last?.type === "error") throw fromErrorRecord(last.error);
+    run.encode(batch);
+    if (run.isEnded) {
+      exchange.json(200, run.resource());
+      return;
+    }
+  }
+  if (exchange.request.signal.aborted) return;
+  if (run.signal.aborted) throw new ServerError("cancelled", "the response was deleted while it was generated");
+  throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
+}
+
+/** The response is generated whether or not anybody reads its stream. */
+async function answerBackground(
+  exchange: Exchange,
+  { inference, config, responses }: Context,
+  plan: ResponsePlan,
+  request: GenerateRequest,
+): Promise<void> {
+  const run = await responses.beginBackground(plan, (signal) => inference.generate(request, signal));
+  if (run.log === null) {
+    exchange.json(200, run.resource());
+    return;
+  }
+  const reader = run.log.reader(NO_EVENTS_BEFORE, exchange.request.signal);
+  await streamEvents(exchange, reader.batches(), reader, config);
+}

@@ -1,0 +1,50 @@
+// Owns how the events of a response are written: names, sequence numbers, server-sent events. Hot path: of the many deltas of
+// one part all but number and text is built once.
+import type { KeptEvents } from "../../actors/stored-responses.ts";
+
+/** What ends a stream after its last event. */
+export const DONE = "data: [DONE]\n\n";
+
+/** Takes the events of a response in their order. */
+export interface ResponseEvents {
+  event(type: string, fields: object): void;
+  /** What the deltas of one part have in common, to be given to `delta`. */
+  deltaHead(type: string, fields: object): string;
+  delta(head: string, text: string): void;
+}
+
+/** Where nobody reads events. */
+export const noEvents: ResponseEvents = {
+  event() {},
+  deltaHead: () => "",
+  delta() {},
+};
+
+export class EventText implements ResponseEvents {
+  #nextSequence = 0;
+  /** Number of the first event in #text. */
+  #first = 0;
+  #text = "";
+
+  event(type: string, fields: object): void {
+    const data = JSON.stringify({ type, sequence_number: this.#nextSequence++, ...fields });
+    this.#text += `event: ${type}\ndata: ${data}\n\n`;
+  }
+
+  deltaHead(type: string, fields: object): string {
+    const common = JSON.stringify({ type, ...fields });
+    return `event: ${type}\ndata: ${common.slice(0, -1)},"sequence_number":`;
+  }
+
+  delta(head: string, text: string): void {
+    this.#text += `${head}${this.#nextSequence++},"delta":${JSON.stringify(text)}}\n\n`;
+  }
+
+  /** What has been written since the last call, and the number of its first event. */
+  take(): KeptEvents {
+    const taken = { first: this.#first, text: this.#text };
+    this.#first = this.#nextSequence;
+    this.#text = "";
+    return taken;
+  }
+}

@@ -1,0 +1,161 @@
+// Owns what a response looks like on the wire: the resource, its output items, and the echo of what was asked. Built up by
+// fold.ts while the answer comes.
+import type { ChoiceLogprob, TokenLogprob, Usage } from "../../engines/chat.ts";
+import type { ErrorRecord } from "../../runtime/errors.ts";
+import { statusOf } from "../errors.ts";
+import { wireLogprob } from "../usage.ts";
+import { maxOutputTokens, type ResponseRequestBody } from "./request.ts";
+import { wireText } from "./text-format.ts";
+import { wireToolChoice, wireTools } from "./tools.ts";
+
+export type ResponseStatus = "queued" | "in_progress" | "completed" | "failed" | "incomplete" | "cancelled";
+export type ItemStatus = "in_progress" | "completed" | "incomplete";
+export type IncompleteReason = "max_output_tokens" | "interrupted";
+
+export interface OutputText {
+  readonly type: "output_text";
+  text: string;
+  readonly annotations: readonly never[];
+  readonly logprobs: object[];
+}
+
+export interface Refusal {
+  readonly type: "refusal";
+  refusal: string;
+}
+
+export interface MessageItem {
+  readonly id: string;
+  readonly type: "message";
+  status: ItemStatus;
+  readonly role: "assistant";
+  readonly content: (OutputText | Refusal)[];
+}
+
+export interface FunctionCallItem {
+  readonly id: string;
+  readonly type: "function_call";
+  status: ItemStatus;
+  readonly call_id: string;
+  readonly name: string;
+  arguments: string;
+}
+
+export interface ReasoningItem {
+  readonly id: string;
+  readonly type: "reasoning";
+  status: ItemStatus;
+  readonly summary: readonly never[];
+  readonly content: { readonly type: "reasoning_text"; text: string }[];
+  readonly encrypted_content: null;
+}
+
+export type OutputItem = MessageItem | FunctionCallItem | ReasoningItem;
+
+/** What a response says of itself that never changes. */
+export interface ResponseHead {
+  readonly id: string;
+  /** Unix seconds. */
+  readonly createdAt: number;
+  readonly model: string;
+  /** The request's own settings, as they are shown. */
+  readonly settings: object;
+}
+
+/** What changes while it is generated. */
+export interface ResponseState {
+  readonly status: ResponseStatus;
+  readonly completedAt: number | null;
+  readonly error: ErrorRecord | null;
+  readonly incomplete: IncompleteReason | null;
+  readonly output: readonly OutputItem[];
+  readonly usage: Usage | null;
+}
+
+export function responseSettings(body: ResponseRequestBody): object {
+  return {
+    background: body.background ?? false,
+    instructions: body.instructions ?? null,
+    max_output_tokens: maxOutputTokens(body),
+    max_tool_calls: null,
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    previous_response_id: body.previous_response_id ?? null,
+    prompt_cache_key: body.prompt_cache_key ?? null,
+    reasoning: { effort: body.reasoning?.effort ?? null, summary: body.reasoning?.summary ?? null },
+    safety_identifier: body.safety_identifier ?? null,
+    service_tier: "default",
+    store: body.store ?? true,
+    temperature: body.temperature ?? 1,
+    text: wireText(body.text, body.response_format),
+    tool_choice: wireToolChoice(body),
+    tools: wireTools(body),
+    top_logprobs: body.top_logprobs ?? 0,
+    top_p: body.top_p ?? 1,
+    presence_penalty: body.presence_penalty ?? 0,
+    frequency_penalty: body.frequency_penalty ?? 0,
+    truncation: body.truncation ?? "disabled",
+    user: body.user ?? null,
+    metadata: body.metadata ?? {},
+  };
+}
+
+export function responseResource(head: ResponseHead, state: ResponseState): object {
+  return {
+    id: head.id,
+    object: "response",
+    created_at: head.createdAt,
+    completed_at: state.completedAt,
+    status: state.status,
+    error: state.error === null ? null : wireError(state.error),
+    incomplete_details: state.incomplete === null ? null : { reason: state.incomplete },
+    model: head.model,
+    output: state.output,
+    output_text: outputText(state.output),
+    usage: state.usage === null ? null : wireUsage(state.usage),
+    ...head.settings,
+  };
+}
+
+/** A stored response that nobody is going to finish, as it is answered: the server that made it is gone. */
+export function interruptedResource(body: string): object {
+  const resource = JSON.parse(body) as { readonly output: readonly OutputItem[] };
+  return {
+    ...resource,
+    status: "incomplete",
+    incomplete_details: { reason: "interrupted" satisfies IncompleteReason },
+  };
+}
+
+/** Also the body of the `error` event. */
+export function wireError({ code, message, param }: ErrorRecord): object {
+  const status = statusOf(code);
+  const type = status < 500 && status !== 429 ? "validation_error" : "internal_error";
+  return { type, code, message, ...(param === undefined ? {} : { param }) };
+}
+
+export function wireLogprobs(logprobs: readonly ChoiceLogprob[]): object[] {
+  return logprobs.map((token) => ({ ...wireToken(token), top_logprobs: token.top.map(wireToken) }));
+}
+
+function wireToken({ token, logprob, bytes }: TokenLogprob): object {
+  return { token, logprob: wireLogprob(logprob), bytes };
+}
+
+function outputText(output: readonly OutputItem[]): string {
+  let text = "";
+  for (const item of output) {
+    if (item.type !== "message") continue;
+    for (const part of item.content) if (part.type === "output_text") text += part.text;
+  }
+  return text;
+}
+
+function wireUsage(usage: Usage): object {
+  return {
+    input_tokens: usage.promptTokens,
+    input_tokens_details: { cached_tokens: usage.cachedTokens, cache_write_tokens: 0 },
+    output_tokens: usage.completionTokens,
+    output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+    total_tokens: usage.promptTokens + usage.completionTokens,
+  };
+}

@@ -1,0 +1,153 @@
+// Owns one response while it is generated: the fold, its events, and what is kept of it when. Made by responses.ts; driven by
+// whoever reads the generation: the pump of a client's stream, or the run itself where nobody waits.
+import type { StoredResponse } from "../../actors/stored-responses.ts";
+import type { GenerateEvent } from "../../engines/chat.ts";
+import type { ErrorRecord } from "../../runtime/errors.ts";
+import type { StreamCodec } from "../sse.ts";
+import { EventLog } from "./event-log.ts";
+import { DONE, EventText, noEvents } from "./event-text.ts";
+import { ResponseFold } from "./fold.ts";
+import type { InputItem } from "./input-items.ts";
+import type { ResponseHead } from "./resource.ts";
+
+const noText = { first: 0, text: "" };
+const alreadyLogged = (): void => {};
+const deletedError: ErrorRecord = { code: "cancelled", message: "the response was deleted while it was generated" };
+
+export interface ResponsePlan {
+  readonly head: ResponseHead;
+  readonly previousId: string | null;
+  /** What the request adds to the conversation. */
+  readonly input: readonly InputItem[];
+  readonly isStored: boolean;
+  readonly isBackground: boolean;
+  readonly isStreamed: boolean;
+}
+
+export interface RunOwner {
+  /** Called when there is something new to keep; `isFirst` the first time. Logs why it cannot be kept before it throws that. */
+  save(response: StoredResponse, isFirst: boolean): Promise<void>;
+  /** The run has ended, and what was to be kept of it is on its way. */
+  ended(run: ResponseRun): void;
+}
+
+export class ResponseRun implements StreamCodec {
+  readonly id: string;
+  readonly isBackground: boolean;
+  /** Of one whose stream may be read again and again. */
+  readonly log: EventLog | null;
+  readonly #plan: ResponsePlan;
+  readonly #owner: RunOwner;
+  readonly #text: EventText | null;
+  readonly #fold: ResponseFold;
+  readonly #stop = new AbortController();
+  #inputJson: string | null = null;
+  #isKept = false;
+  #hasEnded = false;
+  #isForgotten = false;
+
+  constructor(plan: ResponsePlan, owner: RunOwner) {
+    this.#plan = plan;
+    this.#owner = owner;
+    this.id = plan.head.id;
+    this.isBackground = plan.isBackground;
+    this.#text = plan.isStreamed ? new EventText() : null;
+    this.log = plan.isStreamed && plan.isBackground ? new EventLog() : null;
+    this.#fold = new ResponseFold(plan.head, this.#text ?? noEvents, plan.isBackground ? "queued" : "in_progress");
+  }
+
+  /** Fires when nothing more is to be generated. */
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  get isEnded(): boolean {
+    return this.#fold.isEnded;
+  }
+
+  resource(): object {
+    return this.#fold.resource();
+  }
+
+  /** Takes events; the text is what they come to in the stream. */
+  encode(events: readonly GenerateEvent[]): string {
+    for (const event of events) this.#fold.take(event);
+    return this.#step();
+  }
+
+  fail(error: ErrorRecord): string {
+    this.#fold.fail(this.#isForgotten ? deletedError : error);
+    return this.#step();
+  }
+
+  /** Ends it before its time: the engine stops before its next step. */
+  interrupt(status: "incomplete" | "cancelled"): void {
+    if (this.isEnded) return;
+    this.#fold.interrupt(status);
+    this.#step();
+    this.#stop.abort();
+  }
+
+  /** It is deleted: from now on nothing of it is kept, and nothing more generated. */
+  forget(): void {
+    this.#isForgotten = true;
+    if (this.isBackground) this.interrupt("cancelled");
+    else this.#stop.abort();
+  }
+
+  /** Nobody reads it any more. Of what no client has seen the id of, nothing is kept. */
+  abandon(): void {
+    if (this.isEnded) return;
+    if (!this.#isKept) this.#isForgotten = true;
+    this.interrupt("incomplete");
+  }
+
+  /** Keeps one that is to run in the background, so that it is found at once. Throws why it cannot be kept. */
+  async queue(): Promise<void> {
+    const { first, text } = this.#text?.take() ?? noText;
+    this.log?.append(first, text);
+    await this.#keep();
+  }
+
+  /** What follows from each change: for the log, for the store, and at the end. */
+  #step(): string {
+    const isEnd = this.isEnded && !this.#hasEnded;
+    const { first, text } = this.#text?.take() ?? noText;
+    this.log?.append(first, text);
+    if (isEnd) {
+      this.#hasEnded = true;
+      this.log?.close();
+    }
+    // What its client is told the id of is found under it from then on, whatever becomes of this process. Being sent before
+    // the text is, it is kept before anybody can ask for it.
+    if (isEnd || (!this.#isKept && this.#plan.isStreamed)) this.#keep().catch(alreadyLogged);
+    if (isEnd) this.#owner.ended(this);
+    return isEnd && this.#text !== null ? text + DONE : text;
+  }
+
+  async #keep(): Promise<void> {
+    const isFirst = !this.#isKept;
+    this.#isKept = true;
+    if (this.#plan.isStored && !this.#isForgotten) await this.#owner.save(this.#record(), isFirst);
+  }
+
+  #record(): StoredResponse {
+    const { previousId, input } = this.#plan;
+    const isRunning = !this.isEnded;
+    this.#inputJson ??= JSON.stringify(input);
+    return {
+      id: this.id,
+      previousId,
+      isRunning,
+      body: JSON.stringify(this.resource()),
+      items: isRunning ? this.#inputJson : joinedLists(this.#inputJson, JSON.stringify(this.#fold.output)),
+      inputCount: input.length,
+      events: isRunning ? null : (this.log?.kept() ?? null),
+    };
+  }
+}
+
+function joinedLists(first: string, second: string): string {
+  if (first === "[]") return second;
+  return second === "[]" ? first : `${first.slice(0, -1)},${second.slice(1)}`;
+}

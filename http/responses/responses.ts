@@ -1,0 +1,188 @@
+// Owns the responses that are generated now, and the way to those that are kept: one owner of each at a time, so that no change
+// is lost. Made by the app; used by the routes of this folder.
+import type { FoundResponse, StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
+import type { GenerateEvent } from "../../engines/chat.ts";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import type { Log } from "../log.ts";
+import { EventLog } from "./event-log.ts";
+import type { NamedItem } from "./input-items.ts";
+import { interruptedResource } from "./resource.ts";
+import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
+
+export interface ResponsesOptions {
+  readonly store: StoredResponses;
+  readonly log: Log;
+  /** Most responses that run in the background at once. */
+  readonly maxBackground: number;
+}
+
+export class Responses implements RunOwner {
+  readonly #options: ResponsesOptions;
+  readonly #running = new Map<string, ResponseRun>();
+  /** What is on its way to the store. */
+  readonly #saves = new Set<Promise<unknown>>();
+  #backgroundCount = 0;
+  #isStopping = false;
+
+  constructor(options: ResponsesOptions) {
+    this.#options = options;
+  }
+
+  /** Begins a response whose generation its client waits for, who drives it. */
+  begin(plan: ResponsePlan): ResponseRun {
+    const run = new ResponseRun(plan, this);
+    // What is not kept is not found either.
+    if (plan.isStored) this.#running.set(run.id, run);
+    return run;
+  }
+
+  /** Begins one that nobody need wait for. Throws queue_full, and why it cannot be kept. */
+  async beginBackground(
+    plan: ResponsePlan,
+    generate: (signal: AbortSignal) => AsyncIterable<readonly GenerateEvent[]>,
+  ): Promise<ResponseRun> {
+    this.#admit();
+    this.#backgroundCount++;
+    const run = this.begin(plan);
+    try {
+      await run.queue();
+    } catch (error) {
+      run.forget();
+      throw error;
+    }
+    void this.#pump(run, generate);
+    return run;
+  }
+
+  /** The resource as JSON. Throws not_found. */
+  async body(id: string): Promise<string> {
+    const run = this.#running.get(id);
+    if (run !== undefined) return JSON.stringify(run.resource());
+    const found = await this.#found(id);
+    return found.isInterrupted ? JSON.stringify(interruptedResource(found.body)) : found.body;
+  }
+
+  /** Deletes one, and ends it where it is still generated. Throws not_found. */
+  async delete(id: string): Promise<void> {
+    const run = this.#running.get(id);
+    run?.forget();
+    this.#running.delete(id);
+    const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
+    if (run === undefined && !wasKept) throw unknownResponse(id);
+  }
+
+  /** Stops one that runs in the background; of one that was stopped before, says so again. Throws not_found. */
+  async cancel(id: string): Promise<string> {
+    const run = this.#running.get(id);
+    if (run?.isBackground) {
+      run.interrupt("cancelled");
+      return JSON.stringify(run.resource());
+    }
+    const body = await this.body(id);
+    const { status, background } = JSON.parse(body) as { readonly status: string; readonly background: boolean };
+    if (status === "cancelled") return body;
+    const state = background ? `is ${status}` : "does not run in the background";
+    const text = `Response with ID '${id}' ${state}: only one that is queued or in progress in the background can be cancelled`;
+    throw new ServerError("not_found", text, { param: "response_id" });
+  }
+
+  /** The events of a response that runs, or has run, in the background and as a stream. Throws not_found. */
+  async events(id: string): Promise<EventLog> {
+    const run = this.#running.get(id);
+    if (run?.log) return run.log;
+    const events = run === undefined ? (await this.#found(id)).events : null;
+    if (events !== null) return EventLog.ended(events);
+    const text = `the events of response '${id}' are not kept: they are of one created with background: true and stream: true`;
+    throw new ServerError("not_found", text, { param: "stream" });
+  }
+
+  /** What came with a request, and what was answered. Throws not_found. */
+  async items(id: string): Promise<readonly NamedItem[]> {
+    return JSON.parse((await this.#found(id)).items) as readonly NamedItem[];
+  }
+
+  /** What came with a request. Throws not_found. */
+  async inputItems(id: string): Promise<readonly NamedItem[]> {
+    const { items, inputCount } = await this.#found(id);
+    return (JSON.parse(items) as readonly NamedItem[]).slice(0, inputCount);
+  }
+
+  /** The items of a response and of all it goes on from. Throws not_found, conflict, invalid_value. */
+  async history(id: string): Promise<readonly string[]> {
+    if (!isResponseId(id)) throw unknownResponse(id, "previous_response_id");
+    return await this.#options.store.history(id);
+  }
+
+  /** Ends what runs in the background, and settles when all that is to be kept is. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    for (const run of [...this.#running.values()]) if (run.isBackground) run.interrupt("incomplete");
+    await Promise.allSettled(this.#saves);
+  }
+
+  async save(response: StoredResponse, isFirst: boolean): Promise<void> {
+    const { store, log } = this.#options;
+    const saving = isFirst ? store.add(response) : store.update(response);
+    this.#saves.add(saving);
+    try {
+      await saving;
+    } catch (error) {
+      log.error({ response: response.id, err: error }, "a response could not be kept");
+      throw error;
+    } finally {
+      this.#saves.delete(saving);
+    }
+  }
+
+  ended(run: ResponseRun): void {
+    if (!this.#running.delete(run.id)) return;
+    if (run.isBackground) this.#backgroundCount--;
+  }
+
+  /** Throws not_found. */
+  async #found(id: string): Promise<FoundResponse> {
+    const found = isResponseId(id) ? await this.#options.store.get(id) : null;
+    if (found === null) throw unknownResponse(id);
+    return found;
+  }
+
+  #admit(): void {
+    const { maxBackground } = this.#options;
+    if (this.#isStopping)
+      throw new ServerError("draining", "the server is shutting down; send the request to another one");
+    if (this.#backgroundCount < maxBackground) return;
+    const text = `${maxBackground} responses run in the background already (max_background_responses); try again when some have ended`;
+    throw new ServerError("queue_full", text);
+  }
+
+  /** Reads a generation that no client reads. Never rejects. */
+  async #pump(
+    run: ResponseRun,
+    generate: (signal: AbortSignal) => AsyncIterable<readonly GenerateEvent[]>,
+  ): Promise<void> {
+    try {
+      for await (const batch of generate(run.signal)) {
+        run.encode(batch);
+        if (run.isEnded) return;
+      }
+      if (run.isEnded) return;
+      throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
+    } catch (thrown) {
+      if (!(thrown instanceof ServerError)) {
+        this.#options.log.error({ response: run.id, err: thrown }, "a response failed unexpectedly");
+      }
+      run.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : unexpected);
+    }
+  }
+}
+
+const unexpected = { code: "internal", message: "internal error; the server's log says more" } as const;
+
+/** What the store may be asked for: a client may send anything. */
+function isResponseId(id: string): boolean {
+  return /^resp_[0-9a-f]{32}$/.test(id);
+}
+
+function unknownResponse(id: string, param = "response_id"): ServerError {
+  return new ServerError("not_found", `Response with ID '${id.slice(0, 100)}' not found`, { param });
+}

@@ -1,0 +1,166 @@
+// Owns the tools of a request for a response, in this protocol's flat shape, and what they come to. Clients that were written
+// for chat send them nested: taken too. Tools that this server would have to run itself are refused by name.
+import { z } from "zod";
+import type { ToolSpec, ToolUse } from "../../engines/chat.ts";
+import { isBounded, tooLarge } from "../bounded.ts";
+import { fieldIssue, ignored, notYet, refused, refusedVariants } from "../fields.ts";
+import { expected, expectedVariant } from "../issues.ts";
+import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../tool-use.ts";
+
+const MAX_TOOLS = 256;
+const MAX_DESCRIPTION_LENGTH = 65_536;
+
+const hostedTypes = [
+  "web_search",
+  "web_search_2025_08_26",
+  "web_search_preview",
+  "web_search_preview_2025_03_11",
+  "file_search",
+  "code_interpreter",
+  "shell",
+  "local_shell",
+  "apply_patch",
+  "custom",
+  "namespace",
+  "tool_search",
+  "mcp",
+  "image_generation",
+  "computer",
+  "computer_use",
+  "computer_use_preview",
+  "programmatic_tool_calling",
+] as const;
+
+const name = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, {
+  error: expected("a name of 1 to 64 letters, digits, underscores and hyphens"),
+});
+
+const declaration = {
+  description: z.string().max(MAX_DESCRIPTION_LENGTH).nullish(),
+  parameters: z
+    .record(z.string(), z.unknown())
+    .refine(isBounded, { error: tooLarge("a schema") })
+    .nullish()
+    .meta({ description: "JSON schema of the arguments, which are an object; left out: any object" }),
+  strict: z.boolean().nullish().meta({ description: "Every call's arguments match the schema; false" }),
+};
+
+const functionTool = z
+  .strictObject({
+    type: z.literal("function"),
+    name: name.optional(),
+    ...declaration,
+    function: z
+      .strictObject({ name, ...declaration })
+      .optional()
+      .meta({ description: "The rest in the shape that chat completions have" }),
+    defer_loading: refused("expected all tools at once: they are not searched for", (value) => value === false),
+    allowed_callers: ignored(z.array(z.string()), "the model is the only one that calls"),
+    output_schema: ignored(z.unknown(), "what a call comes to is read as it is"),
+  })
+  .refine((tool) => (tool.name === undefined) !== (tool.function === undefined), {
+    error: 'expected one name, as {"type": "function", "name": …, "parameters": …}',
+  });
+
+const hostedTool = refusedVariants(
+  hostedTypes,
+  (type) => `${notYet(`a tool of type "${type}"`)}; declare what the client runs itself as type "function"`,
+);
+
+const tool = z.discriminatedUnion("type", [functionTool, hostedTool], {
+  error: expectedVariant("a tool", "type", ["function", ...hostedTypes]),
+});
+
+const namedFunction = z
+  .strictObject({
+    type: z.literal("function"),
+    name: name.optional(),
+    function: z.strictObject({ name }).optional(),
+  })
+  .refine((choice) => (choice.name === undefined) !== (choice.function === undefined), {
+    error: 'expected one name, as {"type": "function", "name": …}',
+  });
+
+const refusedChoice = refusedVariants(hostedTypes, (type) => notYet(`a choice of type "${type}"`));
+
+const namedTool = z.discriminatedUnion("type", [namedFunction, refusedChoice], {
+  error: expectedVariant("the name of a tool", "type", ["function"]),
+});
+
+const allowedTools = z.strictObject({
+  type: z.literal("allowed_tools"),
+  mode: z.enum(["auto", "required"]),
+  tools: z.array(namedTool).max(MAX_TOOLS),
+});
+
+const modes = ["none", "auto", "required"] as const;
+const choiceObject = z.discriminatedUnion("type", [namedFunction, allowedTools, refusedChoice], {
+  error: expectedVariant("a choice of tools", "type", ["function", "allowed_tools"]),
+});
+
+export const toolFields = {
+  tools: z
+    .array(tool)
+    .max(MAX_TOOLS)
+    .nullish()
+    .meta({ description: "Functions the model may call; the client runs them" }),
+  tool_choice: z
+    .union([choiceObject, z.enum(modes)], { error: expected('"none", "auto", "required" or a choice of tools') })
+    .nullish()
+    .meta({ description: "Left out: auto. What is required or named is called: a grammar sees to it" }),
+  parallel_tool_calls: z.boolean().nullish().meta({ description: "An answer may hold several calls; true" }),
+} as const;
+
+export type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
+type NamedTool = z.output<typeof namedTool>;
+
+/** null where nothing may be called. */
+export function requestedTools(fields: ToolFields): ToolUse | null {
+  return toolUse(specsOf(fields), choiceOf(fields), fields.parallel_tool_calls ?? true);
+}
+
+/** What contradicts itself in the tools, each as a field and what is wrong with it. */
+export function* toolIssues(fields: ToolFields): Iterable<ReturnType<typeof fieldIssue>> {
+  for (const [field, message] of toolConflicts(specsOf(fields), choiceOf(fields))) yield fieldIssue(field, message);
+}
+
+/** The tools as a response shows them. */
+export function wireTools(fields: ToolFields): readonly object[] {
+  return specsOf(fields).map((spec) => ({ type: "function", ...spec }));
+}
+
+/** The choice as a response shows it. */
+export function wireToolChoice({ tool_choice: choice }: ToolFields): unknown {
+  if (choice === null || choice === undefined) return "auto";
+  if (typeof choice === "string") return choice;
+  if (choice.type === "function") return wireName(choice);
+  return { ...choice, tools: choice.tools.map(wireName) };
+}
+
+function wireName(tool: NamedTool): object {
+  return { type: "function", name: nameOf(tool) };
+}
+
+function specsOf({ tools }: ToolFields): readonly ToolSpec[] {
+  return (tools ?? []).map((tool) => {
+    const { description, parameters, strict } = tool.function ?? tool;
+    return {
+      name: nameOf(tool),
+      description: description ?? null,
+      parameters: parameters ?? null,
+      strict: strict ?? false,
+    };
+  });
+}
+
+function choiceOf({ tool_choice }: ToolFields): ToolChoice {
+  const choice = tool_choice ?? "auto";
+  if (typeof choice === "string") return { ...anyTool, mode: choice };
+  if (choice.type === "function") return { mode: "required", names: [nameOf(choice)] };
+  return { mode: choice.mode, names: choice.tools.map(nameOf) };
+}
+
+// The schemas have seen to it that there is one.
+function nameOf(named: Pick<NamedTool, "name" | "function">): string {
+  return named.name ?? named.function?.name ?? "";
+}

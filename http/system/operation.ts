@@ -1,0 +1,20 @@
+// Owns what the API document says of the routes about the machine.
+import { jsonAnswer, type Operation } from "../operation.ts";
+import { diagnosisSchema, systemInfoSchema } from "./schemas.ts";
+
+export const systemInfoOperation: Operation = {
+  id: "systemInfo",
+  tag: "Operations",
+  summary: "The machine, its devices, and this build",
+  answers: jsonAnswer(systemInfoSchema, "What is known of them now"),
+  errors: [],
+};
+
+export const doctorOperation: Operation = {
+  id: "systemDoctor",
+  tag: "Operations",
+  summary: "What may hinder the server on this machine",
+  description: "Takes no body. The same as `troupe doctor`.",
+  answers: jsonAnswer(diagnosisSchema, "The machine and the checks"),
+  errors: ["timeout"],
+};

@@ -1,0 +1,11 @@
+// Owns GET /v1/system/info and POST /v1/system/doctor. What they tell is found out elsewhere.
+import type { RouteHandler } from "../context.ts";
+import { wireDiagnosis, wireSystemInfo } from "./schemas.ts";
+
+export const systemInfo: RouteHandler = async (exchange, { system }) => {
+  exchange.json(200, wireSystemInfo(await system.info()));
+};
+
+export const systemDoctor: RouteHandler = async (exchange, { system }) => {
+  exchange.json(200, wireDiagnosis(await system.diagnose()));
+};

@@ -1,0 +1,91 @@
+// Owns how facts about the machine and the findings of the doctor look on the wire, for the routes and for the command line.
+import { z } from "zod";
+import type { Diagnosis, SystemInfo } from "../../runtime/system.ts";
+
+const bytes = z.int().min(0);
+
+export const systemInfoSchema = z
+  .strictObject({
+    os: z.string(),
+    kernel: z.string(),
+    cpu: z.strictObject({
+      brand: z.string(),
+      logical_cores: z.int(),
+      physical_cores: z.int(),
+      avx: z.boolean(),
+      avx2: z.boolean(),
+      avx512: z.boolean(),
+      fma: z.boolean(),
+    }),
+    memory: z.strictObject({ total_bytes: bytes, available_bytes: bytes }),
+    devices: z.array(
+      z.strictObject({
+        kind: z.string().meta({ description: "cpu, cuda, metal or vulkan" }),
+        ordinal: z.int(),
+        name: z.string(),
+        total_memory_bytes: bytes,
+        available_memory_bytes: bytes,
+      }),
+    ),
+    build: z.strictObject({
+      version: z.string(),
+      git_revision: z.string(),
+      cuda: z.boolean(),
+      metal: z.boolean(),
+      cudnn: z.literal(false),
+      flash_attn: z.literal(false),
+      flash_attn_v3: z.literal(false),
+      cutile: z.literal(false),
+      accelerate: z.literal(false),
+      mkl: z.literal(false),
+    }),
+    hf_cache_path: z.string(),
+  })
+  .meta({ id: "SystemInfo" });
+
+export const diagnosisSchema = z
+  .strictObject({
+    system: systemInfoSchema,
+    checks: z.array(
+      z.strictObject({
+        name: z.string(),
+        status: z.enum(["ok", "warn", "error"]),
+        message: z.string(),
+        suggestion: z.string().optional(),
+      }),
+    ),
+  })
+  .meta({ id: "SystemDiagnosis" });
+
+export function wireSystemInfo({ host, physicalCores, devices, build, hubCache }: SystemInfo) {
+  const { brand, logicalCores, ...sets } = host.cpu;
+  return {
+    os: host.os,
+    kernel: host.kernel,
+    cpu: { brand, logical_cores: logicalCores, physical_cores: physicalCores, ...sets },
+    memory: { total_bytes: host.memory.totalBytes, available_bytes: host.memory.availableBytes },
+    devices: devices.map(({ totalBytes, availableBytes, ...device }) => {
+      return { ...device, total_memory_bytes: totalBytes, available_memory_bytes: availableBytes };
+    }),
+    build: {
+      version: build.version,
+      git_revision: build.gitRevision ?? "unknown",
+      cuda: build.cuda,
+      metal: build.metal,
+      // Libraries of other builds of the contract's service; this one has its own kernels or llama.cpp's.
+      ...({
+        cudnn: false,
+        flash_attn: false,
+        flash_attn_v3: false,
+        cutile: false,
+        accelerate: false,
+        mkl: false,
+      } as const),
+    },
+    hf_cache_path: hubCache,
+  } satisfies z.input<typeof systemInfoSchema>;
+}
+
+export function wireDiagnosis({ system, checks }: Diagnosis) {
+  return { system: wireSystemInfo(system), checks: [...checks] };
+}

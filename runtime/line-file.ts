@@ -1,0 +1,93 @@
+// Owns a file that lines are appended to while nobody waits for the disk: they leave in the order they came, in a bounded
+// queue. What the disk does not take is lost and told, never silently.
+import { type FileHandle, open } from "node:fs/promises";
+
+export interface LineFileOptions {
+  /** Most bytes of lines that wait for the disk, the ones under way included. */
+  readonly maxWaitingBytes: number;
+  /** Told at most every few seconds, and at the end. */
+  readonly onLost: (count: number, reason: string) => void;
+  readonly reportEveryMs?: number;
+}
+
+const ownerOnly = 0o600;
+const defaultReportEveryMs = 5000;
+const defaultCloseDeadlineMs = 5000;
+
+export class LineFile {
+  readonly #file: FileHandle;
+  readonly #options: LineFileOptions;
+  #lines: string[] = [];
+  #waitingBytes = 0;
+  #writing: Promise<void> | null = null;
+  /** The last write may have left a part of a line. */
+  #isTorn = false;
+  #lostCount = 0;
+  #lostReason = "";
+  #report: NodeJS.Timeout | undefined;
+
+  private constructor(file: FileHandle, options: LineFileOptions) {
+    this.#file = file;
+    this.#options = options;
+  }
+
+  /** Opens a file, its owner's alone where it is new. Rejects where the system does. */
+  static async open(path: string, options: LineFileOptions): Promise<LineFile> {
+    return new LineFile(await open(path, "a", ownerOnly), options);
+  }
+
+  append(line: string): void {
+    const bytes = Buffer.byteLength(line) + 1;
+    if (this.#waitingBytes + bytes > this.#options.maxWaitingBytes) {
+      this.#lose(1, "the disk does not keep up");
+      return;
+    }
+    this.#lines.push(line);
+    this.#waitingBytes += bytes;
+    this.#writing ??= this.#writeAll();
+  }
+
+  /** Waits for what is under way, so long at most; what is left then is lost. Append no more. */
+  async close(deadlineMs: number = defaultCloseDeadlineMs): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const deadline = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, deadlineMs);
+    });
+    await Promise.race([this.#writing, deadline]);
+    clearTimeout(timer);
+    if (this.#lines.length > 0) this.#lose(this.#lines.length, "the program ended first");
+    this.#tell();
+    // Closing waits for a write that hangs, which nobody has the time for.
+    if (this.#writing === null) await this.#file.close();
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#lines.length > 0) {
+      const lines = this.#lines;
+      const bytes = this.#waitingBytes;
+      this.#lines = [];
+      try {
+        await this.#file.appendFile(`${this.#isTorn ? "\n" : ""}${lines.join("\n")}\n`);
+        this.#isTorn = false;
+      } catch (error) {
+        this.#isTorn = true;
+        this.#lose(lines.length, error instanceof Error ? error.message : String(error));
+      }
+      this.#waitingBytes -= bytes;
+    }
+    this.#writing = null;
+  }
+
+  #lose(count: number, reason: string): void {
+    this.#lostCount += count;
+    this.#lostReason = reason;
+    this.#report ??= setTimeout(() => this.#tell(), this.#options.reportEveryMs ?? defaultReportEveryMs).unref();
+  }
+
+  #tell(): void {
+    clearTimeout(this.#report);
+    this.#report = undefined;
+    if (this.#lostCount > 0) this.#options.onLost(this.#lostCount, this.#lostReason);
+    this.#lostCount = 0;
+  }
+}

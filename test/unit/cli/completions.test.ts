@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { describe, it } from "node:test";
+import { completionScript } from "../../../cli/completions.ts";
+
+/** Shells that are installed here; bash always is where the tests run. */
+const parsers = { bash: "bash", zsh: "zsh", fish: "fish" } as const;
+
+function isInstalled(shell: string): boolean {
+  try {
+    execFileSync(shell, ["-c", "true"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** What bash offers after these words, the last of which is being typed. */
+function offered(...words: string[]): string[] {
+  const script = `${completionScript("bash")}
+COMP_WORDS=(troupe ${words.map((word) => `'${word}'`).join(" ")})
+COMP_CWORD=${words.length}
+_troupe
+printf '%s\\n' "\${COMPREPLY[@]}"`;
+  return execFileSync("bash", ["-c", script], { encoding: "utf8" }).split("\n").filter(Boolean);
+}
+
+describe("the completion scripts", () => {
+  for (const [shell, command] of Object.entries(parsers)) {
+    it(`are ones that ${shell} can read`, { skip: !isInstalled(command) }, () => {
+      const script = completionScript(shell as keyof typeof parsers);
+      execFileSync(command, ["-n"], { input: script });
+    });
+  }
+
+  it("name each flag of a command for every shell", () => {
+    for (const shell of ["bash", "zsh", "fish"] as const) {
+      const script = completionScript(shell);
+      for (const name of ["mcp-port", "paged-attn", "max-seqs", "prompt-len"]) assert.match(script, new RegExp(name));
+      assert.doesNotMatch(script, /tool-dispatch-url/, "what is not built is not offered");
+    }
+  });
+});
+
+describe("completion in bash", { skip: !isInstalled("bash") }, () => {
+  it("offers commands first, then what belongs to the command", () => {
+    assert.deepEqual(offered("se"), ["serve"]);
+    assert.deepEqual(offered("serve", "--mcp-p"), ["--mcp-port"]);
+    assert.deepEqual(offered("bench", "--mcp-p"), []);
+    assert.deepEqual(offered("cache", "l"), ["list"]);
+    assert.deepEqual(offered("completions", ""), ["bash", "zsh", "fish", "--help", "-h"]);
+  });
+
+  it("offers the values of a flag that has some, and none of one that has not", () => {
+    assert.deepEqual(offered("serve", "--engine", ""), ["auto", "llama", "wasm"]);
+    assert.deepEqual(offered("serve", "--paged-attn", "o"), ["on", "off"]);
+    assert.deepEqual(offered("serve", "--port", ""), []);
+  });
+});

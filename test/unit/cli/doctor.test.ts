@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { createServer } from "node:net";
+import { describe, it } from "node:test";
+import { report } from "../../../cli/doctor.ts";
+import { folderCheck, memoryChecks, nodeCheck, portCheck, runChecks, threadCheck } from "../../../cli/system/checks.ts";
+import { bareInspector, type Check } from "../../../runtime/system.ts";
+
+const GIB = 2 ** 30;
+const noHost = {
+  gpu: async () => null,
+  devices: async () => [],
+  problem: async () => "libllama.so is not there",
+};
+
+describe("the doctor's checks", () => {
+  it("want a Node.js that is new enough", () => {
+    assert.deepEqual(
+      ["20.10.9", "18.20.0", "20.11.0", "22.0.0"].map((version) => nodeCheck(version).status),
+      ["error", "error", "ok", "ok"],
+    );
+  });
+
+  it("weigh models against the memory that is free", () => {
+    const models = [
+      { id: "small", bytes: GIB },
+      { id: "tight", bytes: 9 * GIB },
+      { id: "large", bytes: 11 * GIB },
+    ];
+    const found = memoryChecks(models, 10 * GIB);
+    assert.deepEqual(
+      found.map(({ status, message }) => [status, message]),
+      [
+        ["warn", '"tight" has 9.0 GiB of weights, and 10.0 GiB of memory are free'],
+        ["error", '"large" has 11.0 GiB of weights, and 10.0 GiB of memory are free'],
+      ],
+    );
+    assert.equal(memoryChecks(models.slice(0, 1), 10 * GIB)[0]!.status, "ok");
+    assert.equal(memoryChecks([], GIB / 2)[0]!.status, "warn");
+  });
+
+  it("warn of more threads than cores", () => {
+    assert.equal(threadCheck(0, 4).status, "ok");
+    assert.match(threadCheck(5, 4).message, /5 compute threads are more than the 4 cores/);
+  });
+
+  it("see a port that is taken and one that is free", async () => {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const { port } = server.address() as { port: number };
+    const asked = { setting: "mcp_port", host: "127.0.0.1", port };
+    const taken = await portCheck(asked);
+    assert.deepEqual([taken.name, taken.status], ["port:mcp_port", "error"]);
+    await new Promise((resolve) => server.close(resolve));
+    assert.equal((await portCheck(asked)).status, "ok");
+  });
+
+  it("look at the nearest folder there is above one that is still to be made", async () => {
+    assert.equal((await folderCheck({ what: "cache", path: "/tmp/not-there/nor-this" })).status, "ok");
+    assert.equal((await folderCheck({ what: "cache", path: `${process.execPath}/not-there` })).status, "error");
+  });
+
+  it("go on where one engine does not load, and say so", async () => {
+    const options = { hubCache: "/tmp", folders: [], ports: [], models: [], threads: 0 };
+    const checks = await runChecks(options, await bareInspector().info(), noHost);
+    const llama = checks.find(({ name }) => name === "llama_engine")!;
+    assert.deepEqual([llama.status, llama.message], ["warn", "libllama.so is not there"]);
+    assert.notEqual(checks.find(({ name }) => name === "wasm_engine")!.status, "error");
+    assert.equal(new Set(checks.map(({ name }) => name)).size, checks.length);
+  });
+
+  it("are shown one a line, with what to do below", async () => {
+    const checks: Check[] = [
+      { name: "disk", status: "error", message: "full", suggestion: "free room" },
+      { name: "gpu", status: "ok", message: "none" },
+    ];
+    const text = report({ system: await bareInspector().info(), checks });
+    assert.match(text, /\nERROR {2}disk: full\n {8}free room\nok {5}gpu: none$/);
+  });
+});

@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createApp } from "../../../http/app.ts";
+import type { HttpConfig } from "../../../http/context.ts";
+import { FakeInference, finish, text, usage } from "../../fixtures/fake-inference.ts";
+import { recordingLog } from "../../fixtures/http-server.ts";
+import { request } from "../../fixtures/socketless.ts";
+
+const chatPath = "/v1/chat/completions";
+
+function setUp(config: Partial<HttpConfig> = {}) {
+  const inference = new FakeInference();
+  const log = recordingLog();
+  return { inference, log, app: createApp({ inference, log, config }) };
+}
+
+describe("the access log", () => {
+  it("says who asked for what, what came of it, and what it cost", async () => {
+    const { app, log, inference } = setUp();
+    inference.script = ({ receivedAt }) => {
+      const timeline = { ...usage.timeline, firstTokenAt: receivedAt + 250 };
+      return [[text("Hello"), finish()], [{ type: "done", usage: { ...usage, timeline } }]];
+    };
+    const body = JSON.stringify({ messages: "hi", stream: true });
+    const headers = { "content-type": "application/json", "x-request-id": "r-1", authorization: "Bearer hush" };
+    const reply = await request(app, "POST", chatPath, { body, headers, address: "192.0.2.7" });
+    // An answer is there a moment before its exchange has ended.
+    await new Promise(setImmediate);
+    const [line] = log.lines;
+    const { durationMs, ...fields } = line!.fields;
+    assert.ok(typeof durationMs === "number" && durationMs >= 0);
+    assert.deepEqual(fields, {
+      method: "POST",
+      path: chatPath,
+      status: 200,
+      requestBytes: body.length,
+      bytes: reply.body.length,
+      address: "192.0.2.7",
+      requestId: "r-1",
+      model: "tiny",
+      promptTokens: 8,
+      completionTokens: 4,
+      firstTokenMs: 250,
+    });
+    assert.doesNotMatch(JSON.stringify(log.lines), /hush|"hi"/);
+  });
+
+  it("names the pattern of a path with a parameter", async () => {
+    const { app, log } = setUp({ accessLogHealth: true });
+    await request(app, "GET", "/docs/none.css");
+    await new Promise(setImmediate);
+    const { path, route } = log.lines[0]!.fields;
+    assert.deepEqual([path, route], ["/docs/none.css", "/docs/{asset}"]);
+  });
+
+  it("counts the tokens of embeddings, and none of a request that was refused", async () => {
+    const { app, log } = setUp();
+    await request(app, "POST", "/v1/embeddings", { body: { input: ["a", "b"] } });
+    await request(app, "POST", "/v1/embeddings", { body: { input: 5 } });
+    await new Promise(setImmediate);
+    assert.deepEqual(
+      log.lines.map(({ fields }) => [fields.status, fields.promptTokens]),
+      [
+        [200, 6],
+        [422, undefined],
+      ],
+    );
+  });
+});

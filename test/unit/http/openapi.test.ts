@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { createApp } from "../../../http/app.ts";
+import { openApiDocument } from "../../../http/openapi/document.ts";
+import { renderProtocols } from "../../../http/openapi/protocols.ts";
+import { describedRoutes } from "../../../http/routes.ts";
+import { FakeInference } from "../../fixtures/fake-inference.ts";
+import { recordingLog } from "../../fixtures/http-server.ts";
+import { request } from "../../fixtures/socketless.ts";
+
+interface Documented {
+  readonly operationId: string;
+  readonly parameters?: readonly { readonly in: string; readonly name: string }[];
+  readonly responses: Readonly<Record<string, { readonly headers: object; readonly content?: object }>>;
+}
+
+const document = openApiDocument(describedRoutes);
+const paths = document.paths as Record<string, Record<string, Documented>>;
+const operations = Object.entries(paths).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
+);
+const app = createApp({ inference: new FakeInference(), log: recordingLog() });
+
+describe("the API document", () => {
+  it("is valid OpenAPI 3.1 of the contract's version", async () => {
+    const validator = new Validator();
+    const { valid, errors } = await validator.validate(JSON.parse(JSON.stringify(document)));
+    assert.ok(valid, JSON.stringify(errors));
+    assert.equal(validator.version, "3.1");
+    const { openapi, info } = document;
+    assert.deepEqual([openapi, info.version, info.license?.name], ["3.1.0", "0.9.5", "MIT"]);
+  });
+
+  it("has every route of the table, and no other", () => {
+    const ofTable = describedRoutes.map(({ method, path }) => `${method} ${path}`);
+    assert.deepEqual(operations.map(({ method, path }) => `${method} ${path}`).sort(), ofTable.sort());
+  });
+
+  it("names each operation once", () => {
+    const ids = operations.map(({ operation }) => operation.operationId);
+    assert.equal(new Set(ids).size, ids.length, ids.join(" "));
+  });
+
+  it("has the parameters of each path", () => {
+    for (const { path, operation } of operations) {
+      const declared = (operation.parameters ?? []).filter((parameter) => parameter.in === "path");
+      const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+      assert.deepEqual(
+        declared.map(({ name }) => name),
+        inPath,
+        path,
+      );
+    }
+  });
+
+  it("refers only to what it has, by names that are not made up by a library", () => {
+    const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map(([, to = ""]) => to);
+    assert.ok(references.length > operations.length);
+    for (const reference of new Set(references)) {
+      const [root, ...steps] = reference.split("/");
+      assert.equal(root, "#", reference);
+      const found = steps.reduce<unknown>((at, step) => (at as Record<string, unknown> | undefined)?.[step], document);
+      assert.equal(typeof found, "object", reference);
+    }
+    const names = Object.keys(document.components?.schemas ?? {});
+    assert.deepEqual(
+      names.filter((name) => !/^[A-Z][A-Za-z0-9]+$/.test(name)),
+      [],
+    );
+  });
+
+  it("says of every 429 and 503 that is worth another try when to try", () => {
+    for (const { path, operation } of operations) {
+      for (const status of ["429", "503"]) {
+        const answer = operation.responses[status];
+        if (answer !== undefined && path !== "/metrics")
+          assert.ok("retry-after" in answer.headers, `${path} ${status}`);
+      }
+    }
+  });
+
+  it("is served as it is, more than once", async () => {
+    for (let i = 0; i < 2; i++) {
+      const { status, headers, body } = await request(app, "GET", "/api-doc/openapi.json");
+      assert.deepEqual([status, headers["content-type"]], [200, "application/json"]);
+      assert.deepEqual(JSON.parse(body), JSON.parse(JSON.stringify(document)));
+    }
+  });
+});
+
+describe("docs/protocols.md", () => {
+  it("says what the schemas say", () => {
+    const file = new URL("../../../../docs/protocols.md", import.meta.url);
+    assert.equal(
+      readFileSync(file, "utf8"),
+      renderProtocols(describedRoutes),
+      "the schemas have changed: run `npm run docs`",
+    );
+  });
+});
+
+describe("the API explorer", () => {
+  const get = (path: string) => request(app, "GET", path);
+
+  it("is a page whose every address is below it and is served", async () => {
+    const { status, headers, body } = await get("/docs");
+    assert.deepEqual([status, headers["content-type"]], [200, "text/html; charset=utf-8"]);
+    const addresses = [...body.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, address]) => address);
+    assert.equal(addresses.length, 4);
+    for (const address of addresses) {
+      const asset = await get(`/${address}`);
+      assert.equal(asset.status, 200, address);
+      const type = asset.headers["content-type"] ?? "";
+      assert.ok(type === "image/png" || type.endsWith("charset=utf-8"), `${address}: ${type}`);
+      assert.ok(asset.body.length > 100, address);
+    }
+    assert.match((await get("/docs/start.js")).body, /url: "api-doc\/openapi\.json"/);
+  });
+
+  it("lets its page load nothing from elsewhere, nor run what is written in it", async () => {
+    const { headers, body } = await get("/docs");
+    const policy = headers["content-security-policy"] ?? "";
+    assert.match(policy, /^default-src 'none'; script-src 'self';/);
+    assert.doesNotMatch(policy, /https?:|\*/);
+    assert.doesNotMatch(body, /https?:|<script>|\son\w+=/);
+  });
+
+  it("serves no other file, however it is asked for", async () => {
+    for (const name of [
+      "package.json",
+      "..%2fpackage.json",
+      "%2e%2e",
+      "..",
+      "__proto__",
+      "toString",
+      "%00",
+      "start.js%00",
+    ]) {
+      const { status, body } = await get(`/docs/${name}`);
+      assert.deepEqual([status, JSON.parse(body).error.code], [404, "not_found"], name);
+    }
+  });
+});
