@@ -117,9 +117,10 @@ function greeting(config: Config, listener: Listener, mcp: McpListener | null): 
 troupe serves ${config.models.map(({ modelId }) => modelId).join(", ")}
 
   chat         ${url}/v1/chat/completions
-  completions  ${url}/v1/completions
   responses    ${url}/v1/responses
+  messages     ${url}/v1/messages
   models       ${url}/v1/models
+  everything   ${url}/docs
   health       ${url}/health${mcpLine}
 
 Try it:

@@ -2,6 +2,7 @@
 // calls that follow each other are one message.
 import type { ChatMessage, ToolCall } from "../../engines/chat.ts";
 import type { InputItem } from "./input-items.ts";
+import { modelName } from "./tools.ts";
 
 type MessageItem = Extract<InputItem, { readonly role: unknown }>;
 type CallOutput = Extract<InputItem, { readonly type: "function_call_output" }>;
@@ -14,7 +15,7 @@ export function conversation(instructions: string | null, items: readonly InputI
   for (const item of items) {
     switch (item.type) {
       case "function_call":
-        messages.call({ id: item.call_id, name: item.name, arguments: item.arguments });
+        messages.call({ id: item.call_id, name: calledName(item), arguments: item.arguments });
         break;
       case "function_call_output":
         messages.result(item.call_id, text(item.output));
@@ -108,6 +109,10 @@ class MessageList {
       ...(calls.length === 0 ? {} : { toolCalls: calls }),
     });
   }
+}
+
+function calledName({ name, namespace }: Extract<InputItem, { readonly type: "function_call" }>): string {
+  return modelName({ name, namespace: namespace ?? null });
 }
 
 function text(content: Content): string {

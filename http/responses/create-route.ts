@@ -14,6 +14,7 @@ import type { InputItem } from "./input-items.ts";
 import { type ResponseRequestBody, responseRequestSchema, toGenerateRequest } from "./request.ts";
 import { responseSettings } from "./resource.ts";
 import type { ResponsePlan, ResponseRun } from "./response-run.ts";
+import { namespacedNames } from "./tools.ts";
 
 const NO_EVENTS_BEFORE = -1;
 
@@ -30,7 +31,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   const request = requestOf(body, [...earlier, ...input], exchange, model);
   const createdAt = Math.floor(Date.now() / 1000);
   const plan: ResponsePlan = {
-    head: { id, createdAt, model, settings: responseSettings(body) },
+    head: { id, createdAt, model, settings: responseSettings(body), namespacedNames: namespacedNames(body) },
     previousId,
     input,
     isStored: body.store ?? true,

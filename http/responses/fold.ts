@@ -91,7 +91,7 @@ export class ResponseFold {
         break;
       case "tool_call":
         this.#close("completed");
-        this.#open = new OpenCall(this.#nextPlace("fc"), event, this.#output, this.#events);
+        this.#open = new OpenCall(this.#nextPlace("fc"), this.#shown(event), this.#output, this.#events);
         break;
       case "tool_arguments":
         if (this.#open?.kind === "call") this.#open.append(event.text);
@@ -158,6 +158,11 @@ export class ResponseFold {
   #nextPlace(prefix: string): ItemPlace {
     const index = this.#output.length;
     return { index, id: itemId(prefix, this.#head.id, index) };
+  }
+
+  /** A call by the names that its client knows. */
+  #shown({ id, name }: { readonly id: string; readonly name: string }) {
+    return { id, ...(this.#head.namespacedNames.get(name) ?? { name }) };
   }
 
   #close(status: ItemStatus): void {

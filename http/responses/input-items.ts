@@ -1,7 +1,7 @@
 // Owns the schema of `input` in a request for a response: a text, or items, which are messages, calls of tools and their
 // results, and thinking. Kinds of items that are known and not taken are refused by name. What they mean: conversation.ts.
 import { z } from "zod";
-import { ignored, notBuiltYet, notYet, refusedVariants } from "../fields.ts";
+import { ignored, notYet, refusedVariants } from "../fields.ts";
 import { expected, expectedVariant } from "../issues.ts";
 
 const MAX_ID_LENGTH = 256;
@@ -87,7 +87,7 @@ const functionCall = z.strictObject({
   arguments: z.string().meta({ description: "JSON text, as the model wrote it" }),
   id,
   status,
-  namespace: notBuiltYet("a namespace of tools", (value) => value === ""),
+  namespace: z.string().max(MAX_NAME_LENGTH).nullish().meta({ description: "Of the function that was called" }),
   caller,
   parsed_arguments: added,
 });

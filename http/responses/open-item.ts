@@ -86,7 +86,7 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
 
   constructor(
     { index, id }: ItemPlace,
-    call: { readonly id: string; readonly name: string },
+    call: { readonly id: string; readonly name: string; readonly namespace?: string },
     output: OutputItem[],
     events: ResponseEvents,
   ) {
@@ -96,6 +96,7 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
       status: "in_progress",
       call_id: call.id,
       name: call.name,
+      ...(call.namespace === undefined ? {} : { namespace: call.namespace }),
       arguments: "",
     };
     super(item, index, events);

@@ -90,6 +90,7 @@ const ignoredFields = {
   prompt_cache_key: ignored(z.string(), CACHED_ANYWAY),
   prompt_cache_retention: ignored(z.string(), CACHED_ANYWAY),
   prompt_cache_options: ignored(z.record(z.string(), z.unknown()), CACHED_ANYWAY),
+  client_metadata: ignored(z.record(z.string(), z.unknown()), "it is of the client's own sessions and turns"),
 } as const;
 
 const refusedFields = {

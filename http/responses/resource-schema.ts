@@ -38,6 +38,7 @@ export const outputItemSchema = z
       status: status.meta({ description: "incomplete: cut off, or arguments that are no JSON" }),
       call_id: z.string(),
       name: z.string(),
+      namespace: z.string().optional().meta({ description: "Left out where the function is in none" }),
       arguments: z.string(),
     }),
     z.strictObject({
@@ -66,6 +67,21 @@ const usageSchema = z.strictObject({
   total_tokens: z.int(),
 });
 
+const functionTool = z.strictObject({
+  type: z.literal("function"),
+  name: z.string(),
+  description: z.string().nullable(),
+  parameters: z.record(z.string(), z.unknown()).nullable(),
+  strict: z.boolean(),
+});
+
+const namespaceTool = z.strictObject({
+  type: z.literal("namespace"),
+  name: z.string(),
+  description: z.string().nullable(),
+  tools: z.array(functionTool),
+});
+
 const settings = {
   background: z.boolean(),
   instructions: z.string().nullable(),
@@ -81,15 +97,7 @@ const settings = {
   temperature: z.number(),
   text: z.strictObject({ format: z.looseObject({ type: z.string() }), verbosity: z.string() }),
   tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]),
-  tools: z.array(
-    z.strictObject({
-      type: z.literal("function"),
-      name: z.string(),
-      description: z.string().nullable(),
-      parameters: z.record(z.string(), z.unknown()).nullable(),
-      strict: z.boolean(),
-    }),
-  ),
+  tools: z.array(z.discriminatedUnion("type", [functionTool, namespaceTool])),
   top_logprobs: z.int(),
   top_p: z.number(),
   presence_penalty: z.number(),

@@ -6,7 +6,7 @@ import { statusOf } from "../errors.ts";
 import { wireLogprob } from "../usage.ts";
 import { maxOutputTokens, type ResponseRequestBody } from "./request.ts";
 import { wireText } from "./text-format.ts";
-import { wireToolChoice, wireTools } from "./tools.ts";
+import { type FunctionName, wireToolChoice, wireTools } from "./tools.ts";
 
 export type ResponseStatus = "queued" | "in_progress" | "completed" | "failed" | "incomplete" | "cancelled";
 export type ItemStatus = "in_progress" | "completed" | "incomplete";
@@ -38,6 +38,7 @@ export interface FunctionCallItem {
   status: ItemStatus;
   readonly call_id: string;
   readonly name: string;
+  readonly namespace?: string;
   arguments: string;
 }
 
@@ -60,6 +61,8 @@ export interface ResponseHead {
   readonly model: string;
   /** The request's own settings, as they are shown. */
   readonly settings: object;
+  /** Functions that are shown in a namespace, by the names that the model knows them by. */
+  readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
 
 /** What changes while it is generated. */

@@ -1,5 +1,6 @@
 // Owns the tools of a request for a response, in this protocol's flat shape, and what they come to. Clients that were written
-// for chat send them nested: taken too. Tools that this server would have to run itself are refused by name.
+// for chat send them nested: taken too. Functions in a namespace are to the model functions of longer names. Tools that this
+// server would have to run itself are refused by name.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../engines/chat.ts";
 import { isBounded, tooLarge } from "../bounded.ts";
@@ -21,7 +22,6 @@ const hostedTypes = [
   "local_shell",
   "apply_patch",
   "custom",
-  "namespace",
   "tool_search",
   "mcp",
   "image_generation",
@@ -33,6 +33,14 @@ const hostedTypes = [
 
 const name = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, {
   error: expected("a name of 1 to 64 letters, digits, underscores and hyphens"),
+});
+
+/** Between the name of a namespace and that of a function in it. */
+const SEPARATOR = "__";
+
+/** As the model knows a function: the names of a namespace and of a function in it may be one. */
+const chosenName = z.string().regex(/^[a-zA-Z0-9_-]{1,130}$/, {
+  error: expected("a name of 1 to 130 letters, digits, underscores and hyphens"),
 });
 
 const declaration = {
@@ -67,15 +75,34 @@ const hostedTool = refusedVariants(
   (type) => `${notYet(`a tool of type "${type}"`)}; declare what the client runs itself as type "function"`,
 );
 
-const tool = z.discriminatedUnion("type", [functionTool, hostedTool], {
-  error: expectedVariant("a tool", "type", ["function", ...hostedTypes]),
+const namespaceTool = z.strictObject({
+  type: z.literal("namespace"),
+  name,
+  description: ignored(
+    z.string().max(MAX_DESCRIPTION_LENGTH),
+    "templates have no place for it; the model is shown the descriptions of the functions",
+  ),
+  tools: z
+    .array(
+      z.discriminatedUnion("type", [functionTool, hostedTool], {
+        error: expectedVariant("a tool of a namespace", "type", ["function"]),
+      }),
+    )
+    .max(MAX_TOOLS)
+    .meta({
+      description: `The model knows each by both names, as namespace${SEPARATOR}function; calls show them apart`,
+    }),
+});
+
+const tool = z.discriminatedUnion("type", [functionTool, namespaceTool, hostedTool], {
+  error: expectedVariant("a tool", "type", ["function", "namespace", ...hostedTypes]),
 });
 
 const namedFunction = z
   .strictObject({
     type: z.literal("function"),
-    name: name.optional(),
-    function: z.strictObject({ name }).optional(),
+    name: chosenName.optional(),
+    function: z.strictObject({ name: chosenName }).optional(),
   })
   .refine((choice) => (choice.name === undefined) !== (choice.function === undefined), {
     error: 'expected one name, as {"type": "function", "name": …}',
@@ -102,6 +129,10 @@ export const toolFields = {
   tools: z
     .array(tool)
     .max(MAX_TOOLS)
+    .refine((tools) => functionCount(tools) <= MAX_TOOLS, {
+      error: `expected at most ${MAX_TOOLS} functions, those of namespaces included; got more`,
+      abort: true,
+    })
     .nullish()
     .meta({ description: "Functions the model may call; the client runs them" }),
   tool_choice: z
@@ -112,7 +143,33 @@ export const toolFields = {
 } as const;
 
 export type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
+type Tool = z.output<typeof tool>;
+type FunctionTool = z.output<typeof functionTool>;
 type NamedTool = z.output<typeof namedTool>;
+
+/** How clients know a function. */
+export interface FunctionName {
+  readonly name: string;
+  readonly namespace: string;
+}
+
+/** How the model knows a function. */
+export function modelName({ name, namespace }: { readonly name: string; readonly namespace: string | null }): string {
+  return namespace === null || namespace === "" ? name : `${namespace}${SEPARATOR}${name}`;
+}
+
+/** The functions of namespaces, by how the model knows them. */
+export function namespacedNames({ tools }: ToolFields): ReadonlyMap<string, FunctionName> {
+  const names = new Map<string, FunctionName>();
+  for (const tool of tools ?? []) {
+    if (tool.type !== "namespace") continue;
+    for (const inner of tool.tools) {
+      const named = { name: nameOf(inner), namespace: tool.name };
+      names.set(modelName(named), named);
+    }
+  }
+  return names;
+}
 
 /** null where nothing may be called. */
 export function requestedTools(fields: ToolFields): ToolUse | null {
@@ -125,8 +182,16 @@ export function* toolIssues(fields: ToolFields): Iterable<ReturnType<typeof fiel
 }
 
 /** The tools as a response shows them. */
-export function wireTools(fields: ToolFields): readonly object[] {
-  return specsOf(fields).map((spec) => ({ type: "function", ...spec }));
+export function wireTools({ tools }: ToolFields): readonly object[] {
+  return (tools ?? []).map((tool) => {
+    if (tool.type !== "namespace") return wireFunction(tool);
+    const { type, name, description } = tool;
+    return { type, name, description: description ?? null, tools: tool.tools.map(wireFunction) };
+  });
+}
+
+function wireFunction(tool: FunctionTool): object {
+  return { type: "function", ...specOf(tool, null) };
 }
 
 /** The choice as a response shows it. */
@@ -141,16 +206,24 @@ function wireName(tool: NamedTool): object {
   return { type: "function", name: nameOf(tool) };
 }
 
+function functionCount(tools: readonly Tool[]): number {
+  return tools.reduce((count, tool) => count + (tool.type === "namespace" ? tool.tools.length : 1), 0);
+}
+
 function specsOf({ tools }: ToolFields): readonly ToolSpec[] {
-  return (tools ?? []).map((tool) => {
-    const { description, parameters, strict } = tool.function ?? tool;
-    return {
-      name: nameOf(tool),
-      description: description ?? null,
-      parameters: parameters ?? null,
-      strict: strict ?? false,
-    };
-  });
+  return (tools ?? []).flatMap((tool) =>
+    tool.type === "namespace" ? tool.tools.map((inner) => specOf(inner, tool.name)) : [specOf(tool, null)],
+  );
+}
+
+function specOf(tool: FunctionTool, namespace: string | null): ToolSpec {
+  const { description, parameters, strict } = tool.function ?? tool;
+  return {
+    name: modelName({ name: nameOf(tool), namespace }),
+    description: description ?? null,
+    parameters: parameters ?? null,
+    strict: strict ?? false,
+  };
 }
 
 function choiceOf({ tool_choice }: ToolFields): ToolChoice {

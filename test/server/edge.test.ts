@@ -93,7 +93,7 @@ for (const edge of loadableEdges()) {
       const chunk = (rest: string) => `data: {${constant},"choices":[{"index":0,${rest}}\n\n`;
       const usage =
         '"usage":{"prompt_tokens":8,"completion_tokens":4,"total_tokens":12,' +
-        '"prompt_tokens_details":{"cached_tokens":5},"avg_tok_per_sec":4,"avg_prompt_tok_per_sec":16,' +
+        '"prompt_tokens_details":{"cached_tokens":5},"completion_tokens_details":{"reasoning_tokens":0},"avg_tok_per_sec":4,"avg_prompt_tok_per_sec":16,' +
         '"avg_compl_tok_per_sec":2,"total_time_sec":3,"total_prompt_time_sec":0.5,"total_completion_time_sec":2}';
       assert.equal(
         (await reply.text()).replaceAll(/chatcmpl-[0-9a-f]{24}/g, "ID").replaceAll(/"created":\d+/g, '"created":0'),
@@ -324,10 +324,20 @@ for (const edge of loadableEdges()) {
       await until(() => server.log.lines.length > 0, "a log line");
       const [line, ...others] = server.log.lines;
       assert.equal(others.length, 0);
-      const { durationMs, ...fields } = line!.fields;
-      assert.equal(typeof durationMs, "number");
-      const requestId = reply.headers.get("x-request-id");
-      assert.deepEqual(fields, { method: "POST", path: chat, status: 200, bytes: size, requestId, model: "tiny" });
+      const { durationMs, requestBytes, ...fields } = line!.fields;
+      assert.ok(typeof durationMs === "number" && typeof requestBytes === "number" && requestBytes > 10);
+      assert.deepEqual(fields, {
+        method: "POST",
+        path: chat,
+        status: 200,
+        bytes: size,
+        address: "127.0.0.1",
+        requestId: reply.headers.get("x-request-id"),
+        model: "tiny",
+        promptTokens: 8,
+        completionTokens: 4,
+        firstTokenMs: 0,
+      });
     });
   });
 
