@@ -118,16 +118,20 @@ export class Front implements Inference {
     );
   }
 
-  /** A model that does not answer soon is left out: it is starting, ending, or in a long step. */
+  /** A model that does not answer soon (it is starting, ending, or in a long step) counts as it did when it last answered. */
   async engineMetrics(): Promise<readonly EngineMetric[]> {
-    const answers = new Map<string, ModelStatistics>();
-    const asked = [...this.#models].map(async ([id, { place }]) => {
+    const asked = [...this.#models.values()].map(async ({ place, statistics }) => {
       if (place === null) return;
       const ref = this.#system.ref<ModelProtocol>("model", place.endpoint);
-      answers.set(id, await ref.ask("statistics", null, { timeoutMs: metricsTimeoutMs }));
+      statistics.seen(await ref.ask("statistics", null, { timeoutMs: metricsTimeoutMs }));
     });
     await Promise.allSettled(asked);
-    return [...engineMetrics([...answers.values()]), ...latencyMetrics(answers)];
+    const totals = new Map<string, ModelStatistics>();
+    for (const [id, { statistics }] of this.#models) {
+      const total = statistics.total();
+      if (total !== null) totals.set(id, total);
+    }
+    return [...engineMetrics([...totals.values()]), ...latencyMetrics(totals)];
   }
 
   /** Asks the model how it is doing. Throws model_not_found, or why it takes no requests. */
@@ -320,6 +324,7 @@ export class Front implements Inference {
   #modelDown(model: ModelState, exit: PeerExit, next: { readonly retryInMs: number } | null): void {
     const { id } = model.served;
     model.place = null;
+    model.statistics.ended();
     model.status = next ? "reloading" : "unloaded";
     model.unavailable = loading(id);
     this.#agents?.models.tell("detachModel", { id, error: model.unavailable });

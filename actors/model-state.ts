@@ -5,6 +5,7 @@ import { type ErrorRecord, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
 import type { Carrier, Place } from "../runtime/thread/place.ts";
 import type { ModelCapabilities, ModelStatus } from "./inference.ts";
+import { LastingStatistics } from "./lasting-statistics.ts";
 import type { ModelPlaceReady, ModelStatistics } from "./messages.ts";
 import { Refusals } from "./refusals.ts";
 
@@ -23,6 +24,7 @@ export interface ModelState {
   /** Unix seconds. */
   readonly createdAt: number;
   readonly refusals: Refusals;
+  readonly statistics: LastingStatistics;
   status: ModelStatus;
   /** As it was when it was last loaded. */
   capabilities: ModelCapabilities | null;
@@ -45,6 +47,7 @@ export function modelState(served: ServedModel, log: Logger): ModelState {
     served,
     createdAt: Math.floor(Date.now() / 1000),
     refusals: new Refusals(served.id, log),
+    statistics: new LastingStatistics(),
     status: "reloading",
     capabilities: null,
     loadStartedMs: 0,

@@ -182,7 +182,7 @@ export interface PromptLogprob {
   readonly top: readonly TokenLogprob[];
 }
 
-/** `tool_calls`: it ended by itself, after at least one whole call. */
+/** `tool_calls`: it ended by itself or by a stop string, after at least one whole call. */
 export type FinishReason = "stop" | "length" | "tool_calls" | "cancelled";
 
 /** Token counts and times of one request. Times are seconds. */

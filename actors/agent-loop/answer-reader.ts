@@ -7,8 +7,9 @@ import type { ChoiceEvent } from "./event-backlog.ts";
 
 /** A logprob record that waits for its text. */
 interface HeldLogprob {
-  /** Characters of text before this token. */
+  /** Characters of text before this token, and with it. Both are the same where it has only part of a character. */
   readonly start: number;
+  readonly end: number;
   readonly logprob: ChoiceLogprob;
 }
 
@@ -16,8 +17,8 @@ export interface ReaderOptions {
   readonly choice: number;
   /** null where all text is content. */
   readonly parser: OutputParser | null;
-  /** The text begins inside thinking. */
-  readonly startsThinking: boolean;
+  /** The answer is over with its first whole call. */
+  readonly endsWithCall: boolean;
   /** Says why the arguments of a whole call are not what its tool takes, or null. */
   readonly checkCall: ((name: string, args: string) => string | null) | null;
   /** What surrounds a call, where it has to be given back as text. */
@@ -28,25 +29,28 @@ export interface ReaderOptions {
 export class AnswerReader {
   /** Calls that came out whole. */
   wholeCalls = 0;
-  /** What was said last belongs to thinking. */
-  isThinking: boolean;
   readonly #options: ReaderOptions;
   #held: HeldLogprob[] = [];
   /** Characters read without a parser. */
   #readLength = 0;
   #callCount = 0;
   #call = { name: "", text: "" };
-  /** Where the last content ended: logprobs from there on still belong to it. */
-  #contentEnd = 0;
+  readonly #ids = new Set<string>();
+  /** What came last is content, or nothing has come: tokens without text that follow belong to it. */
+  #isContent = true;
 
   constructor(options: ReaderOptions) {
     this.#options = options;
-    this.isThinking = options.startsThinking;
   }
 
-  /** The next token's text begins at character `start`. */
-  note(start: number, logprob: ChoiceLogprob): void {
-    this.#held.push({ start, logprob });
+  /** What was read last belongs to thinking. */
+  get isThinking(): boolean {
+    return this.#options.parser?.isThinking ?? false;
+  }
+
+  /** The token whose text, which is read next, lies from character `start` to `end`. */
+  note(start: number, end: number, logprob: ChoiceLogprob): void {
+    this.#held.push({ start, end, logprob });
   }
 
   read(text: string): void {
@@ -67,25 +71,29 @@ export class AnswerReader {
 
   /** The last tokens had no text, and belong to the content before them. */
   finishLogprobs(): void {
-    const rest = this.#held.filter(({ start }) => start >= this.#contentEnd);
-    if (rest.length > 0 && !this.isThinking && this.wholeCalls === 0) this.#emitText("", rest);
+    if (this.#isContent && this.#held.length > 0) this.#emitText("", this.#held);
+    this.#held = [];
   }
 
   #take(part: OutputPart): void {
-    const { choice, emit } = this.#options;
-    this.isThinking = part.kind === "reasoning";
+    const { choice, emit, endsWithCall } = this.#options;
+    if (endsWithCall && this.wholeCalls > 0) return;
+    this.#isContent = part.kind === "content";
     switch (part.kind) {
       case "content":
         this.#content(part.text, part.at);
         break;
       case "reasoning":
+        this.#forget(part.at + part.text.length);
         emit({ type: "reasoning", choice, text: part.text });
         break;
       case "call":
         this.#call = { name: part.name, text: "" };
-        emit({ type: "tool_call", choice, call: this.#callCount, id: part.id ?? callId(), name: part.name });
+        emit({ type: "tool_call", choice, call: this.#callCount, id: this.#idOf(part.id), name: part.name });
         break;
       case "arguments":
+        // What the last token has beyond the arguments may be content.
+        if (this.#held.length > 1) this.#held = this.#held.slice(-1);
         this.#call.text += part.text;
         emit({ type: "tool_arguments", choice, call: this.#callCount, text: part.text });
         break;
@@ -98,6 +106,13 @@ export class AnswerReader {
       default:
         part satisfies never;
     }
+  }
+
+  /** A result must find its call: what the model calls it counts only where that tells it from the others. */
+  #idOf(given: string | null): string {
+    const id = given === null || given === "" || this.#ids.has(given) ? callId() : given;
+    this.#ids.add(id);
+    return id;
   }
 
   #endCall(): void {
@@ -117,15 +132,22 @@ export class AnswerReader {
   }
 
   #content(text: string, at: number): void {
-    const end = at + text.length;
-    this.#contentEnd = end;
     if (this.#held.length === 0) {
       if (text !== "") this.#emitText(text, []);
       return;
     }
-    const ready = this.#held.filter(({ start }) => start >= at && start < end);
-    this.#held = this.#held.filter(({ start }) => start >= end);
+    this.#forget(at);
+    const next = this.#held.findIndex(({ start }) => start >= at + text.length);
+    const count = next < 0 ? this.#held.length : next;
+    const ready = this.#held.slice(0, count);
+    this.#held = this.#held.slice(count);
     if (text !== "" || ready.length > 0) this.#emitText(text, ready);
+  }
+
+  /** Drops the logprobs of tokens that lie before character `at`. */
+  #forget(at: number): void {
+    const first = this.#held.findIndex(({ start, end }) => end > at || start >= at);
+    this.#held = first < 0 ? [] : this.#held.slice(first);
   }
 
   #emitText(text: string, ready: readonly HeldLogprob[]): void {

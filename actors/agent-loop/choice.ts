@@ -47,7 +47,7 @@ export class Choice {
     this.#reader = new AnswerReader({
       choice: options.index,
       parser: answer.createParser?.() ?? null,
-      startsThinking: answer.startsThinking,
+      endsWithCall: answer.endsWithCall,
       checkCall: answer.checkCall,
       writeCall: answer.writeCall,
       emit: (event) => this.#emit(event),
@@ -61,17 +61,20 @@ export class Choice {
 
   /** Takes one row of a frame. Says whether, and by what, the choice has ended; its finish event is out by then. */
   take(token: number, flags: number, logprobs: Float32Array | null, at: number): ChoiceEnd {
-    let text = "";
-    if (flags & rowHasToken) {
-      this.tokenCount++;
-      if (logprobs) this.#noteLogprob(token, logprobs, at);
-      text = this.#detokenizer.push(token);
-    }
+    const hasToken = (flags & rowHasToken) !== 0;
     const isLast = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
+    let text = hasToken ? this.#detokenizer.push(token) : "";
     if (isLast) text += this.#detokenizer.flush();
+    const start = this.#decodedLength;
     this.#decodedLength += text.length;
+    if (hasToken && logprobs) this.#noteLogprob(token, logprobs, at, start);
+    const wasThinking = this.#reader.isThinking;
     const stopString = this.#read(text, isLast);
-    if (this.#reader.isThinking && flags & rowHasToken) this.reasoningTokenCount++;
+    if (hasToken) {
+      this.tokenCount++;
+      // The tokens of the marks around it, too.
+      if (wasThinking || this.#reader.isThinking) this.reasoningTokenCount++;
+    }
     if (stopString !== null) return this.#finish("stop", stopString, isLast ? "engine" : "text");
     if (flags & rowFinishedStop) return this.#finish("stop", null, "engine");
     if (flags & rowFinishedLength) return this.#finish("length", null, "engine");
@@ -105,17 +108,17 @@ export class Choice {
     // A call is an answer of its own: nothing else was demanded then.
     const refusal = reason === "stop" && !calls ? (answer.check?.(this.#content) ?? null) : null;
     if (refusal !== null) this.#emit({ type: "refusal", choice, reason: refusal });
-    const how: FinishReason = calls && reason === "stop" && stopString === null ? "tool_calls" : reason;
+    const how: FinishReason = calls && reason === "stop" ? "tool_calls" : reason;
     this.#emit({ type: "finish", choice, reason: how, stopString });
     return end;
   }
 
-  #noteLogprob(token: number, record: Float32Array, at: number): void {
+  #noteLogprob(token: number, record: Float32Array, at: number, start: number): void {
     const { vocabulary, reportsLogprobs } = this.#options;
     const logprob = record[at] as number;
     this.#logprobSum += logprob;
     if (!reportsLogprobs) return;
     const described = { ...tokenLogprob(vocabulary, token, logprob), top: alternatives(vocabulary, record, at) };
-    this.#reader.note(this.#decodedLength, described);
+    this.#reader.note(start, this.#decodedLength, described);
   }
 }

@@ -21,8 +21,6 @@ export interface AnswerPlan {
   readonly createParser: (() => OutputParser) | null;
   /** Control tokens that come out as text. */
   readonly shownTokens: ReadonlySet<number>;
-  /** The prompt has begun the thinking. */
-  readonly startsThinking: boolean;
   /** The answer is over with its first call. */
   readonly endsWithCall: boolean;
   /** Why a whole content is no answer, or null; where the grammar alone does not ensure that it is one. */
@@ -74,7 +72,6 @@ function answerPlan(request: GenerateRequest, chat: ChatPlan | null, translation
   return {
     createParser: format !== null && readsCalls ? () => format.createParser(options) : null,
     shownTokens: chat?.shownTokens ?? noTokens,
-    startsThinking,
     endsWithCall: tools?.parallel === false,
     check: translation?.check ?? null,
     checkCall: translation?.checkCall ?? null,

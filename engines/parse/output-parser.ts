@@ -40,6 +40,10 @@ export class MarkedParser implements OutputParser {
     this.isFirst = reading.mode === "content";
   }
 
+  get isThinking(): boolean {
+    return this.syntax === null && this.reading.mode === "reasoning";
+  }
+
   push(text: string): readonly OutputPart[] {
     const { reading } = this;
     if (text === "") return [];

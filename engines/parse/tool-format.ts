@@ -22,6 +22,8 @@ export type OutputPart =
 
 /** Reads one answer. Whatever is pushed comes out again: as content, as reasoning, or as (part of) a call. */
 export interface OutputParser {
+  /** What was pushed last belongs to thinking, or might. */
+  readonly isThinking: boolean;
   push(text: string): readonly OutputPart[];
   /** The answer is over; `isCut` where it did not end by itself. */
   finish(isCut: boolean): readonly OutputPart[];

@@ -13,7 +13,6 @@ const vocabulary: Vocabulary = createVocabulary(await tinyTokenizer());
 const plain: AnswerPlan = {
   createParser: null,
   shownTokens: new Set(),
-  startsThinking: false,
   endsWithCall: false,
   check: null,
   checkCall: null,
@@ -102,8 +101,13 @@ describe("a choice that is ranked", () => {
 
 /** Reads capitals as thinking, what stands in brackets as the arguments of a call, and the rest as content. */
 class ToyParser implements OutputParser {
+  isThinking: boolean;
   #at = 0;
   #raw = "";
+
+  constructor(isThinking = false) {
+    this.isThinking = isThinking;
+  }
 
   push(text: string): OutputPart[] {
     return [...text].flatMap((character) => this.#read(character));
@@ -116,14 +120,16 @@ class ToyParser implements OutputParser {
   #read(text: string): OutputPart[] {
     const at = this.#at++;
     if (text === "[") {
+      this.isThinking = false;
       this.#raw = text;
-      return [{ kind: "call", name: "toy", id: null }];
+      return [{ kind: "call", name: "toy", id: "same" }];
     }
     if (this.#raw !== "") {
       this.#raw = text === "]" ? "" : this.#raw + text;
       return text === "]" ? [{ kind: "call-end" }] : [{ kind: "arguments", text }];
     }
-    return [{ kind: text >= "A" && text <= "Z" ? "reasoning" : "content", text, at }];
+    this.isThinking = text >= "A" && text <= "Z";
+    return [{ kind: this.isThinking ? "reasoning" : "content", text, at }];
   }
 }
 
@@ -132,7 +138,6 @@ describe("a choice whose text is parsed", () => {
   const merged = (events: readonly GenerateEvent[]) => {
     const out: string[] = [];
     for (const event of events) {
-      if (event.type === "tool_call") assert.match(event.id, /^call_[0-9a-f]{24}$/);
       out.push("text" in event ? `${event.type}:${event.text}` : event.type);
     }
     return out.join(" ");
@@ -145,13 +150,24 @@ describe("a choice whose text is parsed", () => {
     assert.equal(merged(events), "reasoning:T text:c tool_call tool_arguments:1 tool_call_end finish");
     assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: null });
     assert.equal(choice.tokenCount, 5);
-    assert.equal(choice.reasoningTokenCount, 1);
   });
 
-  it("counts thinking that the prompt has begun", () => {
-    const { choice, take } = createChoice({ answer: { ...parsed, startsThinking: true } });
-    take("ABc");
-    assert.equal(choice.reasoningTokenCount, 2);
+  it("counts the tokens of thinking and of its marks, also where the prompt has begun it", () => {
+    const begun = createChoice({ answer: { createParser: () => new ToyParser(true) } });
+    begun.take("ABcd");
+    // The token at which it ends is its mark's.
+    assert.equal(begun.choice.reasoningTokenCount, 3);
+    const calling = createChoice({ answer: parsed });
+    calling.take("A[123456]");
+    assert.equal(calling.choice.reasoningTokenCount, 2);
+  });
+
+  it("gives every call an id of its own, whatever the model calls them", () => {
+    const { events, take } = createChoice({ answer: parsed });
+    take("[1][2]");
+    const ids = events.flatMap((event) => (event.type === "tool_call" ? [event.id] : []));
+    assert.equal(ids[0], "same");
+    assert.match(ids[1] ?? "", /^call_[0-9a-f]{24}$/);
   });
 
   it("gives back a call that is cut off, and says that the length ended it", () => {
@@ -192,6 +208,24 @@ describe("a choice whose text is parsed", () => {
     );
     assert.deepEqual(reported, ["a:a", "c:c"]);
     assert.ok(events.every((event) => event.type === "text" || !("logprobs" in event)));
+  });
+
+  it("reports no logprobs of thinking and calls that nothing follows", () => {
+    for (const text of ["ABC", "ab[12"]) {
+      const { events, take } = createChoice({ answer: parsed });
+      take(text, rowFinishedLength, -1);
+      const reported = events.flatMap((event) => (event.type === "text" ? (event.logprobs ?? []) : []));
+      assert.deepEqual(
+        reported.map(({ token }) => token),
+        [...text].filter((character) => character === "a" || character === "b"),
+      );
+    }
+  });
+
+  it("has called where a stop string ends it after a whole call", () => {
+    const { events, take } = createChoice({ answer: parsed, stop: ["!"] });
+    take("[1]!");
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: "!" });
   });
 
   it("is not checked where it called", () => {

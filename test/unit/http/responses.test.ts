@@ -233,7 +233,8 @@ describe("a response", () => {
     );
     fc.assert(
       fc.property(fc.array(event), ends, fc.boolean(), (events, end, isQueued) => {
-        const head = { id: `resp_${"0".repeat(32)}`, createdAt: 1, model: "m", settings: settings() };
+        const id = `resp_${"0".repeat(32)}`;
+        const head = { id, createdAt: 1, model: "m", settings: settings(), namespacedNames: new Map() };
         const written = new EventText();
         const folds = [written, noEvents].map(
           (sink) => new ResponseFold(head, sink, isQueued ? "queued" : "in_progress"),
