@@ -8,7 +8,7 @@ import type { Logger } from "../runtime/log.ts";
 import { spawnPlace } from "../runtime/thread/place.ts";
 import type { StatePlaceInit } from "./messages.ts";
 import { stateModule } from "./placement.ts";
-import type { FoundResponse, StoredResponse, StoredResponses } from "./stored-responses.ts";
+import type { FoundResponse, StoredResponse, StoredResponses, Turn, UpdateOutcome } from "./stored-responses.ts";
 
 const startTimeoutMs = 30_000;
 
@@ -31,6 +31,7 @@ export class StateFront implements StoredResponses {
   /** Rejects with config_invalid where the folder cannot be used. */
   async start(): Promise<void> {
     const { init, restart, log } = this.#options;
+    let wasUp = false;
     await new Promise<void>((resolve, reject) => {
       this.#supervisor = supervise<null>({
         name: "state",
@@ -39,18 +40,20 @@ export class StateFront implements StoredResponses {
         policy: restart,
         onUp: (place) => {
           this.#responses = this.#system.ref<StoredResponses>("responses", place.endpoint);
+          wasUp = true;
           resolve();
         },
         onDown: (exit, next) => {
           this.#responses = null;
-          if (exit.orderly) return;
+          // Whoever starts it is told by the rejection.
+          if (exit.orderly || (!wasUp && next === null)) return;
           log.error(
             { reason: exit.reason, retryInMs: next?.retryInMs },
             "the state place ended; nothing is kept until it is back",
           );
         },
         onEscalate: (error) => {
-          log.error({ err: error }, "the state place does not stay up; nothing is kept until a restart");
+          if (wasUp) log.error({ err: error }, "the state place does not stay up; nothing is kept until a restart");
           reject(error);
         },
       });
@@ -66,7 +69,7 @@ export class StateFront implements StoredResponses {
     await this.#actor().ask("add", response);
   }
 
-  async update(response: StoredResponse): Promise<boolean> {
+  async update(response: StoredResponse): Promise<UpdateOutcome> {
     return await this.#actor().ask("update", response);
   }
 
@@ -78,7 +81,7 @@ export class StateFront implements StoredResponses {
     return await this.#actor().ask("delete", id);
   }
 
-  async history(id: string): Promise<readonly string[]> {
+  async history(id: string): Promise<readonly Turn[]> {
     return await this.#actor().ask("history", id);
   }
 

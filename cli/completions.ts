@@ -28,6 +28,7 @@ const shells = ["bash", "zsh", "fish"] as const;
 const usage = `troupe completions ${shells.join("|")}`;
 
 const helpFlag: Flag = { names: ["--help", "-h"], help: "Show the help", value: "none" };
+const verboseFlag: Flag = { names: ["-v"], help: "Log more; -vv: everything", value: "none" };
 const jsonFlag: Flag = { names: ["--json"], help: "Print JSON", value: "none" };
 
 /** Prints the script. Throws config_invalid for another shell. */
@@ -75,7 +76,7 @@ function flagsOf(command: Command): readonly Flag[] {
   const offered = keyEntries.filter(
     (entry) => entry.flags.length > 0 && !entry.key.planned && appliesTo(entry, command),
   );
-  return [...offered.map(flagOf), helpFlag];
+  return [...offered.map(flagOf), verboseFlag, helpFlag];
 }
 
 function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {
@@ -95,31 +96,38 @@ function bashScript(commands: readonly Completed[]): string {
   const cases = commands.map(({ name, words, flags }) => {
     const valued = flags.filter(({ value }) => value !== "none");
     const values = valued.map(({ names, value }) => {
-      return `      ${names.join("|")}) ${bashValues(value)}; return ;;`;
+      return `      ${names.join("|")}) ${bashValues(value)}return ;;`;
     });
     const lines = values.length === 0 ? [] : ['    case "$previous" in', ...values, "    esac"];
-    const all = [...words, ...flags.flatMap(({ names }) => names)].join(" ");
-    return [`  ${name})`, ...lines, `    COMPREPLY=($(compgen -W ${quoted(all)} -- "$word")) ;;`].join("\n");
+    const all = [...words, ...flags.flatMap(({ names }) => names)];
+    return [`  ${name})`, ...lines, `    ${bashWords(all)} ;;`].join("\n");
   });
+  const general = [...commands.map(({ name }) => name), "--help", "--version"];
+  // Where nothing is offered, bash offers files.
   return `# Completions of troupe for bash: source <(troupe completions bash)
 _troupe() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}"
+  local word="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" command=1
   COMPREPLY=()
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    COMPREPLY=($(compgen -W ${quoted([...commands.map(({ name }) => name), "--help", "--version"].join(" "))} -- "$word"))
+  while [ "$command" -lt "$COMP_CWORD" ] && [[ "\${COMP_WORDS[command]}" == -* ]]; do command=$((command + 1)); done
+  if [ "$command" -eq "$COMP_CWORD" ]; then
+    ${bashWords(general)}
     return
   fi
-  case "\${COMP_WORDS[1]}" in
+  case "\${COMP_WORDS[command]}" in
 ${cases.join("\n")}
   esac
 }
-complete -F _troupe troupe
+complete -o default -F _troupe troupe
 `;
 }
 
+function bashWords(words: readonly string[]): string {
+  return `COMPREPLY=($(compgen -W ${quoted(words.join(" "))} -- "$word"))`;
+}
+
+/** What comes before the end of the case: nothing for a path, or for what only a person knows. */
 function bashValues(value: Flag["value"]): string {
-  if (value === "path") return 'COMPREPLY=($(compgen -f -- "$word"))';
-  return typeof value === "string" ? ":" : `COMPREPLY=($(compgen -W ${quoted(value.join(" "))} -- "$word"))`;
+  return typeof value === "string" ? "" : `${bashWords(value)}; `;
 }
 
 function zshScript(commands: readonly Completed[]): string {

@@ -3,7 +3,7 @@
 import arg from "arg";
 import { defaultModel } from "../engines/hub/resolve-model.ts";
 import { wireDiagnosis } from "../http/system/schemas.ts";
-import { resolveConfig } from "../runtime/config/config.ts";
+import { type Config, resolveConfig } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import type { Check, Diagnosis } from "../runtime/system.ts";
 import { checkOptions } from "./system/check-options.ts";
@@ -16,11 +16,22 @@ const marks = { ok: "ok   ", warn: "warn ", error: "ERROR" } as const;
 export async function doctorCommand(args: readonly string[]): Promise<void> {
   const flags = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
-  const config = resolveConfig({ command: "serve", flags: {}, environment: process.env, defaultModel });
-  const diagnosis = await diagnose(await checkOptions(config, false));
+  const { config, problem } = settings();
+  const diagnosis = await diagnose({ ...(await checkOptions(config, false)), settingsProblem: problem });
   const text = flags["--json"] ? JSON.stringify(wireDiagnosis(diagnosis), null, 2) : report(diagnosis);
   process.stdout.write(`${text}\n`);
   if (diagnosis.checks.some(({ status }) => status === "error")) process.exitCode = 1;
+}
+
+/** The settings as `serve` would have them; where it would refuse them, why, and the defaults. */
+function settings(): { readonly config: Config; readonly problem: string | null } {
+  const request = { command: "serve", flags: {}, defaultModel } as const;
+  try {
+    return { config: resolveConfig({ ...request, environment: process.env }), problem: null };
+  } catch (error) {
+    if (!(error instanceof ServerError)) throw error;
+    return { config: resolveConfig({ ...request, environment: {} }), problem: error.message };
+  }
 }
 
 function parse(args: readonly string[]) {

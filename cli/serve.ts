@@ -8,19 +8,29 @@ import type { Config } from "../runtime/config/config.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
 import { frontOptions, placeStopMs } from "./front-options.ts";
 import type { McpListener } from "./mcp.ts";
-import { openObservers } from "./observers.ts";
+import { type ClosableObserver, openObservers } from "./observers.ts";
 import { createProgress } from "./progress.ts";
-import { serverState } from "./state.ts";
+import { openState } from "./state.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
 
 export async function serve(config: Config): Promise<void> {
-  const { troupe, server } = config;
-  const log = createLogger({ level: troupe.logLevel, format: server.accessLogFormat });
+  const log = createLogger({ level: config.troupe.logLevel, format: config.server.accessLogFormat });
   const observers = await openObservers(config, log);
+  try {
+    await serveObserved(config, log, observers);
+  } catch (error) {
+    await Promise.allSettled(observers.map((observer) => observer.close()));
+    throw error;
+  }
+}
+
+/** Settles when all models are there to be asked; the observers are closed when told to stop. */
+async function serveObserved(config: Config, log: Logger, observers: readonly ClosableObserver[]): Promise<void> {
+  const { troupe, server } = config;
   const progress = createProgress();
   const front = new Front(await frontOptions(config, log, progress));
-  const state = serverState(config, log);
+  const state = await openState(config, log);
   const app = createApp({
     inference: front,
     storedResponses: state.responses,
@@ -46,6 +56,7 @@ export async function serve(config: Config): Promise<void> {
     app.drain();
     mcp?.mcp.drain();
     await Promise.all(listeners.map((each) => closeListener(each, troupe.shutdownDeadlineSecs * 1000, log)));
+    await mcp?.mcp.close();
     await app.endBackground();
     await front.stop(placeStopMs);
     await state.stop(placeStopMs);
@@ -53,11 +64,11 @@ export async function serve(config: Config): Promise<void> {
   };
   stopOnSignals(stop, log);
   try {
-    await state.start();
     await front.start();
   } catch (error) {
     progress.stop();
     for (const each of listeners) each.forceClose();
+    await mcp?.mcp.close();
     await front.stop(placeStopMs);
     await state.stop(placeStopMs);
     throw error;

@@ -8,14 +8,15 @@ import { MemoryStore } from "../runtime/store/memory-store.ts";
 import { bareInspector, type SystemInspector } from "../runtime/system.ts";
 import { AccessLog } from "./access-log.ts";
 import type { Context, HttpConfig } from "./context.ts";
-import type { EdgeHandler } from "./edge.ts";
+import type { EdgeHandler, HttpRequest } from "./edge.ts";
 import { Exchange } from "./exchange.ts";
+import { noteModel } from "./json.ts";
 import type { Log } from "./log.ts";
 import { HttpMetrics } from "./metrics/recorder.ts";
 import { ObservedInference } from "./observed-inference.ts";
 import type { ExchangeObserver } from "./observer.ts";
 import { Responses } from "./responses/responses.ts";
-import { matchPath, type Route, routes } from "./routes.ts";
+import { type MatchedPath, matchPath, type Route, routes } from "./routes.ts";
 
 export interface AppOptions {
   readonly inference: Inference;
@@ -24,7 +25,7 @@ export interface AppOptions {
   readonly storedResponses?: StoredResponses;
   readonly config?: Partial<HttpConfig>;
   readonly system?: SystemInspector;
-  /** Told of each request for inference, besides the access log and the metrics. */
+  /** Told of each request for inference, and for what a model made, besides the access log and the metrics. */
   readonly observers?: readonly ExchangeObserver[];
 }
 
@@ -84,17 +85,16 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
     const matched = matchPath(request.path);
     const methods = matched?.methods;
     const route = methods?.get(request.method);
-    const isQuiet = route?.kind === "operations" || request.method === "OPTIONS";
-    const options = isQuiet ? quietOptions : route?.kind === "inference" ? inferenceOptions : loudOptions;
+    const isInferred = route?.kind === "inference" || route?.isInferred === true;
+    const options = isQuiet(request, matched) ? quietOptions : isInferred ? inferenceOptions : loudOptions;
     const exchange = new Exchange(request, reply, options);
     if (route !== undefined) exchange.matched(route, matched?.parameters ?? {});
     exchange.begin();
     if (refusal !== null) exchange.fail(refusal);
     else if (request.method === "OPTIONS") exchange.send(204, { ...preflightHeaders, ...allow(methods) }, "");
     else if (route === undefined) refuseRoute(exchange, methods);
-    else if (isDraining && route.kind === "inference") {
-      exchange.fail(new ServerError("draining", "the server is shutting down; send the request to another one"));
-    } else {
+    else if (isDraining && route.kind === "inference") refuseDraining(exchange);
+    else {
       runHandler(route, exchange, context);
       return;
     }
@@ -107,6 +107,20 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
     },
     endBackground: () => responses.stop(),
   };
+}
+
+/** Whether a request is an operation, or one with the wrong method at the path of operations alone. */
+function isQuiet({ method }: HttpRequest, matched: MatchedPath | undefined): boolean {
+  if (method === "OPTIONS") return true;
+  if (matched === undefined) return false;
+  const route = matched.methods.get(method);
+  if (route !== undefined) return route.kind === "operations";
+  return [...matched.methods.values()].every(({ kind }) => kind === "operations");
+}
+
+function refuseDraining(exchange: Exchange): void {
+  noteModel(exchange.request);
+  exchange.fail(new ServerError("draining", "the server is shutting down; send the request to another one"));
 }
 
 /** Runs a handler, which may answer at once or later, and ends the exchange. */

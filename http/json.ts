@@ -30,6 +30,15 @@ export function namedModel(request: HttpRequest): { readonly name: unknown } | n
   return namedModels.has(request) ? { name: namedModels.get(request) } : null;
 }
 
+/** Has `namedModel` know a request that is refused before anything reads its body. */
+export function noteModel(request: HttpRequest): void {
+  try {
+    readJsonValue(request);
+  } catch {
+    // It names none.
+  }
+}
+
 /** The body of a request as a value of `schema`. Which of its fields change nothing is told to `log`. */
 export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
   const body = validate(schema, readJsonValue(request));

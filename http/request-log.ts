@@ -1,8 +1,9 @@
 // Owns the request log (`log`): each request for inference and its answer, in full, as one JSON line in a file. Headers are
-// no part of it; secrets in bodies are struck out. It keeps a copy of an answer as it leaves, within bounds.
+// no part of it; secrets in bodies are struck out. It keeps a copy of an answer as it leaves, within bounds. What a response
+// in the background has become is in it when somebody fetches that: its request was answered before there was anything.
 import { ServerError } from "../runtime/errors.ts";
 import { LineFile } from "../runtime/line-file.ts";
-import { withoutSecrets } from "../runtime/log.ts";
+import { withoutSecrets } from "../runtime/secrets.ts";
 import type { Exchange } from "./exchange.ts";
 import { namedModel } from "./json.ts";
 import type { Log } from "./log.ts";
@@ -101,8 +102,9 @@ function entry(exchange: Exchange, { pieces, cutBytes }: AnswerCopy): string {
   return `${JSON.stringify(head).slice(0, -1)},"request":${requestBody(exchange)},"response":${response}}`;
 }
 
-/** As it came where it is whole JSON, else as text. Line breaks in JSON stand between its tokens only. */
+/** As it came where it is whole JSON, else as text; null where there was none. Line breaks in JSON stand between its tokens only. */
 function requestBody({ request }: Exchange): string {
+  if (request.body.byteLength === 0) return "null";
   const text = withoutSecrets(decoder.decode(request.body.subarray(0, maxLoggedBytes)));
   const isJson = namedModel(request) !== null && request.body.byteLength <= maxLoggedBytes;
   return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);

@@ -43,6 +43,8 @@ export interface DescribedRoute {
   readonly path: string;
   /** operations routes go on while the server drains, and are left out of the access log by default. */
   readonly kind: "operations" | "inference" | "resource";
+  /** Of a resource that a model made: the request log and the traces have it, like inference. */
+  readonly isInferred?: true;
   /** How its errors look, where not in the common envelope. */
   readonly errors?: ErrorFormat;
   readonly operation: Operation;
@@ -123,6 +125,7 @@ export const routes: readonly Route[] = [
     method: "GET",
     path: "/v1/responses/{response_id}",
     kind: "resource",
+    isInferred: true,
     handler: retrieveResponse,
     operation: retrieveResponseOperation,
   },

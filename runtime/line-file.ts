@@ -19,6 +19,8 @@ export class LineFile {
   readonly #options: LineFileOptions;
   #lines: string[] = [];
   #waitingBytes = 0;
+  /** Handed to the disk, which has not said yet what became of them. */
+  #underWayCount = 0;
   #writing: Promise<void> | null = null;
   /** The last write may have left a part of a line. */
   #isTorn = false;
@@ -55,7 +57,9 @@ export class LineFile {
     });
     await Promise.race([this.#writing, deadline]);
     clearTimeout(timer);
-    if (this.#lines.length > 0) this.#lose(this.#lines.length, "the program ended first");
+    const leftCount = this.#lines.length + this.#underWayCount;
+    this.#lines = [];
+    if (leftCount > 0) this.#lose(leftCount, "the program ended first");
     this.#tell();
     // Closing waits for a write that hangs, which nobody has the time for.
     if (this.#writing === null) await this.#file.close();
@@ -66,6 +70,7 @@ export class LineFile {
       const lines = this.#lines;
       const bytes = this.#waitingBytes;
       this.#lines = [];
+      this.#underWayCount = lines.length;
       try {
         await this.#file.appendFile(`${this.#isTorn ? "\n" : ""}${lines.join("\n")}\n`);
         this.#isTorn = false;
@@ -73,6 +78,7 @@ export class LineFile {
         this.#isTorn = true;
         this.#lose(lines.length, error instanceof Error ? error.message : String(error));
       }
+      this.#underWayCount = 0;
       this.#waitingBytes -= bytes;
     }
     this.#writing = null;

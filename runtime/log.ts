@@ -20,7 +20,10 @@ export interface LogDestination {
 }
 
 const stderr = 2;
-const secretKeys = ["authorization", "x-api-key", "apiKey", "api_key", "token", "tokenSource", "password", "secret"];
+const secretKeys = [
+  ...["authorization", "x-api-key", "apiKey", "api_key", "token", "tokenSource", "password", "secret"],
+  ...["access_token", "refresh_token", "client_secret"],
+];
 
 /** A logger for this place. Call it once a place and use `logger.child({ … })` below. */
 export function createLogger(options: LogOptions, destination: LogDestination = stderrLines()): Logger {
@@ -37,19 +40,6 @@ export function createLogger(options: LogOptions, destination: LogDestination = 
 /** Written synchronously: what was logged before a crash is there after it. */
 function stderrLines(): LogDestination {
   return pino.destination({ dest: stderr, sync: true });
-}
-
-const secretValue = new RegExp(
-  `"(${secretKeys.join("|")})"(\\s*:\\s*)"[^"\\\\]*(?:\\\\.[^"\\\\]*)*(?:"|\\\\?$)(?!\\s*,\\s*"logprob")`,
-  "gis",
-);
-
-/**
- * JSON, or a part of it, with the values of secret keys struck out wherever they stand. A model's own tokens, which are
- * told by their logprobs, are no secrets.
- */
-export function withoutSecrets(json: string): string {
-  return json.replace(secretValue, '"$1"$2"[redacted]"');
 }
 
 /** The key at the top, and one and two levels down: headers, and requests that hold headers. */

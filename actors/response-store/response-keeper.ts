@@ -1,68 +1,101 @@
 // Owns the stored responses: an actor over a store. It runs on the state place, or in memory where nothing is to outlive the
 // process. Knows which of them nobody will ever finish.
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { ServerError } from "../../runtime/errors.ts";
-import type { Store } from "../../runtime/store/store.ts";
-import type { FoundResponse, StoredResponse, StoredResponses } from "../stored-responses.ts";
+import type { Entry, Store } from "../../runtime/store/store.ts";
+import type {
+  FoundResponse,
+  Runner,
+  StoredResponse,
+  StoredResponses,
+  Turn,
+  UpdateOutcome,
+} from "../stored-responses.ts";
 import { isAlive, ownIdentity } from "./process-identity.ts";
 
 /** Responses one conversation goes back. */
 const MAX_HISTORY = 1024;
 const MAX_HISTORY_LENGTH = 16 * 2 ** 20;
 
-/** As it lies in the store. */
-export interface KeptResponse extends StoredResponse {
+/** What lies in the store of a response where conversations are read. */
+export interface KeptHead extends Pick<StoredResponse, "previousId" | "isRunning" | "items" | "inputCount"> {
   /** The process that generates it. */
   readonly owner: string;
+  /**
+   * Deleted by one server while another generates it: stands for it until that one comes to write its end, which would
+   * otherwise bring it back.
+   */
+  readonly isDeleted: boolean;
 }
 
+export type KeptBulk = Pick<StoredResponse, "body" | "events">;
+
 export class ResponseKeeper implements StoredResponses {
-  readonly #store: Store<KeptResponse>;
+  readonly #store: Store<KeptHead, KeptBulk>;
   readonly #owner = ownIdentity();
 
-  constructor(store: Store<KeptResponse>) {
+  constructor(store: Store<KeptHead, KeptBulk>) {
     this.#store = store;
   }
 
   async add(response: StoredResponse): Promise<void> {
-    await this.#store.put(response.id, { ...response, owner: this.#owner });
+    await this.#store.put(response.id, this.#entry(response));
   }
 
-  async update(response: StoredResponse): Promise<boolean> {
-    return await this.#store.replace(response.id, { ...response, owner: this.#owner });
+  async update(response: StoredResponse): Promise<UpdateOutcome> {
+    const { id } = response;
+    if ((await this.#store.head(id))?.isDeleted === true) {
+      await this.#store.delete(id);
+      return "deleted";
+    }
+    return (await this.#store.replace(id, this.#entry(response))) ? "updated" : "evicted";
   }
 
   async get(id: string): Promise<FoundResponse | null> {
     const kept = await this.#store.get(id);
-    if (kept === null) return null;
-    const { owner, ...response } = kept;
-    const isInterrupted = response.isRunning && owner !== this.#owner && !isAlive(owner);
-    return { ...response, isRunning: response.isRunning && !isInterrupted, isInterrupted };
+    if (kept === null || kept.head.isDeleted) return null;
+    const { previousId, items, inputCount } = kept.head;
+    return { id, previousId, items, inputCount, ...kept.rest, runner: this.#runner(kept.head) };
   }
 
   async delete(id: string): Promise<boolean> {
-    return await this.#store.delete(id);
+    const head = await this.#store.head(id);
+    if (head === null || head.isDeleted) return false;
+    if (this.#runner(head) !== "elsewhere") return await this.#store.delete(id);
+    const nothing = { body: "", events: null };
+    return await this.#store.replace(id, { head: { ...head, items: "[]", isDeleted: true }, rest: nothing });
   }
 
-  async history(id: string): Promise<readonly string[]> {
-    const turns: string[] = [];
+  async history(id: string): Promise<readonly Turn[]> {
+    const turns: Turn[] = [];
     let length = 0;
     for (let at: string | null = id; at !== null; ) {
-      const response: FoundResponse | null = await this.get(at);
-      if (response === null) throw missing(at, id);
-      if (response.isRunning) {
-        const text = `the response '${at}' is still in progress; wait until it has ended, or cancel it`;
-        throw new ServerError("conflict", text, { param: "previous_response_id" });
-      }
-      turns.push(response.items);
-      length += response.items.length;
+      const head: KeptHead | null = await this.#store.head(at);
+      if (head === null || head.isDeleted) throw missing(at, id);
+      turns.push({ id: at, runner: this.#runner(head), items: head.items });
+      length += head.items.length;
       if (turns.length > MAX_HISTORY || length > MAX_HISTORY_LENGTH) throw tooLong(id);
-      at = response.previousId;
+      at = head.previousId;
+      // Others want something of this thread too.
+      await nextTurn();
     }
     return turns.reverse();
   }
 
   async onStop(): Promise<void> {
     await this.#store.close();
+  }
+
+  #entry(response: StoredResponse): Entry<KeptHead, KeptBulk> {
+    const { previousId, isRunning, items, inputCount, body, events } = response;
+    const head = { previousId, isRunning, items, inputCount, owner: this.#owner, isDeleted: false };
+    return { head, rest: { body, events } };
+  }
+
+  #runner({ isRunning, owner }: KeptHead): Runner | null {
+    if (!isRunning) return null;
+    if (owner === this.#owner) return "here";
+    return isAlive(owner) ? "elsewhere" : "nobody";
   }
 }
 

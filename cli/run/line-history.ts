@@ -1,8 +1,8 @@
 // Owns the lines a person has typed, kept in a file from one run to the next. What cannot be read or written is gone: a
 // history is never worth a failure.
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { homedir } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
+import { homeFolder } from "../../runtime/home.ts";
 
 /** Lines kept. The file may grow to twice as many before it is cut down to these. */
 export const historyLimit = 1000;
@@ -12,7 +12,7 @@ const ownerOnly = 0o600;
 /** Where the history is by the XDG rules: a path that is not absolute counts as none. */
 export function historyPath(environment: Readonly<Record<string, string | undefined>>): string {
   const given = environment.XDG_STATE_HOME ?? "";
-  return join(isAbsolute(given) ? given : join(homedir(), ".local", "state"), "troupe", "run-history");
+  return join(isAbsolute(given) ? given : join(homeFolder(), ".local", "state"), "troupe", "run-history");
 }
 
 export class LineHistory {

@@ -4,7 +4,7 @@ import type { Inference } from "../../actors/inference.ts";
 import type { GenerateEvent, GenerateRequest } from "../../engines/chat.ts";
 import { type GenerationHolder, ObservedInference } from "../../http/observed-inference.ts";
 import type { LineFile } from "../../runtime/line-file.ts";
-import { withoutSecrets } from "../../runtime/log.ts";
+import { withoutSecrets } from "../../runtime/secrets.ts";
 
 export class LoggedInference extends ObservedInference {
   readonly #holder: GenerationHolder;

@@ -1,13 +1,13 @@
 // Owns a conversation as a file: JSON that is the body of a chat request, or Markdown to read. Called by /save.
 import { writeFile } from "node:fs/promises";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Conversation } from "./conversation.ts";
+import { homeFolder } from "../../runtime/home.ts";
 
 /** Writes the conversation and returns the path. A file that is there stays as it is, unless told to overwrite it. */
 export async function saveTranscript(conversation: Conversation, file: string, overwrite: boolean): Promise<string> {
-  const path = file.startsWith("~/") ? join(homedir(), file.slice(2)) : file;
+  const path = file.startsWith("~/") ? join(homeFolder(), file.slice(2)) : file;
   const text = path.toLowerCase().endsWith(".json") ? transcriptJson(conversation) : transcriptMarkdown(conversation);
   try {
     await writeFile(path, text, { flag: overwrite ? "w" : "wx" });

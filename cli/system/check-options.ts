@@ -3,30 +3,52 @@ import { listCachedModels } from "../../engines/hub/cached-models.ts";
 import { hubCacheDirectory } from "../../engines/hub/hub-locations.ts";
 import { defaultCacheDirectory } from "../../engines/hub/model-cache.ts";
 import type { Config } from "../../runtime/config/config.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import { defaultFolder } from "../state.ts";
-import type { CheckOptions } from "./checks.ts";
+import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
 /** `isServing`: the ports are taken by the one who asks, and the models are in memory. */
 export async function checkOptions(config: Config, isServing: boolean): Promise<CheckOptions> {
   const { server, troupe, models } = config;
-  const hubCache = hubCacheDirectory(process.env, models[0]?.device.hfCache ?? null);
-  const cacheDirectory = defaultCacheDirectory(process.env);
-  const folders = [
-    { what: "hub_cache", path: hubCache },
-    { what: "model_cache", path: cacheDirectory },
-    ...(troupe.stateDir === "none" ? [] : [{ what: "state_dir", path: troupe.stateDir ?? defaultFolder(process.env) }]),
-    ...(troupe.prefixCacheDir === null ? [] : [{ what: "prefix_cache_dir", path: troupe.prefixCacheDir }]),
-  ];
+  const hubCache = unlessHomeless(() => hubCacheDirectory(process.env, models[0]?.device.hfCache ?? null));
+  const cacheDirectory = unlessHomeless(() => defaultCacheDirectory(process.env));
   const { host, port, mcpPort } = server;
   const ports = [
     { setting: "port", host, port },
     ...(mcpPort === null ? [] : [{ setting: "mcp_port", host, port: mcpPort }]),
   ];
-  if (isServing) return { hubCache, folders, ports: [], models: [], threads: troupe.threads };
-  const cached = await listCachedModels({ hubCache, cacheDirectory });
+  // What is in a cache can be read all the same.
+  const folders = [
+    { what: "hub_cache", path: hubCache, isRequired: false },
+    { what: "model_cache", path: cacheDirectory, isRequired: false },
+    ...chosenFolders(troupe),
+  ];
+  const common = { hubCache, folders, settingsProblem: null, threads: troupe.threads };
+  if (isServing) return { ...common, ports: [], models: [] };
+  const cached =
+    hubCache === null || cacheDirectory === null ? [] : await listCachedModels({ hubCache, cacheDirectory });
   const known = models.flatMap(({ modelId }) => {
     const found = cached.find(({ id }) => id === modelId);
     return found === undefined ? [] : [{ id: modelId, bytes: found.diskBytes }];
   });
-  return { hubCache, folders, ports, models: known, threads: troupe.threads };
+  return { ...common, ports, models: known };
+}
+
+/** Folders of settings: one that was asked for must be there, and without the usual one there is memory. */
+function chosenFolders({ stateDir, prefixCacheDir }: Config["troupe"]): CheckedFolder[] {
+  const state = stateDir ?? unlessHomeless(() => defaultFolder(process.env));
+  return [
+    ...(stateDir === "none" ? [] : [{ what: "state_dir", path: state, isRequired: stateDir !== null }]),
+    ...(prefixCacheDir === null ? [] : [{ what: "prefix_cache_dir", path: prefixCacheDir, isRequired: true }]),
+  ];
+}
+
+/** null where the place depends on a home folder, and there is none. */
+function unlessHomeless(locate: () => string): string | null {
+  try {
+    return locate();
+  } catch (error) {
+    if (error instanceof ServerError) return null;
+    throw error;
+  }
 }

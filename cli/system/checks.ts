@@ -11,10 +11,20 @@ import { loadNative } from "../../http/uws/native.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { Check, SystemInfo } from "../../runtime/system.ts";
 
+/** Where something is written. */
+export interface CheckedFolder {
+  readonly what: string;
+  /** null where that would be in the user's home folder, and there is none. */
+  readonly path: string | null;
+  /** Whether the server does not start without. */
+  readonly isRequired: boolean;
+}
+
 export interface CheckOptions {
-  readonly hubCache: string;
-  /** Where something is written, by what it is. */
-  readonly folders: readonly { readonly what: string; readonly path: string }[];
+  readonly hubCache: string | null;
+  readonly folders: readonly CheckedFolder[];
+  /** Why the settings cannot be used; null where they can. */
+  readonly settingsProblem: string | null;
   /** What is to be listened on, and is not yet. */
   readonly ports: readonly { readonly setting: string; readonly host: string; readonly port: number }[];
   /** The models that are not loaded yet and are on this machine. */
@@ -35,13 +45,15 @@ const installerLimitMs = 5000;
 export async function runChecks(options: CheckOptions, system: SystemInfo, host: NativeHost): Promise<Check[]> {
   const results = await Promise.all([
     nodeCheck(process.versions.node),
+    settingsCheck(options.settingsProblem),
+    homeCheck(options.folders),
     edgeCheck(),
     ...(await engineChecks(host)),
     gpuCheck(system),
     threadCheck(options.threads, system.physicalCores),
     ...memoryChecks(options.models, system.host.memory.availableBytes),
-    diskCheck(options.hubCache),
-    ...options.folders.map(folderCheck),
+    ...(options.hubCache === null ? [] : [diskCheck(options.hubCache)]),
+    ...options.folders.flatMap((folder) => (folder.path === null ? [] : [folderCheck({ ...folder, path: folder.path })])),
     ...options.ports.map(portCheck),
     installerCheck(),
   ]);
@@ -54,6 +66,22 @@ export function nodeCheck(version: string): Check {
   if (isRight) return { name: "node", status: "ok", message: `Node.js ${version}` };
   const message = `expected Node.js ${leastMajor}.${leastMinor} or later, got ${version}`;
   return { name: "node", status: "error", message, suggestion: "install a newer Node.js" };
+}
+
+export function settingsCheck(problem: string | null): Check {
+  const name = "settings";
+  if (problem === null) return { name, status: "ok", message: "the settings of the environment can be used" };
+  const suggestion = "mend it; the other checks are of the defaults";
+  return { name, status: "error", message: problem, suggestion };
+}
+
+export function homeCheck(folders: CheckOptions["folders"]): Check {
+  const name = "home";
+  const homeless = folders.flatMap(({ what, path }) => (path === null ? [what] : []));
+  if (homeless.length === 0) return { name, status: "ok", message: "every folder has its place" };
+  const message = `this user has no home folder, where there would be ${homeless.join(", ")}`;
+  const suggestion = "set HOME, or both XDG_CACHE_HOME and XDG_STATE_HOME, to folders";
+  return { name, status: homeless.every((what) => what === "state_dir") ? "warn" : "error", message, suggestion };
 }
 
 function edgeCheck(): Check {
@@ -153,7 +181,11 @@ async function diskCheck(path: string): Promise<Check> {
   }
 }
 
-export async function folderCheck({ what, path }: { readonly what: string; readonly path: string }): Promise<Check> {
+export async function folderCheck({
+  what,
+  path,
+  isRequired,
+}: CheckedFolder & { readonly path: string }): Promise<Check> {
   const name = `folder:${what}`;
   try {
     const folder = await existing(path);
@@ -162,7 +194,8 @@ export async function folderCheck({ what, path }: { readonly what: string; reado
     return { name, status: "ok", message: `${path} can be written to` };
   } catch (error) {
     const message = `${path} cannot be written to: ${(error as Error).message}`;
-    return { name, status: "error", message, suggestion: "give this user the right to, or choose another folder" };
+    const status = isRequired ? "error" : "warn";
+    return { name, status, message, suggestion: "give this user the right to, or choose another folder" };
   }
 }
 

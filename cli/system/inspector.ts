@@ -62,13 +62,13 @@ async function diagnoseInChild(init: CheckOptions): Promise<Diagnosis> {
 /** What does not change while the process lives, and is read from files. */
 let lasting: Pick<SystemInfo, "physicalCores" | "build"> | null = null;
 
-async function systemInfo(hubCache: string, native: NativeHost): Promise<SystemInfo> {
+async function systemInfo(hubCache: string | null, native: NativeHost): Promise<SystemInfo> {
   const host = hostFacts();
   const kind = await native.gpu();
   const gpus = (await native.devices()).map((device, ordinal) => ({ kind: kind ?? "gpu", ordinal, ...device }));
   const cpu = { kind: "cpu", ordinal: 0, name: host.cpu.brand, ...host.memory };
   lasting ??= { physicalCores: physicalCores(), build: buildFacts() };
-  return { ...lasting, host, devices: [cpu, ...gpus], hubCache };
+  return { ...lasting, host, devices: [cpu, ...gpus], hubCache: hubCache ?? "" };
 }
 
 function buildFacts(): BuildFacts {

@@ -5,7 +5,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { ToolSpec } from "../chat.ts";
 import type { CallSyntax } from "../parse/tool-format.ts";
 import { anything, choice, type Expression, empty, freeText, type Rules, rule, sequence, set, text } from "./ebnf.ts";
-import { canEnd, endingRules } from "./ebnf-text.ts";
+import { canEnd, endingRules, hasEnd } from "./ebnf-text.ts";
 import { charsOf, complement, union } from "./regex/char-set.ts";
 import { type Check, schemaCheck } from "./schema/check.ts";
 import { closed } from "./schema/closed.ts";
@@ -20,15 +20,18 @@ export interface CallRules {
   readonly check: ((name: string, args: string) => string | null) | null;
 }
 
-/** Throws ServerError `invalid_value` or `unsupported` naming the tool whose parameters cannot be had. */
-export function compileCalls(demand: CallDemand, answerOpen: string, rules: Rules): CallRules {
+interface CalledTool {
+  readonly spec: ToolSpec;
+  readonly args: SchemaPart;
+}
+
+/**
+ * `hasFreeText`: an answer may hold text of no grammar, in which the format's parser may find calls that no grammar has made.
+ * Throws ServerError `invalid_value` or `unsupported` naming the tool whose parameters cannot be had.
+ */
+export function compileCalls(demand: CallDemand, answerOpen: string, hasFreeText: boolean, rules: Rules): CallRules {
   const { specs, syntax } = demand;
-  const budget = new SchemaBudget();
-  const tools = specs.map((spec) => ({ spec, args: argumentsOf(spec, rules, budget) }));
-  const ending = endingRules(rules);
-  for (const { spec, args } of tools) {
-    if (!canEnd(args.expression, ending)) throw forTool(spec, noObject(args));
-  }
+  const tools = compileTools(specs, rules);
   const calls = tools.map(({ spec, args }) =>
     sequence(text(syntax.before(spec.name)), args.expression, text(syntax.after(spec.name))),
   );
@@ -40,13 +43,28 @@ export function compileCalls(demand: CallDemand, answerOpen: string, rules: Rule
       syntax.trigger === null
         ? [freeBeside(answerOpen, rules), whole]
         : [freeUntil(syntax.trigger, syntax, rest, rules)],
-    check: checkOf(tools),
+    check: checkOf(tools, hasFreeText),
   };
 }
 
-function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): SchemaPart {
+function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly CalledTool[] {
+  const budget = new SchemaBudget();
+  const tools = specs.map((spec) => ({
+    spec,
+    args: argumentsOf(spec, closed(spec.parameters ?? true), rules, budget),
+  }));
+  const ending = endingRules(rules);
+  return tools.map(({ spec, args }) => {
+    if (canEnd(args.expression, ending)) return { spec, args };
+    const open = argumentsOf(spec, spec.parameters ?? true, rules, budget);
+    if (!hasEnd(open.expression, rules)) throw forTool(spec, noObject(open));
+    return { spec, args: open };
+  });
+}
+
+function argumentsOf(spec: ToolSpec, parameters: unknown, rules: Rules, budget: SchemaBudget): SchemaPart {
   try {
-    return compileObjectsInto(closed(spec.parameters ?? true), rules, budget);
+    return compileObjectsInto(parameters, rules, budget);
   } catch (thrown) {
     if (spec.strict) throw forTool(spec, thrown);
     if (!(thrown instanceof ServerError)) throw thrown;
@@ -82,10 +100,10 @@ function freeBeside(answerOpen: string, rules: Rules): Expression {
   return rules.define(start, choice(empty, sequence(set(blanks), rule(start)), words));
 }
 
-function checkOf(tools: readonly { readonly spec: ToolSpec; readonly args: SchemaPart }[]): CallRules["check"] {
+function checkOf(tools: readonly CalledTool[], hasFreeText: boolean): CallRules["check"] {
   const checks = new Map<string, Check>();
   for (const { spec, args } of tools) {
-    if (!spec.strict || args.unchecked.length === 0) continue;
+    if (!spec.strict || (!hasFreeText && args.unchecked.length === 0)) continue;
     checks.set(spec.name, checkFor(spec));
   }
   return checks.size === 0 ? null : (name, args) => checks.get(name)?.(args) ?? null;
@@ -93,7 +111,7 @@ function checkOf(tools: readonly { readonly spec: ToolSpec; readonly args: Schem
 
 function checkFor(spec: ToolSpec): Check {
   try {
-    return schemaCheck(spec.parameters);
+    return schemaCheck(spec.parameters ?? true);
   } catch (thrown) {
     throw forTool(spec, thrown);
   }

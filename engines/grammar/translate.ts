@@ -78,7 +78,8 @@ function loosened(demand: OutputDemand): OutputDemand | null {
 function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputDemand, elements?: number): Translation {
   const rules = new Rules(maxRules, tooManyRules);
   const answer = grammar === null || calls?.required ? null : compileAnswer(grammar, rules);
-  const called = calls === null ? null : compileCalls(calls, answerOpen, rules);
+  const hasFreeText = !calls?.required || thinking !== null;
+  const called = calls === null ? null : compileCalls(calls, answerOpen, hasFreeText, rules);
   const answered = answer === null ? null : sequence(text(answerOpen), answer.expression);
   const said = choice(...saidOf(answered, called, calls?.required ?? false));
   rules.define("root", thinking === null ? said : thoughtFirst(thinking, said, rules));

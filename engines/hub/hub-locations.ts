@@ -1,9 +1,9 @@
 // Owns where the hub and its files on this machine are, by the variables the hub's Python library reads, so that both find
 // what the other fetched. It only reads the variables: nothing here touches disk or network.
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Environment } from "./fetch-options.ts";
+import { homeFolder } from "../../runtime/home.ts";
 
 const defaultEndpoint = "https://huggingface.co";
 
@@ -35,10 +35,10 @@ export function hubEndpoint(environment: Environment): string {
 
 function hubHome(environment: Environment): string {
   if (environment.HF_HOME) return expandHome(environment.HF_HOME);
-  const caches = environment.XDG_CACHE_HOME ? expandHome(environment.XDG_CACHE_HOME) : join(homedir(), ".cache");
+  const caches = environment.XDG_CACHE_HOME ? expandHome(environment.XDG_CACHE_HOME) : join(homeFolder(), ".cache");
   return join(caches, "huggingface");
 }
 
 export function expandHome(path: string): string {
-  return /^~(?=$|[\\/])/.test(path) ? homedir() + path.slice(1) : path;
+  return /^~(?=$|[\\/])/.test(path) ? homeFolder() + path.slice(1) : path;
 }

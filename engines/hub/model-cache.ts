@@ -2,12 +2,12 @@
 // model files and manifest.json, which lists them with size and hash. Files appear by rename only, so parallel starts and
 // interrupted ones leave nothing half-written. Called by package-source.ts.
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
-import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 import { hashFile } from "./hash-file.ts";
+import { homeFolder } from "../../runtime/home.ts";
 
 const cachedFileType = z.object({
   /** Path inside the package. */
@@ -25,7 +25,7 @@ const scratchPrefix = "fetch-";
 const scratchLifetimeMs = 24 * 60 * 60 * 1000;
 
 export function defaultCacheDirectory(environment: Readonly<Record<string, string | undefined>>): string {
-  return join(environment.XDG_CACHE_HOME || join(homedir(), ".cache"), "troupe");
+  return join(environment.XDG_CACHE_HOME || join(homeFolder(), ".cache"), "troupe");
 }
 
 export function packageRoot(cacheDirectory: string): string {

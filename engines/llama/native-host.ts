@@ -5,7 +5,7 @@ import { toErrorRecord } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import type { NativeDevice, NativeFindings, NativeProbe } from "./probe-place.ts";
 
-/** Every answer is found when it is asked for, and once. */
+/** Every answer is found when it is asked for, and once; but how much memory is free, again after a while. */
 export interface NativeHost {
   /** What llama.cpp would compute on beside the CPU: "cuda", "metal" or "vulkan"; null for nothing. */
   gpu(): Promise<string | null>;
@@ -18,6 +18,8 @@ export interface NativeHost {
 /** Loading the drivers of a GPU that is asleep takes seconds. */
 const probeLimitMs = 30_000;
 const probeStopMs = 1000;
+/** What is said of devices holds for so long. */
+const devicesKeptMs = 10_000;
 const probeModule = new URL("./probe-place.js", import.meta.url);
 
 /** Device files on Linux of which every GPU that CUDA or Vulkan can use has one. */
@@ -29,17 +31,35 @@ interface Answer {
   readonly problem: string | null;
 }
 
-export function nativeHost(probe: (probe: NativeProbe) => Promise<NativeFindings> = probeInChild): NativeHost {
+export interface NativeHostOptions {
+  readonly probe?: (probe: NativeProbe) => Promise<NativeFindings>;
+  readonly mayHaveGpu?: () => boolean;
+  readonly now?: () => number;
+}
+
+export function nativeHost(options: NativeHostOptions = {}): NativeHost {
+  const { probe = probeInChild, mayHaveGpu = hasGpuDevice, now = () => performance.now() } = options;
   let withGpu: Promise<Answer> | null = null;
   let onCpu: Promise<Answer> | null = null;
+  let latest: { readonly answer: Promise<Answer>; readonly at: number } | null = null;
+  const askForGpu = (): Promise<Answer> => {
+    const answer = answerOf(probe({ useGpu: true }));
+    latest = { answer, at: now() };
+    return answer;
+  };
   const found = (): Promise<Answer> | null => {
-    if (!mayHaveGpu()) return null;
-    withGpu ??= answerOf(probe({ useGpu: true }));
+    if (withGpu === null && mayHaveGpu()) withGpu = askForGpu();
     return withGpu;
   };
   return {
     gpu: async () => (await found())?.gpu ?? null,
-    devices: async () => (await found())?.devices ?? [],
+    devices: async () => {
+      const first = await found();
+      if (first === null || first.gpu === null || latest === null) return first?.devices ?? [];
+      const { devices } = await (now() - latest.at < devicesKeptMs ? latest.answer : askForGpu());
+      // They are there all the same where it did not work this time.
+      return devices.length === 0 ? first.devices : devices;
+    },
     problem: async () => {
       // A yes holds without a GPU too; a no may be the fault of a driver.
       if (withGpu && (await withGpu).problem === null) return null;
@@ -50,7 +70,7 @@ export function nativeHost(probe: (probe: NativeProbe) => Promise<NativeFindings
 }
 
 /** Whether it is worth asking. */
-function mayHaveGpu(): boolean {
+function hasGpuDevice(): boolean {
   if (process.platform !== "linux") return true;
   return [...namesIn("/dev"), ...namesIn("/dev/dri")].some((name) => gpuDevice.test(name));
 }

@@ -25,6 +25,8 @@ export class Reading {
   isOver = false;
   /** A call was begun and not ended. */
   isInCall = false;
+  /** There was thinking in the answer, or before it. */
+  hasThought = false;
   parts: OutputPart[] = [];
   /** How much had been pushed before `text`. */
   private offset = 0;
@@ -173,13 +175,13 @@ export class Reading {
     return endings.some((ending) => ending.startsWith(rest)) ? "" : null;
   }
 
-  /** Reads a JSON string that begins here; null where there is none, or it is longer than any name. */
-  *jsonString(): Wait<string | null> {
+  /** Reads a JSON string that begins here; null where there is none, or it is longer than the limit. */
+  *jsonString(limit = maxStringLength): Wait<string | null> {
     if ((yield* this.next()) !== quote) return null;
     this.position++;
     let source = '"';
     for (let code = yield* this.next(); code !== quote; code = yield* this.next()) {
-      if (code < 0x20 || source.length > maxStringLength) return null;
+      if (code < 0x20 || source.length > limit) return null;
       source += this.text.charAt(this.position++);
       if (code !== 0x5c) continue;
       if ((yield* this.next()) < 0x20) return null;

@@ -8,6 +8,7 @@ import type { ThinkingTags, ToolFormat } from "../parse/tool-format.ts";
 import type { PromptText, Vocabulary } from "../tokenizer/vocabulary.ts";
 import { type Abilities, findAbilities } from "./abilities.ts";
 import { checkTools, clientTexts, guardMessage, guardTool, parsedMessage } from "./client-text.ts";
+import { removedWords } from "./removed-words.ts";
 import { Renderer } from "./renderer.ts";
 import {
   oneCallEach,
@@ -15,6 +16,7 @@ import {
   type TemplateMessage,
   templateMessages,
   templateTool,
+  withNames,
 } from "./template-messages.ts";
 import { describeTools, type WrittenParts, written } from "./tool-text.ts";
 import { chooseMarker, UserTextGuard } from "./user-text.ts";
@@ -48,10 +50,11 @@ export class ChatTemplate {
       bos_token: text(vocabulary.bosToken),
       eos_token: text(vocabulary.eosToken),
     });
-    this.#guard = new UserTextGuard({
+    const control = {
       names: vocabulary.controlTokens.map((token) => vocabulary.tokenText(token)),
-      namesIn: (part) => vocabulary.controlNamesIn(part),
-    });
+      namesIn: (part: string) => vocabulary.controlNamesIn(part),
+    };
+    this.#guard = new UserTextGuard(control, removedWords(source));
     this.#abilities = findAbilities(source, this.#renderer);
     this.takesTools = this.#abilities.takesTools;
     this.#written = { calls: !this.#abilities.calls.shown, results: !this.#abilities.takesResults };
@@ -74,7 +77,8 @@ export class ChatTemplate {
     const guarded = parsed.map((message) => guardMessage(message, guard));
     const told = this.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
     const variables = {
-      ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking }),
+      // Granite's name for the same is the second.
+      ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking, thinking: enableThinking }),
       ...(reasoningEffort === undefined ? {} : { reasoning_effort: guard(reasoningEffort) }),
     };
     try {
@@ -96,7 +100,7 @@ export class ChatTemplate {
 
   #shaped(messages: readonly ParsedMessage[]): TemplateMessage[] {
     const abilities = this.#abilities;
-    const inRoles = withRoles(messages, abilities);
+    const inRoles = withRoles(withNames(messages), abilities);
     const { calls, results } = this.#written;
     const sayable = calls || results ? written(inRoles, this.#written, this.format.syntax) : inRoles;
     return templateMessages(abilities.calls.several ? sayable : oneCallEach(sayable), abilities);

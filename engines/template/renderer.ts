@@ -2,6 +2,7 @@
 // without. Called by chat-template.ts and by the test renders of abilities.ts.
 import { Template } from "@huggingface/jinja";
 import { ServerError } from "../../runtime/errors.ts";
+import { withoutIntegerKeys } from "./integer-keys.ts";
 import type { TemplateMessage, TemplateTool } from "./template-messages.ts";
 
 export interface RendererTokens {
@@ -43,12 +44,18 @@ export class Renderer {
 }
 
 /**
- * Some templates loop over tools and documents without asking whether there are any, or print the description of every
- * parameter. Not given at once, because others print a preamble for tools however few.
+ * Some templates loop over tools and documents without asking whether there are any, print the description of every
+ * parameter, or want tools as text and the day. Not given at once, because others print a preamble for tools however few.
  */
 function retries(tools: readonly TemplateTool[]): object[] {
-  const listed = { tools, documents: [] };
-  return tools.length === 0 ? [listed] : [listed, { tools: tools.map(described), documents: [] }];
+  const more = { documents: [], functions: JSON.stringify(tools, null, 4), datetime: today() };
+  const listed = { ...more, tools };
+  return tools.length === 0 ? [listed] : [listed, { ...more, tools: tools.map(described) }];
+}
+
+/** No time of the day, with which no two prompts would begin alike. */
+function today(): string {
+  return new Date().toUTCString().slice(0, "Thu, 01 Jan 1970".length);
 }
 
 /** The tool with a description on every parameter. */
@@ -68,7 +75,7 @@ function described(tool: TemplateTool): TemplateTool {
 
 function compile(source: string): Template {
   try {
-    return new Template(source);
+    return new Template(withoutIntegerKeys(source));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ServerError(

@@ -50,6 +50,16 @@ export function templateTool({ name, description, parameters }: ToolSpec): Templ
   return { type: "function", function: { name, description: description ?? "", parameters: schema } };
 }
 
+/** The messages in which a result has the name of what was called, even where no template is shown the call. */
+export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMessage[] {
+  const names = new Map<string, string>();
+  return messages.map((message) => {
+    for (const { id, name } of message.toolCalls ?? []) names.set(id, name);
+    const name = message.toolCallId === undefined ? undefined : names.get(message.toolCallId);
+    return name === undefined || message.name !== undefined ? message : { ...message, name };
+  });
+}
+
 /** The messages in the template's shapes. One of ours may be two of those. */
 export function templateMessages(messages: readonly ParsedMessage[], abilities: Abilities): TemplateMessage[] {
   const known = new Map<string, KnownCall>();

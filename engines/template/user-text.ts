@@ -1,6 +1,7 @@
 // Owns keeping user text from turning into control tokens when a chat template weaves it into a prompt. Before rendering, a
 // marker character that no text contains is put into every control token's name that user text spells; the encoder cuts the
-// prompt at names, then drops the markers. So templates see the user's text as it is, but for such names.
+// prompt at names, then drops the markers. So templates see the user's text as it is, but for such names. Many templates take
+// words out of a text ("/think"): around those, too, what is left could spell a name.
 import { ServerError } from "../../runtime/errors.ts";
 
 interface ControlNames {
@@ -18,9 +19,17 @@ export class UserTextGuard {
   private readonly longest: number;
   /** One text to search: schemas have thousands of short words, and some vocabularies a thousand names. */
   private readonly allNames: string;
+  /** What the template may take out of a text, or cut it at. */
+  private readonly removed: readonly string[];
+  /** Proper beginnings, also of what is removed: what is left could spell that, and be removed in turn. */
+  private readonly partial = new Set<string>();
+  /** All of those whole. */
+  private readonly whole: ReadonlySet<string>;
 
-  constructor(control: ControlNames) {
+  constructor(control: ControlNames, removed: readonly string[] = []) {
     this.control = control;
+    this.removed = removed;
+    this.whole = new Set([...control.names, ...removed]);
     this.longest = Math.max(0, ...control.names.map((name) => name.length));
     this.allNames = control.names.join("\n");
     for (const name of control.names) {
@@ -28,6 +37,10 @@ export class UserTextGuard {
         this.beginnings.add(name.slice(0, cut));
         this.ends.add(name.slice(cut));
       }
+    }
+    if (removed.length === 0) return;
+    for (const text of this.whole) {
+      for (let cut = 1; cut < text.length; cut++) this.partial.add(text.slice(0, cut));
     }
   }
 
@@ -41,9 +54,65 @@ export class UserTextGuard {
       // More than once where a name overlaps itself.
       while (guarded.includes(name)) guarded = guarded.replaceAll(name, broken);
     }
+    if (this.removed.some((word) => guarded.includes(word))) guarded = this.guardRemovals(guarded, marker);
     if (this.couldContinue(text)) guarded = marker + guarded;
     if (this.couldBegin(text)) guarded += marker;
-    return guarded;
+    return this.guardTrimmed(guarded, marker);
+  }
+
+  /**
+   * Puts a marker before every word to remove that has the beginning of a name before it. Whatever is removed then, and in
+   * whatever order, every name that could be joined keeps a marker where its first piece ends.
+   */
+  private guardRemovals(text: string, marker: string): string {
+    const cuts = new Set<number>();
+    for (let from = 0; from < text.length; from++) {
+      for (let at = from + 1; this.partial.has(text.slice(from, at)); at++) {
+        if (!cuts.has(at) && this.isJoined(text, from, at)) cuts.add(at);
+        if (at >= text.length) break;
+      }
+    }
+    let guarded = "";
+    let end = 0;
+    for (const at of [...cuts].sort((a, b) => a - b)) {
+      guarded += text.slice(end, at) + marker;
+      end = at;
+    }
+    return guarded + text.slice(end);
+  }
+
+  /** Whether the beginning from `from` to `at` could go on, or meet other text, once a word that comes there is removed. */
+  private isJoined(text: string, from: number, at: number): boolean {
+    for (const word of this.removed) {
+      if (!text.startsWith(word, at)) continue;
+      const after = at + word.length;
+      // Within a longer word that the template looks for, a marker only comes where it must.
+      if (!this.isWithin(text, at) || after === text.length || this.isRemovedAt(text, after)) return true;
+      const joined = text.slice(from, at) + text.charAt(after);
+      if (this.partial.has(joined) || this.whole.has(joined)) return true;
+    }
+    return false;
+  }
+
+  /** A word to remove stands across the place. */
+  private isWithin(text: string, at: number): boolean {
+    return this.removed.some((word) =>
+      text.slice(Math.max(0, at - word.length + 1), at + word.length - 1).includes(word),
+    );
+  }
+
+  private isRemovedAt(text: string, at: number): boolean {
+    return this.removed.some((word) => text.startsWith(word, at));
+  }
+
+  /** The same for what is left of a text without the white space around it. */
+  private guardTrimmed(text: string, marker: string): string {
+    const inner = text.trim();
+    if (inner.length === text.length || inner === "") return text;
+    const start = text.length - text.trimStart().length;
+    const before = this.couldContinue(inner) ? marker : "";
+    const after = this.couldBegin(inner) ? marker : "";
+    return text.slice(0, start) + before + inner + after + text.slice(start + inner.length);
   }
 
   private couldContinue(text: string): boolean {

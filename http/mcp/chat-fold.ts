@@ -36,6 +36,7 @@ interface FoldedCall {
 
 interface FoldedChoice {
   text: string;
+  reasoning: string;
   refusal: string | null;
   finishReason: string | null;
   readonly toolCalls: FoldedCall[];
@@ -71,11 +72,10 @@ export class ChatFold {
 
   result(): CallToolResult {
     if (this.#error !== null) return { content: [{ type: "text", text: this.#error }], isError: true };
-    const content = this.#choices.map(({ text }) => ({ type: "text" as const, text }));
     const refusals = this.#choices.flatMap(({ refusal }) => (refusal === null ? [] : [refusal]));
     const calls = this.#choices.some(({ toolCalls }) => toolCalls.length > 0);
     return {
-      content: [...content, ...refusals.map((text) => ({ type: "text" as const, text }))],
+      content: [...this.#choices.flatMap(texts), ...refusals].map((text) => ({ type: "text" as const, text })),
       ...(calls && { structuredContent: { choices: this.#choices.map(wireChoice) } }),
       ...(refusals.length > 0 && { isError: true }),
       _meta: { finish_reasons: this.#choices.map(({ finishReason }) => finishReason), usage: this.#usage },
@@ -86,6 +86,7 @@ export class ChatFold {
     for (const { index, delta, finish_reason } of choices) {
       const choice = this.#choice(index);
       choice.text += delta.content ?? "";
+      choice.reasoning += delta.reasoning_content ?? "";
       choice.finishReason = finish_reason ?? choice.finishReason;
       if (typeof delta.refusal === "string") choice.refusal = (choice.refusal ?? "") + delta.refusal;
       for (const call of delta.tool_calls ?? []) takeCall(choice.toolCalls, call);
@@ -98,7 +99,7 @@ export class ChatFold {
 
   #choice(index: number): FoldedChoice {
     for (let i = this.#choices.length; i <= index; i++) {
-      this.#choices.push({ text: "", refusal: null, finishReason: null, toolCalls: [] });
+      this.#choices.push({ text: "", reasoning: "", refusal: null, finishReason: null, toolCalls: [] });
     }
     return this.#choices[index] as FoldedChoice;
   }
@@ -127,6 +128,15 @@ function takeCall(calls: FoldedCall[], { index, id = "", function: piece }: Tool
   } else {
     call.function.arguments += piece?.arguments ?? "";
   }
+}
+
+/** What a choice says, for clients that know of texts alone: the answer, and calls as JSON. */
+function texts({ text, reasoning, refusal, finishReason, toolCalls }: FoldedChoice): string[] {
+  const calls = toolCalls.length > 0 ? [JSON.stringify({ tool_calls: toolCalls })] : [];
+  const said = text === "" ? calls : [text, ...calls];
+  if (said.length > 0 || refusal !== null) return said;
+  if (reasoning === "") return [text];
+  return [`The model has only thought, and given no answer (finish_reason ${finishReason}):\n\n${reasoning}`];
 }
 
 function wireChoice({ text, finishReason, toolCalls }: FoldedChoice, index: number): object {

@@ -1,4 +1,5 @@
-// Owns how an error looks in JSON-RPC where it is no answer to a message: the body could not be read, or is refused.
+// Owns how an error looks in JSON-RPC, and the ones that are no answer to a message: the body could not be read, or is
+// refused.
 import { z } from "zod";
 import type { ErrorCode } from "../../runtime/errors.ts";
 import { commonErrors, type ErrorFormat } from "../errors.ts";
@@ -20,8 +21,12 @@ const rpcCodes: Partial<Record<ErrorCode, number>> = {
 export const rpcError = z
   .strictObject({
     jsonrpc: z.literal("2.0"),
-    id: z.null(),
-    error: z.strictObject({ code: z.int(), message: z.string() }),
+    id: z.union([z.string(), z.int(), z.null()]).meta({ description: "The request's; null where it could not be read" }),
+    error: z.strictObject({
+      code: z.int(),
+      message: z.string(),
+      data: z.unknown().optional().meta({ description: "What else there is to say of some errors" }),
+    }),
   })
   .meta({ id: "JsonRpcError" });
 

@@ -1,4 +1,5 @@
 // Owns what of a JSON-RPC message is looked at before the protocol's own implementation reads it.
+import { isInitializeRequest, isJSONRPCRequest } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
 
 /** Most messages of a batch, which older revisions of the protocol have. */
@@ -14,8 +15,17 @@ export function checkMessages(value: unknown): void {
   );
 }
 
+/**
+ * Whether a message begins a session. Throws `invalid_value` for one that means to and would be refused: no other session is
+ * to make room for it.
+ */
 export function isInitialize(value: unknown): boolean {
-  return isObject(value) && value.method === "initialize";
+  if (!isObject(value) || value.method !== "initialize") return false;
+  if (isInitializeRequest(value) && isJSONRPCRequest(value)) return true;
+  throw new ServerError(
+    "invalid_value",
+    "initialize expects an id, and the params protocolVersion, capabilities and clientInfo",
+  );
 }
 
 /** Whether a message answers a request. */

@@ -24,6 +24,7 @@ export const mcpOperation: Operation = {
       { contentType: "application/json", schema: z.union([message, z.array(message)]), description: "The answer" },
       {
         contentType: "text/event-stream",
+        schema: message,
         description: "Progress, if it was asked for, and the answer, one message an event",
       },
     ],

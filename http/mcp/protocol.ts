@@ -7,6 +7,7 @@ import {
   Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
+import { isBounded, tooLarge } from "../bounded.ts";
 import type { Exchange } from "../exchange.ts";
 import type { OnProgress } from "./chat-fold.ts";
 import { type Arguments, ToolBox, type ToolBoxOptions } from "./tools.ts";
@@ -15,16 +16,15 @@ const INSTRUCTIONS =
   "The language models of this server, as tools: `chat` answers a conversation, `embed` turns texts into vectors. " +
   "`model` names one of several models; left out, the default one answers.";
 
-/** Makes what answers the messages of a session, or of one request. */
-export type ServerFactory = (transport: TransportFacts) => Server;
+/** Room for a schema of a tool, which is bounded by the route. */
+const argumentBounds = { depth: 128, values: 200_000 };
+const TOO_DEEP = tooLarge("arguments", argumentBounds);
 
-/** What a server is told by those who carry its messages. */
-export interface TransportFacts {
-  /** The exchange that a request of the web was made from. */
-  exchangeOf(request: Request | undefined): Exchange | undefined;
-  /** Is told the id of a request that its caller has cancelled, and that will have no answer. */
-  onCancelled(id: string | number): void;
-}
+/** The exchange that a request of the web was made from. */
+export type ExchangeFinder = (request: Request | undefined) => Exchange | undefined;
+
+/** Makes what answers the messages of a session, or of one request. */
+export type ServerFactory = (exchangeOf: ExchangeFinder) => Server;
 
 export interface ModelServerOptions extends ToolBoxOptions {
   readonly version: string;
@@ -33,19 +33,20 @@ export interface ModelServerOptions extends ToolBoxOptions {
 /** The server that offers the models. */
 export function modelServers({ version, ...options }: ModelServerOptions): ServerFactory {
   const tools = new ToolBox(options);
-  return (transport) => modelServer(version, tools, transport);
+  return (exchangeOf) => modelServer(version, tools, exchangeOf);
 }
 
-function modelServer(version: string, tools: ToolBox, { exchangeOf, onCancelled }: TransportFacts): Server {
+function modelServer(version: string, tools: ToolBox, exchangeOf: ExchangeFinder): Server {
   const server = new Server({ name: "troupe", version }, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
   server.setRequestHandler("tools/list", () => ({ tools: tools.list() }));
   server.setRequestHandler("tools/call", async ({ params }, context) => {
     const { mcpReq, http } = context;
     const exchange = exchangeOf(http?.req);
     if (exchange === undefined) throw new ProtocolError(ProtocolErrorCode.InternalError, "the request is not known");
-    mcpReq.signal.addEventListener("abort", () => onCancelled(mcpReq.id), { once: true });
+    const given = params.arguments ?? {};
+    if (!isBounded(given, argumentBounds)) throw new ProtocolError(ProtocolErrorCode.InvalidParams, TOO_DEEP);
     const answer = tools.call(params.name, {
-      arguments: (params.arguments ?? {}) as Arguments,
+      arguments: given as Arguments,
       caller: exchange.request,
       requestId: exchange.id,
       // Whoever is gone can no longer be given the result.

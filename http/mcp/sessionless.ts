@@ -1,21 +1,17 @@
 // Owns requests that belong to no session: those of the protocol's 2026 revision, which has none, and those of older clients
 // that never initialized one and only want an answer.
-import {
-  createMcpHandler,
-  isLegacyRequest,
-  WebStandardStreamableHTTPServerTransport,
-} from "@modelcontextprotocol/server";
-import type { ServerFactory, TransportFacts } from "./protocol.ts";
+import { createMcpHandler, isLegacyRequest } from "@modelcontextprotocol/server";
+import type { ExchangeFinder, ServerFactory } from "./protocol.ts";
+import { PostTransport } from "./transport.ts";
 
 export class Sessionless {
   readonly #keepAliveMs: number;
   readonly #createServer: () => ReturnType<ServerFactory>;
   readonly #modern: ReturnType<typeof createMcpHandler>;
 
-  constructor(keepAliveMs: number, createServer: ServerFactory, exchangeOf: TransportFacts["exchangeOf"]) {
+  constructor(keepAliveMs: number, createServer: ServerFactory, exchangeOf: ExchangeFinder) {
     this.#keepAliveMs = keepAliveMs;
-    // Whoever cancels here does so by closing the connection.
-    this.#createServer = () => createServer({ exchangeOf, onCancelled: () => {} });
+    this.#createServer = () => createServer(exchangeOf);
     this.#modern = createMcpHandler(this.#createServer, {
       legacy: "reject",
       keepAliveMs,
@@ -26,9 +22,9 @@ export class Sessionless {
 
   async fetch(request: Request, parsedBody: unknown): Promise<Response> {
     if (!(await isLegacyRequest(request, parsedBody))) return this.#modern.fetch(request, { parsedBody });
-    const transport = new WebStandardStreamableHTTPServerTransport({ keepAliveMs: this.#keepAliveMs });
+    const transport = new PostTransport({ keepAliveMs: this.#keepAliveMs });
     await this.#createServer().connect(transport);
-    return transport.handleRequest(request, { parsedBody });
+    return transport.handlePost(request, parsedBody);
   }
 
   close(): Promise<void> {

@@ -1,9 +1,10 @@
 // Owns the sessions of the protocol's 2025 revisions: begun by initialize, ended by DELETE or by resting too long. There is
 // a most of them; where it is reached, the one that has rested longest makes room.
 import { randomUUID } from "node:crypto";
-import { type Server, WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/server";
+import type { Server } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
-import type { ServerFactory, TransportFacts } from "./protocol.ts";
+import type { ExchangeFinder, ServerFactory } from "./protocol.ts";
+import { PostTransport } from "./transport.ts";
 
 export interface SessionOptions {
   readonly maxSessions: number;
@@ -11,22 +12,20 @@ export interface SessionOptions {
   readonly sessionIdleMs: number;
   readonly keepAliveMs: number;
   readonly createServer: ServerFactory;
-  readonly exchangeOf: TransportFacts["exchangeOf"];
+  readonly exchangeOf: ExchangeFinder;
 }
 
 export class Session {
   readonly id = randomUUID();
-  readonly #transport: WebStandardStreamableHTTPServerTransport;
+  readonly #transport: PostTransport;
   readonly #server: Server;
   readonly #idleTimer: NodeJS.Timeout;
   /** Requests whose answer has not ended, the open stream of a listening client included. */
   #heldCount = 0;
 
   constructor({ keepAliveMs, sessionIdleMs, createServer, exchangeOf }: SessionOptions, onClosed: () => void) {
-    this.#transport = new WebStandardStreamableHTTPServerTransport({ sessionIdGenerator: () => this.id, keepAliveMs });
-    // A request that was cancelled has no answer, for which its stream would stay open as long as the session.
-    const onCancelled = (requestId: string | number): void => this.#transport.closeSSEStream(requestId);
-    this.#server = createServer({ exchangeOf, onCancelled });
+    this.#transport = new PostTransport({ sessionIdGenerator: () => this.id, keepAliveMs });
+    this.#server = createServer(exchangeOf);
     this.#server.onclose = () => {
       clearTimeout(this.#idleTimer);
       onClosed();
@@ -42,9 +41,9 @@ export class Session {
     return this.#server.connect(this.#transport);
   }
 
-  /** The answer to a request, which is to be held while it is asked for and sent. */
+  /** The answer to a request, which is to be held while it is asked for and sent. Throws as PostTransport does. */
   fetch(request: Request, parsedBody: unknown): Promise<Response> {
-    return this.#transport.handleRequest(request, { parsedBody });
+    return this.#transport.handlePost(request, parsedBody);
   }
 
   hold(): void {

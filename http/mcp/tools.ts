@@ -26,6 +26,8 @@ interface OfferedTool {
 
 const CHAT_PATH = "/v1/chat/completions";
 const EMBEDDINGS_PATH = "/v1/embeddings";
+/** Of the chat's route: whether tools of the server may be used. */
+const permissionFields = ["agent_permission", "code_execution_permission"];
 
 function offeredTools(): readonly OfferedTool[] {
   return [
@@ -34,7 +36,7 @@ function offeredTools(): readonly OfferedTool[] {
         name: "chat",
         title: "Chat with the model",
         description: "Have the language model of this server answer a conversation",
-        inputSchema: inputSchema(CHAT_PATH),
+        inputSchema: chatInput(),
       },
       isOffered: (capabilities) => capabilities?.generates ?? true,
       run: chat,
@@ -96,6 +98,13 @@ function inputSchema(path: string): Tool["inputSchema"] {
   return { ...schema, type: "object", properties };
 }
 
+/** Without "ask": an answer to that would be due in a stream that a caller does not see. */
+function chatInput(): Tool["inputSchema"] {
+  const schema = inputSchema(CHAT_PATH);
+  const permissions = permissionFields.map((field) => [field, { type: "string", enum: ["auto", "deny"] }]);
+  return { ...schema, properties: { ...schema.properties, ...Object.fromEntries(permissions) } };
+}
+
 /** A schema without what is refused or changes nothing: that would only lead a caller astray. */
 function pruned(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.filter(isUseful).map(pruned);
@@ -112,6 +121,8 @@ function isUseful(schema: unknown): boolean {
 
 /** Asked for as a stream, so that there is progress to tell. */
 async function chat(app: App, { arguments: given, onProgress, ...asked }: Call): Promise<CallToolResult> {
+  const asking = permissionFields.find((field) => given[field] === "ask");
+  if (asking !== undefined) return failed(`${asking}: expected "auto" or "deny", as nobody can be asked here; got "ask"`);
   const fold = new ChatFold(onProgress);
   const body = { ...given, stream: true, stream_options: { include_usage: true } };
   const reply = await dispatch(app, { ...asked, path: CHAT_PATH, body, onPiece: (piece) => fold.push(piece) });
@@ -128,5 +139,9 @@ async function embed(app: App, { arguments: body, onProgress: _, ...asked }: Cal
 /** The caller is a model more often than not, and can do something about what it is told. */
 function failure({ body }: InnerReply): CallToolResult {
   const { error } = JSON.parse(body) as { readonly error: { readonly message: string } };
-  return { content: [{ type: "text", text: error.message }], isError: true };
+  return failed(error.message);
+}
+
+function failed(text: string): CallToolResult {
+  return { content: [{ type: "text", text }], isError: true };
 }

@@ -127,7 +127,9 @@ export function wireStop({ reason, stopString, refusal }: Ending): Stop {
     const stop_details = { type: "refusal", category: null, explanation: refusal } as const;
     return { stop_reason: "refusal", stop_sequence: null, stop_details };
   }
-  if (stopString !== null) return { ...notStopped, stop_reason: "stop_sequence", stop_sequence: stopString };
+  // Whoever may call goes by the calls.
+  if (stopString !== null && reason !== "tool_calls")
+    return { ...notStopped, stop_reason: "stop_sequence", stop_sequence: stopString };
   return { ...notStopped, stop_reason: stopReasons[reason] };
 }
 

@@ -11,11 +11,14 @@ type Content = MessageItem["content"];
 /** The instructions, then what the items say. */
 export function conversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
   const messages = new MessageList();
+  const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
   if (instructions) messages.add("system", instructions);
   for (const item of items) {
     switch (item.type) {
       case "function_call":
-        messages.call({ id: item.call_id, name: calledName(item), arguments: item.arguments });
+        // Cut off, or no JSON: no call, but what the assistant wrote. A client that has answered it all the same took it for one.
+        if (item.status === "incomplete" && !answered.has(item.call_id)) messages.mumble(item.arguments);
+        else messages.call({ id: item.call_id, name: calledName(item), arguments: item.arguments });
         break;
       case "function_call_output":
         messages.result(item.call_id, text(item.output));
@@ -46,6 +49,8 @@ interface AssistantMessage {
   reasoning: string;
   content: string | null;
   readonly calls: ToolCall[];
+  /** What it says next belongs to what it has said. */
+  isCutOff: boolean;
 }
 
 class MessageList {
@@ -77,7 +82,16 @@ class MessageList {
   }
 
   say(content: string): void {
-    this.#unsaid().content = content;
+    const message = this.#unsaid();
+    message.content = (message.content ?? "") + content;
+    message.isCutOff = false;
+  }
+
+  /** Goes on with what the assistant says, in the message where it says it. */
+  mumble(text: string): void {
+    const message = this.#assistant?.calls.length === 0 ? this.#assistant : this.#begin();
+    message.content = (message.content ?? "") + text;
+    message.isCutOff = true;
   }
 
   call(call: ToolCall): void {
@@ -87,12 +101,13 @@ class MessageList {
   /** The assistant's message that goes on, if it has said and called nothing yet: words and thinking come before calls. */
   #unsaid(): AssistantMessage {
     const message = this.#assistant;
-    return message === null || message.content !== null || message.calls.length > 0 ? this.#begin() : message;
+    const isSaid = message !== null && message.content !== null && !message.isCutOff;
+    return message === null || isSaid || message.calls.length > 0 ? this.#begin() : message;
   }
 
   #begin(): AssistantMessage {
     this.#endAssistant();
-    this.#assistant = { reasoning: "", content: null, calls: [] };
+    this.#assistant = { reasoning: "", content: null, calls: [], isCutOff: false };
     return this.#assistant;
   }
 
@@ -117,7 +132,8 @@ function calledName({ name, namespace }: Extract<InputItem, { readonly type: "fu
 
 function text(content: Content): string {
   if (typeof content === "string") return content;
-  return content.map((part) => (part.type === "refusal" ? part.refusal : part.text)).join("\n");
+  // Why something was no answer is said by this server, or another: the model never did.
+  return content.flatMap((part) => (part.type === "refusal" ? [] : [part.text])).join("\n");
 }
 
 function thoughtOf(item: Extract<InputItem, { readonly type: "reasoning" }>): string {

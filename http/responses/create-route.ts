@@ -16,8 +16,6 @@ import { responseSettings } from "./resource.ts";
 import type { ResponsePlan, ResponseRun } from "./response-run.ts";
 import { namespacedNames } from "./tools.ts";
 
-const NO_EVENTS_BEFORE = -1;
-
 export const createResponse: RouteHandler = async (exchange, context) => {
   const { inference, log, responses } = context;
   const body = readJson(exchange.request, responseRequestSchema, log);
@@ -103,11 +101,10 @@ async function answerBackground(
   plan: ResponsePlan,
   request: GenerateRequest,
 ): Promise<void> {
-  const run = await responses.beginBackground(plan, (signal) => inference.generate(request, signal));
-  if (run.log === null) {
-    exchange.json(200, run.resource());
-    return;
-  }
-  const reader = run.log.reader(NO_EVENTS_BEFORE, exchange.request.signal);
-  await streamEvents(exchange, reader.batches(), reader, config);
+  const run = await responses.beginBackground(plan, exchange.request.body.byteLength);
+  // The reader is there before the first event is: nothing is dropped before its client has had it.
+  const reader = run.log?.creatorReader(exchange.request.signal);
+  void responses.pump(run, inference.generate(request, run.signal));
+  if (reader === undefined) exchange.json(200, run.resource());
+  else await streamEvents(exchange, reader.batches(), reader, config);
 }

@@ -1,29 +1,25 @@
 // Owns the events of a response that runs in the background, as they were written, so that readers may come and go. Bounded:
-// of a very long stream only the end is kept.
+// of a very long stream only the end is kept, and what its creator has not been given yet.
 import type { KeptEvents } from "../../actors/stored-responses.ts";
-import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
-import type { StreamCodec } from "../sse.ts";
-import { DONE } from "./event-text.ts";
-import { wireError } from "./resource.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { LogReader } from "./log-reader.ts";
 
 const MAX_LENGTH = 8 * 2 ** 20;
-const EVENT_END = "\n\n";
 
-interface Chunk {
-  /** Number of its first event. */
-  readonly first: number;
-  readonly text: string;
-}
+/** A piece of the log, of whole events; `first` is the number of its first event. */
+export type Chunk = KeptEvents;
 
 export class EventLog {
   readonly #maxLength: number;
+  /** Called whenever there is more. */
+  readonly #listeners = new Set<() => void>();
   #chunks: Chunk[] = [];
   /** Chunks that were dropped before the first that is kept. */
   #droppedCount = 0;
   #length = 0;
   #isClosed = false;
-  /** Settles, and is replaced, whenever there is more. */
-  #more = signal();
+  /** Nothing that this reader has still to be given is dropped. */
+  #creator: LogReader | null = null;
 
   constructor(maxLength: number = MAX_LENGTH) {
     this.#maxLength = maxLength;
@@ -41,10 +37,7 @@ export class EventLog {
     if (text === "") return;
     this.#chunks.push({ first, text });
     this.#length += text.length;
-    while (this.#length > this.#maxLength && this.#chunks.length > 1) {
-      this.#length -= (this.#chunks.shift() as Chunk).text.length;
-      this.#droppedCount++;
-    }
+    this.#trim();
     this.#wake();
   }
 
@@ -53,9 +46,11 @@ export class EventLog {
     this.#wake();
   }
 
-  /** What is kept, in one piece. */
+  /** What may be kept of it, in one piece. */
   kept(): KeptEvents {
-    return { first: this.#chunks[0]?.first ?? 0, text: this.#chunks.map(({ text }) => text).join("") };
+    const over = this.#droppable(this.#chunks.length);
+    const chunks = this.#chunks.slice(over);
+    return { first: chunks[0]?.first ?? 0, text: chunks.map(({ text }) => text).join("") };
   }
 
   /** Reads what comes after event number `after`. Throws not_found where the start of that is not kept. */
@@ -68,17 +63,40 @@ export class EventLog {
     return new LogReader(this, after, aborted);
   }
 
-  /** For readers: the text from chunk `at` on that comes after event `after`, and the chunk to go on with. */
-  readFrom(at: number, after: number): { readonly text: string; readonly next: number } {
+  /**
+   * Reads from the first event on, for the client that has created the response. Until it leaves, which a client that reads
+   * nothing has to before long, what it has not been given is kept: the very first events may be too long together.
+   */
+  creatorReader(aborted: AbortSignal): LogReader {
+    const reader = this.reader(-1, aborted);
+    this.#creator = reader;
+    return reader;
+  }
+
+  /** A reader has left. */
+  left(reader: LogReader): void {
+    if (reader !== this.#creator) return;
+    this.#creator = null;
+    this.#trim();
+  }
+
+  /** For readers: the chunks from number `at` on. Throws reader_stalled where they are not kept any more. */
+  chunksFrom(at: number): readonly Chunk[] {
     if (at < this.#droppedCount) {
       throw new ServerError(
         "reader_stalled",
         "the events were read more slowly than they came, and are not kept for so long",
       );
     }
-    let text = "";
-    for (const chunk of this.#chunks.slice(at - this.#droppedCount)) text += textAfter(chunk, after);
-    return { text, next: this.#droppedCount + this.#chunks.length };
+    return this.#chunks.slice(at - this.#droppedCount);
+  }
+
+  listen(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  unlisten(listener: () => void): void {
+    this.#listeners.delete(listener);
   }
 
   get firstChunk(): number {
@@ -89,82 +107,25 @@ export class EventLog {
     return this.#isClosed;
   }
 
-  get more(): Promise<void> {
-    return this.#more.promise;
-  }
-
   #wake(): void {
-    const { settle } = this.#more;
-    this.#more = signal();
-    settle();
-  }
-}
-
-/**
- * One reader of a log, for the pump of streams: a batch without events says that there is more to encode, which is what the
- * log has.
- */
-export class LogReader implements StreamCodec {
-  readonly #log: EventLog;
-  readonly #after: number;
-  readonly #aborted: AbortSignal;
-  #next: number;
-  #isEnded = false;
-
-  constructor(log: EventLog, after: number, aborted: AbortSignal) {
-    this.#log = log;
-    this.#after = after;
-    this.#aborted = aborted;
-    this.#next = log.firstChunk;
+    for (const listener of this.#listeners) listener();
   }
 
-  get isEnded(): boolean {
-    return this.#isEnded;
+  #trim(): void {
+    const unread = this.#creator?.nextChunk ?? Number.POSITIVE_INFINITY;
+    const count = this.#droppable(Math.min(unread - this.#droppedCount, this.#chunks.length));
+    for (const { text } of this.#chunks.splice(0, count)) this.#length -= text.length;
+    this.#droppedCount += count;
   }
 
-  async *batches(): AsyncGenerator<readonly never[]> {
-    const gone = new Promise<void>((resolve) =>
-      this.#aborted.addEventListener("abort", () => resolve(), { once: true }),
-    );
-    while (!this.#aborted.aborted) {
-      const { more } = this.#log;
-      yield [];
-      if (!this.#isEnded) await Promise.race([more, gone]);
+  /** How many of the first `limit` chunks are too much. The last is kept, however long. */
+  #droppable(limit: number): number {
+    let count = 0;
+    let length = this.#length;
+    while (count < limit && count < this.#chunks.length - 1 && length > this.#maxLength) {
+      length -= this.#chunks[count]?.text.length ?? 0;
+      count++;
     }
+    return count;
   }
-
-  encode(): string {
-    const isLast = this.#log.isClosed;
-    const { text, next } = this.#log.readFrom(this.#next, this.#after);
-    this.#next = next;
-    this.#isEnded = isLast;
-    return isLast ? text + DONE : text;
-  }
-
-  /** The response goes on; only this reader's stream has failed. */
-  fail(error: ErrorRecord): string {
-    this.#isEnded = true;
-    const { code, message, param } = error;
-    const data = { type: "error", code, message, param: param ?? null, error: wireError(error) };
-    return `event: error\ndata: ${JSON.stringify(data)}\n\n${DONE}`;
-  }
-}
-
-/** Events end in an empty line, which nothing inside them can be. */
-function textAfter({ first, text }: Chunk, after: number): string {
-  let at = 0;
-  for (let number = first; number <= after && at < text.length; number++) {
-    const end = text.indexOf(EVENT_END, at);
-    if (end < 0) return "";
-    at = end + EVENT_END.length;
-  }
-  return at === 0 ? text : text.slice(at);
-}
-
-function signal(): { readonly promise: Promise<void>; readonly settle: () => void } {
-  let settle: () => void = () => {};
-  const promise = new Promise<void>((resolve) => {
-    settle = resolve;
-  });
-  return { promise, settle };
 }

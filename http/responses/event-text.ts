@@ -7,6 +7,8 @@ export const DONE = "data: [DONE]\n\n";
 
 /** Takes the events of a response in their order. */
 export interface ResponseEvents {
+  /** What has been said is not to be taken back: somebody reads it. */
+  readonly areSent: boolean;
   event(type: string, fields: object): void;
   /** What the deltas of one part have in common, to be given to `delta`. */
   deltaHead(type: string, fields: object): string;
@@ -15,12 +17,14 @@ export interface ResponseEvents {
 
 /** Where nobody reads events. */
 export const noEvents: ResponseEvents = {
+  areSent: false,
   event() {},
   deltaHead: () => "",
   delta() {},
 };
 
 export class EventText implements ResponseEvents {
+  readonly areSent = true;
   #nextSequence = 0;
   /** Number of the first event in #text. */
   #first = 0;

@@ -100,8 +100,7 @@ export class ResponseFold {
         this.#close("completed");
         break;
       case "tool_call_failed":
-        // It has been announced as a call: what came of its arguments stays.
-        this.#close("incomplete");
+        this.#failCall(event.text);
         break;
       case "finish":
         this.#finish(event.reason);
@@ -152,6 +151,18 @@ export class ResponseFold {
     const opened = new OpenMessage(this.#nextPlace("msg"), this.#output, this.#events);
     this.#open = opened;
     return opened;
+  }
+
+  /** What was written stays: of an announced call as its arguments, as they came; else as text, which it then was. */
+  #failCall(text: string): void {
+    if (this.#open?.kind !== "call") return;
+    if (this.#events.areSent) {
+      this.#close("incomplete");
+      return;
+    }
+    this.#open.takeBack(this.#output);
+    this.#open = null;
+    if (text !== "") this.#message().append(text, undefined);
   }
 
   /** Items are named by their response, so that a reference to one says where it is. */

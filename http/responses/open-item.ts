@@ -109,6 +109,11 @@ export class OpenCall extends OpenItem<FunctionCallItem> {
     this.events.delta(this.#head, text);
   }
 
+  /** It has turned out to be none, and no event has told of it. */
+  takeBack(output: OutputItem[]): void {
+    output.splice(output.indexOf(this.item), 1);
+  }
+
   protected closeContent(): void {
     const { name, arguments: written } = this.item;
     this.events.event("response.function_call_arguments.done", { ...this.place, name, arguments: written });

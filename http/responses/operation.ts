@@ -20,7 +20,8 @@ export const createResponseOperation: Operation = {
   summary: "Answer a conversation with a response, which is kept",
   description:
     "With store, which is the default, the response can be fetched by its id and gone on from by previous_response_id. " +
-    "With background it is generated whether or not the client waits. Without, a client that hangs up ends it: it is kept as incomplete, with what there was.",
+    "With background it is generated whether or not the client waits: as many at once as the setting max_background_responses says, and 256 MiB of requests in all; more is queue_full. " +
+    "Without, a client that hangs up ends it: it is kept as incomplete, with what there was. What is too large to be kept is found as failed.",
   body: responseRequestSchema,
   answers: { 200: [json, stream] },
   errors: [...modelErrors, "not_found", "conflict"],

@@ -1,7 +1,7 @@
 // Owns the request of POST /v1/responses: its schema, and what it means as a GenerateRequest once its conversation is known.
 // Fields that are known and change nothing, and fields that are not built yet, are here by name.
 import { z } from "zod";
-import type { ChatMessage, GenerateRequest, TemplateArguments } from "../../engines/chat.ts";
+import type { ChatMessage, GenerateRequest, OutputGrammar, TemplateArguments } from "../../engines/chat.ts";
 import {
   commonFields,
   fieldIssue,
@@ -162,7 +162,7 @@ export function toGenerateRequest(
     choices: 1,
     candidates: 1,
     priority: body.priority ?? 0,
-    grammar: outputGrammar(grammarFields(body)),
+    grammar: demandedOutput(body),
     tools: requestedTools(body),
     promptLogprobs: null,
     reasoningBudget: body.reasoning_budget ?? null,
@@ -189,7 +189,7 @@ function* conflicts(body: Conflicting): Iterable<ReturnType<typeof fieldIssue>> 
     yield fieldIssue("response_format", "is another name of text.format; send one of them");
   }
   const grammar = grammarFields(body);
-  for (const [field, message] of grammarConflicts(grammar)) yield fieldIssue(field, message);
+  for (const [field, message] of grammarConflicts(grammar)) yield fieldIssue(sentField(field, body), message);
   yield* toolIssues(body);
   const tools = requestedTools(body);
   if (tools !== null && body.grammar) {
@@ -215,6 +215,16 @@ function* differing(field: string, value: number | null | undefined, other: numb
 
 function grammarFields({ grammar, text, response_format, ignore_eos }: Conflicting) {
   return { grammar, response_format: textFormat(text) ?? response_format, ignore_eos };
+}
+
+function demandedOutput(body: Conflicting): OutputGrammar | null {
+  const demanded = outputGrammar(grammarFields(body));
+  return demanded?.kind === "json_schema" ? { ...demanded, field: sentField(demanded.field, body) } : demanded;
+}
+
+/** Under which name a field came: what this protocol calls `text.format` is read as `response_format`. */
+function sentField(field: string, { text }: Conflicting): string {
+  return field === "response_format" && text?.format ? "text.format" : field;
 }
 
 /** An effort implies thinking, and none its absence. */

@@ -175,7 +175,7 @@ export const responseEventSchema = z
     named("response.function_call_arguments.delta", { ...inItem, delta: z.string() }),
     named("response.function_call_arguments.done", { ...inItem, name: z.string(), arguments: z.string() }),
     named("error", {
-      sequence_number: sequence_number.optional(),
+      sequence_number,
       code: z.string(),
       message: z.string(),
       param: z.string().nullable(),

@@ -129,6 +129,21 @@ export function interruptedResource(body: string): object {
   };
 }
 
+/** What is kept of a response that is too large to be kept: that there was one, and what it was asked for. */
+export function tooLargeResource(resource: object): object {
+  const message = "the response was generated, and was too large to be kept";
+  const error = wireError({ code: "invalid_value", message });
+  return {
+    ...resource,
+    status: "failed",
+    completed_at: null,
+    incomplete_details: null,
+    error,
+    output: [],
+    output_text: "",
+  };
+}
+
 /** Also the body of the `error` event. */
 export function wireError({ code, message, param }: ErrorRecord): object {
   const status = statusOf(code);

@@ -1,6 +1,6 @@
 // Owns one response while it is generated: the fold, its events, and what is kept of it when. Made by responses.ts; driven by
 // whoever reads the generation: the pump of a client's stream, or the run itself where nobody waits.
-import type { StoredResponse } from "../../actors/stored-responses.ts";
+import type { KeptEvents, StoredResponse } from "../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
@@ -8,7 +8,8 @@ import { EventLog } from "./event-log.ts";
 import { DONE, EventText, noEvents } from "./event-text.ts";
 import { ResponseFold } from "./fold.ts";
 import type { InputItem } from "./input-items.ts";
-import type { ResponseHead } from "./resource.ts";
+import { type ResponseHead, tooLargeResource } from "./resource.ts";
+import type { ResponseSaver } from "./response-saver.ts";
 
 const noText = { first: 0, text: "" };
 const alreadyLogged = (): void => {};
@@ -25,8 +26,7 @@ export interface ResponsePlan {
 }
 
 export interface RunOwner {
-  /** Called when there is something new to keep; `isFirst` the first time. Logs why it cannot be kept before it throws that. */
-  save(response: StoredResponse, isFirst: boolean): Promise<void>;
+  readonly saver: ResponseSaver;
   /** The run has ended, and what was to be kept of it is on its way. */
   ended(run: ResponseRun): void;
 }
@@ -41,8 +41,8 @@ export class ResponseRun implements StreamCodec {
   readonly #text: EventText | null;
   readonly #fold: ResponseFold;
   readonly #stop = new AbortController();
-  #inputJson: string | null = null;
-  #isKept = false;
+  /** Whether it was kept while it ran; null where that was not tried. */
+  #wasAdded: Promise<boolean> | null = null;
   #hasEnded = false;
   #isForgotten = false;
 
@@ -98,7 +98,7 @@ export class ResponseRun implements StreamCodec {
   /** Nobody reads it any more. Of what no client has seen the id of, nothing is kept. */
   abandon(): void {
     if (this.isEnded) return;
-    if (!this.#isKept) this.#isForgotten = true;
+    if (this.#wasAdded === null) this.#isForgotten = true;
     this.interrupt("incomplete");
   }
 
@@ -106,7 +106,7 @@ export class ResponseRun implements StreamCodec {
   async queue(): Promise<void> {
     const { first, text } = this.#text?.take() ?? noText;
     this.log?.append(first, text);
-    await this.#keep();
+    await this.#add();
   }
 
   /** What follows from each change: for the log, for the store, and at the end. */
@@ -120,29 +120,52 @@ export class ResponseRun implements StreamCodec {
     }
     // What its client is told the id of is found under it from then on, whatever becomes of this process. Being sent before
     // the text is, it is kept before anybody can ask for it.
-    if (isEnd || (!this.#isKept && this.#plan.isStreamed)) this.#keep().catch(alreadyLogged);
+    if (isEnd) this.#keepEnd();
+    else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
     if (isEnd) this.#owner.ended(this);
     return isEnd && this.#text !== null ? text + DONE : text;
   }
 
-  async #keep(): Promise<void> {
-    const isFirst = !this.#isKept;
-    this.#isKept = true;
-    if (this.#plan.isStored && !this.#isForgotten) await this.#owner.save(this.#record(), isFirst);
+  get #isToBeKept(): boolean {
+    return this.#plan.isStored && !this.#isForgotten;
   }
 
-  #record(): StoredResponse {
+  async #add(): Promise<void> {
+    if (!this.#isToBeKept) return;
+    const adding = this.#owner.saver.add(this.#record(this.resource(), "[]", null));
+    this.#wasAdded = adding.then(
+      () => true,
+      () => false,
+    );
+    await adding;
+  }
+
+  #keepEnd(): void {
+    if (!this.#isToBeKept) return;
+    void this.#owner.saver.end(this.id, () => this.#endRecords(), this.#wasAdded ?? Promise.resolve(false));
+  }
+
+  /** Nothing changes any more: they may be made as late as they are needed. */
+  *#endRecords(): Iterable<StoredResponse> {
+    const resource = this.resource();
+    const output = JSON.stringify(this.#fold.output);
+    const events = this.log?.kept() ?? null;
+    yield this.#record(resource, output, events);
+    if (events !== null) yield this.#record(resource, output, null);
+    yield this.#record(tooLargeResource(resource), "[]", null);
+  }
+
+  /** What came is written down anew each time: kept as text besides, it would double what a long run holds. */
+  #record(resource: object, output: string, events: KeptEvents | null): StoredResponse {
     const { previousId, input } = this.#plan;
-    const isRunning = !this.isEnded;
-    this.#inputJson ??= JSON.stringify(input);
     return {
       id: this.id,
       previousId,
-      isRunning,
-      body: JSON.stringify(this.resource()),
-      items: isRunning ? this.#inputJson : joinedLists(this.#inputJson, JSON.stringify(this.#fold.output)),
+      isRunning: !this.isEnded,
+      body: JSON.stringify(resource),
+      items: joinedLists(JSON.stringify(input), output),
       inputCount: input.length,
-      events: isRunning ? null : (this.log?.kept() ?? null),
+      events,
     };
   }
 }

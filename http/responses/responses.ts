@@ -1,6 +1,6 @@
 // Owns the responses that are generated now, and the way to those that are kept: one owner of each at a time, so that no change
 // is lost. Made by the app; used by the routes of this folder.
-import type { FoundResponse, StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
+import type { FoundResponse, StoredResponses } from "../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../engines/chat.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../log.ts";
@@ -8,24 +8,33 @@ import { EventLog } from "./event-log.ts";
 import type { NamedItem } from "./input-items.ts";
 import { interruptedResource } from "./resource.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
+import { ResponseSaver } from "./response-saver.ts";
+
+/** Most bytes of the requests that are generated in the background at once: each is held until its response has ended. */
+export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
 
 export interface ResponsesOptions {
   readonly store: StoredResponses;
   readonly log: Log;
   /** Most responses that run in the background at once. */
   readonly maxBackground: number;
+  readonly maxBackgroundBytes?: number;
+  /** Until what could not be kept is tried once more. */
+  readonly saveRetryMs?: number;
 }
 
 export class Responses implements RunOwner {
+  readonly saver: ResponseSaver;
   readonly #options: ResponsesOptions;
   readonly #running = new Map<string, ResponseRun>();
-  /** What is on its way to the store. */
-  readonly #saves = new Set<Promise<unknown>>();
-  #backgroundCount = 0;
+  /** Bytes of the request of each run in the background. */
+  readonly #background = new Map<string, number>();
+  #backgroundBytes = 0;
   #isStopping = false;
 
   constructor(options: ResponsesOptions) {
     this.#options = options;
+    this.saver = new ResponseSaver(options.store, options.log, options.saveRetryMs);
   }
 
   /** Begins a response whose generation its client waits for, who drives it. */
@@ -36,22 +45,39 @@ export class Responses implements RunOwner {
     return run;
   }
 
-  /** Begins one that nobody need wait for. Throws queue_full, and why it cannot be kept. */
-  async beginBackground(
-    plan: ResponsePlan,
-    generate: (signal: AbortSignal) => AsyncIterable<readonly GenerateEvent[]>,
-  ): Promise<ResponseRun> {
-    this.#admit();
-    this.#backgroundCount++;
+  /**
+   * Begins one that nobody need wait for, whose request has so many bytes. To be given to `pump` next. Throws queue_full, and
+   * why it cannot be kept.
+   */
+  async beginBackground(plan: ResponsePlan, requestBytes: number): Promise<ResponseRun> {
+    this.#admit(requestBytes);
     const run = this.begin(plan);
+    this.#background.set(run.id, requestBytes);
+    this.#backgroundBytes += requestBytes;
     try {
       await run.queue();
     } catch (error) {
       run.forget();
       throw error;
     }
-    void this.#pump(run, generate);
     return run;
+  }
+
+  /** Reads a generation that no client reads. Never rejects. Holds nothing else: not the request, which may be long. */
+  async pump(run: ResponseRun, events: AsyncIterable<readonly GenerateEvent[]>): Promise<void> {
+    try {
+      for await (const batch of events) {
+        run.encode(batch);
+        if (run.isEnded) return;
+      }
+      if (run.isEnded) return;
+      throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
+    } catch (thrown) {
+      if (!(thrown instanceof ServerError)) {
+        this.#options.log.error({ response: run.id, err: thrown }, "a response failed unexpectedly");
+      }
+      run.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : unexpected);
+    }
   }
 
   /** The resource as JSON. Throws not_found. */
@@ -59,7 +85,9 @@ export class Responses implements RunOwner {
     const run = this.#running.get(id);
     if (run !== undefined) return JSON.stringify(run.resource());
     const found = await this.#found(id);
-    return found.isInterrupted ? JSON.stringify(interruptedResource(found.body)) : found.body;
+    // Of this process it would run here: its end could not be kept.
+    const isInterrupted = found.runner === "nobody" || found.runner === "here";
+    return isInterrupted ? JSON.stringify(interruptedResource(found.body)) : found.body;
   }
 
   /** Deletes one, and ends it where it is still generated. Throws not_found. */
@@ -67,6 +95,8 @@ export class Responses implements RunOwner {
     const run = this.#running.get(id);
     run?.forget();
     this.#running.delete(id);
+    // What is on its way would come after.
+    await this.saver.settled(id);
     const wasKept = isResponseId(id) && (await this.#options.store.delete(id));
     if (run === undefined && !wasKept) throw unknownResponse(id);
   }
@@ -110,69 +140,52 @@ export class Responses implements RunOwner {
   /** The items of a response and of all it goes on from. Throws not_found, conflict, invalid_value. */
   async history(id: string): Promise<readonly string[]> {
     if (!isResponseId(id)) throw unknownResponse(id, "previous_response_id");
-    return await this.#options.store.history(id);
+    await this.saver.settled(id);
+    // As they are now: one that ends while the store reads may have been read before.
+    const generated = new Set([...this.#running.keys(), ...this.saver.pendingIds()]);
+    const turns = await this.#options.store.history(id);
+    const running = turns.find(
+      (turn) => turn.runner === "elsewhere" || (turn.runner === "here" && generated.has(turn.id)),
+    );
+    if (running === undefined) return turns.map(({ items }) => items);
+    const text = `the response '${running.id}' is still in progress; wait until it has ended, or cancel it`;
+    throw new ServerError("conflict", text, { param: "previous_response_id" });
   }
 
   /** Ends what runs in the background, and settles when all that is to be kept is. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     for (const run of [...this.#running.values()]) if (run.isBackground) run.interrupt("incomplete");
-    await Promise.allSettled(this.#saves);
-  }
-
-  async save(response: StoredResponse, isFirst: boolean): Promise<void> {
-    const { store, log } = this.#options;
-    const saving = isFirst ? store.add(response) : store.update(response);
-    this.#saves.add(saving);
-    try {
-      await saving;
-    } catch (error) {
-      log.error({ response: response.id, err: error }, "a response could not be kept");
-      throw error;
-    } finally {
-      this.#saves.delete(saving);
-    }
+    await this.saver.allSettled();
   }
 
   ended(run: ResponseRun): void {
-    if (!this.#running.delete(run.id)) return;
-    if (run.isBackground) this.#backgroundCount--;
+    this.#running.delete(run.id);
+    this.#backgroundBytes -= this.#background.get(run.id) ?? 0;
+    this.#background.delete(run.id);
   }
 
   /** Throws not_found. */
   async #found(id: string): Promise<FoundResponse> {
+    // The store is asked after it has been told: how a response ended is not missed.
+    await this.saver.settled(id);
     const found = isResponseId(id) ? await this.#options.store.get(id) : null;
     if (found === null) throw unknownResponse(id);
     return found;
   }
 
-  #admit(): void {
-    const { maxBackground } = this.#options;
-    if (this.#isStopping)
+  #admit(requestBytes: number): void {
+    const { maxBackground, maxBackgroundBytes = MAX_BACKGROUND_BYTES } = this.#options;
+    if (this.#isStopping) {
       throw new ServerError("draining", "the server is shutting down; send the request to another one");
-    if (this.#backgroundCount < maxBackground) return;
-    const text = `${maxBackground} responses run in the background already (max_background_responses); try again when some have ended`;
-    throw new ServerError("queue_full", text);
-  }
-
-  /** Reads a generation that no client reads. Never rejects. */
-  async #pump(
-    run: ResponseRun,
-    generate: (signal: AbortSignal) => AsyncIterable<readonly GenerateEvent[]>,
-  ): Promise<void> {
-    try {
-      for await (const batch of generate(run.signal)) {
-        run.encode(batch);
-        if (run.isEnded) return;
-      }
-      if (run.isEnded) return;
-      throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
-    } catch (thrown) {
-      if (!(thrown instanceof ServerError)) {
-        this.#options.log.error({ response: run.id, err: thrown }, "a response failed unexpectedly");
-      }
-      run.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : unexpected);
     }
+    const what =
+      this.#background.size >= maxBackground
+        ? `${maxBackground} responses run in the background already (max_background_responses)`
+        : this.#backgroundBytes + requestBytes > maxBackgroundBytes
+          ? `the requests of responses in the background may have ${maxBackgroundBytes} bytes in all, which this one of ${requestBytes} goes beyond`
+          : null;
+    if (what !== null) throw new ServerError("queue_full", `${what}; try again when some have ended`);
   }
 }
 

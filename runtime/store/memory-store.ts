@@ -1,13 +1,13 @@
 // Owns values kept in memory: gone with the process. Values are packed as on disk, so that they count the same bytes and
 // nobody shares an object with the store.
-import { bornAt, packed, unpacked } from "./packing.ts";
-import type { Store, StoreLimits } from "./store.ts";
+import { bornAt, type PackedEntry, packed, unpackedHead, unpackedRest } from "./packing.ts";
+import type { Entry, Store, StoreLimits } from "./store.ts";
 
-export class MemoryStore<Value> implements Store<Value> {
+export class MemoryStore<Head, Rest> implements Store<Head, Rest> {
   readonly #limits: StoreLimits;
   readonly #now: () => number;
   /** In the order they were added. */
-  readonly #values = new Map<string, Buffer>();
+  readonly #values = new Map<string, PackedEntry>();
   #totalBytes = 0;
 
   constructor(limits: StoreLimits, now: () => number = Date.now) {
@@ -15,25 +15,30 @@ export class MemoryStore<Value> implements Store<Value> {
     this.#now = now;
   }
 
-  async get(key: string): Promise<Value | null> {
-    const bytes = this.#fresh(key);
-    return bytes === undefined ? null : unpacked<Value>(bytes);
+  async get(key: string): Promise<Entry<Head, Rest> | null> {
+    const found = this.#fresh(key);
+    return found === undefined ? null : { head: unpackedHead(found.head), rest: unpackedRest(found.rest) };
   }
 
-  async put(key: string, value: Value): Promise<void> {
-    const bytes = packed(value, this.#now(), this.#limits);
+  async head(key: string): Promise<Head | null> {
+    const found = this.#fresh(key);
+    return found === undefined ? null : unpackedHead(found.head);
+  }
+
+  async put(key: string, value: Entry<Head, Rest>): Promise<void> {
+    const entry = packed(value, this.#now(), this.#limits);
     this.#remove(key);
-    this.#values.set(key, bytes);
-    this.#totalBytes += bytes.length;
+    this.#values.set(key, entry);
+    this.#totalBytes += entry.byteLength;
     this.#evict();
   }
 
-  async replace(key: string, value: Value): Promise<boolean> {
+  async replace(key: string, value: Entry<Head, Rest>): Promise<boolean> {
     const old = this.#fresh(key);
     if (old === undefined) return false;
-    const bytes = packed(value, bornAt(old), this.#limits);
-    this.#values.set(key, bytes);
-    this.#totalBytes += bytes.length - old.length;
+    const entry = packed(value, bornAt(old.head), this.#limits);
+    this.#values.set(key, entry);
+    this.#totalBytes += entry.byteLength - old.byteLength;
     this.#evict();
     return true;
   }
@@ -48,25 +53,25 @@ export class MemoryStore<Value> implements Store<Value> {
     this.#values.clear();
   }
 
-  #fresh(key: string): Buffer | undefined {
-    const bytes = this.#values.get(key);
-    return bytes === undefined || this.#isExpired(bytes) ? undefined : bytes;
+  #fresh(key: string): PackedEntry | undefined {
+    const entry = this.#values.get(key);
+    return entry === undefined || this.#isExpired(entry) ? undefined : entry;
   }
 
-  #isExpired(bytes: Buffer): boolean {
-    return bornAt(bytes) < this.#now() - this.#limits.maxAgeMs;
+  #isExpired({ head }: PackedEntry): boolean {
+    return bornAt(head) < this.#now() - this.#limits.maxAgeMs;
   }
 
   #evict(): void {
     const { maxEntries, maxBytes } = this.#limits;
-    for (const [key, bytes] of this.#values) {
-      if (this.#values.size <= maxEntries && this.#totalBytes <= maxBytes && !this.#isExpired(bytes)) return;
+    for (const [key, entry] of this.#values) {
+      if (this.#values.size <= maxEntries && this.#totalBytes <= maxBytes && !this.#isExpired(entry)) return;
       this.#remove(key);
     }
   }
 
   #remove(key: string): void {
-    this.#totalBytes -= this.#values.get(key)?.length ?? 0;
+    this.#totalBytes -= this.#values.get(key)?.byteLength ?? 0;
     this.#values.delete(key);
   }
 }

@@ -52,18 +52,25 @@ describe("the state place", () => {
     await first.start();
     await first.add(stored("a", { events: { first: 3, text: "e" } }));
     await first.add(stored("b", { previousId: "a", isRunning: true }));
-    assert.equal(await first.update(stored("none")), false);
-    await assert.rejects(first.history("b"), (error: ServerError) => error.code === "conflict");
-    assert.equal(await first.update(stored("b", { previousId: "a" })), true);
+    assert.equal(await first.update(stored("none")), "evicted");
+    assert.deepEqual(
+      (await first.history("b")).map(({ id, runner }) => [id, runner]),
+      [
+        ["a", null],
+        ["b", "here"],
+      ],
+    );
+    assert.equal(await first.update(stored("b", { previousId: "a" })), "updated");
     await first.stop(1000);
 
     const second = stateFront(init);
     await second.start();
-    assert.deepEqual(await second.get("a"), {
-      ...stored("a", { events: { first: 3, text: "e" } }),
-      isInterrupted: false,
-    });
-    assert.deepEqual(await second.history("b"), ['[{"id":"a"}]', '[{"id":"b"}]']);
+    const { isRunning: _, ...a } = stored("a", { events: { first: 3, text: "e" } });
+    assert.deepEqual(await second.get("a"), { ...a, runner: null });
+    assert.deepEqual(
+      (await second.history("b")).map(({ items }) => items),
+      ['[{"id":"a"}]', '[{"id":"b"}]'],
+    );
     assert.deepEqual([await second.delete("a"), await second.get("a")], [true, null]);
     await assert.rejects(
       second.history("b"),
@@ -77,7 +84,7 @@ describe("the state place", () => {
     const { place, responses } = await killable(init);
     await responses.ask("add", stored("ended"));
     await responses.ask("add", stored("running", { isRunning: true }));
-    assert.deepEqual((await responses.ask("get", "running"))?.isRunning, true);
+    assert.deepEqual((await responses.ask("get", "running"))?.runner, "here");
     process.kill(place.pid!, "SIGKILL");
     await place.exit;
 
@@ -85,11 +92,8 @@ describe("the state place", () => {
     await later.start();
     const found = await Promise.all(["ended", "running"].map((id) => later.get(id)));
     assert.deepEqual(
-      found.map((each) => [each?.isRunning, each?.isInterrupted]),
-      [
-        [false, false],
-        [false, true],
-      ],
+      found.map((each) => each?.runner),
+      [null, "nobody"],
     );
     assert.equal((await later.history("running")).length, 1);
     await later.stop(1000);
@@ -101,9 +105,16 @@ describe("the state place", () => {
     const mine = stateFront(init);
     await mine.start();
     await other.responses.ask("add", stored("theirs", { isRunning: true }));
-    assert.equal((await mine.get("theirs"))?.isRunning, true);
+    assert.equal((await mine.get("theirs"))?.runner, "elsewhere");
+    await other.responses.ask("add", stored("unwanted", { isRunning: true }));
+    assert.deepEqual(
+      [await mine.delete("unwanted"), await mine.delete("unwanted"), await other.responses.ask("get", "unwanted")],
+      [true, false, null],
+    );
+    assert.equal(await other.responses.ask("update", stored("unwanted")), "deleted");
+    assert.equal(await mine.get("unwanted"), null);
     await other.place.stop(2000);
-    assert.equal((await mine.get("theirs"))?.isInterrupted, true);
+    assert.equal((await mine.get("theirs"))?.runner, "nobody");
     await mine.stop(1000);
   });
 

@@ -5,25 +5,41 @@
 /** As deep as a schema may be; a deeper one is refused when it is compiled. */
 const maxDepth = 100;
 
-/** With these anywhere, what one schema says of an object is said to another one's properties too. */
-const joining = new Set("allOf not if dependentSchemas $dynamicRef unevaluatedProperties unevaluatedItems".split(" "));
+/** With these anywhere, several schemas are of one value, and what one of them names the others would not have. */
+const joining = new Set(
+  (
+    "allOf not if dependentSchemas dependencies contains patternProperties $dynamicRef unevaluatedProperties " +
+    "unevaluatedItems"
+  ).split(" "),
+);
+/** Each of these says more of the same value: they join where they are beside each other or beside what is of objects. */
+const alternatives = ["anyOf", "oneOf", "$ref", "enum", "const"];
+const ofObjects = ["properties", "required", "additionalProperties"];
 /** Beside `properties`, these say more of the same object. */
-const beside = "additionalProperties patternProperties propertyNames minProperties anyOf oneOf $ref".split(" ");
+const beside = "additionalProperties propertyNames minProperties dependentRequired".split(" ");
 const maps = new Set(["properties", "$defs", "definitions"]);
-const lists = new Set(["anyOf", "oneOf", "prefixItems"]);
+/** Not `oneOf`: closed, two of its schemas that an object matches could become one. */
+const lists = new Set(["anyOf", "prefixItems"]);
 
 type Members = Readonly<Record<string, unknown>>;
 
 /** The schema, in which objects have no properties but those it names, where that can be said. */
 export function closed(schema: unknown): unknown {
-  return joins(schema, 0) ? schema : closedAt(schema, 0);
+  return joins(schema, 0, false) ? schema : closedAt(schema, 0);
 }
 
-function joins(value: unknown, depth: number): boolean {
+/** `isOneOf`: what is referred to from there must stay as it is, like what stands there. */
+function joins(value: unknown, depth: number, isOneOf: boolean): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depth > maxDepth) return true;
+  if (isMembers(value)) {
+    const ways = alternatives.filter((key) => Object.hasOwn(value, key)).length;
+    const isObject = ofObjects.some((key) => Object.hasOwn(value, key));
+    if (ways > 1 || (ways === 1 && isObject) || (isOneOf && Object.hasOwn(value, "$ref"))) return true;
+  }
   return Object.entries(value).some(
-    ([key, inner]) => (joining.has(key) && !Array.isArray(value)) || joins(inner, depth + 1),
+    ([key, inner]) =>
+      (joining.has(key) && !Array.isArray(value)) || joins(inner, depth + 1, isOneOf || key === "oneOf"),
   );
 }
 

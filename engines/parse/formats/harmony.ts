@@ -50,7 +50,8 @@ const syntax: CallSyntax = {
   trigger: ` ${toTool}`,
   open: ` ${toTool}`,
   between: null,
-  close: call,
+  // The mark that ends a call ends the answer too: a token that is never text, and would have to be spelled here.
+  close: "",
   before: (name) => `${name} <|constrain|>json${message}`,
   after: () => "",
 };

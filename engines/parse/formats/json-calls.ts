@@ -4,11 +4,15 @@ import { beforeJsonArguments, readJsonCalls } from "../json-call.ts";
 import type { Mark } from "../output-parser.ts";
 import type { Reading, Wait } from "../reading.ts";
 import type { CallSyntax } from "../tool-format.ts";
-import { type MarkedFormat, turnMark } from "./marked-format.ts";
+import type { MarkedFormat } from "./marked-format.ts";
 
-/** Reads JSON calls and the mark after them, where there is one. */
+const closeBrace = 0x7d;
+
+/** Reads JSON calls and the mark after them, where there is one; models write a brace too many before it, or too few. */
 export function* readCallsUntil(reading: Reading, close: string): Wait<void> {
-  if ((yield* readJsonCalls(reading)) && close !== "") yield* reading.mark(close);
+  if (!(yield* readJsonCalls(reading)) || close === "") return;
+  while ((yield* reading.space()) === closeBrace) reading.position++;
+  yield* reading.mark(close);
 }
 
 function mark(text: string, close: string): Mark {
@@ -52,11 +56,16 @@ export const granite: MarkedFormat = {
   syntax: listSyntax("<|tool_call|>", ""),
   marks: [mark("<|tool_call|>", ""), mark("<tool_call>", "</tool_call>")],
   plainMarks: [{ text: "</response>", read: readAnswerEnd }],
-  firstMarks: () => [turnMark("<response>", "content")],
+  firstMarks: () => [{ text: "<response>", read: readAnswerBegin }],
 };
 
+// biome-ignore lint/correctness/useYield: a syntax that never has to wait.
+function* readAnswerBegin(reading: Reading): Wait<void> {
+  if (reading.hasThought) reading.settle();
+}
+
 function* readAnswerEnd(reading: Reading): Wait<void> {
-  if ((yield* reading.space()) < 0) reading.settle();
+  if (reading.hasThought && (yield* reading.space()) < 0) reading.settle();
 }
 
 const functools = mark("functools", "");

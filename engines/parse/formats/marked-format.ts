@@ -35,7 +35,7 @@ export function markedFormat(format: MarkedFormat, thinking: ThinkingTags | null
     ]),
     createParser: ({ tools, startsThinking }) => {
       const reading = new Reading(tools);
-      if (startsThinking && thinking !== null) reading.mode = "reasoning";
+      if (startsThinking && thinking !== null) think(reading);
       return new MarkedParser(reading, {
         first: [...begins, ...(format.firstMarks?.(reading) ?? [])],
         inContent: [...(tools.length > 0 ? marks : []), ...(format.plainMarks ?? [])],
@@ -52,8 +52,14 @@ export function turnMark(text: string, mode: "content" | "reasoning"): Mark {
 
 // biome-ignore lint/correctness/useYield: a syntax that never has to wait.
 function* turn(reading: Reading, mode: "content" | "reasoning"): Wait<void> {
+  if (mode === "reasoning") think(reading);
   reading.mode = mode;
   reading.settle();
+}
+
+function think(reading: Reading): void {
+  reading.mode = "reasoning";
+  reading.hasThought = true;
 }
 
 /** What looks like a control token in those texts; a vocabulary knows which are. */

@@ -2,11 +2,10 @@
 // and GLM. Arguments become JSON as they come. All read calls as JSON too, which is what a grammar makes them write.
 import type { ToolSpec } from "../../chat.ts";
 import { giveString, readText } from "../bare-text.ts";
-import { readJsonCalls } from "../json-call.ts";
 import type { Mark } from "../output-parser.ts";
 import type { Reading, Wait } from "../reading.ts";
 import { jsonTyped, mayOnlyBeString, parameterTypes } from "../typed-value.ts";
-import { taggedJson } from "./json-calls.ts";
+import { readCallsUntil, taggedJson } from "./json-calls.ts";
 import type { MarkedFormat } from "./marked-format.ts";
 
 interface Tags {
@@ -32,10 +31,7 @@ const maxKeyLength = 256;
 /** From after `open`, or from after `nameOpen` where a model leaves `open` out. */
 function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> {
   if (!isNamed) {
-    if ((yield* reading.space()) === openBrace) {
-      if (yield* readJsonCalls(reading)) yield* reading.mark(tags.close);
-      return;
-    }
+    if ((yield* reading.space()) === openBrace) return yield* readCallsUntil(reading, jsonClose(tags));
     if (!(yield* reading.literal(tags.nameOpen))) return;
   }
   do {
@@ -47,6 +43,11 @@ function* readCalls(reading: Reading, tags: Tags, isNamed: boolean): Wait<void> 
     yield* reading.space();
   } while (tags.nameOpen !== "" && (yield* reading.literal(tags.nameOpen)));
   yield* reading.mark(tags.close);
+}
+
+/** What ends a call of JSON: the mark of whatever is outermost. */
+function jsonClose({ close, callEnd }: Tags): string {
+  return close === "" ? callEnd : close;
 }
 
 /** From after the name. */
@@ -85,7 +86,8 @@ function* readValue(reading: Reading, types: ReadonlySet<string> | null, end: st
 function format(name: string, tags: Tags): MarkedFormat {
   const marks: Mark[] = [{ text: tags.open, read: (reading) => readCalls(reading, tags, false) }];
   if (tags.nameOpen !== "") marks.push({ text: tags.nameOpen, read: (reading) => readCalls(reading, tags, true) });
-  const { open, close } = tags;
+  const { open } = tags;
+  const close = jsonClose(tags);
   return {
     name,
     syntax: { ...taggedJson, trigger: open, open: `${open}\n`, between: `\n${close}\n${open}\n`, close: `\n${close}` },

@@ -56,4 +56,16 @@ describe("completion in bash", { skip: !isInstalled("bash") }, () => {
     assert.deepEqual(offered("serve", "--paged-attn", "o"), ["on", "off"]);
     assert.deepEqual(offered("serve", "--port", ""), []);
   });
+
+  it("leaves it to bash to offer files where it has nothing to offer", () => {
+    const script = `${completionScript("bash")}\ncomplete -p troupe`;
+    assert.match(execFileSync("bash", ["-c", script], { encoding: "utf8" }), /-o default/);
+    assert.deepEqual(offered("from-config", "--file", ""), []);
+  });
+
+  it("finds the command behind flags, and offers commands where there is none yet", () => {
+    assert.deepEqual(offered("-v", "se"), ["serve"]);
+    assert.deepEqual(offered("-v", "serve", "--mcp-p"), ["--mcp-port"]);
+    assert.deepEqual(offered("serve", "-v", "--mcp-p"), ["--mcp-port"]);
+  });
 });

@@ -2,7 +2,18 @@ import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { describe, it } from "node:test";
 import { report } from "../../../cli/doctor.ts";
-import { folderCheck, memoryChecks, nodeCheck, portCheck, runChecks, threadCheck } from "../../../cli/system/checks.ts";
+import { checkOptions } from "../../../cli/system/check-options.ts";
+import {
+  folderCheck,
+  homeCheck,
+  memoryChecks,
+  nodeCheck,
+  portCheck,
+  runChecks,
+  settingsCheck,
+  threadCheck,
+} from "../../../cli/system/checks.ts";
+import { resolveConfig } from "../../../runtime/config/config.ts";
 import { bareInspector, type Check } from "../../../runtime/system.ts";
 
 const GIB = 2 ** 30;
@@ -55,12 +66,44 @@ describe("the doctor's checks", () => {
   });
 
   it("look at the nearest folder there is above one that is still to be made", async () => {
-    assert.equal((await folderCheck({ what: "cache", path: "/tmp/not-there/nor-this" })).status, "ok");
-    assert.equal((await folderCheck({ what: "cache", path: `${process.execPath}/not-there` })).status, "error");
+    const folder = { what: "cache", path: "/tmp/not-there/nor-this", isRequired: true };
+    assert.equal((await folderCheck(folder)).status, "ok");
+    assert.equal((await folderCheck({ ...folder, path: `${process.execPath}/not-there` })).status, "error");
+  });
+
+  it("only warn of a folder that the server does without", async () => {
+    const config = resolveConfig({ command: "serve", flags: {}, environment: {}, defaultModel: "m" });
+    const { folders } = await checkOptions(config, true);
+    assert.deepEqual(
+      folders.map(({ what, isRequired }) => [what, isRequired]),
+      [
+        ["hub_cache", false],
+        ["model_cache", false],
+        ["state_dir", false],
+      ],
+    );
+    const flags = { "--state-dir": "/tmp/x" };
+    const asked = await checkOptions(resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "m" }), true);
+    assert.equal(asked.folders.at(-1)!.isRequired, true);
+    const unwritable = { what: "cache", path: `${process.execPath}/not-there`, isRequired: false };
+    assert.equal((await folderCheck(unwritable)).status, "warn");
+  });
+
+  it("say which folders have no place where the user has no home", () => {
+    const folder = { what: "hub_cache", path: "/tmp", isRequired: false };
+    assert.equal(homeCheck([folder]).status, "ok");
+    const { status, message } = homeCheck([{ ...folder, path: null }]);
+    assert.deepEqual([status, message], ["error", "this user has no home folder, where there would be hub_cache"]);
+    assert.equal(homeCheck([{ what: "state_dir", path: null, isRequired: false }]).status, "warn");
+  });
+
+  it("say why the settings cannot be used", () => {
+    assert.equal(settingsCheck(null).status, "ok");
+    assert.deepEqual([settingsCheck("PORT: wrong").status, settingsCheck("PORT: wrong").message], ["error", "PORT: wrong"]);
   });
 
   it("go on where one engine does not load, and say so", async () => {
-    const options = { hubCache: "/tmp", folders: [], ports: [], models: [], threads: 0 };
+    const options = { hubCache: "/tmp", folders: [], settingsProblem: null, ports: [], models: [], threads: 0 };
     const checks = await runChecks(options, await bareInspector().info(), noHost);
     const llama = checks.find(({ name }) => name === "llama_engine")!;
     assert.deepEqual([llama.status, llama.message], ["warn", "libllama.so is not there"]);

@@ -86,6 +86,47 @@ describe("the parameters of a tool", () => {
     assert.equal(checkCall?.("unknown", tooLong), null);
     assert.equal(translateOutput(calling(tool(object({})))).checkCall, null);
   });
+
+  it("are checked in every finished call of a strict tool where there may be free text, which may hold other calls", () => {
+    const numbered = tool({ ...object({ n: { type: "integer" } }), required: ["n"] });
+    const demand = calling(numbered, tool(null, false, "loose"));
+    const calls = demand.calls!;
+    const thinking = { tags: { begin: "<think>", end: "</think>" }, hasBegun: false };
+    for (const free of [
+      { ...demand, calls: { ...calls, required: false } },
+      { ...demand, thinking },
+    ]) {
+      const { checkCall } = translateOutput(free);
+      assert.match(checkCall?.("look_up", '{"evil": "x"}') ?? "", /required|additional/);
+      assert.equal(checkCall?.("look_up", '{"n": 1}'), null);
+      assert.equal(checkCall?.("loose", '{"evil": "x"}'), null);
+    }
+  });
+
+  it("may be joined of several schemas of one object", () => {
+    const x = { properties: { x: { type: "integer" } }, required: ["x"] };
+    const beside = { type: "object", properties: { kind: { type: "string" } }, required: ["kind"] };
+    for (const strict of [true, false]) {
+      for (const schema of [
+        { ...beside, anyOf: [x] },
+        { ...beside, oneOf: [x, { ...x, properties: { x: { type: "string" } } }] },
+        { ...beside, $ref: "#/$defs/x", $defs: { x } },
+        { anyOf: [beside], oneOf: [x] },
+        { ...x, patternProperties: { "^x": { type: "integer" } } },
+        { items: {}, properties: { list: { items: x, contains: { required: ["y"] }, minContains: 1 } } },
+      ]) {
+        const { source } = translateOutput(calling(tool(schema, strict)));
+        assert.ok(source.grammar.includes('"\\"x\\""') || source.grammar.includes("x"), JSON.stringify(schema));
+        assert.deepEqual(closed(schema), schema);
+      }
+    }
+  });
+
+  it("are taken as they are given where nothing is left of them closed", () => {
+    const inner = { properties: { b: true } };
+    const schema = { properties: { a: { $ref: "#/$defs/strange" } }, required: ["a"], $defs: { strange: inner } };
+    assert.ok(grammarOf(tool(schema)).length > 0);
+  });
 });
 
 describe("the objects of a tool", () => {
@@ -104,6 +145,15 @@ describe("the objects of a tool", () => {
     ["says that there are others", { properties: { a: true }, additionalProperties: true }],
     ["requires others", { properties: { a: true }, required: ["b"] }],
     ["is joined with another", { allOf: [{ properties: { a: true } }, { properties: { b: true } }] }],
+    [
+      "is one of several of which only one may match",
+      { oneOf: [{ properties: { a: true }, required: ["a"] }, { properties: { b: { properties: { c: true } } } }] },
+    ],
+    [
+      "is referred to from there",
+      { oneOf: [{ $ref: "#/$defs/a" }, { $ref: "#/$defs/b" }], $defs: { a: { properties: { c: true } }, b: true } },
+    ],
+    ["has values", { properties: { a: true }, enum: [{ b: 1 }] }],
     ["has alternatives", { properties: { a: true }, oneOf: [{ required: ["a"] }, { required: ["b"] }] }],
     ["names no properties", { type: "object" }],
     ["is a value", { const: { properties: {} } }],

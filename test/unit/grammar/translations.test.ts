@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { OutputDemand } from "../../../engines/grammar/translate.ts";
+import { type OutputDemand, translateOutput } from "../../../engines/grammar/translate.ts";
 import { Translations } from "../../../engines/grammar/translations.ts";
 
 const regex = (pattern: string): OutputDemand => ({
@@ -25,6 +25,18 @@ describe("translations", () => {
     translations.of(regex("c"));
     assert.equal(translations.of(regex("a")), a);
     assert.notEqual(translations.of(regex("b")), b);
+  });
+
+  it("are kept up to so many characters of grammar, and one that is larger is not", () => {
+    const size = translateOutput(regex("a")).source.grammar.length;
+    const translations = new Translations(64, 2 * size);
+    const [a, b] = [translations.of(regex("a")), translations.of(regex("b"))];
+    assert.equal(translations.of(regex("b")), b);
+    translations.of(regex("c"));
+    assert.equal(translations.of(regex("b")), b);
+    assert.notEqual(translations.of(regex("a")), a);
+    const long = regex("abc".repeat(size));
+    assert.notEqual(translations.of(long), translations.of(long));
   });
 
   it("are not made of what is refused", () => {

@@ -45,6 +45,19 @@ describe("the access log", () => {
     assert.doesNotMatch(JSON.stringify(log.lines), /hush|"hi"/);
   });
 
+  it("leaves out operations, whatever the method, unless it is to have them", async () => {
+    for (const accessLogHealth of [false, true]) {
+      const { app, log } = setUp({ accessLogHealth });
+      await request(app, "GET", "/health");
+      await request(app, "DELETE", "/health");
+      await new Promise(setImmediate);
+      assert.deepEqual(
+        log.lines.map(({ fields }) => fields.status),
+        accessLogHealth ? [200, 405] : [],
+      );
+    }
+  });
+
   it("names the pattern of a path with a parameter", async () => {
     const { app, log } = setUp({ accessLogHealth: true });
     await request(app, "GET", "/docs/none.css");

@@ -67,12 +67,26 @@ describe("the metrics of requests", () => {
     });
   });
 
-  it("leave out operations and preflights", async () => {
+  it("name the model of a request that is refused as the server drains", async () => {
+    const { app, samples } = setUp();
+    app.drain();
+    await request(app, "POST", chatPath, { body: { messages: "hi", model: "other" } });
+    await request(app, "POST", chatPath, { body: { messages: "hi" } });
+    await request(app, "POST", chatPath, { body: "{", headers: json });
+    assert.deepEqual(await samples("http_requests_total"), {
+      [labels("POST", chatPath, "other", 503)]: "1",
+      [labels("POST", chatPath, "tiny", 503)]: "1",
+      [labels("POST", chatPath, "unknown", 503)]: "1",
+    });
+  });
+
+  it("leave out operations, whatever the method, and preflights", async () => {
     const { app, samples } = setUp();
     for (const path of ["/health", "/", "/metrics", "/docs", "/api-doc/openapi.json"]) await request(app, "GET", path);
     await request(app, "HEAD", "/health");
     await request(app, "OPTIONS", chatPath);
     await request(app, "OPTIONS", "/nowhere");
+    for (const path of ["/health", "/metrics", "/docs/none.css"]) await request(app, "DELETE", path);
     assert.deepEqual(await samples("http_requests_total"), {});
     assert.deepEqual(await samples("http_requests_in_flight"), {});
   });

@@ -79,6 +79,22 @@ describe("the request log", () => {
     assert.deepEqual([left.status, left.response], [499, null]);
   });
 
+  it("has what a response in the background has become, when that is fetched", async () => {
+    const { app, entries } = await setUp();
+    const created = await request(app, "POST", "/v1/responses", { body: { input: "hi", background: true } });
+    const path = `/v1/responses/${JSON.parse(created.body).id}`;
+    let fetched = "";
+    for (let i = 0; i < 50 && !fetched.includes('"status":"completed"'); i++) {
+      fetched = (await request(app, "GET", path)).body;
+    }
+    await request(app, "GET", `${path}/input_items`);
+    const logged = await entries();
+    const last = logged.at(-1);
+    assert.deepEqual([last.method, last.path, last.request], ["GET", path, null]);
+    assert.deepEqual(last.response, JSON.parse(fetched));
+    assert.match(fetched, /Hello world/);
+  });
+
   it("strikes out secrets in bodies, but no tokens of the model", async () => {
     const logprobs = [{ token: "hi", logprob: -1, bytes: [104, 105], top: [] }];
     const { app, entries } = await setUp(() => [[text("hi", 0, logprobs), finish()], [done]]);

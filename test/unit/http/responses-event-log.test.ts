@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { EventLog, type LogReader } from "../../../http/responses/event-log.ts";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { EventLog } from "../../../http/responses/event-log.ts";
+import type { LogReader } from "../../../http/responses/log-reader.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 
 const DONE = "data: [DONE]\n\n";
@@ -50,5 +54,62 @@ describe("the log of a response's events", () => {
     assert.throws(() => log.reader(0, never), isCode("not_found"));
     assert.equal(log.reader(1, never).encode(), event(2) + event(3) + event(4));
     assert.throws(() => slow.encode(), isCode("reader_stalled"));
+  });
+
+  it("drops nothing that its creator has not been given, until that has left", async () => {
+    const log = new EventLog(2 * event(0).length);
+    const leaving = new AbortController();
+    const creator = log.creatorReader(leaving.signal);
+    const batches = creator.batches();
+    for (let number = 0; number < 4; number++) log.append(number, event(number));
+    await batches.next();
+    assert.equal(creator.encode(), event(0) + event(1) + event(2) + event(3));
+    log.append(4, event(4));
+    assert.throws(() => log.reader(1, never), isCode("not_found"));
+    for (let number = 5; number < 9; number++) log.append(number, event(number));
+    assert.equal(log.reader(4, never).encode(), [5, 6, 7, 8].map(event).join(""));
+    assert.equal(log.kept().first, 7);
+    leaving.abort();
+    await batches.return(undefined);
+    assert.throws(() => log.reader(4, never), isCode("not_found"));
+  });
+
+  it("numbers the error that ends a reader's stream after what it was given", () => {
+    const log = new EventLog();
+    const numberOf = (failed: string): unknown => JSON.parse(failed.split("data: ")[1] ?? "").sequence_number;
+    const error = { code: "reader_stalled", message: "too slow" } as const;
+    assert.equal(numberOf(log.reader(-1, never).fail(error)), 0);
+    log.append(0, event(0) + event(1));
+    log.append(2, event(2));
+    const reader = log.reader(0, never);
+    assert.equal(numberOf(reader.fail(error)), 1);
+    reader.encode();
+    log.append(3, event(3));
+    assert.equal(numberOf(reader.fail(error)), 3);
+  });
+
+  it("holds no more for a reader that waits, however much comes", async () => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const log = new EventLog(1);
+    const leaving = new AbortController();
+    const reader = log.reader(-1, leaving.signal);
+    const reading = (async () => {
+      for await (const _ of reader.batches()) reader.encode();
+    })();
+    const heldAfter = async (count: number): Promise<number> => {
+      for (let number = 0; number < count; number++) {
+        log.append(number, "\n\n");
+        // For the reader to come to wait again.
+        for (let turn = 0; turn < 10; turn++) await null;
+      }
+      await nextTurn();
+      collect();
+      return process.memoryUsage().heapUsed;
+    };
+    const before = await heldAfter(1000);
+    assert.ok((await heldAfter(20_000)) - before < 2 ** 20);
+    leaving.abort();
+    await reading;
   });
 });

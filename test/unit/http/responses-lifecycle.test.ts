@@ -1,18 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type KeptResponse, ResponseKeeper } from "../../../actors/response-store/response-keeper.ts";
+import { type KeptBulk, type KeptHead, ResponseKeeper } from "../../../actors/response-store/response-keeper.ts";
 import { MemoryStore } from "../../../runtime/store/memory-store.ts";
-import { done, failure, finish, hello, type Script, text, toolCall } from "../../fixtures/fake-inference.ts";
+import { done, finish, hello, type Script, text, toolCall } from "../../fixtures/fake-inference.ts";
 import { memoryResponses, testLimits } from "../../fixtures/memory-responses.ts";
-import { errorOf, type Json, ResponsesRig, streamed } from "./responses-rig.ts";
+import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
 
 const input = "hi";
 const absent = `resp_${"0".repeat(32)}`;
 
 /** Says one word, then goes on for longer than a test waits. */
 const slow: Script = () => [[text("Hel")], { waitMs: 60_000 }, [text("lo"), finish(), done]];
-const soon: Script = () => [[text("Hel")], { waitMs: 5 }, [text("lo")], { waitMs: 5 }, [finish(), done]];
 const contents = (rig: ResponsesRig): readonly string[] => {
   const { prompt } = rig.inference.lastRun.request;
   return prompt.kind === "chat" ? prompt.messages.map(({ role, content }) => `${role}: ${content}`) : [];
@@ -154,13 +153,13 @@ describe("a response that is kept", () => {
   });
 
   it("is found as interrupted where the process that made it is gone", async () => {
-    const values = new MemoryStore<KeptResponse>(testLimits);
+    const values = new MemoryStore<KeptHead, KeptBulk>(testLimits);
     const rig = new ResponsesRig(slow, { store: new ResponseKeeper(values) });
     const { id } = await rig.create({ input, background: true });
     // Such a process number is never given.
     const kept = await values.get(id);
     assert.ok(kept !== null);
-    await values.replace(id, { ...kept, owner: "999999999:1" });
+    await values.replace(id, { ...kept, head: { ...kept.head, owner: "999999999:1" } });
     const later = new ResponsesRig(hello, { store: new ResponseKeeper(values) });
     const { status, incomplete_details } = await later.fetch(id);
     assert.deepEqual([status, incomplete_details], ["incomplete", { reason: "interrupted" }]);
@@ -177,135 +176,5 @@ describe("a response that is kept", () => {
     assert.equal(rig.log.lines.filter(({ level }) => level === "error").length > 1, true);
     assert.equal((await rig.send({ input, background: true })).status, 500);
     assert.equal(rig.inference.runs.length, 2);
-  });
-});
-
-describe("a response in the background", () => {
-  it("is queued at once, goes on without its client, and is found when it is done", async () => {
-    const rig = new ResponsesRig(soon);
-    const queued = await rig.create({ input, background: true });
-    assert.deepEqual([queued.status, queued.output, queued.background], ["queued", [], true]);
-    const response = await rig.ended(queued.id);
-    assert.deepEqual([response.status, response.output_text], ["completed", "Hello"]);
-  });
-
-  it("fails where the engine refuses it", async () => {
-    const rig = new ResponsesRig(() => [[failure("queue_full", "no room")]]);
-    const { id } = await rig.create({ input, background: true });
-    const { status, error } = await rig.ended(id);
-    assert.deepEqual([status, error.code, error.message], ["failed", "queue_full", "no room"]);
-  });
-
-  it("is cancelled once, which stops the engine; what has ended or waits for its client is not", async () => {
-    const rig = new ResponsesRig(slow);
-    const { id } = await rig.create({ input, background: true });
-    await until(() => rig.inference.lastRun?.batchCount === 1);
-    for (let i = 0; i < 2; i++) {
-      const reply = await rig.cancel(id);
-      const { status, output_text } = JSON.parse(reply.body);
-      assert.deepEqual([reply.status, status, output_text], [200, "cancelled", "Hel"]);
-    }
-    await until(() => rig.inference.lastRun.state === "cancelled");
-    assert.equal((await rig.fetch(id)).status, "cancelled");
-    rig.inference.script = hello;
-    for (const { id: ended } of [
-      await rig.create({ input }),
-      await rig.ended((await rig.create({ input, background: true })).id),
-    ]) {
-      assert.deepEqual(errorOf(await rig.cancel(ended)), [404, "not_found", "response_id"]);
-    }
-  });
-
-  it("streams to its client, and to others from where they ask, while it runs and when it is done", async () => {
-    const rig = new ResponsesRig(soon);
-    const first = rig.send({ input, background: true, stream: true });
-    await until(() => rig.inference.runs.length === 1);
-    const { events, types, response } = streamed(await first);
-    assert.deepEqual(types.slice(0, 3), ["created", "queued", "in_progress"]);
-    assert.equal(response.output_text, "Hello");
-    const again = await rig.get(response.id, "stream=true");
-    assert.deepEqual(streamed(again).events, events);
-    for (const after of [0, 4, events.length - 1, 1e6]) {
-      const { body } = await rig.get(response.id, `stream=true&starting_after=${after}`);
-      const rest = body.split("\n\n").filter((block) => block.startsWith("event:"));
-      assert.deepEqual(
-        rest.map((block) => JSON.parse(block.split("\ndata: ")[1] ?? "")),
-        events.slice(after + 1),
-      );
-      assert.ok(body.endsWith("data: [DONE]\n\n"));
-    }
-  });
-
-  it("goes on when the reader of its stream leaves, who may come back", async () => {
-    const rig = new ResponsesRig(() => [[text("Hel")], { waitMs: 20 }, [text("lo"), finish(), done]]);
-    const leaving = new AbortController();
-    const left = rig.send({ input, background: true, stream: true }, leaving.signal);
-    await until(() => rig.inference.lastRun?.batchCount === 1);
-    leaving.abort();
-    const { body } = await left;
-    const id = /resp_[0-9a-f]{32}/.exec(body)?.[0] ?? "";
-    assert.equal(streamed(await rig.get(id, "stream=true")).response.output_text, "Hello");
-    assert.equal((await rig.fetch(id)).status, "completed");
-  });
-
-  it("ends the streams attached to it when it is cancelled or deleted, with one last event", async () => {
-    for (const end of ["cancel", "delete"] as const) {
-      const rig = new ResponsesRig(slow);
-      const attached = rig.send({ input, background: true, stream: true });
-      await until(() => rig.inference.lastRun?.batchCount === 1);
-      const id = rig.lastId;
-      const reply = await rig[end](id);
-      assert.equal(reply.status, 200);
-      const { types, response } = streamed(await attached);
-      assert.deepEqual([types.at(-1), response.status], ["incomplete", "cancelled"]);
-      assert.deepEqual(response.incomplete_details, { reason: "interrupted" });
-      assert.equal((await rig.get(id)).status, end === "cancel" ? 200 : 404);
-      await until(() => rig.inference.lastRun.state === "cancelled");
-    }
-  });
-
-  it("has no stream to be read again where none was asked for", async () => {
-    const rig = new ResponsesRig();
-    for (const body of [{ input }, { input, background: true }]) {
-      const { id } = await rig.create(body);
-      assert.deepEqual(errorOf(await rig.get(id, "stream=true")), [404, "not_found", "stream"]);
-    }
-    assert.equal((await rig.get(absent, "stream=true&starting_after=x")).status, 422);
-  });
-
-  it("is refused where as many run already as may, and where it is not to be kept", async () => {
-    const rig = new ResponsesRig(slow, { maxBackgroundResponses: 2 });
-    const ids = [];
-    for (let i = 0; i < 2; i++) ids.push((await rig.create({ input, background: true })).id);
-    assert.deepEqual(errorOf(await rig.send({ input, background: true })), [429, "queue_full", null]);
-    await rig.cancel(ids[0]);
-    assert.equal((await rig.create({ input, background: true })).status, "queued");
-    assert.deepEqual(errorOf(await rig.send({ input, background: true, store: false })), [
-      422,
-      "invalid_value",
-      "background",
-    ]);
-    await rig.app.endBackground();
-  });
-
-  it("is interrupted when the server stops, and kept as that before it has", async () => {
-    const rig = new ResponsesRig(slow);
-    const { id } = await rig.create({ input, background: true });
-    await rig.app.endBackground();
-    const { status, incomplete_details } = await rig.fetch(id);
-    assert.deepEqual([status, incomplete_details], ["incomplete", { reason: "interrupted" }]);
-    await until(() => rig.inference.lastRun.state === "cancelled");
-    assert.equal((await rig.send({ input, background: true })).status, 503);
-  });
-
-  it("deleted while its client waits is an error to it", async () => {
-    const rig = new ResponsesRig(slow);
-    const streaming = rig.send({ input, stream: true });
-    await until(() => rig.inference.lastRun?.batchCount === 1);
-    await rig.delete(rig.lastId);
-    assert.equal((await rig.get(rig.lastId)).status, 404);
-    const { types, response } = streamed(await streaming);
-    assert.deepEqual([types.at(-1), response.error.code], ["failed", "cancelled"]);
-    assert.equal((await rig.get(response.id)).status, 404);
   });
 });

@@ -48,7 +48,13 @@ describe("a request for a response", () => {
       { type: "function_call_output", call_id: "1", output: "x" },
       { type: "function_call_output", call_id: "2", output: [{ type: "input_text", text: "y" }] },
       { type: "reasoning", summary: [], content: [{ type: "reasoning_text", text: "hm" }] },
-      { role: "assistant", content: [{ type: "refusal", refusal: "no" }] },
+      {
+        role: "assistant",
+        content: [
+          { type: "output_text", text: "no" },
+          { type: "refusal", refusal: "not of the schema" },
+        ],
+      },
       { role: "assistant", content: "more" },
     ];
     assert.deepEqual(await messages({ input: items, instructions: "Be." }), [
@@ -67,6 +73,23 @@ describe("a request for a response", () => {
       { role: "tool", content: "y", toolCallId: "2" },
       { role: "assistant", content: "no", reasoning: "hm" },
       { role: "assistant", content: "more" },
+    ]);
+  });
+
+  it("takes a call that was cut off for words, and for a call where it is answered", async () => {
+    const call = { type: "function_call", call_id: "1", name: "f", arguments: '{"a": 1', status: "incomplete" };
+    const user = { role: "user", content: "q" };
+    const assistant = (content: string) => ({ role: "assistant", content });
+    assert.deepEqual(await messages({ input: [user, assistant("Well: "), call, assistant(" Sorry."), user] }), [
+      user,
+      assistant('Well: {"a": 1 Sorry.'),
+      user,
+    ]);
+    const result = { type: "function_call_output", call_id: "1", output: "x" };
+    assert.deepEqual(await messages({ input: [user, call, result] }), [
+      user,
+      { ...assistant(""), toolCalls: [{ id: "1", name: "f", arguments: '{"a": 1' }] },
+      { role: "tool", content: "x", toolCallId: "1" },
     ]);
   });
 
@@ -104,13 +127,13 @@ describe("a request for a response", () => {
     assert.equal(streaming.inference.lastRun.request.series, "/v1/responses");
   });
 
-  it("demands a format of the text in either of its names", async () => {
+  it("demands a format of the text in either of its names, and calls it by the one that came", async () => {
     const schema = { type: "object" };
-    const expected = { kind: "json_schema", schema, field: "response_format" };
+    const expected = (field: string) => ({ kind: "json_schema", schema, field });
     const flat = { text: { format: { type: "json_schema", name: "n", schema, strict: true } } };
     const nested = { response_format: { type: "json_schema", json_schema: { name: "n", schema } } };
-    assert.deepEqual((await asked({ input, ...flat })).grammar, expected);
-    assert.deepEqual((await asked({ input, ...nested })).grammar, expected);
+    assert.deepEqual((await asked({ input, ...flat })).grammar, expected("text.format"));
+    assert.deepEqual((await asked({ input, ...nested })).grammar, expected("response_format"));
     assert.deepEqual((await asked({ input, text: { format: { type: "json_object" } } })).grammar, { kind: "json" });
     assert.equal((await asked({ input, text: { verbosity: "low" } })).grammar, null);
     assert.deepEqual(await refusal({ input, ...flat, ...nested }), [422, "invalid_value", "response_format"]);

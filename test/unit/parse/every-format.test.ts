@@ -44,6 +44,16 @@ test("every format reads the calls that its own syntax writes", () => {
   }
 });
 
+test("no format demands a mark of the model that only ends its answer", () => {
+  const { syntax, shownTokens } = chooseFormat(templates.harmony);
+  assert.ok(shownTokens.includes("<|call|>"));
+  assert.equal(syntax.close, "");
+});
+
+test("a call of JSON ends with the mark with which all calls of the format do", () => {
+  assert.match(chooseFormat(templates.glm).syntax.close, /<\/tool_call>$/);
+});
+
 test("a call that is cut off comes back whole, as content until its arguments have begun", () => {
   for (const format of formats) {
     const text = written(format, [{ name: "get_weather", args: '{"city": "Paris"}' }]);

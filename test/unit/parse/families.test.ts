@@ -47,6 +47,38 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       ],
     },
     {
+      title: "a call with a brace too few, and one with a brace too many",
+      text: `<tool_call>{"name": "get_weather", "arguments": ${paris}\n</tool_call>\n<tool_call>{"name": "get_time", "arguments": {}}}\n</tool_call> Well.`,
+      content: "Well.",
+      calls: [
+        ["get_weather", paris],
+        ["get_time", "{}"],
+      ],
+    },
+    {
+      title: "arguments that are JSON within a string, or none",
+      text: `<tool_call>{"name": "write_file", "arguments": ${JSON.stringify(nested)}, "id": "a"}</tool_call><tool_call>{"arguments": "{}", "name": "get_time"}</tool_call><tool_call>{"name": "get_time", "arguments": null}</tool_call>`,
+      calls: [
+        ["write_file", nested, "a"],
+        ["get_time", "{}"],
+        ["get_time", "{}"],
+      ],
+    },
+    {
+      title: "calls as OpenAI's protocol has them",
+      text: `<tool_call>{"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{\\"city\\": \\"Paris\\"}"}}</tool_call><tool_call>{"type": "function", "function": {"name": "get_weather", "arguments": ${paris}}}</tool_call><tool_call>{"type": "function", "function": "get_time", "parameters": {}}</tool_call>`,
+      calls: [
+        ["get_weather", paris, "call_1"],
+        ["get_weather", paris],
+        ["get_time", "{}"],
+      ],
+    },
+    {
+      title: "no call in a string that is no object",
+      text: '<tool_call>{"name": "get_time", "arguments": "[1]"}</tool_call>',
+      content: '<tool_call>{"name": "get_time", "arguments": "[1]"}</tool_call>',
+    },
+    {
       title: "marks, braces and escapes within a string",
       text: `<tool_call>{"name": "write_file", "arguments": ${tricky}}</tool_call>`,
       calls: [["write_file", tricky]],
@@ -156,6 +188,12 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
     },
   ],
   glm: [
+    {
+      title: "a call as JSON, and its end",
+      text: `<tool_call>\n{"name": "get_weather", "arguments": ${paris}}\n</tool_call>\nWell.`,
+      content: "Well.",
+      calls: [["get_weather", paris]],
+    },
     {
       title: "thinking, text and two calls",
       text: "\n<think>hm</think>\nI look.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n<tool_call>get_time\n</tool_call>",
@@ -301,6 +339,11 @@ const cases: Partial<Record<Family, readonly Case[]>> = {
       text: "<think>hm</think><response>It is </response> here.</response>\n",
       reasoning: "hm",
       content: "It is </response> here.",
+    },
+    {
+      title: "the same tags in an answer without thinking",
+      text: "<response><ok/></response>",
+      content: "<response><ok/></response>",
     },
   ],
   phi: [

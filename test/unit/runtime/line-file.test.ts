@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -51,5 +53,22 @@ describe("a file of lines", () => {
     file.append("c");
     await file.close(1000);
     assert.equal(count(), 3);
+  });
+
+  it("counts as lost what the disk has not taken when it closes", async () => {
+    const path = join(folder, "pipe");
+    execFileSync("mkfifo", [path]);
+    // A pipe that nobody reads takes no more than it holds.
+    const reader = await open(path, "r+");
+    const { file, lost } = await openFile("pipe", 1e7);
+    file.append("x".repeat(1e6));
+    file.append("y");
+    await new Promise(setImmediate);
+    file.append("z");
+    await file.close(20);
+    assert.deepEqual(lost, [[3, "the program ended first"]]);
+    const piece = Buffer.alloc(1e6);
+    for (let left = 1e6 + 1; left > 0; ) left -= (await reader.read(piece)).bytesRead;
+    await reader.close();
   });
 });

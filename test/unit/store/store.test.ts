@@ -6,7 +6,7 @@ import { after, describe, it } from "node:test";
 import { ServerError } from "../../../runtime/errors.ts";
 import { LmdbStore } from "../../../runtime/store/lmdb-store.ts";
 import { MemoryStore } from "../../../runtime/store/memory-store.ts";
-import type { Store, StoreLimits } from "../../../runtime/store/store.ts";
+import type { Entry, Store, StoreLimits } from "../../../runtime/store/store.ts";
 
 interface Note {
   readonly text: string;
@@ -18,15 +18,20 @@ after(() => rmSync(root, { recursive: true, force: true }));
 let folderCount = 0;
 const newFolder = (): string => join(root, String(folderCount++), "state");
 
-const note = (text: string): Note => ({ text });
+type Notes = Store<Note, Note>;
+type Folder = LmdbStore<Note, Note>;
+const openFolder = (folder: string, limits: StoreLimits, now?: () => number): Promise<Folder> =>
+  LmdbStore.open(folder, limits, now);
+/** Most of it in the part that is seldom read. */
+const note = (text: string): Entry<Note, Note> => ({ head: { text: text.slice(0, 5) }, rest: { text } });
 const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
 
-async function kept(store: Store<Note>, keys: string): Promise<string> {
+async function kept(store: Notes, keys: string): Promise<string> {
   const found = await Promise.all([...keys].map(async (key) => ((await store.get(key)) === null ? "" : key)));
   return found.join("");
 }
 
-type Open = (limits: Partial<StoreLimits>, now: () => number) => Promise<Store<Note>>;
+type Open = (limits: Partial<StoreLimits>, now: () => number) => Promise<Notes>;
 
 const kinds: Readonly<Record<string, Open>> = {
   memory: async (limits, now) => new MemoryStore({ ...roomy, ...limits }, now),
@@ -42,6 +47,17 @@ for (const [name, open] of Object.entries(kinds)) {
       assert.deepEqual(await store.get("a"), note("two"));
       assert.equal(await store.get("b"), null);
       assert.deepEqual([await store.delete("a"), await store.delete("a"), await store.get("a")], [true, false, null]);
+      await store.close();
+    });
+
+    it("gives the head of a value without the rest", async () => {
+      const store = await open({}, Date.now);
+      await store.put("a", note("a long note"));
+      assert.deepEqual([await store.head("a"), await store.head("b")], [{ text: "a lon" }, null]);
+      await store.replace("a", note("other"));
+      assert.deepEqual(await store.head("a"), { text: "other" });
+      await store.delete("a");
+      assert.equal(await store.head("a"), null);
       await store.close();
     });
 
@@ -99,10 +115,10 @@ describe("a store in a folder", () => {
   it("has after it was opened again what it had, within the limits of today", async () => {
     const folder = newFolder();
     let now = 0;
-    const first = await LmdbStore.open<Note>(folder, roomy, () => now++);
+    const first = await openFolder(folder, roomy, () => now++);
     for (const key of "abc") await first.put(key, note(key));
     await first.close();
-    const second = await LmdbStore.open<Note>(folder, { ...roomy, maxEntries: 2 }, () => now);
+    const second = await openFolder(folder, { ...roomy, maxEntries: 2 }, () => now);
     assert.equal(await kept(second, "abc"), "bc");
     await second.close();
   });
@@ -110,7 +126,7 @@ describe("a store in a folder", () => {
   it("is shared by two that have it open", async () => {
     const folder = newFolder();
     const limits = { ...roomy, maxEntries: 2 };
-    const [one, other] = [await LmdbStore.open<Note>(folder, limits), await LmdbStore.open<Note>(folder, limits)];
+    const [one, other] = [await openFolder(folder, limits), await openFolder(folder, limits)];
     await one.put("a", note("one"));
     await other.put("b", note("other"));
     await one.put("c", note("one"));
@@ -120,7 +136,7 @@ describe("a store in a folder", () => {
 
   it("says clearly that a file is damaged or cut off, or the folder is none", async () => {
     const folder = newFolder();
-    const store = await LmdbStore.open<Note>(folder, roomy);
+    const store = await openFolder(folder, roomy);
     for (let i = 0; i < 20; i++) await store.put(`k${i}`, note("x".repeat(50_000)));
     await store.close();
     truncateSync(join(folder, "data.mdb"), 20_000);

@@ -108,6 +108,15 @@ describe("tools in a prompt", () => {
     assert.match(render(gemma, [user("Hi")], [weather]), /^\[user\][\s\S]*get_weather[\s\S]*\n\nHi$/);
   });
 
+  it("are given as text, with the day, where the template fails without", () => {
+    const textual = `{{ 'Functions: ' + functions + ' Today is ' + datetime + '.' }}{{ messages[0].content }}`;
+    const prompt = render(textual, [user("Hi")], [weather]);
+    const [, functions = "", day = ""] = /^Functions: (.*) Today is (.*)\.Hi$/s.exec(prompt) ?? [];
+    assert.equal(JSON.parse(functions)[0].function.name, "get_weather");
+    assert.match(day, /^\w{3}, \d{2} \w{3} \d{4}$/);
+    assert.match(render(textual, [user("Hi")]), /^Functions: \[\] Today/);
+  });
+
   it("are refused where they are nested too deep", () => {
     let deep: unknown = {};
     for (let i = 0; i < 200; i++) deep = { items: deep };
@@ -162,6 +171,12 @@ describe("calls and results in a prompt", () => {
     assert.match(render(named, messages), /Hi\[call now\]\{\}\[call later\]\{"x": 1\}\[later\]two\[now\]one$/);
   });
 
+  it("name what was called in a result where the calls themselves are written as text", () => {
+    const appending = `{% set ns = namespace(calls=[]) %}{% for m in messages %}{% for c in m.tool_calls or [] %}{% set _ = ns.calls.append(c) %}{% endfor %}{% if m.role == 'tool' %}[{{ m.name or 'unknown' }}]{% endif %}{{ m.content }}{% endfor %}`;
+    const messages = [user("Hi"), calling("", call("a", "{}", "now")), result("a", "one")];
+    assert.match(render(appending, messages), /<\/tool_call>\[now\]one$/);
+  });
+
   it("leave arguments as text that are no JSON object", () => {
     for (const text of ["{cut", "[1]", "word", `${'{"a":'.repeat(300)}1${"}".repeat(300)}`]) {
       const prompt = render(hermes, [user("Hi"), calling("", call("a", text)), result("a", "r")], [weather]);
@@ -194,6 +209,14 @@ describe("thinking in a prompt", () => {
     const source = `{% for m in messages %}{% if m.thinking and m.content and m.tool_calls %}{{ raise_exception('not both') }}{% endif %}[{{ m.thinking }}|{{ m.content }}]{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}`;
     const messages = [user("Hi"), { ...calling("So.", call("a", "{}")), reasoning: "Hm." }, result("a", "r")];
     assert.match(render(source, messages), /\[Hm\.\n\nSo\.\|\]get_weather\{\}/);
+  });
+
+  it("is asked for by either name that templates have for it", () => {
+    const source = "{{ messages[0].content }}{% if thinking %}<think>{% endif %}";
+    const text = (args: object) => template(source).render([user("Hi")], args).text;
+    assert.equal(text({ enableThinking: true }), "Hi<think>");
+    assert.equal(text({ enableThinking: false }), "Hi");
+    assert.equal(text({}), "Hi");
   });
 
   it("has begun where the prompt ends in it", () => {

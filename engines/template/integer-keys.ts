@@ -1,0 +1,33 @@
+// Owns rewriting the one thing that templates write and the template engine cannot run: dictionaries whose keys are integers.
+// Called before a template is compiled. Pure.
+
+/** A variable that is set to such a dictionary, of plain values. */
+const dictionary = /\{%(-?)\s*set\s+([A-Za-z_]\w*)\s*=\s*\{((?:\s*-?\d+\s*:[^{}:,]+(?:,|(?=\})))+)\s*\}\s*(-?)%\}/g;
+const member = /(-?\d+)\s*:\s*([^,]+?)\s*(?:,|$)/g;
+
+/**
+ * The source with those keys as strings, looked up as such; sorted, the dictionary is the list that it was before, with
+ * integers to compare.
+ */
+export function withoutIntegerKeys(source: string): string {
+  const names: string[] = [];
+  const rewritten = source.replace(dictionary, (_, open: string, name: string, members: string, close: string) => {
+    names.push(name);
+    const pairs = [...members.matchAll(member)].map(([, key = "", value = ""]) => [key, value] as const);
+    const sorted = pairs.toSorted(([a], [b]) => Number(a) - Number(b));
+    const keyed = pairs.map(([key, value]) => `"${key}": ${value}`).join(", ");
+    const listed = sorted.map(([key, value]) => `[${key}, ${value}]`).join(", ");
+    return `{%${open} set ${name} = {${keyed}} %}{% set ${sortedName(name)} = [${listed}] ${close}%}`;
+  });
+  return names.reduce(
+    (text, name) =>
+      text
+        .replace(new RegExp(`\\b${name}\\s*\\|\\s*dictsort\\b`, "g"), sortedName(name))
+        .replace(new RegExp(`\\b${name}\\[(-?\\d+)\\]`, "g"), `${name}["$1"]`),
+    rewritten,
+  );
+}
+
+function sortedName(name: string): string {
+  return `${name}_sorted_items`;
+}

@@ -1,0 +1,27 @@
+// Owns finding, in a template's source, the words that it takes out of texts or cuts them at: what stood around such a word
+// meets in the prompt. For chat-template.ts. Pure.
+
+/** A call or a filter that removes or cuts, and its first argument: a string, or a variable's name. */
+const removal =
+  /\b(?:replace|r?split|removeprefix|removesuffix)\(\s*(?:(["'])((?:\\.|(?!\1)[^\\])*)\1|([A-Za-z_]\w*))/gs;
+
+export function removedWords(source: string): readonly string[] {
+  const words = new Set<string>();
+  for (const [, , word, variable] of source.matchAll(removal)) {
+    if (word !== undefined) words.add(unescaped(word));
+    else if (variable !== undefined) for (const value of valuesOf(source, variable)) words.add(value);
+  }
+  words.delete("");
+  return [...words];
+}
+
+/** The strings that the template sets a variable to. */
+function* valuesOf(source: string, variable: string): Iterable<string> {
+  const setting = new RegExp(`\\bset\\s+${variable}\\s*=\\s*(["'])((?:\\\\.|(?!\\1)[^\\\\])*)\\1`, "gs");
+  for (const [, , word] of source.matchAll(setting)) if (word !== undefined) yield unescaped(word);
+}
+
+function unescaped(text: string): string {
+  const breaks: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r" };
+  return text.replace(/\\(.)/gs, (_, character: string) => breaks[character] ?? character);
+}

@@ -1,0 +1,95 @@
+// Owns what the library's transport leaves open of a POST: which of its requests still wait for an answer. A request that is
+// cancelled gets none, and the stream of its POST ends when the others have theirs. Used by sessions and where there is none.
+import {
+  isJSONRPCErrorResponse,
+  isJSONRPCNotification,
+  isJSONRPCRequest,
+  isJSONRPCResultResponse,
+  type JSONRPCMessage,
+  type RequestId,
+  WebStandardStreamableHTTPServerTransport,
+} from "@modelcontextprotocol/server";
+import { ServerError } from "../../runtime/errors.ts";
+
+/** The requests of one POST. */
+interface Post {
+  readonly waiting: Set<RequestId>;
+  readonly cancelled: RequestId[];
+}
+
+export class PostTransport extends WebStandardStreamableHTTPServerTransport {
+  /** By the id of each request that waits for its answer. */
+  readonly #posts = new Map<RequestId, Post>();
+
+  /** Called once the server has said what becomes of messages. */
+  override async start(): Promise<void> {
+    const deliver = this.onmessage;
+    this.onmessage = (message, extra) => {
+      deliver?.(message, extra);
+      const cancelled = cancelledId(message);
+      if (cancelled !== null) this.#settle(cancelled, true);
+    };
+    await super.start();
+  }
+
+  /** Throws `invalid_value` where an id is that of a request which still waits: answers could not be told apart. */
+  async handlePost(request: Request, parsedBody: unknown): Promise<Response> {
+    const ids = requestIds(parsedBody);
+    const taken = ids.find((id, at) => this.#posts.has(id) || ids.indexOf(id) < at);
+    if (taken !== undefined) {
+      const shown = JSON.stringify(taken).slice(0, 100);
+      throw new ServerError("invalid_value", `expected an id of its own; a request of id ${shown} is not answered yet`);
+    }
+    const post: Post = { waiting: new Set(ids), cancelled: [] };
+    for (const id of ids) this.#posts.set(id, post);
+    let isTaken = false;
+    try {
+      const response = await this.handleRequest(request, { parsedBody });
+      isTaken = response.ok;
+      return response;
+    } finally {
+      if (!isTaken) for (const id of ids) this.#posts.delete(id);
+    }
+  }
+
+  override async send(message: JSONRPCMessage, options?: { relatedRequestId?: RequestId }): Promise<void> {
+    try {
+      await super.send(message, options);
+    } finally {
+      if (isAnswer(message) && message.id !== undefined) this.#settle(message.id, false);
+    }
+  }
+
+  #settle(id: RequestId, isCancelled: boolean): void {
+    const post = this.#posts.get(id);
+    if (post === undefined) return;
+    this.#posts.delete(id);
+    post.waiting.delete(id);
+    if (isCancelled) post.cancelled.push(id);
+    if (post.waiting.size === 0) this.#end(post);
+  }
+
+  /** Where none was cancelled, the last answer has ended the stream. */
+  #end({ cancelled }: Post): void {
+    for (const id of cancelled) {
+      this.closeSSEStream(id);
+      // Reaches nobody, as the stream is closed; else the library would keep the id as long as the session.
+      super.send({ jsonrpc: "2.0", id, result: {} }).catch(() => {});
+    }
+  }
+}
+
+function requestIds(parsedBody: unknown): readonly RequestId[] {
+  return [parsedBody].flat().flatMap((message) => (isJSONRPCRequest(message) ? [message.id] : []));
+}
+
+function isAnswer(message: JSONRPCMessage): message is JSONRPCMessage & { readonly id?: RequestId } {
+  return isJSONRPCResultResponse(message) || isJSONRPCErrorResponse(message);
+}
+
+/** The id of the request that a message cancels; null where it cancels none. */
+function cancelledId(message: JSONRPCMessage): RequestId | null {
+  if (!isJSONRPCNotification(message) || message.method !== "notifications/cancelled") return null;
+  const id = message.params?.requestId;
+  return typeof id === "string" || typeof id === "number" ? id : null;
+}

@@ -1,0 +1,111 @@
+// Owns the way of responses into the store: what is on its way there, and what becomes of it where the store refuses it, does
+// not answer, or has let the response go meanwhile. Used by responses.ts.
+import { setTimeout as sleep } from "node:timers/promises";
+import type { StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Log } from "../log.ts";
+
+/** Until a save is tried once more: a state place that has ended is back by then. */
+const RETRY_MS = 1000;
+
+/** What became of a response: the whole of it first, then what is kept where that is too large. */
+export type EndRecords = () => Iterable<StoredResponse>;
+
+export class ResponseSaver {
+  readonly #store: StoredResponses;
+  readonly #log: Log;
+  readonly #retryMs: number;
+  /** The last save of each that is on its way. */
+  readonly #pending = new Map<string, Promise<unknown>>();
+
+  constructor(store: StoredResponses, log: Log, retryMs: number = RETRY_MS) {
+    this.#store = store;
+    this.#log = log;
+    this.#retryMs = retryMs;
+  }
+
+  pendingIds(): Iterable<string> {
+    return this.#pending.keys();
+  }
+
+  /** Settles when nothing of a response is on its way any more. Never rejects. */
+  async settled(id: string): Promise<void> {
+    while (this.#pending.has(id)) await this.#pending.get(id);
+  }
+
+  async allSettled(): Promise<void> {
+    while (this.#pending.size > 0) await Promise.all(this.#pending.values());
+  }
+
+  /** Keeps one that runs. Throws, and logs, why it cannot be kept. */
+  async add(record: StoredResponse): Promise<void> {
+    const adding = this.#store.add(record);
+    this.#track(record.id, adding);
+    try {
+      await adding;
+    } catch (error) {
+      this.#log.error({ response: record.id, err: error }, "a response could not be kept while it runs");
+      throw error;
+    }
+  }
+
+  /** Keeps how one has ended; `wasAdded` says whether it has been added before. Never rejects. */
+  async end(id: string, records: EndRecords, wasAdded: Promise<boolean>): Promise<void> {
+    const ending = this.#end(id, records, wasAdded);
+    this.#track(id, ending);
+    await ending;
+  }
+
+  #track(id: string, saving: Promise<unknown>): void {
+    const settled = saving
+      .catch(() => {})
+      .then(() => {
+        if (this.#pending.get(id) === settled) this.#pending.delete(id);
+      });
+    this.#pending.set(id, settled);
+  }
+
+  async #end(id: string, records: EndRecords, wasAdded: Promise<boolean>): Promise<void> {
+    const isThere = await wasAdded;
+    try {
+      await this.#put(records, isThere);
+    } catch (error) {
+      this.#log.error({ response: id, err: error }, "a response could not be kept");
+      if (isTooLarge(error)) return;
+      await sleep(this.#retryMs);
+      // A second failure says what the first one has said; the response is found as interrupted, if at all.
+      await this.#put(records, isThere).catch(() => {});
+    }
+  }
+
+  /** Keeps the first record that is not too large. Throws why none is kept. */
+  async #put(records: EndRecords, isThere: boolean): Promise<void> {
+    let refusal: unknown;
+    for (const record of records()) {
+      try {
+        await this.#write(record, isThere);
+        if (refusal !== undefined) {
+          this.#log.warn({ response: record.id, err: refusal }, "a response was too large to be kept as a whole");
+        }
+        return;
+      } catch (error) {
+        if (!isTooLarge(error)) throw error;
+        refusal = error;
+      }
+    }
+    throw refusal;
+  }
+
+  async #write(record: StoredResponse, isThere: boolean): Promise<void> {
+    if (isThere && (await this.#store.update(record)) !== "evicted") return;
+    if (isThere) {
+      const text = "a response was no longer kept when it ended, being the oldest; it is added again";
+      this.#log.warn({ response: record.id }, text);
+    }
+    await this.#store.add(record);
+  }
+}
+
+function isTooLarge(error: unknown): boolean {
+  return error instanceof ServerError && error.code === "invalid_value";
+}

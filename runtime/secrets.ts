@@ -1,0 +1,86 @@
+// Owns striking secrets out of JSON that is written down: the values of keys that name secrets, however deep they stand, also
+// in JSON that is a text of other JSON, as the arguments of a call are. Takes time in proportion to the text, whatever it is.
+
+const REDACTED = "[redacted]";
+
+const secretName =
+  /^(?:(?:proxy-)?authorization|(?:set-)?cookie|tokensource|(?:(?!(?:bos|eos|pad|unk|stop)_).*[_-])?(?:token|secret|password|passphrase|passwd|api[_-]?key|(?:access|private|secret)[_-]?key))$/i;
+const secretCamelName = /[a-z](?:Token|Secret|Password|Passphrase|ApiKey|AccessKey|PrivateKey)$/;
+
+// In a text of JSON each quote has backslashes before it, and what parts the tokens may be written as \n, \r and \t.
+const gap = String.raw`[\s\\nrt]*`;
+const key = new RegExp(String.raw`(?<!\\)(\\*)"([\w-]{1,64})\1"${gap}:`, "g");
+const keyPlace = new RegExp(`[{,]${gap}$`);
+/** Looked at before a key, to tell one from a word in quotes. */
+const keyPlaceLength = 200;
+const listStart = new RegExp(String.raw`${gap}\[`, "y");
+const listNext = new RegExp(`${gap},`, "y");
+const quote = new RegExp(`${gap}"`, "y");
+const logprobNext = new RegExp(`${gap},${gap}"logprob`, "y");
+
+/** JSON, or a part of it, without its secrets. A model's own tokens, which are told by their logprobs, are none. */
+export function withoutSecrets(json: string): string {
+  let kept = "";
+  let keptTo = 0;
+  key.lastIndex = 0;
+  for (let found = key.exec(json); found !== null; found = key.exec(json)) {
+    const [, escape = "", name = ""] = found;
+    if (!isSecret(name) || (escape !== "" && !isKeyPlace(json, found.index))) continue;
+    const listAt = endOf(listStart, json, key.lastIndex);
+    let at: number | null = listAt ?? key.lastIndex;
+    while (at !== null) {
+      const value = stringAt(json, at, escape.length);
+      if (value === null || (name === "token" && endOf(logprobNext, json, value.next) !== null)) break;
+      kept += json.slice(keptTo, value.start) + REDACTED + (value.isClosed ? "" : `${escape}"`);
+      keptTo = value.end;
+      key.lastIndex = value.next;
+      at = listAt === null ? null : endOf(listNext, json, value.next);
+    }
+  }
+  return kept + json.slice(keptTo);
+}
+
+function isSecret(name: string): boolean {
+  return secretName.test(name) || secretCamelName.test(name);
+}
+
+function isKeyPlace(json: string, at: number): boolean {
+  return keyPlace.test(json.slice(Math.max(at - keyPlaceLength, 0), at));
+}
+
+/** Where what stands at `from` ends, if it is of this form; null if it is not. */
+function endOf(form: RegExp, json: string, from: number): number | null {
+  form.lastIndex = from;
+  return form.test(json) ? form.lastIndex : null;
+}
+
+interface Text {
+  readonly start: number;
+  readonly end: number;
+  readonly next: number;
+  /** Its end is there. */
+  readonly isClosed: boolean;
+}
+
+/**
+ * The text that begins at `from`, whose quotes have so many backslashes before them; null if none does. Of a quote that has
+ * more, all but those of whole escaped backslashes must be left for it to be the end; one that has fewer ends the text around.
+ */
+function stringAt(json: string, from: number, escapes: number): Text | null {
+  const start = endOf(quote, json, from);
+  if (start === null || backslashesBefore(json, start - 1, from) !== escapes) return null;
+  for (let at = json.indexOf('"', start); at >= 0; at = json.indexOf('"', at + 1)) {
+    const count = backslashesBefore(json, at, start);
+    if (count < escapes) return { start, end: at - count, next: at - count, isClosed: false };
+    if (count % (2 * (escapes + 1)) === escapes) {
+      return { start, end: at - escapes, next: at + 1, isClosed: true };
+    }
+  }
+  return { start, end: json.length, next: json.length, isClosed: false };
+}
+
+function backslashesBefore(json: string, at: number, from: number): number {
+  let first = at;
+  while (first > from && json[first - 1] === "\\") first--;
+  return at - first;
+}

@@ -1,0 +1,57 @@
+// How many sessions the MCP server keeps, and how long, on a real socket.
+import assert from "node:assert/strict";
+import { after, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { initialize, list, type McpTestServer, post, type Reply, startMcp } from "../fixtures/mcp-server.ts";
+
+describe("the sessions of the MCP server", () => {
+  const open = async (server: McpTestServer): Promise<Reply> => post(server, initialize);
+  const use = (server: McpTestServer, { headers }: Reply) =>
+    post(server, list, { "mcp-session-id": headers.get("mcp-session-id")! });
+
+  it("gives the place of the one that rested longest to a new one", async () => {
+    const server = await startMcp("node", { maxSessions: 2 });
+    after(() => server.stop());
+    const [first, second] = [await open(server), await open(server)];
+    assert.equal((await use(server, first)).status, 200);
+    const third = await open(server);
+    assert.equal((await use(server, second)).status, 404);
+    assert.equal((await use(server, first)).status, 200);
+    assert.equal((await use(server, third)).status, 200);
+  });
+
+  it("ends none for an initialize that it refuses", async () => {
+    const server = await startMcp("node", { maxSessions: 1 });
+    after(() => server.stop());
+    const begun = await open(server);
+    for (const wrong of [{ id: undefined }, { params: { protocolVersion: 5 } }, { params: undefined }]) {
+      assert.equal((await post(server, { ...initialize, ...wrong })).status, 400);
+    }
+    assert.equal((await use(server, begun)).status, 200);
+  });
+
+  it("refuses more while all are in use, and drops the streams that only listen when it drains", async () => {
+    const server = await startMcp("node", { maxSessions: 1 });
+    after(() => server.stop());
+    const { headers } = await open(server);
+    const listening = await fetch(server.url, {
+      headers: { accept: "text/event-stream", "mcp-session-id": headers.get("mcp-session-id")! },
+    });
+    assert.equal(listening.status, 200);
+    const refused = await open(server);
+    assert.equal(refused.status, 429);
+    assert.match(refused.body, /mcp_max_sessions/);
+    server.mcp.drain();
+    await listening.text();
+    assert.equal((await open(server)).status, 200);
+  });
+
+  it("ends one that nobody uses", async () => {
+    const server = await startMcp("node", { sessionIdleMs: 60 });
+    after(() => server.stop());
+    const begun = await open(server);
+    assert.equal((await use(server, begun)).status, 200);
+    await sleep(120);
+    assert.equal((await use(server, begun)).status, 404);
+  });
+});

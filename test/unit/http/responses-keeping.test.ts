@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import type { StoredResponses } from "../../../actors/stored-responses.ts";
+import type { GenerateEvent } from "../../../engines/chat.ts";
+import { EventLog } from "../../../http/responses/event-log.ts";
+import type { ResponsePlan } from "../../../http/responses/response-run.ts";
+import { Responses, type ResponsesOptions } from "../../../http/responses/responses.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { done, finish, text } from "../../fixtures/fake-inference.ts";
+import { recordingLog } from "../../fixtures/http-server.ts";
+import { memoryResponses } from "../../fixtures/memory-responses.ts";
+import type { Json } from "./responses-rig.ts";
+
+const requestBytes = 100;
+let count = 0;
+
+function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
+  const id = `resp_${String(count++).padStart(32, "0")}`;
+  const content = [{ type: "input_text" as const, text: "hi" }];
+  return {
+    head: {
+      id,
+      createdAt: 1,
+      model: "m",
+      settings: { background: kind.isBackground ?? false },
+      namespacedNames: new Map(),
+    },
+    previousId: null,
+    input: [{ type: "message", id: `${id}_0`, role: "user", status: "completed", content }],
+    isStored: true,
+    isBackground: false,
+    isStreamed: true,
+    ...kind,
+  };
+}
+
+const inBackground = { isBackground: true };
+const whole = (content = "Hello"): readonly GenerateEvent[] => [text(content), finish(), done];
+
+interface Rig {
+  readonly store: StoredResponses;
+  readonly log: ReturnType<typeof recordingLog>;
+  readonly responses: Responses;
+}
+
+/** Of a store whose saves fail as `broken` says, by how often each was tried. */
+function rig(
+  broken: { add?: (n: number) => unknown; update?: (n: number) => unknown } = {},
+  { store = memoryResponses(), ...options }: Partial<ResponsesOptions> = {},
+): Rig {
+  const log = recordingLog();
+  const tries = { add: 0, update: 0 };
+  const orFail = async <T>(name: "add" | "update", save: () => Promise<T>): Promise<T> => {
+    const error = broken[name]?.(++tries[name]);
+    if (error) throw error;
+    return await save();
+  };
+  const failing: StoredResponses = {
+    add: (response) => orFail("add", () => store.add(response)),
+    update: (response) => orFail("update", () => store.update(response)),
+    get: (id) => store.get(id),
+    delete: (id) => store.delete(id),
+    history: (id) => store.history(id),
+  };
+  return {
+    store,
+    log,
+    responses: new Responses({ store: failing, log, maxBackground: 2, saveRetryMs: 1, ...options }),
+  };
+}
+
+const shown = async (responses: Responses, id: string): Promise<Json> => JSON.parse(await responses.body(id));
+const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
+
+describe("the keeping of responses", () => {
+  it("tries once more what failed, which the log says once", async () => {
+    const { responses, log } = rig({ update: (n) => n === 1 && new Error("disk full") });
+    const run = responses.begin(plan());
+    run.encode([text("Hel")]);
+    run.encode([text("lo"), finish(), done]);
+    const { status, output_text } = await shown(responses, run.id);
+    assert.deepEqual([status, output_text], ["completed", "Hello"]);
+    assert.deepEqual(
+      log.lines.map(({ level, fields }) => [level, fields.response]),
+      [["error", run.id]],
+    );
+  });
+
+  it("says that a response was interrupted whose end could not be kept, and never that it runs", async () => {
+    for (const kind of [{}, inBackground]) {
+      const { responses, log } = rig({ update: () => new Error("disk full") });
+      const { id, ...made } = plan(kind).head;
+      const run =
+        kind === inBackground
+          ? await responses.beginBackground({ ...plan(kind), head: { id, ...made } }, requestBytes)
+          : responses.begin({ ...plan(kind), head: { id, ...made } });
+      run.encode([text("Hel")]);
+      assert.equal((await shown(responses, id)).status, "in_progress");
+      await assert.rejects(async () => await responses.history(id), isCode("conflict"));
+      run.encode([finish(), done]);
+      const { status, incomplete_details } = await shown(responses, id);
+      assert.deepEqual([status, incomplete_details], ["incomplete", { reason: "interrupted" }]);
+      assert.equal((await responses.history(id)).length, 1);
+      await assert.rejects(responses.cancel(id), isCode("not_found"));
+      assert.equal(log.lines.length, 1);
+    }
+  });
+
+  it("adds at the end what could not be kept before", async () => {
+    const { responses } = rig({ add: (n) => n === 1 && new Error("not up yet") });
+    const run = responses.begin(plan());
+    run.encode([text("Hel")]);
+    await turn();
+    run.encode([text("lo"), finish(), done]);
+    assert.equal((await shown(responses, run.id)).output_text, "Hello");
+  });
+
+  it("adds once more what was let go while it ran, and says so; not what was deleted", async () => {
+    const { responses, log } = rig({}, { store: memoryResponses({ maxEntries: 1 }) });
+    const [first, other] = [responses.begin(plan()), responses.begin(plan())];
+    first.encode([text("Hel")]);
+    other.encode(whole());
+    assert.equal((await shown(responses, other.id)).status, "completed");
+    first.encode([text("lo"), finish(), done]);
+    assert.equal((await shown(responses, first.id)).output_text, "Hello");
+    assert.deepEqual(
+      log.lines.map(({ level, fields }) => [level, fields.response]),
+      [["warn", first.id]],
+    );
+    for (const isEnded of [false, true]) {
+      const run = responses.begin(plan());
+      run.encode(isEnded ? whole() : [text("Hel")]);
+      await responses.delete(run.id);
+      run.encode(whole());
+      await assert.rejects(responses.body(run.id), isCode("not_found"), `isEnded: ${isEnded}`);
+    }
+  });
+
+  it("lets the events go of what is too large, then the answer, which it says", async () => {
+    const limits = { maxEntryBytes: 20_000 };
+    for (const [length, status, output] of [
+      [1000, "completed", 1000],
+      [4000, "completed", 4000],
+      [30_000, "failed", 0],
+    ] as const) {
+      const { responses, log } = rig({}, { store: memoryResponses(limits) });
+      const run = await responses.beginBackground(plan(inBackground), requestBytes);
+      run.encode(whole("x".repeat(length)));
+      const body = await shown(responses, run.id);
+      assert.deepEqual([body.status, body.output_text.length], [status, output]);
+      assert.equal(body.error?.code, status === "failed" ? "invalid_value" : undefined);
+      if (length === 1000) assert.ok((await responses.events(run.id)) instanceof EventLog);
+      else await assert.rejects(responses.events(run.id), isCode("not_found"));
+      assert.equal(log.lines.length, length === 1000 ? 0 : 1);
+      assert.equal((await responses.history(run.id)).length, 1);
+    }
+  });
+
+  it("does not go on from a response that ends while the conversation is read", async () => {
+    const store = memoryResponses();
+    const { history } = store;
+    store.history = async (id) => {
+      const turns = await history.call(store, id);
+      run.encode(whole());
+      await responses.saver.settled(id);
+      return turns;
+    };
+    const { responses } = rig({}, { store });
+    const run = responses.begin(plan());
+    run.encode([text("Hel")]);
+    await assert.rejects(responses.history(run.id), isCode("conflict"));
+    assert.match((await responses.history(run.id))[0] ?? "", /Hello/);
+  });
+
+  it("has room for the requests in the background up to a number of bytes, until they have ended", async () => {
+    const { responses } = rig({}, { maxBackgroundBytes: 150 });
+    const first = await responses.beginBackground(plan(inBackground), 100);
+    await assert.rejects(responses.beginBackground(plan(inBackground), 51), isCode("queue_full"));
+    const second = await responses.beginBackground(plan(inBackground), 50);
+    first.encode(whole());
+    await responses.delete(second.id);
+    await responses.beginBackground(plan(inBackground), 150);
+  });
+});
