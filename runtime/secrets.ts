@@ -24,14 +24,14 @@ export function withoutSecrets(json: string): string {
   let keptTo = 0;
   key.lastIndex = 0;
   for (let found = key.exec(json); found !== null; found = key.exec(json)) {
-    const [, escape = "", name = ""] = found;
-    if (!isSecret(name) || (escape !== "" && !isKeyPlace(json, found.index))) continue;
+    const [, before = "", name = ""] = found;
+    if (!isSecret(name) || (before !== "" && !isKeyPlace(json, found.index))) continue;
     const listAt = endOf(listStart, json, key.lastIndex);
     let at: number | null = listAt ?? key.lastIndex;
     while (at !== null) {
-      const value = stringAt(json, at, escape.length);
+      const value = stringAt(json, at, before.length);
       if (value === null || (name === "token" && endOf(logprobNext, json, value.next) !== null)) break;
-      kept += json.slice(keptTo, value.start) + REDACTED + (value.isClosed ? "" : `${escape}"`);
+      kept += json.slice(keptTo, value.start) + REDACTED + (value.isClosed ? "" : `${before}"`);
       keptTo = value.end;
       key.lastIndex = value.next;
       at = listAt === null ? null : endOf(listNext, json, value.next);

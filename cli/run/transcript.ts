@@ -2,8 +2,8 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
-import type { Conversation } from "./conversation.ts";
 import { homeFolder } from "../../runtime/home.ts";
+import type { Conversation } from "./conversation.ts";
 
 /** Writes the conversation and returns the path. A file that is there stays as it is, unless told to overwrite it. */
 export async function saveTranscript(conversation: Conversation, file: string, overwrite: boolean): Promise<string> {

@@ -53,7 +53,9 @@ export async function runChecks(options: CheckOptions, system: SystemInfo, host:
     threadCheck(options.threads, system.physicalCores),
     ...memoryChecks(options.models, system.host.memory.availableBytes),
     ...(options.hubCache === null ? [] : [diskCheck(options.hubCache)]),
-    ...options.folders.flatMap((folder) => (folder.path === null ? [] : [folderCheck({ ...folder, path: folder.path })])),
+    ...options.folders.flatMap((folder) =>
+      folder.path === null ? [] : [folderCheck({ ...folder, path: folder.path })],
+    ),
     ...options.ports.map(portCheck),
     installerCheck(),
   ]);

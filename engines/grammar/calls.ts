@@ -5,7 +5,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { ToolSpec } from "../chat.ts";
 import type { CallSyntax } from "../parse/tool-format.ts";
 import { anything, choice, type Expression, empty, freeText, type Rules, rule, sequence, set, text } from "./ebnf.ts";
-import { canEnd, endingRules, hasEnd } from "./ebnf-text.ts";
+import { canEnd, endingRules } from "./ebnf-text.ts";
 import { charsOf, complement, union } from "./regex/char-set.ts";
 import { type Check, schemaCheck } from "./schema/check.ts";
 import { closed } from "./schema/closed.ts";
@@ -49,22 +49,17 @@ export function compileCalls(demand: CallDemand, answerOpen: string, hasFreeText
 
 function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly CalledTool[] {
   const budget = new SchemaBudget();
-  const tools = specs.map((spec) => ({
-    spec,
-    args: argumentsOf(spec, closed(spec.parameters ?? true), rules, budget),
-  }));
+  const tools = specs.map((spec) => ({ spec, args: argumentsOf(spec, rules, budget) }));
   const ending = endingRules(rules);
-  return tools.map(({ spec, args }) => {
-    if (canEnd(args.expression, ending)) return { spec, args };
-    const open = argumentsOf(spec, spec.parameters ?? true, rules, budget);
-    if (!hasEnd(open.expression, rules)) throw forTool(spec, noObject(open));
-    return { spec, args: open };
-  });
+  for (const { spec, args } of tools) {
+    if (!canEnd(args.expression, ending)) throw forTool(spec, noObject(args));
+  }
+  return tools;
 }
 
-function argumentsOf(spec: ToolSpec, parameters: unknown, rules: Rules, budget: SchemaBudget): SchemaPart {
+function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): SchemaPart {
   try {
-    return compileObjectsInto(parameters, rules, budget);
+    return compileObjectsInto(closed(spec.parameters ?? true), rules, budget);
   } catch (thrown) {
     if (spec.strict) throw forTool(spec, thrown);
     if (!(thrown instanceof ServerError)) throw thrown;

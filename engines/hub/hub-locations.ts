@@ -2,8 +2,8 @@
 // what the other fetched. It only reads the variables: nothing here touches disk or network.
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
-import type { Environment } from "./fetch-options.ts";
 import { homeFolder } from "../../runtime/home.ts";
+import type { Environment } from "./fetch-options.ts";
 
 const defaultEndpoint = "https://huggingface.co";
 

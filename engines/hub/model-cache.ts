@@ -5,9 +5,9 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile 
 import { basename, join } from "node:path";
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
+import { homeFolder } from "../../runtime/home.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 import { hashFile } from "./hash-file.ts";
-import { homeFolder } from "../../runtime/home.ts";
 
 const cachedFileType = z.object({
   /** Path inside the package. */

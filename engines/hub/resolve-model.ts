@@ -28,11 +28,12 @@ export async function resolveModel(source: string, options: FetchOptions = {}): 
 
 async function resolvePath(source: string, options: FetchOptions): Promise<string> {
   const { environment = process.env, quantizedFile = null, onProgress, onNotice } = options;
-  const cacheDirectory = options.cacheDirectory ?? defaultCacheDirectory(environment);
+  // A path needs none, so that it is of use where there is no place for one.
+  const cacheDirectory = (): string => options.cacheDirectory ?? defaultCacheDirectory(environment);
   const carried = parsePackageSource(source);
   if (carried !== null) {
     const file = agreedFile(source, carried.file, quantizedFile);
-    return await resolvePackageModel({ ...carried, file }, { ...options, cacheDirectory });
+    return await resolvePackageModel({ ...carried, file }, { ...options, cacheDirectory: cacheDirectory() });
   }
   const local = await findLocalModel(source, quantizedFile);
   if (local !== null) return local;
@@ -44,5 +45,5 @@ async function resolvePath(source: string, options: FetchOptions): Promise<strin
   const context = isOffline(environment) ? null : await createHubContext(options);
   if (wanted !== null) return await resolveHubModel({ source: wanted, cache, context, onProgress, onNotice });
   agreedFile(source, source, quantizedFile);
-  return await resolveDefaultModel({ ...options, cacheDirectory, hubCache: cache, context });
+  return await resolveDefaultModel({ ...options, cacheDirectory: cacheDirectory(), hubCache: cache, context });
 }

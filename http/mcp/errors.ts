@@ -21,7 +21,9 @@ const rpcCodes: Partial<Record<ErrorCode, number>> = {
 export const rpcError = z
   .strictObject({
     jsonrpc: z.literal("2.0"),
-    id: z.union([z.string(), z.int(), z.null()]).meta({ description: "The request's; null where it could not be read" }),
+    id: z
+      .union([z.string(), z.int(), z.null()])
+      .meta({ description: "The request's; null where it could not be read" }),
     error: z.strictObject({
       code: z.int(),
       message: z.string(),

@@ -24,7 +24,7 @@ export class Sessionless {
     if (!(await isLegacyRequest(request, parsedBody))) return this.#modern.fetch(request, { parsedBody });
     const transport = new PostTransport({ keepAliveMs: this.#keepAliveMs });
     await this.#createServer().connect(transport);
-    return transport.handlePost(request, parsedBody);
+    return transport.answer(request, parsedBody);
   }
 
   close(): Promise<void> {

@@ -43,7 +43,7 @@ export class Session {
 
   /** The answer to a request, which is to be held while it is asked for and sent. Throws as PostTransport does. */
   fetch(request: Request, parsedBody: unknown): Promise<Response> {
-    return this.#transport.handlePost(request, parsedBody);
+    return this.#transport.answer(request, parsedBody);
   }
 
   hold(): void {

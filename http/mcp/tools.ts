@@ -122,7 +122,8 @@ function isUseful(schema: unknown): boolean {
 /** Asked for as a stream, so that there is progress to tell. */
 async function chat(app: App, { arguments: given, onProgress, ...asked }: Call): Promise<CallToolResult> {
   const asking = permissionFields.find((field) => given[field] === "ask");
-  if (asking !== undefined) return failed(`${asking}: expected "auto" or "deny", as nobody can be asked here; got "ask"`);
+  if (asking !== undefined)
+    return failed(`${asking}: expected "auto" or "deny", as nobody can be asked here; got "ask"`);
   const fold = new ChatFold(onProgress);
   const body = { ...given, stream: true, stream_options: { include_usage: true } };
   const reply = await dispatch(app, { ...asked, path: CHAT_PATH, body, onPiece: (piece) => fold.push(piece) });

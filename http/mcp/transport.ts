@@ -32,8 +32,11 @@ export class PostTransport extends WebStandardStreamableHTTPServerTransport {
     await super.start();
   }
 
-  /** Throws `invalid_value` where an id is that of a request which still waits: answers could not be told apart. */
-  async handlePost(request: Request, parsedBody: unknown): Promise<Response> {
+  /**
+   * The answer to a request of the web. Throws `invalid_value` where an id is that of a request which still waits: answers
+   * could not be told apart.
+   */
+  async answer(request: Request, parsedBody: unknown): Promise<Response> {
     const ids = requestIds(parsedBody);
     const taken = ids.find((id, at) => this.#posts.has(id) || ids.indexOf(id) < at);
     if (taken !== undefined) {

@@ -100,7 +100,9 @@ for (const edge of loadableEdges()) {
       assert.deepEqual(choices[0]!.message.tool_calls[0]!.function, { name: "add", arguments: '{"a":1}' });
       // For clients that read nothing but texts.
       const [said] = result.content;
-      assert.deepEqual(JSON.parse(said?.type === "text" ? said.text : ""), { tool_calls: choices[0]!.message.tool_calls });
+      assert.deepEqual(JSON.parse(said?.type === "text" ? said.text : ""), {
+        tool_calls: choices[0]!.message.tool_calls,
+      });
     });
 
     it("gives the thoughts of a model that came to no answer", async () => {

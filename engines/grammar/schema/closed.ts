@@ -12,9 +12,10 @@ const joining = new Set(
     "unevaluatedItems"
   ).split(" "),
 );
-/** Each of these says more of the same value: they join where they are beside each other or beside what is of objects. */
+/** Each of these says more of the same value: they join where they are beside each other or beside what is of its parts. */
 const alternatives = ["anyOf", "oneOf", "$ref", "enum", "const"];
-const ofObjects = ["properties", "required", "additionalProperties"];
+const ofParts =
+  "properties required additionalProperties propertyNames minProperties dependentRequired items prefixItems".split(" ");
 /** Beside `properties`, these say more of the same object. */
 const beside = "additionalProperties propertyNames minProperties dependentRequired".split(" ");
 const maps = new Set(["properties", "$defs", "definitions"]);
@@ -34,8 +35,8 @@ function joins(value: unknown, depth: number, isOneOf: boolean): boolean {
   if (depth > maxDepth) return true;
   if (isMembers(value)) {
     const ways = alternatives.filter((key) => Object.hasOwn(value, key)).length;
-    const isObject = ofObjects.some((key) => Object.hasOwn(value, key));
-    if (ways > 1 || (ways === 1 && isObject) || (isOneOf && Object.hasOwn(value, "$ref"))) return true;
+    const hasParts = ofParts.some((key) => Object.hasOwn(value, key));
+    if (ways > 1 || (ways === 1 && hasParts) || (isOneOf && Object.hasOwn(value, "$ref"))) return true;
   }
   return Object.entries(value).some(
     ([key, inner]) =>

@@ -83,7 +83,10 @@ describe("the doctor's checks", () => {
       ],
     );
     const flags = { "--state-dir": "/tmp/x" };
-    const asked = await checkOptions(resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "m" }), true);
+    const asked = await checkOptions(
+      resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "m" }),
+      true,
+    );
     assert.equal(asked.folders.at(-1)!.isRequired, true);
     const unwritable = { what: "cache", path: `${process.execPath}/not-there`, isRequired: false };
     assert.equal((await folderCheck(unwritable)).status, "warn");
@@ -99,7 +102,10 @@ describe("the doctor's checks", () => {
 
   it("say why the settings cannot be used", () => {
     assert.equal(settingsCheck(null).status, "ok");
-    assert.deepEqual([settingsCheck("PORT: wrong").status, settingsCheck("PORT: wrong").message], ["error", "PORT: wrong"]);
+    assert.deepEqual(
+      [settingsCheck("PORT: wrong").status, settingsCheck("PORT: wrong").message],
+      ["error", "PORT: wrong"],
+    );
   });
 
   it("go on where one engine does not load, and say so", async () => {

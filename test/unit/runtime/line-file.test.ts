@@ -57,7 +57,7 @@ describe("a file of lines", () => {
 
   it("counts as lost what the disk has not taken when it closes", async () => {
     const path = join(folder, "pipe");
-    execFileSync("mkfifo", [path]);
+    execFileSync("sh", ["-c", `mkfifo '${path}'`]);
     // A pipe that nobody reads takes no more than it holds.
     const reader = await open(path, "r+");
     const { file, lost } = await openFile("pipe", 1e7);

@@ -5,17 +5,29 @@ import fc from "fast-check";
 import { removedWords } from "../../../engines/template/removed-words.ts";
 import { UserTextGuard } from "../../../engines/template/user-text.ts";
 
-const names = ["<|im_end|>", "<SPECIAL_12>", "[INST]", "</s>"];
-const words = ["/think", "/no_think", "</think>", "|", "\n\n", "ab", "bc"];
+const names = ["<|im_end|>", "[IN]", "<a>"];
+const words = ["/no", "/on", "</no>", "|", "\n\n", "-", "<-a", "<--"];
 const marker = "\ufdd0";
 const control = { names, namesIn: (text: string) => names.filter((name) => text.includes(name)) };
 const guard = new UserTextGuard(control, words);
 
-const namePieces = names.flatMap((name) => [name, name.slice(0, 4), name.slice(4), name.slice(2, 5)]);
-const wordPieces = words.flatMap((word) => [word, word, word.slice(0, 3), word.slice(3)]);
-const text = fc
-  .array(fc.constantFrom(...namePieces, ...wordPieces, ..."<>/|[]sa", " ", "\n", "hi"), { maxLength: 12 })
-  .map((pieces) => pieces.join(""));
+/** A text with others put into it. */
+const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
+  fc
+    .tuple(text, fc.array(fc.tuple(fc.nat(12), filling), { minLength: 1, maxLength: 2 }))
+    .map(([whole, fillings]) =>
+      fillings.reduce((left, [at, filling]) => left.slice(0, at) + filling + left.slice(at), whole),
+    );
+const word = fc.constantFrom(...words);
+/** A name with words in it that have words in them. */
+const attack = stuffed(fc.constantFrom(...names), fc.oneof(word, stuffed(word, word), fc.constantFrom(" ", "\n")));
+const usual = fc.constantFrom(...words, ..."<>/|[]sa", " ", "\n", "hi");
+const around = fc.array(usual, { maxLength: 2 }).map((pieces) => pieces.join(""));
+const text = fc.tuple(around, attack, around).map((pieces) => pieces.join(""));
+/** Two texts that stand side by side in a prompt, and what is removed from both. */
+const twoTexts = fc.tuple(text, fc.nat(20), fc.constantFrom("", " ", "\n ")).map(([whole, cut, space]) => {
+  return [whole.slice(0, cut) + space, space + whole.slice(cut)] as const;
+});
 /** What a template does to a text, one after the other. */
 const step = fc.constantFrom(...words.map((word) => (text: string) => text.replaceAll(word, "")), (text: string) =>
   text.trim(),
@@ -24,13 +36,11 @@ const step = fc.constantFrom(...words.map((word) => (text: string) => text.repla
 describe("guarded text", () => {
   it("spells no name, whatever is removed from it, alone and between others", () => {
     fc.assert(
-      fc.property(text, text, fc.array(step, { maxLength: 5 }), (first, second, steps) => {
-        const removed = [first, second].map((text) =>
-          steps.reduce((left, take) => take(left), guard.guard(text, marker)),
-        );
+      fc.property(twoTexts, fc.array(step, { maxLength: 6 }), (texts, steps) => {
+        const removed = texts.map((text) => steps.reduce((left, take) => take(left), guard.guard(text, marker)));
         assert.deepEqual(control.namesIn(removed.join("")), []);
       }),
-      { numRuns: 3000 },
+      { numRuns: 8000 },
     );
   });
 
@@ -39,7 +49,7 @@ describe("guarded text", () => {
       fc.property(text, (whole) => assert.equal(guard.guard(whole, marker).replaceAll(marker, ""), whole)),
       { numRuns: 300 },
     );
-    for (const usual of ["<think>Hm, a < b.</think>\n\nYes. /think", "1 | 2", "/no_think", "cab"]) {
+    for (const usual of ["<no>Hm, a < b.</no>\n\nYes. /no", "1 | 2", "/on", "a - b"]) {
       assert.equal(guard.guard(usual, marker), usual);
     }
   });
