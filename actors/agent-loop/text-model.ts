@@ -3,10 +3,8 @@
 // must never be able to do that to the server. It is checked once, when the model attaches, against the engine's tokens,
 // where the engine has a tokenizer.
 import type { GenerateRequest } from "../../engines/chat.ts";
-import { type ModelMetadata, readModelMetadata } from "../../engines/gguf/metadata.ts";
+import { readModelMetadata } from "../../engines/gguf/metadata.ts";
 import type { ToolFormat } from "../../engines/parse/tool-format.ts";
-import { ChatTemplate } from "../../engines/template/chat-template.ts";
-import { loadTemplateOverride, modelTemplateSource } from "../../engines/template/template-source.ts";
 import {
   createVocabulary,
   type PromptText,
@@ -15,6 +13,7 @@ import {
 } from "../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel, ReasoningBudget } from "../messages.ts";
+import { ChatTemplates } from "./chat-templates.ts";
 
 /** Share of the context an over-long prompt keeps where the request allows cutting it and sets no max_tokens. */
 const truncatedPromptShare = 0.75;
@@ -41,13 +40,12 @@ export class TextModel {
   readonly sequenceTokens: number;
   /** Tokens of one input to embed: less where all of them must be in one step. */
   readonly inputLimit: number;
-  readonly #template: ChatTemplate | ServerError;
-  readonly #shownTokens: ReadonlySet<number>;
+  readonly #templates: ChatTemplates;
 
   private constructor(
     id: string,
     vocabulary: Vocabulary,
-    template: ChatTemplate | ServerError,
+    templates: ChatTemplates,
     { capacity, capabilities }: AttachedModel["ready"],
   ) {
     this.id = id;
@@ -56,11 +54,7 @@ export class TextModel {
     this.inputLimit = capabilities.wholeSequences
       ? Math.min(capacity.sequenceTokens, capacity.maxBatchTokens)
       : capacity.sequenceTokens;
-    this.#template = template;
-    const shown = template instanceof ServerError ? [] : template.format.shownTokens;
-    this.#shownTokens = new Set(
-      vocabulary.controlTokens.filter((token) => shown.includes(vocabulary.tokenText(token))),
-    );
+    this.#templates = templates;
   }
 
   /** Reads the model file's vocabulary and template. Throws `model_file_invalid` where they cannot be used. */
@@ -68,21 +62,17 @@ export class TextModel {
     const metadata = await readModelMetadata(model.path);
     const vocabulary = createVocabulary(metadata.tokenizer);
     checkProbes(model, vocabulary);
-    const template = await openTemplate(model, metadata, vocabulary);
-    return new TextModel(model.id, vocabulary, template, model.ready);
+    const templates = await ChatTemplates.open(model, metadata, vocabulary);
+    return new TextModel(model.id, vocabulary, templates, model.ready);
   }
 
   /** The request's prompt as tokens. Throws `context_length_exceeded` before tokenising where bytes alone tell. */
   prompt(request: GenerateRequest): PromptPlan {
     const { prompt } = request;
     if (prompt.kind === "text") return { prompt: this.#promptTokens(prompt.text, request), chat: null };
-    const template = this.#requireTemplate();
+    const { template, shownTokens } = this.#templates.for(request.tools !== null);
     const rendered = template.render(prompt.messages, prompt.templateArguments, request.tools?.specs ?? []);
-    const chat = {
-      format: template.format,
-      opensThinking: template.opensThinking(rendered),
-      shownTokens: this.#shownTokens,
-    };
+    const chat = { format: template.format, opensThinking: template.opensThinking(rendered), shownTokens };
     return { prompt: this.#promptTokens(rendered, request), chat };
   }
 
@@ -114,7 +104,7 @@ export class TextModel {
 
   /** The bound of so many tokens on the thinking after a prompt; null where the prompt rules it out. Throws `unsupported`. */
   reasoningBudget(tokens: number, prompt: Int32Array): ReasoningBudget | null {
-    const tags = this.#requireTemplate().thinking;
+    const tags = this.#templates.for(false).template.thinking;
     if (tags === null) throw this.#noThinking("its chat template has no tags around any");
     const [begin, end] = [this.#tagToken(tags.begin), this.#tagToken(tags.end)];
     const { vocabulary } = this;
@@ -182,11 +172,6 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: "input" });
   }
 
-  #requireTemplate(): ChatTemplate {
-    if (this.#template instanceof ServerError) throw this.#template;
-    return this.#template;
-  }
-
   #tooLong(came: string, request: GenerateRequest): ServerError {
     const output = request.maxTokens === null ? "" : `, including max_tokens ${request.maxTokens}`;
     return new ServerError(
@@ -194,24 +179,6 @@ export class TextModel {
       `prompt is ${came}; model "${this.id}" takes ${this.sequenceTokens}${output}`,
       { param: request.prompt.kind === "chat" ? "messages" : "prompt" },
     );
-  }
-}
-
-/** A model without a usable template still serves completions: the error is kept for chat requests. */
-async function openTemplate(
-  { chatTemplate, jinjaExplicit }: AttachedModel,
-  metadata: ModelMetadata,
-  vocabulary: Vocabulary,
-): Promise<ChatTemplate | ServerError> {
-  if (jinjaExplicit !== null)
-    return new ChatTemplate(await loadTemplateOverride(jinjaExplicit, "jinja_explicit"), vocabulary);
-  if (chatTemplate !== null)
-    return new ChatTemplate(await loadTemplateOverride(chatTemplate, "chat_template"), vocabulary);
-  try {
-    return new ChatTemplate(modelTemplateSource(metadata.chatTemplates, metadata.tokenizer), vocabulary);
-  } catch (error) {
-    if (error instanceof ServerError) return error;
-    throw error;
   }
 }
 

@@ -1,0 +1,65 @@
+// Owns the chat templates of one model: the one for all chats, and the one for chats with tools where the model file has a
+// second. Opened when the model attaches.
+import type { ModelMetadata } from "../../engines/gguf/metadata.ts";
+import { ChatTemplate } from "../../engines/template/chat-template.ts";
+import { loadTemplateOverride, modelTemplateSource } from "../../engines/template/template-source.ts";
+import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { AttachedModel } from "../messages.ts";
+
+/** A template, and the control tokens that its format's parser must see. */
+export interface OpenTemplate {
+  readonly template: ChatTemplate;
+  readonly shownTokens: ReadonlySet<number>;
+}
+
+export class ChatTemplates {
+  readonly #usual: OpenTemplate | ServerError;
+  readonly #withTools: OpenTemplate | null;
+
+  private constructor(usual: OpenTemplate | ServerError, withTools: OpenTemplate | null) {
+    this.#usual = usual;
+    this.#withTools = withTools;
+  }
+
+  /** A model without a usable template still serves completions: the error is kept for chats. */
+  static async open(
+    { chatTemplate, jinjaExplicit }: AttachedModel,
+    { chatTemplates, tokenizer }: ModelMetadata,
+    vocabulary: Vocabulary,
+  ): Promise<ChatTemplates> {
+    const named = jinjaExplicit ?? chatTemplate;
+    if (named !== null) {
+      const key = jinjaExplicit === null ? "chat_template" : "jinja_explicit";
+      return new ChatTemplates(compile(await loadTemplateOverride(named, key), vocabulary), null);
+    }
+    const usual = unlessRefused(() => compile(modelTemplateSource(chatTemplates, tokenizer), vocabulary));
+    const toolSource = chatTemplates.get("tool_use");
+    const withTools = toolSource === undefined ? null : unlessRefused(() => compile(toolSource, vocabulary));
+    // One that cannot be used is no loss: the usual one takes tools as well as it can.
+    return new ChatTemplates(usual, withTools instanceof ServerError ? null : withTools);
+  }
+
+  /** The one for a chat. Throws why there is none. */
+  for(hasTools: boolean): OpenTemplate {
+    if (hasTools && this.#withTools !== null) return this.#withTools;
+    if (this.#usual instanceof ServerError) throw this.#usual;
+    return this.#usual;
+  }
+}
+
+function compile(source: string, vocabulary: Vocabulary): OpenTemplate {
+  const template = new ChatTemplate(source, vocabulary);
+  const { shownTokens } = template.format;
+  const tokens = vocabulary.controlTokens.filter((token) => shownTokens.includes(vocabulary.tokenText(token)));
+  return { template, shownTokens: new Set(tokens) };
+}
+
+function unlessRefused<Value>(make: () => Value): Value | ServerError {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof ServerError) return error;
+    throw error;
+  }
+}
