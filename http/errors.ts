@@ -62,7 +62,16 @@ export interface ErrorFormat {
   body(error: ErrorRecord, requestId: string): string;
   /** Of that body; with an id, as the document refers to it. */
   readonly schema: z.ZodType;
+  /** Where its clients look for the request's id, of an answer of any kind, if not in x-request-id alone. */
+  readonly requestIdHeader?: string;
 }
+
+/** The headers that say a request's id to a protocol's clients. */
+export function requestIdHeaders({ requestIdHeader: vendors }: ErrorFormat): readonly string[] {
+  return vendors === undefined ? commonIdHeaders : [...commonIdHeaders, vendors];
+}
+
+const commonIdHeaders: readonly string[] = ["x-request-id"];
 
 /** The common envelope. */
 const errorEnvelope = z

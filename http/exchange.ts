@@ -2,7 +2,7 @@
 // who keep account of requests. Made by the app for each request; protocol routes see HTTP only through it.
 import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./edge.ts";
-import { commonErrors, type ErrorFormat, errorHeaders } from "./errors.ts";
+import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
 import type { Log } from "./log.ts";
 import type { Generation } from "./observed-inference.ts";
 import type { ExchangeObserver } from "./observer.ts";
@@ -99,6 +99,7 @@ export class Exchange {
 
   /** Answers with the error's status and envelope. What is not a ServerError is our own fault: logged, not shown. */
   fail(thrown: unknown, headers: ReplyHeaders = {}, format: ErrorFormat = this.#errors): void {
+    this.#errors = format;
     // With the client gone there is nobody to tell, and what was thrown is most likely only that.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
@@ -126,8 +127,14 @@ export class Exchange {
   }
 
   #withCommon(headers: ReplyHeaders): ReplyHeaders {
-    const common = { "access-control-allow-origin": "*", "access-control-expose-headers": "x-request-id", ...headers };
-    return this.#options.disableRequestIdHeader ? common : { ...common, "x-request-id": this.id };
+    const names = requestIdHeaders(this.#errors);
+    const common: Record<string, string> = {
+      "access-control-allow-origin": "*",
+      "access-control-expose-headers": names.join(", "),
+      ...headers,
+    };
+    if (!this.#options.disableRequestIdHeader) for (const name of names) common[name] = this.id;
+    return common;
   }
 
   get #isObserved(): boolean {

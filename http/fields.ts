@@ -71,11 +71,6 @@ export function notYet(what: string): string {
   return `${what} is not supported by this server yet`;
 }
 
-/** A schema issue about one field of the object it is raised on. */
-export function fieldIssue(field: string, message: string) {
-  return { code: "custom" as const, message, params: { field } };
-}
-
 export const isEmptyArray = (value: unknown): boolean => Array.isArray(value) && value.length === 0;
 
 // Half of a surrogate pair would match inside a character and cut it in two.
@@ -87,6 +82,11 @@ const stopString = z
   .refine((text) => !halfCharacter.test(text), { error: expected("a string of whole characters") });
 
 export const stopStringList = z.array(stopString).max(MAX_STOP_STRINGS);
+
+export const streamField = z
+  .boolean()
+  .nullish()
+  .meta({ description: "Answer piece by piece, as server-sent events; false" });
 
 export const commonFields = {
   model: z

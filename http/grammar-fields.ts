@@ -3,6 +3,7 @@
 import { z } from "zod";
 import type { OutputGrammar } from "../engines/chat.ts";
 import { isBounded, ofWholeSchemas, tooLarge } from "./bounded.ts";
+import type { Conflict } from "./conflicts.ts";
 import { expected, expectedVariant } from "./issues.ts";
 
 const MAX_GRAMMAR_LENGTH = 262_144;
@@ -87,8 +88,8 @@ function schemaOf(value: unknown): unknown {
   }
 }
 
-/** What contradicts a grammar: another one, and going on where it has ended. Each as a field and what is wrong with it. */
-export function* grammarConflicts(fields: GrammarFields): Iterable<readonly [field: string, message: string]> {
+/** What contradicts a grammar: another one, and going on where it has ended. */
+export function* grammarConflicts(fields: GrammarFields): Iterable<Conflict> {
   const demanded = outputGrammar(fields);
   if (demanded === null) return;
   if (demanded.kind === "json_schema" && isTooLarge(demanded.schema)) {

@@ -10,7 +10,7 @@ export const verbosityField = ignored(
   "no model here has such a setting; say it in a message",
 );
 
-export const conversationFields = {
+export const openAiFields = {
   top_logprobs: z.int().min(0).max(20).nullish().meta({ description: "Likeliest tokens to report beside each; 0" }),
   reasoning_budget: z
     .int()
@@ -27,4 +27,5 @@ export const conversationFields = {
   prompt_cache_options: ignored(z.record(z.string(), z.unknown()), CACHED_ANYWAY),
 } as const;
 
-export const promptCacheBreakpoint = ignored(z.unknown(), CACHED_ANYWAY);
+/** Of a content part. */
+export const cacheHint = ignored(z.unknown(), CACHED_ANYWAY);

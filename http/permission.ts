@@ -1,5 +1,5 @@
-// Owns the field that says whether tools which the server runs may be. There are none yet: what is left of it is the answer
-// to a request that could not be asked.
+// Owns the field that says whether tools which the server runs may be. There are none yet; but a request whose client could
+// not be asked is wrong all the same, and is told so.
 import { z } from "zod";
 import type { Conflict } from "./conflicts.ts";
 

@@ -57,8 +57,3 @@ export const finishReasonSchema = z.enum(["stop", "length", "tool_calls", "cance
 export function wireFinishReason(reason: FinishReason): z.output<typeof finishReasonSchema> {
   return reason === "cancelled" ? "canceled" : reason;
 }
-
-/** A log probability as JSON can carry it: OpenAI writes -9999 for "never". */
-export function wireLogprob(logprob: number): number {
-  return Number.isFinite(logprob) ? logprob : -9999;
-}

@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { ignored, isEmptyArray, notBuiltYet, notYet, refusalIssue, refused, refusedVariants } from "../fields.ts";
 import { expected, expectedVariant } from "../issues.ts";
+import { cacheHint } from "../openai-fields.ts";
 
 const MAX_NAME_LENGTH = 256;
 const MAX_CALL_ID_LENGTH = 256;
@@ -23,7 +24,7 @@ const TOOLS_INSTEAD = 'calls go by tools, tool_calls and messages of role "tool"
 const textPart = z.strictObject({
   type: z.literal("text"),
   text: z.string(),
-  prompt_cache_breakpoint: ignored(z.unknown(), "the start of a prompt is cached wherever it is used again"),
+  prompt_cache_breakpoint: cacheHint,
 });
 
 const refusalPart = z.strictObject({ type: z.literal("refusal"), refusal: z.string() });

@@ -1,7 +1,8 @@
 // Owns the body of a chat completion that is not streamed, and the shape of its logprobs.
-import type { ChoiceLogprob, TokenLogprob } from "../../engines/chat.ts";
+import type { ChoiceLogprob } from "../../engines/chat.ts";
 import type { Answer, AnswerChoice } from "../answer.ts";
-import { wireFinishReason, wireLogprob, wireUsage } from "../usage.ts";
+import { wireTokenLogprobs } from "../logprobs.ts";
+import { wireFinishReason, wireUsage } from "../usage.ts";
 import type { WireChatCompletion, WireChoice, WireLogprobs } from "./schemas.ts";
 
 /** What every body and chunk of one completion repeats. */
@@ -47,13 +48,5 @@ function message({ text, reasoning, toolCalls, refusal }: AnswerChoice): WireCho
 }
 
 export function wireLogprobs(logprobs: readonly ChoiceLogprob[]): WireLogprobs {
-  return {
-    content: logprobs.map((token) => ({ ...wireToken(token), top_logprobs: token.top.map(wireToken) })),
-    refusal: null,
-  };
-}
-
-function wireToken({ token, logprob, bytes }: TokenLogprob) {
-  // Not copied, for a stream writes one a token: schemas know no read-only lists.
-  return { token, logprob: wireLogprob(logprob), bytes: bytes as number[] };
+  return { content: wireTokenLogprobs(logprobs), refusal: null };
 }

@@ -1,17 +1,12 @@
 // Owns the schemas of what a chat answers: the whole body, and the chunks of a stream. The API document shows them; response.ts
 // is typed by them, stream.ts writes what matches them.
 import { z } from "zod";
+import { tokenLogprobSchema } from "../logprobs.ts";
 import { finishReasonSchema, usageSchema } from "../usage.ts";
-
-const tokenLogprob = z.strictObject({
-  token: z.string(),
-  logprob: z.number().meta({ description: "-9999 for never" }),
-  bytes: z.array(z.int().min(0).max(255)).meta({ description: "UTF-8; a token may hold part of a character" }),
-});
 
 export const logprobsSchema = z
   .strictObject({
-    content: z.array(tokenLogprob.extend({ top_logprobs: z.array(tokenLogprob) })),
+    content: z.array(tokenLogprobSchema),
     refusal: z.null(),
   })
   .meta({ id: "ChatLogprobs" });

@@ -15,14 +15,19 @@ type TextEvent = Extract<GenerateEvent, { readonly type: "text" }>;
 type CallEvent = Extract<GenerateEvent, { readonly type: "tool_call" }>;
 type ArgumentsEvent = Extract<GenerateEvent, { readonly type: "tool_arguments" }>;
 
+/** Of a delta that is a text. */
+type TextField = "content" | "reasoning_content" | "refusal";
+
 /** The text around one choice's chunks. */
 interface ChoiceFrame {
   readonly delta: string;
+  /** The same, up to the text of a field. */
+  readonly before: Readonly<Record<TextField, string>>;
   hasRole: boolean;
 }
 
 export class ChatStream implements StreamCodec {
-  readonly #before: string;
+  readonly #head: string;
   readonly #includeUsage: boolean;
   readonly #choices: readonly ChoiceFrame[];
   #unfinishedCount: number;
@@ -43,13 +48,10 @@ export class ChatStream implements StreamCodec {
       system_fingerprint: "local",
       ...(includeUsage ? { usage: null } : {}),
     });
-    this.#before = `data: ${fields.slice(0, -1)},"choices":[`;
+    this.#head = `data: ${fields.slice(0, -1)},"choices":[`;
     this.#includeUsage = includeUsage;
     this.#unfinishedCount = choiceCount;
-    this.#choices = Array.from({ length: choiceCount }, (_, index) => ({
-      delta: `${this.#before}{"index":${index},"delta":{`,
-      hasRole: false,
-    }));
+    this.#choices = Array.from({ length: choiceCount }, (_, index) => choiceFrame(this.#head, index));
   }
 
   get isEnded(): boolean {
@@ -102,16 +104,16 @@ export class ChatStream implements StreamCodec {
     return `${this.#closeLastChunk("")}data: ${errorBody(error)}\n\n${DONE}`;
   }
 
-  #delta(index: number, field: "content" | "reasoning_content" | "refusal", text: string): string {
+  #delta(index: number, field: TextField, text: string): string {
     const choice = this.#choices[index];
     if (choice === undefined) return "";
-    return `${choice.delta}${this.#role(choice)}"${field}":${JSON.stringify(text)}${DELTA_END}`;
+    return this.#before(choice, field) + JSON.stringify(text) + DELTA_END;
   }
 
   #withLogprobs({ choice: index, text, logprobs }: TextEvent): string {
     const choice = this.#choices[index];
     if (choice === undefined) return "";
-    const delta = `${choice.delta}${this.#role(choice)}"content":${JSON.stringify(text)}`;
+    const delta = this.#before(choice, "content") + JSON.stringify(text);
     return `${delta}},"logprobs":${JSON.stringify(wireLogprobs(logprobs ?? []))},"finish_reason":null}]}\n\n`;
   }
 
@@ -147,6 +149,11 @@ export class ChatStream implements StreamCodec {
     return `${this.#closeLastChunk("")}${this.#usageBefore()}]${wire}}\n\n${DONE}`;
   }
 
+  /** A choice's first delta says its role too. */
+  #before(choice: ChoiceFrame, field: TextField): string {
+    return choice.hasRole ? choice.before[field] : `${choice.delta}${this.#role(choice)}"${field}":`;
+  }
+
   #role(choice: ChoiceFrame): string {
     if (choice.hasRole) return "";
     choice.hasRole = true;
@@ -162,6 +169,21 @@ export class ChatStream implements StreamCodec {
 
   // The usage chunk names its usage itself, so the constant `"usage":null` of the others must go.
   #usageBefore(): string {
-    return this.#before.replace(',"usage":null,"choices"', ',"choices"');
+    return this.#head.replace(',"usage":null,"choices"', ',"choices"');
   }
+}
+
+function choiceFrame(head: string, index: number): ChoiceFrame {
+  const delta = `${head}{"index":${index},"delta":{`;
+  // Joined, a text is one piece; added up it would be walked through piece by piece with each chunk.
+  const before = (field: TextField): string => [delta, `"${field}":`].join("");
+  return {
+    delta,
+    before: {
+      content: before("content"),
+      reasoning_content: before("reasoning_content"),
+      refusal: before("refusal"),
+    },
+    hasRole: false,
+  };
 }

@@ -2,16 +2,8 @@
 // prompt as a string and does not stream.
 import { z } from "zod";
 import type { GenerateRequest } from "../../engines/chat.ts";
-import {
-  commonFields,
-  fieldIssue,
-  isEmptyArray,
-  MAX_CHOICES,
-  notBuiltYet,
-  refused,
-  samplingOf,
-  stopStrings,
-} from "../fields.ts";
+import { addConflicts, type Conflict } from "../conflicts.ts";
+import { commonFields, isEmptyArray, MAX_CHOICES, notBuiltYet, refused, samplingOf, stopStrings } from "../fields.ts";
 import { grammarConflicts, outputGrammar } from "../grammar-fields.ts";
 import { expected } from "../issues.ts";
 import type { Origin } from "../origin.ts";
@@ -44,13 +36,7 @@ export const completionRequestSchema = z
     tools: refused(NO_TOOLS, isEmptyArray),
     tool_choice: refused(NO_TOOLS, (value) => value === "none" || value === "auto"),
   })
-  .superRefine((body, context) => {
-    for (const [field, message] of grammarConflicts(body)) context.addIssue(fieldIssue(field, message));
-    const choices = body.n ?? 1;
-    if ((body.best_of ?? choices) < choices) {
-      context.addIssue(fieldIssue("best_of", `expected at least n (${choices}), got ${body.best_of}`));
-    }
-  });
+  .superRefine((body, context) => addConflicts(context, conflicts(body)));
 
 export type CompletionRequestBody = z.output<typeof completionRequestSchema>;
 
@@ -72,4 +58,15 @@ export function toGenerateRequest(body: CompletionRequestBody, origin: Origin): 
     ignoreEos: body.ignore_eos ?? false,
     truncatePrompt: body.truncate_sequence ?? false,
   };
+}
+
+type Conflicting = Omit<CompletionRequestBody, "prompt">;
+
+/** Fields that are right alone and wrong together. */
+function* conflicts(body: Conflicting): Iterable<Conflict> {
+  yield* grammarConflicts(body);
+  const choices = body.n ?? 1;
+  if ((body.best_of ?? choices) < choices) {
+    yield ["best_of", `expected at least n (${choices}), got ${body.best_of}`];
+  }
 }

@@ -1,7 +1,8 @@
 // Owns the body of a text completion, and the older shape of logprobs this protocol has.
 import type { ChoiceLogprob, PromptLogprob } from "../../engines/chat.ts";
 import type { Answer, AnswerChoice } from "../answer.ts";
-import { wireFinishReason, wireLogprob, wireUsage } from "../usage.ts";
+import { wireLogprob } from "../logprobs.ts";
+import { wireFinishReason, wireUsage } from "../usage.ts";
 import type { WireCompletion, WireCompletionChoice, WireLegacyLogprobs } from "./schemas.ts";
 
 export interface CompletionOptions {

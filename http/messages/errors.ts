@@ -55,4 +55,4 @@ function body({ code, message: words, param }: ErrorRecord, requestId: string): 
   return JSON.stringify({ type: "error", error: { type, message, details }, request_id: requestId });
 }
 
-export const messagesErrors: ErrorFormat = { statusOf, body, schema };
+export const messagesErrors: ErrorFormat = { statusOf, body, schema, requestIdHeader: "request-id" };

@@ -3,9 +3,10 @@
 import { z } from "zod";
 import type { OutputGrammar } from "../../engines/chat.ts";
 import { isBounded, tooLarge } from "../bounded.ts";
+import type { Conflict } from "../conflicts.ts";
 import { commonFields, notBuiltYet } from "../fields.ts";
 import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
-import { effortField } from "./thinking.ts";
+import { vendorEffortField } from "./thinking.ts";
 
 const jsonFormat = z.strictObject({
   type: z.literal("json_schema"),
@@ -15,7 +16,7 @@ const jsonFormat = z.strictObject({
 export const outputFields = {
   output_config: z
     .strictObject({
-      effort: effortField,
+      effort: vendorEffortField,
       format: jsonFormat.nullish().meta({ description: "What the output must be; a grammar sees to it" }),
       task_budget: notBuiltYet("telling the model its budget"),
     })
@@ -34,8 +35,7 @@ export function demandedGrammar(fields: OutputFields): OutputGrammar | null {
   return vendorGrammars(fields)[0] ?? outputGrammar(fields);
 }
 
-/** Each as a field and what is wrong with it. */
-export function* outputConflicts(fields: OutputFields): Iterable<readonly [field: string, message: string]> {
+export function* outputConflicts(fields: OutputFields): Iterable<Conflict> {
   yield* grammarConflicts(fields);
   const vendors = vendorGrammars(fields);
   if (vendors.length === 0) return;

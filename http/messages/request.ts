@@ -2,9 +2,9 @@
 // GenerateRequest. Fields of the vendor's interface that are not built or change nothing are known here by name.
 import { z } from "zod";
 import { type GenerateRequest, requestDefaults } from "../../engines/chat.ts";
+import { addConflicts, type Conflict } from "../conflicts.ts";
 import {
   commonFields,
-  fieldIssue,
   ignored,
   isEmptyArray,
   notBuiltYet,
@@ -13,17 +13,18 @@ import {
   refusedVariants,
   samplingOf,
   stopStringList,
+  streamField,
 } from "../fields.ts";
 import { expectedVariant } from "../issues.ts";
 import type { Origin } from "../origin.ts";
+import { permissionConflicts, permissionField } from "../permission.ts";
+import { callConflicts } from "../tool-use.ts";
 import { cacheControl, conversationFields } from "./content.ts";
 import { conversation } from "./conversation.ts";
 import { demandedGrammar, outputConflicts, outputFields } from "./output.ts";
 import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
-const ASK_NEEDS_STREAM =
-  'agent_permission "ask" needs stream=true: approvals are asked for in the stream and answered at POST /v1/agent/approvals/{approval_id}';
 const ELSEWHERE = "answers of this protocol have no place for logprobs; POST /v1/chat/completions has";
 const ONE_TIER = "there is one tier; a request is put before others by priority";
 const NO_ACCOUNTS = "there are no accounts here";
@@ -82,24 +83,24 @@ const countedFields = {
   stop_sequences: stopStringList.nullish().meta({ description: "Texts that end the answer, and are left out of it" }),
   ...outputFields,
   context_management: z.strictObject({ edits: z.array(contextEdit).nullish() }).nullish(),
-  // Without tools of the server's own there is nothing to permit, so auto and deny come to the same.
-  agent_permission: z.enum(["auto", "ask", "deny"]).nullish(),
+  agent_permission: permissionField,
   ...refusedFields,
   ...ignoredFields,
 } as const;
 
-export const countRequestSchema = z.strictObject(countedFields).superRefine((body, context) => {
-  for (const issue of conflicts(body)) context.addIssue(issue);
-});
+export const countRequestSchema = z
+  .strictObject(countedFields)
+  .superRefine((body, context) => addConflicts(context, conflicts(body)));
 
 export const messagesRequestSchema = z
   .strictObject({
     ...countedFields,
     max_tokens,
-    stream: z.boolean().nullish().meta({ description: "Answer piece by piece, as server-sent events; false" }),
+    stream: streamField,
   })
   .superRefine((body, context) => {
-    for (const issue of [...conflicts(body), ...answerConflicts(body)]) context.addIssue(issue);
+    addConflicts(context, conflicts(body));
+    addConflicts(context, answerConflicts(body));
   });
 
 type CountRequestBody = z.output<typeof countRequestSchema>;
@@ -133,25 +134,12 @@ export function toGenerateRequest(
 type Conflicting = Omit<CountRequestBody, "messages" | "system">;
 
 /** Fields that are right alone and wrong together. */
-function* conflicts(body: Conflicting): Iterable<ReturnType<typeof fieldIssue>> {
-  const found = [
-    ...requestedToolConflicts(body),
-    ...outputConflicts(body),
-    ...thinkingConflicts(body),
-    ...mixedConflicts(body),
-  ];
-  for (const [field, message] of found) yield fieldIssue(field, message);
-}
-
-/** Those between tools, output and thinking. */
-function* mixedConflicts(body: Conflicting): Iterable<readonly [field: string, message: string]> {
+function* conflicts(body: Conflicting): Iterable<Conflict> {
+  yield* requestedToolConflicts(body);
+  yield* outputConflicts(body);
+  yield* thinkingConflicts(body);
   const use = requestedTools(body);
-  if (use !== null && body.grammar) {
-    yield ["grammar", 'cannot be combined with tools, which are called in another form; send tool_choice "none"'];
-  }
-  if (use?.required === true && body.ignore_eos === true) {
-    yield ["ignore_eos", "cannot be combined with a call that is demanded: the answer ends where the call ends"];
-  }
+  yield* callConflicts(use, body);
   const isForced = use !== null && (use.required || use.specs.some(({ strict }) => strict));
   if (thinkingBudget(body) !== null && (isForced || demandedGrammar(body) !== null)) {
     yield [
@@ -162,16 +150,11 @@ function* mixedConflicts(body: Conflicting): Iterable<readonly [field: string, m
   }
 }
 
-function* answerConflicts(
-  body: Omit<MessagesRequestBody, "messages" | "system">,
-): Iterable<ReturnType<typeof fieldIssue>> {
-  if (body.agent_permission === "ask" && body.stream !== true) yield fieldIssue("agent_permission", ASK_NEEDS_STREAM);
+function* answerConflicts(body: Omit<MessagesRequestBody, "messages" | "system">): Iterable<Conflict> {
+  yield* permissionConflicts(body.agent_permission, body.stream);
   const budget = thinkingBudget(body);
   if (budget !== null && typeof body.max_tokens === "number" && budget >= body.max_tokens) {
-    yield fieldIssue(
-      "thinking.budget_tokens",
-      `expected fewer tokens than max_tokens ${body.max_tokens}, got ${budget}`,
-    );
+    yield ["thinking.budget_tokens", `expected fewer tokens than max_tokens ${body.max_tokens}, got ${budget}`];
   }
 }
 

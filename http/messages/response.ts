@@ -55,6 +55,7 @@ export const messageSchema = z.strictObject({
   content: z.array(contentBlockSchema).readonly(),
   ...stopSchema,
   container,
+  diagnostics: z.null(),
   usage: usageSchema.extend({
     cache_creation: z.strictObject({ ephemeral_5m_input_tokens: tokenCount, ephemeral_1h_input_tokens: tokenCount }),
     inference_geo: z.null(),
@@ -98,6 +99,7 @@ export function message(head: MessageHead, content: readonly ContentBlock[], sto
     content,
     ...stop,
     container: null,
+    diagnostics: null,
     usage: {
       ...wireUsage(counts),
       cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 0 },

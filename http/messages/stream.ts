@@ -111,7 +111,8 @@ export class MessageStream implements StreamCodec {
     const closed = this.#closeBlock();
     const index = this.#blockCount++;
     this.#open = kind;
-    this.#delta = `${deltaBefore(index)}${deltaTypes[kind]}`;
+    // Joined, it is one piece: added up it would be walked through piece by piece with each delta.
+    this.#delta = [deltaBefore(index), deltaTypes[kind]].join("");
     const start = `event: content_block_start\ndata: {"type":"content_block_start","index":${index},"content_block":`;
     return `${closed}${start}${block}}\n\n`;
   }

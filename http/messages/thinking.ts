@@ -2,8 +2,17 @@
 // protocols share; what they come to, and where they contradict each other.
 import { z } from "zod";
 import type { TemplateArguments } from "../../engines/chat.ts";
+import type { Conflict } from "../conflicts.ts";
 import { ignored, notYet, refusedVariants } from "../fields.ts";
 import { expectedVariant } from "../issues.ts";
+import {
+  type AskedThinking,
+  templateArguments as commonArguments,
+  effortField,
+  effortSchema,
+  isContradictory,
+  knownEffort,
+} from "../thinking.ts";
 
 const display = ignored(z.enum(["summarized", "omitted"]), "what was thought is given as it was");
 
@@ -22,19 +31,19 @@ const thinking = z.discriminatedUnion(
   { error: expectedVariant("thinking", "type", ["enabled", "adaptive", "disabled"]) },
 );
 
-export const effortField = z
-  .enum(["low", "medium", "high", "xhigh", "max"])
+export const vendorEffortField = effortSchema
+  .extract(["low", "medium", "high", "xhigh", "max"])
   .nullish()
-  .meta({ description: 'Told to the templates that ask; "max" comes to "xhigh"' });
+  .meta({ description: "Told to the templates that ask; `max` comes to `xhigh`" });
 
 export const thinkingFields = {
   thinking: thinking.nullish().meta({ description: "Left out: as the model's template has it" }),
   enable_thinking: z.boolean().nullish(),
-  reasoning_effort: z.enum(["off", "none", "low", "medium", "high", "xhigh"]).nullish(),
+  reasoning_effort: effortField,
 } as const;
 
 type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>> & {
-  readonly output_config?: { readonly effort?: z.output<typeof effortField> } | null | undefined;
+  readonly output_config?: { readonly effort?: z.output<typeof vendorEffortField> } | null | undefined;
 };
 
 /** null where thinking has no bound. */
@@ -42,39 +51,30 @@ export function thinkingBudget({ thinking }: ThinkingFields): number | null {
   return thinking?.type === "enabled" ? thinking.budget_tokens : null;
 }
 
-/** `reasoning_effort` implies thinking, and "off" its absence, unless the request says so itself; the vendor's effort does not. */
+/** The vendor's effort, unlike our own, does not switch thinking. */
 export function templateArguments(fields: ThinkingFields): TemplateArguments {
-  const effort = ownEffort(fields);
-  const enableThinking = explicit(fields) ?? (effort === undefined ? undefined : effort !== "off");
-  const vendorEffort = fields.output_config?.effort ?? undefined;
-  const reasoningEffort = effort ?? (vendorEffort === "max" ? "xhigh" : vendorEffort);
-  return {
-    ...(enableThinking === undefined ? {} : { enableThinking }),
-    ...(reasoningEffort === undefined ? {} : { reasoningEffort }),
-  };
+  const own = askedThinking(fields);
+  const vendors = knownEffort(fields.output_config?.effort);
+  return { ...(vendors === undefined ? {} : { reasoningEffort: vendors }), ...commonArguments(own) };
 }
 
-/** Each as a field and what is wrong with it. */
-export function* thinkingConflicts(fields: ThinkingFields): Iterable<readonly [field: string, message: string]> {
-  const { thinking, enable_thinking, output_config } = fields;
+export function* thinkingConflicts(fields: ThinkingFields): Iterable<Conflict> {
+  const { thinking, enable_thinking, reasoning_effort: sent, output_config } = fields;
   if (thinking && typeof enable_thinking === "boolean" && enable_thinking !== (thinking.type !== "disabled")) {
     yield ["enable_thinking", `${enable_thinking} contradicts thinking of type "${thinking.type}"; send one of them`];
   }
-  const effort = ownEffort(fields);
-  if (effort === undefined) return;
-  const isOn = explicit(fields);
-  if (isOn !== undefined && isOn !== (effort !== "off")) {
-    yield ["reasoning_effort", `"${effort}" contradicts thinking being ${isOn ? "on" : "off"}`];
+  const asked = askedThinking(fields);
+  if (isContradictory(asked)) {
+    yield ["reasoning_effort", `"${sent}" contradicts thinking being ${asked.isOn ? "on" : "off"}`];
   }
-  if (typeof output_config?.effort === "string" && output_config.effort !== effort) {
-    yield ["reasoning_effort", `"${effort}" contradicts output_config.effort; send one of them`];
+  const effort = knownEffort(sent);
+  const vendors = knownEffort(output_config?.effort);
+  if (effort !== undefined && vendors !== undefined && effort !== vendors) {
+    yield ["reasoning_effort", `"${sent}" contradicts output_config.effort; send one of them`];
   }
 }
 
-function ownEffort({ reasoning_effort: effort }: ThinkingFields): string | undefined {
-  return effort === "none" ? "off" : (effort ?? undefined);
-}
-
-function explicit({ thinking, enable_thinking }: ThinkingFields): boolean | undefined {
-  return enable_thinking ?? (thinking ? thinking.type !== "disabled" : undefined);
+function askedThinking({ thinking, enable_thinking, reasoning_effort }: ThinkingFields): AskedThinking {
+  const isOn = enable_thinking ?? (thinking ? thinking.type !== "disabled" : undefined);
+  return { effort: reasoning_effort, isOn };
 }

@@ -3,17 +3,14 @@
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../engines/chat.ts";
 import { isBounded, tooLarge } from "../bounded.ts";
+import type { Conflict } from "../conflicts.ts";
 import { ignored, isEmptyArray, notBuiltYet, notYet, refused, refusedVariants } from "../fields.ts";
-import { expected, expectedVariant } from "../issues.ts";
+import { expectedVariant } from "../issues.ts";
+import { MAX_TOOLS, toolName as nameOfLength, toolDescription, toolSpec } from "../tool-fields.ts";
 import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../tool-use.ts";
 
-const MAX_TOOLS = 256;
-const MAX_DESCRIPTION_LENGTH = 65_536;
-
 /** As long as any protocol lets it be. */
-export const toolName = z.string().regex(/^[a-zA-Z0-9_-]{1,128}$/, {
-  error: expected("a name of 1 to 128 letters, digits, underscores and hyphens"),
-});
+export const toolName = nameOfLength(128);
 
 const serverTools = [
   "web_search_20250305",
@@ -56,7 +53,7 @@ const serverTool = refusedVariants(
 const clientTool = z.strictObject({
   type: z.literal("custom").nullish(),
   name: toolName,
-  description: z.string().max(MAX_DESCRIPTION_LENGTH).nullish(),
+  description: toolDescription.nullish(),
   input_schema: z
     .looseObject({ type: z.literal("object") })
     .refine(isBounded, { error: tooLarge("a schema") })
@@ -104,18 +101,13 @@ export function requestedTools({ tools, tool_choice: wanted }: ToolFields): Tool
   return toolUse(specsOf(tools), choiceOf(wanted), isSingle !== true);
 }
 
-/** What contradicts itself in them, each as a field and what is wrong with it. */
-export function requestedToolConflicts(fields: ToolFields): Iterable<readonly [field: string, message: string]> {
+/** What contradicts itself in them. */
+export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
   return toolConflicts(specsOf(fields.tools), choiceOf(fields.tool_choice));
 }
 
 function specsOf(tools: ToolFields["tools"]): readonly ToolSpec[] {
-  return (tools ?? []).map(({ name, description, input_schema, strict }) => ({
-    name,
-    description: description ?? null,
-    parameters: input_schema,
-    strict: strict ?? false,
-  }));
+  return (tools ?? []).map((tool) => toolSpec(tool.name, { ...tool, parameters: tool.input_schema }));
 }
 
 function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {

@@ -2,7 +2,7 @@
 // answers. The codes come from the operations, statuses and bodies from the error format of the route.
 import type { oas31, ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from "zod-openapi";
 import { type ErrorCode, errorMeaning } from "../../runtime/errors.ts";
-import { commonErrors, type ErrorFormat, saysWhenToRetry } from "../errors.ts";
+import { commonErrors, type ErrorFormat, requestIdHeaders, saysWhenToRetry } from "../errors.ts";
 import type { DescribedRoute } from "../routes.ts";
 
 const ofEveryRoute: readonly ErrorCode[] = ["internal"];
@@ -27,8 +27,13 @@ export const headerComponents: Record<string, oas31.HeaderObject> = {
   RetryAfter: { description: "Seconds after which trying again may help", schema: { type: "integer", minimum: 0 } },
 };
 
-export const requestIdHeader = { "x-request-id": { $ref: "#/components/headers/RequestId" } };
+const requestIdHeader = { $ref: "#/components/headers/RequestId" };
 const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
+
+/** The headers of every answer of a route. */
+export function commonHeaders({ errors = commonErrors }: DescribedRoute) {
+  return Object.fromEntries(requestIdHeaders(errors).map((name) => [name, requestIdHeader]));
+}
 
 /** The codes an operation may answer with, each once. */
 export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode[] {
@@ -46,19 +51,24 @@ export function codesOf({ operation, kind }: DescribedRoute): readonly ErrorCode
 /** The error answers of an operation, by status, and `default` for those of any request. */
 export function errorAnswers(route: DescribedRoute): ZodOpenApiResponsesObject {
   const format = route.errors ?? commonErrors;
+  const headers = commonHeaders(route);
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of codesOf(route)) {
     const status = format.statusOf(code);
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
-  const answers = [...byStatus].map(([status, codes]) => [String(status), errorAnswer(codes, format)]);
-  return { ...Object.fromEntries(answers), default: errorAnswer(ofOtherRequests, format) };
+  const answers = [...byStatus].map(([status, codes]) => [String(status), errorAnswer(codes, format, headers)]);
+  return { ...Object.fromEntries(answers), default: errorAnswer(ofOtherRequests, format, headers) };
 }
 
-function errorAnswer(codes: readonly ErrorCode[], format: ErrorFormat): ZodOpenApiResponseObject {
+function errorAnswer(
+  codes: readonly ErrorCode[],
+  format: ErrorFormat,
+  headers: ReturnType<typeof commonHeaders>,
+): ZodOpenApiResponseObject {
   return {
     description: codes.map((code) => `- \`${code}\`: ${errorMeaning(code)}`).join("\n"),
-    headers: { ...requestIdHeader, ...(codes.some(saysWhenToRetry) ? retryAfterHeader : {}) },
+    headers: { ...headers, ...(codes.some(saysWhenToRetry) ? retryAfterHeader : {}) },
     content: { "application/json": { schema: format.schema } },
   };
 }

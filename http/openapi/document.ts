@@ -4,7 +4,7 @@ import type { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
 import type { DescribedRoute } from "../routes.ts";
-import { errorAnswers, headerComponents, requestIdHeader } from "./answers.ts";
+import { commonHeaders, errorAnswers, headerComponents } from "./answers.ts";
 
 /** The version of the interface; what this server's own version is, GET /v1/system/info says. */
 const API_VERSION = "0.9.5";
@@ -82,7 +82,7 @@ function operationObject(route: DescribedRoute, names: SchemaNames): ZodOpenApiO
     ...(portSetting === undefined ? {} : { servers: [serverOf(portSetting)] }),
     requestParams: params,
     ...(body === undefined ? {} : { requestBody: requestBody(body, operation, names) }),
-    responses: { ...answers(operation, names), ...errorAnswers(route) },
+    responses: { ...answers(route, names), ...errorAnswers(route) },
   };
 }
 
@@ -99,12 +99,14 @@ function requestBody(body: z.ZodType, operation: Operation, names: SchemaNames) 
   return { required: true, content: { "application/json": { schema } } };
 }
 
-function answers(operation: Operation, names: SchemaNames): ZodOpenApiOperationObject["responses"] {
+function answers(route: DescribedRoute, names: SchemaNames): ZodOpenApiOperationObject["responses"] {
+  const { operation } = route;
+  const headers = commonHeaders(route);
   return Object.fromEntries(
     Object.entries(operation.answers).map(([status, contents]) => {
       const description = contents.length === 1 ? (contents[0]?.description ?? "") : contents.map(inWords).join("\n\n");
       const types = contents.map((content) => [content.contentType, mediaType(content, operation, names)]);
-      return [status, { description, headers: requestIdHeader, content: Object.fromEntries(types) }];
+      return [status, { description, headers, content: Object.fromEntries(types) }];
     }),
   );
 }

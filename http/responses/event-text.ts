@@ -1,6 +1,7 @@
 // Owns how the events of a response are written: names, sequence numbers, server-sent events. Hot path: of the many deltas of
 // one part all but number and text is built once.
 import type { KeptEvents } from "../../actors/stored-responses.ts";
+import type { WireTokenLogprob } from "../logprobs.ts";
 
 /** What ends a stream after its last event. */
 export const DONE = "data: [DONE]\n\n";
@@ -12,7 +13,7 @@ export interface ResponseEvents {
   event(type: string, fields: object): void;
   /** What the deltas of one part have in common, to be given to `delta`. */
   deltaHead(type: string, fields: object): string;
-  delta(head: string, text: string): void;
+  delta(head: string, text: string, logprobs?: readonly WireTokenLogprob[]): void;
 }
 
 /** Where nobody reads events. */
@@ -40,8 +41,9 @@ export class EventText implements ResponseEvents {
     return `event: ${type}\ndata: ${common.slice(0, -1)},"sequence_number":`;
   }
 
-  delta(head: string, text: string): void {
-    this.#text += `${head}${this.#nextSequence++},"delta":${JSON.stringify(text)}}\n\n`;
+  delta(head: string, text: string, logprobs?: readonly WireTokenLogprob[]): void {
+    const more = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
+    this.#text += `${head}${this.#nextSequence++},"delta":${JSON.stringify(text)}${more}}\n\n`;
   }
 
   /** What has been written since the last call, and the number of its first event. */

@@ -30,6 +30,7 @@ export class ResponseFold {
   readonly #output: OutputItem[] = [];
   #open: OpenReasoning | OpenMessage | OpenCall | null = null;
   #status: ResponseStatus;
+  #isEnded = false;
   #finishReason: FinishReason = "stop";
   #completedAt: number | null = null;
   #error: ErrorRecord | null = null;
@@ -50,7 +51,7 @@ export class ResponseFold {
   }
 
   get isEnded(): boolean {
-    return this.#status in terminalEvents;
+    return this.#isEnded;
   }
 
   get output(): readonly OutputItem[] {
@@ -70,7 +71,7 @@ export class ResponseFold {
   }
 
   take(event: GenerateEvent): void {
-    if (this.isEnded) return;
+    if (this.#isEnded) return;
     if (event.type === "error") {
       this.fail(event.error);
       return;
@@ -114,7 +115,7 @@ export class ResponseFold {
   }
 
   fail(error: ErrorRecord): void {
-    if (this.isEnded) return;
+    if (this.#isEnded) return;
     this.#error = error;
     this.#close("incomplete");
     const { code, message, param } = error;
@@ -125,7 +126,7 @@ export class ResponseFold {
 
   /** Nothing more comes of it: its client has gone, or the server goes; `cancelled` where that was asked for. */
   interrupt(status: "incomplete" | "cancelled"): void {
-    if (this.isEnded) return;
+    if (this.#isEnded) return;
     this.#close("incomplete");
     this.#incomplete = "interrupted";
     this.#end(status);
@@ -203,6 +204,7 @@ export class ResponseFold {
 
   #end(status: EndStatus): void {
     this.#status = status;
+    this.#isEnded = true;
     this.#lifecycle(terminalEvents[status]);
   }
 

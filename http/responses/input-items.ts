@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { ignored, notYet, refusedVariants } from "../fields.ts";
 import { expected, expectedVariant } from "../issues.ts";
+import { cacheHint } from "../openai-fields.ts";
 
 const MAX_ID_LENGTH = 256;
 const MAX_NAME_LENGTH = 256;
@@ -39,7 +40,6 @@ const refusedItems = [
 
 const id = z.string().max(MAX_ID_LENGTH).nullish();
 const status = z.enum(["in_progress", "completed", "incomplete"]).nullish();
-const cacheHint = ignored(z.unknown(), "the start of a prompt is cached wherever it is used again");
 // Clients send back what they were given, with what their libraries have added to it.
 const added = ignored(z.unknown(), "some clients keep what they have parsed here");
 const phase = ignored(z.string(), "models are not told of it");

@@ -1,16 +1,16 @@
 // Owns the output item that is being written, one a kind: how it opens, grows and closes, as state and as events in step. What
 // an item holds is only changed here. Driven by fold.ts.
 import type { ChoiceLogprob } from "../../engines/chat.ts";
+import { wireTokenLogprobs } from "../logprobs.ts";
 import type { ResponseEvents } from "./event-text.ts";
-import {
-  type FunctionCallItem,
-  type ItemStatus,
-  type MessageItem,
-  type OutputItem,
-  type OutputText,
-  type ReasoningItem,
-  type Refusal,
-  wireLogprobs,
+import type {
+  FunctionCallItem,
+  ItemStatus,
+  MessageItem,
+  OutputItem,
+  OutputText,
+  ReasoningItem,
+  Refusal,
 } from "./resource.ts";
 
 /** Where an item stands in the output. */
@@ -125,6 +125,8 @@ export class OpenMessage extends OpenItem<MessageItem> {
   /** The text that is being written; null before it and after it. */
   #text: OutputText | null = null;
   #head = "";
+  /** Of deltas that bring log probabilities of their own. */
+  #headOfLogprobs = "";
 
   constructor({ index, id }: ItemPlace, output: OutputItem[], events: ResponseEvents) {
     const item: MessageItem = { id, type: "message", status: "in_progress", role: "assistant", content: [] };
@@ -139,10 +141,10 @@ export class OpenMessage extends OpenItem<MessageItem> {
       if (text !== "") this.events.delta(this.#head, text);
       return;
     }
-    const wire = wireLogprobs(logprobs);
+    const wire = wireTokenLogprobs(logprobs);
     // Not spread: a whole long text may come as one event.
     for (const logprob of wire) part.logprobs.push(logprob);
-    this.events.event("response.output_text.delta", { ...this.#at, delta: text, logprobs: wire });
+    this.events.delta(this.#headOfLogprobs, text, wire);
   }
 
   refuse(reason: string): void {
@@ -163,6 +165,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
     const part: OutputText = { type: "output_text", text: "", annotations: [], logprobs: [] };
     this.#begin(part);
     this.#head = this.events.deltaHead("response.output_text.delta", { ...this.#at, logprobs: [] });
+    this.#headOfLogprobs = this.events.deltaHead("response.output_text.delta", this.#at);
     this.#text = part;
     return part;
   }

@@ -1,22 +1,26 @@
 // Owns the request of POST /v1/responses: its schema, and what it means as a GenerateRequest once its conversation is known.
 // Fields that are known and change nothing, and fields that are not built yet, are here by name.
 import { z } from "zod";
-import type { ChatMessage, GenerateRequest, OutputGrammar, TemplateArguments } from "../../engines/chat.ts";
+import type { ChatMessage, GenerateRequest, OutputGrammar } from "../../engines/chat.ts";
+import { addConflicts, type Conflict, differing } from "../conflicts.ts";
 import {
   commonFields,
-  fieldIssue,
   ignored,
   isEmptyArray,
   notBuiltYet,
   refused,
   samplingOf,
   stopStrings,
+  streamField,
 } from "../fields.ts";
 import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
+import { openAiFields } from "../openai-fields.ts";
 import type { Origin } from "../origin.ts";
+import { effortField, templateArguments } from "../thinking.ts";
+import { callConflicts } from "../tool-use.ts";
 import { inputSchema } from "./input-items.ts";
 import { textField, textFormat } from "./text-format.ts";
-import { requestedTools, toolFields, toolIssues } from "./tools.ts";
+import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
 const MAX_INSTRUCTIONS_LENGTH = 16 * 2 ** 20;
 const MAX_METADATA_PAIRS = 16;
@@ -24,9 +28,7 @@ const MAX_METADATA_KEY = 64;
 const MAX_METADATA_VALUE = 512;
 const MAX_ID_LENGTH = 256;
 
-const efforts = ["off", "none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
 const summaries = ["auto", "concise", "detailed"] as const;
-const CACHED_ANYWAY = "the start of a prompt is cached wherever it is used again";
 
 /** What may be asked to come with an answer; what has no such items lacks nothing. */
 const includable = [
@@ -42,10 +44,7 @@ const includable = [
 
 const reasoningField = z
   .strictObject({
-    effort: z
-      .enum(efforts)
-      .nullish()
-      .meta({ description: "How long to think, where the model can tell; none: not at all" }),
+    effort: effortField,
     summary: ignored(z.enum(summaries), "thinking is given whole, as content of its item"),
     generate_summary: ignored(z.enum(summaries), "thinking is given whole, as content of its item"),
     context: ignored(z.string(), "the model's template decides which thinking of earlier turns it reads"),
@@ -75,7 +74,7 @@ const lifecycleFields = {
     .boolean()
     .nullish()
     .meta({ description: "Answer at once, and generate whether or not the client waits; false" }),
-  stream: z.boolean().nullish().meta({ description: "Answer piece by piece, as server-sent events; false" }),
+  stream: streamField,
   stream_options: z
     .strictObject({
       include_obfuscation: ignored(z.boolean(), "events are not padded; lengths are hidden by TLS, if at all"),
@@ -84,23 +83,11 @@ const lifecycleFields = {
   metadata: metadataField,
 } as const;
 
-const ignoredFields = {
-  service_tier: ignored(z.string(), "there is one tier; a request is put before others by priority"),
-  safety_identifier: ignored(z.string(), "clients take turns by their API key or address"),
-  prompt_cache_key: ignored(z.string(), CACHED_ANYWAY),
-  prompt_cache_retention: ignored(z.string(), CACHED_ANYWAY),
-  prompt_cache_options: ignored(z.record(z.string(), z.unknown()), CACHED_ANYWAY),
-  client_metadata: ignored(z.record(z.string(), z.unknown()), "it is of the client's own sessions and turns"),
-} as const;
-
 const refusedFields = {
   max_tool_calls: refused("the server runs no tools; the client counts the calls that it runs"),
-  max_tool_rounds: notBuiltYet("a limit of tool rounds"),
   conversation: notBuiltYet("a conversation object"),
   prompt: notBuiltYet("a stored prompt"),
   context_management: notBuiltYet("managing the context", isEmptyArray),
-  moderation: notBuiltYet("moderation"),
-  files: notBuiltYet("asking for files", isEmptyArray),
 } as const;
 
 export const responseRequestSchema = z
@@ -112,6 +99,7 @@ export const responseRequestSchema = z
       .nullish()
       .meta({ description: "What the model is told first, of this response alone" }),
     ...commonFields,
+    ...openAiFields,
     n: z.literal(1, { error: "expected 1: a response has one answer; chat completions take more" }).nullish(),
     ...lifecycleFields,
     include: z
@@ -126,11 +114,6 @@ export const responseRequestSchema = z
       .meta({ description: "Most tokens of an answer, thinking included; left out, it may fill the context" }),
     max_completion_tokens: z.int().min(1).nullish().meta({ description: "Another name of max_output_tokens" }),
     reasoning: reasoningField,
-    reasoning_budget: z
-      .int()
-      .min(0)
-      .nullish()
-      .meta({ description: "Most tokens of thinking; what follows is the answer. Not of the contract" }),
     text: textField,
     response_format: responseFormat,
     truncation: z
@@ -138,14 +121,11 @@ export const responseRequestSchema = z
       .nullish()
       .meta({ description: "auto: cut a prompt that is too long, instead of refusing it; disabled" }),
     logprobs: z.boolean().nullish().meta({ description: "Report how likely each token of the text was; false" }),
-    top_logprobs: z.int().min(0).max(20).nullish().meta({ description: "Likeliest tokens to report beside each; 0" }),
     ...toolFields,
-    ...ignoredFields,
+    client_metadata: ignored(z.record(z.string(), z.unknown()), "it is of the client's own sessions and turns"),
     ...refusedFields,
   })
-  .superRefine((body, context) => {
-    for (const issue of conflicts(body)) context.addIssue(issue);
-  });
+  .superRefine((body, context) => addConflicts(context, conflicts(body)));
 
 export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 
@@ -157,7 +137,7 @@ export function toGenerateRequest(
 ): GenerateRequest {
   return {
     ...origin,
-    prompt: { kind: "chat", messages, templateArguments: templateArguments(body) },
+    prompt: { kind: "chat", messages, templateArguments: templateArguments({ effort: body.reasoning?.effort }) },
     sampling: samplingOf(body, wantsLogprobs(body) ? (body.top_logprobs ?? 0) : null),
     choices: 1,
     candidates: 1,
@@ -184,33 +164,20 @@ function wantsLogprobs({ include, logprobs, top_logprobs: top }: Conflicting): b
 }
 
 /** Fields that are right alone and wrong together. */
-function* conflicts(body: Conflicting): Iterable<ReturnType<typeof fieldIssue>> {
+function* conflicts(body: Conflicting): Iterable<Conflict> {
   if (body.text?.format && body.response_format) {
-    yield fieldIssue("response_format", "is another name of text.format; send one of them");
+    yield ["response_format", "is another name of text.format; send one of them"];
   }
-  const grammar = grammarFields(body);
-  for (const [field, message] of grammarConflicts(grammar)) yield fieldIssue(sentField(field, body), message);
-  yield* toolIssues(body);
-  const tools = requestedTools(body);
-  if (tools !== null && body.grammar) {
-    yield fieldIssue(
-      "grammar",
-      'cannot be combined with tools, which are called in another form; send tool_choice "none"',
-    );
-  }
-  if (tools?.required && body.ignore_eos === true) {
-    yield fieldIssue("ignore_eos", "cannot be combined with a required call: the answer ends where the call ends");
-  }
-  yield* differing("max_completion_tokens", body.max_completion_tokens, body.max_output_tokens);
-  yield* differing("max_tokens", body.max_tokens, body.max_output_tokens ?? body.max_completion_tokens);
+  for (const [field, message] of grammarConflicts(grammarFields(body))) yield [sentField(field, body), message];
+  yield* requestedToolConflicts(body);
+  yield* callConflicts(requestedTools(body), body);
+  const { max_output_tokens, max_completion_tokens, max_tokens } = body;
+  yield* differing("max_completion_tokens", max_completion_tokens, "max_output_tokens", max_output_tokens);
+  yield* differing("max_tokens", max_tokens, "max_output_tokens", max_output_tokens);
+  yield* differing("max_tokens", max_tokens, "max_completion_tokens", max_completion_tokens);
   if (body.background === true && body.store === false) {
-    yield fieldIssue("background", "needs store: true, as the answer is fetched from there");
+    yield ["background", "needs store: true, as the answer is fetched from there"];
   }
-}
-
-function* differing(field: string, value: number | null | undefined, other: number | null | undefined) {
-  if (typeof value !== "number" || typeof other !== "number" || value === other) return;
-  yield fieldIssue(field, `${value} contradicts max_output_tokens: ${other}; send one of them`);
 }
 
 function grammarFields({ grammar, text, response_format, ignore_eos }: Conflicting) {
@@ -225,12 +192,4 @@ function demandedOutput(body: Conflicting): OutputGrammar | null {
 /** Under which name a field came: what this protocol calls `text.format` is read as `response_format`. */
 function sentField(field: string, { text }: Conflicting): string {
   return field === "response_format" && text?.format ? "text.format" : field;
-}
-
-/** An effort implies thinking, and none its absence. */
-function templateArguments({ reasoning }: Conflicting): TemplateArguments {
-  const effort = reasoning?.effort ?? undefined;
-  if (effort === undefined) return {};
-  if (effort === "none" || effort === "off") return { enableThinking: false, reasoningEffort: "off" };
-  return { enableThinking: true, reasoningEffort: effort === "max" ? "xhigh" : effort };
 }

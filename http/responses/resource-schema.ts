@@ -1,17 +1,16 @@
 // Owns the schemas of what the routes of this folder answer, for the API document and for tests that hold answers against
 // them: the resource, its items, the events of a stream.
 import { z } from "zod";
+import { tokenLogprobSchema } from "../logprobs.ts";
 
 const status = z.enum(["in_progress", "completed", "incomplete"]);
-const logprob = z.strictObject({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) });
-const tokenLogprob = z.strictObject({ ...logprob.shape, top_logprobs: z.array(logprob) });
 
 export const outputTextSchema = z
   .strictObject({
     type: z.literal("output_text"),
     text: z.string(),
     annotations: z.array(z.never()),
-    logprobs: z.array(tokenLogprob),
+    logprobs: z.array(tokenLogprobSchema),
   })
   .meta({ id: "ResponseOutputText" });
 
@@ -166,8 +165,8 @@ export const responseEventSchema = z
     named("response.output_item.done", item),
     named("response.content_part.added", { ...inPart, part }),
     named("response.content_part.done", { ...inPart, part }),
-    named("response.output_text.delta", { ...inPart, delta: z.string(), logprobs: z.array(tokenLogprob) }),
-    named("response.output_text.done", { ...inPart, text: z.string(), logprobs: z.array(tokenLogprob) }),
+    named("response.output_text.delta", { ...inPart, delta: z.string(), logprobs: z.array(tokenLogprobSchema) }),
+    named("response.output_text.done", { ...inPart, text: z.string(), logprobs: z.array(tokenLogprobSchema) }),
     named("response.refusal.delta", { ...inPart, delta: z.string() }),
     named("response.refusal.done", { ...inPart, refusal: z.string() }),
     named("response.reasoning_text.delta", { ...inPart, delta: z.string() }),

@@ -1,9 +1,9 @@
 // Owns what a response looks like on the wire: the resource, its output items, and the echo of what was asked. Built up by
 // fold.ts while the answer comes.
-import type { ChoiceLogprob, TokenLogprob, Usage } from "../../engines/chat.ts";
+import type { Usage } from "../../engines/chat.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { statusOf } from "../errors.ts";
-import { wireLogprob } from "../usage.ts";
+import type { WireTokenLogprob } from "../logprobs.ts";
 import { maxOutputTokens, type ResponseRequestBody } from "./request.ts";
 import { wireText } from "./text-format.ts";
 import { type FunctionName, wireToolChoice, wireTools } from "./tools.ts";
@@ -16,7 +16,7 @@ export interface OutputText {
   readonly type: "output_text";
   text: string;
   readonly annotations: readonly never[];
-  readonly logprobs: object[];
+  readonly logprobs: WireTokenLogprob[];
 }
 
 export interface Refusal {
@@ -149,14 +149,6 @@ export function wireError({ code, message, param }: ErrorRecord): object {
   const status = statusOf(code);
   const type = status < 500 && status !== 429 ? "validation_error" : "internal_error";
   return { type, code, message, ...(param === undefined ? {} : { param }) };
-}
-
-export function wireLogprobs(logprobs: readonly ChoiceLogprob[]): object[] {
-  return logprobs.map((token) => ({ ...wireToken(token), top_logprobs: token.top.map(wireToken) }));
-}
-
-function wireToken({ token, logprob, bytes }: TokenLogprob): object {
-  return { token, logprob: wireLogprob(logprob), bytes };
 }
 
 function outputText(output: readonly OutputItem[]): string {

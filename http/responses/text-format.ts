@@ -4,6 +4,7 @@ import { z } from "zod";
 import { ignored } from "../fields.ts";
 import type { responseFormat } from "../grammar-fields.ts";
 import { expected, expectedVariant } from "../issues.ts";
+import { verbosityField } from "../openai-fields.ts";
 
 const MAX_NAME_LENGTH = 64;
 const MAX_DESCRIPTION_LENGTH = 65_536;
@@ -28,7 +29,7 @@ const format = z.discriminatedUnion(
 export const textField = z
   .strictObject({
     format: format.nullish().meta({ description: "What the text must be; a grammar sees to it" }),
-    verbosity: ignored(z.enum(["low", "medium", "high"]), "no model here has such a setting; say it in a message"),
+    verbosity: verbosityField,
   })
   .nullish();
 

@@ -3,55 +3,31 @@
 // server would have to run itself are refused by name.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../engines/chat.ts";
-import { isBounded, tooLarge } from "../bounded.ts";
-import { fieldIssue, ignored, notYet, refused, refusedVariants } from "../fields.ts";
-import { expected, expectedVariant } from "../issues.ts";
+import type { Conflict } from "../conflicts.ts";
+import { ignored, refused } from "../fields.ts";
+import { expectedVariant } from "../issues.ts";
+import {
+  choiceFields,
+  declaration,
+  hostedTypes,
+  MAX_TOOLS,
+  namedFunction,
+  nameOf,
+  refusedChoice,
+  refusedTools,
+  toolDescription,
+  toolName,
+  toolSpec,
+} from "../tool-fields.ts";
 import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../tool-use.ts";
-
-const MAX_TOOLS = 256;
-const MAX_DESCRIPTION_LENGTH = 65_536;
-
-const hostedTypes = [
-  "web_search",
-  "web_search_2025_08_26",
-  "web_search_preview",
-  "web_search_preview_2025_03_11",
-  "file_search",
-  "code_interpreter",
-  "shell",
-  "local_shell",
-  "apply_patch",
-  "custom",
-  "tool_search",
-  "mcp",
-  "image_generation",
-  "computer",
-  "computer_use",
-  "computer_use_preview",
-  "programmatic_tool_calling",
-] as const;
-
-const name = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, {
-  error: expected("a name of 1 to 64 letters, digits, underscores and hyphens"),
-});
 
 /** Between the name of a namespace and that of a function in it. */
 const SEPARATOR = "__";
+const MAX_NAME_LENGTH = 64;
 
+const name = toolName(MAX_NAME_LENGTH);
 /** As the model knows a function: the names of a namespace and of a function in it may be one. */
-const chosenName = z.string().regex(/^[a-zA-Z0-9_-]{1,130}$/, {
-  error: expected("a name of 1 to 130 letters, digits, underscores and hyphens"),
-});
-
-const declaration = {
-  description: z.string().max(MAX_DESCRIPTION_LENGTH).nullish(),
-  parameters: z
-    .record(z.string(), z.unknown())
-    .refine(isBounded, { error: tooLarge("a schema") })
-    .nullish()
-    .meta({ description: "JSON schema of the arguments, which are an object; left out: any object" }),
-  strict: z.boolean().nullish().meta({ description: "Every call's arguments match the schema; false" }),
-};
+const chosenName = toolName(2 * MAX_NAME_LENGTH + SEPARATOR.length);
 
 const functionTool = z
   .strictObject({
@@ -70,16 +46,13 @@ const functionTool = z
     error: 'expected one name, as {"type": "function", "name": …, "parameters": …}',
   });
 
-const hostedTool = refusedVariants(
-  hostedTypes,
-  (type) => `${notYet(`a tool of type "${type}"`)}; declare what the client runs itself as type "function"`,
-);
+const hostedTool = refusedTools(hostedTypes);
 
 const namespaceTool = z.strictObject({
   type: z.literal("namespace"),
   name,
   description: ignored(
-    z.string().max(MAX_DESCRIPTION_LENGTH),
+    toolDescription,
     "templates have no place for it; the model is shown the descriptions of the functions",
   ),
   tools: z
@@ -98,19 +71,9 @@ const tool = z.discriminatedUnion("type", [functionTool, namespaceTool, hostedTo
   error: expectedVariant("a tool", "type", ["function", "namespace", ...hostedTypes]),
 });
 
-const namedFunction = z
-  .strictObject({
-    type: z.literal("function"),
-    name: chosenName.optional(),
-    function: z.strictObject({ name: chosenName }).optional(),
-  })
-  .refine((choice) => (choice.name === undefined) !== (choice.function === undefined), {
-    error: 'expected one name, as {"type": "function", "name": …}',
-  });
+const named = namedFunction(chosenName, '{"type": "function", "name": …}');
 
-const refusedChoice = refusedVariants(hostedTypes, (type) => notYet(`a choice of type "${type}"`));
-
-const namedTool = z.discriminatedUnion("type", [namedFunction, refusedChoice], {
+const namedTool = z.discriminatedUnion("type", [named, refusedChoice], {
   error: expectedVariant("the name of a tool", "type", ["function"]),
 });
 
@@ -120,8 +83,7 @@ const allowedTools = z.strictObject({
   tools: z.array(namedTool).max(MAX_TOOLS),
 });
 
-const modes = ["none", "auto", "required"] as const;
-const choiceObject = z.discriminatedUnion("type", [namedFunction, allowedTools, refusedChoice], {
+const choice = z.discriminatedUnion("type", [named, allowedTools, refusedChoice], {
   error: expectedVariant("a choice of tools", "type", ["function", "allowed_tools"]),
 });
 
@@ -135,11 +97,7 @@ export const toolFields = {
     })
     .nullish()
     .meta({ description: "Functions the model may call; the client runs them" }),
-  tool_choice: z
-    .union([choiceObject, z.enum(modes)], { error: expected('"none", "auto", "required" or a choice of tools') })
-    .nullish()
-    .meta({ description: "Left out: auto. What is required or named is called: a grammar sees to it" }),
-  parallel_tool_calls: z.boolean().nullish().meta({ description: "An answer may hold several calls; true" }),
+  ...choiceFields(choice),
 } as const;
 
 export type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
@@ -176,9 +134,9 @@ export function requestedTools(fields: ToolFields): ToolUse | null {
   return toolUse(specsOf(fields), choiceOf(fields), fields.parallel_tool_calls ?? true);
 }
 
-/** What contradicts itself in the tools, each as a field and what is wrong with it. */
-export function* toolIssues(fields: ToolFields): Iterable<ReturnType<typeof fieldIssue>> {
-  for (const [field, message] of toolConflicts(specsOf(fields), choiceOf(fields))) yield fieldIssue(field, message);
+/** What contradicts itself in the tools. */
+export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
+  return toolConflicts(specsOf(fields), choiceOf(fields));
 }
 
 /** The tools as a response shows them. */
@@ -217,13 +175,7 @@ function specsOf({ tools }: ToolFields): readonly ToolSpec[] {
 }
 
 function specOf(tool: FunctionTool, namespace: string | null): ToolSpec {
-  const { description, parameters, strict } = tool.function ?? tool;
-  return {
-    name: modelName({ name: nameOf(tool), namespace }),
-    description: description ?? null,
-    parameters: parameters ?? null,
-    strict: strict ?? false,
-  };
+  return toolSpec(modelName({ name: nameOf(tool), namespace }), tool.function ?? tool);
 }
 
 function choiceOf({ tool_choice }: ToolFields): ToolChoice {
@@ -231,9 +183,4 @@ function choiceOf({ tool_choice }: ToolFields): ToolChoice {
   if (typeof choice === "string") return { ...anyTool, mode: choice };
   if (choice.type === "function") return { mode: "required", names: [nameOf(choice)] };
   return { mode: choice.mode, names: choice.tools.map(nameOf) };
-}
-
-// The schemas have seen to it that there is one.
-function nameOf(named: Pick<NamedTool, "name" | "function">): string {
-  return named.name ?? named.function?.name ?? "";
 }

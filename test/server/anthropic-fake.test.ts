@@ -37,6 +37,7 @@ for (const edge of loadableEdges()) {
       const message = await client.messages.create({ model: "default", max_tokens, messages, system: "be brief" });
       assert.deepEqual(message.content, [{ type: "text", text: "Hello world" }]);
       assert.equal(message.stop_reason, "end_turn");
+      assert.match(message._request_id ?? "", /^[0-9a-f-]{36}$/);
       assert.deepEqual(
         [message.usage.input_tokens, message.usage.cache_read_input_tokens, message.usage.output_tokens],
         [3, 5, 4],

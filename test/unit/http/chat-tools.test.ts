@@ -146,6 +146,16 @@ describe("the tools of a chat", () => {
     });
   }
 
+  it("are refused as unsupported where the server would have to run them, and so is a choice of those", async () => {
+    for (const type of ["web_search_2025_08_26", "apply_patch", "computer", "mcp", "tool_search"]) {
+      for (const body of [{ tools: [{ type }] }, { tools, tool_choice: { type } }]) {
+        const { error } = JSON.parse((await send(body)).body);
+        assert.equal(error.code, "unsupported", error.message);
+        assert.match(error.message, new RegExp(`"${type}" is not supported`));
+      }
+    }
+  });
+
   it("are taken with a schema as deep and as wide as may be", async () => {
     assert.ok(await toolsOf({ tools: [tool("f", { parameters: deep(64) })] }));
     assert.ok(await toolsOf({ tools: [tool("f", { parameters: { enum: wide.enum.slice(1) } })] }));

@@ -1,194 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createApp } from "../../../http/app.ts";
-import { FakeInference } from "../../fixtures/fake-inference.ts";
-import { recordingLog } from "../../fixtures/http-server.ts";
-import { request } from "../../fixtures/socketless.ts";
+import { look, refused, refusedParams, taken } from "./messages-rig.ts";
 
-const messages = [{ role: "user", content: "hi" }];
-const look = { name: "look", description: "looks", input_schema: { type: "object", properties: {} } };
-const call = { type: "tool_use", id: "t1", name: "look", input: { at: 1 } };
 const format = { type: "json_schema", schema: { type: "object" } };
-
-/** The neutral request a body comes to. */
-async function taken(body: object, path = "/v1/messages") {
-  const inference = new FakeInference();
-  const app = createApp({ inference, log: recordingLog() });
-  const reply = await request(app, "POST", path, { body: { messages, ...body } });
-  assert.equal(reply.status, 200, reply.body);
-  return inference.runs[0]?.request ?? inference.countRequests[0]!;
-}
-
-async function conversation(body: object) {
-  const { prompt } = await taken(body);
-  assert.ok(prompt.kind === "chat");
-  return prompt.messages;
-}
 
 async function templateArguments(body: object) {
   const { prompt } = await taken(body);
   assert.ok(prompt.kind === "chat");
   return prompt.templateArguments;
 }
-
-/** The message of the error a body is refused with, and the field it names. */
-async function refused(body: object, path = "/v1/messages"): Promise<[message: string, param: string]> {
-  const app = createApp({ inference: new FakeInference(), log: recordingLog() });
-  const reply = await request(app, "POST", path, { body: { messages, ...body } });
-  const { type, error, request_id } = JSON.parse(reply.body);
-  assert.deepEqual([reply.status, type, error.type], [400, "error", "invalid_request_error"], reply.body);
-  assert.equal(request_id, reply.headers["x-request-id"]);
-  return [error.message, error.details.param];
-}
-
-async function refusedParams(bodies: readonly object[]): Promise<string[]> {
-  return Promise.all(bodies.map(async (body) => (await refused(body))[1]));
-}
-
-describe("the conversation of a messages request", () => {
-  it("puts the system text in front and joins messages of one role", async () => {
-    const shown = await conversation({
-      system: [
-        { type: "text", text: "be", cache_control: { type: "ephemeral" } },
-        { type: "text", text: "brief" },
-      ],
-      messages: [
-        { role: "user", content: "a" },
-        { role: "user", content: [{ type: "text", text: "b" }] },
-        { role: "assistant", content: "c" },
-        {
-          role: "assistant",
-          content: [
-            { type: "text", text: "d" },
-            { type: "text", text: "e", citations: null },
-          ],
-        },
-        { role: "system", content: "now" },
-        { role: "user", content: "f" },
-      ],
-    });
-    assert.deepEqual(shown, [
-      { role: "system", content: "be\nbrief" },
-      { role: "user", content: "a\nb" },
-      { role: "assistant", content: "cde" },
-      { role: "system", content: "now" },
-      { role: "user", content: "f" },
-    ]);
-  });
-
-  it("keeps thinking and calls, gives each result a message of its own, and says which tool failed", async () => {
-    const shown = await conversation({
-      messages: [
-        { role: "user", content: "go" },
-        {
-          role: "assistant",
-          content: [
-            { type: "thinking", thinking: "hm", signature: "abc" },
-            { type: "redacted_thinking", data: "xyz" },
-            { type: "server_tool_use", id: "s1", name: "web_search", input: {} },
-            { type: "web_search_tool_result", tool_use_id: "s1", content: [] },
-            { type: "text", text: "I look" },
-            { ...call, caller: { type: "direct" } },
-            { ...call, id: "t2", name: "listen", input: {} },
-          ],
-        },
-        {
-          role: "user",
-          content: [
-            { type: "tool_result", tool_use_id: "t2", is_error: true, content: "deaf" },
-            {
-              type: "tool_result",
-              tool_use_id: "t1",
-              content: [
-                { type: "text", text: "x" },
-                { type: "text", text: "y" },
-              ],
-            },
-            { type: "text", text: "and?" },
-          ],
-        },
-      ],
-    });
-    assert.deepEqual(shown, [
-      { role: "user", content: "go" },
-      {
-        role: "assistant",
-        content: "I look",
-        reasoning: "hm",
-        toolCalls: [
-          { id: "t1", name: "look", arguments: '{"at":1}' },
-          { id: "t2", name: "listen", arguments: "{}" },
-        ],
-      },
-      { role: "tool", content: "The tool failed: deaf", name: "listen", toolCallId: "t2" },
-      { role: "tool", content: "x\ny", name: "look", toolCallId: "t1" },
-      { role: "user", content: "and?" },
-    ]);
-  });
-
-  it("refuses results without a call, calls without a result, and an assistant's message to continue", async () => {
-    const result = { type: "tool_result", tool_use_id: "t1", content: "x" };
-    const user = (...content: object[]) => ({ role: "user", content });
-    const called = { role: "assistant", content: [call] };
-    const hi = { type: "text", text: "hi" };
-    const params = await refusedParams(
-      [
-        [user(result)],
-        [user(hi), called, user(result), user(result)],
-        [user(hi), called, user({ ...result, tool_use_id: "t2" })],
-        [user(hi), called, user(hi, result)],
-        [user(hi), called, user(result), { role: "assistant", content: "ok" }, user(result)],
-        [user(hi), { role: "assistant", content: [call, { ...call, id: "t2" }] }, user(result)],
-        [user(hi), called],
-        [user(hi), { role: "assistant", content: "I" }],
-      ].map((wrong) => ({ messages: wrong })),
-    );
-    assert.deepEqual(params, [
-      "messages[0].content[0].tool_use_id",
-      "messages[3].content[0].tool_use_id",
-      "messages[2].content[0].tool_use_id",
-      "messages[2].content[0]",
-      "messages[4].content[0].tool_use_id",
-      "messages",
-      "messages",
-      "messages",
-    ]);
-  });
-
-  it("refuses by name, and where they stand, blocks that no text model takes", async () => {
-    const image = { type: "image", source: { type: "url", url: "https://a.example/b.png" } };
-    const [message, param] = await refused({
-      messages: [{ role: "user", content: [{ type: "text", text: "" }, image] }],
-    });
-    assert.equal(param, "messages[0].content[1]");
-    assert.match(message, /^messages\[0\]\.content\[1\]: a content block of type "image" is not supported/);
-    const inResult = { type: "tool_result", tool_use_id: "t1", content: [image] };
-    assert.deepEqual(
-      await refusedParams([
-        { messages: [...messages, { role: "assistant", content: [call] }, { role: "user", content: [inResult] }] },
-        { messages: [{ role: "user", content: [{ type: "document", source: {} }] }] },
-        { messages: [{ role: "user", content: [call] }] },
-        { messages: [{ role: "tool", content: "x" }] },
-        { system: [image] },
-      ]),
-      [
-        "messages[2].content[0].content[0]",
-        "messages[0].content[0]",
-        "messages[0].content[0].type",
-        "messages[0].role",
-        "system[0]",
-      ],
-    );
-  });
-
-  it("refuses an input nested deeper than could be written again", async () => {
-    const input = JSON.parse(`${'{"a":'.repeat(70)}1${"}".repeat(70)}`);
-    const [message] = await refused({
-      messages: [...messages, { role: "assistant", content: [{ ...call, input }] }, ...messages],
-    });
-    assert.match(message, /input: expected an object of at most/);
-  });
-});
 
 describe("the tools of a messages request", () => {
   it("come with the choice of them", async () => {
@@ -227,6 +47,7 @@ describe("the tools of a messages request", () => {
         { tools: [look], tool_choice: { type: "tool", name: "listen" } },
         { tool_choice: { type: "any" } },
         { tools: [look], grammar: { type: "regex", value: "a" } },
+        { tools: [look], tool_choice: { type: "any" }, ignore_eos: true },
       ]),
       [
         "tools[0].type",
@@ -237,6 +58,7 @@ describe("the tools of a messages request", () => {
         "tool_choice",
         "tool_choice",
         "grammar",
+        "ignore_eos",
       ],
     );
   });
@@ -259,6 +81,10 @@ describe("the thinking of a messages request", () => {
       reasoningEffort: "off",
     });
     assert.deepEqual(await templateArguments({ output_config: { effort: "low" } }), { reasoningEffort: "low" });
+    assert.deepEqual(await templateArguments({ output_config: { effort: "max" }, reasoning_effort: "xhigh" }), {
+      enableThinking: true,
+      reasoningEffort: "xhigh",
+    });
     assert.deepEqual(await templateArguments({}), {});
   });
 

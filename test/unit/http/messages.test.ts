@@ -35,6 +35,25 @@ describe("POST /v1/messages", () => {
     }
   });
 
+  it("says the request's id under the vendor's name too, whatever the answer, unless told not to", async () => {
+    const headers = { "content-type": "application/json", "x-request-id": "r-1" };
+    const inference = new FakeInference();
+    for (const [method, sent] of [
+      ["POST", body],
+      ["POST", { ...body, stream: true }],
+      ["POST", { ...body, max_tokens: 0 }],
+      ["GET", undefined],
+    ] as const) {
+      for (const disableRequestIdHeader of [false, true]) {
+        const app = createApp({ inference, log: recordingLog(), config: { disableRequestIdHeader } });
+        const reply = await request(app, method, "/v1/messages", { body: JSON.stringify(sent), headers });
+        const id = disableRequestIdHeader ? undefined : "r-1";
+        assert.deepEqual([reply.headers["x-request-id"], reply.headers["request-id"]], [id, id]);
+        assert.equal(reply.headers["access-control-expose-headers"], "x-request-id, request-id");
+      }
+    }
+  });
+
   it("streams named events", async () => {
     const reply = await post({ body: { ...body, stream: true } });
     assert.equal(reply.headers["content-type"], "text/event-stream");

@@ -149,6 +149,13 @@ describe("a request for a response", () => {
     [{ input, prompt: { id: "p" } }, "unsupported", "prompt"],
     [{ input, files: [{}] }, "unsupported", "files"],
     [{ input, max_tokens: 1, max_output_tokens: 2 }, "invalid_value", "max_tokens"],
+    [{ input, max_tokens: 1, max_completion_tokens: 2 }, "invalid_value", "max_tokens"],
+    [{ input, max_completion_tokens: 1, max_output_tokens: 2 }, "invalid_value", "max_completion_tokens"],
+    [
+      { input, ignore_eos: true, tool_choice: "required", tools: [{ type: "function", name: "f" }] },
+      "invalid_value",
+      "ignore_eos",
+    ],
     [{ input, metadata: { a: 1 } }, "invalid_value", "metadata.a"],
     [
       { input, metadata: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`k${i}`, ""])) },
