@@ -10,7 +10,14 @@ import { charsOf, complement, union } from "./regex/char-set.ts";
 import { type Check, schemaCheck } from "./schema/check.ts";
 import { closed } from "./schema/closed.ts";
 import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./schema/compile.ts";
-import type { CallDemand } from "./translate.ts";
+
+/** Calls that must be well-formed wherever there are any. */
+export interface CallDemand {
+  readonly specs: readonly ToolSpec[];
+  readonly syntax: CallSyntax;
+  readonly required: boolean;
+  readonly parallel: boolean;
+}
 
 export interface CallRules {
   /** One call or several, and nothing else. */

@@ -1,10 +1,10 @@
 // Owns the way from what a client demands of an output to what the grammar engine compiles. Called on the agents' threads;
 // everything a client sends is bounded here before an engine sees it. Pure.
 import { ServerError } from "../../runtime/errors.ts";
-import type { OutputGrammar, ToolSpec } from "../chat.ts";
-import type { CallSyntax, ThinkingTags } from "../parse/tool-format.ts";
+import type { OutputGrammar } from "../chat.ts";
+import type { ThinkingTags } from "../parse/tool-format.ts";
 import { compileAnswer } from "./answer.ts";
-import { type CallRules, compileCalls } from "./calls.ts";
+import { type CallDemand, type CallRules, compileCalls } from "./calls.ts";
 import { anything, choice, type Expression, Rules, sequence, text, through } from "./ebnf.ts";
 import { ebnfText } from "./ebnf-text.ts";
 import type { Check } from "./schema/check.ts";
@@ -24,14 +24,6 @@ export interface OutputDemand {
   readonly thinking: { readonly tags: ThinkingTags; readonly hasBegun: boolean } | null;
   /** What the format begins an answer with that is no call; nothing where it is left out. */
   readonly answerOpen: string;
-}
-
-/** Calls that must be well-formed wherever there are any. */
-export interface CallDemand {
-  readonly specs: readonly ToolSpec[];
-  readonly syntax: CallSyntax;
-  readonly required: boolean;
-  readonly parallel: boolean;
 }
 
 export interface Translation {
