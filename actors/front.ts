@@ -71,6 +71,12 @@ type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
 const metricsTimeoutMs = 5000;
 
+/** What a request is told that the end of its model's place has ended. */
+const shuttingDown: ErrorEvent = {
+  type: "error",
+  error: { code: "draining", message: "the server is shutting down; send the request to another one" },
+};
+
 export class Front implements Inference {
   readonly #options: FrontOptions;
   readonly #system = new ActorSystem("front");
@@ -191,7 +197,8 @@ export class Front implements Inference {
       for await (const batch of reader) {
         const last = batch.at(-1);
         if (last && "error" in last) model.refusals.note(last.error.code);
-        yield batch;
+        if (last && "error" in last && this.#isStopping) yield [...batch.slice(0, -1), shuttingDown];
+        else yield batch;
       }
       if (refused.error && !signal.aborted) yield [{ type: "error", error: refused.error }];
     } catch (error) {

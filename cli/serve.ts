@@ -14,6 +14,9 @@ import { openState } from "./state.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
 
+/** Time left to answers to tell their clients that they were ended. */
+const lastWordsMs = 500;
+
 export async function serve(config: Config): Promise<void> {
   const log = createLogger({ level: config.troupe.logLevel, format: config.server.accessLogFormat });
   const observers = await openObservers(config, log);
@@ -55,10 +58,13 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   const stop = async (): Promise<void> => {
     app.drain();
     mcp?.mcp.drain();
-    await Promise.all(listeners.map((each) => closeListener(each, troupe.shutdownDeadlineSecs * 1000, log)));
+    await closeListeners(listeners, troupe.shutdownDeadlineSecs * 1000, log);
     await mcp?.mcp.close();
     await app.endBackground();
+    // Ends what still runs with an error, which its client is to read.
     await front.stop(placeStopMs);
+    await closeWithin(listeners, lastWordsMs);
+    for (const listener of listeners) listener.forceClose();
     await state.stop(placeStopMs);
     await Promise.all(observers.map((observer) => observer.close()));
   };
@@ -85,18 +91,22 @@ async function mcpOf(config: Config, app: App, inference: Inference, log: Logger
   return listenMcp(config, mcpPort, { app, inference, log });
 }
 
-/** Stops accepting, lets running answers finish up to the deadline, and cuts off the rest. */
-async function closeListener(listener: Listener, deadlineMs: number, log: Logger): Promise<void> {
-  listener.close();
+/** Stops accepting, and lets running answers finish up to the deadline. What then still runs ends with the places. */
+async function closeListeners(listeners: readonly Listener[], deadlineMs: number, log: Logger): Promise<void> {
+  for (const listener of listeners) listener.close();
+  if (await closeWithin(listeners, deadlineMs)) return;
+  log.warn({ deadlineMs }, "the shutdown deadline has passed; the answers still running are ended");
+}
+
+async function closeWithin(listeners: readonly Listener[], limitMs: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
-  const deadline = new Promise<"late">((resolve) => {
-    timer = setTimeout(resolve, deadlineMs, "late");
+  const limit = new Promise<false>((resolve) => {
+    timer = setTimeout(resolve, limitMs, false);
   });
-  const ended = await Promise.race([listener.closed, deadline]);
+  const closed = Promise.all(listeners.map((listener) => listener.closed)).then(() => true);
+  const isClosed = await Promise.race([closed, limit]);
   clearTimeout(timer);
-  if (ended !== "late") return;
-  log.warn({ deadlineMs }, "the shutdown deadline has passed; the answers still running are cut off");
-  listener.forceClose();
+  return isClosed;
 }
 
 /** The first signal stops in order, a second one at once. */
@@ -107,7 +117,10 @@ function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
     isStopping = true;
     log.info({ signal }, "stopping: running answers finish first; signal again to stop at once");
     stop().then(
-      () => process.exit(0),
+      () => {
+        log.info("stopped");
+        process.exit(0);
+      },
       (error: unknown) => {
         log.error({ err: error }, "stopping failed");
         process.exit(1);

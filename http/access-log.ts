@@ -13,12 +13,14 @@ export class AccessLog implements ExchangeObserver {
 
   ended(exchange: Exchange): void {
     const { request, route, model } = exchange;
+    const code = exchange.errorCode ?? exchange.generation?.error?.code;
     const fields = {
       method: request.method,
       path: request.path,
       // A path with ids in it says less than its pattern.
       ...(route !== null && route.path !== request.path && { route: route.path }),
       status: exchange.status,
+      ...(code !== undefined && { code }),
       durationMs: Math.round(exchange.elapsedMs * 1000) / 1000,
       requestBytes: request.body.byteLength,
       bytes: exchange.sentBytes,

@@ -1,6 +1,6 @@
 // Owns one request and its one answer: adds the headers every answer has, turns errors into the envelope, and tells those
 // who keep account of requests. Made by the app for each request; protocol routes see HTTP only through it.
-import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
+import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./edge.ts";
 import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
 import type { Log } from "./log.ts";
@@ -35,6 +35,8 @@ export class Exchange {
   generation: Generation | null = null;
   /** Is given all that is answered, as it leaves. */
   tap: ((body: string | Uint8Array) => void) | null = null;
+  /** Of an answer that failed before it began. */
+  errorCode: ErrorCode | null = null;
   /** null where the table has none for the request. */
   route: Route | null = null;
   parameters: PathParameters = {};
@@ -103,6 +105,7 @@ export class Exchange {
     // With the client gone there is nobody to tell, and what was thrown is most likely only that.
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
+    this.errorCode = error.code;
     const head = { "content-type": "application/json", ...errorHeaders(error), ...headers };
     this.send(format.statusOf(error.code), head, format.body(error, this.id));
   }

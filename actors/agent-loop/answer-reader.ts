@@ -64,9 +64,9 @@ export class AnswerReader {
     this.#content(text, at);
   }
 
-  /** No text follows; `isCut` where the answer did not end by itself. */
-  finish(isCut: boolean): void {
-    for (const part of this.#options.parser?.finish(isCut) ?? []) this.#take(part);
+  /** No text follows. */
+  finish(): void {
+    for (const part of this.#options.parser?.finish() ?? []) this.#take(part);
   }
 
   /** The last tokens had no text, and belong to the content before them. */

@@ -101,7 +101,7 @@ export class Choice {
 
   #finish(reason: "stop" | "length", stopString: string | null, end: ChoiceEnd): ChoiceEnd {
     const { index: choice, answer } = this.#options;
-    this.#reader.finish(reason === "length" || stopString !== null);
+    this.#reader.finish();
     // The tokens of a stop string are no part of the answer.
     if (stopString === null) this.#reader.finishLogprobs();
     const calls = this.#reader.wholeCalls > 0;

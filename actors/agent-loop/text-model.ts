@@ -173,6 +173,11 @@ export class TextModel {
   }
 
   #tooLong(came: string, request: GenerateRequest): ServerError {
+    const { maxTokens } = request;
+    if (maxTokens !== null && maxTokens >= this.sequenceTokens) {
+      const message = `max_tokens: expected fewer than the ${this.sequenceTokens} tokens model "${this.id}" takes in all, got ${maxTokens}`;
+      return new ServerError("context_length_exceeded", message, { param: "max_tokens" });
+    }
     const output = request.maxTokens === null ? "" : `, including max_tokens ${request.maxTokens}`;
     return new ServerError(
       "context_length_exceeded",

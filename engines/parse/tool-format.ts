@@ -25,8 +25,8 @@ export interface OutputParser {
   /** What was pushed last belongs to thinking, or might. */
   readonly isThinking: boolean;
   push(text: string): readonly OutputPart[];
-  /** The answer is over; `isCut` where it did not end by itself. */
-  finish(isCut: boolean): readonly OutputPart[];
+  /** The answer is over, whether or not it ended by itself: whole arguments are a call. */
+  finish(): readonly OutputPart[];
 }
 
 export interface ParserOptions {

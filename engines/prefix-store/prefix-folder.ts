@@ -2,9 +2,10 @@
 // ago going first, whatever model they are of. Runs on the store's own thread. Other processes may use the same folder; what
 // has not one of our names is not touched.
 import { createHash, randomBytes } from "node:crypto";
-import { lstatSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { lstatSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
+import { makeFolder } from "../../runtime/make-folder.ts";
 import {
   DamagedFile,
   type PrefixContent,
@@ -57,8 +58,7 @@ export class PrefixFolder {
     this.#model = model;
     this.#home = join(options.folder, hashOf(model.fingerprint, model.layout));
     try {
-      mkdirSync(options.folder, { recursive: true, mode: ownerOnly });
-      mkdirSync(this.#home, { recursive: true, mode: ownerOnly });
+      makeFolder(this.#home, ownerOnly);
     } catch (error) {
       throw unusable(options.folder, (error as Error).message, error);
     }

@@ -120,9 +120,12 @@ export class Responses implements RunOwner {
   async events(id: string): Promise<EventLog> {
     const run = this.#running.get(id);
     if (run?.log) return run.log;
-    const events = run === undefined ? (await this.#found(id)).events : null;
-    if (events !== null) return EventLog.ended(events);
-    const text = `the events of response '${id}' are not kept: they are of one created with background: true and stream: true`;
+    const found = run === undefined ? await this.#found(id) : null;
+    if (found?.events) return EventLog.ended(found.events);
+    const isLost = found !== null && found.runner !== null;
+    const text = isLost
+      ? `the server that generated response '${id}' ended before its events were kept`
+      : `the events of response '${id}' are not kept: they are of one created with background: true and stream: true`;
     throw new ServerError("not_found", text, { param: "stream" });
   }
 
@@ -155,7 +158,11 @@ export class Responses implements RunOwner {
   /** Ends what runs in the background, and settles when all that is to be kept is. */
   async stop(): Promise<void> {
     this.#isStopping = true;
-    for (const run of [...this.#running.values()]) if (run.isBackground) run.interrupt("incomplete");
+    const background = [...this.#running.values()].filter(({ isBackground }) => isBackground);
+    for (const run of background) run.interrupt("incomplete");
+    const count = background.length;
+    if (count > 0)
+      this.#options.log.warn({ count }, "background responses were interrupted, and are kept as incomplete");
     await this.saver.allSettled();
   }
 

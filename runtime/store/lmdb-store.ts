@@ -1,9 +1,9 @@
 // Owns values kept on disk, in a folder that several servers of one machine may share: LMDB sees to it that what was written
 // survives a kill, and that every change is whole. Runs where disk may be waited for: never on the front.
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";
+import { makeFolder } from "../make-folder.ts";
 import { checkLmdbFile } from "./lmdb-file.ts";
 import { bornAt, type PackedEntry, packed, unpackedHead, unpackedRest } from "./packing.ts";
 import type { Entry, Store, StoreLimits } from "./store.ts";
@@ -32,7 +32,7 @@ export class LmdbStore<Head, Rest> implements Store<Head, Rest> {
   static async open<Head, Rest>(folder: string, limits: StoreLimits, now = Date.now): Promise<LmdbStore<Head, Rest>> {
     let store: LmdbStore<Head, Rest>;
     try {
-      mkdirSync(folder, { recursive: true, mode: 0o700 });
+      makeFolder(folder, 0o700);
       checkLmdbFile(join(folder, "data.mdb"));
       store = new LmdbStore(open({ path: folder, noSubdir: false, maxDbs: 4 }), limits, now);
       // Also shows that it can be written to. What is too old or too much by the limits of today goes at once.

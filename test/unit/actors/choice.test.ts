@@ -185,6 +185,18 @@ describe("a choice whose text is parsed", () => {
     assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: null });
   });
 
+  it("gives no second call of one piece of text where one is all there may be", () => {
+    const twice: OutputPart[] = ["1", "2"].flatMap((text) => [
+      { kind: "call", name: "toy", id: null },
+      { kind: "arguments", text },
+      { kind: "call-end" },
+    ]);
+    const createParser = () => ({ isThinking: false, push: () => twice, finish: () => [] });
+    const { events, take } = createChoice({ answer: { createParser, endsWithCall: true } });
+    take("x");
+    assert.equal(merged(events), "tool_call tool_arguments:1 tool_call_end finish");
+  });
+
   it("takes back a call whose arguments its tool does not take", () => {
     const { choice, events, take } = createChoice({
       answer: { ...parsed, checkCall: (_name, args) => (args === "1" ? null : "not 1") },

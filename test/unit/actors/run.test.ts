@@ -105,11 +105,18 @@ describe("a run", () => {
   });
 
   it("refuses a prompt that does not fit without asking the model", async (t) => {
-    const { reader, told, closed, ends } = await startRun(t, { maxTokens: 1000 });
-    const [event] = await readAll(reader);
-    assert.ok(event?.type === "error" && event.error.code === "context_length_exceeded");
-    assert.match(event.error.message, /prompt is .*; model "tiny" takes 512, including max_tokens 1000/);
-    assert.deepEqual([told, closed, ends.count], [[], [], 1]);
+    for (const [maxTokens, param, message] of [
+      [510, "prompt", /prompt is .*; model "tiny" takes 512, including max_tokens 510/],
+      // Whatever the prompt is.
+      [1000, "max_tokens", /max_tokens: expected fewer than the 512 tokens model "tiny" takes in all, got 1000/],
+    ] as const) {
+      const { reader, told, closed, ends } = await startRun(t, { maxTokens });
+      const [event] = await readAll(reader);
+      assert.ok(event?.type === "error" && event.error.code === "context_length_exceeded");
+      assert.equal(event.error.param, param);
+      assert.match(event.error.message, message);
+      assert.deepEqual([told, closed, ends.count], [[], [], 1]);
+    }
   });
 
   it("cancels right after it was sent, and says nothing more when the model refuses after all", async (t) => {

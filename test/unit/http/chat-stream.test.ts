@@ -59,6 +59,13 @@ describe("a streamed chat completion", () => {
     );
   });
 
+  it("says usage once a chunk", () => {
+    const codec = new ChatStream(head, 1, true);
+    const lines = codec.encode([text("a"), finish(), done]).split("\n\n");
+    for (const line of lines.filter((one) => one.startsWith("data: {")))
+      assert.equal(line.split('"usage":').length, 2, line);
+  });
+
   it("gives a choice that ends without text its role", () => {
     const [chunk] = stream([finish("cancelled"), done]);
     assert.deepEqual(chunk.choices[0], {

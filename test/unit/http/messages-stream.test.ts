@@ -204,7 +204,8 @@ describe("a whole message", () => {
   });
 
   it("says why it stopped", async () => {
-    const stops = [finish("length"), finish("stop", 0, "\n"), finish()].map(async (end) => {
+    const ends = [finish("length"), finish("stop", 0, "\n"), finish(), finish("tool_calls", 0, "\n")];
+    const stops = ends.map(async (end) => {
       const { stop_reason, stop_sequence } = await whole([begin, text("a"), end, done]);
       return [stop_reason, stop_sequence];
     });
@@ -212,6 +213,8 @@ describe("a whole message", () => {
       ["max_tokens", null],
       ["stop_sequence", "\n"],
       ["end_turn", null],
+      // Whoever may call goes by the calls.
+      ["tool_use", null],
     ]);
     assert.equal((await whole([begin, text("a"), refusal, finish(), done])).stop_details?.explanation, "not an object");
   });

@@ -59,7 +59,7 @@ test("a call that is cut off comes back whole, as content until its arguments ha
     const text = written(format, [{ name: "get_weather", args: '{"city": "Paris"}' }]);
     const wholeAt = text.indexOf('"Paris"}') + '"Paris"}'.length;
     for (let cut = 1; cut < wholeAt; cut++) {
-      const answer = answerOf(partsOf(format, text.slice(0, cut).split(""), { isCut: true }));
+      const answer = answerOf(partsOf(format, text.slice(0, cut).split("")));
       const isBegun = cut > text.indexOf('{"city');
       assert.equal(isBegun ? answer.failed.join("") : answer.content, text.slice(0, cut), format.name);
       assert.deepEqual([answer.calls, isBegun ? answer.content : ""], [[], ""], format.name);
@@ -194,7 +194,7 @@ test("arguments go out as they come, once the call is known", () => {
 test("arguments in tags that do not end, or have text between them, are a failed call", () => {
   const format = chooseFormat(templates.coder);
   const text = "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n";
-  assert.deepEqual(read(format, text, { isCut: true }).failed, [text]);
+  assert.deepEqual(read(format, text).failed, [text]);
   assert.deepEqual(read(format, `${text}so</function>`).failed, [text]);
   assert.equal(read(format, `${text}so</function>`).content, "so</function>");
 });

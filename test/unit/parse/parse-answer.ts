@@ -25,7 +25,6 @@ export interface Answer {
 export interface RunOptions {
   readonly tools?: readonly ToolSpec[];
   readonly startsThinking?: boolean;
-  readonly isCut?: boolean;
 }
 
 /** All parts of an answer that comes in these pieces. Checks what holds of every answer. */
@@ -34,7 +33,7 @@ export function partsOf(format: ToolFormat, pieces: readonly string[], options: 
     tools: options.tools ?? tools,
     startsThinking: options.startsThinking ?? false,
   });
-  const parts = [...pieces.flatMap((piece) => parser.push(piece)), ...parser.finish(options.isCut ?? false)];
+  const parts = [...pieces.flatMap((piece) => parser.push(piece)), ...parser.finish()];
   checkParts(parts, pieces.join(""));
   return parts;
 }
