@@ -56,7 +56,14 @@ export function compileCalls(demand: CallDemand, answerOpen: string, hasFreeText
 
 function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly CalledTool[] {
   const budget = new SchemaBudget();
-  const tools = specs.map((spec) => ({ spec, args: argumentsOf(spec, rules, budget) }));
+  // Tools of one maker often take the same.
+  const known = new Map<string, SchemaPart>();
+  const tools = specs.map((spec) => {
+    const key = `${spec.strict} ${JSON.stringify(spec.parameters)}`;
+    const args = known.get(key) ?? argumentsOf(spec, rules, budget);
+    known.set(key, args);
+    return { spec, args };
+  });
   const ending = endingRules(rules);
   for (const { spec, args } of tools) {
     if (!canEnd(args.expression, ending)) throw forTool(spec, noObject(args));
