@@ -60,11 +60,12 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
     mcp?.mcp.drain();
     await closeListeners(listeners, troupe.shutdownDeadlineSecs * 1000, log);
     await mcp?.mcp.close();
-    await app.endBackground();
+    app.endBackground();
     // Ends what still runs with an error, which its client is to read.
     await front.stop(placeStopMs);
     await closeWithin(listeners, lastWordsMs);
     for (const listener of listeners) listener.forceClose();
+    await app.settled();
     await state.stop(placeStopMs);
     await Promise.all(observers.map((observer) => observer.close()));
   };

@@ -33,8 +33,10 @@ export interface App {
   readonly handle: EdgeHandler;
   /** From now on new inference is refused with `draining`; what runs goes on, and /health answers as before. */
   drain(): void;
-  /** Ends what runs with no client to wait for it, and settles when all that is kept of it is. */
-  endBackground(): Promise<void>;
+  /** Ends what runs with no client to wait for it. */
+  endBackground(): void;
+  /** Settles when all that is to be kept of answers that have ended is. */
+  settled(): Promise<void>;
 }
 
 const defaults: HttpConfig = {
@@ -105,7 +107,8 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
     drain() {
       isDraining = true;
     },
-    endBackground: () => responses.stop(),
+    endBackground: () => responses.interruptBackground(),
+    settled: () => responses.saver.allSettled(),
   };
 }
 

@@ -155,15 +155,14 @@ export class Responses implements RunOwner {
     throw new ServerError("conflict", text, { param: "previous_response_id" });
   }
 
-  /** Ends what runs in the background, and settles when all that is to be kept is. */
-  async stop(): Promise<void> {
+  /** Ends what runs in the background, from now on too. */
+  interruptBackground(): void {
     this.#isStopping = true;
     const background = [...this.#running.values()].filter(({ isBackground }) => isBackground);
     for (const run of background) run.interrupt("incomplete");
     const count = background.length;
     if (count > 0)
       this.#options.log.warn({ count }, "background responses were interrupted, and are kept as incomplete");
-    await this.saver.allSettled();
   }
 
   ended(run: ResponseRun): void {

@@ -1,6 +1,9 @@
 // The end of the server under running answers: what finishes within the deadline is whole, and what does not is told so in the
 // words of its protocol.
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { tinyModel } from "../fixtures/models.ts";
 import { checkResponseStream, parseResponseStream } from "../fixtures/responses-checker.ts";
@@ -20,10 +23,13 @@ const asked = {
 } as const;
 
 describe("the shutdown deadline", () => {
-  it("ends what still runs with its protocol's own last words, and the server with 0", async () => {
+  it("ends what still runs with its protocol's own last words, and the server with 0, and keeps that", async (t) => {
     const flags = ["--max-model-len", "16384", "--max-seqs", "8", "--shutdown-deadline-secs", "1"];
-    // Slow enough that nothing ends by itself.
-    const server = await startServer(["-m", await tinyModel(), "--threads", "1", "--engine", "llama", ...flags]);
+    const folder = mkdtempSync(join(tmpdir(), "troupe-shutdown-"));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const start = async () =>
+      startServer(["-m", await tinyModel(), "--threads", "1", "--engine", "llama", "--state-dir", folder, ...flags]);
+    const server = await start();
     const answers = Object.entries(asked).map(async ([name, [path, body]]) => {
       const headers = { "content-type": "application/json" };
       const reply = await fetch(`${server.url}/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body) });
@@ -42,11 +48,19 @@ describe("the shutdown deadline", () => {
     assert.match(said.chat.text, /"code":"draining"\}\}\n\ndata: \[DONE\]\n\n$/);
     assert.match(said.messages.text, /event: error\ndata: \{"type":"error".*"overloaded_error".*\n\n$/);
     assert.deepEqual([said.whole.status, JSON.parse(said.whole.text).error.code], [503, "draining"]);
+    const ended = new Map<string, string>();
     for (const name of ["responses", "background"] as const) {
       const events = parseResponseStream(said[name].text);
-      checkResponseStream(events);
+      const { id, status } = checkResponseStream(events);
       assert.equal(events.at(-1)?.type, name === "responses" ? "response.failed" : "response.incomplete");
+      ended.set(id as string, status as string);
     }
     assert.match(server.output(), /shutdown deadline has passed/);
+    const next = await start();
+    for (const [id, status] of ended) {
+      const kept = (await (await fetch(`${next.url}/v1/responses/${id}`)).json()) as { status: string };
+      assert.equal(kept.status, status);
+    }
+    await next.stop();
   });
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
 import type { HttpConfig } from "../../../http/context.ts";
-import { FakeInference, finish, text, usage } from "../../fixtures/fake-inference.ts";
+import { FakeInference, failure, finish, text, usage } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { request } from "../../fixtures/socketless.ts";
 
@@ -43,6 +43,26 @@ describe("the access log", () => {
       firstTokenMs: 250,
     });
     assert.doesNotMatch(JSON.stringify(log.lines), /hush|"hi"/);
+  });
+
+  it("says by its code why a request failed, before its answer began or in the middle of it", async () => {
+    const { app, log, inference } = setUp();
+    const send = (body: object) => request(app, "POST", chatPath, { body });
+    await send({ messages: "hi" });
+    await send({ messages: "hi", temperature: 9 });
+    await send({ messages: "hi", model: "none" });
+    inference.script = () => [[text("a")], [failure("model_failed")]];
+    await send({ messages: "hi", stream: true });
+    await new Promise(setImmediate);
+    assert.deepEqual(
+      log.lines.filter(({ message }) => message === "request").map(({ fields }) => [fields.status, fields.code]),
+      [
+        [200, undefined],
+        [422, "invalid_value"],
+        [404, "model_not_found"],
+        [200, "model_failed"],
+      ],
+    );
   });
 
   it("leaves out operations, whatever the method, unless it is to have them", async () => {

@@ -126,7 +126,8 @@ describe("a response in the background", () => {
     await sleep(1);
     collect();
     assert.equal(signal.deref(), undefined);
-    await rig.app.endBackground();
+    rig.app.endBackground();
+    await rig.app.settled();
   });
 
   it("streams its first events to its creator, however long its instructions are", async () => {
@@ -148,13 +149,15 @@ describe("a response in the background", () => {
       "invalid_value",
       "background",
     ]);
-    await rig.app.endBackground();
+    rig.app.endBackground();
+    await rig.app.settled();
   });
 
   it("is interrupted when the server stops, and kept as that before it has", async () => {
     const rig = new ResponsesRig(slow);
     const { id } = await rig.create({ input, background: true });
-    await rig.app.endBackground();
+    rig.app.endBackground();
+    await rig.app.settled();
     const { status, incomplete_details } = await rig.fetch(id);
     assert.deepEqual([status, incomplete_details], ["incomplete", { reason: "interrupted" }]);
     await until(() => rig.inference.lastRun.state === "cancelled");

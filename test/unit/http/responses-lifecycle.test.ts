@@ -164,7 +164,8 @@ describe("a response that is kept", () => {
     const { status, incomplete_details } = await later.fetch(id);
     assert.deepEqual([status, incomplete_details], ["incomplete", { reason: "interrupted" }]);
     await later.create({ input, previous_response_id: id });
-    await rig.app.endBackground();
+    rig.app.endBackground();
+    await rig.app.settled();
   });
 
   it("goes on being answered where it cannot be kept, which the log says", async () => {
