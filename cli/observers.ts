@@ -17,7 +17,7 @@ export async function openObservers(config: Config, log: Logger): Promise<readon
   if (config.log !== null) observers.push(await RequestLog.open(config.log, log));
   const { otlpEndpoint } = config.troupe;
   if (otlpEndpoint !== null) {
-    const { Tracing } = await import("../http/tracing.ts");
+    const { Tracing } = await import("../http/tracing/tracing.ts");
     observers.push(new Tracing({ endpoint: otlpEndpoint, version, log }));
   }
   return observers;

@@ -33,6 +33,14 @@ const owners: Readonly<Record<string, string>> = {
   lmdb: "runtime/store",
   "zod-openapi": "http/openapi",
   "swagger-ui-dist": "http/docs",
+  "prom-client": "http/metrics",
+  "@modelcontextprotocol/server": "http/mcp",
+  "@opentelemetry/api": "http/tracing",
+  "@opentelemetry/sdk-trace-base": "http/tracing",
+  "@mlc-ai/web-xgrammar": "engines/grammar",
+  ajv: "engines/grammar",
+  "@huggingface/jinja": "engines/template",
+  "@huggingface/tokenizers": "engines/tokenizer",
 };
 
 /** Folders of http/ that are not wire protocols or resources, and may be imported by the others. */

@@ -212,13 +212,12 @@ async function existing(path: string): Promise<string> {
   }
 }
 
-export function portCheck({ setting, host, port }: CheckOptions["ports"][number]): Promise<Check> {
-  const name = `port:${setting}`;
+export function portCheck({ setting: name, host, port }: CheckOptions["ports"][number]): Promise<Check> {
   return new Promise((resolve) => {
     const server = createServer();
     server.once("error", (error: NodeJS.ErrnoException) => {
       const message = `${host}:${port} cannot be listened on (${error.code ?? error.message})`;
-      resolve({ name, status: "error", message, suggestion: `end what listens there, or set ${setting} to another` });
+      resolve({ name, status: "error", message, suggestion: `end what listens there, or set ${name} to another` });
     });
     server.listen({ host, port, exclusive: true }, () => {
       server.close(() => resolve({ name, status: "ok", message: `${host}:${port} is free` }));

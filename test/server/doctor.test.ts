@@ -29,7 +29,7 @@ describe("a user without a home folder, and with a wrong setting", () => {
     assert.equal(found.get("home")?.status, "error");
     assert.equal(found.get("settings")?.status, "error");
     assert.match(found.get("settings")?.message ?? "", /KEEP_ALIVE_INTERVAL/);
-    assert.ok(found.has("wasm_engine") && found.has("port:port"));
+    assert.ok(found.has("wasm_engine") && found.has("port"));
   });
 
   it("is told by a server what is missing, in one line", async () => {

@@ -122,7 +122,8 @@ describe("the server, sent anything", () => {
           assert.fail(`request ${i}: ${picture(sent)}\n${error instanceof Error ? error.message : error}`);
         }
       }
-      await world.app.endBackground();
+      world.app.endBackground();
+      await world.app.settled();
       const faults = world.log.lines.filter(({ level }) => level === "error");
       assert.deepEqual(faults.slice(0, 3), []);
       assert.ok(

@@ -60,7 +60,7 @@ describe("the doctor's checks", () => {
     const { port } = server.address() as { port: number };
     const asked = { setting: "mcp_port", host: "127.0.0.1", port };
     const taken = await portCheck(asked);
-    assert.deepEqual([taken.name, taken.status], ["port:mcp_port", "error"]);
+    assert.deepEqual([taken.name, taken.status], ["mcp_port", "error"]);
     await new Promise((resolve) => server.close(resolve));
     assert.equal((await portCheck(asked)).status, "ok");
   });

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createApp } from "../../../http/app.ts";
-import { Tracing } from "../../../http/tracing.ts";
+import { Tracing } from "../../../http/tracing/tracing.ts";
 import { FakeInference, failure, finish, text, usage } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { request } from "../../fixtures/socketless.ts";
