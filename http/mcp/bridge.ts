@@ -10,16 +10,23 @@ const EVENT_STREAM = "text/event-stream";
 /** The protocol wants both accepted. A client that asks for neither still gets its answer, as JSON. */
 const BOTH = `application/json, ${EVENT_STREAM}`;
 
-const sentHeaders = /^(?:content-type|last-event-id|mcp-[a-z0-9-]+)$/;
+const sentHeaders = /^(?:last-event-id|mcp-[a-z0-9-]+)$/;
 const keptHeaders = ["content-type", "mcp-session-id", "allow"];
 const exposed = { "access-control-expose-headers": "x-request-id, mcp-session-id, mcp-protocol-version" };
 
 /** The request as the web has it, without its body. */
 export function webRequest({ method, headers, signal }: HttpRequest): Request {
   const taken = [...headers].filter(([name]) => sentHeaders.test(name));
-  const accept = method === "POST" ? BOTH : (headers.get("accept") ?? "");
+  // What came with a POST has been read, whichever of JSON's names it was sent under.
+  const kinds: [string, string][] =
+    method === "POST"
+      ? [
+          ["accept", BOTH],
+          ["content-type", "application/json"],
+        ]
+      : [["accept", headers.get("accept") ?? ""]];
   try {
-    return new Request("http://localhost/mcp", { method, headers: [...taken, ["accept", accept]], signal });
+    return new Request("http://localhost/mcp", { method, headers: [...taken, ...kinds], signal });
   } catch (cause) {
     throw new ServerError("invalid_value", "expected headers of printable characters", { cause });
   }

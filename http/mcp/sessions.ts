@@ -80,10 +80,6 @@ export class Sessions {
     this.#options = options;
   }
 
-  get count(): number {
-    return this.#open.size;
-  }
-
   /** Throws `not_found`, upon which a client begins a new one. */
   find(id: string): Session {
     const session = this.#open.get(id);

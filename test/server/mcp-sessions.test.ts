@@ -30,6 +30,14 @@ describe("the sessions of the MCP server", () => {
     assert.equal((await use(server, begun)).status, 200);
   });
 
+  it("begins one whichever of JSON's names the request goes by", async () => {
+    const server = await startMcp("node", { maxSessions: 1 });
+    after(() => server.stop());
+    const begun = await post(server, initialize, { "content-type": "application/vnd.example+json" });
+    assert.equal(begun.status, 200);
+    assert.equal((await use(server, begun)).status, 200);
+  });
+
   it("refuses more while all are in use, and drops the streams that only listen when it drains", async () => {
     const server = await startMcp("node", { maxSessions: 1 });
     after(() => server.stop());

@@ -77,6 +77,17 @@ for (const [name, open] of Object.entries(kinds)) {
       await store.close();
     });
 
+    it("removes what is too old, and does not only hide it", async () => {
+      let now = 0;
+      const store = await open({ maxAgeMs: 100 }, () => now);
+      await store.put("a", note("old"));
+      now = 101;
+      await store.put("b", note("new"));
+      now = 50;
+      assert.deepEqual([await store.get("a"), await store.get("b")], [null, note("new")]);
+      await store.close();
+    });
+
     it("lets the oldest go when there are too many, and one put again is the newest", async () => {
       let now = 0;
       const store = await open({ maxEntries: 3 }, () => now++);
