@@ -1,3 +1,4 @@
+// A table: what each family of models writes, and what it is read as, however it is cut into pieces.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { chooseFormat } from "../../../engines/parse/choose-format.ts";
