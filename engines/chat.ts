@@ -101,9 +101,14 @@ export type OutputGrammar =
   | { readonly kind: "lark"; readonly grammar: string }
   | { readonly kind: "llguidance"; readonly grammar: string };
 
+/** Which LoRA adapter a request is to be answered with. */
+export type AdapterSelector = { readonly alias: string } | { readonly generation: string };
+
 export interface GenerateRequest {
-  /** Model id as loaded; resolved by the front. */
+  /** Model id as configured; resolved by the front. */
   readonly model: string;
+  /** null for the base model. */
+  readonly adapter: AdapterSelector | null;
   /** Who asks: requests of different clients take turns. Never a key itself. */
   readonly client: string;
   readonly prompt:
@@ -141,6 +146,7 @@ export interface GenerateRequest {
 
 /** What a request asks for that says nothing of it. */
 export const requestDefaults = {
+  adapter: null,
   choices: 1,
   candidates: 1,
   priority: 0,
@@ -219,7 +225,13 @@ export interface Timeline {
  */
 export type GenerateEvent =
   /** The first token is there. Comes once, before the events of any choice. */
-  | { readonly type: "begin"; readonly promptTokens: number; readonly cachedTokens: number }
+  | {
+      readonly type: "begin";
+      readonly promptTokens: number;
+      readonly cachedTokens: number;
+      /** Of the adapter it is answered with; left out for the base model. */
+      readonly adapterGeneration?: string;
+    }
   /** The prompt's own tokens, where their logprobs were asked for; the first has none. */
   | { readonly type: "prompt"; readonly logprobs: readonly PromptLogprob[] }
   /** What the model thinks before it answers. */

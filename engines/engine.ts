@@ -37,6 +37,56 @@ export interface ModelSpec {
   readonly computeLock: string | null;
   /** Have the model's prediction heads loaded, or those of an assistant made for it; left out, it has none. */
   readonly heads?: HeadsSpec | null;
+  /** What adapters it may be given later; left out, none. */
+  readonly adapters?: AdapterLimits | null;
+  /** Adapters that a classifier weighs anew for every token (X-LoRA); left out, none. Not beside `adapters`. */
+  readonly mixture?: MixtureSpec | null;
+}
+
+/**
+ * X-LoRA (arXiv 2402.07148): a pass of the base model gives each token's hidden state behind the output norm; a classifier
+ * makes of it a weight for each adapter and each matrix they change; a second pass runs with the adapters so weighted.
+ */
+export interface MixtureSpec {
+  /** Paths of prepared adapters (engines/lora/), in the order of the classifier's classes. */
+  readonly adapters: readonly string[];
+  /** Its linear layers in order, a rectifier between them where `rectifies`. */
+  readonly classifier: readonly ClassifierLayer[];
+  readonly rectifies: boolean;
+  /** The classifier's outputs count as [layer][adapter]; without layers of its own, one weight an adapter serves all. */
+  readonly layerwise: boolean;
+  /** Layer in those outputs of each matrix the adapters change, by its tensor's name in the model file. */
+  readonly layers: Readonly<Record<string, number>>;
+  /** Weights of a layer become softmax(weights / temperature); null: they stay as they are. */
+  readonly temperature: number | null;
+  /** Only so many adapters, those of the greatest weights, count; null: all. */
+  readonly topAdapters: number | null;
+  /** Those that are left go through a softmax of their own. */
+  readonly normalisesTop: boolean;
+  /** Every adapter counts so many times its weight. */
+  readonly globalWeight: number;
+  /** What every adapter weighs in the first pass; 0: that pass is of the base model. */
+  readonly firstPassWeight: number;
+  /** After so many tokens fed one by one a sequence keeps the weights it has, and is spared the first pass; null: never. */
+  readonly keptAfter: number | null;
+}
+
+/** y = W x + b, values as floats. */
+export interface ClassifierLayer {
+  readonly rows: number;
+  readonly columns: number;
+  /** [rows][columns] */
+  readonly weight: Float32Array;
+  readonly bias: Float32Array | null;
+}
+
+/** Bounds on the LoRA adapters of one model. */
+export interface AdapterLimits {
+  readonly maxAdapters: number;
+  /** Highest rank of a matrix. */
+  readonly maxRank: number;
+  /** Of all adapters together, as prepared. */
+  readonly maxBytes: number;
 }
 
 export interface HeadsSpec {
@@ -172,6 +222,17 @@ export interface DraftHeads {
   ): void;
 }
 
+/** The LoRA adapters that steps may name. */
+export interface AdapterHost {
+  /**
+   * Loads a prepared adapter (engines/lora/) of this model under an id above 0 that no other has had. Steps go on
+   * meanwhile; once it resolves rows may name the id. Throws lora_device_load_failed, and nothing has changed.
+   */
+  load(id: number, path: string): Promise<void>;
+  /** Frees an adapter that no row of a later step names. Between steps. */
+  unload(id: number): void;
+}
+
 export interface LoadedModel {
   readonly card: ModelCard;
   readonly capacity: Capacity;
@@ -185,6 +246,8 @@ export interface LoadedModel {
   readonly tokenize: ((text: string) => Int32Array) | null;
   /** Left out, or null, where there are none. */
   readonly heads?: DraftHeads | null;
+  /** Left out, or null, where it takes none. */
+  readonly adapters?: AdapterHost | null;
   /** ONE forward pass, synchronous, on the model's own thread. Throws ServerError `model_failed` if the engine does. */
   step(batch: Batch): StepOutput;
   dispose(): void;

@@ -50,6 +50,106 @@ const codes = {
     meaning: "The model's file is damaged, or of a kind this server does not read.",
   },
   model_source_unreachable: { retryable: true, meaning: "The place the model is downloaded from cannot be reached." },
+  invalid_lora_name: {
+    retryable: false,
+    meaning: "The name of an adapter is empty, or longer than 256 bytes.",
+  },
+  invalid_lora_load_policy: {
+    retryable: false,
+    meaning: "The field `expected_generation` needs `load_inplace`.",
+  },
+  invalid_adapter_path: {
+    retryable: false,
+    meaning: "The path of an adapter is empty, or no path.",
+  },
+  invalid_adapter_file: {
+    retryable: false,
+    meaning: "A file of an adapter is no regular file.",
+  },
+  adapter_path_forbidden: {
+    retryable: false,
+    meaning: "The path of an adapter leads out of `SERVICE_LORA_ADAPTER_ROOT`.",
+  },
+  adapter_file_forbidden: {
+    retryable: false,
+    meaning: "A file of an adapter lies outside of `SERVICE_LORA_ADAPTER_ROOT`.",
+  },
+  lora_adapter_not_found: {
+    retryable: false,
+    meaning: "The model has no adapter of this name.",
+  },
+  adapter_path_not_found: {
+    retryable: false,
+    meaning: "There is nothing at the path of an adapter.",
+  },
+  adapter_file_not_found: {
+    retryable: false,
+    meaning: "A file of an adapter is not there.",
+  },
+  lora_runtime_unavailable: {
+    retryable: false,
+    meaning: "The model takes no adapters; `enable_lora` lets it.",
+  },
+  lora_adapter_already_loaded: {
+    retryable: false,
+    meaning: "The name stands for an adapter already; `load_inplace` replaces it.",
+  },
+  lora_generation_mismatch: {
+    retryable: false,
+    meaning: "The name stands for another generation than `expected_generation`.",
+  },
+  lora_rank_limit_exceeded: {
+    retryable: false,
+    meaning: "The rank of the adapter is above `lora_max_rank`.",
+  },
+  lora_adapter_limit_exceeded: {
+    retryable: false,
+    meaning: "As many adapters as `lora_max_adapters` allows are loaded.",
+  },
+  lora_byte_limit_exceeded: {
+    retryable: false,
+    meaning: "With this one, the adapters would hold more than `lora_max_bytes`.",
+  },
+  lora_alias_limit_exceeded: {
+    retryable: false,
+    meaning: "As many names of adapters as are allowed are taken.",
+  },
+  adapter_file_changed: {
+    retryable: false,
+    meaning: "A file of the adapter changed while it was read.",
+  },
+  model_state_conflict: {
+    retryable: false,
+    meaning: "The model is not loaded, or is about to be unloaded.",
+  },
+  lora_adapter_file_too_large: {
+    retryable: false,
+    meaning: "A file of the adapter is larger than `lora_max_bytes` allows.",
+  },
+  invalid_lora_adapter: {
+    retryable: false,
+    meaning: "The files of the adapter are damaged, of a kind this server does not take, or made for another model.",
+  },
+  lora_load_busy: {
+    retryable: true,
+    meaning: "Another adapter is being loaded; they are loaded one at a time.",
+  },
+  lora_load_task_failed: {
+    retryable: false,
+    meaning: "Loading the adapter failed for a reason that nobody foresaw.",
+  },
+  adapter_storage_unavailable: {
+    retryable: true,
+    meaning: "The files of the adapter cannot be read now.",
+  },
+  lora_storage_unavailable: {
+    retryable: true,
+    meaning: "The server has no room on disk for the adapter.",
+  },
+  lora_device_load_failed: {
+    retryable: true,
+    meaning: "The engine has no room for the adapter, or could not take it.",
+  },
   internal: {
     retryable: false,
     meaning: "Something went wrong that nobody foresaw; the server's log has it under the request id.",

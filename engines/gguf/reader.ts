@@ -35,20 +35,29 @@ const maxDimensions = 4;
 export async function readHead(path: string, wanted: (key: string) => boolean): Promise<GgufHead> {
   const file = await openModelFile(path);
   try {
-    const { size } = await file.stat();
-    for (let windowBytes = firstWindowBytes; ; windowBytes *= 4) {
-      const window = Buffer.alloc(Math.min(size, windowBytes, maxHeadBytes));
-      const { bytesRead } = await file.read(window, { position: 0 });
-      // Less than was there a moment ago: somebody cuts the file off while it is read.
-      const fileBytes = bytesRead < window.length ? bytesRead : size;
-      try {
-        return parseHead(new Cursor(window.subarray(0, bytesRead), fileBytes, path), wanted);
-      } catch (error) {
-        if (!(error instanceof WindowTooSmall)) throw error;
-      }
-    }
+    return await readOpenHead(file, path, wanted);
   } finally {
     await file.close();
+  }
+}
+
+/** Reads the head of a file that is open, and stays so; `path` is what errors call it. */
+export async function readOpenHead(
+  file: FileHandle,
+  path: string,
+  wanted: (key: string) => boolean,
+): Promise<GgufHead> {
+  const { size } = await file.stat();
+  for (let windowBytes = firstWindowBytes; ; windowBytes *= 4) {
+    const window = Buffer.alloc(Math.min(size, windowBytes, maxHeadBytes));
+    const { bytesRead } = await file.read(window, { position: 0 });
+    // Less than was there a moment ago: somebody cuts the file off while it is read.
+    const fileBytes = bytesRead < window.length ? bytesRead : size;
+    try {
+      return parseHead(new Cursor(window.subarray(0, bytesRead), fileBytes, path), wanted);
+    } catch (error) {
+      if (!(error instanceof WindowTooSmall)) throw error;
+    }
   }
 }
 

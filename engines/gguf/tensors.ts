@@ -150,8 +150,8 @@ function checkTotal(path: string, fields: ReadonlyMap<string, GgufValue>, found:
   throw damagedFile(path, `split.tensors.count is ${describeValue(total)}, but its files list ${found} tensors`);
 }
 
-/** Where the tensors of one file lie, in the order they are listed. */
-function placeTensors(path: string, head: GgufHead, file: number): TensorInfo[] {
+/** Where the tensors of one file lie, in the order they are listed; `file` is its index among the model's. */
+export function placeTensors(path: string, head: GgufHead, file: number): TensorInfo[] {
   const alignment = readAlignment(path, head.pairs);
   const dataStart = Math.ceil(head.headBytes / alignment) * alignment;
   const tensors = head.tensors.map((entry): TensorInfo => {

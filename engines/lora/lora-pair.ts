@@ -1,0 +1,65 @@
+// Owns the noun between the forms adapters come in and the one they are written in: what an adapter does to one matrix of the
+// model, and where its numbers lie. peft-adapter.ts and gguf-adapter.ts make these, prepared-file.ts takes them.
+import type { TensorTable } from "../gguf/tensors.ts";
+import { invalidAdapter } from "./adapter-problems.ts";
+import { halfValues } from "./half-floats.ts";
+import type { SourceFile } from "./source-file.ts";
+
+/** Added to a matrix of [rows][columns]: scale times the product of b, [rows][rank], and a, [rank][columns]. */
+export interface LoraPair {
+  /** Of the matrix, in the model's file. */
+  readonly name: string;
+  readonly rows: number;
+  readonly columns: number;
+  readonly rank: number;
+  readonly scale: number;
+  readonly a: FloatSpan;
+  readonly b: FloatSpan;
+  /**
+   * Heads whose rows the model's file has in another order than b: row 2i of a head is b's row i, and row 2i + 1 the one
+   * half a head behind it. 0 where the orders are the same.
+   */
+  readonly turnedHeads: number;
+}
+
+export type FloatType = "F32" | "F16" | "BF16";
+
+export const floatBytes: Readonly<Record<FloatType, number>> = { F32: 4, F16: 2, BF16: 2 };
+
+/** Numbers in a file, little-endian. */
+export interface FloatSpan {
+  readonly file: SourceFile;
+  /** What errors call them. */
+  readonly name: string;
+  readonly type: FloatType;
+  readonly offset: number;
+  readonly count: number;
+}
+
+/** Rows and columns of a matrix of the model; null where it has none of that name. */
+export function matrixShape({ tensors }: TensorTable, name: string): { rows: number; columns: number } | null {
+  const [columns, rows, ...more] = tensors.get(name)?.shape ?? [];
+  return columns === undefined || rows === undefined || more.length > 0 ? null : { rows, columns };
+}
+
+/** Reads the numbers of a span, all of which are finite. */
+export async function readFloats({ file, name, type, offset, count }: FloatSpan): Promise<Float32Array> {
+  const bytes = new Uint8Array(count * floatBytes[type]);
+  await file.read(bytes, offset);
+  const values = widen(bytes.buffer, type);
+  for (let i = 0; i < values.length; i++) {
+    if (!Number.isFinite(values[i])) throw invalidAdapter(`its tensor ${name} has ${values[i]} for number ${i}`);
+  }
+  return values;
+}
+
+function widen(bytes: ArrayBuffer, type: FloatType): Float32Array {
+  if (type === "F32") return new Float32Array(bytes);
+  const halves = new Uint16Array(bytes);
+  const values = new Float32Array(halves.length);
+  const numbers = halfValues();
+  const bits = new Uint32Array(values.buffer);
+  if (type === "BF16") for (let i = 0; i < halves.length; i++) bits[i] = (halves[i] as number) << 16;
+  else for (let i = 0; i < halves.length; i++) values[i] = numbers[halves[i] as number] as number;
+  return values;
+}

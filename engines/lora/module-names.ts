@@ -1,0 +1,72 @@
+// Owns what the modules of a model are called in its GGUF file, and whether their rows have another order there. Families
+// whose files hold the matrices as they are, or with the rows of queries and keys turned, are listed; of all others a PEFT
+// adapter is refused, since a wrong order would go unnoticed: the model would merely talk nonsense.
+import { quote } from "../gguf/invalid-file.ts";
+import type { TensorTable } from "../gguf/tensors.ts";
+import { invalidAdapter } from "./adapter-problems.ts";
+
+export interface ModuleMatrix {
+  /** In the model's file. */
+  readonly name: string;
+  /** LoraPair.turnedHeads. */
+  readonly turnedHeads: number;
+}
+
+/** By `general.architecture`: files have the two halves of each head of queries and keys as neighbours, row by row. */
+const turnedFamilies = ["llama", "arcee", "granite", "minicpm", "mistral3", "olmo", "smollm3"];
+/** Files have all matrices as they are. */
+const plainFamilies = [
+  ...["qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3", "stablelm", "starcoder2"],
+  ...["cohere2", "command-r", "exaone4", "olmo2", "seed_oss"],
+];
+
+const inBlock: ReadonlyMap<string, string> = new Map([
+  ["self_attn.q_proj", "attn_q"],
+  ["self_attn.k_proj", "attn_k"],
+  ["self_attn.v_proj", "attn_v"],
+  ["self_attn.o_proj", "attn_output"],
+  ["self_attn.qkv_proj", "attn_qkv"],
+  ["mlp.gate_proj", "ffn_gate"],
+  ["mlp.up_proj", "ffn_up"],
+  ["mlp.down_proj", "ffn_down"],
+  // Both in one, gates first, as the file has them too.
+  ["mlp.gate_up_proj", "ffn_up"],
+  ["mlp.c_fc", "ffn_up"],
+  ["mlp.c_proj", "ffn_down"],
+  ["mlp.shared_expert.gate_proj", "ffn_gate_shexp"],
+  ["mlp.shared_expert.up_proj", "ffn_up_shexp"],
+  ["mlp.shared_expert.down_proj", "ffn_down_shexp"],
+]);
+
+/** `model.layers.7.self_attn.q_proj`, and the same inside models that see or hear as well. */
+const blockModule = /^(?:(?:language_model\.model|model\.language_model|model)\.)?layers\.(0|[1-9]\d{0,5})\.(.+)$/;
+const outputModule = /^(?:language_model\.)?lm_head$/;
+
+/** Finds a module of the model that PEFT wrapped in the model's file. Throws invalid_lora_adapter. */
+export function matrixOf(module: string, { tensors, fields }: TensorTable): ModuleMatrix {
+  const architecture = String(fields.get("general.architecture"));
+  const isTurned = turnedFamilies.includes(architecture);
+  if (!isTurned && !plainFamilies.includes(architecture)) {
+    throw invalidAdapter(
+      `adapters as PEFT writes them cannot be taken for models of the architecture ${quote(architecture)}; convert it to ` +
+        "a GGUF adapter",
+    );
+  }
+  const [, layer, inside = ""] = blockModule.exec(module) ?? [];
+  const part = inBlock.get(inside);
+  const name = outputModule.test(module) ? "output.weight" : part && `blk.${layer}.${part}.weight`;
+  if (!name) throw invalidAdapter(`its module ${quote(module)} stands for no matrix that adapters can change`);
+  if (!tensors.has(name)) {
+    throw invalidAdapter(`its module ${quote(module)} would be ${name}, which the model does not have`);
+  }
+  if (!isTurned || (part !== "attn_q" && part !== "attn_k")) return { name, turnedHeads: 0 };
+  return { name, turnedHeads: headsOf(part === "attn_k", Number(layer), architecture, fields) };
+}
+
+function headsOf(ofKeys: boolean, layer: number, architecture: string, fields: TensorTable["fields"]): number {
+  const heads = fields.get(`${architecture}.attention.head_count`);
+  const found = ofKeys ? (fields.get(`${architecture}.attention.head_count_kv`) ?? heads) : heads;
+  const count = Array.isArray(found) ? found[layer] : found;
+  if (typeof count === "number" && Number.isSafeInteger(count) && count > 0) return count;
+  throw invalidAdapter(`the model does not say how many heads its layer ${layer} has`);
+}

@@ -1,0 +1,153 @@
+// Owns writing a prepared adapter: the GGUF file of prepared-adapter.ts, one matrix after the other, hashed on the way. It
+// holds one pair of matrices at a time, whatever the adapter's size, and leaves no half a file under the name that counts.
+import { createHash, randomUUID } from "node:crypto";
+import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { invalidAdapter } from "./adapter-problems.ts";
+import { halfBits } from "./half-floats.ts";
+
+/** A matrix of the model, and how much rank it gets. */
+export interface PreparedShape {
+  readonly name: string;
+  readonly rows: number;
+  readonly columns: number;
+  readonly rank: number;
+}
+
+/** `a` is [rank][columns], `b` [rows][rank], every scale in it. */
+export interface PairValues {
+  readonly a: Float32Array;
+  readonly b: Float32Array;
+}
+
+const alignment = 32;
+const halfType = 1;
+const stringType = 8;
+const scratch = new Float32Array(1);
+const scratchBits = new Uint32Array(scratch.buffer);
+
+export function preparedBytes(shapes: readonly PreparedShape[]): number {
+  return shapes.reduce((sum, { rows, columns, rank }) => sum + 2 * rank * (rows + columns), 0);
+}
+
+/** Writes `<sha256>.gguf` into `folder`; `read` gives the values, shape by shape. `finish` comes before it has its name. */
+export async function writePrepared<Shape extends PreparedShape>(
+  folder: string,
+  architecture: string,
+  shapes: readonly Shape[],
+  steps: { readonly read: (shape: Shape) => Promise<PairValues>; readonly finish: () => Promise<void> },
+): Promise<{ readonly generation: string; readonly path: string }> {
+  await mkdir(folder, { recursive: true });
+  const unfinished = join(folder, `${randomUUID()}.unfinished`);
+  try {
+    const file = await open(unfinished, "wx");
+    const hash = createHash("sha256");
+    const append = async (bytes: Uint8Array): Promise<void> => {
+      hash.update(bytes);
+      await writeAll(file, bytes);
+    };
+    try {
+      await append(headOf(architecture, shapes));
+      for (const shape of shapes) {
+        const { a, b } = balanced(shape, await steps.read(shape));
+        await append(a);
+        await append(b);
+      }
+      await steps.finish();
+    } finally {
+      await file.close();
+    }
+    const generation = hash.digest("hex");
+    const path = join(folder, `${generation}.gguf`);
+    await rename(unfinished, path);
+    return { generation, path };
+  } finally {
+    await rm(unfinished, { force: true });
+  }
+}
+
+async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let done = 0; done < bytes.length; ) done += (await file.write(bytes, done)).bytesWritten;
+}
+
+function headOf(architecture: string, shapes: readonly PreparedShape[]): Buffer {
+  const fields = [
+    ["general.architecture", architecture],
+    ["general.type", "adapter"],
+    ["adapter.type", "lora"],
+  ] as const;
+  const parts = [Buffer.from("GGUF"), u32(3), u64(2 * shapes.length), u64(fields.length)];
+  for (const [key, value] of fields) parts.push(text(key), u32(stringType), text(value));
+  let offset = 0;
+  for (const { name, rows, columns, rank } of shapes) {
+    for (const [suffix, width, height] of [["lora_a", columns, rank] as const, ["lora_b", rank, rows] as const]) {
+      parts.push(text(`${name}.${suffix}`), u32(2), u64(width), u64(height), u32(halfType), u64(offset));
+      offset += padded(2 * width * height);
+    }
+  }
+  const head = Buffer.concat(parts);
+  return Buffer.concat([head], padded(head.length));
+}
+
+/**
+ * The values as F16. Each of the rank has its row of `a` and its column of `b` brought to about the same size by a power of
+ * two, so that neither overflows nor is lost where the other has room: the product stays the same.
+ */
+function balanced({ name, columns, rank }: PreparedShape, { a, b }: PairValues): { a: Uint8Array; b: Uint8Array } {
+  const largestA = new Float64Array(rank);
+  const largestB = new Float64Array(rank);
+  for (let i = 0; i < a.length; i++) keepLargest(largestA, Math.floor(i / columns), a[i] as number);
+  for (let i = 0; i < b.length; i++) keepLargest(largestB, i % rank, b[i] as number);
+  const shifts = largestA.map((value, k) => Math.trunc((exponentOf(largestB[k] as number) - exponentOf(value)) / 2));
+  const factors = shifts.map((shift) => 2 ** shift);
+  const halvesA = halvesOf(a);
+  const halvesB = halvesOf(b);
+  for (let i = 0; i < a.length; i++)
+    halvesA[i] = halfBits((a[i] as number) * (factors[Math.floor(i / columns)] as number));
+  for (let i = 0; i < b.length; i++) halvesB[i] = halfBits((b[i] as number) / (factors[i % rank] as number));
+  if (hasInfinity(halvesA) || hasInfinity(halvesB)) {
+    throw invalidAdapter(`what the adapter adds to ${name} is too large for 16-bit floats`);
+  }
+  return { a: new Uint8Array(halvesA.buffer), b: new Uint8Array(halvesB.buffer) };
+}
+
+/** Room for as many, and for what a file has behind them. */
+function halvesOf({ length }: Float32Array): Uint16Array<ArrayBuffer> {
+  return new Uint16Array(padded(2 * length) / 2);
+}
+
+function keepLargest(largest: Float64Array, at: number, value: number): void {
+  const size = Math.abs(value);
+  if (size > (largest[at] as number)) largest[at] = size;
+}
+
+/** Of a number that is 0 or above; 0 for 0, which says nothing of a size. */
+function exponentOf(value: number): number {
+  scratch[0] = value;
+  return value === 0 ? 0 : ((scratchBits[0] as number) >>> 23) - 127;
+}
+
+function hasInfinity(halves: Uint16Array): boolean {
+  return halves.some((bits) => (bits & 0x7c00) === 0x7c00);
+}
+
+function padded(bytes: number): number {
+  return Math.ceil(bytes / alignment) * alignment;
+}
+
+function u32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value);
+  return bytes;
+}
+
+function u64(value: number): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64LE(BigInt(value));
+  return bytes;
+}
+
+function text(value: string): Buffer {
+  const bytes = Buffer.from(value);
+  return Buffer.concat([u64(bytes.length), bytes]);
+}
