@@ -15,7 +15,7 @@ import type { Embeddings, EmbedRequest } from "./inference.ts";
 
 /** The model actor: one a loaded model, on the model's own place. */
 export interface ModelProtocol {
-  /** Queues all jobs or none. Throws queue_full, context_length_exceeded, invalid_value, unsupported. */
+  /** Queues all jobs or none. Throws queue_full, context_length_exceeded, invalid_value, unsupported, model_failed. */
   generate(message: { readonly jobs: readonly SequenceJob[] }): Promise<void>;
   /** The pooled output of each prompt, once all are computed: Capabilities.pooledLength floats a prompt. */
   pool(message: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array>;
@@ -24,6 +24,25 @@ export interface ModelProtocol {
   /** A paused sequence is not scheduled, and keeps its slot only while nobody else waits for one. */
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
   statistics(message: null): ModelStatistics;
+  /** Makes a prepared adapter one that jobs may name. Throws lora_device_load_failed, unsupported, conflict. */
+  loadAdapter(message: AdapterToLoad): Promise<void>;
+  /** Frees an adapter as soon as none of its sequences is left; jobs that come and name it are refused. Settles then. */
+  unloadAdapter(message: { readonly id: number }): Promise<void>;
+}
+
+/** A prepared adapter (engines/lora/) for a model's place. */
+export interface AdapterToLoad {
+  /** Above 0, and no other adapter's in the life of this place. */
+  readonly id: number;
+  readonly generation: string;
+  readonly path: string;
+}
+
+/** The adapter a run holds a lease on. */
+export interface RunAdapter {
+  readonly id: number;
+  /** null where it is the model's own, which nobody chooses. */
+  readonly generation: string | null;
 }
 
 /** How a model is doing: sequences now, totals since it was loaded. */
@@ -46,6 +65,8 @@ export interface ModelStatistics {
   readonly ended: EndCounts;
   readonly prefixCache: PrefixStatistics;
   readonly kvBlocks: { readonly used: number; readonly total: number };
+  /** In memory now; and steps that had another adapter than the one before, where a step can have one only. */
+  readonly adapters: { readonly loaded: number; readonly switches: number };
   readonly speculation: Omit<SpeculationStatistics, "acceptedAt"> & { readonly acceptedAt: readonly number[] };
   readonly latencies: readonly SeriesLatencies[];
 }
@@ -83,6 +104,7 @@ export interface SequenceJob {
   /** >= 1; null = until the context is full. */
   readonly maxNewTokens: number | null;
   readonly ignoreEos: boolean;
+  /** 0 for the base model. */
   readonly adapter: number;
   readonly sampling: Sampling;
   /** Which of a request's n choices this is: shifts the seed. */
@@ -123,6 +145,8 @@ export interface ReasoningBudget {
 export interface PoolJob {
   readonly client: string;
   readonly prompts: readonly Int32Array[];
+  /** 0 for the base model. */
+  readonly adapter: number;
   readonly priority: number;
 }
 
@@ -196,11 +220,21 @@ export interface ModelsProtocol {
 /** The agents actor: templates, tokenises, follows a request's sequences and turns tokens into events. */
 export interface AgentsProtocol {
   /** Starts a run whose events go to stream `run` of the events channel. */
-  start(message: { readonly run: number; readonly request: GenerateRequest }): void;
+  start(message: {
+    readonly run: number;
+    readonly request: GenerateRequest;
+    /** null for the base model. */
+    readonly adapter: RunAdapter | null;
+  }): void;
   /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
   countTokens(message: { readonly request: GenerateRequest }): number;
   /** Starts embedding inputs; the one event that ends it goes to stream `run` of the events channel. */
-  embed(message: { readonly run: number; readonly request: EmbedRequest }): void;
+  embed(message: {
+    readonly run: number;
+    readonly request: EmbedRequest;
+    /** null for the base model. */
+    readonly adapter: RunAdapter | null;
+  }): void;
 }
 
 export type EmbedEvent =

@@ -5,7 +5,9 @@
 //   agents       worker thread                       agents, models
 //   model:<id>   child process, or worker thread     model, with its step loop and engine
 //   state        worker thread                       responses
+//   adapter      worker thread                       none: it prepares one LoRA adapter, and ends
 
 export const agentsModule = new URL("./agent-loop/place.js", import.meta.url);
 export const modelModule = new URL("./model/place.js", import.meta.url);
 export const stateModule = new URL("./response-store/state-place.js", import.meta.url);
+export const preparerModule = new URL("./lora-registry/preparer-place.js", import.meta.url);

@@ -1,0 +1,253 @@
+// Owns the adapters of one model: aliases, the generations in memory, and who uses them. Lives on the front's thread, as
+// long as the server; the model's place may come and go below it. Reading and checking files is a thread's of its own.
+//
+// The table says what is to be there, and changes at once; the engine follows, one ask after the other. What the table lets
+// go is freed in a later turn, or before something new is loaded. What is new is loaded first, and enters the table in the
+// same turn, if it still may.
+import assert from "node:assert";
+import type { AdapterSelector } from "../../engines/chat.ts";
+import type { AdapterLimits } from "../../engines/engine.ts";
+import type { Ref } from "../../runtime/actor/ref.ts";
+import { type ErrorCode, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import type { AdapterEntry } from "../inference.ts";
+import type { AdapterListing, LoadAdapterRequest, LoadedAdapter, UnloadAdapterRequest } from "../lora-adapters.ts";
+import type { ModelProtocol, RunAdapter } from "../messages.ts";
+import { AdapterFiles, type Prepare } from "./adapter-files.ts";
+import { AdapterTable } from "./adapter-table.ts";
+import { EngineAdapters } from "./engine-adapters.ts";
+import type { Content, Generation, Pointed, Wanted } from "./generation.ts";
+import type { LoadGate } from "./load-gate.ts";
+import { checkExpectedGeneration, checkedAlias, checkLoadPolicy } from "./load-rules.ts";
+import { prepareOnPlace } from "./prepare-on-place.ts";
+
+/** An adapter to have before the first request. */
+export interface PreloadedAdapter {
+  readonly alias: string;
+  /** As it was given, for the listing. */
+  readonly source: string;
+  readonly revision: string | null;
+  /** A local folder or file. */
+  readonly path: string;
+}
+
+/** What a served model is told about adapters. */
+export interface AdapterSettings {
+  readonly limits: AdapterLimits;
+  readonly preloaded: readonly PreloadedAdapter[];
+}
+
+/** The little of a logger that is used here. */
+export interface AdapterLog {
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+export interface ModelAdaptersOptions {
+  readonly modelId: string;
+  readonly modelPath: string;
+  readonly settings: AdapterSettings;
+  /** Where prepared adapters are kept, those of several models side by side. */
+  readonly folder: string;
+  /** SERVICE_LORA_ADAPTER_ROOT as a real path; null where there is none. Not for preloaded ones. */
+  readonly root: string | null;
+  /** The one of the server. */
+  readonly gate: LoadGate;
+  readonly log: AdapterLog;
+  /** Runs a task on the model while it is loaded, which it stays until then. Throws model_state_conflict where it is not. */
+  readonly whileLoaded: <T>(task: (model: Ref<ModelProtocol>) => Promise<T>) => Promise<T>;
+  /** How adapters are made ready, where not on a place of their own: for tests. */
+  readonly prepare?: Prepare;
+}
+
+/** A request's hold on the generation it began with. */
+export interface AdapterLease {
+  readonly adapter: RunAdapter;
+  /** The request has ended. Once. */
+  release(): void;
+}
+
+/** What the log shows of a reason, which may quote what an adapter's files say. */
+const loggedReason = 500;
+
+/** Codes that say nothing of the adapter: what was to load it has failed itself. */
+const unforeseen: readonly ErrorCode[] = ["internal", "timeout", "peer_gone"];
+
+export class ModelAdapters {
+  readonly #options: ModelAdaptersOptions;
+  readonly #table: AdapterTable;
+  readonly #engine: EngineAdapters;
+  readonly #files: AdapterFiles;
+  #nextId = 1;
+
+  constructor(options: ModelAdaptersOptions) {
+    const { modelId: model, modelPath, settings, folder, log, prepare = prepareOnPlace } = options;
+    const { maxRank, maxBytes } = settings.limits;
+    this.#options = options;
+    this.#table = new AdapterTable(model, settings.limits);
+    this.#engine = new EngineAdapters({
+      onFreed: (generation) => void this.#files.remove(generation),
+      onError: (err, adapterId) =>
+        log.error({ model, adapterId, err }, "the engine did not free an adapter; its memory stays taken"),
+    });
+    this.#files = new AdapterFiles({
+      folder,
+      modelPath,
+      limits: { maxRank, maxBytes },
+      prepare,
+      onError: (err) => log.warn({ model, err }, "the file of an adapter that is not used any more was not removed"),
+    });
+  }
+
+  /** Prepares those of the settings, before the model's first place is up. Throws what is wrong with one, naming it. */
+  async preload(): Promise<void> {
+    for (const { path, ...named } of this.#options.settings.preloaded) {
+      try {
+        const wanted = { ...named, alias: checkedAlias(named.alias), replace: false, expectedGeneration: null };
+        await this.#bringIn(wanted, path, null);
+      } catch (error) {
+        throw this.#naming(named.alias, error);
+      }
+    }
+  }
+
+  /** The model's place is up and takes no jobs yet: loads every resident generation into it, under its old id. */
+  attach(model: Ref<ModelProtocol>): Promise<void> {
+    return this.#engine.inTurn(async () => {
+      this.#engine.restarted(model);
+      for (const generation of this.#table.generations()) {
+        // Those that are let go while others are loaded need not come.
+        if (!this.#table.has(generation)) continue;
+        await this.#engine.load(generation).catch((error: unknown) => {
+          throw this.#naming(this.#table.aliasesOf(generation)[0] ?? generation.prepared.generation, error);
+        });
+      }
+    });
+  }
+
+  /** For a request: what the selector stands for now. Throws invalid_value with the param adapter. */
+  lease(selector: AdapterSelector): AdapterLease {
+    const generation = this.#table.lease(selector);
+    let isReleased = false;
+    return {
+      adapter: { id: generation.id, generation: generation.prepared.generation },
+      release: () => {
+        assert(!isReleased, `a lease on adapter ${generation.id} was released twice`);
+        isReleased = true;
+        const freed = this.#table.release(generation);
+        if (freed !== null) this.#engine.free(freed);
+      },
+    };
+  }
+
+  entries(): readonly AdapterEntry[] {
+    return this.#table.entries();
+  }
+
+  list(): AdapterListing {
+    return this.#table.list();
+  }
+
+  /** See LoraAdapters; the model must be loaded. What can be refused before anything is read is. */
+  async load({ alias, path, replace, expectedGeneration }: LoadAdapterRequest): Promise<LoadedAdapter> {
+    const wanted = { alias: checkedAlias(alias), source: path, revision: null, replace, expectedGeneration };
+    checkLoadPolicy(wanted);
+    this.#assertOpen();
+    this.#table.check(wanted);
+    const { gate, root, whileLoaded } = this.#options;
+    const leave = gate.enter();
+    try {
+      return await whileLoaded(() => this.#bringIn(wanted, path, root));
+    } catch (error) {
+      throw this.#failure(wanted.alias, error);
+    } finally {
+      leave();
+    }
+  }
+
+  /** See LoraAdapters. The model need not be loaded. */
+  async unload({ alias, expectedGeneration }: UnloadAdapterRequest): Promise<LoadedAdapter> {
+    checkExpectedGeneration(expectedGeneration);
+    const { was, freed } = this.#table.remove(checkedAlias(alias), expectedGeneration);
+    if (freed !== null) this.#engine.free(freed);
+    this.#log(was, {}, "adapter unloaded");
+    return was;
+  }
+
+  /** The server shuts down: ends what is being prepared, lets nothing more in, and removes the files. */
+  async close(): Promise<void> {
+    await this.#files.close(this.#table.generations());
+  }
+
+  /** Prepares what is to come and puts it in place; where that fails, nothing has changed. */
+  async #bringIn(wanted: Wanted, source: string, root: string | null): Promise<LoadedAdapter> {
+    const startedMs = performance.now();
+    const content = await this.#files.prepare(source, root);
+    try {
+      const { loaded, replaced } = await this.#engine.inTurn(() => this.#putInPlace(wanted, content));
+      const ms = Math.round(performance.now() - startedMs);
+      if (replaced === null) this.#log(loaded, { ms }, "adapter loaded");
+      else this.#log(loaded, { replaced, ms }, "adapter replaced");
+      return loaded;
+    } finally {
+      // It is left over where that failed, and where the same content was in memory already.
+      if (!this.#table.generations().some(({ home }) => home === content.home)) await this.#files.remove(content);
+    }
+  }
+
+  /** In a turn of the engine. What may stand against it is looked at anew, because time has passed. */
+  async #putInPlace(wanted: Wanted, content: Content): Promise<Pointed> {
+    // Its room may be what those have that nobody needs any more; what is looked at below must not change while they go.
+    while (this.#engine.isBehind) await this.#engine.freeUnneeded();
+    this.#assertOpen();
+    this.#table.checkRoom(wanted, content.prepared);
+    const resident = this.#table.find(content.prepared.generation);
+    if (resident !== null) return this.#point(wanted, resident);
+    const generation = { id: this.#nextId++, ...content };
+    await this.#engine.load(generation);
+    try {
+      this.#assertOpen();
+      return this.#point(wanted, generation);
+    } catch (error) {
+      await this.#engine.unload(generation);
+      throw error;
+    }
+  }
+
+  #point(wanted: Wanted, generation: Generation): Pointed {
+    const pointed = this.#table.point(wanted, generation, Math.floor(Date.now() / 1000));
+    if (pointed.freed !== null) this.#engine.free(pointed.freed);
+    return pointed;
+  }
+
+  #assertOpen(): void {
+    if (this.#files.isClosed) throw shuttingDown();
+  }
+
+  /** What the asker is told of a failure; the log has it in any case. */
+  #failure(alias: string, error: unknown): unknown {
+    const { code, message } = toErrorRecord(error);
+    const fields = { model: this.#options.modelId, alias, code };
+    if (unforeseen.includes(code)) {
+      this.#options.log.error({ ...fields, err: error }, "loading an adapter failed");
+      const text = `loading adapter "${alias}" failed for a reason that nobody foresaw; the server's log has it`;
+      return new ServerError("lora_load_task_failed", text, { cause: error });
+    }
+    this.#options.log.warn({ ...fields, reason: message.slice(0, loggedReason) }, "an adapter was not loaded");
+    return code === "cancelled" ? shuttingDown() : error;
+  }
+
+  #naming(adapter: string, error: unknown): ServerError {
+    const { code, message } = toErrorRecord(error);
+    const text = `adapter "${adapter}" of model "${this.#options.modelId}": ${message}`;
+    return new ServerError(code, text, { cause: error });
+  }
+
+  #log({ alias, generation, rank, bytes }: LoadedAdapter, more: object, message: string): void {
+    this.#options.log.info({ model: this.#options.modelId, alias, generation, rank, bytes, ...more }, message);
+  }
+}
+
+function shuttingDown(): ServerError {
+  return new ServerError("draining", "the server is shutting down; load the adapter on another one");
+}

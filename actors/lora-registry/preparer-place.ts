@@ -1,0 +1,18 @@
+// Owns what runs on the place that prepares one adapter (a worker thread): all of it is its start.
+import { type PrepareOptions, prepareAdapter } from "../../engines/lora/prepare.ts";
+import type { PreparedAdapter } from "../../engines/lora/prepared-adapter.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { makeFolder } from "../../runtime/make-folder.ts";
+import type { PlaceContext } from "../../runtime/thread/entry.ts";
+
+export async function start({ init }: PlaceContext<PrepareOptions>): Promise<PreparedAdapter> {
+  try {
+    makeFolder(init.folder, 0o700);
+  } catch (error) {
+    const reason = (error as Error).message;
+    throw new ServerError("lora_storage_unavailable", `the server cannot keep a prepared adapter: ${reason}`, {
+      cause: error,
+    });
+  }
+  return await prepareAdapter(init);
+}
