@@ -110,6 +110,10 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
     counter("service_speculative_staged_drops_total", "Drafts dropped before they were verified", (m) => {
       return m.speculation.dropped;
     }),
+    gauge("service_lora_adapters_loaded", "LoRA adapters in memory", (m) => m.adapters.loaded),
+    counter("service_lora_adapter_switches_total", "Steps that had another adapter than the one before", (m) => {
+      return m.adapters.switches;
+    }),
     counter("service_paged_preemptions_total", "Times a sequence lost its slot to want of KV memory", (m) => {
       return m.memoryPreemptions;
     }),

@@ -24,7 +24,9 @@ export class LastingStatistics {
   total(): ModelStatistics | null {
     const [before, latest] = [this.#before, this.#latest];
     if (before === null) return latest;
-    return latest === null ? { ...before, ...nothingNow } : added(before, latest);
+    return latest === null
+      ? { ...before, ...nothingNow, adapters: { ...before.adapters, loaded: 0 } }
+      : added(before, latest);
   }
 }
 
@@ -44,6 +46,7 @@ function added(a: ModelStatistics, b: ModelStatistics): ModelStatistics {
     totalMs: a.totalMs + b.totalMs,
     ended: sums(a.ended, b.ended),
     prefixCache: sums(a.prefixCache, b.prefixCache),
+    adapters: { loaded: b.adapters.loaded, switches: a.adapters.switches + b.adapters.switches },
     speculation: {
       drafts: a.speculation.drafts + b.speculation.drafts,
       proposed: a.speculation.proposed + b.speculation.proposed,

@@ -87,7 +87,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     this.#models.delete(id);
   }
 
-  start({ run: id, request }: Parameters<AgentsProtocol["start"]>[0], _context: ActorContext): void {
+  start({ run: id, request, adapter }: Parameters<AgentsProtocol["start"]>[0], _context: ActorContext): void {
     const holder: { run?: Run } = {};
     const writer = this.#options.hub.writer<GenerateEvent>(id, {
       onCancel: () => holder.run?.cancel(),
@@ -99,6 +99,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       const { clock, stalledReaderMs } = this.#options;
       const run = new Run({
         request,
+        adapter,
         writer,
         model: {
           text: model.text,
@@ -127,7 +128,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     return model.text.prompt(request).prompt.length;
   }
 
-  embed({ run: id, request }: Parameters<AgentsProtocol["embed"]>[0], _context: ActorContext): void {
+  embed({ run: id, request, adapter }: Parameters<AgentsProtocol["embed"]>[0], _context: ActorContext): void {
     const holder: { run?: EmbedRun } = {};
     const writer = this.#options.hub.writer<EmbedEvent>(id, {
       onCancel: () => holder.run?.cancel(),
@@ -140,6 +141,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       const { text, actor, capacity, maxQueue } = model;
       const run = new EmbedRun({
         request,
+        adapter,
         writer,
         model: { text, actor, capacity, pooledLength, maxQueue, nextId: () => this.#nextId() },
         onClosed: () => model.runs.delete(run),

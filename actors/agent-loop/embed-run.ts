@@ -5,7 +5,7 @@ import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { EmbedRequest } from "../inference.ts";
-import type { EmbedEvent, ModelProtocol } from "../messages.ts";
+import type { EmbedEvent, ModelProtocol, RunAdapter } from "../messages.ts";
 import type { TextModel } from "./text-model.ts";
 
 /** Most numbers of one answer: as JSON text they take five times their 16 MiB. */
@@ -15,6 +15,8 @@ const poolTimeoutMs = 60 * 60 * 1000;
 
 export interface EmbedRunOptions {
   readonly request: EmbedRequest;
+  /** null for the base model. */
+  readonly adapter: RunAdapter | null;
   readonly writer: StreamWriter<EmbedEvent>;
   readonly model: {
     readonly text: TextModel;
@@ -72,13 +74,13 @@ export class EmbedRun {
   }
 
   async #feed(): Promise<void> {
-    const { request, model } = this.#options;
+    const { request, adapter, model } = this.#options;
     while (!this.#closed && this.#next < request.inputs.length) {
       const first = this.#next;
       const prompts = this.#nextGroup();
       const id = model.nextId();
       this.#asked.add(id);
-      const job = { client: request.client, prompts, priority: request.priority };
+      const job = { client: request.client, prompts, adapter: adapter?.id ?? 0, priority: request.priority };
       const pooled = await model.actor.ask("pool", { id, job }, { timeoutMs: poolTimeoutMs });
       this.#asked.delete(id);
       const length = pooled.length / prompts.length;

@@ -11,7 +11,7 @@ import type { ChatPlan, TextModel } from "./text-model.ts";
 export interface Plan {
   readonly prompt: Int32Array;
   /** What every choice is asked alike. The choices share one prompt, and so does the message on a link between threads. */
-  readonly job: Omit<SequenceJob, "id" | "choice" | "promptLogprobs" | "series">;
+  readonly job: Omit<SequenceJob, "id" | "choice" | "adapter" | "promptLogprobs" | "series">;
   readonly answer: AnswerPlan;
 }
 
@@ -49,7 +49,6 @@ export function planRun(request: GenerateRequest, text: TextModel): Plan {
       prompt,
       maxNewTokens: request.maxTokens,
       ignoreEos: request.ignoreEos,
-      adapter: 0,
       sampling: isRanked && sampling.topLogprobs === null ? { ...sampling, topLogprobs: 0 } : sampling,
       breakers: tokensWithAny(text, sampling.dry?.sequenceBreakers ?? []),
       priority: request.priority,

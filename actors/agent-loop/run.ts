@@ -6,7 +6,7 @@ import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import { elapsedUnitSeconds, type ModelProtocol, type SequenceJob } from "../messages.ts";
+import { elapsedUnitSeconds, type ModelProtocol, type RunAdapter, type SequenceJob } from "../messages.ts";
 import { BestOf } from "./best-of.ts";
 import { Choice } from "./choice.ts";
 import { type ChoiceEvent, EventBacklog } from "./event-backlog.ts";
@@ -30,6 +30,8 @@ export interface SequenceSink {
 
 export interface RunOptions {
   readonly request: GenerateRequest;
+  /** null for the base model. */
+  readonly adapter: RunAdapter | null;
   readonly writer: StreamWriter<GenerateEvent>;
   readonly model: {
     readonly text: TextModel;
@@ -112,7 +114,7 @@ export class Run {
   }
 
   #jobs(): SequenceJob[] {
-    const { request, model } = this.#options;
+    const { request, adapter, model } = this.#options;
     const plan = planRun(request, model.text);
     this.#promptTokens = plan.prompt.length;
     // The model has nothing to say of a first token.
@@ -122,6 +124,7 @@ export class Run {
       ...plan.job,
       id: this.#openSequence(choice, index, plan),
       choice: index,
+      adapter: adapter?.id ?? 0,
       // A request has one time to its first token, however many choices.
       series: index === 0 ? request.series : null,
       // The prompt is the same for all.
@@ -184,7 +187,13 @@ export class Run {
   #begin(elapsed: number): void {
     this.#promptUnits = elapsed;
     this.#firstTokenAt = this.#now();
-    this.#emit({ type: "begin", promptTokens: this.#promptTokens, cachedTokens: this.#cachedTokens });
+    const adapterGeneration = this.#options.adapter?.generation ?? null;
+    this.#emit({
+      type: "begin",
+      promptTokens: this.#promptTokens,
+      cachedTokens: this.#cachedTokens,
+      ...(adapterGeneration !== null && { adapterGeneration }),
+    });
   }
 
   #endChoice(id: number, choice: Choice, cancelSequence: boolean): void {

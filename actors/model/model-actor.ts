@@ -32,6 +32,8 @@ export function modelActor(loop: StepLoop, intake: Intake): Behaviour<ModelProto
     pool: (message, context) => new Later(loop.pool(consumerOf(context), message)),
     cancel: ({ ids, how }, context) => intake.cancel(consumerOf(context), ids, how),
     statistics: () => loop.snapshot(),
+    loadAdapter: (adapter) => new Later(loop.adapters.load(adapter)),
+    unloadAdapter: ({ id }) => new Later(loop.adapters.unload(id)),
     setPaused: ({ ids, paused }, context) => loop.setPaused(consumerOf(context), ids, paused),
   };
 }

@@ -11,7 +11,7 @@ import { Speculation } from "../../engines/speculation/speculation.ts";
 import { vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol, ModelReport } from "../messages.ts";
-import { baseGeneration, Intake } from "../scheduler/intake.ts";
+import { Intake } from "../scheduler/intake.ts";
 import { StepLoop } from "../scheduler/step-loop.ts";
 import { modelActor } from "./model-actor.ts";
 
@@ -28,9 +28,10 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     limits,
     frameIntervalMs,
     createSpeculation: (cost, choose) => Speculation.create({ model, draft, options: speculation, cost, choose }),
-    onEvict: ({ tokens, saved }) => {
-      const isWanted = tokens.length >= leastStoredTokens && store?.wants(baseGeneration, tokens);
-      if (isWanted) store?.put(baseGeneration, tokens, model.kv.export(saved));
+    onEvict: ({ adapter, tokens, saved }) => {
+      const generation = loop.adapters.generationOf(adapter);
+      if (store === null || generation === null || tokens.length < leastStoredTokens) return;
+      if (store.wants(generation, tokens)) store.put(generation, tokens, model.kv.export(saved));
     },
   });
   const grammars = createGrammarHost({

@@ -20,8 +20,8 @@ const leastReadTokens = 128;
 
 export class Intake {
   readonly #options: IntakeOptions;
-  /** Ids of jobs that are being prepared. */
-  readonly #pending = new Map<Consumer, Set<number>>();
+  /** Jobs that are being prepared, by id. They use their adapters. */
+  readonly #pending = new Map<Consumer, Map<number, SequenceJob>>();
 
   constructor(options: IntakeOptions) {
     this.#options = options;
@@ -36,31 +36,46 @@ export class Intake {
   }
 
   cancel(consumer: Consumer, ids: readonly number[], how?: "cancelled" | "stop"): void {
-    const pending = this.#pending.get(consumer);
-    for (const id of ids) pending?.delete(id);
+    for (const id of ids) this.#forget(consumer, id);
     this.#options.loop.cancel(consumer, ids, how);
   }
 
   drop(consumer: Consumer): void {
+    for (const id of [...(this.#pending.get(consumer)?.keys() ?? [])]) this.#forget(consumer, id);
     this.#pending.delete(consumer);
     this.#options.loop.drop(consumer);
   }
 
   async #submitPrepared(consumer: Consumer, jobs: readonly SequenceJob[]): Promise<void> {
-    const pending = this.#pending.get(consumer) ?? new Set<number>();
-    this.#pending.set(consumer, pending);
-    for (const { id } of jobs) pending.add(id);
+    const isWanted = (job: SequenceJob) => this.#pending.get(consumer)?.get(job.id) === job;
     try {
+      for (const job of jobs) this.#remember(consumer, job);
       const grammars = new Map<number, CompiledGrammar>();
       for (const job of jobs) {
         if (job.grammar !== null) grammars.set(job.id, await this.#compile(job.grammar));
-        await this.#readPrefix(job);
+        await this.#readPrefix(job, isWanted);
       }
-      const wanted = jobs.filter(({ id }) => this.#pending.get(consumer)?.has(id));
+      const wanted = jobs.filter(isWanted);
       if (wanted.length > 0) this.#options.loop.submit(consumer, wanted, grammars);
     } finally {
-      for (const { id } of jobs) pending.delete(id);
+      for (const job of jobs) if (isWanted(job)) this.#forget(consumer, job.id);
     }
+  }
+
+  /** Throws `conflict` for an id the consumer uses already, and where its adapter is gone. */
+  #remember(consumer: Consumer, job: SequenceJob): void {
+    const pending = this.#pending.get(consumer) ?? new Map<number, SequenceJob>();
+    if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is being prepared already`);
+    this.#options.loop.adapters.use(job.adapter, job);
+    this.#pending.set(consumer, pending.set(job.id, job));
+  }
+
+  #forget(consumer: Consumer, id: number): void {
+    const pending = this.#pending.get(consumer);
+    const job = pending?.get(id);
+    if (job === undefined) return;
+    pending?.delete(id);
+    this.#options.loop.adapters.release(job.adapter, job);
   }
 
   #compile(grammar: GrammarSource): Promise<CompiledGrammar> {
@@ -70,15 +85,17 @@ export class Intake {
   }
 
   /** Gives the prefix cache what the disk has of a prompt. */
-  async #readPrefix(job: SequenceJob): Promise<void> {
-    const stored = this.#stored(job);
+  async #readPrefix(job: SequenceJob, isWanted: (job: SequenceJob) => boolean): Promise<void> {
+    const stored = isWanted(job) ? this.#stored(job) : null;
     const read = stored && (await this.#options.store?.read(stored));
-    // Another one with the same prompt may have been quicker.
-    if (read && this.#stored(job) !== null) this.#options.loop.importPrefix(job.adapter, read.tokens, read.bytes);
+    // Another one with the same prompt may have been quicker; and of one that is cancelled the adapter may be gone.
+    if (!read || !isWanted(job) || this.#stored(job) === null) return;
+    this.#options.loop.importPrefix(job.adapter, read.tokens, read.bytes);
   }
 
   #stored({ prompt, adapter }: SequenceJob): ReturnType<PrefixStore["find"]> {
-    const stored = this.#options.store?.find(baseGeneration, prompt) ?? null;
+    const generation = this.#options.loop.adapters.generationOf(adapter);
+    const stored = generation === null ? null : (this.#options.store?.find(generation, prompt) ?? null);
     if (stored === null || stored.usable < leastReadTokens) return null;
     const isWhole = stored.usable === stored.tokens && stored.usable < prompt.length;
     if (!isWhole && !this.#options.loop.truncates) return null;
@@ -86,6 +103,3 @@ export class Intake {
     return stored.usable >= cached + leastReadTokens ? stored : null;
   }
 }
-
-/** The base model has no adapter, and so no generation of one. */
-export const baseGeneration = "";

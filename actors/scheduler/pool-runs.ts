@@ -4,6 +4,7 @@ import type { Capabilities, Pooling } from "../../engines/engine.ts";
 import type { Scheduler } from "../../engines/scheduler/scheduler.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { PoolJob } from "../messages.ts";
+import type { Adapters } from "./adapters.ts";
 import { type Consumer, type LiveSequence, PooledSequence, type PoolSink } from "./live-sequence.ts";
 
 interface PoolRun {
@@ -17,6 +18,7 @@ interface PoolRun {
 
 export class PoolRuns {
   readonly #scheduler: Scheduler<LiveSequence | PooledSequence>;
+  readonly #adapters: Adapters;
   readonly #pooling: Pooling | null;
   readonly #length: number;
   /** Sequences of one request that are in the scheduler at a time. */
@@ -25,10 +27,12 @@ export class PoolRuns {
 
   constructor(
     scheduler: Scheduler<LiveSequence | PooledSequence>,
+    adapters: Adapters,
     { pooling, pooledLength }: Capabilities,
     window: number,
   ) {
     this.#scheduler = scheduler;
+    this.#adapters = adapters;
     this.#pooling = pooling;
     this.#length = pooledLength;
     this.#window = window;
@@ -39,6 +43,7 @@ export class PoolRuns {
     return new Promise((resolve, reject) => {
       const values = new Float32Array(job.prompts.length * this.#length);
       const run: PoolRun = { job, values, live: new Set(), next: 0, resolve, reject };
+      this.#adapters.use(job.adapter, run);
       const runs = this.#runs.get(consumer) ?? new Map<number, PoolRun>();
       this.#runs.set(consumer, runs.set(id, run));
       this.#advance(consumer, id, run);
@@ -89,7 +94,7 @@ export class PoolRuns {
   }
 
   #sequence(consumer: Consumer, id: number, run: PoolRun, index: number): PooledSequence {
-    const { client, prompts, priority } = run.job;
+    const { client, prompts, adapter, priority } = run.job;
     const prompt = prompts[index] as Int32Array;
     const sum = run.values.subarray(index * this.#length, (index + 1) * this.#length);
     const sink: PoolSink = {
@@ -108,7 +113,7 @@ export class PoolRuns {
         prompt,
         maxNewTokens: 0,
         ignoreEos: false,
-        adapter: 0,
+        adapter,
         priority,
         isPooled: true,
         wantsPromptLogits: false,
@@ -122,6 +127,7 @@ export class PoolRuns {
     this.#runs.get(consumer)?.delete(id);
     for (const sequence of run.live) this.#scheduler.cancel(sequence);
     run.live.clear();
+    this.#adapters.release(run.job.adapter, run);
     if (error === null) run.resolve(run.values);
     else run.reject(error);
   }

@@ -12,6 +12,7 @@ import type { ChooseDraft } from "../../engines/speculation/heads-drafter.ts";
 import type { Speculation } from "../../engines/speculation/speculation.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
+import { Adapters } from "./adapters.ts";
 import { Consumers } from "./consumers.ts";
 import { type Consumer, LiveSequence, PooledSequence } from "./live-sequence.ts";
 import { openSequence } from "./open-sequence.ts";
@@ -37,6 +38,7 @@ export interface StepLoopOptions {
 type Scheduled = LiveSequence | PooledSequence;
 
 export class StepLoop {
+  readonly adapters: Adapters;
   readonly #statistics = new StepStatistics();
   readonly #model: LoadedModel;
   readonly #scheduler: Scheduler<Scheduled>;
@@ -60,6 +62,7 @@ export class StepLoop {
     this.#maxChunk = limits.maxPrefillChunkTokens;
     this.#consumers = new Consumers(model.capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
+    this.adapters = new Adapters(model.adapters ?? null, (id) => this.#scheduler.dropAdapter(id));
     this.#sampler = Sampler.create(model.card.vocabSize);
     const foresee: ChooseDraft = (sequence, logits, row) =>
       sequence instanceof LiveSequence
@@ -67,13 +70,13 @@ export class StepLoop {
         : -1;
     this.#speculation = createSpeculation?.(this.#scheduler.cost, foresee) ?? null;
     this.#taker = new TokenTaker(this.#scheduler, this.#sampler, this.#speculation);
-    this.#pools = new PoolRuns(this.#scheduler, model.capabilities, model.capacity.maxSequences);
+    this.#pools = new PoolRuns(this.#scheduler, this.adapters, model.capabilities, model.capacity.maxSequences);
     this.#batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   }
 
   /** Totals, and how many sequences there are now. */
   snapshot(): ModelStatistics {
-    return this.#statistics.snapshot(this.#model, this.#scheduler, this.#speculation);
+    return this.#statistics.snapshot(this.#model, this.#scheduler, this.#speculation, this.adapters.count);
   }
 
   /** Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. */
@@ -223,6 +226,7 @@ export class StepLoop {
       sequence.isHeld = !isEarly && sequence.live.matcher?.isReady === false;
     }
     if (this.#speculation === null) return;
+    this.#scheduler.chooseTurn();
     const drafted = this.#drafted;
     drafted.length = 0;
     if (this.#scheduler.hasPrompts) {
@@ -246,9 +250,11 @@ export class StepLoop {
   #add(consumer: Consumer, job: SequenceJob, grammar: CompiledGrammar | null): LiveSequence {
     this.#consumers.checkFree(consumer, job.id);
     const matcher = grammar?.open() ?? null;
+    let sequence: LiveSequence | null = null;
     try {
       const { sequenceTokens } = this.#model.capacity;
-      const sequence = openSequence(job, consumer, this.#sampler, matcher, sequenceTokens);
+      sequence = openSequence(job, consumer, this.#sampler, matcher, sequenceTokens);
+      this.adapters.use(job.adapter, sequence, job);
       const { series, receivedAt } = job;
       if (series !== null) {
         sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
@@ -258,6 +264,7 @@ export class StepLoop {
       if (matcher !== null) this.#matched.add(sequence);
       return sequence;
     } catch (error) {
+      if (sequence !== null) this.adapters.release(job.adapter, sequence);
       matcher?.close();
       throw error;
     }
@@ -334,6 +341,7 @@ export class StepLoop {
     this.#scheduler.cancel(sequence);
     this.#consumers.remove(sequence);
     this.#speculation?.forget(sequence);
+    this.adapters.release(sequence.adapter, sequence);
     sequence.live.matcher?.close();
     this.#matched.delete(sequence);
   }

@@ -23,6 +23,7 @@ export class StepStatistics {
     { capacity, kv }: LoadedModel,
     scheduler: Scheduler<LiveSequence | PooledSequence>,
     speculation: Speculation | null,
+    adapters: number,
   ): ModelStatistics {
     const { steps, tokens, promptTokens, engineMs, totalMs } = this;
     const { maxSequences, kvBlocks } = capacity;
@@ -38,6 +39,7 @@ export class StepStatistics {
       ended: { ...this.ended },
       prefixCache: { ...scheduler.prefixStatistics },
       kvBlocks: { used: kvBlocks - kv.freeBlocks, total: kvBlocks },
+      adapters: { loaded: adapters, switches: scheduler.adapterSwitches },
       speculation: { ...drafts, acceptedAt: [...drafts.acceptedAt] },
       latencies: this.latencies.snapshot(),
     };

@@ -44,6 +44,11 @@ export class DecodeHold {
     return this.#isHolding;
   }
 
+  /** Ends a hold: prompts and decodes go together. */
+  release(): void {
+    this.#isHolding = false;
+  }
+
   /** Closes the step that took `stepMs` milliseconds. */
   endStep(stepMs: number): void {
     if (this.#isHolding) this.#heldMs += stepMs;

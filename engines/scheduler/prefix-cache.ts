@@ -142,6 +142,14 @@ export class PrefixCache<S extends Sequence> {
     return this.#evict([...this.#byUse].at(-1));
   }
 
+  /**
+   * Drops all copies of an adapter that is being freed. Nobody is told: who takes an adapter away does not come back for
+   * its prompts, and writing them all to disk would hold up the sequences of others.
+   */
+  dropAdapter(adapter: number): void {
+    for (const copy of [...this.#byUse]) if (copy.adapter === adapter) this.#drop(copy);
+  }
+
   #evict(copy: CachedPrefix | undefined): boolean {
     if (copy === undefined) return false;
     this.#onEvict?.(copy);

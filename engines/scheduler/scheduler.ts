@@ -82,14 +82,24 @@ export class Scheduler<S extends Sequence> {
     return this.#prefixes.statistics;
   }
 
+  /** How often a step had another adapter than the one before, where a step can have one only. */
+  get adapterSwitches(): number {
+    return this.#filler.turn?.switches ?? 0;
+  }
+
+  /** Settles whose turn the next step is: before decodes() and hasPrompts, which are about that step. */
+  chooseTurn(): void {
+    this.#filler.turn?.choose(this.#running);
+  }
+
   /** The sequences that would feed one token in the next step. */
   *decodes(): Generator<S> {
-    for (const sequence of this.#running) if (isDecode(sequence)) yield sequence;
+    for (const sequence of this.#running) if (isDecode(sequence) && this.#filler.isInTurn(sequence)) yield sequence;
   }
 
   /** Whether prompts want all that decodes leave of the next step. */
   get hasPrompts(): boolean {
-    return this.#running.some((sequence) => sequence.isRunnable && !isDecode(sequence));
+    return this.#filler.hasPrompts;
   }
 
   /** How many of the first tokens of a prompt a cached prefix has. */
@@ -100,6 +110,12 @@ export class Scheduler<S extends Sequence> {
   /** Adds a prefix whose KV comes from elsewhere, as exported by a model like this one. False where there is no room. */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     return this.#prefixes.import(adapter, tokens, bytes);
+  }
+
+  /** Forgets an adapter that no sequence names any more, and the prefixes cached for it; onEvict is not told. */
+  dropAdapter(adapter: number): void {
+    this.#prefixes.dropAdapter(adapter);
+    this.#filler.forgetAdapter(adapter);
   }
 
   /** Drops the cached prefix that was used last. False where there is none. */

@@ -92,6 +92,11 @@ export class Sequence {
     return this.state === "running" && !this.paused && !this.isHeld && this.source === null;
   }
 
+  /** It would run if what it may say next were known. */
+  get isRunnableOrHeld(): boolean {
+    return this.state === "running" && !this.paused && this.source === null;
+  }
+
   /** It will compute its prompt, now or behind another whose prompt begins alike. */
   get isRunnableOrWaits(): boolean {
     return this.state === "running" && !this.paused && !this.isHeld;

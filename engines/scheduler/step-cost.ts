@@ -67,12 +67,15 @@ export class StepCost {
     return this.#mostRemembered;
   }
 
-  /** Prompt tokens that keep a step beside `decodes` decodes within its target; null while no prompt has been seen. */
-  promptAllowance(decodes: number): number | null {
+  /**
+   * Prompt tokens that keep a step beside `decodes` decodes within its target, and within `mostMs`; null while no prompt
+   * has been seen.
+   */
+  promptAllowance(decodes: number, mostMs = Infinity): number | null {
     if (this.#msPerPromptToken === 0) return null;
     const decodeMs = this.decodeMs(decodes);
-    const stepMs = Math.max(this.#target.maxStepMs, decodeMs * this.#target.decodeSlowdown);
-    return Math.floor((stepMs - decodeMs) / this.#msPerPromptToken);
+    const stepMs = Math.min(Math.max(this.#target.maxStepMs, decodeMs * this.#target.decodeSlowdown), mostMs);
+    return Math.max(Math.floor((stepMs - decodeMs) / this.#msPerPromptToken), 0);
   }
 
   /** What so many prompt tokens take; Infinity while no prompt has been seen. */

@@ -1,6 +1,7 @@
 // Owns the filling of one step: which rows, how long, in what order, beside one another. Used by the scheduler only; it is
 // told what steps took and learns from it.
 import type { Batch } from "../batch.ts";
+import { AdapterTurn } from "./adapter-turn.ts";
 import type { Admission } from "./admission.ts";
 import { DecodeHold } from "./decode-hold.ts";
 import type { PlacementModel } from "./placement.ts";
@@ -27,13 +28,16 @@ export class StepFiller<S extends Sequence> {
   readonly rows: S[] = [];
   /** Prompt tokens in it. */
   promptTokens = 0;
+  /** null where a step can have rows of any adapters. */
+  readonly turn: AdapterTurn | null;
   readonly #model: PlacementModel;
   readonly #admission: Admission<S>;
   readonly #cost: StepCost;
   readonly #limits: StepLimits;
   readonly #hold: DecodeHold;
   readonly #grain: number;
-  readonly #promptOrder = new PromptOrder<S>();
+  /** By adapter where they take turns; else there is one. */
+  readonly #promptOrders = new Map<number, PromptOrder<S>>();
   /** Sequences with one token to feed, or a few behind their prompt, as the step began; and the others. */
   readonly #decodes: S[] = [];
   readonly #prompts: S[] = [];
@@ -41,13 +45,14 @@ export class StepFiller<S extends Sequence> {
   /** Steps, and their time, since the prompts that wait were last fed. */
   #decodeOnlySteps = 0;
   #decodeOnlyMs = 0;
-  /** Where the round over decodes starts when the budget does not hold them all. */
+  /** Where the round over decodes starts, modulo their number, when the budget does not hold them all. */
   #decodeStart = 0;
   #decodeTokens = 0;
   /** Logits rows the step may still ask for. */
   #logitsRowsLeft = 0;
 
   constructor(model: PlacementModel, admission: Admission<S>, cost: StepCost, limits: StepLimits) {
+    this.turn = model.capabilities.adaptersPerStep === 1 ? new AdapterTurn(cost) : null;
     this.#model = model;
     this.#admission = admission;
     this.#cost = cost;
@@ -58,16 +63,42 @@ export class StepFiller<S extends Sequence> {
 
   /** Fills the batch with rows of the running sequences. Returns false when there is nothing to run. */
   fill(batch: Batch): boolean {
+    this.#step++;
+    const { turn } = this;
+    if (turn === null) return this.#fillTurn(batch);
+    const since = turn.count;
+    turn.choose(this.#running);
+    // There may be no KV memory for any of an adapter's sequences until those of another go on.
+    while (!this.#fillTurn(batch)) if (!turn.pass(this.#running, since)) return false;
+    return true;
+  }
+
+  /** Whether a running sequence may have a row in the next step. */
+  isInTurn(sequence: S): boolean {
+    return this.turn === null || sequence.adapter === this.turn.adapter;
+  }
+
+  /** Whether prompts want all that decodes leave of the next step. */
+  get hasPrompts(): boolean {
+    return this.#running.some((one) => one.isRunnable && this.isInTurn(one) && !isDecode(one));
+  }
+
+  /** An adapter is gone. */
+  forgetAdapter(adapter: number): void {
+    this.turn?.forget(adapter);
+    this.#promptOrders.delete(adapter);
+  }
+
+  #fillTurn(batch: Batch): boolean {
     batch.clear();
     this.rows.length = 0;
-    this.#step++;
     this.promptTokens = 0;
     this.#decodeTokens = 0;
     this.#collect();
     const forced = this.#isPromptDue();
     const budget = this.#limits.maxBatchTokens;
     if (this.#holdsDecodes()) this.#decodes.length = 0;
-    if (forced) this.#addPrompts(batch, Math.min(this.#allowance(true), budget));
+    if (forced) this.#addPrompts(batch, Math.min(this.#allowance(true), budget - this.#keptForDecodes));
     this.#addDecodes(batch, budget - batch.tokenCount);
     if (!forced) this.#addPrompts(batch, Math.min(this.#allowance(false), budget - batch.tokenCount));
     return batch.rowCount > 0;
@@ -75,18 +106,21 @@ export class StepFiller<S extends Sequence> {
 
   /** Closes the step that took `stepMs` milliseconds. */
   endStep(stepMs: number): void {
-    this.#cost.observe(this.#decodeTokens, this.promptTokens, stepMs);
+    const ownMs = this.turn?.endStep(this.#decodeTokens, this.promptTokens, stepMs) ?? stepMs;
+    if (ownMs > 0) this.#cost.observe(this.#decodeTokens, this.promptTokens, ownMs);
     this.#hold.endStep(stepMs);
-    const promptWaits = this.promptTokens === 0 && this.#running.some((s) => s.isRunnable && !isDecode(s));
+    const promptWaits = this.promptTokens === 0 && this.hasPrompts;
     this.#decodeOnlySteps = promptWaits ? this.#decodeOnlySteps + 1 : 0;
     this.#decodeOnlyMs = promptWaits ? this.#decodeOnlyMs + stepMs : 0;
   }
 
   /**
    * Where the least chunk takes longer than a step of decodes may, it goes in all the same as soon as decodes alone have
-   * had half of its time: a long prompt takes at most about twice what it takes alone.
+   * had half of its time: a long prompt takes at most about twice what it takes alone. Those of an adapter whose turn
+   * begins have waited while others had theirs.
    */
   #isPromptDue(): boolean {
+    if (this.turn?.isSwitch) return true;
     if (this.#decodeOnlySteps >= this.#limits.maxDecodeStepsBeforePrefill) return true;
     return this.#decodeOnlySteps > 0 && this.#decodeOnlyMs >= this.#cost.promptMs(this.#grain) / 2;
   }
@@ -100,12 +134,18 @@ export class StepFiller<S extends Sequence> {
     this.#decodes.length = 0;
     this.#prompts.length = 0;
     for (const sequence of this.#running) {
-      if (sequence.isRunnable) (isDecode(sequence) ? this.#decodes : this.#prompts).push(sequence);
+      if (!sequence.isRunnable || !this.isInTurn(sequence)) continue;
+      (isDecode(sequence) ? this.#decodes : this.#prompts).push(sequence);
     }
     this.#logitsRowsLeft = this.#model.capacity.maxLogitsRows - this.#running.length;
   }
 
+  /** Not where adapters take turns: decodes have been standing still for long when theirs comes. */
   #holdsDecodes(): boolean {
+    if (this.turn?.isShared) {
+      this.#hold.release();
+      return false;
+    }
     let promptTokens = 0;
     for (const { pending } of this.#prompts) promptTokens += pending;
     const crowd = { decodes: this.#decodes.length, prompts: this.#prompts.length };
@@ -131,14 +171,16 @@ export class StepFiller<S extends Sequence> {
       left -= length + sequence.draftCount;
       this.#decodeTokens += length + sequence.draftCount;
     }
-    this.#decodeStart = added < count ? (this.#decodeStart + added) % count : 0;
+    // Where all have gone in it stays as it is, for those of another adapter.
+    if (added < count) this.#decodeStart += added;
   }
 
   /** Chunks of prompts, and of what has to be fed again. */
   #addPrompts(batch: Batch, allowance: number): void {
     if (allowance <= 0 || this.#prompts.length === 0) return;
     let left = allowance;
-    for (const sequence of this.#promptOrder.arrange(this.#prompts)) {
+    const order = this.#promptOrder;
+    for (const sequence of order.arrange(this.#prompts)) {
       if (left <= 0) return;
       const to = this.#chunkEnd(sequence, left, batch);
       if (to <= sequence.computed) {
@@ -149,15 +191,29 @@ export class StepFiller<S extends Sequence> {
       if (!this.#addRow(batch, sequence, to)) continue;
       left -= tokens;
       this.promptTokens += tokens;
-      this.#promptOrder.fed(sequence);
+      order.fed(sequence);
     }
+  }
+
+  get #promptOrder(): PromptOrder<S> {
+    const adapter = this.turn?.adapter ?? 0;
+    const known = this.#promptOrders.get(adapter);
+    if (known !== undefined) return known;
+    const order = new PromptOrder<S>();
+    this.#promptOrders.set(adapter, order);
+    return order;
   }
 
   /** Prompt tokens for a step beside so many decodes; at least one grain where nothing else would run or it is due. */
   #allowance(due: boolean): number {
     const decodes = this.#decodes.length;
-    const allowance = this.#cost.promptAllowance(decodes) ?? 0;
+    const allowance = this.#cost.promptAllowance(decodes, this.turn?.longestStepMs ?? Infinity) ?? 0;
     return due || decodes === 0 ? Math.max(allowance, this.#grain) : allowance;
+  }
+
+  /** Of the budget, where prompts come first: a turn that prompts begin may have no other step. */
+  get #keptForDecodes(): number {
+    return this.turn?.isShared ? Math.min(this.#decodes.length, this.#limits.maxBatchTokens >> 1) : 0;
   }
 
   #chunkEnd(sequence: S, left: number, batch: Batch): number {

@@ -56,6 +56,7 @@ async function startEmbedding(
   let nextId = 1;
   const run = new EmbedRun({
     request: { model: "tiny", client: "me", inputs, truncateInputs, priority: 3 },
+    adapter: null,
     writer,
     model: { text, actor, capacity, pooledLength: capabilities.pooledLength, maxQueue, nextId: () => nextId++ },
     onClosed: () => void ends.count++,

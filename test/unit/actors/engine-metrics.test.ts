@@ -45,6 +45,8 @@ describe("the engine's metrics", () => {
       service_speculative_draft_tokens_proposed_total: 0,
       service_speculative_draft_tokens_accepted_total: 0,
       service_speculative_staged_drops_total: 0,
+      service_lora_adapters_loaded: 0,
+      service_lora_adapter_switches_total: 0,
       service_paged_preemptions_total: 0,
     };
     assert.deepEqual(Object.fromEntries(values), expected);

@@ -13,12 +13,25 @@ import { request } from "../../fixtures/socketless.ts";
 function createFront(): Front {
   return new Front({
     models: [
-      { id: "tiny", engine: "llama", spec: {} as never, chatTemplate: null, jinjaExplicit: null, carrier: "thread" },
+      {
+        id: "tiny",
+        engine: "llama",
+        spec: {} as never,
+        chatTemplate: null,
+        jinjaExplicit: null,
+        carrier: "thread",
+        adapters: null,
+        ownAdapter: null,
+      },
     ],
     defaultModelId: "tiny",
     defaultSeed: null,
     limits: generousLimits,
     frameIntervalMs: 0,
+    adapterFolder: "",
+    adapterRoot: null,
+    maxLoadedModels: null,
+    idleUnloadMs: 0,
     speculation: { promptLookup: false, maxDraftTokens: 0, draftModel: null, headTokens: null, headSampling: "auto" },
     prefixStore: null,
     agents: { mailboxLimit: 64, streamWindow: 64, stalledReaderMs: 1000 },
@@ -45,7 +58,7 @@ describe("a front whose model is being loaded", () => {
   });
 
   it("has no statistics", async () => {
-    await assert.rejects(createFront().statistics("tiny"), { code: "model_loading" });
+    await assert.rejects(createFront().statistics("tiny"), { code: "model_state_conflict" });
     await assert.rejects(createFront().statistics("other"), { code: "model_not_found" });
   });
 });

@@ -45,9 +45,11 @@ describe("what a model has counted", () => {
   it("has nothing now while it has no place", () => {
     const lasting = new LastingStatistics();
     assert.equal(lasting.total(), null);
-    lasting.seen(life(1));
+    lasting.seen({ ...life(1), adapters: { loaded: 2, switches: 5 } });
     assert.ok((metricOf(lasting.total(), "service_sequences_capacity") as number) > 0);
     lasting.ended();
+    assert.equal(metricOf(lasting.total(), "service_lora_adapters_loaded"), 0);
+    assert.equal(metricOf(lasting.total(), "service_lora_adapter_switches_total"), 5);
     assert.equal(metricOf(lasting.total(), "service_sequences_capacity"), 0);
     assert.equal(metricOf(lasting.total(), "service_kv_cache_blocks_total"), 0);
   });

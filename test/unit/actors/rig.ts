@@ -15,6 +15,7 @@ import {
   jobDefaults,
   type ModelProtocol,
   type ModelsProtocol,
+  type RunAdapter,
   rowInts,
   type SequenceJob,
   type TokenFrame,
@@ -144,7 +145,10 @@ interface Told {
 }
 
 /** A run whose model only takes notes; the test plays engine by feeding tokens to `sinks`, one a choice. */
-export async function createRun(changes: Partial<GenerateRequest> = {}, options: { window?: number } = {}) {
+export async function createRun(
+  changes: Partial<GenerateRequest> = {},
+  options: { window?: number; adapter?: RunAdapter } = {},
+) {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
   const { left, right } = portPair();
   const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
@@ -173,6 +177,7 @@ export async function createRun(changes: Partial<GenerateRequest> = {}, options:
   } as unknown as Ref<ModelProtocol>;
   const run = new Run({
     request: request(changes),
+    adapter: options.adapter ?? null,
     writer,
     model: {
       text,
@@ -226,6 +231,10 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   modelSystem.spawn<ModelProtocol>("model", modelActor(loop, new Intake({ loop, grammars: null, store: null })));
   const modelEnd = new PortEndpoint(port2, { peer: "agents" });
   modelSystem.attach(modelEnd);
+  // The front's own link, beside the one of the agents.
+  const toModel = portPair();
+  modelSystem.attach(toModel.left);
+  const modelRef = frontSystem.ref<ModelProtocol>("model", toModel.right);
   const running = loop.run();
   running.catch(() => {});
   const attach = (attached: AttachedModel) =>
@@ -233,23 +242,24 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   await attach(message);
 
   let nextRun = 1;
-  const start = (changes: Partial<GenerateRequest> = {}) => {
+  const start = (changes: Partial<GenerateRequest> = {}, adapter: RunAdapter | null = null) => {
     const run = nextRun++;
     const reader = readers.reader<GenerateEvent>(run);
-    void agents.ask("start", { run, request: request(changes) });
+    void agents.ask("start", { run, request: request(changes), adapter });
     return reader;
   };
-  const embed = (inputs: readonly string[], model = "tiny") => {
+  const embed = (inputs: readonly string[], model = "tiny", adapter: RunAdapter | null = null) => {
     const run = nextRun++;
     const reader = readers.reader<EmbedEvent>(run);
-    void agents.ask("embed", { run, request: { model, client: "client", inputs, truncateInputs: false, priority: 0 } });
+    const request = { model, client: "client", inputs, truncateInputs: false, priority: 0 };
+    void agents.ask("embed", { run, request, adapter });
     return reader;
   };
   const close = async () => {
     loop.stop();
     await running.catch(() => {});
     await Promise.all([agentsSystem, modelSystem, frontSystem].map((system) => system.stop()));
-    for (const end of [front.left, front.right, modelEnd]) end.close();
+    for (const end of [front.left, front.right, modelEnd, toModel.left, toModel.right]) end.close();
   };
-  return { engine, loop, running, models, attach, start, embed, close, modelEnd };
+  return { engine, loop, running, models, attach, start, embed, close, modelEnd, modelRef };
 }

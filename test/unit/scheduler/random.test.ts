@@ -1,18 +1,68 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { Scheduler } from "../../../engines/scheduler/scheduler.ts";
 import type { Sequence } from "../../../engines/scheduler/sequence.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import type { FakeEngine } from "../../fixtures/fake-engine.ts";
 import { createScheduler, createSequence, seededRandom } from "../../fixtures/scheduling.ts";
 
 const operations = 20_000;
+const loads = [
+  { seed: 1, adaptersPerStep: 0, kvBlocks: 32 },
+  { seed: 2, adaptersPerStep: 1, kvBlocks: 32 },
+  { seed: 3, adaptersPerStep: 1, kvBlocks: 32 },
+  { seed: 4, adaptersPerStep: 4, kvBlocks: 32 },
+];
+
+/** Adapters that come and go: one that is to go is picked no more, and is freed when no sequence names it. */
+class AdaptersAtRandom {
+  freed = 0;
+  readonly #scheduler: Scheduler<Sequence>;
+  readonly #engine: FakeEngine;
+  readonly #random: () => number;
+  #leaving: number[] = [];
+  #there: number[] = [0];
+  #next = 1;
+
+  constructor(scheduler: Scheduler<Sequence>, engine: FakeEngine, random: () => number) {
+    this.#scheduler = scheduler;
+    this.#engine = engine;
+    this.#random = random;
+  }
+
+  pick(): number {
+    return this.#there[Math.floor(this.#random() * this.#there.length)]!;
+  }
+
+  change(live: readonly Sequence[]): void {
+    if (this.#engine.adapters === null) return;
+    const unused = this.#leaving.filter((id) => live.every(({ adapter }) => adapter !== id));
+    for (const id of unused) {
+      this.#scheduler.dropAdapter(id);
+      this.#engine.adapters.unload(id);
+      this.freed++;
+    }
+    this.#leaving = this.#leaving.filter((id) => !unused.includes(id));
+    if (this.#there.length > 3) this.#leaving.push(...this.#there.splice(1 + Math.floor(this.#random() * 3), 1));
+    this.#engine.adapters.loaded.set(this.#next, "");
+    this.#there.push(this.#next++);
+  }
+}
 
 describe("the scheduler under a seeded random load", () => {
-  for (const seed of [1, 2, 3]) {
-    it(`keeps its books and the engine's cache right over ${operations} adds, cancels, pauses, preemptions, timeouts and steps (seed ${seed})`, () => {
+  for (const { seed, adaptersPerStep, kvBlocks } of loads) {
+    it(`keeps its books and the engine's cache right over ${operations} adds, cancels, pauses, preemptions, timeouts and steps (seed ${seed}, ${adaptersPerStep} adapters a step)`, () => {
       const random = seededRandom(seed);
       const below = (n: number) => Math.floor(random() * n);
       const { scheduler, engine, step } = createScheduler({
-        engine: { maxSequences: 4, sequenceTokens: 200, endOfGeneration: [0], blockTokens: 8, kvBlocks: 32 },
+        engine: {
+          maxSequences: 4,
+          sequenceTokens: 200,
+          endOfGeneration: [0],
+          blockTokens: 8,
+          kvBlocks,
+          adaptersPerStep,
+        },
         limits: {
           maxBatchTokens: 70,
           maxPrefillChunkTokens: 64,
@@ -24,6 +74,7 @@ describe("the scheduler under a seeded random load", () => {
         },
       });
       const live: Sequence[] = [];
+      const adapters = new AdaptersAtRandom(scheduler, engine, random);
       let finished = 0;
       let refused = 0;
       let expired = 0;
@@ -43,6 +94,7 @@ describe("the scheduler under a seeded random load", () => {
             client,
             hasQueueLimit,
             priority: below(3),
+            adapter: adapters.pick(),
           };
           const sequence = createSequence(options);
           try {
@@ -68,6 +120,7 @@ describe("the scheduler under a seeded random load", () => {
             finished++;
           }
         }
+        if (random() < 0.01) adapters.change(live);
         scheduler.checkIntegrity();
         assert.ok(engine.cache.size <= scheduler.runningCount, "the engine holds a sequence nobody owns");
       }
@@ -84,10 +137,12 @@ describe("the scheduler under a seeded random load", () => {
         parked: scheduler.pausedPreemptions,
         swapped: scheduler.memoryPreemptions,
         shared: scheduler.prefixStatistics.hits,
+        ...(adaptersPerStep === 1 && { switches: scheduler.adapterSwitches }),
+        ...(adaptersPerStep > 0 && { freed: adapters.freed }),
       };
 
       assert.ok(
-        Object.values(counts).every((count) => count > 12),
+        Object.values(counts).every((count) => count > 6),
         `the load was thin: ${JSON.stringify(counts)}`,
       );
     });
