@@ -1,6 +1,6 @@
 // Owns the face the front thread shows to the protocol routes: which models there are, "generate" and "embed". It hides
 // where the actors run. Implemented by actors/front.ts; tests of http/ implement it with a few lines.
-import type { GenerateEvent, GenerateRequest } from "../engines/chat.ts";
+import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../engines/chat.ts";
 import type { EngineMetric } from "./engine-metrics.ts";
 
 export type ModelStatus = "loaded" | "unloaded" | "reloading";
@@ -13,6 +13,23 @@ export interface ModelEntry {
   readonly createdAt: number;
   /** What it can do; null while that is not known, because it has not been loaded. */
   readonly capabilities: ModelCapabilities | null;
+  /** Those that requests can choose, by alias; in the order they were loaded. */
+  readonly adapters: readonly AdapterEntry[];
+}
+
+export interface AdapterEntry {
+  readonly alias: string;
+  /** 64 hex digits. */
+  readonly generation: string;
+  /** Unix seconds. */
+  readonly createdAt: number;
+}
+
+/** What the name of a model in a request stands for. */
+export interface ResolvedModel {
+  readonly id: string;
+  /** The alias that was named instead of a model; null where a model was. */
+  readonly adapter: AdapterSelector | null;
 }
 
 export interface ModelCapabilities {
@@ -42,8 +59,11 @@ export interface Embeddings {
 export interface Inference {
   /** All models in configured order. */
   models(): readonly ModelEntry[];
-  /** The id `requested` stands for: undefined and "default" are the default model. Throws model_not_found. */
-  resolveModel(requested: string | undefined): string;
+  /**
+   * What `requested` stands for: undefined and "default" are the default model; `<model>::<alias>` as in the list of
+   * models, and an alias that only one model has, are that model with its adapter. Throws model_not_found.
+   */
+  resolveModel(requested: string | undefined): ResolvedModel;
   /**
    * Starts a generation. Each iteration yields all events that are ready, in order; not iterating is back pressure:
    * the sequence pauses when its bounded buffer is full. Aborting the signal cancels before the next step; the stream

@@ -22,6 +22,8 @@ export interface Answer {
   /** Tokens of the prompt, where their logprobs were asked for. */
   readonly prompt: readonly PromptLogprob[];
   readonly usage: Usage;
+  /** Of the adapter it was answered with; null for the model alone. */
+  readonly adapterGeneration: string | null;
 }
 
 /** Collects a generation. Throws the error it ends with, if it does. */
@@ -31,6 +33,7 @@ export async function collectAnswer(
 ): Promise<Answer> {
   const choices = Array.from({ length: choiceCount }, () => new ChoiceText());
   let prompt: readonly PromptLogprob[] = [];
+  let adapterGeneration: string | null = null;
   for await (const batch of events) {
     for (const event of batch) {
       switch (event.type) {
@@ -38,6 +41,7 @@ export async function collectAnswer(
           prompt = event.logprobs;
           break;
         case "begin":
+          adapterGeneration = event.adapterGeneration ?? null;
           break;
         case "reasoning":
         case "text":
@@ -50,7 +54,7 @@ export async function collectAnswer(
           choices[event.choice]?.take(event);
           break;
         case "done":
-          return { choices, prompt, usage: event.usage };
+          return { choices, prompt, usage: event.usage, adapterGeneration };
         case "error":
           throw fromErrorRecord(event.error);
         default:

@@ -1,6 +1,8 @@
 // Owns the way from a request to its handler: CORS preflight, unknown path, wrong method, draining, and the one place
 // where a throw becomes an answer. Created by the composition root; an edge (or a test) calls `handle`.
 import type { Inference } from "../actors/inference.ts";
+import type { LoraAdapters } from "../actors/lora-adapters.ts";
+import type { ModelManagement } from "../actors/model-management.ts";
 import { ResponseKeeper } from "../actors/response-store/response-keeper.ts";
 import type { StoredResponses } from "../actors/stored-responses.ts";
 import { ServerError } from "../runtime/errors.ts";
@@ -13,13 +15,19 @@ import { Exchange } from "./exchange.ts";
 import { noteModel } from "./json.ts";
 import type { Log } from "./log.ts";
 import { HttpMetrics } from "./metrics/recorder.ts";
+import { unmanaged } from "./models/unmanaged.ts";
 import { ObservedInference } from "./observed-inference.ts";
 import type { ExchangeObserver } from "./observer.ts";
 import { Responses } from "./responses/responses.ts";
-import { type MatchedPath, matchPath, type Route, routes } from "./routes.ts";
+import { type MatchedPath, RouteTable } from "./route-table.ts";
+import { type Route, routes } from "./routes.ts";
 
 export interface AppOptions {
   readonly inference: Inference;
+  /** Left out, the models stay as they are. */
+  readonly models?: ModelManagement;
+  /** Left out, or null, no model takes adapters. */
+  readonly lora?: LoraAdapters | null;
   readonly log: Log;
   /** Where responses are kept; in memory where left out. */
   readonly storedResponses?: StoredResponses;
@@ -47,6 +55,7 @@ const defaults: HttpConfig = {
   disableRequestIdHeader: false,
   disableMetrics: false,
   maxBackgroundResponses: 64,
+  allowLoraUpdates: false,
 };
 
 const memoryLimits = {
@@ -71,11 +80,12 @@ const preflightHeaders = {
 
 export function createApp({ inference, log, storedResponses, config: given, ...rest }: AppOptions): App {
   const config = { ...defaults, ...given };
-  const { observers = [], system = bareInspector() } = rest;
+  const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null } = rest;
   const store = storedResponses ?? new ResponseKeeper(new MemoryStore(memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
-  const context: Context = { inference, config, log, responses, metrics, system };
+  const context: Context = { inference, models, lora, config, log, responses, metrics, system };
+  const table = new RouteTable(routes.filter(({ setting }) => setting === undefined || config[setting]));
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
   const common = { log, disableRequestIdHeader: config.disableRequestIdHeader };
   const quietOptions = { ...common, observers: config.accessLogHealth ? accessLog : [] };
@@ -84,7 +94,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   let isDraining = false;
 
   const handle: EdgeHandler = (request, reply, refusal) => {
-    const matched = matchPath(request.path);
+    const matched = table.match(request.path);
     const methods = matched?.methods;
     const route = methods?.get(request.method);
     const isInferred = route?.kind === "inference" || route?.isInferred === true;
@@ -94,7 +104,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
     exchange.begin();
     if (refusal !== null) exchange.fail(refusal);
     else if (request.method === "OPTIONS") exchange.send(204, { ...preflightHeaders, ...allow(methods) }, "");
-    else if (route === undefined) refuseRoute(exchange, methods);
+    else if (route === undefined) refuseRoute(exchange, methods, table);
     else if (isDraining && route.kind === "inference") refuseDraining(exchange);
     else {
       runHandler(route, exchange, context);
@@ -142,10 +152,10 @@ function runHandler(route: Route, exchange: Exchange, context: Context): void {
   }
 }
 
-function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | undefined): void {
+function refuseRoute(exchange: Exchange, methods: ReadonlyMap<string, Route> | undefined, table: RouteTable): void {
   const { method, path } = exchange.request;
   if (methods === undefined) {
-    const known = [...new Set(routes.map((route) => route.path))].join(", ");
+    const known = table.paths.join(", ");
     exchange.fail(new ServerError("not_found", `there is nothing at ${path.slice(0, 200)}; this server has ${known}`));
     return;
   }

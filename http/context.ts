@@ -1,5 +1,8 @@
-// Owns what a route handler is given beside its request: the models, and the settings of the HTTP front.
+// Owns what a route handler is given beside its request: the models, what manages them, and the settings of the
+// HTTP front.
 import type { Inference } from "../actors/inference.ts";
+import type { LoraAdapters } from "../actors/lora-adapters.ts";
+import type { ModelManagement } from "../actors/model-management.ts";
 import type { SystemInspector } from "../runtime/system.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Log } from "./log.ts";
@@ -20,12 +23,17 @@ export interface HttpConfig {
   readonly disableMetrics: boolean;
   /** Most responses that run at once with no client to wait for them. */
   readonly maxBackgroundResponses: number;
+  /** Let requests load and unload LoRA adapters, and show where those come from. */
+  readonly allowLoraUpdates: boolean;
 }
 
 export interface Context {
   /** What the machine is, and what is wrong with it. */
   readonly system: SystemInspector;
   readonly inference: Inference;
+  readonly models: ModelManagement;
+  /** null where no model takes any. */
+  readonly lora: LoraAdapters | null;
   readonly config: HttpConfig;
   readonly log: Log;
   /** Those that are generated now, and those that are kept. */

@@ -36,6 +36,31 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   reader_stalled: { status: 500 },
   config_invalid: { status: 500 },
   model_file_invalid: { status: 500 },
+  invalid_lora_name: { status: 400 },
+  invalid_lora_load_policy: { status: 400 },
+  invalid_adapter_path: { status: 400 },
+  invalid_adapter_file: { status: 400 },
+  adapter_path_forbidden: { status: 403 },
+  adapter_file_forbidden: { status: 403 },
+  lora_adapter_not_found: { status: 404 },
+  adapter_path_not_found: { status: 404 },
+  adapter_file_not_found: { status: 404 },
+  lora_runtime_unavailable: { status: 409 },
+  lora_adapter_already_loaded: { status: 409 },
+  lora_generation_mismatch: { status: 409 },
+  lora_rank_limit_exceeded: { status: 409 },
+  lora_adapter_limit_exceeded: { status: 409 },
+  lora_byte_limit_exceeded: { status: 409 },
+  lora_alias_limit_exceeded: { status: 409 },
+  adapter_file_changed: { status: 409 },
+  model_state_conflict: { status: 409 },
+  lora_adapter_file_too_large: { status: 413 },
+  invalid_lora_adapter: { status: 422 },
+  lora_load_busy: { status: 429, retryAfterSeconds: 1 },
+  lora_load_task_failed: { status: 500 },
+  adapter_storage_unavailable: { status: 503, retryAfterSeconds: 1 },
+  lora_storage_unavailable: { status: 503, retryAfterSeconds: 1 },
+  lora_device_load_failed: { status: 503, retryAfterSeconds: 1 },
   internal: { status: 500 },
 };
 
@@ -58,6 +83,8 @@ export function errorBody(error: ErrorRecord): string {
 /** How a protocol writes errors. */
 export interface ErrorFormat {
   statusOf(code: ErrorCode): number;
+  /** What it calls a code, where that is not its own name. */
+  nameOf?(code: ErrorCode): string;
   /** The body of an answer that failed. */
   body(error: ErrorRecord, requestId: string): string;
   /** Of that body; with an id, as the document refers to it. */

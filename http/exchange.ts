@@ -7,7 +7,8 @@ import type { Log } from "./log.ts";
 import type { Generation } from "./observed-inference.ts";
 import type { ExchangeObserver } from "./observer.ts";
 import { requestId } from "./request-id.ts";
-import type { PathParameters, Route } from "./routes.ts";
+import type { PathParameters } from "./route-table.ts";
+import type { Route } from "./routes.ts";
 
 export interface ExchangeOptions {
   readonly log: Log;

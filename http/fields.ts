@@ -3,6 +3,7 @@
 // made from them.
 import { z } from "zod";
 import type { Dry, Sampling } from "../engines/chat.ts";
+import { adapterField } from "./adapter-field.ts";
 import { grammarField } from "./grammar-fields.ts";
 import { expected } from "./issues.ts";
 
@@ -89,11 +90,10 @@ export const streamField = z
   .meta({ description: "Answer piece by piece, as server-sent events; false" });
 
 export const commonFields = {
-  model: z
-    .string()
-    .max(MAX_MODEL_LENGTH)
-    .nullish()
-    .meta({ description: 'Id of a model; left out or "default", the default model' }),
+  model: z.string().max(MAX_MODEL_LENGTH).nullish().meta({
+    description:
+      'Id of a model, or of one with an adapter as GET /v1/models lists it; left out or "default", the default model',
+  }),
   n: z.int().min(1).max(MAX_CHOICES).nullish().meta({ description: "Answers to give, each on its own; 1" }),
   stop: z
     .union([stopString, stopStringList], {
@@ -146,7 +146,7 @@ export const commonFields = {
   priority: z.int().min(-MAX_PRIORITY).max(MAX_PRIORITY).nullish().meta({
     description: "Of requests that wait, the ones of lower priority are served first; 0. Not of the contract",
   }),
-  adapter: notBuiltYet("choosing an adapter"),
+  adapter: adapterField,
   user: ignored(z.string(), "clients take turns by their API key or address"),
 } as const;
 

@@ -22,12 +22,17 @@ const jsonType = /^application\/(?:json|[\w.-]+\+json)(?:\s*;\s*charset="?utf-?8
  */
 const MAX_VALUES = 200_000;
 
+/** What a body may name a model in. */
+type ModelField = "model" | "model_id";
+type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
+
 /** Of requests whose bodies are JSON: what those name as their model. */
-const namedModels = new WeakMap<HttpRequest, unknown>();
+const namedModels = new WeakMap<HttpRequest, NamedModels>();
 
 /** The model that a request's body names, undefined where it names none; null where the body was not read as JSON. */
-export function namedModel(request: HttpRequest): { readonly name: unknown } | null {
-  return namedModels.has(request) ? { name: namedModels.get(request) } : null;
+export function namedModel(request: HttpRequest, field: ModelField = "model"): { readonly name: unknown } | null {
+  const named = namedModels.get(request);
+  return named === undefined ? null : { name: named[field] };
 }
 
 /** Has `namedModel` know a request that is refused before anything reads its body. */
@@ -54,7 +59,8 @@ export function readJsonValue(request: HttpRequest): unknown {
     throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
   }
   const value = parseJson(request.body);
-  namedModels.set(request, (value as { readonly model?: unknown } | null)?.model);
+  const { model, model_id } = (value ?? {}) as NamedModels;
+  namedModels.set(request, { model, model_id });
   return value;
 }
 

@@ -1,7 +1,7 @@
 // Owns what an exchange knows of the generation behind it: made by looking at the events that pass on their way to a
 // protocol, so that no protocol need report them. Put before the models by the app, one a request.
 import type { EngineMetric } from "../actors/engine-metrics.ts";
-import type { Embeddings, EmbedRequest, Inference, ModelEntry } from "../actors/inference.ts";
+import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "../actors/inference.ts";
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../engines/chat.ts";
 import { type ErrorRecord, toErrorRecord } from "../runtime/errors.ts";
 
@@ -32,7 +32,7 @@ export class ObservedInference implements Inference {
     return this.#inner.models();
   }
 
-  resolveModel(requested: string | undefined): string {
+  resolveModel(requested: string | undefined): ResolvedModel {
     return this.#inner.resolveModel(requested);
   }
 

@@ -3,7 +3,7 @@
 import type { z } from "zod";
 import type { ErrorCode } from "../runtime/errors.ts";
 
-export type Tag = "Inference" | "Models" | "Operations" | "MCP";
+export type Tag = "Inference" | "Models" | "LoRA adapters" | "Operations" | "MCP";
 
 /** One kind of body: its schema, and what it is in words. */
 export interface Content {

@@ -1,4 +1,5 @@
-// Owns the route table, one line an endpoint, and how a path and method find their line.
+// Owns the list of routes, one line an endpoint, each with what the API document says of it. How a request finds its line is
+// in route-table.ts.
 
 import { chatOperation } from "./chat/operation.ts";
 import { chatCompletions } from "./chat/route.ts";
@@ -12,6 +13,9 @@ import { embeddings } from "./embeddings/route.ts";
 import type { ErrorFormat } from "./errors.ts";
 import { healthOperation, rootOperation } from "./health/operation.ts";
 import { health } from "./health/route.ts";
+import { loraErrors, loraListErrors } from "./lora/errors.ts";
+import { listAdaptersOperation, loadAdapterOperation, unloadAdapterOperation } from "./lora/operation.ts";
+import { listAdapters, loadAdapter, unloadAdapter } from "./lora/route.ts";
 import { rpcErrors } from "./mcp/errors.ts";
 import { mcpOperation } from "./mcp/operation.ts";
 import { messagesErrors } from "./messages/errors.ts";
@@ -19,6 +23,13 @@ import { countTokensOperation, messagesOperation } from "./messages/operation.ts
 import { countTokens, messages } from "./messages/route.ts";
 import { metricsOperation } from "./metrics/operation.ts";
 import { metrics } from "./metrics/route.ts";
+import {
+  managementErrors,
+  reloadModelOperation,
+  showStatusOperation,
+  unloadModelOperation,
+} from "./models/management-operation.ts";
+import { modelStatus, reloadModel, unloadModel } from "./models/management-route.ts";
 import { listModelsOperation, retrieveModelOperation } from "./models/operation.ts";
 import { listModels, retrieveModel } from "./models/route.ts";
 import { openApiOperation } from "./openapi/operation.ts";
@@ -47,8 +58,15 @@ export interface DescribedRoute {
   readonly isInferred?: true;
   /** How its errors look, where not in the common envelope. */
   readonly errors?: ErrorFormat;
+  /** Served only where this setting is on; else there is nothing at its path. */
+  readonly setting?: "allowLoraUpdates";
+  /** Where a request names a model, for the metrics: requests for inference do in their body's `model`. */
+  readonly modelName?: ModelName;
   readonly operation: Operation;
 }
+
+/** A field of the body, or the parameter `model` behind the `?`. */
+type ModelName = "model" | "model_id" | "query";
 
 export interface Route extends DescribedRoute {
   readonly handler: RouteHandler;
@@ -150,6 +168,62 @@ export const routes: readonly Route[] = [
     handler: listInputItems,
     operation: listInputItemsOperation,
   },
+  {
+    method: "POST",
+    path: "/v1/models/status",
+    kind: "resource",
+    modelName: "model_id",
+    handler: modelStatus,
+    operation: showStatusOperation,
+    errors: managementErrors,
+  },
+  {
+    method: "POST",
+    path: "/v1/models/reload",
+    kind: "resource",
+    modelName: "model_id",
+    handler: reloadModel,
+    operation: reloadModelOperation,
+    errors: managementErrors,
+  },
+  {
+    method: "POST",
+    path: "/v1/models/unload",
+    kind: "resource",
+    modelName: "model_id",
+    handler: unloadModel,
+    operation: unloadModelOperation,
+    errors: managementErrors,
+  },
+  {
+    method: "GET",
+    path: "/v1/lora_adapters",
+    kind: "resource",
+    modelName: "query",
+    handler: listAdapters,
+    operation: listAdaptersOperation,
+    errors: loraListErrors,
+  },
+  {
+    method: "POST",
+    path: "/v1/load_lora_adapter",
+    kind: "resource",
+    setting: "allowLoraUpdates",
+    modelName: "model",
+    handler: loadAdapter,
+    operation: loadAdapterOperation,
+    errors: loraErrors,
+  },
+  {
+    method: "POST",
+    path: "/v1/unload_lora_adapter",
+    kind: "resource",
+    setting: "allowLoraUpdates",
+    modelName: "model",
+    handler: unloadAdapter,
+    operation: unloadAdapterOperation,
+    errors: loraErrors,
+  },
 ];
 
 /** All that the API document has: these routes, and what is served on a port of its own. */
@@ -157,63 +231,3 @@ export const describedRoutes: readonly DescribedRoute[] = [
   ...routes,
   { method: "POST", path: "/mcp", kind: "operations", errors: rpcErrors, operation: mcpOperation },
 ];
-
-export type PathParameters = Readonly<Record<string, string>>;
-
-/** A path of the table, with the routes it has by method. */
-export interface MatchedPath {
-  readonly methods: ReadonlyMap<string, Route>;
-  readonly parameters: PathParameters;
-}
-
-interface Pattern {
-  readonly segments: readonly string[];
-  readonly methods: Map<string, Route>;
-}
-
-const byPath = new Map<string, Map<string, Route>>();
-for (const route of routes) {
-  const methods = byPath.get(route.path) ?? new Map<string, Route>();
-  byPath.set(route.path, methods.set(route.method, route));
-  // HEAD is GET whose body the edge leaves out.
-  if (route.method === "GET") methods.set("HEAD", route);
-}
-const patterns: readonly Pattern[] = [...byPath].flatMap(([path, methods]) =>
-  path.includes("{") ? [{ segments: path.split("/"), methods }] : [],
-);
-const noParameters: PathParameters = {};
-
-/** What the table has for a path; undefined where the path is not served. */
-export function matchPath(path: string): MatchedPath | undefined {
-  const methods = byPath.get(path);
-  if (methods !== undefined && !path.includes("{")) return { methods, parameters: noParameters };
-  const segments = path.split("/");
-  for (const pattern of patterns) {
-    const parameters = parametersOf(pattern.segments, segments);
-    if (parameters !== null) return { methods: pattern.methods, parameters };
-  }
-  return undefined;
-}
-
-/** null where the path is not of this pattern. A parameter is never empty. */
-function parametersOf(pattern: readonly string[], segments: readonly string[]): PathParameters | null {
-  if (pattern.length !== segments.length) return null;
-  const parameters: Record<string, string> = {};
-  for (const [i, expected] of pattern.entries()) {
-    const segment = segments[i] as string;
-    if (!expected.startsWith("{")) {
-      if (segment !== expected) return null;
-    } else if (segment === "") return null;
-    else parameters[expected.slice(1, -1)] = decoded(segment);
-  }
-  return parameters;
-}
-
-/** What is no proper encoding names nothing, and stays as it is. */
-function decoded(segment: string): string {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return segment;
-  }
-}

@@ -1,5 +1,6 @@
 // Owns the body of a chat completion that is not streamed, and the shape of its logprobs.
 import type { ChoiceLogprob } from "../../engines/chat.ts";
+import { generationFields } from "../adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../answer.ts";
 import { wireTokenLogprobs } from "../logprobs.ts";
 import { wireFinishReason, wireUsage } from "../usage.ts";
@@ -22,6 +23,7 @@ export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogpro
     system_fingerprint: "local",
     choices: answer.choices.map((choice, index) => completionChoice(choice, index, wantsLogprobs)),
     usage: wireUsage(answer.usage),
+    ...generationFields(answer.adapterGeneration),
   };
 }
 

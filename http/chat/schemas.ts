@@ -1,6 +1,7 @@
 // Owns the schemas of what a chat answers: the whole body, and the chunks of a stream. The API document shows them; response.ts
 // is typed by them, stream.ts writes what matches them.
 import { z } from "zod";
+import { adapterGeneration } from "../adapter-generation.ts";
 import { tokenLogprobSchema } from "../logprobs.ts";
 import { finishReasonSchema, usageSchema } from "../usage.ts";
 
@@ -25,6 +26,7 @@ const head = {
   created: z.int().meta({ description: "Unix seconds" }),
   model: z.string(),
   system_fingerprint: z.literal("local"),
+  adapter_generation: adapterGeneration,
 };
 
 const index = z.int().min(0);

@@ -3,6 +3,7 @@
 
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/chat.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
+import { generationFields } from "../adapter-generation.ts";
 import { errorBody } from "../errors.ts";
 import type { StreamCodec } from "../sse.ts";
 import { wireFinishReason, wireUsage } from "../usage.ts";
@@ -27,9 +28,10 @@ interface ChoiceFrame {
 }
 
 export class ChatStream implements StreamCodec {
-  readonly #head: string;
+  readonly #completion: CompletionHead;
   readonly #includeUsage: boolean;
-  readonly #choices: readonly ChoiceFrame[];
+  #head = "";
+  #choices: readonly ChoiceFrame[] = [];
   #unfinishedCount: number;
   /** The last choice's final chunk, not yet closed: it waits for the usage that rides on it. */
   #lastChunk = "";
@@ -40,18 +42,10 @@ export class ChatStream implements StreamCodec {
    * OpenAI's clients expect; without, it is the chunk of the last finish_reason, so that no chunk lacks a choice.
    */
   constructor(head: CompletionHead, choiceCount: number, includeUsage: boolean) {
-    const fields = JSON.stringify({
-      id: head.id,
-      object: "chat.completion.chunk",
-      created: head.created,
-      model: head.model,
-      system_fingerprint: "local",
-      ...(includeUsage ? { usage: null } : {}),
-    });
-    this.#head = `data: ${fields.slice(0, -1)},"choices":[`;
+    this.#completion = head;
     this.#includeUsage = includeUsage;
     this.#unfinishedCount = choiceCount;
-    this.#choices = Array.from({ length: choiceCount }, (_, index) => choiceFrame(this.#head, index));
+    this.#frame(choiceCount, null);
   }
 
   get isEnded(): boolean {
@@ -63,6 +57,8 @@ export class ChatStream implements StreamCodec {
     for (const event of events) {
       switch (event.type) {
         case "begin":
+          if (event.adapterGeneration !== undefined) this.#frame(this.#choices.length, event.adapterGeneration);
+          break;
         case "prompt":
         case "tool_call_end":
         case "tool_call_failed": // what there was of it has been sent
@@ -102,6 +98,23 @@ export class ChatStream implements StreamCodec {
   fail(error: ErrorRecord): string {
     this.#isEnded = true;
     return `${this.#closeLastChunk("")}data: ${errorBody(error)}\n\n${DONE}`;
+  }
+
+  /** Builds what is constant. Which adapter it is, is known before there is any chunk. */
+  #frame(choiceCount: number, adapterGeneration: string | null): void {
+    const { id, created, model } = this.#completion;
+    const fields = JSON.stringify({
+      id,
+      object: "chat.completion.chunk",
+      created,
+      model,
+      system_fingerprint: "local",
+      ...generationFields(adapterGeneration),
+      ...(this.#includeUsage ? { usage: null } : {}),
+    });
+    const head = `data: ${fields.slice(0, -1)},"choices":[`;
+    this.#head = head;
+    this.#choices = Array.from({ length: choiceCount }, (_, index) => choiceFrame(head, index));
   }
 
   #delta(index: number, field: TextField, text: string): string {

@@ -1,5 +1,6 @@
 // Owns the body of a text completion, and the older shape of logprobs this protocol has.
 import type { ChoiceLogprob, PromptLogprob } from "../../engines/chat.ts";
+import { generationFields } from "../adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../answer.ts";
 import { wireLogprob } from "../logprobs.ts";
 import { wireFinishReason, wireUsage } from "../usage.ts";
@@ -24,6 +25,7 @@ export function textCompletion(options: CompletionOptions, answer: Answer): Wire
     system_fingerprint: "local",
     choices: answer.choices.map((choice, index) => completionChoice(choice, index, answer, options)),
     usage: wireUsage(answer.usage),
+    ...generationFields(answer.adapterGeneration),
   };
 }
 

@@ -1,5 +1,6 @@
 // Owns POST /v1/completions: body to request, events to body.
 import { collectAnswer } from "../answer.ts";
+import { chosenModel } from "../chosen-model.ts";
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../ids.ts";
 import { readJson } from "../json.ts";
@@ -9,15 +10,14 @@ import { textCompletion } from "./response.ts";
 
 export const completions: RouteHandler = async (exchange, { inference, log }) => {
   const body = readJson(exchange.request, completionRequestSchema, log);
-  const model = inference.resolveModel(body.model ?? undefined);
-  exchange.model = model;
+  const model = chosenModel(exchange, inference, body);
   const request = toGenerateRequest(body, originOf(exchange, model, false));
   const created = Math.floor(Date.now() / 1000);
   const answer = await collectAnswer(inference.generate(request, exchange.request.signal), request.choices);
   const options = {
     id: randomId("cmpl"),
     created,
-    model,
+    model: model.id,
     prefix: body.echo ? body.prompt : "",
     wantsLogprobs: typeof body.logprobs === "number",
   };

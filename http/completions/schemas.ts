@@ -1,5 +1,6 @@
 // Owns the schema of a text completion: the API document shows it, response.ts is typed by it.
 import { z } from "zod";
+import { adapterGeneration } from "../adapter-generation.ts";
 import { finishReasonSchema, usageSchema } from "../usage.ts";
 
 const legacyLogprobs = z.strictObject({
@@ -28,6 +29,7 @@ export const textCompletionSchema = z
     system_fingerprint: z.literal("local"),
     choices: z.array(choice).min(1),
     usage: usageSchema,
+    adapter_generation: adapterGeneration,
   })
   .meta({ id: "TextCompletion" });
 

@@ -1,4 +1,5 @@
 // Owns POST /v1/messages and POST /v1/messages/count_tokens: body to request, events to body or stream.
+import { chosenModel } from "../chosen-model.ts";
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../ids.ts";
 import { readJson } from "../json.ts";
@@ -11,10 +12,9 @@ import { MessageStream } from "./stream.ts";
 export const messages: RouteHandler = async (exchange, { inference, config, log }) => {
   const body = readJson(exchange.request, messagesRequestSchema, log);
   const isStreamed = body.stream ?? false;
-  const model = inference.resolveModel(body.model ?? undefined);
-  exchange.model = model;
+  const model = chosenModel(exchange, inference, body);
   const request = toGenerateRequest(body, originOf(exchange, model, isStreamed));
-  const head = { id: randomId("msg", "_"), model };
+  const head = { id: randomId("msg", "_"), model: model.id };
   const events = inference.generate(request, exchange.request.signal);
   if (isStreamed) await streamEvents(exchange, events, new MessageStream(head, exchange.id), config);
   else exchange.json(200, await collectMessage(head, events));
@@ -22,8 +22,7 @@ export const messages: RouteHandler = async (exchange, { inference, config, log 
 
 export const countTokens: RouteHandler = async (exchange, { inference, log }) => {
   const body = readJson(exchange.request, countRequestSchema, log);
-  const model = inference.resolveModel(body.model ?? undefined);
-  exchange.model = model;
+  const model = chosenModel(exchange, inference, body);
   const inputTokens = await inference.countTokens(toGenerateRequest(body, originOf(exchange, model, false)));
   exchange.json(200, { input_tokens: inputTokens });
 };

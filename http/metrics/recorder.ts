@@ -105,18 +105,25 @@ export class HttpMetrics implements ExchangeObserver {
     };
   }
 
-  /** A model that the body names, or means by naming none, also where the body was then refused. */
+  /** A model that the request names, or means by naming none, also where it was then refused. */
   #modelOf({ model, route, request }: Exchange): string {
     if (model !== "") return model;
-    if (route?.kind !== "inference") return noModel;
-    const named = namedModel(request);
+    const place = route?.modelName ?? (route?.kind === "inference" ? "model" : null);
+    if (place === null) return noModel;
+    const named = place === "query" ? queriedModel(request) : namedModel(request, place);
     if (named === null) return unknownModel;
+    const name = typeof named.name === "string" ? named.name : undefined;
+    if (place === "model_id" && name === undefined) return unknownModel;
     try {
-      return this.#inference.resolveModel(typeof named.name === "string" ? named.name : undefined);
+      return this.#inference.resolveModel(name).id;
     } catch {
       return unknownModel;
     }
   }
+}
+
+function queriedModel({ query }: HttpRequest): { readonly name: unknown } {
+  return { name: new URLSearchParams(query).get("model") };
 }
 
 /** null where it is not known: a request without a body, and a body of no declared length that was not read to its end. */

@@ -8,6 +8,9 @@ export const modelSchema = z
     object: z.literal("model"),
     created: z.int().meta({ description: "Unix seconds" }),
     owned_by: z.literal("local"),
+    root: z.string().optional().meta({ description: "Of a model with an adapter: the adapter's name" }),
+    parent: z.string().optional().meta({ description: "Of one with an adapter: the id of the model itself" }),
+    adapter_generation: z.string().optional().meta({ description: "Of one with an adapter: its generation now" }),
     status: z.enum(["loaded", "unloaded", "reloading"]),
     tools_available: z
       .boolean()
@@ -25,7 +28,8 @@ export const listModelsOperation: Operation = {
   id: "listModels",
   tag: "Models",
   summary: "List the models",
-  description: 'The default model first, as "default", then every model in the configured order.',
+  description:
+    'The default model first, as "default", then every model in the configured order, each followed by its adapters: a request may name those as its model.',
   answers: jsonAnswer(modelListSchema, "The models"),
   errors: [],
 };
@@ -34,7 +38,9 @@ export const retrieveModelOperation: Operation = {
   id: "retrieveModel",
   tag: "Models",
   summary: "Show a model",
-  path: z.strictObject({ model: z.string().meta({ description: "Id of a model; a slash in it is written %2F" }) }),
+  path: z.strictObject({
+    model: z.string().meta({ description: "Id of a model, or of one with an adapter; a slash in it is written %2F" }),
+  }),
   answers: jsonAnswer(modelSchema, "The model"),
   errors: ["model_not_found"],
 };

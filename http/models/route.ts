@@ -1,5 +1,6 @@
-// Owns GET /v1/models, every configured model after an entry `default`, which stands for the default one, and the entry of a
-// single model.
+// Owns GET /v1/models, every configured model after an entry `default`, which stands for the default one, each followed by
+// its adapters; and the entry of a single model.
+import { type AdapterCard, adapterCards, cardNamed } from "../../actors/adapter-cards.ts";
 import type { Inference, ModelEntry } from "../../actors/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
@@ -9,7 +10,11 @@ const DEFAULT_ID = "default";
 
 export const listModels: RouteHandler = (exchange, { inference }) => {
   const models = inference.models();
-  const data = models.map((model) => entry(model.id, model));
+  const cards = adapterCards(models);
+  const data = models.flatMap((model) => [
+    modelEntry(model.id, model),
+    ...cards.filter(({ modelId }) => modelId === model.id).map((card) => cardEntry(card, model)),
+  ]);
   if (models.length > 0) data.unshift(entryOf(DEFAULT_ID, inference));
   exchange.json(200, { object: "list", data });
 };
@@ -20,13 +25,16 @@ export const retrieveModel: RouteHandler = (exchange, { inference }) => {
 
 /** The entry of a model by the name that requests give it. Throws `model_not_found`. */
 function entryOf(name: string, inference: Inference): WireModel {
-  const id = inference.resolveModel(name);
-  const model = inference.models().find((known) => known.id === id);
-  if (model === undefined) throw new ServerError("model_not_found", `model "${name}" is not there any more`);
-  return entry(name, model);
+  const { id, adapter } = inference.resolveModel(name);
+  const models = inference.models();
+  const model = models.find((known) => known.id === id);
+  const card = adapter === null ? null : cardNamed(name, models);
+  if (model !== undefined && card !== null) return cardEntry(card, model);
+  if (model !== undefined && adapter === null) return modelEntry(name, model);
+  throw new ServerError("model_not_found", `model "${name}" is not there any more`);
 }
 
-function entry(id: string, model: ModelEntry): WireModel {
+function modelEntry(id: string, model: ModelEntry): WireModel {
   return {
     id,
     object: "model",
@@ -34,5 +42,15 @@ function entry(id: string, model: ModelEntry): WireModel {
     owned_by: "local",
     status: model.status,
     tools_available: model.capabilities?.generates ?? false,
+  };
+}
+
+function cardEntry({ id, modelId, adapter }: AdapterCard, model: ModelEntry): WireModel {
+  return {
+    ...modelEntry(id, model),
+    created: adapter.createdAt,
+    root: adapter.alias,
+    parent: modelId,
+    adapter_generation: adapter.generation,
   };
 }

@@ -67,7 +67,7 @@ function errorAnswer(
   headers: ReturnType<typeof commonHeaders>,
 ): ZodOpenApiResponseObject {
   return {
-    description: codes.map((code) => `- \`${code}\`: ${errorMeaning(code)}`).join("\n"),
+    description: codes.map((code) => `- \`${format.nameOf?.(code) ?? code}\`: ${errorMeaning(code)}`).join("\n"),
     headers: { ...headers, ...(codes.some(saysWhenToRetry) ? retryAfterHeader : {}) },
     content: { "application/json": { schema: format.schema } },
   };

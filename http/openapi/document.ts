@@ -14,6 +14,7 @@ const EVENT_STREAM = "text/event-stream";
 const tags: Readonly<Record<Tag, string>> = {
   Inference: "Asking a model for something",
   Models: "The models this server has",
+  "LoRA adapters": "What changes a model by a few of its numbers, and comes and goes while it runs",
   Operations: "Health, metrics, and what the server says of itself",
   MCP: "The models as tools of the Model Context Protocol",
 };

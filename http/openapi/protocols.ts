@@ -1,8 +1,8 @@
 // Owns docs/protocols.md: each endpoint's fields with what becomes of them, and the error codes with their statuses. Made
 // from the API document and the error table; called by write-protocols.ts and by the test that says when the file is behind.
-import { errorCodes, errorMeaning } from "../../runtime/errors.ts";
+import { type ErrorCode, errorCodes, errorMeaning } from "../../runtime/errors.ts";
 import { code, markdownTable } from "../../runtime/markdown-table.ts";
-import { commonErrors, saysWhenToRetry } from "../errors.ts";
+import { commonErrors, type ErrorFormat, saysWhenToRetry } from "../errors.ts";
 import type { DescribedRoute } from "../routes.ts";
 import { codesOf } from "./answers.ts";
 import { type ApiDocument, openApiDocument } from "./document.ts";
@@ -43,7 +43,9 @@ function endpoint(route: DescribedRoute, document: ApiDocument): string {
     `${operation.summary}.`,
     ...(operation.description === undefined ? [] : [operation.description]),
     fields.length === 0 ? "Its body has no fields." : fieldTable(fields),
-    `Errors: ${codesOf(route).map(code).join(", ")}.`,
+    `Errors: ${codesOf(route)
+      .map((name) => code(route.errors?.nameOf?.(name) ?? name))
+      .join(", ")}.`,
   ];
   return paragraphs.join("\n\n");
 }
@@ -69,7 +71,8 @@ function listOf(routes: readonly DescribedRoute[]): string {
 }
 
 function errors(routes: readonly DescribedRoute[]): string {
-  const others = [...new Set(routes.flatMap(({ errors: format }) => format ?? []))];
+  const formats = new Set(routes.flatMap(({ errors: format }) => format ?? []));
+  const others = [...formats].filter(({ statusOf }) => statusOf !== commonErrors.statusOf);
   const columns = others.map((format) => ({
     format,
     paths: routes.filter((route) => route.errors === format).map(({ path }) => code(path)),
@@ -84,11 +87,18 @@ function errors(routes: readonly DescribedRoute[]): string {
   const rows = errorCodes.map((name) => [
     code(name),
     String(commonErrors.statusOf(name)),
-    ...columns.map(({ format }) => String(format.statusOf(name))),
+    ...columns.map(({ format }) => statusIn(format, name)),
     saysWhenToRetry(name) ? "yes" : "",
     errorMeaning(name),
   ]);
   return `${envelope}\n\n${markdownTable(header, rows)}`;
+}
+
+/** With the name it has there, where that is another. */
+function statusIn(format: ErrorFormat, name: ErrorCode): string {
+  const shown = format.nameOf?.(name) ?? name;
+  const status = String(format.statusOf(name));
+  return shown === name ? status : `${status} ${code(shown)}`;
 }
 
 const envelope = `The body of an answer that failed is one envelope, and so is the last \`data\` of a stream that failed after it had

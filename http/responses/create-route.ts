@@ -1,8 +1,10 @@
 // Owns POST /v1/responses: body to request, events to one resource or to a stream, or to a resource that is generated while
 // nobody waits.
 import { randomBytes } from "node:crypto";
+import type { ResolvedModel } from "../../actors/inference.ts";
 import type { GenerateRequest } from "../../engines/chat.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import { chosenModel } from "../chosen-model.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { readJson } from "../json.ts";
@@ -19,8 +21,7 @@ import { namespacedNames } from "./tools.ts";
 export const createResponse: RouteHandler = async (exchange, context) => {
   const { inference, log, responses } = context;
   const body = readJson(exchange.request, responseRequestSchema, log);
-  const model = inference.resolveModel(body.model ?? undefined);
-  exchange.model = model;
+  const model = chosenModel(exchange, inference, body);
 
   const id = `resp_${randomBytes(16).toString("hex")}`;
   const previousId = body.previous_response_id ?? null;
@@ -29,7 +30,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   const request = requestOf(body, [...earlier, ...input], exchange, model);
   const createdAt = Math.floor(Date.now() / 1000);
   const plan: ResponsePlan = {
-    head: { id, createdAt, model, settings: responseSettings(body), namespacedNames: namespacedNames(body) },
+    head: { id, createdAt, model: model.id, settings: responseSettings(body), namespacedNames: namespacedNames(body) },
     previousId,
     input,
     isStored: body.store ?? true,
@@ -44,7 +45,7 @@ function requestOf(
   body: ResponseRequestBody,
   items: readonly InputItem[],
   exchange: Exchange,
-  model: string,
+  model: ResolvedModel,
 ): GenerateRequest {
   if (items.length === 0)
     throw new ServerError("invalid_value", "input: expected something to answer", { param: "input" });

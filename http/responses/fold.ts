@@ -36,6 +36,7 @@ export class ResponseFold {
   #error: ErrorRecord | null = null;
   #incomplete: IncompleteReason | null = null;
   #usage: Usage | null = null;
+  #adapterGeneration: string | null = null;
 
   /** One that runs in the background is queued until its first event. */
   constructor(head: ResponseHead, events: ResponseEvents, status: "queued" | "in_progress") {
@@ -67,6 +68,7 @@ export class ResponseFold {
       incomplete: this.#incomplete,
       output: this.#output,
       usage: this.#usage,
+      adapterGeneration: this.#adapterGeneration,
     });
   }
 
@@ -76,11 +78,12 @@ export class ResponseFold {
       this.fail(event.error);
       return;
     }
+    if (event.type === "begin") this.#adapterGeneration = event.adapterGeneration ?? null;
     this.#begin();
     switch (event.type) {
       case "begin":
       case "prompt":
-        break; // this protocol has no place for what they say
+        break; // this protocol has no place for what else they say
       case "reasoning":
         this.#reasoning().append(event.text);
         break;

@@ -1,6 +1,7 @@
 // Owns the schemas of what the routes of this folder answer, for the API document and for tests that hold answers against
 // them: the resource, its items, the events of a stream.
 import { z } from "zod";
+import { adapterGeneration } from "../adapter-generation.ts";
 import { tokenLogprobSchema } from "../logprobs.ts";
 
 const status = z.enum(["in_progress", "completed", "incomplete"]);
@@ -122,6 +123,7 @@ export const responseSchema = z
     output: z.array(outputItemSchema),
     output_text: z.string().meta({ description: "All text of the output" }),
     usage: usageSchema.nullable(),
+    adapter_generation: adapterGeneration,
     ...settings,
   })
   .meta({ id: "Response" });

@@ -2,6 +2,7 @@
 // fold.ts while the answer comes.
 import type { Usage } from "../../engines/chat.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
+import { generationFields } from "../adapter-generation.ts";
 import { statusOf } from "../errors.ts";
 import type { WireTokenLogprob } from "../logprobs.ts";
 import { maxOutputTokens, type ResponseRequestBody } from "./request.ts";
@@ -73,6 +74,8 @@ export interface ResponseState {
   readonly incomplete: IncompleteReason | null;
   readonly output: readonly OutputItem[];
   readonly usage: Usage | null;
+  /** null until it is known, and for the model alone. */
+  readonly adapterGeneration: string | null;
 }
 
 export function responseSettings(body: ResponseRequestBody): object {
@@ -115,6 +118,7 @@ export function responseResource(head: ResponseHead, state: ResponseState): obje
     output: state.output,
     output_text: outputText(state.output),
     usage: state.usage === null ? null : wireUsage(state.usage),
+    ...generationFields(state.adapterGeneration),
     ...head.settings,
   };
 }

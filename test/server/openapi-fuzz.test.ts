@@ -2,6 +2,7 @@
 // answered in time, never with a fault of our own, and always as the document says.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { ModelEntry } from "../../actors/inference.ts";
 import type { GenerateRequest } from "../../engines/chat.ts";
 import { createApp } from "../../http/app.ts";
 import { commonErrors } from "../../http/errors.ts";
@@ -13,6 +14,8 @@ import { type Documented, type RandomRequest, randomRequest } from "../fixtures/
 import { randomScript } from "../fixtures/api/random-script.ts";
 import { RandomValues, type Schema } from "../fixtures/api/random-values.ts";
 import { FakeInference } from "../fixtures/fake-inference.ts";
+import { FakeLora } from "../fixtures/fake-lora.ts";
+import { FakeModels } from "../fixtures/fake-models.ts";
 import { recordingLog } from "../fixtures/http-server.ts";
 import { seeded } from "../fixtures/schemas/random-text.ts";
 import { request, type SocketlessReply } from "../fixtures/socketless.ts";
@@ -40,12 +43,22 @@ const LONG = "Tell me a long story";
 
 /** What the schemas cannot know is there. */
 const knownFields = {
-  model: ["tiny", "tiny", "default", "nope"],
+  model: ["tiny", "tiny", "default", "a::b", "nope"],
   name: ["a_tool", "b_tool", "c_tool", "d_tool"],
   n: [1, 1, 2],
   input: ["hi"],
   agent_permission: ["auto", "deny"],
+  model_id: ["tiny", "other", "default", "nope"],
+  adapter: ["an_adapter", { generation: "5a".repeat(32) }],
+  generation: ["5a".repeat(32)],
+  expected_generation: ["5a".repeat(32)],
+  lora_name: ["an_adapter", " b "],
+  lora_path: ["a/path"],
+  load_inplace: [true],
+  replace: [true],
 };
+
+const anAdapter = { model: "tiny", alias: "an_adapter", path: "a/path", replace: true, expectedGeneration: null };
 
 type World = ReturnType<typeof setUp>;
 
@@ -59,13 +72,25 @@ function setUp(seed: number) {
   const values = new RandomValues(seeded(seed), components, known);
   const inference = new FakeInference();
   const log = recordingLog();
-  const app = createApp({ inference, log });
-  const world = { values, log, app, responseIds, failWith: null as ErrorCode | null };
+  const [tiny, other] = inference.entries;
+  inference.entries = [
+    { ...(tiny as ModelEntry), adapters: [{ alias: "a::b", generation: "5a".repeat(32), createdAt: 1 }] },
+    other as ModelEntry,
+  ];
+  const models = new FakeModels(inference);
+  const lora = new FakeLora();
+  const app = createApp({ inference, models, lora, log, config: { allowLoraUpdates: true } });
+  const failWith = (code: ErrorCode | null): void => {
+    world.failsWith = code;
+    lora.failure = code === null ? null : new ServerError(code, "scripted");
+    models.becomes = code === null ? null : { status: "unloaded", error: { code, message: "scripted" } };
+  };
+  const world = { values, log, app, lora, responseIds, failWith, failsWith: null as ErrorCode | null };
   const { embedder } = inference;
   inference.script = (generation) =>
-    isLong(generation) ? [{ waitMs: 60_000 }] : randomScript(values, generation, world.failWith);
+    isLong(generation) ? [{ waitMs: 60_000 }] : randomScript(values, generation, world.failsWith);
   inference.embedder = async (embed, signal) => {
-    if (world.failWith !== null) throw new ServerError(world.failWith, "scripted");
+    if (world.failsWith !== null) throw new ServerError(world.failsWith, "scripted");
     return embedder(embed, signal);
   };
   return world;
@@ -108,16 +133,17 @@ describe("the server, sent anything", () => {
       const known = { model: ["tiny"], response_id: world.responseIds, asset: ["start.js", "favicon-32x32.png"] };
       const changes = method === "DELETE" || path.endsWith("/cancel");
       for (let i = 0; i < REQUESTS_PER_ROUTE; i++) {
-        world.failWith = null;
+        world.failWith(null);
         const isTime = i % (changes ? 8 : 100) === 0;
         if (isTime && path.startsWith("/v1/responses")) await stock(world, path.endsWith("/cancel"));
-        world.failWith = world.values.chance(0.1) ? world.values.pick(failures) : null;
+        if (path === "/v1/unload_lora_adapter") await world.lora.load(anAdapter);
+        world.failWith(world.values.chance(0.1) ? world.values.pick(failures) : null);
         const sent = randomRequest(world.values, method, path, operation, known);
         try {
           const reply = await answer(world.app, sent);
           if (sent.isBySchema) counts.bySchema++;
           if (sent.isBySchema && reply.status === 200) counts.taken++;
-          check(path, sent, reply, world.failWith);
+          check(path, sent, reply, world.failsWith);
         } catch (error) {
           assert.fail(`request ${i}: ${picture(sent)}\n${error instanceof Error ? error.message : error}`);
         }

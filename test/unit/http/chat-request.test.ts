@@ -23,6 +23,7 @@ describe("a chat request", () => {
   it("takes the contract's defaults for all it leaves out", async () => {
     assert.deepEqual(await asked({}), {
       model: "tiny",
+      adapter: null,
       prompt: { kind: "chat", messages: [{ role: "user", content: "hi" }], templateArguments: {} },
       sampling: {
         temperature: 1,
@@ -68,6 +69,7 @@ describe("a chat request", () => {
   it("carries every field it sets", async () => {
     const { sampling, ...rest } = await asked({
       model: "other",
+      adapter: "an adapter",
       temperature: 0,
       top_p: 0.5,
       top_k: 40,
@@ -108,6 +110,7 @@ describe("a chat request", () => {
     });
     assert.deepEqual(rest, {
       model: "other",
+      adapter: { alias: "an adapter" },
       prompt: {
         kind: "chat",
         messages: [{ role: "user", content: "hi" }],

@@ -5,7 +5,7 @@ import { describeIssue, expectation } from "../../../http/issues.ts";
 
 function grammarOf(fields: Readonly<Record<string, unknown>>): unknown {
   const body = chatRequestSchema.safeParse({ messages: "hi", ...fields }, { error: expectation });
-  const origin = { model: "model", client: "client", series: null, receivedAt: 0 };
+  const origin = { model: "model", adapter: null, client: "client", series: null, receivedAt: 0 };
   if (body.success) return toGenerateRequest(body.data, origin).grammar;
   return describeIssue(body.error.issues, []).message;
 }

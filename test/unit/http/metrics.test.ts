@@ -67,6 +67,44 @@ describe("the metrics of requests", () => {
     });
   });
 
+  it("name the model whose adapters or state a request is about, and `unknown` where there is none", async () => {
+    const inference = new FakeInference();
+    const [tiny, other] = inference.entries;
+    inference.entries = [{ ...tiny!, adapters: [{ alias: "a", generation: "0", createdAt: 1 }] }, other!];
+    const app = createApp({ inference, log: recordingLog(), config: { allowLoraUpdates: true } });
+    const [list, load, status] = ["/v1/lora_adapters", "/v1/load_lora_adapter", "/v1/models/status"];
+    for (const query of ["", "model=other", "model=nobody", "modle=x", "model=tiny%3A%3Aa"]) {
+      await request(app, "GET", list, { query });
+    }
+    for (const body of [{ lora_name: 1 }, { lora_name: 1, model: "other" }, { model: "nobody" }]) {
+      await request(app, "POST", load, { body });
+    }
+    await request(app, "POST", load, { body: "{", headers: json });
+    for (const body of [{ model_id: "other" }, { model_id: "nobody" }, { model_id: "tiny", more: 1 }, {}]) {
+      await request(app, "POST", status, { body });
+    }
+    await request(app, "POST", status, { body: "{", headers: json });
+    await request(app, "POST", chatPath, { body: { messages: "hi", model: "tiny::a" } });
+    const { body } = await request(app, "GET", "/metrics");
+    const counted = body.split("\n").filter((line) => line.startsWith("http_requests_total{"));
+    assert.deepEqual(Object.fromEntries(counted.map((line) => line.slice("http_requests_total".length).split(" "))), {
+      [labels("GET", list, "tiny", 409)]: "1",
+      [labels("GET", list, "other", 409)]: "1",
+      [labels("GET", list, "unknown", 404)]: "1",
+      [labels("GET", list, "tiny", 400)]: "2",
+      [labels("POST", load, "tiny", 422)]: "1",
+      [labels("POST", load, "other", 422)]: "1",
+      [labels("POST", load, "unknown", 422)]: "1",
+      [labels("POST", load, "unknown", 400)]: "1",
+      [labels("POST", status, "other", 200)]: "1",
+      [labels("POST", status, "unknown", 404)]: "1",
+      [labels("POST", status, "tiny", 422)]: "1",
+      [labels("POST", status, "unknown", 422)]: "1",
+      [labels("POST", status, "unknown", 400)]: "1",
+      [labels("POST", chatPath, "tiny", 200)]: "1",
+    });
+  });
+
   it("name the model of a request that is refused as the server drains", async () => {
     const { app, samples } = setUp();
     app.drain();

@@ -9,9 +9,9 @@ import { request } from "../../fixtures/socketless.ts";
 const capabilities = { generates: true, embeds: false };
 const inference = new FakeInference();
 inference.entries = [
-  { id: "org/talker", status: "loaded", createdAt: 5, capabilities },
-  { id: "encoder", status: "loaded", createdAt: 6, capabilities: { generates: false, embeds: true } },
-  { id: "sleeper", status: "unloaded", createdAt: 7, capabilities: null },
+  { id: "org/talker", status: "loaded", createdAt: 5, capabilities, adapters: [] },
+  { id: "encoder", status: "loaded", createdAt: 6, capabilities: { generates: false, embeds: true }, adapters: [] },
+  { id: "sleeper", status: "unloaded", createdAt: 7, capabilities: null, adapters: [] },
 ];
 const app = createApp({ inference, log: recordingLog() });
 
@@ -37,6 +37,39 @@ describe("GET /v1/models", () => {
         entry("sleeper", 7, "unloaded", false),
       ],
     });
+  });
+
+  it("lists the adapters of a model after it, as models of their own", async () => {
+    const adapted = new FakeInference();
+    const adapter = (alias: string, createdAt: number) => ({ alias, generation: "5a".repeat(32), createdAt });
+    adapted.entries = [
+      { id: "a", status: "loaded", createdAt: 5, capabilities, adapters: [adapter("x::y", 8), adapter("z", 9)] },
+      { id: "a::z", status: "unloaded", createdAt: 6, capabilities: null, adapters: [] },
+    ];
+    const one = createApp({ inference: adapted, log: recordingLog() });
+    const list = JSON.parse((await request(one, "GET", "/v1/models")).body);
+    modelListSchema.parse(list);
+    const card = (id: string, root: string, created: number) => {
+      const generation = { adapter_generation: "5a".repeat(32) };
+      return { ...entry(id, created, "loaded", true), root, parent: "a", ...generation };
+    };
+    const cards = [card("a::x%3A%3Ay", "x::y", 8), card("a::z#2", "z", 9)];
+    assert.deepEqual(list.data, [
+      entry("default", 5, "loaded", true),
+      entry("a", 5, "loaded", true),
+      ...cards,
+      entry("a::z", 6, "unloaded", false),
+    ]);
+    for (const [name, shown] of [
+      ["a::x%3A%3Ay", cards[0]],
+      ["x::y", cards[0]],
+      ["z", cards[1]],
+      ["a::z#2", cards[1]],
+      ["a::z", entry("a::z", 6, "unloaded", false)],
+    ] as const) {
+      const reply = await request(one, "GET", `/v1/models/${encodeURIComponent(name)}`);
+      assert.deepEqual(JSON.parse(reply.body), shown, name);
+    }
   });
 
   it("is empty where there is no model", async () => {

@@ -1,0 +1,103 @@
+// Owns what the routes of LoRA adapters take: the schemas of bodies and query, and what a load or an unload asks for.
+import { z } from "zod";
+import type { LoadAdapterRequest, UnloadAdapterRequest } from "../../actors/lora-adapters.ts";
+import { checkedAlias, checkLoadPolicy } from "../../actors/lora-registry/load-rules.ts";
+import { type ErrorCode, ServerError } from "../../runtime/errors.ts";
+import { generationSchema, MAX_ALIAS_BYTES } from "../adapter-field.ts";
+import { addConflicts, differing } from "../conflicts.ts";
+import { ignored } from "../fields.ts";
+import { describeIssue, expectation } from "../issues.ts";
+
+const MAX_MODEL_LENGTH = 4096;
+/** What operating systems take. */
+const MAX_PATH_BYTES = 4096;
+
+const model = z
+  .string()
+  .max(MAX_MODEL_LENGTH)
+  .nullish()
+  .meta({ description: 'Id of the model; left out or "default", the default model' });
+
+const loraName = z.string().meta({
+  description: `Name that requests choose it by, of at most ${MAX_ALIAS_BYTES} bytes; space around it is left out`,
+});
+
+export const loadAdapterSchema = z
+  .strictObject({
+    lora_name: loraName,
+    lora_path: z.string().meta({
+      description:
+        "Where the server has it: a folder with adapter_config.json and adapter_model.safetensors, or a GGUF file. Relative ones begin at SERVICE_LORA_ADAPTER_ROOT",
+    }),
+    load_inplace: z.boolean().nullish().meta({
+      description: "The name may stand for another adapter already, which requests under way keep; false",
+    }),
+    replace: z.boolean().nullish().meta({ description: "Another name of load_inplace" }),
+    expected_generation: generationSchema
+      .nullish()
+      .meta({ description: "Only where the name stands for this generation now; needs load_inplace" }),
+    model,
+  })
+  .superRefine((body, context) =>
+    addConflicts(context, differing("replace", body.replace, "load_inplace", body.load_inplace)),
+  );
+
+export const unloadAdapterSchema = z.strictObject({
+  lora_name: loraName,
+  expected_generation: generationSchema
+    .nullish()
+    .meta({ description: "Only where the name stands for this generation now" }),
+  lora_int_id: ignored(z.int().min(0), "adapters are told apart by their names"),
+  model,
+});
+
+export const listAdaptersQuery = z.strictObject({
+  model: z
+    .string()
+    .max(MAX_MODEL_LENGTH)
+    .optional()
+    .meta({ description: 'Id of the model; left out or "default", the default model' }),
+});
+
+/** Throws what is wrong with its name, its path, or the two policies together. */
+export function toLoadRequest(body: z.output<typeof loadAdapterSchema>, modelId: string): LoadAdapterRequest {
+  const replace = body.load_inplace ?? body.replace ?? false;
+  const expectedGeneration = body.expected_generation ?? null;
+  checkLoadPolicy({ replace, expectedGeneration });
+  return {
+    model: modelId,
+    alias: checkedAlias(body.lora_name),
+    path: pathOf(body.lora_path),
+    replace,
+    expectedGeneration,
+  };
+}
+
+/** Throws what is wrong with its name. */
+export function toUnloadRequest(
+  { lora_name, expected_generation }: z.output<typeof unloadAdapterSchema>,
+  modelId: string,
+): UnloadAdapterRequest {
+  return { model: modelId, alias: checkedAlias(lora_name), expectedGeneration: expected_generation ?? null };
+}
+
+/** Throws invalid_value where a parameter is not known, or comes more than once. */
+export function readListQuery(query: string): z.output<typeof listAdaptersQuery> {
+  const given = new URLSearchParams(query);
+  const result = listAdaptersQuery.safeParse(Object.fromEntries(given), { error: expectation });
+  if (!result.success) throw describeIssue(result.error.issues, Object.keys(listAdaptersQuery.shape));
+  if (given.size > 1) throw wrong("invalid_value", "model", "expected it once, got it more often");
+  return result.data;
+}
+
+function pathOf(path: string): string {
+  const bytes = Buffer.byteLength(path);
+  const isPath = path.trim() !== "" && bytes <= MAX_PATH_BYTES && !path.includes("\0");
+  if (isPath) return path;
+  const got = path.trim() === "" ? "none" : path.includes("\0") ? "one with a zero byte" : `${bytes} bytes`;
+  throw wrong("invalid_adapter_path", "lora_path", `expected a path of at most ${MAX_PATH_BYTES} bytes, got ${got}`);
+}
+
+function wrong(code: ErrorCode, param: string, message: string): ServerError {
+  return new ServerError(code, `${param}: ${message}`, { param });
+}

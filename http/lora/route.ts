@@ -1,0 +1,49 @@
+// Owns POST /v1/load_lora_adapter, GET /v1/lora_adapters and POST /v1/unload_lora_adapter.
+import type { Inference } from "../../actors/inference.ts";
+import type { LoraAdapters } from "../../actors/lora-adapters.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Context, RouteHandler } from "../context.ts";
+import type { Exchange } from "../exchange.ts";
+import { readJson } from "../json.ts";
+import { loadAdapterSchema, readListQuery, toLoadRequest, toUnloadRequest, unloadAdapterSchema } from "./request.ts";
+import { wireAdapter, wireListing } from "./response.ts";
+
+// Not tied to the request's signal: what was asked for is done, whether or not somebody waits for it.
+export const loadAdapter: RouteHandler = async (exchange, context) => {
+  const body = readJson(exchange.request, loadAdapterSchema, context.log);
+  const request = toLoadRequest(body, modelOf(exchange, context.inference, body.model));
+  const loaded = await adaptersOf(context, request.model).load(request);
+  if (!exchange.request.signal.aborted) exchange.json(200, wireAdapter(loaded, context.config.allowLoraUpdates));
+};
+
+export const unloadAdapter: RouteHandler = async (exchange, context) => {
+  const body = readJson(exchange.request, unloadAdapterSchema, context.log);
+  const request = toUnloadRequest(body, modelOf(exchange, context.inference, body.model));
+  const unloaded = await adaptersOf(context, request.model).unload(request);
+  if (!exchange.request.signal.aborted) exchange.json(200, wireAdapter(unloaded, context.config.allowLoraUpdates));
+};
+
+export const listAdapters: RouteHandler = (exchange, context) => {
+  const query = readListQuery(exchange.request.query);
+  const model = modelOf(exchange, context.inference, query.model);
+  const listing = adaptersOf(context, model).list(model);
+  exchange.json(200, wireListing(listing, context.config.allowLoraUpdates));
+};
+
+/** Adapters are those of a model; one together with an adapter has none of its own. */
+function modelOf(exchange: Exchange, inference: Inference, name: string | null | undefined): string {
+  const { id, adapter } = inference.resolveModel(name ?? undefined);
+  exchange.model = id;
+  if (adapter === null) return id;
+  const text = `model: expected a model, got the name of one with an adapter; send ${JSON.stringify(id)}`;
+  throw new ServerError("unsupported", text, { param: "model" });
+}
+
+function adaptersOf({ lora }: Context, model: string): LoraAdapters {
+  if (lora !== null) return lora;
+  throw new ServerError(
+    "lora_runtime_unavailable",
+    `model ${JSON.stringify(model)} takes no adapters; start the server with enable_lora for it`,
+    { param: "model" },
+  );
+}

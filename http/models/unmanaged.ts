@@ -1,0 +1,21 @@
+// Owns the management of models that stay as they are: for an app that is given none.
+import type { Inference } from "../../actors/inference.ts";
+import type { ModelManagement, ModelOutcome } from "../../actors/model-management.ts";
+import { ServerError } from "../../runtime/errors.ts";
+
+export function unmanaged(inference: Inference): ModelManagement {
+  const statusOf = (name: string): ModelOutcome => {
+    const { id, adapter } = inference.resolveModel(name);
+    const model = inference.models().find((known) => known.id === id);
+    if (model !== undefined && adapter === null) return { id, status: model.status, error: null };
+    throw new ServerError("model_not_found", `${JSON.stringify(name)} is no model of its own`, { param: "model_id" });
+  };
+  const refuse = async (name: string): Promise<ModelOutcome> => {
+    const { id } = statusOf(name);
+    throw new ServerError(
+      "unsupported",
+      `the models of this server are not loaded or unloaded by requests; "${id}" stays as it is`,
+    );
+  };
+  return { statusOf, reload: refuse, unload: refuse };
+}

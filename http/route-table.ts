@@ -1,0 +1,76 @@
+// Owns how a path and method find their route. Made by the app of the routes that it serves.
+import type { Route } from "./routes.ts";
+
+export type PathParameters = Readonly<Record<string, string>>;
+
+/** A path of the table, with the routes it has by method. */
+export interface MatchedPath {
+  readonly methods: ReadonlyMap<string, Route>;
+  readonly parameters: PathParameters;
+}
+
+interface Pattern {
+  readonly segments: readonly string[];
+  readonly methods: ReadonlyMap<string, Route>;
+}
+
+const noParameters: PathParameters = {};
+
+export class RouteTable {
+  readonly #literal = new Map<string, ReadonlyMap<string, Route>>();
+  readonly #patterns: readonly Pattern[];
+  /** Of all routes, each once. */
+  readonly paths: readonly string[];
+
+  constructor(routes: readonly Route[]) {
+    const byPath = new Map<string, Map<string, Route>>();
+    for (const route of routes) {
+      const methods = byPath.get(route.path) ?? new Map<string, Route>();
+      byPath.set(route.path, methods.set(route.method, route));
+      // HEAD is GET whose body the edge leaves out.
+      if (route.method === "GET") methods.set("HEAD", route);
+    }
+    const patterns: Pattern[] = [];
+    for (const [path, methods] of byPath) {
+      if (path.includes("{")) patterns.push({ segments: path.split("/"), methods });
+      else this.#literal.set(path, methods);
+    }
+    this.#patterns = patterns;
+    this.paths = [...byPath.keys()];
+  }
+
+  /** What the table has for a path; undefined where the path is not served. */
+  match(path: string): MatchedPath | undefined {
+    const methods = this.#literal.get(path);
+    if (methods !== undefined) return { methods, parameters: noParameters };
+    const segments = path.split("/");
+    for (const pattern of this.#patterns) {
+      const parameters = parametersOf(pattern.segments, segments);
+      if (parameters !== null) return { methods: pattern.methods, parameters };
+    }
+    return undefined;
+  }
+}
+
+/** null where the path is not of this pattern. A parameter is never empty. */
+function parametersOf(pattern: readonly string[], segments: readonly string[]): PathParameters | null {
+  if (pattern.length !== segments.length) return null;
+  const parameters: Record<string, string> = {};
+  for (const [i, expected] of pattern.entries()) {
+    const segment = segments[i] as string;
+    if (!expected.startsWith("{")) {
+      if (segment !== expected) return null;
+    } else if (segment === "") return null;
+    else parameters[expected.slice(1, -1)] = decoded(segment);
+  }
+  return parameters;
+}
+
+/** What is no proper encoding names nothing, and stays as it is. */
+function decoded(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}
