@@ -88,7 +88,7 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
     for (const other of [...flags.slice(1), shortFlag ?? flag]) spec[other] ??= flag;
     if (key.shows === null) refuseValueOfSwitch(argv, flags);
   }
-  const words = spellOut(argv);
+  const words = spellOut(withFlags(argv));
   try {
     // The spec above makes nothing but texts, lists of texts, `true` and the count.
     return arg(spec, { argv: words }) as unknown as Parsed;
@@ -96,6 +96,21 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
     if (!(cause instanceof arg.ArgError)) throw cause;
     throw explain(cause, words);
   }
+}
+
+/** Writes the flag before each of several values that stand behind it, as `arg` wants it: `--lora a=b c=d`. */
+function withFlags(argv: readonly string[]): string[] {
+  let flag = "";
+  let follows: RegExp | undefined;
+  return argv.flatMap((word, index) => {
+    if (word.startsWith("-")) {
+      flag = word.split("=", 1)[0] ?? "";
+      follows = keyEntries.find(({ flags }) => flags.includes(flag))?.key.follows;
+      return [word];
+    }
+    // Right behind the flag, it has it already.
+    return argv[index - 1] !== flag && follows?.test(word) ? [flag, word] : [word];
+  });
 }
 
 /** Writes out what `arg` cannot read: flags that stand alone for a value, and values of several lines behind a `=`. */

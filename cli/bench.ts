@@ -6,13 +6,17 @@ import { engineTable, type Row, toRow } from "../bench/engine/report.ts";
 import type { LoadedModel } from "../engines/engine.ts";
 import { readModelMetadata } from "../engines/gguf/metadata.ts";
 import { nativeHost } from "../engines/llama/native-host.ts";
+import { prepareAdapter } from "../engines/lora/prepare.ts";
+import type { PreparedAdapter } from "../engines/lora/prepared-adapter.ts";
 import { openEngine } from "../engines/open-engine.ts";
 import { createVocabulary } from "../engines/tokenizer/vocabulary.ts";
-import type { Config } from "../runtime/config/config.ts";
+import type { Config, ModelConfig } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
-import { createLogger } from "../runtime/log.ts";
+import { createLogger, type Logger } from "../runtime/log.ts";
+import { createAdapterFolder } from "./adapter-folder.ts";
+import { limitsOf, preloadedAdapter } from "./model-adapters.ts";
 import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
-import { createProgress } from "./progress.ts";
+import { createProgress, type Progress } from "./progress.ts";
 
 /** Sequences at once that are measured, as far as max_seqs allows. */
 const sequenceCounts = [1, 8, 32];
@@ -25,10 +29,12 @@ export async function bench(config: Config): Promise<void> {
   const log = createLogger({ level: config.troupe.logLevel, format: "text" });
   const workloads = workloadsOf(config);
   const longest = Math.max(...workloads.map(({ promptLength, newTokens }) => promptLength + newTokens + 1));
-  const spec = await modelSpec(config, { ...model, maxModelLen: model.maxModelLen ?? longest }, log, progress);
+  const bare = await modelSpec(config, { ...model, maxModelLen: model.maxModelLen ?? longest }, log, progress);
+  const adapter = await benchAdapter(config, model, bare.path, log, progress);
+  const spec = adapter === null ? bare : { ...bare, adapters: limitsOf(model) };
   const engine = await openEngine(await modelEngine(config, model, spec, nativeHost(), log));
   const loaded = await engine.load(spec, (fraction) => progress.update("load", fraction, 1));
-  const subject = await subjectOf(loaded, config, spec.path);
+  const subject = await subjectOf(loaded, config, spec.path, adapter);
   const rows: Row[] = [];
   const total = workloads.length * (iterations + warmup);
   let done = 0;
@@ -44,7 +50,8 @@ export async function bench(config: Config): Promise<void> {
   progress.stop();
   const { card } = loaded;
   loaded.dispose();
-  const settings = { promptLen, genLen, depth, iterations, warmup, threads: config.troupe.threads };
+  const { threads } = config.troupe;
+  const settings = { promptLen, genLen, depth, iterations, warmup, threads, adapter: config.adapter };
   const machine = { cpu: os.cpus()[0]?.model ?? "unknown", cores: os.availableParallelism(), node: process.version };
   const report = { date: new Date().toISOString(), machine, model: card, settings, rows };
   process.stdout.write(
@@ -71,8 +78,30 @@ function workloadsOf(config: Config): Workload[] {
   return [...prefill, ...decode, ...halves];
 }
 
-async function subjectOf(model: LoadedModel, config: Config, path: string): Promise<Bench> {
+/** The adapter of the alias that is set, fetched and made ready; null where none is. */
+async function benchAdapter(
+  config: Config,
+  model: ModelConfig,
+  modelPath: string,
+  log: Logger,
+  progress: Progress,
+): Promise<PreparedAdapter | null> {
+  const entry = model.adapter.lora.find(({ alias }) => alias === config.adapter);
+  if (entry === undefined) return null;
+  const folder = createAdapterFolder();
+  const { path } = await preloadedAdapter({ config, folder, log, progress }, model, entry);
+  return prepareAdapter({ source: path, root: null, modelPath, limits: limitsOf(model), folder });
+}
+
+async function subjectOf(
+  model: LoadedModel,
+  config: Config,
+  path: string,
+  prepared: PreparedAdapter | null,
+): Promise<Bench> {
   const vocabulary = createVocabulary((await readModelMetadata(path)).tokenizer);
   const loop = new StepLoop(model, { limits: schedulerLimits(config), frameIntervalMs: 0 });
-  return { loop, vocabulary, maxSequences: model.capacity.maxSequences };
+  const adapter = prepared === null ? 0 : 1;
+  if (prepared !== null) await loop.adapters.load({ id: adapter, ...prepared });
+  return { loop, vocabulary, maxSequences: model.capacity.maxSequences, adapter };
 }

@@ -11,7 +11,9 @@ import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts
 import type { Config } from "../runtime/config/config.ts";
 import type { Logger } from "../runtime/log.ts";
 import type { Carrier } from "../runtime/thread/place.ts";
+import { createAdapterFolder } from "./adapter-folder.ts";
 import { withHeads } from "./heads.ts";
+import { type AdapterSetting, adapterRoot, modelAdapters, takesAdapters } from "./model-adapters.ts";
 import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
 import type { Progress } from "./progress.ts";
 import { type DraftedModel, speculationOptions } from "./speculation.ts";
@@ -25,7 +27,9 @@ const streamWindow = 256;
 
 export async function frontOptions(config: Config, log: Logger, progress: Progress): Promise<FrontOptions> {
   const { troupe } = config;
-  const models = await servedModels(config, log, progress);
+  const root = adapterRoot(config);
+  const adapterFolder = takesAdapters(config) ? createAdapterFolder() : "";
+  const models = await servedModels({ config, folder: adapterFolder, log, progress });
   const speculation = await speculationOptions(config, firstOf(config, models), log, progress);
   progress.stop();
   return {
@@ -33,6 +37,10 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
     defaultModelId: config.defaultModelId,
     defaultSeed: config.seed,
     limits: schedulerLimits(config),
+    adapterFolder,
+    adapterRoot: root,
+    maxLoadedModels: troupe.maxLoadedModels,
+    idleUnloadMs: troupe.idleUnloadSecs * 1000,
     frameIntervalMs: troupe.frameIntervalMs,
     agents: { mailboxLimit, streamWindow, stalledReaderMs: troupe.stalledReaderSecs * 1000 },
     speculation,
@@ -48,17 +56,26 @@ function prefixStore({ prefixCacheDir, prefixCacheDisk }: Config["troupe"]): Pre
   return prefixCacheDir === null ? null : { folder: resolve(prefixCacheDir), maxBytes: prefixCacheDisk };
 }
 
-async function servedModels(config: Config, log: Logger, progress: Progress): Promise<ServedModel[]> {
+async function servedModels(setting: AdapterSetting): Promise<ServedModel[]> {
+  const { config, log, progress } = setting;
   const models: ServedModel[] = [];
   const computeLock = config.models.length > 1 ? createComputeLock() : null;
   const host = nativeHost();
   for (const model of config.models) {
     const spec = await withHeads(config, model, await modelSpec(config, model, log, progress), log, progress);
     const engine = await modelEngine(config, model, spec, host, log);
+    const { limits, ...adapters } = await modelAdapters(setting, model, spec.path);
     const carrier = carrierOf(engine, config.troupe.isolate);
     const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
-    const { modelId: id, chatTemplate, jinjaExplicit } = model;
-    models.push({ id, engine, spec: { ...spec, abortFlag, computeLock }, chatTemplate, jinjaExplicit, carrier });
+    models.push({
+      id: model.modelId,
+      engine,
+      spec: { ...spec, abortFlag, computeLock, adapters: limits },
+      chatTemplate: model.chatTemplate,
+      jinjaExplicit: model.jinjaExplicit,
+      carrier,
+      ...adapters,
+    });
   }
   return models;
 }

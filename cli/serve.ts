@@ -36,6 +36,8 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   const state = await openState(config, log);
   const app = createApp({
     inference: front,
+    models: front,
+    lora: front.lora,
     storedResponses: state.responses,
     log,
     observers,
@@ -48,6 +50,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
       disableRequestIdHeader: server.disableRequestIdHeader,
       disableMetrics: server.disableMetrics,
       maxBackgroundResponses: troupe.maxBackgroundResponses,
+      allowLoraUpdates: server.allowRuntimeLoraUpdating,
     },
   });
   const { host, port } = server;

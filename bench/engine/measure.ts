@@ -33,6 +33,8 @@ export interface Bench {
   readonly loop: StepLoop;
   readonly vocabulary: Vocabulary;
   readonly maxSequences: number;
+  /** The LoRA adapter that everything is measured with; none where left out. */
+  readonly adapter?: number;
 }
 
 /** Prompts made so far in this process. */
@@ -61,7 +63,7 @@ export function measure(bench: Bench, workload: Workload): Measurement {
 }
 
 /** No two prompts begin alike: a prompt out of the prefix cache would take no time at all. */
-function job({ vocabulary }: Bench, { kind, promptLength, newTokens }: Workload, id: number): SequenceJob {
+function job({ vocabulary, adapter = 0 }: Bench, { kind, promptLength, newTokens }: Workload, id: number): SequenceJob {
   const shift = 31 * promptCount++;
   const prompt = Int32Array.from(
     { length: promptLength },
@@ -73,7 +75,7 @@ function job({ vocabulary }: Bench, { kind, promptLength, newTokens }: Workload,
     // The first token comes out of the prompt's own step.
     maxNewTokens: kind === "prefill" ? 1 : newTokens + 1,
     ignoreEos: true,
-    adapter: 0,
+    adapter,
     sampling: greedySampling,
     choice: 0,
     breakers: new Int32Array(0),

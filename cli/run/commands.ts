@@ -28,6 +28,11 @@ const commands: Readonly<Record<string, ReplCommand>> = {
     run: (file, conversation) => save(file, conversation, false),
   },
   "/model": { arguments: "[ID]", help: "Go on with another loaded model; without ID list them", run: switchModel },
+  "/adapter": {
+    arguments: "[ALIAS|none]",
+    help: "Go on with a LoRA adapter of the model, or with none; without ALIAS list them",
+    run: switchAdapter,
+  },
   "/exit": { arguments: "", help: "Leave; so does ctrl-d", run: () => null },
 };
 
@@ -42,6 +47,9 @@ const names = [...Object.keys(commands), ...Object.keys(variants)];
 export function isCommand(text: string): boolean {
   return text.startsWith("/") && (!text.includes("\n") || split(text).name === "/system");
 }
+
+/** What `/adapter` calls the base model. */
+const noAdapter = "none";
 
 /** Carries out a command. Throws ServerError for an unknown one, and for one that cannot be done. */
 export async function runCommand(text: string, conversation: Conversation): Promise<CommandReply> {
@@ -58,6 +66,8 @@ export async function runCommand(text: string, conversation: Conversation): Prom
 export function completeCommand(line: string, conversation: Conversation): [string[], string] {
   const modelId = /^\/model\s+(.*)$/.exec(line)?.[1];
   if (modelId !== undefined) return [conversation.models.filter((id) => id.startsWith(modelId)), modelId];
+  const alias = /^\/adapter\s+(.*)$/.exec(line)?.[1];
+  if (alias !== undefined) return [[...conversation.adapters, noAdapter].filter((one) => one.startsWith(alias)), alias];
   if (!line.startsWith("/") || line.includes(" ")) return [[], line];
   return [Object.keys(commands).filter((name) => name.startsWith(line)), line];
 }
@@ -69,7 +79,7 @@ function split(text: string): { name: string; argument: string } {
 
 function helpText(): string {
   const lines = Object.entries(commands).map(([name, command]) => {
-    return `${`${name} ${command.arguments}`.padEnd(16)}${command.help}`;
+    return `${`${name} ${command.arguments}`.padEnd(22)}${command.help}`;
   });
   return [
     ...lines,
@@ -100,8 +110,24 @@ function switchModel(id: string, conversation: Conversation): string {
   if (id === "")
     return conversation.models.map((model) => `${model === conversation.model ? "*" : " "} ${model}`).join("\n");
   conversation.useModel(id);
-  const begun = conversation.turns.length === 0 ? "" : "; the conversation goes on with it";
-  return `the model is ${id}${begun}`;
+  return `the model is ${id}${goesOn(conversation)}`;
+}
+
+function switchAdapter(alias: string, conversation: Conversation): string {
+  if (alias === "") return adapterList(conversation);
+  conversation.useAdapter(alias === noAdapter ? null : alias);
+  const done = alias === noAdapter ? "answers are the model's own" : `the adapter is ${alias}`;
+  return `${done}${goesOn(conversation)}`;
+}
+
+function adapterList({ adapters, adapter }: Conversation): string {
+  if (adapters.length === 0) return "the model has no adapters; --lora ALIAS=SOURCE loads one at the start";
+  const line = (shown: string, isUsed: boolean) => `${isUsed ? "*" : " "} ${shown}`;
+  return [line(noAdapter, adapter === null), ...adapters.map((alias) => line(alias, alias === adapter))].join("\n");
+}
+
+function goesOn({ turns }: Conversation): string {
+  return turns.length === 0 ? "" : "; the conversation goes on";
 }
 
 function invalid(message: string): ServerError {

@@ -45,15 +45,18 @@ export function answerSettings(config: Pick<Config, "seed" | "thinking" | "reaso
   return { seed, templateArguments: { enableThinking, reasoningEffort } };
 }
 
+/** `adapter` is an alias; null for the base model. */
 export function chatRequest(
   model: string,
   messages: readonly ChatMessage[],
   settings: AnswerSettings,
+  adapter: string | null = null,
 ): GenerateRequest {
   const { seed, templateArguments } = settings;
   return {
     ...requestDefaults,
     model,
+    adapter: adapter === null ? null : { alias: adapter },
     client: "run",
     prompt: { kind: "chat", messages, templateArguments },
     sampling: { ...defaultSampling, seed },

@@ -30,12 +30,18 @@ export class LoggedInference extends ObservedInference {
         yield batch;
       }
     } finally {
-      const { model, prompt, sampling } = request;
+      const { model, adapter, prompt, sampling } = request;
       const time = new Date(startedAt).toISOString();
       const { usage, error } = generation ?? { usage: null, error: null };
       const [finishReason = null] = generation?.finishReasons ?? [];
       const response = { ...said, finishReason, usage, error };
-      const entry = { time, model, durationMs: Date.now() - startedAt, request: { prompt, sampling }, response };
+      const entry = {
+        time,
+        model,
+        durationMs: Date.now() - startedAt,
+        request: { adapter, prompt, sampling },
+        response,
+      };
       this.#file.append(withoutSecrets(JSON.stringify(entry)));
     }
   }

@@ -94,7 +94,7 @@ interface Scene {
 }
 
 async function answer({ inference, config, settings, message, signal }: Scene & { message: string }): Promise<void> {
-  const request = chatRequest(config.defaultModelId, [{ role: "user", content: message }], settings);
+  const request = chatRequest(config.defaultModelId, [{ role: "user", content: message }], settings, config.adapter);
   const stdout = new Output(process.stdout, process.env);
   const stderr = new Output(process.stderr, process.env);
   await answerOnce({ inference, request, signal, stdout, stderr });
@@ -104,11 +104,13 @@ async function converse({ inference, config, settings, stage, signal }: Scene & 
   const answers = new Output(process.stdout, process.env);
   const screen = answers.isTerminal ? process.stdout : process.stderr;
   const notes = answers.isTerminal ? answers : new Output(screen, process.env);
-  const models = config.models.map(({ modelId }) => modelId);
-  const conversation = new Conversation(models, config.defaultModelId);
-  const request = (question: string) => chatRequest(conversation.model, conversation.messages(question), settings);
+  const conversation = conversationOf(config);
+  const request = (question: string) =>
+    chatRequest(conversation.model, conversation.messages(question), settings, conversation.adapter);
   const history = new LineHistory(historyPath(process.env));
-  notes.line(notes.dim(`troupe ${version}, ${conversation.model}\n/help lists the commands; ctrl-d leaves\n`));
+  const { model, adapter } = conversation;
+  const subject = adapter === null ? model : `${model} with ${adapter}`;
+  notes.line(notes.dim(`troupe ${version}, ${subject}\n/help lists the commands; ctrl-d leaves\n`));
   const input = process.stdin;
   const repl = new Repl({ inference, conversation, request, history, input, screen, notes, answers });
   signal.addEventListener("abort", () => repl.close(), { once: true });
@@ -116,6 +118,14 @@ async function converse({ inference, config, settings, stage, signal }: Scene & 
   await repl.run();
   stage.repl = null;
   notes.line("");
+}
+
+function conversationOf({ models, defaultModelId, adapter }: Config): Conversation {
+  const ids = models.map(({ modelId }) => modelId);
+  const adapters = new Map(models.map((model) => [model.modelId, model.adapter.lora.map(({ alias }) => alias)]));
+  const conversation = new Conversation(ids, defaultModelId, adapters);
+  conversation.useAdapter(adapter);
+  return conversation;
 }
 
 /** The first signal ends the command in order, a second one at once; at a prompt SIGINT is ctrl-c. */

@@ -20,12 +20,14 @@ export async function saveTranscript(conversation: Conversation, file: string, o
 }
 
 export function transcriptJson(conversation: Conversation): string {
-  return `${JSON.stringify({ model: conversation.model, messages: conversation.messages() }, null, 2)}\n`;
+  const { model, adapter } = conversation;
+  const chosen = adapter === null ? {} : { adapter };
+  return `${JSON.stringify({ model, ...chosen, messages: conversation.messages() }, null, 2)}\n`;
 }
 
-export function transcriptMarkdown({ model, system, turns }: Conversation): string {
+export function transcriptMarkdown({ model, adapter, system, turns }: Conversation): string {
   const sections = [
-    `# Conversation with ${model}`,
+    `# Conversation with ${adapter === null ? model : `${model}, adapter ${adapter}`}`,
     ...(system === null ? [] : ["## System", system]),
     ...turns.flatMap(({ question, answer, isCut }) => [
       "## User",

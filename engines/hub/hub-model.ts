@@ -1,5 +1,5 @@
-// Owns turning a name on the hub into a local file: what the hub has now, what the cache has already, and fetching what
-// is missing. Without the hub, what the cache has is used, and said. Called by resolve-model.ts.
+// Owns turning a name on the hub into local files: what the hub has now, what the cache has already, and fetching what is
+// missing. Without the hub, what the cache has is used, and said. Called by resolve-model.ts and resolve-adapter.ts.
 import { mkdir } from "node:fs/promises";
 import { ServerError } from "../../runtime/errors.ts";
 import { checkRoom, downloadBlob } from "./blob-download.ts";
@@ -28,14 +28,16 @@ export interface HubFetch {
   readonly context: HubContext | null;
   /** Whether the caller can do without the hub, which is then asked once and briefly. */
   readonly isOptional?: boolean;
+  /** Which of a repository's files are meant, the first of them first; a model's where absent. Throws where none are. */
+  readonly choose?: (source: HubSource, paths: readonly string[]) => readonly string[];
   readonly onProgress: FetchOptions["onProgress"];
   readonly onNotice: FetchOptions["onNotice"];
 }
 
-/** The path of the model's first file. */
-export async function resolveHubModel(request: HubFetch): Promise<string> {
-  const { source, context, onNotice } = request;
-  const cached = await findCachedModel(request);
+/** The path of the first of the files. */
+export async function resolveHubFiles(request: HubFetch): Promise<string> {
+  const { source, context, onNotice, choose = chooseModelFiles } = request;
+  const cached = await findCached(request);
   if (context === null) return cached ?? refuseOffline(request);
   // A file of a commit never changes.
   if (cached !== null && isCommit(source.revision) && source.wanted !== null) return cached;
@@ -60,7 +62,8 @@ export async function resolveHubModel(request: HubFetch): Promise<string> {
 }
 
 /** What the cache has of the revision, without any network; null where it is not there whole. */
-export async function findCachedModel({ source, cache }: Pick<HubFetch, "source" | "cache">): Promise<string | null> {
+export async function findCached(request: Pick<HubFetch, "source" | "cache" | "choose">): Promise<string | null> {
+  const { source, cache, choose = chooseModelFiles } = request;
   const folder = repoFolder(cache, source.repo);
   const commit = await cachedCommit(folder, source.revision);
   if (commit === null) return null;
@@ -73,9 +76,13 @@ export async function findCachedModel({ source, cache }: Pick<HubFetch, "source"
   }
 }
 
-function choose({ repo, revision, wanted }: HubSource, paths: readonly string[]): readonly string[] {
-  const place = revision === "main" ? `"${repo}"` : `"${repo}" at ${revision}`;
-  return chooseModel(paths, { place, wanted, preferred: preferredQuantisations });
+function chooseModelFiles(source: HubSource, paths: readonly string[]): readonly string[] {
+  return chooseModel(paths, { place: placeOf(source), wanted: source.wanted, preferred: preferredQuantisations });
+}
+
+/** What a message calls a repository. */
+export function placeOf({ repo, revision }: HubSource): string {
+  return revision === "main" ? `"${repo}"` : `"${repo}" at ${revision}`;
 }
 
 async function fetchFiles(
@@ -120,7 +127,7 @@ function explainUnwritable(folder: string, cause: unknown): unknown {
   return new ServerError("config_invalid", message, { cause });
 }
 
-async function refuseOffline({ source, cache }: HubFetch): Promise<never> {
+async function refuseOffline({ source, cache, choose = chooseModelFiles }: HubFetch): Promise<never> {
   const folder = repoFolder(cache, source.repo);
   const commit = await cachedCommit(folder, source.revision);
   const reason = "the hub may not be asked (HF_HUB_OFFLINE)";

@@ -11,10 +11,12 @@ export interface HubSource {
   readonly wanted: string | null;
 }
 
-const mainBranch = "main";
+export const mainBranch = "main";
 // These become folder names and parts of addresses: no "..", nothing that starts with "." or "-".
 const word = "[A-Za-z0-9_](?:[A-Za-z0-9_-]|\\.(?!\\.))*";
-const sourcePattern = new RegExp(`^(${word}/${word})(?:@(${word}(?:/${word})*))?(?::(.+))?$`);
+const revision = `${word}(?:/${word})*`;
+const revisionPattern = new RegExp(`^${revision}$`);
+const sourcePattern = new RegExp(`^(${word}/${word})(?:@(${revision}))?(?::(.+))?$`);
 
 /** What `source` names on the hub, or null where it cannot be a name there. */
 export function parseHubSource(source: string, quantizedFile: string | null = null): HubSource | null {
@@ -22,6 +24,11 @@ export function parseHubSource(source: string, quantizedFile: string | null = nu
   // The hub has no name with "--", and one that ends in .gguf is a mistyped path.
   if (repo === undefined || /\.gguf$/i.test(repo) || repo.includes("--")) return null;
   return { repo, revision, wanted: agreedFile(source, file, quantizedFile) };
+}
+
+/** Whether a text can be a branch, a tag or a commit. */
+export function isRevision(given: string): boolean {
+  return revisionPattern.test(given);
 }
 
 /** Whether a revision is a commit, which never changes. */

@@ -5,7 +5,7 @@ import { resolveDefaultModel } from "./default-model.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 import { createHubContext } from "./hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./hub-locations.ts";
-import { resolveHubModel } from "./hub-model.ts";
+import { resolveHubFiles } from "./hub-model.ts";
 import { parseHubSource } from "./hub-source.ts";
 import { findLocalModel, refuseLocalModel } from "./local-model.ts";
 import { defaultCacheDirectory } from "./model-cache.ts";
@@ -43,7 +43,7 @@ async function resolvePath(source: string, options: FetchOptions): Promise<strin
   if (wanted === null && !isDefault) return await refuseLocalModel(source);
   const cache = hubCacheDirectory(environment, options.hfCache);
   const context = isOffline(environment) ? null : await createHubContext(options);
-  if (wanted !== null) return await resolveHubModel({ source: wanted, cache, context, onProgress, onNotice });
+  if (wanted !== null) return await resolveHubFiles({ source: wanted, cache, context, onProgress, onNotice });
   agreedFile(source, source, quantizedFile);
   return await resolveDefaultModel({ ...options, cacheDirectory: cacheDirectory(), hubCache: cache, context });
 }

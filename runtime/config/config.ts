@@ -37,6 +37,7 @@ export interface Config extends ValuesOf<Keys["general"]> {
 export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly modelId: string;
   readonly format: ValuesOf<Keys["format"]>;
+  readonly adapter: ValuesOf<Keys["adapter"]>;
   /** `cpu` is the same for all models. */
   readonly device: ValuesOf<Keys["device"]> & { readonly cpu: boolean };
 }
@@ -156,6 +157,7 @@ function resolveModel(
     chatTemplate: model.chatTemplate ?? general.chatTemplate,
     jinjaExplicit: model.jinjaExplicit ?? general.jinjaExplicit,
     format: resolveGroup("format", command, given),
+    adapter: resolveGroup("adapter", command, given),
     device: { ...resolveGroup("device", command, given), cpu },
   };
 }

@@ -38,6 +38,8 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly only?: "file" | "environment";
   /** The flag may be given several times. */
   readonly repeats?: true;
+  /** Further values may follow the flag's first; this tells them from other words. */
+  readonly follows?: RegExp;
   /** No message may quote its value. */
   readonly secret?: true;
   /** A key of the contract whose feature is not built: it is checked like any other, and then refused. */

@@ -42,6 +42,18 @@ export const fraction = {
 /** Off unless given: as a flag it takes no value. */
 export const flagSwitch = { type: z.boolean(), expects: "true or false", shows: null, read: asBoolean };
 
+/** A switch of the environment, where habits differ: `1`, `yes` and `On` are all said there. */
+export const environmentSwitch = {
+  type: z.boolean(),
+  expects: "one of 1, true, yes, on, 0, false, no, off",
+  shows: "1|0",
+  read: (text: string): unknown => {
+    const word = text.trim().toLowerCase();
+    if (["1", "true", "yes", "on"].includes(word)) return true;
+    return ["0", "false", "no", "off"].includes(word) ? false : text;
+  },
+};
+
 /** As a flag it may be followed by `true` or `false`, and alone is `true`. */
 export const boolean = { ...flagSwitch, shows: "true|false", alone: "true" };
 
@@ -106,21 +118,37 @@ export const jsonObject = {
   read: readJson,
 };
 
+/** In bytes of UTF-8, as requests may have them. */
+const maxAliasBytes = 256;
+
+const alias = z
+  .string()
+  .trim()
+  .min(1)
+  .refine((given) => Buffer.byteLength(given) <= maxAliasBytes);
+
 const adapter = z.strictObject({
-  alias: z.string().min(1),
-  source: z.string().min(1),
+  alias,
+  source: z.string().trim().min(1),
   revision: z.string().min(1).default("main"),
 });
 
-/** `ALIAS=SOURCE`, or the same as a JSON object. */
+/** An adapter to load at the start. */
+export type LoraEntry = Readonly<z.infer<typeof adapter>>;
+
+/** `ALIAS=SOURCE`, or the same as a JSON object, whose fields may also be called name and path. */
 function readAdapter(given: string): unknown {
-  const [, alias, source] = /^([^={[]+)=(.+)$/.exec(given) ?? [];
-  return alias === undefined ? readJson(given) : { alias, source };
+  const [, alias, source] = /^([^={[]+)=(.+)$/s.exec(given) ?? [];
+  if (alias !== undefined) return { alias, source };
+  const read = readJson(given);
+  if (typeof read !== "object" || read === null || !("name" in read && "path" in read)) return read;
+  const { name, path, ...others } = read;
+  return { alias: name, source: path, ...others };
 }
 
 export const adapters = {
   type: z.array(adapter).readonly(),
-  expects: "entries of a nonempty alias, a nonempty source and perhaps a revision",
+  expects: `entries of a nonempty alias of at most ${maxAliasBytes} bytes, a nonempty source and perhaps a revision`,
   shows: "ALIAS=SOURCE|JSON",
   read: readAdapter,
 };

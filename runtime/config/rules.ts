@@ -16,6 +16,10 @@ const shell = [entryAt("agentic", "enableShell"), agent];
 const input = [entryAt("run", "input")];
 const matformerConfig = entryAt("general", "matformerConfigPath");
 const prefixCacheDir = entryAt("troupe", "prefixCacheDir");
+const enableLora = entryAt("adapter", "enableLora");
+const lora = entryAt("adapter", "lora");
+const legacyLora = entryAt("adapter", "legacyLora");
+const xlora = entryAt("adapter", "xlora");
 
 /** A key, and the keys of which one at least must be set with it. */
 const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
@@ -29,7 +33,12 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("agentic", "skillsDir"), shell],
   [entryAt("general", "matformerSliceName"), [matformerConfig]],
   [entryAt("models", "matformerSliceName"), [entryAt("models", "matformerConfigPath"), matformerConfig]],
-  [entryAt("adapter", "tgtNonGranularIndex"), [entryAt("adapter", "xlora")]],
+  [entryAt("adapter", "loraMaxAdapters"), [enableLora, lora]],
+  [entryAt("adapter", "loraMaxRank"), [enableLora, lora]],
+  [entryAt("adapter", "loraMaxBytes"), [enableLora, lora]],
+  [entryAt("adapter", "legacyLoraOrder"), [legacyLora]],
+  [entryAt("adapter", "xloraOrder"), [xlora]],
+  [entryAt("adapter", "tgtNonGranularIndex"), [xlora]],
   [entryAt("troupe", "prefixCacheDisk"), [prefixCacheDir]],
   [entryAt("troupe", "mcpAllowedHosts"), [entryAt("server", "mcpPort")]],
   [entryAt("run", "image"), input],
@@ -41,10 +50,6 @@ const kvCache = entryAt("pagedAttn", "kvCache");
 const gpuMemory = entryAt("pagedAttn", "gpuMemoryUtilization");
 const pagedMode = entryAt("pagedAttn", "mode");
 const quant = entryAt("quantization", "quant");
-const enableLora = entryAt("adapter", "enableLora");
-const lora = entryAt("adapter", "lora");
-const legacyLora = entryAt("adapter", "legacyLora");
-const xlora = entryAt("adapter", "xlora");
 const speculation = entryAt("troupe", "speculation");
 const draftModel = entryAt("troupe", "draftModel");
 const mtpModel = entryAt("general", "mtpModel");
@@ -78,13 +83,18 @@ export function checkRules({ shared, models }: GivenSettings): void {
       const given = model.get(entry) ?? shared.get(entry);
       return given === undefined || isOff(given.value) ? undefined : given;
     };
-    for (const [key, needed] of requirements) checkRequirement(find(key), needed, find);
+    for (const [entry, needed] of requirements) {
+      const given = find(entry);
+      // What says its own default asks for nothing.
+      if (given?.value !== entry.key.default) checkRequirement(given, needed, find);
+    }
     for (const [one, other, value] of conflicts) {
       const first = find(one);
       if (value === undefined || first?.value === value) checkConflict(first, find(other), value);
     }
     checkAliases(find(lora));
   }
+  checkAdapter(shared.get(entryAt("general", "adapter")), models[0]?.get(lora));
 }
 
 /** A switch that is off and an empty list ask for nothing. */
@@ -111,11 +121,25 @@ function checkConflict(one: Given | undefined, other: Given | undefined, value: 
 }
 
 function checkAliases(given: Given | undefined): void {
-  const entries = (given?.value ?? []) as readonly { readonly alias: string }[];
-  const aliases = entries.map(({ alias }) => alias);
+  const aliases = aliasesOf(given);
   const twice = aliases.find((alias, index) => aliases.indexOf(alias) !== index);
   if (given === undefined || twice === undefined) return;
   throw invalid(`${before(given)}${given.name} expects each alias once; got "${twice}" twice`);
+}
+
+/** The adapter that is chosen at the start is one that the model has then: what answers first is the first model. */
+function checkAdapter(wanted: Given | undefined, given: Given | undefined): void {
+  const aliases = aliasesOf(given);
+  if (wanted === undefined || aliases.some((alias) => alias === wanted.value)) return;
+  const known = aliases.length === 0 ? "; there is none: give --lora ALIAS=SOURCE" : `: ${aliases.join(", ")}`;
+  throw invalid(
+    `${before(wanted)}${wanted.name} expects the alias of an adapter in lora${known}; got "${wanted.value}"`,
+  );
+}
+
+function aliasesOf(given: Given | undefined): readonly string[] {
+  const entries = (given?.value ?? []) as readonly { readonly alias: string }[];
+  return entries.map(({ alias }) => alias);
 }
 
 /** The one value of `cpu` there may be: models that set it agree, and it then holds for all. */

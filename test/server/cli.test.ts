@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,6 +11,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import OpenAI from "openai";
 import { loadableEdges } from "../fixtures/http-server.ts";
+import { writePeftAdapter } from "../fixtures/lora.ts";
 import { tinyModel } from "../fixtures/models.ts";
 import { type RunningServer, runCommand, startCommand, startServer } from "../fixtures/serve.ts";
 
@@ -82,6 +83,26 @@ describe("a command line that cannot be carried out", () => {
   it("is refused where it asks for what is not built yet", async () => {
     await assertRefused(["serve", "-m", model, "--isq", "4"], /"--isq" is not supported yet/);
     await assertRefused(["tune"], /"tune" is not supported yet/);
+  });
+
+  it("names an adapter that is not one, and the model it was for", async () => {
+    const broken = join(directory, "broken");
+    mkdirSync(broken);
+    for (const [source, problem] of [
+      [broken, "there is no adapter_config\\.json"],
+      [join(directory, "no-lora"), "nothing is at "],
+    ]) {
+      const { code, stderr } = await runCommand(["serve", "--port", "0", "-m", model, "--lora", `code=${source}`]);
+      assert.equal(code, 1);
+      assert.match(
+        stderr,
+        new RegExp(`^troupe: (lora|adapter) "code" of model ".*only-here\\.gguf": .*${problem}`, "m"),
+      );
+    }
+    await assertRefused(
+      ["run", "-m", model, "--adapter", "code", "-i", "hi"],
+      /--adapter expects the alias of an adapter in lora/,
+    );
   });
 
   it("names a model file that is not there and what a model is", async () => {
@@ -221,6 +242,16 @@ describe("bench", () => {
       assert.equal(rounds.length, 2);
       assert.ok(Math.min(...rounds) <= tokensPerSecond && tokensPerSecond <= Math.max(...rounds));
     }
+  });
+
+  it("measures the model with an adapter", async () => {
+    const lora = join(directory, "lora");
+    await writePeftAdapter(lora, { modelPath: model, seed: 1 });
+    const adapted = ["--lora", `code=${lora}`, "--adapter", "code"];
+    const { code, stdout, stderr } = await runCommand(["bench", "-m", model, ...quick, ...adapted, "--json"]);
+    assert.equal(code, 0, stderr);
+    const { settings, rows } = JSON.parse(stdout) as { settings: { adapter: string }; rows: unknown[] };
+    assert.deepEqual([settings.adapter, rows.length], ["code", 6]);
   });
 
   it("prints a table for people", async () => {

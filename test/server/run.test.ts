@@ -10,6 +10,7 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { stripVTControlCharacters } from "node:util";
+import { writePeftAdapter } from "../fixtures/lora.ts";
 import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
 
 const command = fileURLToPath(new URL("../../../cli/troupe.mjs", import.meta.url));
@@ -18,11 +19,14 @@ const small = ["--cpu", "--threads", "1", "--seed", "1"];
 
 let folder = "";
 let model = "";
+let lora = "";
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), "troupe-run-"));
   model = join(folder, "tiny.gguf");
   // So long a context that an answer, which is random and ends with the context, is there to be stopped.
   await writeTinyModel(model, { seed: 1, contextLength: 16_384 });
+  lora = join(folder, "lora");
+  await writePeftAdapter(lora, { modelPath: model, seed: 1, magnitude: 3 });
 });
 after(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -73,6 +77,19 @@ describe("one message", () => {
     assert.deepEqual({ code, stdout }, { code: 1, stdout: "" }, stderr);
     assert.match(stderr, /^troupe: .*128/m);
     assert.doesNotMatch(stderr, /\n {4}at /, "a person is shown a stack");
+  });
+
+  it("is answered with the adapter that is named, or that belongs to the model", async () => {
+    const answer = async (...flags: string[]) => {
+      const { code, stdout, stderr } = await run([...short, "-i", "hello", ...flags], null);
+      assert.equal(code, 0, stderr);
+      return stdout;
+    };
+    const base = await answer();
+    const adapted = await answer("--lora", `code=${lora}`, "--adapter", "code");
+    assert.notEqual(adapted, base);
+    assert.equal(await answer("--lora", `code=${lora}`), base);
+    assert.equal(await answer("--legacy-lora", lora), adapted);
   });
 
   it("is expected, on stdin if not as a flag", async () => {
@@ -165,6 +182,21 @@ describe("a conversation on a terminal", { skip: hasTerminals ? false : "python3
     const history = join(folder, "troupe", "run-history");
     assert.equal(statSync(history).mode & 0o777, 0o600);
     assert.equal(readFileSync(history, "utf8"), `/system be brief\ntwo\n/save ${transcript}\n`);
+  });
+
+  it("goes on with an adapter, and without", async () => {
+    const transcript = join(folder, "adapted.json");
+    const terminal = new Terminal(["--max-model-len", "128", "--lora", `code=${lora}`, "--adapter", "code"]);
+    await terminal.sees(/tiny\.gguf with code.*> /s);
+    terminal.type("/adapter none\r");
+    await terminal.sees(/answers are the model's own.*> /s);
+    terminal.type("/adapter\r");
+    await terminal.sees(/\* none\s+code.*> /s);
+    terminal.type("/adapter code\rhi\r");
+    await terminal.sees(/the adapter is code.*\d+ tokens, .*> /s);
+    terminal.type(`/save ${transcript}\r\x04`);
+    assert.equal(await terminal.ended, 0);
+    assert.equal(JSON.parse(readFileSync(transcript, "utf8")).adapter, "code");
   });
 
   it("tells what an answer cost, takes back a message that does not fit, and leaves at the second ctrl-c", async () => {

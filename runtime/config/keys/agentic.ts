@@ -71,14 +71,6 @@ export const agenticKeys = {
     otherNames: ["code_exec_permission"],
     help: "Whether a tool runs, asks first, or is refused",
   },
-  allowRuntimeLoraUpdating: {
-    ...oneOf(["true", "false"], { "1": "true", yes: "true", on: "true", "0": "false", no: "false", off: "false" }),
-    ...planned("false"),
-    default: "false",
-    environment: "SERVICE_ALLOW_RUNTIME_LORA_UPDATING",
-    only: "environment",
-    help: "Allow requests to load and unload LoRA adapters",
-  },
 } as const satisfies Record<string, Key>;
 
 export const sandboxKeys = {

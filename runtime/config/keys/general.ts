@@ -66,7 +66,6 @@ export const generalKeys = {
   },
   adapter: {
     ...text("the alias of a LoRA adapter", "ALIAS"),
-    ...planned(),
     default: null,
     commands: ["run", "bench"],
     help: "LoRA adapter to begin with; else the base model",

@@ -7,11 +7,13 @@ import {
   folder,
   integer,
   jsonObject,
+  type LoraEntry,
   oneOf,
   text,
   textOrInteger,
   texts,
 } from "../kinds.ts";
+import { byteSize } from "../memory-budget.ts";
 import { generalKeys } from "./general.ts";
 
 /** A general key that a model may have of its own. */
@@ -80,23 +82,46 @@ export const formatKeys = {
 export const adapterKeys = {
   enableLora: {
     ...flagSwitch,
-    ...planned(false),
     default: false,
     help: "Take LoRA adapters later, where none is loaded at the start",
   },
   lora: {
     ...adapters,
-    ...planned(),
-    default: null,
+    default: [] as readonly LoraEntry[],
+    defaultSays: "none",
     otherNames: ["lora_modules"],
     repeats: true,
-    help: "LoRA adapters to load: alias, source, and the revision (else `main`)",
+    follows: /^[^-].*=|^\{/s,
+    help: "LoRA adapters to load: alias, source (a folder, a .gguf file, or OWNER/NAME of the model hub), and the hub's revision (else `main`)",
   },
-  loraMaxAdapters: { ...integer(1), ...planned(), default: null, help: "Most LoRA adapters at the same time" },
-  loraMaxRank: { ...integer(1), ...planned(), default: null, help: "Highest rank of a LoRA adapter" },
-  loraMaxBytes: { ...integer(1), ...planned(), default: null, help: "Most bytes of LoRA adapters" },
-  legacyLora: { ...texts("LoRA adapters", "MODEL"), ...planned(), default: null, help: "LoRA adapters, merged" },
-  legacyLoraOrder: { ...file, ...planned(), default: null, help: "Order file of legacy_lora" },
+  loraMaxAdapters: {
+    ...integer(1),
+    default: 16,
+    help: "Most aliases of LoRA adapters, and most LoRA adapters in memory, at the same time",
+  },
+  loraMaxRank: {
+    ...integer(1),
+    default: 256,
+    otherNames: ["max_lora_rank"],
+    help: "Highest rank of a LoRA adapter",
+  },
+  loraMaxBytes: {
+    ...byteSize(1),
+    default: 8 * 2 ** 30,
+    defaultSays: "`8GiB`",
+    help: "Most bytes of all LoRA adapters in memory",
+  },
+  legacyLora: {
+    ...texts("a LoRA adapter, or a list of them", "SOURCE"),
+    default: null,
+    repeats: true,
+    help: "LoRA adapters that every answer is given with, added up at the start; named as in lora",
+  },
+  legacyLoraOrder: {
+    ...file,
+    default: null,
+    help: 'JSON file whose "order" names those adapters of legacy_lora that are used; else all are',
+  },
   xlora: { ...text("an X-LoRA model", "MODEL"), ...planned(), default: null, help: "X-LoRA model" },
   xloraOrder: { ...file, ...planned(), default: null, help: "Order file of xlora" },
   tgtNonGranularIndex: {

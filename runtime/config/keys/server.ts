@@ -1,6 +1,6 @@
 // Owns the keys of the HTTP server and of the memory its models compute in. Part of the table in keys.ts.
 import { type Key, planned } from "../key.ts";
-import { flagSwitch, fraction, integer, multipleOf, oneOf, text } from "../kinds.ts";
+import { environmentSwitch, flagSwitch, folder, fraction, integer, multipleOf, oneOf, text } from "../kinds.ts";
 import { memoryBudget } from "../memory-budget.ts";
 
 const port = integer(0, 65535);
@@ -22,6 +22,20 @@ export const serverKeys = {
   accessLogHealth: { ...flagSwitch, default: false, help: "Log health checks and the like too" },
   disableRequestIdHeader: { ...flagSwitch, default: false, help: "Do not echo the x-request-id header" },
   disableMetrics: { ...flagSwitch, default: false, help: "Serve no metrics" },
+  allowRuntimeLoraUpdating: {
+    ...environmentSwitch,
+    default: false,
+    environment: "SERVICE_ALLOW_RUNTIME_LORA_UPDATING",
+    only: "environment",
+    help: "Allow requests to load and unload LoRA adapters",
+  },
+  loraAdapterRoot: {
+    ...folder,
+    default: null,
+    environment: "SERVICE_LORA_ADAPTER_ROOT",
+    only: "environment",
+    help: "Folder that adapters which requests load must lie in; unset = any",
+  },
 } as const satisfies Record<string, Key>;
 
 export const pagedAttnKeys = {

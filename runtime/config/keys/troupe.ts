@@ -126,6 +126,18 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "How long tokens of short steps may wait to be sent together; 0 = each at once",
   },
+  maxLoadedModels: {
+    ...integer(1),
+    default: null,
+    commands: ["serve"],
+    help: "Most models in memory; the one that has rested longest makes room for one that is asked for; unset = all",
+  },
+  idleUnloadSecs: {
+    ...seconds(0),
+    default: 0,
+    commands: ["serve"],
+    help: "A model that nobody asks anything for so long is unloaded until somebody does; 0 = never",
+  },
   loadTimeoutSecs: {
     ...seconds(1),
     default: 600,

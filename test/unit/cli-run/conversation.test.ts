@@ -9,6 +9,9 @@ import { Conversation } from "../../../cli/run/conversation.ts";
 
 const create = () => new Conversation(["/models/small.gguf", "/models/large.gguf"], "/models/small.gguf");
 
+const adapters = new Map([["/models/small.gguf", ["code", "math"]]]);
+const adapted = () => new Conversation(["/models/small.gguf", "/models/large.gguf"], "/models/small.gguf", adapters);
+
 const greeting = { question: "hi", answer: "hello", isCut: false };
 
 describe("a conversation", () => {
@@ -48,7 +51,9 @@ describe("a command", () => {
 
   it("/help names every command", async () => {
     const help = await runCommand("/help", create());
-    for (const name of ["/system", "/clear", "/save", "/model", "/exit"]) assert.match(String(help), new RegExp(name));
+    for (const name of ["/system", "/clear", "/save", "/model", "/adapter", "/exit"]) {
+      assert.match(String(help), new RegExp(`^${name} .*[A-Z]`, "m"));
+    }
   });
 
   it("/exit leaves", async () => {
@@ -93,11 +98,57 @@ describe("a command", () => {
   });
 });
 
+describe("/adapter", () => {
+  it("lists the adapters of the model, with the one in use", async () => {
+    const conversation = adapted();
+    assert.equal(await runCommand("/adapter", conversation), "* none\n  code\n  math");
+    await runCommand("/adapter math", conversation);
+    assert.equal(await runCommand("/adapter", conversation), "  none\n  code\n* math");
+    assert.match(String(await runCommand("/adapter", create())), /^the model has no adapters; --lora ALIAS=SOURCE/);
+  });
+
+  it("goes on with one, and with none", async () => {
+    const conversation = adapted();
+    assert.equal(await runCommand("/adapter code", conversation), "the adapter is code");
+    assert.equal(conversation.adapter, "code");
+    conversation.add(greeting);
+    assert.equal(
+      await runCommand("/adapter none", conversation),
+      "answers are the model's own; the conversation goes on",
+    );
+    assert.equal(conversation.adapter, null);
+    assert.equal(conversation.turns.length, 1);
+  });
+
+  it("knows no others, and stays as it was", async () => {
+    const conversation = adapted();
+    await runCommand("/adapter code", conversation);
+    await assert.rejects(runCommand("/adapter mth", conversation), {
+      code: "lora_adapter_not_found",
+      message: 'the model has no adapter "mth"; did you mean "math"?',
+    });
+    await assert.rejects(runCommand("/adapter qqqqqq", conversation), /"qqqqqq"; there are: code, math$/);
+    await assert.rejects(runCommand("/adapter code", create()), /"code"; there is none$/);
+    assert.equal(conversation.adapter, "code");
+  });
+
+  it("is of a model, and not of the next one", async () => {
+    const conversation = adapted();
+    await runCommand("/adapter code", conversation);
+    await runCommand("/clear", conversation);
+    assert.equal(conversation.adapter, "code");
+    await runCommand("/model /models/large.gguf", conversation);
+    assert.deepEqual([conversation.adapter, conversation.adapters], [null, []]);
+  });
+});
+
 describe("completion", () => {
   it("offers the commands that begin like the line, and the models behind /model", () => {
     assert.deepEqual(completeCommand("/s", create()), [["/system", "/save"], "/s"]);
     assert.deepEqual(completeCommand("/cl", create()), [["/clear"], "/cl"]);
     assert.deepEqual(completeCommand("/model /models/l", create()), [["/models/large.gguf"], "/models/l"]);
+    assert.deepEqual(completeCommand("/adapter ", adapted()), [["code", "math", "none"], ""]);
+    assert.deepEqual(completeCommand("/adapter m", adapted()), [["math"], "m"]);
   });
 
   it("offers nothing in a message", () => {
@@ -134,6 +185,18 @@ describe("/save", () => {
         { role: "assistant", content: "well," },
       ],
     });
+  });
+
+  it("names the adapter that was used last", async () => {
+    const conversation = adapted();
+    conversation.useAdapter("math");
+    for (const file of ["adapted.json", "adapted.md"]) await runCommand(`/save ${join(folder, file)}`, conversation);
+    const { adapter } = JSON.parse(readFileSync(join(folder, "adapted.json"), "utf8"));
+    assert.equal(adapter, "math");
+    assert.match(
+      readFileSync(join(folder, "adapted.md"), "utf8"),
+      /^# Conversation with \/models\/small\.gguf, adapter math$/m,
+    );
   });
 
   it("writes Markdown otherwise, and marks an answer that was stopped", async () => {

@@ -49,9 +49,14 @@ describe("the request", () => {
     const body = { messages: [{ role: "user" as const, content: "hi" }] };
     assert.deepEqual(
       request.sampling,
-      toGenerateRequest(body, { model: "tiny", client: "client", series: null, receivedAt: 0 }).sampling,
+      toGenerateRequest(body, { model: "tiny", adapter: null, client: "client", series: null, receivedAt: 0 }).sampling,
     );
     assert.equal(chatRequest("tiny", [], answerSettings({ ...silent, seed: 7 })).sampling.seed, 7);
+  });
+
+  it("is answered by the base model, or with the adapter of an alias", () => {
+    const adapterOf = (alias?: string) => chatRequest("tiny", [], answerSettings(silent), alias).adapter;
+    assert.deepEqual([adapterOf(), adapterOf("code")], [null, { alias: "code" }]);
   });
 });
 

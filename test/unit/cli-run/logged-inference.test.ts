@@ -28,7 +28,7 @@ describe("the request log of a conversation", () => {
     assert.ok(Math.abs(Date.parse(time) - Date.now()) < 10_000 && durationMs >= 0);
     assert.deepEqual(rest, {
       model: "tiny",
-      request: { prompt: request.prompt, sampling: greedySampling },
+      request: { adapter: null, prompt: request.prompt, sampling: greedySampling },
       response: { text: "Hello world", reasoning: "", finishReason: "length", usage, error: null },
     });
   });

@@ -30,7 +30,7 @@ after(() => rmSync(folder, { recursive: true, force: true }));
 /** A person who types and reads. */
 class Person {
   readonly inference: FakeInference;
-  readonly conversation = new Conversation(["tiny", "other"], "tiny");
+  readonly conversation = new Conversation(["tiny", "other"], "tiny", new Map([["tiny", ["code", "math"]]]));
   readonly history = new LineHistory(join(folder, `history-${fileCount++}`));
   readonly repl: Repl;
   readonly left: Promise<void>;
@@ -47,7 +47,8 @@ class Person {
     const notes = new Output(screen, {});
     const { inference, conversation, history } = this;
     const settings = answerSettings({ seed: null, thinking: null, reasoningEffort: null });
-    const request = (question: string) => chatRequest(conversation.model, conversation.messages(question), settings);
+    const request = (question: string) =>
+      chatRequest(conversation.model, conversation.messages(question), settings, conversation.adapter);
     this.repl = new Repl({
       inference,
       conversation,
@@ -318,6 +319,27 @@ describe("commands", () => {
     const { model, prompt } = person.inference.lastRun.request;
     assert.equal(model, "other");
     assert.deepEqual(prompt.kind === "chat" && prompt.messages[0], { role: "system", content: "be brief" });
+  });
+
+  it("choose the adapter of what is asked next", async () => {
+    const person = new Person();
+    const adapterOfNext = async () => {
+      person.type(`hi${enter}`);
+      await person.sees(costLine);
+      return person.inference.lastRun.request.adapter;
+    };
+    assert.equal(await adapterOfNext(), null);
+    person.type("/adapter co\t");
+    await person.sees(/\/adapter code/);
+    person.type(enter);
+    await person.sees(/the adapter is code/);
+    assert.deepEqual(await adapterOfNext(), { alias: "code" });
+    person.type(`/adapter nobody${enter}`);
+    await person.sees(/the model has no adapter "nobody"; there are: code, math/);
+    assert.deepEqual(await adapterOfNext(), { alias: "code" });
+    person.type(`/adapter none${enter}`);
+    await person.sees(/answers are the model's own; the conversation goes on/);
+    assert.equal(await adapterOfNext(), null);
   });
 
   it("are completed by tab", async () => {

@@ -82,6 +82,14 @@ describe("the command line", () => {
     assert.deepEqual(parse("serve --lora a=b --lora-modules c=d").flags, { "--lora": ["a=b", "c=d"] });
   });
 
+  it("takes several adapters behind one flag, and nothing else for one", () => {
+    const expected = { "--kind": "text", "--lora": ["a=b", "c=d", '{"alias":"e"}', "f=g"], "--model-id": ["x=y"] };
+    const argv = ["serve", "text", "--lora-modules", "a=b", "c=d", '{"alias":"e"}', "-m", "x=y", "--lora=f=g"];
+    assert.deepEqual(parseArguments(argv).flags, expected);
+    assertRefused("serve --lora a=b c", /^unexpected "c"/);
+    assertRefused("serve --port 1 a=b", /^unexpected "a=b"/);
+  });
+
   it("keeps every line of a value", () => {
     for (const argv of [["--input=one\ntwo"], ["--input", "one\ntwo"], ["-i", "one\ntwo"]]) {
       assert.deepEqual(parseArguments(["run", ...argv]).flags, { "--input": "one\ntwo" });

@@ -66,6 +66,8 @@ max_body_bytes_in_flight = 1048576
 decode_slowdown = 2.5
 max_step_ms = 100
 frame_interval_ms = 0
+max_loaded_models = 2
+idle_unload_secs = 600
 load_timeout_secs = 60
 shutdown_deadline_secs = 5
 stalled_reader_secs = 10
@@ -90,7 +92,11 @@ quantized_file = "q4.gguf"
 gqa = 1
 
 [models.adapter]
-enable_lora = false
+enable_lora = true
+lora = [{ alias = "x", source = "org/x-lora" }, { alias = "z", source = "y", revision = "v2" }]
+lora_max_adapters = 4
+max_lora_rank = 64
+lora_max_bytes = "1GiB"
 
 [models.quantization]
 isq_organization = "default"
@@ -101,9 +107,9 @@ hf_cache = "/models"
 `;
 
 /** What stands in place of other keys. */
-const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}`;
+const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
 
-const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"${oneModel}`;
+const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
 
 /** Every planned key with a value that asks for what is not built. A key comes before those it needs. */
 const refused: Readonly<Record<string, readonly string[]>> = {
@@ -146,15 +152,8 @@ const refused: Readonly<Record<string, readonly string[]>> = {
   ],
   "[models.format]": ['format = "plain"', 'mmproj = "mmproj.gguf"', 'tok_model_id = "m"', "gqa = 8"],
   "[models.adapter]": [
-    "enable_lora = true",
-    'lora = [{ alias = "x", source = "y" }, { alias = "z", source = "y", revision = "v2" }]',
-    "lora_max_adapters = 1",
-    "lora_max_rank = 8",
-    "lora_max_bytes = 1000",
-    'legacy_lora = ["m"]',
-    'legacy_lora_order = "order.json"',
     'xlora = "m"',
-    'xlora_order = "order.json"',
+    'xlora_order = "order.json"\nxlora = "m"',
     'tgt_non_granular_index = 1\nxlora = "m"',
   ],
   "[models.quantization]": [
@@ -179,6 +178,18 @@ describe("a file with every key of the contract that this build can keep", () =>
       chatTemplate: "m.jinja",
       jinjaExplicit: "n.jinja",
       format: { quantizedFile: "q4.gguf" },
+      adapter: {
+        enableLora: true,
+        lora: [
+          { alias: "x", source: "org/x-lora", revision: "main" },
+          { alias: "z", source: "y", revision: "v2" },
+        ],
+        loraMaxAdapters: 4,
+        loraMaxRank: 64,
+        loraMaxBytes: 2 ** 30,
+        legacyLora: null,
+        legacyLoraOrder: null,
+      },
       device: { cpu: true, hfCache: "/models" },
     });
     assert.deepEqual(config.pagedAttn, {
@@ -200,8 +211,8 @@ describe("a file with every key of the contract that this build can keep", () =>
   });
 
   it("is run as it says, by the older names of keys too", () => {
-    const { thinking, reasoningEffort } = resolve({ command: "run", text: talked });
-    assert.deepEqual([thinking, reasoningEffort], [true, "off"]);
+    const { thinking, reasoningEffort, adapter } = resolve({ command: "run", text: talked });
+    assert.deepEqual([thinking, reasoningEffort, adapter], [true, "off", "x"]);
   });
 
   it("has every key that is built or holds, and the list of refusals has every planned one", () => {
@@ -212,8 +223,7 @@ describe("a file with every key of the contract that this build can keep", () =>
       const header = section === "" ? "" : section === "models" ? "[[models]]" : `[${section}]`;
       const isIn = (text: string) => names.some((name) => new RegExp(`^${name} = `, "m").test(text));
       if (!key.planned || key.holds?.length) assert.ok(isIn(textOf(header)), `${header} ${names} is accepted`);
-      const isRefusedForRun = names.includes("adapter");
-      if (key.planned && key.never === undefined && !isRefusedForRun)
+      if (key.planned && key.never === undefined)
         assert.ok(isIn((refused[header] ?? []).join("\n")), `${header} ${names}`);
     }
   });
@@ -235,12 +245,11 @@ describe("a planned key", () => {
     }
     assertRefused({ text: textWith("[server]", "no_ui = false") }, /; leave it out, or set it to true$/);
     assertRefused({ text: textWith("[sandbox]", 'mode = "on"') }, /; leave it out, or set it to "auto" or "off"$/);
-    assertRefused({ command: "run", text: textWith("", 'adapter = "x"', "run") }, /"adapter" is not supported yet/);
   });
 
   it("is refused as a flag too", () => {
     assertRefused({ flags: { "--isq": "q4k" } }, /^"--isq" is not supported yet/);
-    assertRefused({ flags: { "--lora": ["x=y", '{"alias":"z","source":"y"}'] } }, /^"--lora" is not supported yet/);
+    assertRefused({ flags: { "--xlora": "org/x" } }, /^"--xlora" is not supported yet/);
     assertRefused({ flags: { "--hf-overrides": '{"a":{"b":1}}' } }, /^"--hf-overrides" is not supported yet/);
     assertRefused({ command: "run", flags: { "--image": ["a.png"], "--input": "x" } }, /^"--image" is not supported/);
     resolve({ flags: { "--prefix-cache-n": "0", "--no-ui": true, "--paged-attn": "auto" } });
@@ -255,7 +264,7 @@ describe("a planned key", () => {
       { text: textWith("[sandbox]", "mode = 1") },
       "troupe.toml:3: mode expects one of auto, on, off; got 1",
     );
-    assertRefused({ flags: { "--lora": ["x"] } }, /^--lora expects entries of a nonempty alias.*; got \["x"\]$/);
+    assertRefused({ flags: { "--tgt-non-granular-index": "-1" } }, /^--tgt-non-granular-index expects a whole number/);
     assertRefused({ flags: { "--hf-overrides": "{a" } }, '--hf-overrides expects a JSON object; got "{a"');
   });
 

@@ -31,7 +31,7 @@ describe("nothing is ignored", () => {
       ["format.mmproj = 1", "troupe.toml:6: mmproj expects a path of a file; got 1"],
       [
         '[models.adapter]\n[[models.adapter.lora]]\nalias = ""\nsource = "s"',
-        'troupe.toml:7: lora expects entries of a nonempty alias, a nonempty source and perhaps a revision; got [{"alias":"","source":"s"}]',
+        'troupe.toml:7: lora expects entries of a nonempty alias of at most 256 bytes, a nonempty source and perhaps a revision; got [{"alias":"","source":"s"}]',
       ],
     ];
     for (const [line, message] of cases) assertRefused({ text: second(line) }, message);
@@ -59,8 +59,11 @@ describe("nothing is ignored", () => {
       { environment: { SERVICE_SANDBOX: "maybe" } },
       'environment: SERVICE_SANDBOX expects one of auto, on, off; got "maybe"',
     );
-    assertRefused({ environment: { SERVICE_ALLOW_RUNTIME_LORA_UPDATING: "yes" } }, /UPDATING" is not supported yet/);
-    resolve({ environment: { SERVICE_SANDBOX: "off", SERVICE_ALLOW_RUNTIME_LORA_UPDATING: "0" } });
+    assertRefused(
+      { environment: { SERVICE_ALLOW_RUNTIME_LORA_UPDATING: "maybe" } },
+      'environment: SERVICE_ALLOW_RUNTIME_LORA_UPDATING expects one of 1, true, yes, on, 0, false, no, off; got "maybe"',
+    );
+    resolve({ environment: { SERVICE_SANDBOX: "off" } });
     // A variable is set for every command alike; bench has no use for these.
     resolve({ command: "bench", environment: { MCP_CONFIG_PATH: "x", KEEP_ALIVE_INTERVAL: "soon" } });
   });

@@ -156,11 +156,49 @@ describe("the startup rules", () => {
     resolve({ text: paged('mode = "off"') });
   });
 
-  it("expect each alias of an adapter once", () => {
+  it("expect each alias of an adapter once, whatever stands around it", () => {
     const lora = (second: string) =>
       withModel(`[[models.adapter.lora]]\nalias = "x"\nsource = "s"\n[[models.adapter.lora]]\n${second}\nsource = "s"`);
-    assertRefused({ text: lora('alias = "x"') }, 'troupe.toml:4: lora expects each alias once; got "x" twice');
-    assertRefused({ text: lora('alias = "y"') }, /^troupe\.toml:4: "lora" is not supported yet/);
+    for (const second of ["x", " x "]) {
+      assertRefused(
+        { text: lora(`alias = "${second}"`) },
+        'troupe.toml:4: lora expects each alias once; got "x" twice',
+      );
+    }
+    // One adapter may have two names.
+    assert.equal(resolve({ text: lora('alias = "y"') }).models[0]?.adapter.lora.length, 2);
+  });
+
+  it("expect limits of adapters, and the order of legacy ones, only with such adapters", () => {
+    const adapter = (lines: string) => withModel(`[models.adapter]\n${lines}`);
+    for (const line of ["lora_max_adapters = 4", "lora_max_rank = 8", "lora_max_bytes = 1000"]) {
+      const [name] = line.split(" ");
+      assertRefused({ text: adapter(line) }, `troupe.toml:5: "${name}" requires "enable_lora" or "lora"; got none`);
+      resolve({ text: adapter(`${line}\nenable_lora = true`) });
+      resolve({ text: adapter(`${line}\nlora = [{ alias = "x", source = "s" }]`) });
+    }
+    // What says what holds anyway asks for nothing.
+    resolve({ text: adapter('lora_max_adapters = 16\nlora_max_bytes = "8GiB"') });
+    assertRefused(
+      { text: adapter('legacy_lora_order = "o.json"') },
+      'troupe.toml:5: "legacy_lora_order" requires "legacy_lora"; got none',
+    );
+  });
+
+  it("expect the adapter to begin with to be one of those that the first model has", () => {
+    const begin = (lora: readonly string[]) => ({
+      command: "run" as const,
+      flags: { "--adapter": "code", ...(lora.length === 0 ? {} : { "--lora": lora }) },
+    });
+    assert.equal(resolve(begin(["math=m", "code=c"])).adapter, "code");
+    assertRefused(
+      begin(["math=m", "Code=c"]),
+      '--adapter expects the alias of an adapter in lora: math, Code; got "code"',
+    );
+    assertRefused(
+      begin([]),
+      '--adapter expects the alias of an adapter in lora; there is none: give --lora ALIAS=SOURCE; got "code"',
+    );
   });
 
   it("come before what is not supported yet, and after wrong values", () => {

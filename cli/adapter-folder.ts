@@ -1,0 +1,43 @@
+// Owns the folder that this process keeps prepared adapters in: its own, of this user alone, and gone when it is. What a
+// process that was killed left behind is removed by the next one. Called by front-options.ts and by bench.ts.
+import { lstatSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { hostname, tmpdir } from "node:os";
+import { join } from "node:path";
+import { isAlive, ownIdentity } from "../actors/response-store/process-identity.ts";
+
+/** Makes the folder, in the system's folder for temporary files, and sees to it that it goes with this process. */
+export function createAdapterFolder(parent: string = tmpdir()): string {
+  removeAbandoned(parent);
+  const folder = mkdtempSync(join(parent, `${prefix()}${ownIdentity().replace(":", ".")}@`));
+  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Of the folders of this host: whether a process of another one lives, such as one in a container, cannot be seen. */
+function prefix(): string {
+  return `troupe-adapters-${hostname().replaceAll(/[^\w.-]/g, "_")}@`;
+}
+
+/** Removes the folders of processes that are gone: those of this host and of this user, and no links. */
+function removeAbandoned(parent: string): void {
+  for (const name of namesIn(parent)) {
+    const [identity, random] = name.startsWith(prefix()) ? name.slice(prefix().length).split("@") : [];
+    if (identity === undefined || random === undefined || isAlive(identity.replace(".", ":"))) continue;
+    const path = join(parent, name);
+    try {
+      const found = lstatSync(path);
+      if (found.isDirectory() && found.uid === (process.getuid?.() ?? found.uid)) rmSync(path, { recursive: true });
+    } catch {
+      // Another process that starts now may be removing it.
+    }
+  }
+}
+
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    // A folder that may be written to need not be one that may be read.
+    return [];
+  }
+}

@@ -1,0 +1,134 @@
+// Owns what the settings say about the LoRA adapters of a model turned into what a Front is told of them: fetches those that
+// are loaded at the start, and adds up those that every answer is given with. Called by front-options.ts and by bench.ts.
+import { realpathSync, statSync } from "node:fs";
+import type { ServedModel } from "../actors/front.ts";
+import type { PreloadedAdapter } from "../actors/lora-registry/model-adapters.ts";
+import type { AdapterLimits } from "../engines/engine.ts";
+import { type AdapterPlace, resolveAdapter } from "../engines/hub/resolve-adapter.ts";
+import { prepareMerged, type WeightedSource } from "../engines/lora/prepare.ts";
+import type { PreparedAdapter } from "../engines/lora/prepared-adapter.ts";
+import type { Config, ModelConfig } from "../runtime/config/config.ts";
+import { ServerError } from "../runtime/errors.ts";
+import type { Logger } from "../runtime/log.ts";
+import { legacyAdapters } from "./legacy-lora.ts";
+import type { Progress } from "./progress.ts";
+
+/** What the fetches and preparations of one start share. */
+export interface AdapterSetting {
+  readonly config: Config;
+  /** Where prepared adapters are kept. */
+  readonly folder: string;
+  readonly log: Logger;
+  readonly progress: Progress;
+}
+
+export type ModelAdapters = Pick<ServedModel, "adapters" | "ownAdapter"> & {
+  /** What the engine is to make room for. */
+  readonly limits: AdapterLimits | null;
+};
+
+/** Whether any model has adapters, or may be given some. */
+export function takesAdapters({ models }: Config): boolean {
+  return models.some(({ adapter }) => isDynamic(adapter) || adapter.legacyLora !== null);
+}
+
+/** Throws what is wrong with an adapter, naming it and the model. `path` is the model's file. */
+export async function modelAdapters(setting: AdapterSetting, model: ModelConfig, path: string): Promise<ModelAdapters> {
+  const ownAdapter = await legacyAdapter(setting, model, path);
+  if (ownAdapter !== null) {
+    const { rank, bytes } = ownAdapter;
+    return { adapters: null, ownAdapter, limits: { maxAdapters: 1, maxRank: rank, maxBytes: bytes } };
+  }
+  if (!isDynamic(model.adapter)) return { adapters: null, ownAdapter: null, limits: null };
+  const limits = limitsOf(model);
+  const preloaded: PreloadedAdapter[] = [];
+  for (const entry of model.adapter.lora) preloaded.push(await preloadedAdapter(setting, model, entry));
+  return { adapters: { limits, preloaded }, ownAdapter: null, limits };
+}
+
+/** The adapter of this alias, fetched. Throws what is wrong with it. */
+export async function preloadedAdapter(
+  setting: AdapterSetting,
+  model: ModelConfig,
+  { alias, source, revision }: ModelConfig["adapter"]["lora"][number],
+): Promise<PreloadedAdapter> {
+  const place = await naming(`lora "${alias}" of model "${model.modelId}"`, () =>
+    fetchAdapter(setting, model, { label: alias, source, revision, member: null }),
+  );
+  return { alias, source, ...place };
+}
+
+export function limitsOf({ adapter }: ModelConfig): AdapterLimits {
+  return { maxAdapters: adapter.loraMaxAdapters, maxRank: adapter.loraMaxRank, maxBytes: adapter.loraMaxBytes };
+}
+
+/** SERVICE_LORA_ADAPTER_ROOT as a real path. Throws config_invalid where it is no folder. */
+export function adapterRoot({ server }: Pick<Config, "server">): string | null {
+  const { loraAdapterRoot } = server;
+  if (loraAdapterRoot === null) return null;
+  let problem = "which is none";
+  try {
+    if (statSync(loraAdapterRoot).isDirectory()) return realpathSync(loraAdapterRoot);
+  } catch (error) {
+    problem = `which cannot be opened (${(error as NodeJS.ErrnoException).code})`;
+  }
+  const message = `SERVICE_LORA_ADAPTER_ROOT expects a folder; got "${loraAdapterRoot}", ${problem}: make it, or leave it out`;
+  throw new ServerError("config_invalid", message, { param: "SERVICE_LORA_ADAPTER_ROOT" });
+}
+
+function isDynamic({ enableLora, lora }: ModelConfig["adapter"]): boolean {
+  return enableLora || lora.length > 0;
+}
+
+async function legacyAdapter(
+  setting: AdapterSetting,
+  model: ModelConfig,
+  modelPath: string,
+): Promise<PreparedAdapter | null> {
+  const { legacyLora, legacyLoraOrder } = model.adapter;
+  if (legacyLora === null) return null;
+  const adapters = await legacyAdapters([legacyLora].flat(), legacyLoraOrder);
+  return naming(`legacy_lora of model "${model.modelId}"`, async () => {
+    const sources: WeightedSource[] = [];
+    for (const { source, member } of adapters) {
+      const { path } = await fetchAdapter(setting, model, { label: member ?? source, source, member });
+      sources.push({ source: path, weight: 1 });
+    }
+    const { maxRank, maxBytes } = limitsOf(model);
+    // Ranks add up.
+    const limits = { maxRank: maxRank * sources.length, maxBytes };
+    return prepareMerged(sources, { root: null, modelPath, limits, folder: setting.folder });
+  });
+}
+
+interface AdapterSource {
+  /** What its progress is called. */
+  readonly label: string;
+  readonly source: string;
+  readonly member: string | null;
+  readonly revision?: string;
+}
+
+function fetchAdapter(
+  { config, log, progress }: AdapterSetting,
+  { modelId, device }: ModelConfig,
+  { label, source, ...which }: AdapterSource,
+): Promise<AdapterPlace> {
+  return resolveAdapter(source, {
+    ...which,
+    tokenSource: config.tokenSource,
+    hfCache: device.hfCache,
+    onNotice: (message) => log.info({ model: modelId, adapter: label }, message),
+    onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${label}`, doneBytes, totalBytes),
+  });
+}
+
+/** Says of what fails which adapter it is about. */
+async function naming<T>(subject: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    if (!(cause instanceof ServerError)) throw cause;
+    throw new ServerError(cause.code, `${subject}: ${cause.message}`, { param: "lora", cause });
+  }
+}
