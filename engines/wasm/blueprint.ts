@@ -20,6 +20,8 @@ export interface Blueprint {
   readonly kvType: number;
   readonly pagesPerThread: number;
   readonly blocksPerSequence: number;
+  /** Highest rank of a LoRA adapter; 0 where the model takes none. */
+  readonly adapterRank: number;
 }
 
 /** Rows of a matrix are packed so many at a time. */
@@ -86,9 +88,17 @@ export function headUnit(headLength: number): number {
 /** A step of a layer with its matrices divided; index = thread. */
 export type DividedStep =
   | { readonly kind: "norm"; readonly weight: string }
-  | { readonly kind: "attention"; readonly input: readonly Share[]; readonly output: readonly Share[] }
+  | {
+      readonly kind: "attention";
+      /** Number of the place where adapters add to its first products (adapters/places.ts); the next is that of the last. */
+      readonly place: number;
+      readonly input: readonly Share[];
+      readonly output: readonly Share[];
+    }
   | {
       readonly kind: "feedForward";
+      /** Likewise. */
+      readonly place: number;
       readonly gate: readonly Share[];
       readonly up: readonly Share[];
       readonly down: readonly Share[];
@@ -98,11 +108,17 @@ export interface DividedGraph {
   readonly embedding: readonly Share[];
   readonly layers: readonly (readonly DividedStep[])[];
   readonly output: readonly Share[];
+  readonly outputPlace: number;
 }
 
 export function divideGraph({ graph, shape, threads }: Blueprint): DividedGraph {
   const unit = headUnit(shape.headLength);
   const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
+  let places = 0;
+  const nextPlace = () => {
+    places += 2;
+    return places - 2;
+  };
   const step = (found: GraphStep): DividedStep => {
     switch (found.kind) {
       case "norm":
@@ -110,16 +126,20 @@ export function divideGraph({ graph, shape, threads }: Blueprint): DividedGraph 
       case "attention":
         return {
           kind: "attention",
+          place: nextPlace(),
           input: divide([found.query, found.key, found.value], unit, threads),
           output: whole(found.output),
         };
       case "feedForward":
-        return { kind: "feedForward", gate: whole(found.gate), up: whole(found.up), down: whole(found.down) };
+        return {
+          kind: "feedForward",
+          place: nextPlace(),
+          gate: whole(found.gate),
+          up: whole(found.up),
+          down: whole(found.down),
+        };
     }
   };
-  return {
-    embedding: whole(graph.embedding),
-    layers: graph.layers.map((layer) => layer.map(step)),
-    output: whole(graph.output),
-  };
+  const layers = graph.layers.map((layer) => layer.map(step));
+  return { embedding: whole(graph.embedding), layers, output: whole(graph.output), outputPlace: places };
 }

@@ -1,19 +1,24 @@
 // Owns one compute thread's part of the model: its slices of the weights and running a pass over them. Every thread runs the
 // same program on its own rows of each matrix; after each product they exchange what they have computed, and everything
 // that is not a product each of them computes for itself.
+import { AdapterPass, type AdapterScratch } from "./adapters/pass.ts";
 import { type Blueprint, type DividedGraph, type DividedStep, divideGraph, type Share } from "./blueprint.ts";
 import { Exchange } from "./exchange.ts";
 import type { KernelExports } from "./kernel-exports.ts";
-import { createMemory, instantiateKernels, type KernelModule } from "./kernel-module.ts";
-import { Order, rowField } from "./order.ts";
+import { createMemory, instantiateKernels, type KernelMemory, type KernelModule } from "./kernel-module.ts";
+import { Order } from "./order.ts";
 import type { ThreadPages } from "./page-memory.ts";
+import { fillRotation } from "./rotation.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 import { Team } from "./team.ts";
 import { ThreadKv } from "./thread-kv.ts";
-import { layOut, type ThreadMemory } from "./thread-memory.ts";
+import { layOut, longestMemoryPages, type ThreadMemory } from "./thread-memory.ts";
 import { loadWeights } from "./weights.ts";
 
 const floatBytes = 4;
+
+type AttentionStep = Extract<DividedStep, { readonly kind: "attention" }>;
+type FeedForwardStep = Extract<DividedStep, { readonly kind: "feedForward" }>;
 
 export class ComputeThread {
   readonly team: Team;
@@ -23,11 +28,15 @@ export class ComputeThread {
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  readonly #memory: SharedArrayBuffer;
+  /** It grows by adapters alone, and only from without: what is here never moves. */
+  readonly memory: KernelMemory;
   readonly #bytes: Uint8Array;
   readonly #floats: Float32Array;
+  readonly #rotation: Float32Array;
   readonly #exchange: Exchange;
   readonly #kv: ThreadKv;
+  /** Null where the model takes none. */
+  readonly #adapters: AdapterPass | null;
   readonly #logits: Float32Array;
 
   constructor(blueprint: Blueprint, index: number, kernels: KernelModule, shared: SharedBlocks) {
@@ -37,20 +46,36 @@ export class ComputeThread {
     this.team = new Team(shared.control, index, blueprint.threads);
     this.order = new Order(shared.order, blueprint);
     this.#at = layOut(blueprint, this.#divided, instantiateKernels(kernels, createMemory(1)), index);
-    const memory = createMemory(this.#at.wasmPages);
-    this.#kernels = instantiateKernels(kernels, memory);
-    this.#memory = memory.buffer;
-    this.#bytes = new Uint8Array(memory.buffer);
-    this.#floats = new Float32Array(memory.buffer);
+    const { wasmPages, adapters, rotation } = this.#at;
+    this.memory = createMemory(wasmPages, adapters ? longestMemoryPages : wasmPages);
+    const { buffer } = this.memory;
+    this.#kernels = instantiateKernels(kernels, this.memory);
+    this.#bytes = new Uint8Array(buffer);
+    this.#floats = new Float32Array(buffer);
+    this.#rotation = new Float32Array(buffer, rotation, blueprint.passTokens * blueprint.shape.rotated);
     this.#logits = new Float32Array(shared.logits);
     this.#exchange = new Exchange(this.team, this.#at, this.#bytes, shared.bus);
-    this.#kv = new ThreadKv(blueprint, index, this.order, this.#kernels, this.#at, this.#memory);
+    this.#kv = new ThreadKv(blueprint, index, this.order, this.#kernels, this.#at, buffer);
+    this.#adapters = adapters && this.#createAdapterPass(adapters, shared.adapterBus);
+  }
+
+  #createAdapterPass(scratch: AdapterScratch, bus: SharedArrayBuffer): AdapterPass {
+    return new AdapterPass({
+      blueprint: this.#blueprint,
+      divided: this.#divided,
+      index: this.#index,
+      order: this.order,
+      kernels: this.#kernels,
+      scratch,
+      memory: this.memory.buffer,
+      exchange: new Exchange(this.team, scratch, this.#bytes, bus),
+    });
   }
 
   /** Its pages of the KV cache, for the leader to look after between passes. */
   get kvPages(): ThreadPages {
     const { kv, kvPageBytes, kvLayerBytes } = this.#at;
-    return { memory: this.#memory, kv, kvPageBytes, kvLayerBytes };
+    return { memory: this.memory.buffer, kv, kvPageBytes, kvLayerBytes };
   }
 
   /** Reads and packs this thread's part of the model file. Throws model_file_invalid. */
@@ -62,7 +87,8 @@ export class ComputeThread {
   runPass(): void {
     const { tokenCount, outputCount } = this.order;
     this.#kv.beginPass();
-    this.#fillRotation();
+    this.#adapters?.begin();
+    fillRotation(this.order, this.#blueprint.shape, this.#rotation);
     this.#embed(tokenCount);
     for (const layer of this.#divided.layers) {
       for (const step of layer) this.#runStep(step, tokenCount);
@@ -95,18 +121,18 @@ export class ComputeThread {
         return;
       }
       case "attention":
-        this.#runAttention(step.input, step.output, n);
+        this.#runAttention(step, n);
         return;
       case "feedForward":
-        this.#runFeedForward(step.gate, step.up, step.down, n);
+        this.#runFeedForward(step, n);
     }
   }
 
-  #runAttention(projections: readonly Share[], output: readonly Share[], n: number): void {
+  #runAttention({ input: projections, output, place }: AttentionStep, n: number): void {
     const { input, joined, slabs, slabBytes } = this.#at;
     const { width, heads, headLength } = this.#blueprint.shape;
     const attended = heads * headLength;
-    this.#multiply(this.#own(projections), input, width, n, this.#ownSlab);
+    this.#multiplyPlace(place, this.#own(projections), input, width, n, this.#ownSlab);
     this.#rotate(this.#own(projections), n);
     this.#exchangeSlabs(projections, n);
     this.#join(projections, n);
@@ -114,19 +140,23 @@ export class ComputeThread {
     const partialBytes = n * this.#kv.partialFloats * floatBytes;
     this.#exchange.slabs(() => partialBytes);
     this.#kernels.mergeAttention(slabs, slabBytes, this.team.size, n, heads, headLength, input, attended);
-    this.#multiply(this.#own(output), input, attended, n, this.#ownSlab);
+    this.#multiplyPlace(place + 1, this.#own(output), input, attended, n, this.#ownSlab);
     this.#addToHidden(output, n);
   }
 
-  #runFeedForward(gate: readonly Share[], up: readonly Share[], down: readonly Share[], n: number): void {
+  #runFeedForward({ gate, up, down, place }: FeedForwardStep, n: number): void {
     const { input, joined, gated } = this.#at;
     const { width, feedForward } = this.#blueprint.shape;
+    this.#adapters?.reduce(place, input);
     const prepared = this.#multiply(this.#own(gate), input, width, n, this.#ownSlab);
     this.#multiply(this.#own(up), input, width, n, gated, prepared);
+    this.#adapters?.exchange();
+    this.#adapters?.add(place, this.#own(gate), this.#ownSlab);
+    this.#adapters?.add(place, this.#own(up), gated);
     this.#kernels.swiglu(this.#ownSlab, gated, this.#ownSlab, n * this.#own(gate).stride);
     this.#exchangeSlabs(gate, n);
     this.#join(gate, n);
-    this.#multiply(this.#own(down), joined, feedForward, n, this.#ownSlab);
+    this.#multiplyPlace(place + 1, this.#own(down), joined, feedForward, n, this.#ownSlab);
     this.#addToHidden(down, n);
   }
 
@@ -140,6 +170,14 @@ export class ComputeThread {
 
   #weight(name: string): number {
     return this.#at.weights.get(name) as number;
+  }
+
+  /** The same as #multiply(), and what adapters add to it: for matrices that are divided together and share their input. */
+  #multiplyPlace(place: number, share: Share, x: number, columns: number, n: number, out: number): void {
+    this.#adapters?.reduce(place, x);
+    this.#multiply(share, x, columns, n, out);
+    this.#adapters?.exchange();
+    this.#adapters?.add(place, share, out);
   }
 
   /**
@@ -201,23 +239,6 @@ export class ComputeThread {
     });
   }
 
-  /** Cosines and sines of every token's position. */
-  #fillRotation(): void {
-    const { order } = this;
-    const { ropeFrequencies, ropeMagnitude, rotated } = this.#blueprint.shape;
-    for (let row = 0; row < order.rowCount; row++) {
-      let at = (this.#at.rotation >>> 2) + order.row(row, rowField.firstToken) * rotated;
-      const firstPosition = order.row(row, rowField.firstPosition);
-      for (let i = 0; i < order.row(row, rowField.length); i++) {
-        for (let pair = 0; pair < rotated / 2; pair++) {
-          const angle = (firstPosition + i) * (ropeFrequencies[pair] as number);
-          this.#floats[at++] = Math.cos(angle) * ropeMagnitude;
-          this.#floats[at++] = Math.sin(angle) * ropeMagnitude;
-        }
-      }
-    }
-  }
-
   /** Each thread looks up the tokens whose rows it has; together they are the hidden state's start. */
   #embed(n: number): void {
     const { tokens } = this.order;
@@ -245,7 +266,7 @@ export class ComputeThread {
       this.#kernels.copyRows(from, width, joined + i * width * floatBytes, width, 1, width);
     }
     this.#kernels.rmsNorm(joined, this.#weight(this.#blueprint.graph.outputNorm.name), input, outputs, width, epsilon);
-    this.#multiply(share, input, width, outputs, logits);
+    this.#multiplyPlace(this.#divided.outputPlace, share, input, width, outputs, logits);
     for (const { firstRow, rows, slabColumn } of share.pieces) {
       for (let i = 0; i < outputs; i++) {
         const from = (logits >>> 2) + i * share.stride + slabColumn;

@@ -9,11 +9,18 @@ import { tensorTypes } from "../gguf/tensors.ts";
 import { type KvPool, kvPool } from "../kv-budget.ts";
 import { PageTable } from "../paging/page-table.ts";
 import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
+import { WasmAdapters } from "./adapters/host.ts";
 import type { Blueprint } from "./blueprint.ts";
 import { ComputeThread } from "./compute-thread.ts";
 import { memoryRefusal, readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } from "./fit.ts";
 import { HelperThread } from "./helper-thread.ts";
-import { createMemory, instantiateKernels, type KernelModule, loadKernels } from "./kernel-module.ts";
+import {
+  createMemory,
+  instantiateKernels,
+  type KernelMemory,
+  type KernelModule,
+  loadKernels,
+} from "./kernel-module.ts";
 import { WasmModel } from "./model.ts";
 import { PageMemory, type ThreadPages } from "./page-memory.ts";
 import { PagedKv } from "./paged-kv.ts";
@@ -69,9 +76,10 @@ async function loadModel(
     kvType,
     pagesPerThread: pool.blocksPerThread,
     blocksPerSequence: Math.ceil(capacity.sequenceTokens / capacity.blockTokens),
+    adapterRank: spec.adapters?.maxRank ?? 0,
   };
   const shared = allocateShared(blueprint, capacity.maxLogitsRows);
-  const [{ leader, pages }, { tokenizer }] = await Promise.all([
+  const [{ leader, pages, memories }, { tokenizer }] = await Promise.all([
     loadThreads(blueprint, kernels, shared, helpers, tensorBytes(file.table), onProgress),
     readModelMetadata(spec.path, false),
   ]);
@@ -81,6 +89,7 @@ async function loadModel(
     card: card(spec, file, kernels, threads, capacity.kvBlocks * memory.pageBytes),
     capacity,
     kv: createKv(capacity, threads, memory, kvType),
+    adapters: spec.adapters ? new WasmAdapters(blueprint, memories, spec.adapters.maxBytes) : null,
     tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
     leader,
     helpers,
@@ -125,6 +134,12 @@ function createKv(capacity: Capacity, threads: number, memory: PageMemory, kvTyp
   return new PagedKv(table, memory, `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`);
 }
 
+interface LoadedThreads {
+  readonly leader: ComputeThread;
+  readonly pages: readonly ThreadPages[];
+  readonly memories: readonly KernelMemory[];
+}
+
 /** Every thread loads its part at the same time; this one's becomes the leader. */
 async function loadThreads(
   blueprint: Blueprint,
@@ -133,7 +148,7 @@ async function loadThreads(
   helpers: readonly HelperThread[],
   totalBytes: number,
   onProgress: LoadProgress,
-): Promise<{ readonly leader: ComputeThread; readonly pages: readonly ThreadPages[] }> {
+): Promise<LoadedThreads> {
   const loadLeader = async () => {
     const leader = new ComputeThread(blueprint, 0, kernels, shared);
     await leader.load((bytes) => {
@@ -143,8 +158,12 @@ async function loadThreads(
     return leader;
   };
   const loading = helpers.map((helper, i) => helper.load({ blueprint, index: i + 1, kernels, shared }));
-  const [leader, ...pages] = await Promise.all([loadLeader(), ...loading]);
-  return { leader, pages: [leader.kvPages, ...pages] };
+  const [leader, ...others] = await Promise.all([loadLeader(), ...loading]);
+  return {
+    leader,
+    pages: [leader.kvPages, ...others.map(({ pages }) => pages)],
+    memories: [leader.memory, ...others.map(({ memory }) => memory)],
+  };
 }
 
 function card(

@@ -4,9 +4,12 @@
 import type { Team } from "./team.ts";
 import type { ThreadMemory } from "./thread-memory.ts";
 
+/** One slab a thread in each one's memory, at `slabs`, `slabBytes` apart. */
+type Slabs = Pick<ThreadMemory, "slabs" | "slabBytes">;
+
 export class Exchange {
   readonly #team: Team;
-  readonly #at: ThreadMemory;
+  readonly #at: Slabs;
   readonly #bytes: Uint8Array;
   readonly #bus: Uint8Array;
   #half = 0;
@@ -15,7 +18,7 @@ export class Exchange {
     return 2 * threads * slabBytes;
   }
 
-  constructor(team: Team, at: ThreadMemory, bytes: Uint8Array, bus: SharedArrayBuffer) {
+  constructor(team: Team, at: Slabs, bytes: Uint8Array, bus: SharedArrayBuffer) {
     this.#team = team;
     this.#at = at;
     this.#bytes = bytes;

@@ -2,6 +2,7 @@
 // and knows why.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import type { KernelMemory } from "./kernel-module.ts";
 import type { ThreadPages } from "./page-memory.ts";
 import type { WorkerReport, WorkerTask } from "./worker.ts";
 
@@ -28,14 +29,14 @@ export class HelperThread {
     this.#worker = worker;
   }
 
-  /** Lets it load its part of the model, and says where its KV pages are. Throws what went wrong there. */
-  async load(task: WorkerTask): Promise<ThreadPages> {
+  /** Lets it load its part of the model, and says where its KV pages and its memory are. Throws what went wrong there. */
+  async load(task: WorkerTask): Promise<{ readonly pages: ThreadPages; readonly memory: KernelMemory }> {
     const reported = new Promise<WorkerReport>((resolve) => this.#worker.once("message", resolve));
     this.#worker.postMessage(task);
     const report = await Promise.race([reported, this.ended]);
     if (report instanceof ServerError) throw report;
     if (!report.ready) throw fromErrorRecord(report.error);
-    return report.pages;
+    return report;
   }
 
   async terminate(): Promise<void> {

@@ -121,6 +121,41 @@ export interface KernelExports {
     stride: number,
   ): void;
 
+  /**
+   * A of each adapter of a pass times the inputs of its tokens: rows of `k` floats at x + 4 * stride * token. A group is an
+   * adapter: the address of its table of places, where its tokens begin in the list `tokens`, their count (i32 each); `place`
+   * is where in a table the place lies, and adapters/layout.ts has what it says. Writes this thread's ranks of token i of the
+   * list at out + 4 * i * width. Returns that width, the same in all threads; 0 where no adapter adds anything at the place.
+   */
+  reduceAdapters(
+    place: number,
+    groups: number,
+    groupCount: number,
+    tokens: number,
+    x: number,
+    stride: number,
+    k: number,
+    out: number,
+  ): number;
+  /**
+   * Adds B times what all threads have reduced (slabs `reducedBytes` apart) to this thread's `rows` rows, a multiple of 16, of
+   * matrix number `matrix` of a place: y[token * stride + r] += sum over ranks. `scratch` has room for the ranks of two tokens.
+   */
+  addAdapters(
+    place: number,
+    matrix: number,
+    groups: number,
+    groupCount: number,
+    tokens: number,
+    reduced: number,
+    reducedBytes: number,
+    width: number,
+    scratch: number,
+    rows: number,
+    y: number,
+    stride: number,
+  ): void;
+
   /** The dot instruction on `bytes` signed bytes at a and unsigned ones at b, added up: for the self-test. */
   probeAddDot(a: number, b: number, bytes: number): number;
   /** The same by the instruction that adds up pairs. */

@@ -17,7 +17,10 @@ declare const WebAssembly: {
 
 /** What a WebAssembly.Memory is to its user. */
 export interface KernelMemory {
+  /** As long as the memory is now. */
   readonly buffer: SharedArrayBuffer;
+  /** Makes it longer by so many pages of 64 KiB, for every thread that has it. */
+  grow(pages: number): number;
 }
 
 export type Twin = "relaxed" | "plain";
@@ -79,9 +82,9 @@ export async function loadKernels(): Promise<KernelModule> {
   });
 }
 
-/** Memory that never grows, so views of it stay valid, and that other threads can be shown. */
-export function createMemory(pages: number): KernelMemory {
-  return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true });
+/** Memory that other threads can be shown. It may be made as long as `maximum`; views of it stay valid all the same. */
+export function createMemory(pages: number, maximum = pages): KernelMemory {
+  return new WebAssembly.Memory({ initial: pages, maximum, shared: true });
 }
 
 /** Kernels that work on `memory`, whose first 64 KiB become their own. Any thread may call this. */

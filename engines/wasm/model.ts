@@ -3,6 +3,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import type { WasmAdapters } from "./adapters/host.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { ComputeThread } from "./compute-thread.ts";
 import type { HelperThread } from "./helper-thread.ts";
@@ -20,6 +21,7 @@ export interface LoadedParts {
   readonly helpers: readonly HelperThread[];
   readonly shared: SharedBlocks;
   readonly kv: PagedKv;
+  readonly adapters: WasmAdapters | null;
   readonly abortFlag: SharedArrayBuffer | null;
 }
 
@@ -29,6 +31,7 @@ export class WasmModel implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses;
   readonly kv: PagedKv;
+  readonly adapters: WasmAdapters | null;
   /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
   readonly tokenize = null;
   readonly #leader: ComputeThread;
@@ -43,13 +46,15 @@ export class WasmModel implements LoadedModel {
   /** Why no further pass can be run; set when a thread ends. */
   #broken: ServerError | null = null;
 
-  constructor({ blueprint, card, capacity, kv, tokens, leader, helpers, shared, abortFlag }: LoadedParts) {
+  constructor(parts: LoadedParts) {
+    const { blueprint, card, capacity, kv, adapters, tokens, leader, helpers, shared, abortFlag } = parts;
     const { width } = blueprint.shape;
     this.card = card;
     this.capacity = capacity;
-    this.capabilities = capabilitiesOf(width);
+    this.capabilities = capabilitiesOf(width, adapters ? capacity.maxSequences : 0);
     this.tokens = tokens;
     this.kv = kv;
+    this.adapters = adapters;
     this.#leader = leader;
     this.#helpers = helpers;
     this.#order = leader.order;
@@ -84,6 +89,7 @@ export class WasmModel implements LoadedModel {
     if (this.#disposed) return;
     this.#disposed = true;
     this.#leader.team.stop();
+    this.adapters?.dispose();
     for (const helper of this.#helpers) void helper.terminate();
   }
 
@@ -149,7 +155,7 @@ export class WasmModel implements LoadedModel {
     order.rows[at + rowField.firstPosition] = position;
     order.rows[at + rowField.firstPage] = firstPage;
     order.rows[at + rowField.blockCount] = blocks;
-    order.rows[at + rowField.adapter] = batch.adapter[row] as number;
+    order.rows[at + rowField.adapter] = this.#adapterAddress(batch.adapter[row] as number);
     const pages = this.kv.pages(batch.slot[row] as number);
     for (let block = 0; block < blocks; block++) order.pages[firstPage + block] = pages[block] as number;
     const offset = (batch.offset[row] as number) + from;
@@ -182,6 +188,12 @@ export class WasmModel implements LoadedModel {
     }
   }
 
+  #adapterAddress(id: number): number {
+    const address = id === 0 ? 0 : this.adapters?.addressOf(id);
+    if (address !== undefined) return address;
+    throw new ServerError("model_failed", `adapter ${id} is not loaded; load it before a row names it`);
+  }
+
   /** A token outside the vocabulary would read somebody else's memory, and logits beyond the room for them write there. */
   #check(batch: Batch): void {
     const { vocabSize } = this.#blueprint.shape;
@@ -191,7 +203,10 @@ export class WasmModel implements LoadedModel {
       throw new ServerError("model_failed", `token ${token} is outside the vocabulary of ${vocabSize}`);
     }
     let logitsRows = 0;
-    for (let row = 0; row < batch.rowCount; row++) logitsRows += batch.logitsCount[row] as number;
+    for (let row = 0; row < batch.rowCount; row++) {
+      logitsRows += batch.logitsCount[row] as number;
+      this.#adapterAddress(batch.adapter[row] as number);
+    }
     const { maxLogitsRows } = this.capacity;
     if (logitsRows <= maxLogitsRows) return;
     throw new ServerError(
@@ -205,7 +220,7 @@ export class WasmModel implements LoadedModel {
   }
 }
 
-function capabilitiesOf(width: number): Capabilities {
+function capabilitiesOf(width: number, adaptersPerStep: number): Capabilities {
   return {
     truncate: true,
     copyPrefix: true,
@@ -214,7 +229,7 @@ function capabilitiesOf(width: number): Capabilities {
     pooling: "mean",
     pooledLength: width,
     wholeSequences: false,
-    adaptersPerStep: 0,
+    adaptersPerStep,
   };
 }
 

@@ -2,7 +2,7 @@
 // by the leader alone, read by all during one.
 import type { Blueprint } from "./blueprint.ts";
 
-/** Fields of a row. The adapter is there for products that add one; none does yet, and a row's is 0. */
+/** Fields of a row. The adapter is its address, the same in all threads' memories; 0 for the base model. */
 export const rowField = { firstToken: 0, length: 1, firstPosition: 2, firstPage: 3, blockCount: 4, adapter: 5 };
 export const rowFields = 6;
 

@@ -1,5 +1,6 @@
 // Owns the memory that all compute threads of a model see, beside each one's own: allocated once a load by the leader, and
 // sent to the others.
+import { adapterSlabBytes } from "./adapters/pass.ts";
 import { type Blueprint, divideGraph } from "./blueprint.ts";
 import { Exchange } from "./exchange.ts";
 import { Order } from "./order.ts";
@@ -11,6 +12,8 @@ export interface SharedBlocks {
   readonly control: SharedArrayBuffer;
   readonly order: SharedArrayBuffer;
   readonly bus: SharedArrayBuffer;
+  /** What threads exchange of adapters' products. Empty where there are none. */
+  readonly adapterBus: SharedArrayBuffer;
   /** vocabSize floats for each logits row of a step. */
   readonly logits: SharedArrayBuffer;
 }
@@ -23,6 +26,7 @@ export function allocateShared(blueprint: Blueprint, logitsRows: number): Shared
     control: new SharedArrayBuffer(Team.controlBytes(threads)),
     order: new SharedArrayBuffer(Order.bytes(blueprint)),
     bus: new SharedArrayBuffer(Exchange.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
+    adapterBus: new SharedArrayBuffer(Exchange.busBytes(threads, adapterSlabBytes(blueprint))),
     logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
   };
 }

@@ -1,13 +1,15 @@
 // Owns where everything lies in a compute thread's own memory: its rows of the weights, its pages of the KV cache, and
 // scratch for one pass. Sizes only; compute-thread.ts fills them. Untouched parts cost address space, not memory.
 import { ServerError } from "../../runtime/errors.ts";
+import { type AdapterScratch, layOutScratch } from "./adapters/pass.ts";
 import type { Blueprint, DividedGraph, DividedStep, Piece, Share } from "./blueprint.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 
 /** The first page is the kernels' own. */
 const firstByte = 65_536;
 const wasmPageBytes = 65_536;
-const longestMemoryBytes = 65_536 * wasmPageBytes;
+export const longestMemoryPages = 65_536;
+const longestMemoryBytes = longestMemoryPages * wasmPageBytes;
 const alignment = 64;
 /** Rows are read from the file and packed a quarter of a megabyte at a time, through the scratch of a pass. */
 const stagingBytes = 1 << 18;
@@ -42,6 +44,8 @@ export interface ThreadMemory {
   readonly pageListBytes: number;
   readonly staging: number;
   readonly stagingBytes: number;
+  /** Null where the model takes no adapters; those themselves lie behind everything else. */
+  readonly adapters: AdapterScratch | null;
 }
 
 /** Sizes of what the threads exchange must be equal in all of them: of the widest share. */
@@ -98,6 +102,7 @@ export function layOut(
     rotation: rows(shape.rotated),
     pageList: arena.take(pageListBytes),
     pageListBytes,
+    adapters: layOutScratch(blueprint, (bytes) => arena.take(bytes)),
     staging: scratch,
     stagingBytes: Math.max(stagingBytes, longestPanelBytes(blueprint)),
   };

@@ -6,7 +6,7 @@ import { parentPort } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { Blueprint } from "./blueprint.ts";
 import { ComputeThread } from "./compute-thread.ts";
-import type { KernelModule } from "./kernel-module.ts";
+import type { KernelMemory, KernelModule } from "./kernel-module.ts";
 import type { ThreadPages } from "./page-memory.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 
@@ -20,7 +20,7 @@ export interface WorkerTask {
 
 /** What it answers when it has loaded, once. */
 export type WorkerReport =
-  | { readonly ready: true; readonly pages: ThreadPages }
+  | { readonly ready: true; readonly pages: ThreadPages; readonly memory: KernelMemory }
   | { readonly ready: false; readonly error: ErrorRecord };
 
 if (!parentPort) throw new Error("a compute thread is a worker");
@@ -32,7 +32,7 @@ async function load({ blueprint, index, kernels, shared }: WorkerTask): Promise<
   try {
     const thread = new ComputeThread(blueprint, index, kernels, shared);
     await thread.load((bytes) => thread.team.addLoaded(bytes));
-    report({ ready: true, pages: thread.kvPages });
+    report({ ready: true, pages: thread.kvPages, memory: thread.memory });
     return thread;
   } catch (error) {
     report({ ready: false, error: toErrorRecord(error) });

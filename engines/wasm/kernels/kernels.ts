@@ -5,6 +5,7 @@ import * as floats from "./floats";
 import * as quantised from "./quantised";
 import { Q4_0, Q4_1, Q8_0 } from "./types";
 
+export { addAdapters, reduceAdapters } from "./adapters";
 export { attend, kvPageBytes, kvWrite, mergeAttention } from "./attention";
 export { useWideDot } from "./quantised";
 export { probeAddDot, probeDot, probePairDot, probeReadAll } from "./probes";

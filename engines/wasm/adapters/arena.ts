@@ -1,0 +1,69 @@
+// Owns which part of the threads' memories each adapter has. A block lies at the same address in all of them, so there is one
+// book for all. First fit; neighbours that are free become one. Pure: whoever asks makes the memories long enough.
+
+interface Range {
+  readonly from: number;
+  readonly to: number;
+}
+
+export class AdapterArena {
+  readonly #from: number;
+  readonly #to: number;
+  /** Ascending, never touching each other. */
+  readonly #free: Range[];
+  #usedBytes = 0;
+
+  constructor(from: number, to: number) {
+    this.#from = from;
+    this.#to = to;
+    this.#free = from < to ? [{ from, to }] : [];
+  }
+
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  /** Longest block there is room for. */
+  get longestFree(): number {
+    return this.#free.reduce((longest, { from, to }) => Math.max(longest, to - from), 0);
+  }
+
+  /** Address of a block of `bytes`, or null where there is no room. */
+  take(bytes: number): number | null {
+    const index = this.#free.findIndex(({ from, to }) => to - from >= bytes);
+    const range = this.#free[index];
+    if (!range) return null;
+    const { from, to } = range;
+    this.#free.splice(index, 1, ...(to - from > bytes ? [{ from: from + bytes, to }] : []));
+    this.#usedBytes += bytes;
+    return from;
+  }
+
+  /** Gives back a block that take() gave. */
+  give(address: number, bytes: number): void {
+    const next = this.#free.findIndex(({ from }) => from > address);
+    const at = next < 0 ? this.#free.length : next;
+    const before = this.#free[at - 1];
+    const after = this.#free[at];
+    const joinsBefore = before?.to === address;
+    const joinsAfter = after?.from === address + bytes;
+    const joined = {
+      from: joinsBefore ? before.from : address,
+      to: joinsAfter ? after.to : address + bytes,
+    };
+    this.#free.splice(joinsBefore ? at - 1 : at, Number(joinsBefore) + Number(joinsAfter), joined);
+    this.#usedBytes -= bytes;
+  }
+
+  /** Throws where the book does not add up. */
+  checkIntegrity(): void {
+    let free = 0;
+    let end = this.#from - 1;
+    for (const { from, to } of this.#free) {
+      if (from <= end || to <= from || to > this.#to) throw new Error(`free block ${from}..${to} after ${end}`);
+      free += to - from;
+      end = to;
+    }
+    if (free + this.#usedBytes !== Math.max(this.#to - this.#from, 0)) throw new Error("bytes of the arena are lost");
+  }
+}

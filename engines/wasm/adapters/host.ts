@@ -1,0 +1,131 @@
+// Owns the adapters of a loaded model: which there are, and where they lie in the memories of the compute threads. Lives on
+// the leader's thread, which makes the memories longer; another one reads and packs. An order names an adapter by its
+// address, so that no thread has to be told of one.
+import assert from "node:assert/strict";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { AdapterHost } from "../../engine.ts";
+import type { Blueprint } from "../blueprint.ts";
+import type { KernelMemory } from "../kernel-module.ts";
+import { AdapterArena } from "./arena.ts";
+import { AdapterLoader } from "./loader.ts";
+
+const wasmPageBytes = 65_536;
+const longestMemoryBytes = 65_536 * wasmPageBytes;
+
+interface Loaded {
+  readonly address: number;
+  readonly blockBytes: number;
+  readonly tensorBytes: number;
+}
+
+export class WasmAdapters implements AdapterHost {
+  readonly #memories: readonly KernelMemory[];
+  readonly #maxBytes: number;
+  readonly #arena: AdapterArena;
+  readonly #loader: AdapterLoader;
+  readonly #loaded = new Map<number, Loaded>();
+  /** Of all adapters there are, as prepared. */
+  #tensorBytes = 0;
+  /** Ends when the load before has. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #disposed = false;
+
+  /** `memories` are those of the compute threads, in their order, as they are before the first adapter. */
+  constructor(blueprint: Blueprint, memories: readonly KernelMemory[], maxBytes: number) {
+    const longest = Math.max(...memories.map(({ buffer }) => buffer.byteLength));
+    this.#memories = memories;
+    this.#maxBytes = maxBytes;
+    this.#arena = new AdapterArena(longest, longestMemoryBytes);
+    this.#loader = new AdapterLoader(blueprint);
+  }
+
+  /** Of what loaded adapters take of each thread's memory. */
+  get usedBytes(): number {
+    return this.#arena.usedBytes;
+  }
+
+  /** Throws where the books do not add up. */
+  checkIntegrity(): void {
+    this.#arena.checkIntegrity();
+    const loaded = [...this.#loaded.values()];
+    const tensorBytes = loaded.reduce((sum, adapter) => sum + adapter.tensorBytes, 0);
+    assert.equal(this.#tensorBytes, tensorBytes, "bytes of adapters are lost");
+  }
+
+  /** Where the rows of an order find an adapter; undefined where it is not loaded. */
+  addressOf(id: number): number | undefined {
+    return this.#loaded.get(id)?.address;
+  }
+
+  async load(id: number, path: string): Promise<void> {
+    assert.ok(id > 0 && !this.#loaded.has(id), `${id} is no new id of an adapter`);
+    const loading = this.#turn.then(() => this.#load(id, path));
+    this.#turn = loading.catch(() => undefined);
+    await loading;
+  }
+
+  unload(id: number): void {
+    const found = this.#loaded.get(id);
+    if (!found) return;
+    this.#loaded.delete(id);
+    this.#give(found);
+  }
+
+  dispose(): void {
+    this.#disposed = true;
+    this.#loader.dispose();
+  }
+
+  async #load(id: number, path: string): Promise<void> {
+    if (this.#disposed) throw new ServerError("lora_device_load_failed", "the adapter's model was unloaded");
+    const { blockBytes, tensorBytes } = await this.#loader.measure(path);
+    const taken = this.#take(blockBytes, tensorBytes);
+    try {
+      this.#lengthenMemories(taken.address + blockBytes);
+      await this.#loader.pack(this.#memories.map(({ buffer }) => ({ memory: buffer, address: taken.address })));
+    } catch (error) {
+      this.#give(taken);
+      throw error;
+    }
+    this.#loaded.set(id, taken);
+  }
+
+  #take(blockBytes: number, tensorBytes: number): Loaded {
+    const left = this.#maxBytes - this.#tensorBytes;
+    if (tensorBytes > left) throw noRoom(tensorBytes, `${mib(left)} of ${mib(this.#maxBytes)} are left for adapters`);
+    const address = this.#arena.take(blockBytes);
+    if (address === null) {
+      const free = mib(this.#arena.longestFree);
+      throw noRoom(blockBytes, `the memory of a compute thread has ${free} left: lower kv_cache, or raise threads`);
+    }
+    this.#tensorBytes += tensorBytes;
+    return { address, blockBytes, tensorBytes };
+  }
+
+  #give({ address, blockBytes, tensorBytes }: Loaded): void {
+    this.#arena.give(address, blockBytes);
+    this.#tensorBytes -= tensorBytes;
+  }
+
+  /** Views of the memories that were made before keep their length, and see what they saw. */
+  #lengthenMemories(bytes: number): void {
+    for (const memory of this.#memories) {
+      const missing = Math.ceil((bytes - memory.buffer.byteLength) / wasmPageBytes);
+      if (missing <= 0) continue;
+      try {
+        memory.grow(missing);
+      } catch (cause) {
+        throw noRoom(bytes, "the system gives a compute thread's memory no more", cause);
+      }
+    }
+  }
+}
+
+function noRoom(bytes: number, reason: string, cause?: unknown): ServerError {
+  const message = `there is no room for the adapter's ${mib(bytes)}: ${reason}; unload others first`;
+  return new ServerError("lora_device_load_failed", message, { cause });
+}
+
+function mib(bytes: number): string {
+  return `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+}

@@ -1,0 +1,62 @@
+// Owns the thread that loads adapters, from outside: started with the first one, and anew should it have ended.
+import { Worker } from "node:worker_threads";
+import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
+import type { Blueprint } from "../blueprint.ts";
+import { loadFailed } from "./file.ts";
+import type { AdapterTarget } from "./packing.ts";
+import type { AdapterSizes, LoaderAnswer, LoaderTask } from "./worker.ts";
+
+export class AdapterLoader {
+  readonly #blueprint: Blueprint;
+  #worker: Worker | null = null;
+
+  constructor(blueprint: Blueprint) {
+    this.#blueprint = blueprint;
+  }
+
+  /** Reads the head of a prepared adapter. Throws lora_device_load_failed, like pack(). */
+  measure(path: string): Promise<AdapterSizes> {
+    return this.#ask({ type: "measure", path });
+  }
+
+  /** Packs the adapter that was measured last into all threads' memories. */
+  async pack(targets: readonly AdapterTarget[]): Promise<void> {
+    await this.#ask({ type: "pack", targets });
+  }
+
+  dispose(): void {
+    void this.#worker?.terminate();
+  }
+
+  /** Tasks are given one at a time. */
+  async #ask(task: LoaderTask): Promise<AdapterSizes> {
+    const worker = this.#start();
+    const answer = await new Promise<LoaderAnswer>((resolve, reject) => {
+      const ended = () => reject(loadFailed("was not loaded: the thread that loads adapters ended"));
+      worker.once("exit", ended);
+      worker.once("message", (message: LoaderAnswer) => {
+        worker.off("exit", ended);
+        resolve(message);
+      });
+      worker.postMessage(task);
+    });
+    if (isError(answer)) throw fromErrorRecord(answer);
+    return answer;
+  }
+
+  #start(): Worker {
+    if (this.#worker) return this.#worker;
+    const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData: this.#blueprint });
+    // What it ended with is no crash of the model's place: whoever waits for it is told by its exit.
+    worker.on("error", () => undefined);
+    worker.once("exit", () => {
+      if (this.#worker === worker) this.#worker = null;
+    });
+    this.#worker = worker;
+    return worker;
+  }
+}
+
+function isError(answer: LoaderAnswer): answer is ErrorRecord {
+  return "code" in answer;
+}

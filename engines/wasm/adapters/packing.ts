@@ -1,0 +1,159 @@
+// Owns turning a prepared adapter's values into what the kernels multiply with, in the memories of all compute threads while
+// they compute: it writes into the block of the new adapter alone, which nobody reads yet. The loader's thread calls it.
+//
+// A rank's values are integers times a power of their own: 32767 stands for the largest of its row of A, and likewise for
+// its column of B. That is finer than the F16 they come from wherever it matters, and what multiplies them is one scale.
+import { readSync } from "node:fs";
+import type { TensorInfo } from "../../gguf/tensors.ts";
+import { halfValues } from "../../lora/half-floats.ts";
+import { type AdapterFile, type AdapterPair, loadFailed, ranksOf } from "./file.ts";
+import {
+  type AdapterLayout,
+  layOutAdapter,
+  type MatrixLayout,
+  type PlaceLayout,
+  tileRows,
+  writeTable,
+} from "./layout.ts";
+import type { AdapterPlace } from "./places.ts";
+
+/** A thread's memory, and where in it the adapter is to begin. */
+export interface AdapterTarget {
+  readonly memory: SharedArrayBuffer;
+  readonly address: number;
+}
+
+const largestInteger = 32_767;
+/** Values side by side in a tile of A, and rows of a panel of B. */
+const tileColumns = 4;
+const panelRows = 16;
+/** Exponent of an F16 that is none. */
+const infinity = 0x7c00;
+
+/** A thread's block, as packing writes it. */
+interface Block {
+  readonly layout: AdapterLayout;
+  readonly integers: Int16Array;
+  readonly floats: Float32Array;
+}
+
+/** `blockBytes` is what the adapter has in each memory; `descriptor` an open file of its content. */
+export function packAdapter(
+  file: AdapterFile,
+  places: readonly AdapterPlace[],
+  descriptor: number,
+  blockBytes: number,
+  targets: readonly AdapterTarget[],
+): void {
+  const ranks = ranksOf(file);
+  const blocks = targets.map(({ memory, address }, thread): Block => {
+    const layout = layOutAdapter(places, ranks, thread, targets.length);
+    new Uint8Array(memory, address, blockBytes).fill(0);
+    writeTable(layout, new Int32Array(memory, address, blockBytes / Int32Array.BYTES_PER_ELEMENT), address);
+    return {
+      layout,
+      integers: new Int16Array(memory, address, blockBytes / Int16Array.BYTES_PER_ELEMENT),
+      floats: new Float32Array(memory, address, blockBytes / Float32Array.BYTES_PER_ELEMENT),
+    };
+  });
+  for (const [number, place] of file.pairs.entries()) {
+    for (const [matrix, pair] of place.entries()) if (pair) packPair(pair, number, matrix, descriptor, blocks);
+  }
+}
+
+function packPair(
+  pair: AdapterPair,
+  number: number,
+  matrix: number,
+  descriptor: number,
+  blocks: readonly Block[],
+): void {
+  const { rank } = pair;
+  const [columns = 1] = pair.a.shape;
+  const a = readHalves(descriptor, pair.a);
+  const b = readHalves(descriptor, pair.b);
+  const rows = Array.from({ length: rank }, (_, r) => a.subarray(r * columns, (r + 1) * columns));
+  const largestA = Float64Array.from(rows, largestOf);
+  const largestB = largestOfColumns(b, rank);
+  for (const [thread, { layout, integers, floats }] of blocks.entries()) {
+    const place = layout.places[number] as PlaceLayout;
+    const ofMatrix = place.matrices[matrix] as MatrixLayout;
+    for (const [r, values] of rows.entries()) {
+      const row = ofMatrix.firstRank + r - thread * place.share;
+      if (row < 0 || row >= place.ownRows) continue;
+      const scale = ((largestA[r] as number) / largestInteger) * ((largestB[r] as number) / largestInteger);
+      floats[place.scales / Float32Array.BYTES_PER_ELEMENT + row] = scale;
+      packRow(values, integerFactor(largestA[r] as number), integers, place.values, row);
+    }
+    packColumns(b, largestB.map(integerFactor), ofMatrix, integers);
+  }
+}
+
+/** One row of A, as row `row` of the share that begins at `address`. */
+function packRow(values: Float32Array, factor: number, out: Int16Array, address: number, row: number): void {
+  const at = address / Int16Array.BYTES_PER_ELEMENT + (row % tileRows) * tileColumns;
+  const tile = at + Math.floor(row / tileRows) * tileRows * values.length;
+  for (let column = 0; column < values.length; column += tileColumns) {
+    const to = tile + column * tileRows;
+    for (let i = 0; i < tileColumns; i++) out[to + i] = Math.round((values[column + i] as number) * factor);
+  }
+}
+
+/** B's values for the thread's rows of a matrix. */
+function packColumns(
+  b: Float32Array,
+  factors: Float64Array,
+  { ranks, values, piece }: MatrixLayout,
+  out: Int16Array,
+): void {
+  if (!piece) return;
+  const at = values / Int16Array.BYTES_PER_ELEMENT;
+  let from = piece.firstRow * ranks;
+  for (let row = 0; row < piece.rows; row++) {
+    let to = at + Math.floor(row / panelRows) * panelRows * ranks + (row % panelRows);
+    for (let r = 0; r < ranks; r++) {
+      out[to] = Math.round((b[from++] as number) * (factors[r] as number));
+      to += panelRows;
+    }
+  }
+}
+
+function largestOf(values: Float32Array): number {
+  let largest = 0;
+  for (let i = 0; i < values.length; i++) largest = Math.max(largest, Math.abs(values[i] as number));
+  return largest;
+}
+
+/** The largest of every column of a matrix of `columns`. */
+function largestOfColumns(values: Float32Array, columns: number): Float64Array {
+  const largest = new Float64Array(columns);
+  for (let i = 0; i < values.length; ) {
+    for (let c = 0; c < columns; c++) {
+      largest[c] = Math.max(largest[c] as number, Math.abs(values[i++] as number));
+    }
+  }
+  return largest;
+}
+
+function integerFactor(largest: number): number {
+  return largest === 0 ? 0 : largestInteger / largest;
+}
+
+/** The values of an F16 tensor. */
+function readHalves(descriptor: number, { name, offset, bytes }: TensorInfo): Float32Array {
+  const bits = new Uint16Array(bytes / Uint16Array.BYTES_PER_ELEMENT);
+  const target = new Uint8Array(bits.buffer);
+  for (let done = 0; done < bytes; ) {
+    const count = readSync(descriptor, target, done, bytes - done, offset + done);
+    if (count === 0) throw loadFailed(`ends inside tensor "${name}"`);
+    done += count;
+  }
+  const halves = halfValues();
+  const values = new Float32Array(bits.length);
+  for (let i = 0; i < bits.length; i++) {
+    const half = bits[i] as number;
+    if ((half & infinity) === infinity) throw loadFailed(`holds a NaN or an infinity in tensor "${name}"`);
+    values[i] = halves[half] as number;
+  }
+  return values;
+}
