@@ -108,6 +108,13 @@ export interface LlamaFunctions {
   stateSize(context: Pointer, sequence: number): bigint | number;
   stateGet(context: Pointer, buffer: Uint8Array, size: number, sequence: number): bigint | number;
   stateSet(context: Pointer, buffer: Uint8Array, size: number, sequence: number): bigint | number;
+  /** Null where the file is no adapter of the model. */
+  adapterLoad(model: Pointer, path: string): Pointer;
+  adapterFree(adapter: Pointer): void;
+  /** Takes the place of those set before. `adapters` has their addresses. */
+  setAdapters(context: Pointer, adapters: BigUint64Array, count: number, scales: Float32Array): number;
+  /** Waits for passes that a GPU still runs. */
+  synchronize(context: Pointer): void;
   /** What models with prediction heads need beside. Throws `config_invalid` where the library has it not. */
   prediction(): PredictionFunctions;
 }
@@ -262,6 +269,10 @@ function bindV050(library: LibraryHandle): LlamaFunctions {
     stateSize: bind<Of<"stateSize">>("state_seq_get_size", "size_t", [pointer, "int32"]),
     stateGet: bind<Of<"stateGet">>("state_seq_get_data", "size_t", [pointer, pointer, "size_t", "int32"]),
     stateSet: bind<Of<"stateSet">>("state_seq_set_data", "size_t", [pointer, pointer, "size_t", "int32"]),
+    adapterLoad: bind<Of<"adapterLoad">>("adapter_lora_init", pointer, [pointer, "str"]),
+    adapterFree: bind<Of<"adapterFree">>("adapter_lora_free", "void", [pointer]),
+    setAdapters: bind<Of<"setAdapters">>("set_adapters_lora", "int32", [pointer, pointer, "size_t", pointer]),
+    synchronize: bind<Of<"synchronize">>("synchronize", "void", [pointer]),
     prediction: () => bindPrediction(library),
   };
 }

@@ -7,12 +7,13 @@ import { Batch } from "../batch.ts";
 import type { Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { kvBytesPerToken } from "../kv-budget.ts";
 import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./abi.ts";
+import { LlamaAdapters } from "./adapters.ts";
 import { type ComputeLock, openComputeLock } from "./compute-lock.ts";
 import { type ContextSizes, contextSizes, maxNativeSequences } from "./context-sizes.ts";
 import { LlamaEncoder } from "./encoder.ts";
 import { StreamsKv } from "./kv-streams.ts";
 import { UnifiedKv } from "./kv-unified.ts";
-import { type LlamaLibrary, openLibrary } from "./library.ts";
+import { type LlamaLibrary, lastWords, openLibrary } from "./library.ts";
 import { LlamaModel } from "./model.ts";
 import { kvTypeOf, type ModelTraits, traitsOf } from "./model-traits.ts";
 import type { LlamaHeads } from "./mtp.ts";
@@ -201,10 +202,11 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    adaptersPerStep: 0,
+    adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
   };
   const parts = { context, card: card(library, spec, context, { traits, sizes }), capacity, capabilities };
   if (isEncoder) return new LlamaEncoder({ ...parts, passTokens: sizes.passTokens });
+  const adapters = spec.adapters ? new LlamaAdapters(library, context) : null;
   const layout = `llama.cpp ${library.release}/${library.backend}/${kvTypeOf(spec)}/${sizes.mode}`;
   const bytesPerToken = kvBytesPerToken(traits.kv);
   const pool = { capacity, layout, bytesPerToken, maxSequenceIds: maxNativeSequences };
@@ -214,6 +216,7 @@ function modelOf(
       kv: new HeadedKv(context, pool, heads.feeder),
       maxOutputs: sizes.maxOutputs,
       heads,
+      adapters,
     });
   }
   const kv: SlotKv =
@@ -225,7 +228,7 @@ function modelOf(
           truncates: rollsBack,
           bytesPerToken,
         });
-  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs, heads });
+  return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs, heads, adapters });
 }
 
 function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, { traits, sizes }: Findings): ModelCard {
@@ -254,10 +257,4 @@ function warmUp(model: NativeModel): void {
   batch.wantPooled[0] = model.capabilities.generates ? 0 : 1;
   model.step(batch);
   model.kv.release(0);
-}
-
-/** The lines of a native log that say what went wrong. */
-function lastWords(lines: readonly string[]): string {
-  const errors = lines.filter((line) => /error|fail|invalid|unknown|unsupported|missing/i.test(line));
-  return (errors.length > 0 ? errors : lines).slice(-3).join("; ") || "it gave no reason";
 }

@@ -12,6 +12,8 @@ import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
 export interface LlamaLibrary {
   readonly functions: LlamaFunctions;
   readonly release: string;
+  /** Path of the mapped library. */
+  readonly path: string;
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
   readonly physicalCores: number;
@@ -52,7 +54,8 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     progressLogs: false,
   }).catch(notLoaded);
   koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
-  const functions = bind(koffi.load(findLibrary("llama")));
+  const path = findLibrary("llama");
+  const functions = bind(koffi.load(path));
   const libc = koffi.load(libcName());
   // `abs` ignores its pointer arguments: a log callback in C that is safe from every thread. node-llama-cpp installs a
   // JS one, which would block or abort when called from a compute thread, so ours must come after it.
@@ -61,6 +64,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
   return {
     functions,
     release,
+    path,
     backend: llama.gpu === false ? "cpu" : llama.gpu,
     physicalCores: llama.cpuMathCores,
     gpuMemory: async () => {
@@ -127,4 +131,10 @@ function collectLog<T>(functions: LlamaFunctions, silent: Pointer, body: (lines:
     functions.logSet(silent, null);
     koffi.unregister(callback);
   }
+}
+
+/** The lines of a native log that say what went wrong. */
+export function lastWords(lines: readonly string[]): string {
+  const errors = lines.filter((line) => /error|fail|invalid|unknown|unsupported|missing/i.test(line));
+  return (errors.length > 0 ? errors : lines).slice(-3).join("; ") || "it gave no reason";
 }

@@ -3,8 +3,10 @@
 // slower otherwise; the scheduler knows nothing of that.
 import assert from "node:assert/strict";
 import koffi from "koffi";
+import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import type { LlamaAdapters } from "./adapters.ts";
 import type { LlamaHeads } from "./mtp.ts";
 import { NativeBatchView } from "./native-batch.ts";
 import type { NativeContext } from "./native-context.ts";
@@ -22,6 +24,7 @@ export interface LoadedParts {
   /** Most outputs of a pass that the context was opened for. */
   readonly maxOutputs: number;
   readonly heads: LlamaHeads | null;
+  readonly adapters: LlamaAdapters | null;
 }
 
 // Token fed in the place of a sequence that has no row in a step, only to keep the ids of the pass dense.
@@ -34,6 +37,7 @@ export class LlamaModel implements LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: KvCache;
   readonly heads: LlamaHeads | null;
+  readonly adapters: LlamaAdapters | null;
   readonly #context: NativeContext;
   readonly #slots: SlotKv;
   readonly #native: NativeBatchView;
@@ -50,13 +54,14 @@ export class LlamaModel implements LoadedModel {
   #logits = new Float32Array(0);
   #logitsAddress = 0n;
 
-  constructor({ context, kv, card, capacity, capabilities, maxOutputs, heads }: LoadedParts) {
+  constructor({ context, kv, card, capacity, capabilities, maxOutputs, heads, adapters }: LoadedParts) {
     const { maxSequences, maxBatchTokens } = capacity;
     const { pooling, pooledLength } = capabilities;
     this.#context = context;
     this.#slots = kv;
     this.kv = kv;
     this.heads = heads;
+    this.adapters = adapters;
     this.card = card;
     this.capacity = capacity;
     this.capabilities = capabilities;
@@ -70,6 +75,7 @@ export class LlamaModel implements LoadedModel {
   }
 
   step(batch: Batch): StepOutput {
+    this.#selectAdapter(batch);
     this.#slots.prepare(batch);
     this.#order.arrange(batch, this.#slots);
     // The logits come last: each pass overwrites the outputs of the one before.
@@ -90,9 +96,21 @@ export class LlamaModel implements LoadedModel {
 
   dispose(): void {
     if (this.#context.isDisposed) return;
+    this.adapters?.dispose();
     this.heads?.dispose();
     this.#native.free(this.#context.functions);
     this.#context.dispose();
+  }
+
+  /** llama.cpp has one set of adapters for all of a pass. */
+  #selectAdapter(batch: Batch): void {
+    const adapter = batch.rowCount > 0 ? at(batch.adapter, 0) : 0;
+    for (let row = 1; row < batch.rowCount; row++) {
+      if (at(batch.adapter, row) === adapter) continue;
+      throw new ServerError("model_failed", `a step with rows of adapters ${adapter} and ${batch.adapter[row]}`);
+    }
+    if (this.adapters !== null) this.adapters.select(adapter);
+    else assert.equal(adapter, 0, "this model takes no adapters");
   }
 
   /** Writes the rows that are no pooled ones to native memory, gaps filled. Returns the number of logits rows. */

@@ -5,6 +5,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { LlamaFunctions, Pointer } from "./abi.ts";
 import type { ComputeLock } from "./compute-lock.ts";
 import type { NativeBatchView } from "./native-batch.ts";
+import type { TurnLock } from "./turn-lock.ts";
 
 export interface NativeHandles {
   readonly functions: LlamaFunctions;
@@ -27,6 +28,8 @@ export class NativeContext {
   readonly #context: Pointer;
   readonly #memory: Pointer;
   readonly #computeLock: ComputeLock | null;
+  /** What the next pass has to hold: it goes through the list of the model's adapters. */
+  #listLock: TurnLock | null = null;
 
   constructor({ functions, model, context, computeLock }: NativeHandles) {
     this.functions = functions;
@@ -58,6 +61,25 @@ export class NativeContext {
   /** Whether passes give the hidden states of all their tokens, too. */
   setEmbeddings(wanted: boolean): void {
     this.functions.setEmbeddings(this.#context, wanted);
+  }
+
+  /** Has later passes use an adapter; null = none. The first of them holds the lock, and takes some milliseconds more. */
+  setAdapter(adapter: Pointer, listLock: TurnLock): void {
+    const addresses = BigUint64Array.of(adapter === null ? 0n : koffi.address(adapter));
+    this.functions.setAdapters(this.#context, addresses, adapter === null ? 0 : 1, Float32Array.of(1));
+    this.#listLock = listLock;
+  }
+
+  /** Null where llama.cpp refuses the file. */
+  loadAdapter(path: string): Pointer {
+    return this.functions.adapterLoad(this.model, path);
+  }
+
+  /** None of them is set. */
+  freeAdapters(adapters: readonly Pointer[]): void {
+    // A pass that used one of them may still run, where nothing was asked of its output.
+    this.functions.synchronize(this.#context);
+    for (const adapter of adapters) this.functions.adapterFree(adapter);
   }
 
   /** Drops what a sequence holds from position `from` on. */
@@ -134,9 +156,14 @@ export class NativeContext {
   #run(view: NativeBatchView): number {
     view.finish();
     this.#computeLock?.acquire();
+    const listLock = this.#listLock;
+    listLock?.acquire();
     try {
-      return this.functions.decode(this.#context, view.batch);
+      const status = this.functions.decode(this.#context, view.batch);
+      if (status === 0) this.#listLock = null;
+      return status;
     } finally {
+      listLock?.release();
       this.#computeLock?.release();
     }
   }

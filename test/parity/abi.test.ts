@@ -36,17 +36,14 @@ describe("the binary interface of llama.cpp", () => {
 
   describe("against the header in the package's source bundle", () => {
     let directory = "";
+    let include: string[] = [];
     before(() => {
       directory = mkdtempSync(join(tmpdir(), "troupe-abi-"));
+      if (!missingTool()) include = includesFrom(join(directory, "source"));
     });
     after(() => rmSync(directory, { recursive: true, force: true }));
 
     it("has the size and the offsets that a C compiler gives", { skip: missingTool() }, () => {
-      const packageRoot = dirname(dirname(fileURLToPath(import.meta.resolve("node-llama-cpp"))));
-      const checkout = join(directory, "source");
-      const bundle = join(packageRoot, "llama", "gitRelease.bundle");
-      execFileSync("git", ["clone", "--quiet", "--no-checkout", bundle, checkout], { stdio: "ignore" });
-      execFileSync("git", ["-C", checkout, "checkout", "--quiet", "HEAD", "--", "include", "ggml/include"]);
       const structs = structsV050();
       const expected: string[] = [];
       const lines: string[] = [];
@@ -63,16 +60,36 @@ describe("the binary interface of llama.cpp", () => {
       const source = join(directory, "layout.c");
       const program = `#include <stdio.h>\n#include <stddef.h>\n#include "llama.h"\nint main(void) {\n${lines.join("\n")}\n}\n`;
       writeFileSync(source, program);
-      const include = [`-I${join(checkout, "include")}`, `-I${join(checkout, "ggml/include")}`];
       execFileSync("cc", [...include, source, "-o", join(directory, "layout")]);
       const printed = execFileSync(join(directory, "layout"), { encoding: "utf8" }).trim().split("\n");
       assert.ok(printed.length > 60);
       assert.deepEqual(printed, expected);
     });
+
+    it("has the functions of adapters as they are called", { skip: missingTool() }, () => {
+      const source = join(directory, "adapters.c");
+      const program = `#include "llama.h"
+struct llama_adapter_lora * (*load)(struct llama_model *, const char *) = llama_adapter_lora_init;
+void (*unload)(struct llama_adapter_lora *) = llama_adapter_lora_free;
+int32_t (*set)(struct llama_context *, struct llama_adapter_lora **, size_t, float *) = llama_set_adapters_lora;
+void (*synchronize)(struct llama_context *) = llama_synchronize;
+`;
+      writeFileSync(source, program);
+      execFileSync("cc", ["-fsyntax-only", "-Werror", ...include, source]);
+    });
   });
 });
 
-/** Why the compiler test cannot run here, or false. */
+/** Checks the headers out, and gives the compiler's options to find them. */
+function includesFrom(checkout: string): string[] {
+  const packageRoot = dirname(dirname(fileURLToPath(import.meta.resolve("node-llama-cpp"))));
+  const bundle = join(packageRoot, "llama", "gitRelease.bundle");
+  execFileSync("git", ["clone", "--quiet", "--no-checkout", bundle, checkout], { stdio: "ignore" });
+  execFileSync("git", ["-C", checkout, "checkout", "--quiet", "HEAD", "--", "include", "ggml/include"]);
+  return [`-I${join(checkout, "include")}`, `-I${join(checkout, "ggml/include")}`];
+}
+
+/** Why the compiler tests cannot run here, or false. */
 function missingTool(): string | false {
   for (const tool of ["git", "cc"]) {
     try {
