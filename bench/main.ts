@@ -9,9 +9,11 @@ interface Bench {
 
 /** Each is loaded when it is asked for: some need native libraries, which not every node has. */
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
+  adapters: () => import("./adapters/main.ts"),
   engine: () => import("./engine/versus.ts"),
   http: () => import("./http/bench.ts"),
   kernels: () => import("./kernels/bench.ts"),
+  lifecycle: () => import("./lifecycle/main.ts"),
   load: () => import("./load/bench.ts"),
   memory: () => import("./memory/rounds.ts"),
   overload: () => import("./overload/main.ts"),

@@ -1,0 +1,66 @@
+// Owns the adapters that `bench adapters` measures with: random ones of the same few seeds in a folder that is gone afterwards.
+// They are weak, so that the model goes on writing text. Made when a measurement first asks for them.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type LoraOptions, writeGgufAdapter, writePeftAdapter } from "../../test/fixtures/lora.ts";
+
+export type Targets = "attention" | "all-linear";
+
+export const adapterRank = 16;
+const magnitude = 0.1;
+
+export interface AdapterFile {
+  readonly alias: string;
+  /** As PEFT writes adapters. */
+  readonly folder: string;
+}
+
+export class AdapterFiles {
+  readonly #folder = mkdtempSync(join(tmpdir(), "troupe-bench-adapters-"));
+  readonly #model: string;
+  readonly #made = new Map<string, Promise<AdapterFile>>();
+
+  constructor(model: string) {
+    this.#model = model;
+    process.once("exit", () => this.remove());
+  }
+
+  /** The first `count` adapters of a kind. */
+  async take(count: number, targets: Targets): Promise<AdapterFile[]> {
+    const files: AdapterFile[] = [];
+    for (let index = 0; index < count; index++) files.push(await this.#one(index, targets));
+    return files;
+  }
+
+  /** The first adapter of a kind as llama-server takes it: the same weights. */
+  async gguf(targets: Targets): Promise<string> {
+    const path = join(this.#folder, `${targets}.gguf`);
+    await writeGgufAdapter(path, this.#options(0, targets));
+    return path;
+  }
+
+  remove(): void {
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  #one(index: number, targets: Targets): Promise<AdapterFile> {
+    const alias = `${targets}-${index}`;
+    let file = this.#made.get(alias);
+    if (!file) {
+      const folder = join(this.#folder, alias);
+      file = writePeftAdapter(folder, this.#options(index, targets)).then(() => ({ alias, folder }));
+      this.#made.set(alias, file);
+    }
+    return file;
+  }
+
+  #options(index: number, targets: Targets): LoraOptions {
+    return { modelPath: this.#model, seed: index + 1, rank: adapterRank, targets, magnitude, dtype: "F16" };
+  }
+}
+
+/** Flags of a server that has the adapters from the start. */
+export function loraFlags(files: readonly AdapterFile[]): string[] {
+  return files.flatMap(({ alias, folder }) => ["--lora", `${alias}=${folder}`]);
+}

@@ -1,0 +1,51 @@
+// Owns the load of `bench adapters`: clients that all ask at once, each with the adapter that is its turn, and what came of it.
+import { performance } from "node:perf_hooks";
+import { type Answer, ask } from "../serving/ask.ts";
+import { type CrowdResult, firstTextP50, tokensPerSecond } from "../serving/crowd.ts";
+import { percentiles } from "../serving/statistics.ts";
+
+export interface LoadShape {
+  readonly promptTokens: number;
+  readonly answerTokens: number;
+}
+
+export interface CrowdLoad {
+  readonly answers: readonly Answer[];
+  readonly tokensPerSecond: number;
+  readonly firstTextMs: number;
+  /** Of all pauses between two texts of a stream. */
+  readonly gapP99Ms: number;
+}
+
+const request = "Tell a long story. Let these words come up:";
+
+/** A client a text; client i asks for alias i, and so on around. Without aliases requests name no adapter. */
+export async function crowdLoad(
+  url: URL,
+  texts: readonly string[],
+  aliases: readonly string[],
+  { answerTokens }: LoadShape,
+): Promise<CrowdLoad> {
+  const gapsMs: number[] = [];
+  const startMs = performance.now();
+  const asked = texts.map((text, client) => {
+    const adapter = aliases.length === 0 ? {} : { adapter: aliases[client % aliases.length] };
+    const messages = [{ role: "user" as const, content: `${request} ${text}` }];
+    return ask(url, { messages, maxTokens: answerTokens, fields: { ignore_eos: true, ...adapter } }, { gapsMs });
+  });
+  const crowd: CrowdResult = { answers: await Promise.all(asked), wallMs: performance.now() - startMs };
+  return {
+    answers: crowd.answers,
+    tokensPerSecond: tokensPerSecond(crowd),
+    firstTextMs: firstTextP50(crowd),
+    gapP99Ms: percentiles(gapsMs).p99,
+  };
+}
+
+export function rates(rounds: readonly CrowdLoad[]): number[] {
+  return rounds.map((round) => round.tokensPerSecond);
+}
+
+export function answersOf(rounds: readonly CrowdLoad[]): Answer[] {
+  return rounds.flatMap(({ answers }) => answers);
+}

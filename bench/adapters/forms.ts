@@ -1,0 +1,39 @@
+// Owns comparing loads on one server that differ in which adapters their requests name: round by round in turn, all with the
+// same texts.
+import { inRounds, ours, type SideOptions, withSides } from "../serving/sides.ts";
+import { SizedPrompts } from "../serving/sized-prompts.ts";
+import { type AdapterFile, loraFlags } from "./adapter-files.ts";
+import { type CrowdLoad, crowdLoad, type LoadShape } from "./crowd.ts";
+
+export const clients = 32;
+export const sizes = { sequences: clients, tokensEach: 512 };
+/** Without kept prompts no form is helped by another's having been asked first; drafts help what repeats. */
+export const plain = ["--prefix-cache-n", "0", "--speculation", "off"];
+
+export interface Form {
+  readonly label: string;
+  /** Taken in turn by the clients; empty for the model alone. */
+  readonly aliases: readonly string[];
+}
+
+/** Each form's rounds. */
+export async function compareForms(
+  name: string,
+  options: SideOptions,
+  shape: LoadShape,
+  server: { readonly flags: readonly string[]; readonly adapters: readonly AdapterFile[] },
+  forms: readonly Form[],
+): Promise<CrowdLoad[][]> {
+  const flags = [...plain, ...server.flags, ...loraFlags(server.adapters)];
+  return await withSides([ours(options, sizes, "ours", flags)], async ([{ url }]) => {
+    const prompts = await SizedPrompts.create(url);
+    const texts = () => prompts.many(clients, shape.promptTokens);
+    for (const { aliases } of forms) await crowdLoad(url, texts(), aliases, { ...shape, answerTokens: 8 });
+    const inputs = Array.from({ length: options.rounds }, texts);
+    return await inRounds(name, forms, inputs, ({ aliases }, input) => crowdLoad(url, input, aliases, shape));
+  });
+}
+
+export function aliasesOf(files: readonly AdapterFile[]): string[] {
+  return files.map(({ alias }) => alias);
+}
