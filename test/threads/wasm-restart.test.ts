@@ -13,7 +13,7 @@ import { createProgress } from "../../cli/progress.ts";
 import { type GenerateEvent, type GenerateRequest, greedySampling, requestDefaults } from "../../engines/chat.ts";
 import { resolveConfig } from "../../runtime/config/config.ts";
 import { createLogger } from "../../runtime/log.ts";
-import { mortalModule } from "../fixtures/actors/mortal-model-place.ts";
+import { endFile, mortalModule } from "../fixtures/actors/mortal-model-place.ts";
 import { tinyModel } from "../fixtures/models.ts";
 
 describe("a wasm model whose compute thread ends", () => {
@@ -59,7 +59,7 @@ describe("a wasm model whose compute thread ends", () => {
   }
 
   it("ends the streams under way with one retryable error and serves again", async () => {
-    const streams = [0, 1].map(() => collect(400, () => writeFileSync(end, "")));
+    const streams = [0, 1].map(() => collect(400, () => writeFileSync(endFile(end, model), "")));
     for (const all of await Promise.all(streams)) {
       const failures = all.filter((event) => event.type === "error");
       assert.equal(failures.length, 1);

@@ -422,6 +422,25 @@ describe("models that do not all fit", () => {
     assert.equal(lives.mostAlive, 1);
   });
 
+  it("asks one after the other to leave, in the order others came", async () => {
+    const lives = createLives(2);
+    const [a, b] = [await lives.loaded("a"), await lives.loaded("b")];
+    const [onA, onB] = [come(a), come(b)];
+    await turns();
+    const [c, d] = [lives.create("c"), lives.create("d")];
+    const [wantsC, wantsD] = [come(c), come(d)];
+    await turns();
+    assert.deepEqual([a.life.isLeaving, b.life.isLeaving], [true, false]);
+    onA.leave();
+    await turns();
+    assert.deepEqual([b.life.isLeaving, c.places.length, d.places.length], [true, 1, 0]);
+    onB.leave();
+    await turns();
+    await c.places[0]?.up();
+    await d.places[0]?.up();
+    assert.deepEqual([wantsC.state, wantsD.state], ["in", "in"]);
+  });
+
   it("drops the turn of one that nobody waits for any more", async () => {
     const lives = createLives(1);
     const a = await lives.loaded("a");

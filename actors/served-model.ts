@@ -1,13 +1,12 @@
-// Owns what the front knows of one model it serves, and the words for a model that cannot be used. Only front.ts changes it.
+// Owns what a model to serve is, and the words for what is said of one: in errors, in the log. Used by front.ts and by the
+// lives of the models.
 import type { EngineName, ModelSpec } from "../engines/engine.ts";
-import type { Supervisor } from "../runtime/actor/supervision.ts";
+import type { PreparedAdapter } from "../engines/lora/prepared-adapter.ts";
 import { type ErrorRecord, toErrorRecord } from "../runtime/errors.ts";
-import type { Logger } from "../runtime/log.ts";
 import type { Carrier, Place } from "../runtime/thread/place.ts";
-import type { ModelCapabilities, ModelStatus } from "./inference.ts";
-import { LastingStatistics } from "./lasting-statistics.ts";
-import type { ModelPlaceReady, ModelStatistics } from "./messages.ts";
-import { Refusals } from "./refusals.ts";
+import type { ModelCapabilities } from "./inference.ts";
+import type { AdapterSettings } from "./lora-registry/model-adapters.ts";
+import type { ModelPlaceReady, ModelStatistics, RunAdapter } from "./messages.ts";
 
 /** A model to serve. */
 export interface ServedModel {
@@ -17,22 +16,10 @@ export interface ServedModel {
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
   readonly carrier: Carrier;
-}
-
-export interface ModelState {
-  readonly served: ServedModel;
-  /** Unix seconds. */
-  readonly createdAt: number;
-  readonly refusals: Refusals;
-  readonly statistics: LastingStatistics;
-  status: ModelStatus;
-  /** As it was when it was last loaded. */
-  capabilities: ModelCapabilities | null;
-  loadStartedMs: number;
-  place: Place<ModelPlaceReady> | null;
-  supervisor: Supervisor | null;
-  /** Why it takes no requests, while it does not. */
-  unavailable: ErrorRecord;
+  /** Its dynamic LoRA runtime; null where it has none. spec.adapters has the same limits. */
+  readonly adapters: AdapterSettings | null;
+  /** The adapter that every request is answered with, and nobody chooses; null where there is none. Then `adapters` is null. */
+  readonly ownAdapter: PreparedAdapter | null;
 }
 
 /** How a model is doing; the refusals are of requests, since the server was started. */
@@ -41,21 +28,8 @@ export interface ServedStatistics extends ModelStatistics {
   readonly queueTimeouts: number;
 }
 
-/** A model that is not loaded yet. */
-export function modelState(served: ServedModel, log: Logger): ModelState {
-  return {
-    served,
-    createdAt: Math.floor(Date.now() / 1000),
-    refusals: new Refusals(served.id, log),
-    statistics: new LastingStatistics(),
-    status: "reloading",
-    capabilities: null,
-    loadStartedMs: 0,
-    place: null,
-    supervisor: null,
-    unavailable: loading(served.id),
-  };
-}
+/** What every request on a model with an adapter of its own runs with. */
+export const ownRunAdapter: RunAdapter = { id: 1, generation: null };
 
 /** What a loaded model can do. A score of two texts is no embedding. */
 export function capabilitiesOf({ capabilities }: ModelPlaceReady): ModelCapabilities {
@@ -71,14 +45,27 @@ export function failed(id: string, error: unknown): ErrorRecord {
   return { code: "model_failed", message: `model "${id}" could not be loaded: ${toErrorRecord(error).message}` };
 }
 
+export function notLoaded(id: string): ErrorRecord {
+  return {
+    code: "model_state_conflict",
+    message: `model "${id}" is not loaded, or about to be unloaded; load it first`,
+  };
+}
+
+/** What a request is told that the end of the server ends. */
+export const shuttingDown: ErrorRecord = {
+  code: "draining",
+  message: "the server is shutting down; send the request to another one",
+};
+
 const mebibyte = 1024 * 1024;
 
 /** What the log says of a model that has been loaded. */
-export function loadedFields({ served, loadStartedMs }: ModelState, place: Place<ModelPlaceReady>): object {
+export function loadedFields(id: string, loadMs: number, place: Place<ModelPlaceReady>): object {
   const { card, capacity } = place.ready;
   return {
-    model: served.id,
-    loadMs: Math.round(performance.now() - loadStartedMs),
+    model: id,
+    loadMs: Math.round(loadMs),
     enginePid: place.pid ?? process.pid,
     engine: card.engine,
     backend: card.backend,
