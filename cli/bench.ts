@@ -12,11 +12,11 @@ import { openEngine } from "../engines/open-engine.ts";
 import { createVocabulary } from "../engines/tokenizer/vocabulary.ts";
 import type { Config, ModelConfig } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
-import { createLogger, type Logger } from "../runtime/log.ts";
+import { createLogger } from "../runtime/log.ts";
 import { createAdapterFolder } from "./adapter-folder.ts";
-import { limitsOf, preloadedAdapter } from "./model-adapters.ts";
+import { type AdapterSetting, limitsOf, mixtureOf, preloadedAdapter, takesAdapters } from "./model-adapters.ts";
 import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
-import { createProgress, type Progress } from "./progress.ts";
+import { createProgress } from "./progress.ts";
 
 /** Sequences at once that are measured, as far as max_seqs allows. */
 const sequenceCounts = [1, 8, 32];
@@ -30,8 +30,10 @@ export async function bench(config: Config): Promise<void> {
   const workloads = workloadsOf(config);
   const longest = Math.max(...workloads.map(({ promptLength, newTokens }) => promptLength + newTokens + 1));
   const bare = await modelSpec(config, { ...model, maxModelLen: model.maxModelLen ?? longest }, log, progress);
-  const adapter = await benchAdapter(config, model, bare.path, log, progress);
-  const spec = adapter === null ? bare : { ...bare, adapters: limitsOf(model) };
+  const setting = { config, folder: takesAdapters(config) ? createAdapterFolder() : "", log, progress };
+  const adapter = await benchAdapter(setting, model, bare.path);
+  const mixture = await mixtureOf(setting, model, bare.path);
+  const spec = { ...bare, adapters: adapter === null ? null : limitsOf(model), mixture };
   const engine = await openEngine(await modelEngine(config, model, spec, nativeHost(), log));
   const loaded = await engine.load(spec, (fraction) => progress.update("load", fraction, 1));
   const subject = await subjectOf(loaded, config, spec.path, adapter);
@@ -80,16 +82,14 @@ function workloadsOf(config: Config): Workload[] {
 
 /** The adapter of the alias that is set, fetched and made ready; null where none is. */
 async function benchAdapter(
-  config: Config,
+  setting: AdapterSetting,
   model: ModelConfig,
   modelPath: string,
-  log: Logger,
-  progress: Progress,
 ): Promise<PreparedAdapter | null> {
+  const { config, folder } = setting;
   const entry = model.adapter.lora.find(({ alias }) => alias === config.adapter);
   if (entry === undefined) return null;
-  const folder = createAdapterFolder();
-  const { path } = await preloadedAdapter({ config, folder, log, progress }, model, entry);
+  const { path } = await preloadedAdapter(setting, model, entry);
   return prepareAdapter({ source: path, root: null, modelPath, limits: limitsOf(model), folder });
 }
 

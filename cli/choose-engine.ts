@@ -10,6 +10,8 @@ export interface EngineQuestions {
   readonly configured: "auto" | EngineName;
   /** Path of the model, for messages. */
   readonly path: string;
+  /** The setting that only the wasm engine can do; null where there is none. */
+  readonly wasmOnly: string | null;
   /** The kind of GPU the model may use; null for none. */
   gpu(): Promise<string | null>;
   /** Why the llama engine's native libraries do not load here; null where they do. */
@@ -28,7 +30,8 @@ export async function chooseEngine(
   questions: EngineQuestions,
   preferred: EngineName = cpuOnlyEngine,
 ): Promise<EngineChoice> {
-  const { configured, path } = questions;
+  const { configured, path, wasmOnly } = questions;
+  if (wasmOnly !== null && configured !== "wasm") return onlyWasm(questions, wasmOnly);
   if (configured === "llama") return { engine: "llama", reason: "it is set" };
   if (configured === "wasm") {
     const refusal = await questions.wasmRefusal();
@@ -44,6 +47,17 @@ export async function chooseEngine(
   const otherObstacle = await obstacleOf(other, questions);
   if (otherObstacle === null) return { engine: other, reason: `no GPU to use; ${obstacle}` };
   throw new ServerError("config_invalid", `no engine can run "${path}" here: ${obstacle}; ${otherObstacle}`);
+}
+
+async function onlyWasm({ configured, path, wasmRefusal }: EngineQuestions, setting: string): Promise<EngineChoice> {
+  if (configured === "llama") {
+    const message = `engine expects wasm, the only one with ${setting}; got llama: leave one of the two out`;
+    throw new ServerError("config_invalid", message, { param: "engine" });
+  }
+  const refusal = await wasmRefusal();
+  if (refusal === null) return { engine: "wasm", reason: `the only one with ${setting}` };
+  const message = `${setting} expects a model that the wasm engine can run; it cannot run "${path}": ${refusal}`;
+  throw new ServerError("config_invalid", message, { param: setting });
 }
 
 async function obstacleOf(engine: EngineName, questions: EngineQuestions): Promise<string | null> {

@@ -45,7 +45,7 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
     agents: { mailboxLimit, streamWindow, stalledReaderMs: troupe.stalledReaderSecs * 1000 },
     speculation,
     prefixStore: prefixStore(troupe),
-    restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 60_000, maxRestarts: 5 },
+    restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 5000, maxRestarts: 5 },
     loadTimeoutMs: troupe.loadTimeoutSecs * 1000,
     log,
     onLoadProgress: (id, fraction) => progress.update(`load ${id}`, fraction, 1),
@@ -64,13 +64,13 @@ async function servedModels(setting: AdapterSetting): Promise<ServedModel[]> {
   for (const model of config.models) {
     const spec = await withHeads(config, model, await modelSpec(config, model, log, progress), log, progress);
     const engine = await modelEngine(config, model, spec, host, log);
-    const { limits, ...adapters } = await modelAdapters(setting, model, spec.path);
+    const { limits, mixture, ...adapters } = await modelAdapters(setting, model, spec.path);
     const carrier = carrierOf(engine, config.troupe.isolate);
     const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
     models.push({
       id: model.modelId,
       engine,
-      spec: { ...spec, abortFlag, computeLock, adapters: limits },
+      spec: { ...spec, abortFlag, computeLock, adapters: limits, mixture },
       chatTemplate: model.chatTemplate,
       jinjaExplicit: model.jinjaExplicit,
       carrier,

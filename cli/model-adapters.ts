@@ -1,10 +1,16 @@
 // Owns what the settings say about the LoRA adapters of a model turned into what a Front is told of them: fetches those that
-// are loaded at the start, and adds up those that every answer is given with. Called by front-options.ts and by bench.ts.
+// are loaded at the start, and makes ready those that every answer is given with. Called by front-options.ts and by bench.ts.
 import { realpathSync, statSync } from "node:fs";
 import type { ServedModel } from "../actors/front.ts";
 import type { PreloadedAdapter } from "../actors/lora-registry/model-adapters.ts";
-import type { AdapterLimits } from "../engines/engine.ts";
-import { type AdapterPlace, resolveAdapter } from "../engines/hub/resolve-adapter.ts";
+import type { AdapterLimits, MixtureSpec } from "../engines/engine.ts";
+import {
+  type AdapterFetchOptions,
+  type AdapterPlace,
+  resolveAdapter,
+  resolveMixture,
+} from "../engines/hub/resolve-adapter.ts";
+import { prepareMixture } from "../engines/lora/mixture.ts";
 import { prepareMerged, type WeightedSource } from "../engines/lora/prepare.ts";
 import type { PreparedAdapter } from "../engines/lora/prepared-adapter.ts";
 import type { Config, ModelConfig } from "../runtime/config/config.ts";
@@ -25,11 +31,15 @@ export interface AdapterSetting {
 export type ModelAdapters = Pick<ServedModel, "adapters" | "ownAdapter"> & {
   /** What the engine is to make room for. */
   readonly limits: AdapterLimits | null;
+  /** Those that it weighs for every token. */
+  readonly mixture: MixtureSpec | null;
 };
+
+const noAdapters: ModelAdapters = { adapters: null, ownAdapter: null, limits: null, mixture: null };
 
 /** Whether any model has adapters, or may be given some. */
 export function takesAdapters({ models }: Config): boolean {
-  return models.some(({ adapter }) => isDynamic(adapter) || adapter.legacyLora !== null);
+  return models.some(({ adapter }) => isDynamic(adapter) || adapter.legacyLora !== null || adapter.xlora !== null);
 }
 
 /** Throws what is wrong with an adapter, naming it and the model. `path` is the model's file. */
@@ -37,13 +47,15 @@ export async function modelAdapters(setting: AdapterSetting, model: ModelConfig,
   const ownAdapter = await legacyAdapter(setting, model, path);
   if (ownAdapter !== null) {
     const { rank, bytes } = ownAdapter;
-    return { adapters: null, ownAdapter, limits: { maxAdapters: 1, maxRank: rank, maxBytes: bytes } };
+    return { ...noAdapters, ownAdapter, limits: { maxAdapters: 1, maxRank: rank, maxBytes: bytes } };
   }
-  if (!isDynamic(model.adapter)) return { adapters: null, ownAdapter: null, limits: null };
+  const mixture = await mixtureOf(setting, model, path);
+  if (mixture !== null) return { ...noAdapters, mixture };
+  if (!isDynamic(model.adapter)) return noAdapters;
   const limits = limitsOf(model);
   const preloaded: PreloadedAdapter[] = [];
   for (const entry of model.adapter.lora) preloaded.push(await preloadedAdapter(setting, model, entry));
-  return { adapters: { limits, preloaded }, ownAdapter: null, limits };
+  return { ...noAdapters, adapters: { limits, preloaded }, limits };
 }
 
 /** The adapter of this alias, fetched. Throws what is wrong with it. */
@@ -101,6 +113,20 @@ async function legacyAdapter(
   });
 }
 
+/** The X-LoRA of a model, fetched and made ready; null where it has none. `modelPath` is the model's file. */
+export async function mixtureOf(
+  setting: AdapterSetting,
+  model: ModelConfig,
+  modelPath: string,
+): Promise<MixtureSpec | null> {
+  const { xlora, xloraOrder: orderFile, tgtNonGranularIndex: keptAfter } = model.adapter;
+  if (xlora === null) return null;
+  return naming(`xlora of model "${model.modelId}"`, async () => {
+    const { path: source } = await resolveMixture(xlora, fetchOptions(setting, model, xlora));
+    return prepareMixture({ source, orderFile, modelPath, limits: limitsOf(model), folder: setting.folder, keptAfter });
+  });
+}
+
 interface AdapterSource {
   /** What its progress is called. */
   readonly label: string;
@@ -110,17 +136,25 @@ interface AdapterSource {
 }
 
 function fetchAdapter(
-  { config, log, progress }: AdapterSetting,
-  { modelId, device }: ModelConfig,
+  setting: AdapterSetting,
+  model: ModelConfig,
   { label, source, ...which }: AdapterSource,
 ): Promise<AdapterPlace> {
-  return resolveAdapter(source, {
-    ...which,
+  return resolveAdapter(source, { ...which, ...fetchOptions(setting, model, label) });
+}
+
+/** `label` is what progress is called. */
+function fetchOptions(
+  { config, log, progress }: AdapterSetting,
+  { modelId, device }: ModelConfig,
+  label: string,
+): AdapterFetchOptions {
+  return {
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
     onNotice: (message) => log.info({ model: modelId, adapter: label }, message),
     onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${label}`, doneBytes, totalBytes),
-  });
+  };
 }
 
 /** Says of what fails which adapter it is about. */

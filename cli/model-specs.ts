@@ -72,7 +72,7 @@ function pagedKv(config: Config): boolean | null {
 /** The engine that runs a model on this host. The log says which and why. */
 export async function modelEngine(
   config: Config,
-  { modelId, device }: ModelConfig,
+  { modelId, device, adapter }: ModelConfig,
   spec: ModelSpec,
   host: NativeHost,
   log: Logger,
@@ -81,6 +81,7 @@ export async function modelEngine(
   const choice = await chooseEngine({
     configured: config.troupe.engine,
     path,
+    wasmOnly: adapter.xlora === null ? null : "xlora",
     gpu: async () => (device.cpu ? null : host.gpu()),
     nativeProblem: () => host.problem(),
     wasmRefusal: async () => {

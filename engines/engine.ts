@@ -55,19 +55,22 @@ export interface MixtureSpec {
   readonly rectifies: boolean;
   /** The classifier's outputs count as [layer][adapter]; without layers of its own, one weight an adapter serves all. */
   readonly layerwise: boolean;
-  /** Layer in those outputs of each matrix the adapters change, by its tensor's name in the model file. */
+  /** Layer in those outputs of each matrix that any adapter changes, by its tensor's name in the model file; without, 0. */
   readonly layers: Readonly<Record<string, number>>;
   /** Weights of a layer become softmax(weights / temperature); null: they stay as they are. */
   readonly temperature: number | null;
   /** Only so many adapters, those of the greatest weights, count; null: all. */
   readonly topAdapters: number | null;
-  /** Those that are left go through a softmax of their own. */
+  /** The weights of those that are left go through a softmax of their own: all of them where topAdapters is null. */
   readonly normalisesTop: boolean;
   /** Every adapter counts so many times its weight. */
   readonly globalWeight: number;
   /** What every adapter weighs in the first pass; 0: that pass is of the base model. */
   readonly firstPassWeight: number;
-  /** After so many tokens fed one by one a sequence keeps the weights it has, and is spared the first pass; null: never. */
+  /**
+   * After so many tokens fed one by one a sequence keeps the weights of the last of them, and is spared the first pass; 0:
+   * those of its prompt's last token. null: never.
+   */
   readonly keptAfter: number | null;
 }
 

@@ -17,8 +17,8 @@ interface Scenario {
   readonly act: (rig: Rig, round: number) => Promise<number>;
 }
 
-/** A supervisor waits longer before each further start in a row; a reload lets it count anew. */
-const deathsInARow = 2;
+/** So long up, a model counts as healthy: its next death is followed by a start at once. */
+const healthyMs = 5000;
 /** How much longer than a load it may take until a model that died answers again. */
 const allowedMs = 2000;
 /** So that streams are under way, and a pass is. */
@@ -68,9 +68,8 @@ function scenarios(reloads: number, deaths: number): readonly Scenario[] {
     await rig.recoveryMs(rig.first);
     return performance.now() - start;
   };
-  const death = (kill: (rig: Rig) => void) => async (rig: Rig, round: number) => {
-    if (round % deathsInARow === 0) await rig.front.reload(rig.first);
-    await sleep(settleMs);
+  const death = (kill: (rig: Rig) => void) => async (rig: Rig) => {
+    await sleep(healthyMs + settleMs);
     kill(rig);
     await untilGone(rig);
     return await rig.recoveryMs(rig.first);

@@ -1,14 +1,16 @@
-// Owns turning the source of a LoRA adapter into a local folder or file: a path, or a name on the hub, which is fetched into
-// the hub's cache. Called by cli/ before the server starts; what is in the files is checked where they are prepared.
+// Owns turning the source of a LoRA adapter, or of an X-LoRA, into a local folder or file: a path, or a name on the hub, which
+// is fetched into the hub's cache. Called by cli/ before the server starts; what is in the files is checked where they are
+// prepared.
 import { stat } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
-import { adapterConfigFile, chooseAdapter } from "./adapter-choice.ts";
+import { type AdapterChoice, adapterConfigFile, chooseAdapter } from "./adapter-choice.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 import { createHubContext } from "./hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./hub-locations.ts";
 import { placeOf, resolveHubFiles } from "./hub-model.ts";
 import { type HubSource, isRevision, mainBranch, parseHubSource } from "./hub-source.ts";
+import { chooseMixture, mixtureClassifierFile } from "./mixture-choice.ts";
 
 export interface AdapterFetchOptions extends Omit<FetchOptions, "cacheDirectory" | "quantizedFile"> {
   /** Of a source on the hub, unless it names one itself. `main` where absent. */
@@ -24,30 +26,59 @@ export interface AdapterPlace {
   readonly revision: string | null;
 }
 
+/** What is looked for. */
+interface Kind {
+  /** Its files among those of a repository; the first lies in the folder that is meant, or is what is meant. */
+  choose(paths: readonly string[], choice: AdapterChoice): readonly string[];
+  /** For messages. */
+  readonly expected: string;
+}
+
+const adapterKind: Kind = {
+  choose: chooseAdapter,
+  expected:
+    "a LoRA adapter is a folder with adapter_config.json, a .gguf file, or owner/name[:FOLDER or FILE] on the hub",
+};
+
+const mixtureKind: Kind = {
+  choose: chooseMixture,
+  expected: "an X-LoRA is a folder with xlora_config.json, or owner/name[:FOLDER] on the hub",
+};
+
 /**
  * `source` is a path, or `owner/name[@revision][:folder or file]` on the hub; what is there as a path is the path. Throws
  * invalid_lora_adapter where there is no such adapter, and what a fetch of the hub throws.
  */
-export async function resolveAdapter(source: string, options: AdapterFetchOptions = {}): Promise<AdapterPlace> {
+export function resolveAdapter(source: string, options: AdapterFetchOptions = {}): Promise<AdapterPlace> {
+  return resolvePlace(source, adapterKind, options);
+}
+
+/** The same of an X-LoRA, whose adapters are fetched with it. Its path is a folder. */
+export function resolveMixture(
+  source: string,
+  options: Omit<AdapterFetchOptions, "member"> = {},
+): Promise<AdapterPlace> {
+  return resolvePlace(source, mixtureKind, options);
+}
+
+async function resolvePlace(source: string, kind: Kind, options: AdapterFetchOptions): Promise<AdapterPlace> {
   const { member = null, revision = mainBranch, environment = process.env, onProgress, onNotice } = options;
   const path = resolve(source, member ?? "");
   if (await isThere(path)) return { path, revision: null };
   if (member !== null && (await isThere(resolve(source)))) throw invalid(`"${source}" has no "${member}" in it`);
 
   const wanted = hubSource(source, revision, member);
-  if (wanted === null) {
-    const expected = "a folder with adapter_config.json, a .gguf file, or owner/name[:FOLDER or FILE] on the hub";
-    throw invalid(`nothing is at "${resolve(source)}"; a LoRA adapter is ${expected}`);
-  }
+  if (wanted === null) throw invalid(`nothing is at "${resolve(source)}"; ${kind.expected}`);
   const first = await resolveHubFiles({
     source: wanted,
     cache: hubCacheDirectory(environment, options.hfCache),
     context: isOffline(environment) ? null : await createHubContext(options),
-    choose: (chosen, paths) => chooseAdapter(paths, { place: placeOf(chosen), wanted: chosen.wanted }),
+    choose: (chosen, paths) => kind.choose(paths, { place: placeOf(chosen), wanted: chosen.wanted }),
     onProgress,
     onNotice,
   });
-  return { path: basename(first) === adapterConfigFile ? dirname(first) : first, revision: wanted.revision };
+  const isFolder = [adapterConfigFile, mixtureClassifierFile].includes(basename(first));
+  return { path: isFolder ? dirname(first) : first, revision: wanted.revision };
 }
 
 /** null where it can be no name on the hub. */

@@ -3,10 +3,10 @@
 import { quote } from "../gguf/invalid-file.ts";
 import type { TensorTable } from "../gguf/tensors.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
-import { type FloatSpan, type FloatType, floatBytes, type LoraPair, matrixShape } from "./lora-pair.ts";
+import { type LoraPair, matrixShape } from "./lora-pair.ts";
 import { matrixOf } from "./module-names.ts";
 import { type PeftConfig, parsePeftConfig } from "./peft-config.ts";
-import { readSafetensors, type SafetensorsEntry } from "./safetensors.ts";
+import { floatSpan, readSafetensors, type SafetensorsEntry } from "./safetensors.ts";
 import type { SourceFile } from "./source-file.ts";
 
 interface Halves {
@@ -83,8 +83,8 @@ function pairOf(module: string, { A, B }: Halves, { settings, weights, model }: 
     ...shape,
     rank,
     scale: settings.scaleOf(module),
-    a: spanOf(A, weights),
-    b: spanOf(B, weights),
+    a: floatSpan(A, weights),
+    b: floatSpan(B, weights),
   };
 }
 
@@ -94,19 +94,4 @@ function checkShape({ name, shape }: SafetensorsEntry, expected: readonly [numbe
     `its tensor ${quote(name)} is [${shape.join(", ")}], where [${expected.join(", ")}] would fit ${matrix} of the model ` +
       "and the rank in adapter_config.json",
   );
-}
-
-function spanOf({ name, type, shape, offset, bytes }: SafetensorsEntry, file: SourceFile): FloatSpan {
-  if (!isFloatType(type)) {
-    throw invalidAdapter(`its tensor ${quote(name)} is of the type ${quote(type)}; F32, F16 and BF16 are taken`);
-  }
-  const count = shape.reduce((product, length) => product * length, 1);
-  if (count * floatBytes[type] !== bytes) {
-    throw invalidAdapter(`its tensor ${quote(name)} has ${bytes} bytes, where ${count} numbers of ${type} should be`);
-  }
-  return { file, name: quote(name), type, offset, count };
-}
-
-function isFloatType(type: string): type is FloatType {
-  return Object.hasOwn(floatBytes, type);
 }

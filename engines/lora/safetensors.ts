@@ -1,8 +1,12 @@
 // Owns the head of a safetensors file: which tensors it has, of which type and shape, and where. It believes nothing: the head
 // has a bound, and the tensors must fill the file behind it from end to end, so that a file cut off anywhere is found out.
+import type { ServerError } from "../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
+import { type FloatSpan, type FloatType, floatBytes } from "./lora-pair.ts";
 import type { SourceFile } from "./source-file.ts";
+
+export type ReadableFile = Pick<SourceFile, "name" | "size" | "read">;
 
 export interface SafetensorsEntry {
   readonly name: string;
@@ -21,10 +25,12 @@ const maxHeaderBytes = 8 * 1024 * 1024;
 const maxDimensions = 8;
 
 /** The tensors in the order in which they lie. Throws invalid_lora_adapter. */
-export async function readSafetensors(file: Pick<SourceFile, "size" | "read">): Promise<SafetensorsEntry[]> {
-  const header = await readHeader(file);
+export async function readSafetensors(file: ReadableFile): Promise<SafetensorsEntry[]> {
+  const damaged: Damaged = (problem) =>
+    invalidAdapter(`its ${file.name} is damaged or cut off: ${problem}; copy it again`);
+  const header = await readHeader(file, damaged);
   const dataStart = lengthBytes + header.length;
-  const tensors = parseHeader(header).map(([name, value]) => entryOf(name, value, dataStart));
+  const tensors = parseHeader(header, damaged).map(([name, value]) => entryOf(name, value, { dataStart, damaged }));
   tensors.sort((one, other) => one.offset - other.offset);
   let end = dataStart;
   for (const { name, offset, bytes } of tensors) {
@@ -35,7 +41,25 @@ export async function readSafetensors(file: Pick<SourceFile, "size" | "read">): 
   return tensors;
 }
 
-async function readHeader(file: Pick<SourceFile, "size" | "read">): Promise<Buffer> {
+/** Where the numbers of a tensor lie. Throws invalid_lora_adapter where they are no floats. */
+export function floatSpan({ name, type, shape, offset, bytes }: SafetensorsEntry, file: SourceFile): FloatSpan {
+  if (!isFloatType(type)) {
+    throw invalidAdapter(`its tensor ${quote(name)} is of the type ${quote(type)}; F32, F16 and BF16 are taken`);
+  }
+  const count = shape.reduce((product, length) => product * length, 1);
+  if (count * floatBytes[type] !== bytes) {
+    throw invalidAdapter(`its tensor ${quote(name)} has ${bytes} bytes, where ${count} numbers of ${type} should be`);
+  }
+  return { file, name: quote(name), type, offset, count };
+}
+
+function isFloatType(type: string): type is FloatType {
+  return Object.hasOwn(floatBytes, type);
+}
+
+type Damaged = (problem: string) => ServerError;
+
+async function readHeader(file: ReadableFile, damaged: Damaged): Promise<Buffer> {
   const room = file.size - lengthBytes;
   if (room < 2) throw damaged(`it has ${file.size} bytes`);
   const length = Buffer.alloc(lengthBytes);
@@ -51,7 +75,7 @@ async function readHeader(file: Pick<SourceFile, "size" | "read">): Promise<Buff
   return header;
 }
 
-function parseHeader(header: Buffer): [name: string, value: unknown][] {
+function parseHeader(header: Buffer, damaged: Damaged): [name: string, value: unknown][] {
   let parsed: unknown;
   try {
     parsed = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(header));
@@ -62,7 +86,12 @@ function parseHeader(header: Buffer): [name: string, value: unknown][] {
   return Object.entries(parsed).filter(([name]) => name !== "__metadata__");
 }
 
-function entryOf(name: string, value: unknown, dataStart: number): SafetensorsEntry {
+interface Surroundings {
+  readonly dataStart: number;
+  readonly damaged: Damaged;
+}
+
+function entryOf(name: string, value: unknown, { dataStart, damaged }: Surroundings): SafetensorsEntry {
   const { dtype, shape, data_offsets: span } = isRecord(value) ? value : {};
   const isWhole = typeof dtype === "string" && isCounts(shape, maxDimensions) && isCounts(span, 2);
   const [from, to] = isWhole ? span : [];
@@ -80,8 +109,4 @@ function isCounts(value: unknown, most: number): value is number[] {
   return (
     Array.isArray(value) && value.length <= most && value.every((count) => Number.isSafeInteger(count) && count >= 0)
   );
-}
-
-function damaged(problem: string) {
-  return invalidAdapter(`its adapter_model.safetensors is damaged or cut off: ${problem}; copy it again`);
 }

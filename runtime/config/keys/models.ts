@@ -122,13 +122,20 @@ export const adapterKeys = {
     default: null,
     help: 'JSON file whose "order" names those adapters of legacy_lora that are used; else all are',
   },
-  xlora: { ...text("an X-LoRA model", "MODEL"), ...planned(), default: null, help: "X-LoRA model" },
-  xloraOrder: { ...file, ...planned(), default: null, help: "Order file of xlora" },
+  xlora: {
+    ...text("an X-LoRA", "SOURCE"),
+    default: null,
+    help: "X-LoRA: adapters that a classifier weighs for every token (a folder, or OWNER/NAME of the model hub); wasm engine",
+  },
+  xloraOrder: {
+    ...file,
+    default: null,
+    help: 'JSON file whose "order" names the adapters of xlora and whose "layers" numbers the modules; else as its own files say',
+  },
   tgtNonGranularIndex: {
     ...integer(0),
-    ...planned(),
     default: null,
-    help: "Tokens after which an X-LoRA's scalings are kept; needs xlora",
+    help: "Generated tokens after which a sequence keeps the weights its xlora has given it; else each token has its own",
   },
 } as const satisfies Record<string, Key>;
 

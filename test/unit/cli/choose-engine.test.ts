@@ -7,10 +7,11 @@ interface Host {
   readonly gpu?: string | null;
   readonly nativeProblem?: string | null;
   readonly wasmRefusal?: string | null;
+  readonly wasmOnly?: string | null;
 }
 
 /** A host that answers as it is told, and notes what it is asked. */
-function host({ configured = "auto", gpu = null, nativeProblem = null, wasmRefusal = null }: Host) {
+function host({ configured = "auto", gpu = null, nativeProblem = null, wasmRefusal = null, wasmOnly = null }: Host) {
   const asked: string[] = [];
   const answer = (name: string, value: string | null) => async () => {
     asked.push(name);
@@ -19,6 +20,7 @@ function host({ configured = "auto", gpu = null, nativeProblem = null, wasmRefus
   const questions: EngineQuestions = {
     configured,
     path: "m.gguf",
+    wasmOnly,
     gpu: answer("gpu", gpu),
     nativeProblem: answer("nativeProblem", nativeProblem),
     wasmRefusal: answer("wasmRefusal", wasmRefusal),
@@ -45,6 +47,36 @@ describe("an engine that is set", () => {
       code: "config_invalid",
       param: "engine",
       message: /"m\.gguf"; got wasm, which cannot: its architecture is "mamba"; try llama or auto/,
+    });
+  });
+});
+
+describe("a setting that only the wasm engine can do", () => {
+  const wasmOnly = "xlora";
+
+  it("has it chosen, whatever the host has", async () => {
+    for (const gpu of ["cuda", null]) {
+      const { asked, questions } = host({ wasmOnly, gpu });
+      assert.deepEqual(await chooseEngine(questions), { engine: "wasm", reason: "the only one with xlora" });
+      assert.deepEqual(asked, ["wasmRefusal"]);
+      assert.deepEqual((await chooseEngine(host({ wasmOnly, gpu, configured: "wasm" }).questions)).engine, "wasm");
+    }
+  });
+
+  it("is refused beside the llama engine", async () => {
+    await assert.rejects(chooseEngine(host({ wasmOnly, configured: "llama" }).questions), {
+      code: "config_invalid",
+      param: "engine",
+      message: "engine expects wasm, the only one with xlora; got llama: leave one of the two out",
+    });
+  });
+
+  it("is refused with a model that the wasm engine cannot run, with the reason", async () => {
+    await assert.rejects(chooseEngine(host({ wasmOnly, gpu: "cuda", wasmRefusal: unfit }).questions), {
+      code: "config_invalid",
+      param: "xlora",
+      message:
+        'xlora expects a model that the wasm engine can run; it cannot run "m.gguf": its architecture is "mamba"',
     });
   });
 });

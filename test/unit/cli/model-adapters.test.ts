@@ -10,6 +10,7 @@ import type { Flags } from "../../../runtime/config/given.ts";
 import { createLogger } from "../../../runtime/log.ts";
 import { writePeftAdapter } from "../../fixtures/lora.ts";
 import { tinyModel } from "../../fixtures/models.ts";
+import { writeXlora } from "../../fixtures/xlora.ts";
 import { resolve } from "../config/resolve.ts";
 
 const progress: Progress = { update: () => {}, stop: () => {} };
@@ -36,7 +37,7 @@ async function optionsOf(flags: Flags) {
 describe("what a model is told of adapters", () => {
   it("is nothing where it takes none", async () => {
     const { options, model } = await optionsOf({});
-    assert.deepEqual([model.adapters, model.ownAdapter, model.spec.adapters], [null, null, null]);
+    assert.deepEqual([model.adapters, model.ownAdapter, model.spec.adapters, model.spec.mixture], Array(4).fill(null));
     assert.deepEqual([options.adapterFolder, options.adapterRoot], ["", null]);
     assert.deepEqual([options.maxLoadedModels, options.idleUnloadMs], [null, 0]);
   });
@@ -83,6 +84,38 @@ describe("the adapter of legacy_lora", () => {
     await assert.rejects(optionsOf({ "--legacy-lora": loras }), {
       name: "ServerError",
       message: new RegExp(`^legacy_lora of model "${modelPath}": .*adapter_config\\.json`),
+    });
+  });
+});
+
+describe("the X-LoRA of a model", () => {
+  it("is made ready for the engine, and the model takes no other adapters", async () => {
+    const xlora = await writeXlora(join(folder, "xlora"), { modelPath, seed: 1, layerwise: true });
+    const flags = { "--xlora": xlora.folder, "--xlora-order": xlora.orderFile, "--tgt-non-granular-index": "5" };
+    const { options, model } = await optionsOf({ ...flags, "--engine": "auto" });
+    assert.equal(model.engine, "wasm");
+    const { mixture } = model.spec;
+    assert.ok(mixture);
+    assert.deepEqual([mixture.adapters.length, Object.keys(mixture.layers).length, mixture.keptAfter], [3, 14, 5]);
+    assert.ok(mixture.adapters.every((path) => existsSync(path) && path.startsWith(options.adapterFolder)));
+    assert.deepEqual([model.adapters, model.ownAdapter, model.spec.adapters], [null, null, null]);
+  });
+
+  it("is refused with what is wrong with it, by the model's name", async () => {
+    await assert.rejects(optionsOf({ "--xlora": loras }), {
+      name: "ServerError",
+      message: new RegExp(`^xlora of model "${modelPath}": .*no xlora_config\\.json`),
+    });
+    await assert.rejects(optionsOf({ "--xlora": join(folder, "gone") }), {
+      name: "ServerError",
+      message: /: nothing is at ".*gone"; an X-LoRA is a folder with xlora_config\.json/,
+    });
+  });
+
+  it("is refused beside the llama engine", async () => {
+    await assert.rejects(optionsOf({ "--xlora": loras, "--engine": "llama" }), {
+      code: "config_invalid",
+      message: /^engine expects wasm, the only one with xlora; got llama/,
     });
   });
 });

@@ -62,7 +62,17 @@ describe("the adapters of a model", () => {
       loraMaxBytes: 8 * 2 ** 30,
       legacyLora: null,
       legacyLoraOrder: null,
+      xlora: null,
+      xloraOrder: null,
+      tgtNonGranularIndex: null,
     });
+  });
+
+  it("may be those of an X-LoRA, whose weights are kept after any number of tokens", () => {
+    const flags = { "--xlora": "acme/xlora", "--xlora-order": "order.json", "--tgt-non-granular-index": "0" };
+    const { xlora, xloraOrder, tgtNonGranularIndex } = resolve({ flags }).models[0]?.adapter ?? {};
+    assert.deepEqual([xlora, xloraOrder, tgtNonGranularIndex], ["acme/xlora", "order.json", 0]);
+    assertRefused({ flags: { ...flags, "--tgt-non-granular-index": "-1" } }, /^--tgt-non-granular-index expects/);
   });
 
   it("have limits of at least 1, by every name they have", () => {

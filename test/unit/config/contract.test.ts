@@ -108,6 +108,7 @@ hf_cache = "/models"
 
 /** What stands in place of other keys. */
 const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
+const mixed = `command = "serve"\n${oneModel}[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n`;
 
 const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
 
@@ -151,11 +152,6 @@ const refused: Readonly<Record<string, readonly string[]>> = {
     'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
   ],
   "[models.format]": ['format = "plain"', 'mmproj = "mmproj.gguf"', 'tok_model_id = "m"', "gqa = 8"],
-  "[models.adapter]": [
-    'xlora = "m"',
-    'xlora_order = "order.json"\nxlora = "m"',
-    'tgt_non_granular_index = 1\nxlora = "m"',
-  ],
   "[models.quantization]": [
     'quant = "auto"',
     "isq = 4",
@@ -189,6 +185,9 @@ describe("a file with every key of the contract that this build can keep", () =>
         loraMaxBytes: 2 ** 30,
         legacyLora: null,
         legacyLoraOrder: null,
+        xlora: null,
+        xloraOrder: null,
+        tgtNonGranularIndex: null,
       },
       device: { cpu: true, hfCache: "/models" },
     });
@@ -201,6 +200,8 @@ describe("a file with every key of the contract that this build can keep", () =>
     });
     const { kvSwap, prefixCacheDir, prefixCacheDisk } = config.troupe;
     assert.deepEqual([kvSwap, prefixCacheDir, prefixCacheDisk], [2 ** 29, "/var/cache/troupe", 2 ** 30]);
+    const { xlora, xloraOrder, tgtNonGranularIndex } = resolve({ text: mixed }).models[0]?.adapter ?? {};
+    assert.deepEqual([xlora, xloraOrder, tgtNonGranularIndex], ["m", "order.json", 1]);
     const { mode, gpuMemoryUtilization, kvCache } = resolve({ text: others }).pagedAttn;
     assert.deepEqual([mode, gpuMemoryUtilization, kvCache], ["on", 0.9, null]);
     assert.deepEqual(
@@ -216,7 +217,8 @@ describe("a file with every key of the contract that this build can keep", () =>
   });
 
   it("has every key that is built or holds, and the list of refusals has every planned one", () => {
-    const textOf = (section: string) => [served, others, talked].map((text) => sectionText(text, section)).join("\n");
+    const textOf = (section: string) =>
+      [served, others, mixed, talked].map((text) => sectionText(text, section)).join("\n");
     for (const { group, names, key } of keyEntries) {
       if (names.length === 0) continue;
       const { section } = groups[group];
@@ -249,7 +251,6 @@ describe("a planned key", () => {
 
   it("is refused as a flag too", () => {
     assertRefused({ flags: { "--isq": "q4k" } }, /^"--isq" is not supported yet/);
-    assertRefused({ flags: { "--xlora": "org/x" } }, /^"--xlora" is not supported yet/);
     assertRefused({ flags: { "--hf-overrides": '{"a":{"b":1}}' } }, /^"--hf-overrides" is not supported yet/);
     assertRefused({ command: "run", flags: { "--image": ["a.png"], "--input": "x" } }, /^"--image" is not supported/);
     resolve({ flags: { "--prefix-cache-n": "0", "--no-ui": true, "--paged-attn": "auto" } });

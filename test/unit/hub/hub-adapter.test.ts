@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { listCachedModels } from "../../../engines/hub/cached-models.ts";
 import type { FetchProgress } from "../../../engines/hub/fetch-options.ts";
-import { type AdapterFetchOptions, resolveAdapter } from "../../../engines/hub/resolve-adapter.ts";
+import { type AdapterFetchOptions, resolveAdapter, resolveMixture } from "../../../engines/hub/resolve-adapter.ts";
 import { commit, limits, modelBytes, repo, useHub } from "./hub-rig.ts";
 
 const rig = await useHub();
@@ -126,5 +126,33 @@ describe("an adapter on this machine", () => {
       `nothing is at "${gone}"; a LoRA adapter is a folder with adapter_config.json, a .gguf file, or owner/name[:FOLDER or FILE] on the hub`,
     );
     await assertRefused(folder, `"${folder}" has no "math" in it`, { member: "math" });
+  });
+});
+
+describe("an X-LoRA of the hub", () => {
+  const files = (seed = 1) => ({
+    "xlora_config.json": config,
+    "xlora_classifier.safetensors": modelBytes(seed),
+    ...peft("one/", modelBytes(seed + 1)),
+    ...peft("two/", modelBytes(seed + 2)),
+  });
+  const find = (options: AdapterFetchOptions = {}, source = repo) =>
+    resolveMixture(source, { environment: rig.environment, limits, ...options });
+
+  it("is fetched with its adapters and nothing else, and then is there without the hub", async () => {
+    rig.put({ ...files(), "optimizer.pt": modelBytes(9) });
+    assert.deepEqual(await find(), { path: snapshot, revision: "main" });
+    for (const [name, bytes] of Object.entries(files()))
+      assert.ok(readFileSync(join(snapshot, name)).equals(bytes), name);
+    assert.equal(existsSync(join(snapshot, "optimizer.pt")), false);
+    assert.deepEqual(await find(offline), { path: snapshot, revision: "main" });
+  });
+
+  it("that was fetched in part is not taken for whole", async () => {
+    rig.put(files());
+    hub.fault = ({ host }) => (host === "cdn" && rig.blobs().length >= 3 ? { status: 404 } : null);
+    await assert.rejects(find());
+    assert.ok(existsSync(join(snapshot, "xlora_classifier.safetensors")));
+    await assert.rejects(find(offline), /the hub may not be asked/);
   });
 });

@@ -25,7 +25,7 @@ before(async () => {
 });
 
 function fileOf(bytes: Buffer): Parameters<typeof readSafetensors>[0] {
-  return { size: bytes.length, read: async (into, position) => void bytes.copy(into, 0, position) };
+  return { name: "the file", size: bytes.length, read: async (into, position) => void bytes.copy(into, 0, position) };
 }
 
 async function isRefused(task: Promise<unknown>): Promise<boolean> {
