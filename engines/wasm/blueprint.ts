@@ -2,6 +2,7 @@
 // arithmetic over plain data: every thread works it out for itself from the same blueprint.
 import type { Graph, GraphStep, Matrix } from "./graph.ts";
 import type { Hyperparameters } from "./hyperparameters.ts";
+import type { Mixture } from "./mixture/mixture.ts";
 
 /** What every compute thread is told. */
 export interface Blueprint {
@@ -22,6 +23,13 @@ export interface Blueprint {
   readonly blocksPerSequence: number;
   /** Highest rank of a LoRA adapter; 0 where the model takes none. */
   readonly adapterRank: number;
+  /** Null where no classifier weighs adapters. */
+  readonly mixture: Mixture | null;
+}
+
+/** Layers of the KV cache: the first pass of a mixture has its own, behind the model's. */
+export function kvLayers({ shape, mixture }: Pick<Blueprint, "shape" | "mixture">): number {
+  return mixture ? 2 * shape.layers : shape.layers;
 }
 
 /** Rows of a matrix are packed so many at a time. */
@@ -109,9 +117,16 @@ export interface DividedGraph {
   readonly layers: readonly (readonly DividedStep[])[];
   readonly output: readonly Share[];
   readonly outputPlace: number;
+  /** Of a mixture; none where there is none. */
+  readonly classifier: readonly (readonly Share[])[];
 }
 
-export function divideGraph({ graph, shape, threads }: Blueprint): DividedGraph {
+export function divideGraph({
+  graph,
+  shape,
+  threads,
+  mixture,
+}: Pick<Blueprint, "graph" | "shape" | "threads" | "mixture">): DividedGraph {
   const unit = headUnit(shape.headLength);
   const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
   let places = 0;
@@ -141,5 +156,6 @@ export function divideGraph({ graph, shape, threads }: Blueprint): DividedGraph 
     }
   };
   const layers = graph.layers.map((layer) => layer.map(step));
-  return { embedding: whole(graph.embedding), layers, output: whole(graph.output), outputPlace: places };
+  const classifier = mixture?.classifier.map(whole) ?? [];
+  return { embedding: whole(graph.embedding), layers, output: whole(graph.output), outputPlace: places, classifier };
 }

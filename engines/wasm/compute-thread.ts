@@ -2,10 +2,13 @@
 // same program on its own rows of each matrix; after each product they exchange what they have computed, and everything
 // that is not a product each of them computes for itself.
 import { AdapterPass, type AdapterScratch } from "./adapters/pass.ts";
+import { adapterPlaces } from "./adapters/places.ts";
 import { type Blueprint, type DividedGraph, type DividedStep, divideGraph, type Share } from "./blueprint.ts";
 import { Exchange } from "./exchange.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 import { createMemory, instantiateKernels, type KernelMemory, type KernelModule } from "./kernel-module.ts";
+import { Classifier } from "./mixture/classifier.ts";
+import { MixtureWeights } from "./mixture/weights.ts";
 import { Order } from "./order.ts";
 import type { ThreadPages } from "./page-memory.ts";
 import { fillRotation } from "./rotation.ts";
@@ -13,6 +16,7 @@ import type { SharedBlocks } from "./shared-blocks.ts";
 import { Team } from "./team.ts";
 import { ThreadKv } from "./thread-kv.ts";
 import { layOut, longestMemoryPages, type ThreadMemory } from "./thread-memory.ts";
+import { ThreadProducts } from "./thread-products.ts";
 import { loadWeights } from "./weights.ts";
 
 const floatBytes = 4;
@@ -34,9 +38,12 @@ export class ComputeThread {
   readonly #floats: Float32Array;
   readonly #rotation: Float32Array;
   readonly #exchange: Exchange;
+  readonly #products: ThreadProducts;
   readonly #kv: ThreadKv;
   /** Null where the model takes none. */
   readonly #adapters: AdapterPass | null;
+  /** Null where adapters are not weighed. */
+  readonly #mixture: { readonly classifier: Classifier; readonly weights: MixtureWeights } | null;
   readonly #logits: Float32Array;
 
   constructor(blueprint: Blueprint, index: number, kernels: KernelModule, shared: SharedBlocks) {
@@ -55,8 +62,23 @@ export class ComputeThread {
     this.#rotation = new Float32Array(buffer, rotation, blueprint.passTokens * blueprint.shape.rotated);
     this.#logits = new Float32Array(shared.logits);
     this.#exchange = new Exchange(this.team, this.#at, this.#bytes, shared.bus);
+    this.#products = new ThreadProducts(index, this.#kernels, this.#at, this.#exchange);
     this.#kv = new ThreadKv(blueprint, index, this.order, this.#kernels, this.#at, buffer);
+    this.#mixture = this.#createMixture(shared.classifier);
     this.#adapters = adapters && this.#createAdapterPass(adapters, shared.adapterBus);
+  }
+
+  #createMixture(values: SharedArrayBuffer | null) {
+    const { mixture } = this.#blueprint;
+    if (!mixture || !values) return null;
+    const divided = this.#divided;
+    const floats = this.#floats;
+    const places = adapterPlaces(divided);
+    const parts = { blueprint: this.#blueprint, mixture, places, index: this.#index, order: this.order, floats };
+    return {
+      classifier: new Classifier(mixture, values, divided, this.#products, this.#at, floats),
+      weights: new MixtureWeights(parts),
+    };
   }
 
   #createAdapterPass(scratch: AdapterScratch, bus: SharedArrayBuffer): AdapterPass {
@@ -69,6 +91,7 @@ export class ComputeThread {
       scratch,
       memory: this.memory.buffer,
       exchange: new Exchange(this.team, scratch, this.#bytes, bus),
+      weights: this.#mixture?.weights ?? null,
     });
   }
 
@@ -81,11 +104,12 @@ export class ComputeThread {
   /** Reads and packs this thread's part of the model file. Throws model_file_invalid. */
   async load(onBytes: (bytes: number) => void): Promise<void> {
     await loadWeights(this.#blueprint, this.#divided, this.#index, this.#at, this.#kernels, this.#bytes, onBytes);
+    this.#mixture?.classifier.load(this.#index, this.#kernels);
   }
 
-  /** Runs the pass that the order describes; all threads call it. Returns when the logits of all are there. */
+  /** Runs the pass that the order describes; all threads call it. Returns when what comes of it is there. */
   runPass(): void {
-    const { tokenCount, outputCount } = this.order;
+    const { tokenCount, outputCount, isFirstPass } = this.order;
     this.#kv.beginPass();
     this.#adapters?.begin();
     fillRotation(this.order, this.#blueprint.shape, this.#rotation);
@@ -94,7 +118,8 @@ export class ComputeThread {
       for (const step of layer) this.#runStep(step, tokenCount);
       this.#kv.nextLayer();
     }
-    if (outputCount > 0) this.#project(outputCount);
+    if (isFirstPass) this.#classify(tokenCount);
+    else if (outputCount > 0) this.#project(outputCount);
     this.team.barrier();
   }
 
@@ -132,69 +157,44 @@ export class ComputeThread {
     const { input, joined, slabs, slabBytes } = this.#at;
     const { width, heads, headLength } = this.#blueprint.shape;
     const attended = heads * headLength;
-    this.#multiplyPlace(place, this.#own(projections), input, width, n, this.#ownSlab);
-    this.#rotate(this.#own(projections), n);
-    this.#exchangeSlabs(projections, n);
-    this.#join(projections, n);
-    this.#kv.attend(joined, this.#ownSlab);
+    this.#multiplyPlace(place, this.#products.own(projections), input, width, n, this.#products.ownSlab);
+    this.#rotate(this.#products.own(projections), n);
+    this.#products.exchange(projections, n);
+    this.#products.join(projections, n);
+    this.#kv.attend(joined, this.#products.ownSlab);
     const partialBytes = n * this.#kv.partialFloats * floatBytes;
     this.#exchange.slabs(() => partialBytes);
     this.#kernels.mergeAttention(slabs, slabBytes, this.team.size, n, heads, headLength, input, attended);
-    this.#multiplyPlace(place + 1, this.#own(output), input, attended, n, this.#ownSlab);
-    this.#addToHidden(output, n);
+    this.#multiplyPlace(place + 1, this.#products.own(output), input, attended, n, this.#products.ownSlab);
+    this.#products.addToHidden(output, n, width);
   }
 
   #runFeedForward({ gate, up, down, place }: FeedForwardStep, n: number): void {
     const { input, joined, gated } = this.#at;
     const { width, feedForward } = this.#blueprint.shape;
     this.#adapters?.reduce(place, input);
-    const prepared = this.#multiply(this.#own(gate), input, width, n, this.#ownSlab);
-    this.#multiply(this.#own(up), input, width, n, gated, prepared);
+    const prepared = this.#products.multiply(this.#products.own(gate), input, width, n, this.#products.ownSlab);
+    this.#products.multiply(this.#products.own(up), input, width, n, gated, prepared);
     this.#adapters?.exchange();
-    this.#adapters?.add(place, this.#own(gate), this.#ownSlab);
-    this.#adapters?.add(place, this.#own(up), gated);
-    this.#kernels.swiglu(this.#ownSlab, gated, this.#ownSlab, n * this.#own(gate).stride);
-    this.#exchangeSlabs(gate, n);
-    this.#join(gate, n);
-    this.#multiplyPlace(place + 1, this.#own(down), joined, feedForward, n, this.#ownSlab);
-    this.#addToHidden(down, n);
-  }
-
-  get #ownSlab(): number {
-    return this.#at.slabs + this.#index * this.#at.slabBytes;
-  }
-
-  #own(shares: readonly Share[]): Share {
-    return shares[this.#index] as Share;
+    this.#adapters?.add(place, this.#products.own(gate), this.#products.ownSlab);
+    this.#adapters?.add(place, this.#products.own(up), gated);
+    this.#kernels.swiglu(this.#products.ownSlab, gated, this.#products.ownSlab, n * this.#products.own(gate).stride);
+    this.#products.exchange(gate, n);
+    this.#products.join(gate, n);
+    this.#multiplyPlace(place + 1, this.#products.own(down), joined, feedForward, n, this.#products.ownSlab);
+    this.#products.addToHidden(down, n, width);
   }
 
   #weight(name: string): number {
     return this.#at.weights.get(name) as number;
   }
 
-  /** The same as #multiply(), and what adapters add to it: for matrices that are divided together and share their input. */
+  /** Products and what adapters add to them: for matrices that are divided together and share their input. */
   #multiplyPlace(place: number, share: Share, x: number, columns: number, n: number, out: number): void {
     this.#adapters?.reduce(place, x);
-    this.#multiply(share, x, columns, n, out);
+    this.#products.multiply(share, x, columns, n, out);
     this.#adapters?.exchange();
     this.#adapters?.add(place, share, out);
-  }
-
-  /**
-   * n rows of `columns` floats at x times this thread's pieces: rows of share.stride floats at `out`. `preparedFor` is the
-   * type that x has been prepared for already, -1 = none. Returns the one it is prepared for now.
-   */
-  #multiply({ pieces, stride }: Share, x: number, columns: number, n: number, out: number, preparedFor = -1): number {
-    const { prepared } = this.#at;
-    let current = preparedFor;
-    for (const { matrix, padded, slabColumn } of pieces) {
-      const { type, name } = matrix.tensor;
-      if (type !== current) this.#kernels.prepare(type, x, columns, n, columns, prepared);
-      current = type;
-      const y = out + slabColumn * floatBytes;
-      this.#kernels.multiply(type, this.#weight(name), padded, columns, prepared, n, y, stride);
-    }
-    return current;
   }
 
   /** Rotates the queries and keys among what this thread has just computed; their pieces are whole heads. */
@@ -204,39 +204,9 @@ export class ComputeThread {
     const rotatedColumns = (heads + kvHeads) * headLength;
     for (const { rows, slabColumn, column } of pieces) {
       if (column >= rotatedColumns) continue;
-      const at = this.#ownSlab + slabColumn * floatBytes;
+      const at = this.#products.ownSlab + slabColumn * floatBytes;
       this.#kernels.rope(at, stride, n, rows / headLength, headLength, rotated, this.#at.rotation, neox);
     }
-  }
-
-  /** Gives the others the first n rows of this thread's slab and takes theirs. */
-  #exchangeSlabs(shares: readonly Share[], n: number): void {
-    this.#exchange.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
-  }
-
-  /** Puts the slabs of all threads side by side: n whole rows. */
-  #join(shares: readonly Share[], n: number): void {
-    const width = shares.reduce((sum, { pieces }) => sum + pieces.reduce((rows, piece) => rows + piece.rows, 0), 0);
-    shares.forEach(({ pieces, stride }, thread) => {
-      const slab = this.#at.slabs + thread * this.#at.slabBytes;
-      for (const { rows, slabColumn, column } of pieces) {
-        const to = this.#at.joined + column * floatBytes;
-        this.#kernels.copyRows(slab + slabColumn * floatBytes, stride, to, width, n, rows);
-      }
-    });
-  }
-
-  /** Exchanges the slabs and adds all of them to the hidden state. */
-  #addToHidden(shares: readonly Share[], n: number): void {
-    this.#exchangeSlabs(shares, n);
-    const { width } = this.#blueprint.shape;
-    shares.forEach(({ pieces, stride }, thread) => {
-      const slab = this.#at.slabs + thread * this.#at.slabBytes;
-      for (const { rows, slabColumn, column } of pieces) {
-        const to = this.#at.hidden + column * floatBytes;
-        this.#kernels.addRows(slab + slabColumn * floatBytes, stride, to, width, n, rows);
-      }
-    });
   }
 
   /** Each thread looks up the tokens whose rows it has; together they are the hidden state's start. */
@@ -244,7 +214,7 @@ export class ComputeThread {
     const { tokens } = this.order;
     const { width } = this.#blueprint.shape;
     const { hidden } = this.#at;
-    const [piece] = this.#own(this.#divided.embedding).pieces;
+    const [piece] = this.#products.own(this.#divided.embedding).pieces;
     const rowOf = (i: number) => (tokens[i] as number) - (piece?.firstRow ?? 0);
     const isOwn = (i: number) => piece !== undefined && rowOf(i) >= 0 && rowOf(i) < piece.rows;
     const bytes = width * floatBytes;
@@ -255,12 +225,22 @@ export class ComputeThread {
     this.#exchange.rows(hidden, n, bytes, isOwn);
   }
 
+  /** Weighs the adapters of every token of a mixture's first pass. */
+  #classify(n: number): void {
+    if (!this.#mixture) return;
+    const { classifier, weights } = this.#mixture;
+    const { width, epsilon } = this.#blueprint.shape;
+    const { hidden, input } = this.#at;
+    this.#kernels.rmsNorm(hidden, this.#weight(this.#blueprint.graph.outputNorm.name), input, n, width, epsilon);
+    weights.take(classifier.run(input, n));
+  }
+
   /** Logits of the tokens that want them: every thread writes its part of the vocabulary. */
   #project(outputs: number): void {
     const { order } = this;
     const { width, epsilon, vocabSize } = this.#blueprint.shape;
     const { hidden, input, joined, logits } = this.#at;
-    const share = this.#own(this.#divided.output);
+    const share = this.#products.own(this.#divided.output);
     for (let i = 0; i < outputs; i++) {
       const from = hidden + (order.outputs[i] as number) * width * floatBytes;
       this.#kernels.copyRows(from, width, joined + i * width * floatBytes, width, 1, width);

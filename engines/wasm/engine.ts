@@ -3,14 +3,14 @@
 import { freemem } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
-import type { Capacity, Engine, LoadedModel, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
+import type { Capacity, Engine, LoadedModel, LoadProgress, MixtureSpec, ModelCard, ModelSpec } from "../engine.ts";
 import { readModelMetadata } from "../gguf/metadata.ts";
 import { tensorTypes } from "../gguf/tensors.ts";
 import { type KvPool, kvPool } from "../kv-budget.ts";
 import { PageTable } from "../paging/page-table.ts";
 import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
 import { WasmAdapters } from "./adapters/host.ts";
-import type { Blueprint } from "./blueprint.ts";
+import { type Blueprint, kvLayers } from "./blueprint.ts";
 import { ComputeThread } from "./compute-thread.ts";
 import { memoryRefusal, readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } from "./fit.ts";
 import { HelperThread } from "./helper-thread.ts";
@@ -21,6 +21,7 @@ import {
   type KernelModule,
   loadKernels,
 } from "./kernel-module.ts";
+import { type LoadedMixture, loadMixture, type Mixture, type MixtureParts, mixtureRank } from "./mixture/mixture.ts";
 import { WasmModel } from "./model.ts";
 import { PageMemory, type ThreadPages } from "./page-memory.ts";
 import { PagedKv } from "./paged-kv.ts";
@@ -62,7 +63,9 @@ async function loadModel(
   const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
   const refusal = memoryRefusal(file.table, threads);
   if (refusal !== null) throw new ServerError("config_invalid", refusal, { param: "engine" });
-  const pool = sizeKv(spec, file, kernels, kvType, threads);
+  const mixing = await readMixture(spec, file, threads);
+  const mixture = mixing?.mixture ?? null;
+  const pool = sizeKv(spec, file, mixture, kernels, kvType, threads);
   const capacity = capacityOf(spec, pool, threads);
   const blueprint: Blueprint = {
     files: file.table.files,
@@ -76,20 +79,22 @@ async function loadModel(
     kvType,
     pagesPerThread: pool.blocksPerThread,
     blocksPerSequence: Math.ceil(capacity.sequenceTokens / capacity.blockTokens),
-    adapterRank: spec.adapters?.maxRank ?? 0,
+    adapterRank: mixture ? mixtureRank(mixture) : (spec.adapters?.maxRank ?? 0),
+    mixture,
   };
-  const shared = allocateShared(blueprint, capacity.maxLogitsRows);
+  const shared = allocateShared(blueprint, capacity.maxLogitsRows, mixing?.classifier ?? null);
   const [{ leader, pages, memories }, { tokenizer }] = await Promise.all([
     loadThreads(blueprint, kernels, shared, helpers, tensorBytes(file.table), onProgress),
     readModelMetadata(spec.path, false),
   ]);
-  const memory = new PageMemory(file.shape.layers, pages);
+  const memory = new PageMemory(kvLayers(blueprint), pages);
   const model = new WasmModel({
     blueprint,
     card: card(spec, file, kernels, threads, capacity.kvBlocks * memory.pageBytes),
     capacity,
-    kv: createKv(capacity, threads, memory, kvType),
+    kv: createKv(capacity, threads, memory, layoutOf(capacity, kvType, mixing)),
     adapters: spec.adapters ? new WasmAdapters(blueprint, memories, spec.adapters.maxBytes) : null,
+    mixture: spec.mixture ? await loadStacked(blueprint, memories, spec.mixture) : null,
     tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
     leader,
     helpers,
@@ -110,11 +115,12 @@ function capacityOf(spec: ModelSpec, { blocksPerThread, sequenceTokens }: KvPool
 function sizeKv(
   spec: ModelSpec,
   { shape, table }: WasmModelFile,
+  mixture: Mixture | null,
   kernels: KernelModule,
   kvType: number,
   threads: number,
 ): KvPool {
-  const { layers, kvHeads, headLength, trainedContext } = shape;
+  const { kvHeads, headLength, trainedContext } = shape;
   const { kvPageBytes } = instantiateKernels(kernels, createMemory(1));
   const layerBytes = kvPageBytes(kvType, kvHeads, headLength, spec.blockTokens);
   const free = process.availableMemory?.() ?? freemem();
@@ -124,14 +130,45 @@ function sizeKv(
   const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };
   const memory = { freeBytes, gpuBytes: null };
-  return kvPool(spec, { layers, trainedContext, ...elements }, memory, threads);
+  return kvPool(spec, { layers: kvLayers({ shape, mixture }), trainedContext, ...elements }, memory, threads);
 }
 
-function createKv(capacity: Capacity, threads: number, memory: PageMemory, kvType: number): PagedKv {
+function createKv(capacity: Capacity, threads: number, memory: PageMemory, layout: string): PagedKv {
   const { maxSequences, sequenceTokens, blockTokens, kvBlocks } = capacity;
   const pagesPerThread = kvBlocks / threads;
   const table = new PageTable({ slots: maxSequences, sequenceTokens, blockTokens, threads, pagesPerThread });
-  return new PagedKv(table, memory, `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`);
+  return new PagedKv(table, memory, layout);
+}
+
+/** A mixture makes other keys and values of the same tokens. */
+function layoutOf({ blockTokens }: Capacity, kvType: number, mixing: LoadedMixture | null): string {
+  const layout = `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`;
+  return mixing ? `${layout}, mixture ${mixing.digest}` : layout;
+}
+
+async function readMixture(
+  { mixture, adapters, maxSequences }: ModelSpec,
+  { graph, shape }: WasmModelFile,
+  threads: number,
+): Promise<LoadedMixture | null> {
+  if (!mixture) return null;
+  if (!adapters) return loadMixture(mixture, { graph, shape, threads }, maxSequences);
+  throw new ServerError("config_invalid", "xlora and adapters that come and go exclude each other: leave one out");
+}
+
+/** The adapters of a mixture are one to the threads. */
+async function loadStacked(
+  blueprint: Blueprint,
+  memories: readonly KernelMemory[],
+  { adapters, keptAfter }: MixtureSpec,
+): Promise<MixtureParts> {
+  const host = new WasmAdapters(blueprint, memories, Number.POSITIVE_INFINITY);
+  try {
+    await host.loadStacked(1, adapters);
+    return { address: host.addressOf(1) ?? 0, keptAfter };
+  } finally {
+    host.dispose();
+  }
 }
 
 interface LoadedThreads {

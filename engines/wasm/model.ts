@@ -7,7 +7,10 @@ import type { WasmAdapters } from "./adapters/host.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { ComputeThread } from "./compute-thread.ts";
 import type { HelperThread } from "./helper-thread.ts";
-import { type Order, rowField, rowFields } from "./order.ts";
+import type { MixtureParts } from "./mixture/mixture.ts";
+import { RowPlan } from "./mixture/row-plan.ts";
+import { type Order, rowField } from "./order.ts";
+import { OrderWriter } from "./order-writer.ts";
 import type { PagedKv } from "./paged-kv.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 
@@ -22,6 +25,8 @@ export interface LoadedParts {
   readonly shared: SharedBlocks;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
+  /** Null where there is none. */
+  readonly mixture: MixtureParts | null;
   readonly abortFlag: SharedArrayBuffer | null;
 }
 
@@ -37,7 +42,10 @@ export class WasmModel implements LoadedModel {
   readonly #leader: ComputeThread;
   readonly #helpers: readonly HelperThread[];
   readonly #order: Order;
+  readonly #writer: OrderWriter;
   readonly #blueprint: Blueprint;
+  readonly #mixture: MixtureParts | null;
+  readonly #plan: RowPlan;
   readonly #output: StepOutput;
   /** By row of the pass: row of the pooled outputs that its hidden states are added to, or -1. */
   readonly #pooledRowInPass: Int32Array;
@@ -47,11 +55,12 @@ export class WasmModel implements LoadedModel {
   #broken: ServerError | null = null;
 
   constructor(parts: LoadedParts) {
-    const { blueprint, card, capacity, kv, adapters, tokens, leader, helpers, shared, abortFlag } = parts;
+    const { blueprint, card, capacity, kv, adapters, mixture, tokens, leader, helpers, shared, abortFlag } = parts;
     const { width } = blueprint.shape;
     this.card = card;
     this.capacity = capacity;
-    this.capabilities = capabilitiesOf(width, adapters ? capacity.maxSequences : 0);
+    const keepsWeights = mixture !== null && mixture.keptAfter !== null;
+    this.capabilities = capabilitiesOf(width, adapters ? capacity.maxSequences : 0, !keepsWeights);
     this.tokens = tokens;
     this.kv = kv;
     this.adapters = adapters;
@@ -59,6 +68,9 @@ export class WasmModel implements LoadedModel {
     this.#helpers = helpers;
     this.#order = leader.order;
     this.#blueprint = blueprint;
+    this.#mixture = mixture;
+    this.#plan = new RowPlan(capacity.maxSequences, mixture?.keptAfter ?? null);
+    this.#writer = new OrderWriter(this.#order, blueprint.blockTokens, kv, this.#plan);
     this.#output = {
       logits: new Float32Array(shared.logits),
       logitsRow: new Int32Array(capacity.maxSequences),
@@ -75,6 +87,7 @@ export class WasmModel implements LoadedModel {
     this.#check(batch);
     try {
       this.#takePages(batch);
+      this.#plan.begin(batch);
       this.#placeOutputs(batch);
       this.#runPasses(batch);
     } catch (error) {
@@ -110,7 +123,8 @@ export class WasmModel implements LoadedModel {
     const { logitsRow, pooledRow, pooled } = this.#output;
     let logitsRows = 0;
     let pooledRows = 0;
-    for (let row = 0; row < batch.rowCount; row++) {
+    for (let turn = 0; turn < batch.rowCount; turn++) {
+      const row = this.#plan.rows[turn] as number;
       const logitsCount = batch.logitsCount[row] as number;
       logitsRow[row] = logitsCount > 0 ? logitsRows : -1;
       logitsRows += logitsCount;
@@ -124,12 +138,14 @@ export class WasmModel implements LoadedModel {
     const order = this.#order;
     const { passTokens } = this.#blueprint;
     order.clear();
-    for (let row = 0; row < batch.rowCount; row++) {
+    for (let turn = 0; turn < batch.rowCount; turn++) {
+      const row = this.#plan.rows[turn] as number;
       const length = batch.length[row] as number;
       for (let done = 0; done < length; ) {
         if (order.tokenCount === passTokens) this.#nextPass();
         const count = Math.min(length - done, passTokens - order.tokenCount);
-        this.#addRow(batch, row, done, count);
+        this.#pooledRowInPass[order.rowCount] = this.#output.pooledRow[row] as number;
+        this.#writer.add(batch, row, done, count, this.#adapterAddress(batch.adapter[row] as number));
         done += count;
       }
     }
@@ -143,40 +159,12 @@ export class WasmModel implements LoadedModel {
     this.#order.firstLogits = nextLogits;
   }
 
-  /** Tokens from..from + count of a row of the batch. */
-  #addRow(batch: Batch, row: number, from: number, count: number): void {
-    const order = this.#order;
-    const at = order.rowCount * rowFields;
-    const position = (batch.position[row] as number) + from;
-    const firstPage = order.rowCount === 0 ? 0 : this.#endOfPages(order.rowCount - 1);
-    const blocks = Math.ceil((position + count) / this.#blueprint.blockTokens);
-    order.rows[at + rowField.firstToken] = order.tokenCount;
-    order.rows[at + rowField.length] = count;
-    order.rows[at + rowField.firstPosition] = position;
-    order.rows[at + rowField.firstPage] = firstPage;
-    order.rows[at + rowField.blockCount] = blocks;
-    order.rows[at + rowField.adapter] = this.#adapterAddress(batch.adapter[row] as number);
-    const pages = this.kv.pages(batch.slot[row] as number);
-    for (let block = 0; block < blocks; block++) order.pages[firstPage + block] = pages[block] as number;
-    const offset = (batch.offset[row] as number) + from;
-    for (let i = 0; i < count; i++) order.tokens[order.tokenCount + i] = batch.tokens[offset + i] as number;
-    const firstWanted = (batch.length[row] as number) - (batch.logitsCount[row] as number);
-    for (let i = Math.max(firstWanted - from, 0); i < count; i++) {
-      order.outputs[order.outputCount++] = order.tokenCount + i;
-    }
-    this.#pooledRowInPass[order.rowCount] = this.#output.pooledRow[row] as number;
-    order.tokenCount += count;
-    order.rowCount++;
-  }
-
-  #endOfPages(row: number): number {
-    return this.#order.row(row, rowField.firstPage) + this.#order.row(row, rowField.blockCount);
-  }
-
   #runPass(): void {
-    if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
-    this.#leader.team.giveOrder();
-    this.#leader.runPass();
+    if (this.#mixture && this.#writer.beginFirstPass()) {
+      this.#runOrder();
+      this.#writer.endFirstPass();
+    }
+    this.#runOrder();
     const { pooled } = this.#output;
     const { pooledLength } = this.capabilities;
     for (let row = 0; row < this.#order.rowCount; row++) {
@@ -188,8 +176,14 @@ export class WasmModel implements LoadedModel {
     }
   }
 
+  #runOrder(): void {
+    if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
+    this.#leader.team.giveOrder();
+    this.#leader.runPass();
+  }
+
   #adapterAddress(id: number): number {
-    const address = id === 0 ? 0 : this.adapters?.addressOf(id);
+    const address = id === 0 ? (this.#mixture?.address ?? 0) : this.adapters?.addressOf(id);
     if (address !== undefined) return address;
     throw new ServerError("model_failed", `adapter ${id} is not loaded; load it before a row names it`);
   }
@@ -220,11 +214,12 @@ export class WasmModel implements LoadedModel {
   }
 }
 
-function capabilitiesOf(width: number, adaptersPerStep: number): Capabilities {
+/** Slots that keep weights have gaps in what the first pass keeps of them: they end as they began, alone. */
+function capabilitiesOf(width: number, adaptersPerStep: number, canShare: boolean): Capabilities {
   return {
-    truncate: true,
-    copyPrefix: true,
-    saveState: true,
+    truncate: canShare,
+    copyPrefix: canShare,
+    saveState: canShare,
     generates: true,
     pooling: "mean",
     pooledLength: width,

@@ -2,12 +2,24 @@
 // by the leader alone, read by all during one.
 import type { Blueprint } from "./blueprint.ts";
 
-/** Fields of a row. The adapter is its address, the same in all threads' memories; 0 for the base model. */
-export const rowField = { firstToken: 0, length: 1, firstPosition: 2, firstPage: 3, blockCount: 4, adapter: 5 };
-export const rowFields = 6;
+/**
+ * Fields of a row. The adapter is its address, the same in all threads' memories; 0 for the base model. A mixture's: 1 + the
+ * slot whose kept weights the row has, and 1 + the slot that is to keep those of the row's last token; else 0.
+ */
+export const rowField = {
+  firstToken: 0,
+  length: 1,
+  firstPosition: 2,
+  firstPage: 3,
+  blockCount: 4,
+  adapter: 5,
+  kept: 6,
+  keeps: 7,
+};
+export const rowFields = 8;
 
-const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3 };
-const headerInts = 4;
+const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3, isFirstPass: 4 };
+const headerInts = 5;
 
 type Limits = Pick<Blueprint, "passTokens" | "maxRows" | "maxOutputs" | "blocksPerSequence">;
 
@@ -72,6 +84,15 @@ export class Order {
 
   set firstLogits(row: number) {
     this.#header[header.firstLogits] = row;
+  }
+
+  /** Whether a mixture's first pass is to be run, which ends with its classifier. */
+  get isFirstPass(): boolean {
+    return this.#header[header.isFirstPass] === 1;
+  }
+
+  set isFirstPass(isFirst: boolean) {
+    this.#header[header.isFirstPass] = isFirst ? 1 : 0;
   }
 
   clear(): void {

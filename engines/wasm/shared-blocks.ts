@@ -14,19 +14,26 @@ export interface SharedBlocks {
   readonly bus: SharedArrayBuffer;
   /** What threads exchange of adapters' products. Empty where there are none. */
   readonly adapterBus: SharedArrayBuffer;
+  /** Values of a mixture's classifier (mixture/mixture.ts); null where there is none. */
+  readonly classifier: SharedArrayBuffer | null;
   /** vocabSize floats for each logits row of a step. */
   readonly logits: SharedArrayBuffer;
 }
 
 const floatBytes = 4;
 
-export function allocateShared(blueprint: Blueprint, logitsRows: number): SharedBlocks {
+export function allocateShared(
+  blueprint: Blueprint,
+  logitsRows: number,
+  classifier: SharedArrayBuffer | null,
+): SharedBlocks {
   const { threads, shape } = blueprint;
   return {
     control: new SharedArrayBuffer(Team.controlBytes(threads)),
     order: new SharedArrayBuffer(Order.bytes(blueprint)),
     bus: new SharedArrayBuffer(Exchange.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
     adapterBus: new SharedArrayBuffer(Exchange.busBytes(threads, adapterSlabBytes(blueprint))),
+    classifier,
     logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
   };
 }

@@ -48,11 +48,12 @@ export class ThreadKv {
     return heads * (headLength + partialTail);
   }
 
-  /** Before the first layer: lists the pages of every row. */
+  /** Before the first layer: lists the pages of every row. A mixture's first pass has layers of its own. */
   beginPass(): void {
     const order = this.#order;
-    const { blockTokens, threads } = this.#blueprint;
-    const { kv, kvPageBytes } = this.#at;
+    const { blockTokens, threads, shape } = this.#blueprint;
+    const { kvPageBytes, kvLayerBytes } = this.#at;
+    const kv = this.#at.kv + (order.isFirstPass ? shape.layers * kvLayerBytes : 0);
     let count = 0;
     for (let row = 0; row < order.rowCount; row++) {
       const firstPage = order.row(row, rowField.firstPage);

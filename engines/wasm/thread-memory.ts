@@ -2,7 +2,7 @@
 // scratch for one pass. Sizes only; compute-thread.ts fills them. Untouched parts cost address space, not memory.
 import { ServerError } from "../../runtime/errors.ts";
 import { type AdapterScratch, layOutScratch } from "./adapters/pass.ts";
-import type { Blueprint, DividedGraph, DividedStep, Piece, Share } from "./blueprint.ts";
+import { type Blueprint, type DividedGraph, type DividedStep, kvLayers, type Piece, type Share } from "./blueprint.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 
 /** The first page is the kernels' own. */
@@ -54,6 +54,7 @@ export function slabBytes({ passTokens, shape }: Blueprint, divided: DividedGrap
     shape.width,
     shape.heads * (shape.headLength + partialTail),
     ...divided.layers.flat().flatMap((step) => sharesOf(step).map(({ stride }) => stride)),
+    ...divided.classifier.flat().map(({ stride }) => stride),
   );
   return align(passTokens * widest * floatBytes);
 }
@@ -67,7 +68,7 @@ export function layOut(
   const { shape, passTokens, maxRows, maxOutputs, blocksPerSequence, threads, pagesPerThread } = blueprint;
   const arena = new Arena();
   const weights = new Map<string, number>();
-  for (const { matrix, padded } of threadPieces(divided, thread)) {
+  for (const { matrix, padded } of [...threadPieces(divided, thread), ...classifierPieces(divided, thread)]) {
     const { name, type } = matrix.tensor;
     if (!weights.has(name)) weights.set(name, arena.take(kernels.matrixBytes(type, padded, matrix.columns) >>> 0));
   }
@@ -75,11 +76,18 @@ export function layOut(
 
   const kvPageBytes = kernels.kvPageBytes(blueprint.kvType, shape.kvHeads, shape.headLength, blueprint.blockTokens);
   const kvLayerBytes = kvPageBytes * pagesPerThread;
-  const kv = arena.take(kvLayerBytes * shape.layers);
+  const kv = arena.take(kvLayerBytes * kvLayers(blueprint));
 
   const attentionWidth = shape.heads * shape.headLength;
-  const joinedWidth = Math.max(attentionWidth + 2 * shape.kvHeads * shape.headLength, shape.feedForward, shape.width);
-  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward);
+  const classifier = blueprint.mixture?.classifier ?? [];
+  const joinedWidth = Math.max(
+    attentionWidth + 2 * shape.kvHeads * shape.headLength,
+    shape.feedForward,
+    shape.width,
+    ...classifier.map(({ rows }) => rows),
+  );
+  const inner = classifier.map(({ columns }) => columns);
+  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, ...inner);
   const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
   const types = new Set(matrices(blueprint).map(({ tensor }) => tensor.type));
   const preparedBytes = Math.max(...[...types].map((type) => kernels.activationBytes(type, passTokens, widestInput)));
@@ -117,13 +125,18 @@ export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   return [divided.embedding, ...steps, divided.output].flatMap((shares) => (shares[thread] as Share).pieces);
 }
 
-/** Every matrix of the graph. */
-function matrices({ graph }: Blueprint) {
+/** What it holds of a mixture's classifier. */
+export function classifierPieces({ classifier }: DividedGraph, thread: number): Piece[] {
+  return classifier.flatMap((shares) => (shares[thread] as Share).pieces);
+}
+
+/** Every matrix of the graph, and of a mixture's classifier. */
+function matrices({ graph, mixture }: Blueprint) {
   const steps = graph.layers.flat().flatMap((step) => {
     if (step.kind === "attention") return [step.query, step.key, step.value, step.output];
     return step.kind === "feedForward" ? [step.gate, step.up, step.down] : [];
   });
-  return [graph.embedding, graph.output, ...steps];
+  return [graph.embedding, graph.output, ...steps, ...(mixture?.classifier ?? [])];
 }
 
 /** Every vector of the graph. */

@@ -53,6 +53,11 @@ export function ranksOf({ pairs }: AdapterFile): AdapterRanks {
   return pairs.map((place) => place.map((pair) => pair?.rank ?? 0));
 }
 
+/** Of files that are stacked into one adapter. */
+export function stackedRanks(ranks: readonly AdapterRanks[]): AdapterRanks {
+  return ranks.reduce((sum, own) => sum.map((place, i) => place.map((rank, j) => rank + (own[i]?.[j] ?? 0))));
+}
+
 export function loadFailed(problem: string, cause?: unknown): ServerError {
   return new ServerError("lora_device_load_failed", `the adapter ${problem}`, { cause });
 }

@@ -2,7 +2,7 @@
 // the leader's thread, which makes the memories longer; another one reads and packs. An order names an adapter by its
 // address, so that no thread has to be told of one.
 import assert from "node:assert/strict";
-import { ServerError } from "../../../runtime/errors.ts";
+import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
 import type { Blueprint } from "../blueprint.ts";
 import type { KernelMemory } from "../kernel-module.ts";
@@ -57,9 +57,14 @@ export class WasmAdapters implements AdapterHost {
     return this.#loaded.get(id)?.address;
   }
 
-  async load(id: number, path: string): Promise<void> {
+  load(id: number, path: string): Promise<void> {
+    return this.loadStacked(id, [path]);
+  }
+
+  /** The same for several prepared adapters, as one that has the ranks of all: behind those of one come those of the next. */
+  async loadStacked(id: number, paths: readonly string[]): Promise<void> {
     assert.ok(id > 0 && !this.#loaded.has(id), `${id} is no new id of an adapter`);
-    const loading = this.#turn.then(() => this.#load(id, path));
+    const loading = this.#turn.then(() => this.#load(id, paths));
     this.#turn = loading.catch(() => undefined);
     await loading;
   }
@@ -76,9 +81,9 @@ export class WasmAdapters implements AdapterHost {
     this.#loader.dispose();
   }
 
-  async #load(id: number, path: string): Promise<void> {
+  async #load(id: number, paths: readonly string[]): Promise<void> {
     if (this.#disposed) throw new ServerError("lora_device_load_failed", "the adapter's model was unloaded");
-    const { blockBytes, tensorBytes } = await this.#loader.measure(path);
+    const { blockBytes, tensorBytes } = await this.#loader.measure(paths);
     const taken = this.#take(blockBytes, tensorBytes);
     try {
       this.#lengthenMemories(taken.address + blockBytes);
@@ -96,7 +101,8 @@ export class WasmAdapters implements AdapterHost {
     const address = this.#arena.take(blockBytes);
     if (address === null) {
       const free = mib(this.#arena.longestFree);
-      throw noRoom(blockBytes, `the memory of a compute thread has ${free} left: lower kv_cache, or raise threads`);
+      const reason = `the memory of a compute thread has ${free} left: lower kv_cache, or raise threads`;
+      throw noRoom(blockBytes, reason, { code: "lora_slot_space_exhausted" });
     }
     this.#tensorBytes += tensorBytes;
     return { address, blockBytes, tensorBytes };
@@ -115,15 +121,21 @@ export class WasmAdapters implements AdapterHost {
       try {
         memory.grow(missing);
       } catch (cause) {
-        throw noRoom(bytes, "the system gives a compute thread's memory no more", cause);
+        throw noRoom(bytes, "the system gives a compute thread's memory no more", { cause });
       }
     }
   }
 }
 
-function noRoom(bytes: number, reason: string, cause?: unknown): ServerError {
+interface RoomError {
+  readonly code?: ErrorCode;
+  readonly cause?: unknown;
+}
+
+function noRoom(bytes: number, reason: string, more: RoomError = {}): ServerError {
+  const { code = "lora_device_load_failed", cause } = more;
   const message = `there is no room for the adapter's ${mib(bytes)}: ${reason}; unload others first`;
-  return new ServerError("lora_device_load_failed", message, { cause });
+  return new ServerError(code, message, { cause });
 }
 
 function mib(bytes: number): string {

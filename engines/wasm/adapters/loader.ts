@@ -14,9 +14,9 @@ export class AdapterLoader {
     this.#blueprint = blueprint;
   }
 
-  /** Reads the head of a prepared adapter. Throws lora_device_load_failed, like pack(). */
-  measure(path: string): Promise<AdapterSizes> {
-    return this.#ask({ type: "measure", path });
+  /** Reads the heads of prepared adapters that become one. Throws lora_device_load_failed, like pack(). */
+  measure(paths: readonly string[]): Promise<AdapterSizes> {
+    return this.#ask({ type: "measure", paths });
   }
 
   /** Packs the adapter that was measured last into all threads' memories. */

@@ -3,10 +3,10 @@
 //
 // A rank's values are integers times a power of their own: 32767 stands for the largest of its row of A, and likewise for
 // its column of B. That is finer than the F16 they come from wherever it matters, and what multiplies them is one scale.
-import { readSync } from "node:fs";
+import { closeSync, openSync, readSync } from "node:fs";
 import type { TensorInfo } from "../../gguf/tensors.ts";
 import { halfValues } from "../../lora/half-floats.ts";
-import { type AdapterFile, type AdapterPair, loadFailed, ranksOf } from "./file.ts";
+import { type AdapterFile, type AdapterPair, loadFailed, ranksOf, stackedRanks } from "./file.ts";
 import {
   type AdapterLayout,
   layOutAdapter,
@@ -37,15 +37,17 @@ interface Block {
   readonly floats: Float32Array;
 }
 
-/** `blockBytes` is what the adapter has in each memory; `descriptor` an open file of its content. */
+/**
+ * Files make one adapter: in each matrix the ranks of one lie behind those of the file before. `blockBytes` is what the adapter
+ * has in each memory.
+ */
 export function packAdapter(
-  file: AdapterFile,
+  files: readonly AdapterFile[],
   places: readonly AdapterPlace[],
-  descriptor: number,
   blockBytes: number,
   targets: readonly AdapterTarget[],
 ): void {
-  const ranks = ranksOf(file);
+  const ranks = stackedRanks(files.map(ranksOf));
   const blocks = targets.map(({ memory, address }, thread): Block => {
     const layout = layOutAdapter(places, ranks, thread, targets.length);
     new Uint8Array(memory, address, blockBytes).fill(0);
@@ -56,15 +58,37 @@ export function packAdapter(
       floats: new Float32Array(memory, address, blockBytes / Float32Array.BYTES_PER_ELEMENT),
     };
   });
-  for (const [number, place] of file.pairs.entries()) {
-    for (const [matrix, pair] of place.entries()) if (pair) packPair(pair, number, matrix, descriptor, blocks);
+  const ranksBefore = ranks.map((place) => place.map(() => 0));
+  for (const file of files) packFile(file, ranksBefore, blocks);
+}
+
+/** Adds the file's ranks to `ranksBefore`. */
+function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][], blocks: readonly Block[]): void {
+  const descriptor = openSync(path, "r");
+  try {
+    for (const [number, place] of pairs.entries()) {
+      const before = ranksBefore[number] as number[];
+      for (const [matrix, pair] of place.entries()) {
+        if (!pair) continue;
+        packPair(pair, { number, matrix, ranksBefore: before[matrix] as number }, descriptor, blocks);
+        before[matrix] = (before[matrix] as number) + pair.rank;
+      }
+    }
+  } finally {
+    closeSync(descriptor);
   }
+}
+
+/** Where a pair goes: a place, a matrix of it, and how many of the matrix's ranks are before it. */
+interface PairPlace {
+  readonly number: number;
+  readonly matrix: number;
+  readonly ranksBefore: number;
 }
 
 function packPair(
   pair: AdapterPair,
-  number: number,
-  matrix: number,
+  { number, matrix, ranksBefore }: PairPlace,
   descriptor: number,
   blocks: readonly Block[],
 ): void {
@@ -79,13 +103,13 @@ function packPair(
     const place = layout.places[number] as PlaceLayout;
     const ofMatrix = place.matrices[matrix] as MatrixLayout;
     for (const [r, values] of rows.entries()) {
-      const row = ofMatrix.firstRank + r - thread * place.share;
+      const row = ofMatrix.firstRank + ranksBefore + r - thread * place.share;
       if (row < 0 || row >= place.ownRows) continue;
       const scale = ((largestA[r] as number) / largestInteger) * ((largestB[r] as number) / largestInteger);
       floats[place.scales / Float32Array.BYTES_PER_ELEMENT + row] = scale;
       packRow(values, integerFactor(largestA[r] as number), integers, place.values, row);
     }
-    packColumns(b, largestB.map(integerFactor), ofMatrix, integers);
+    packColumns(b, largestB.map(integerFactor), ranksBefore, ofMatrix, integers);
   }
 }
 
@@ -99,19 +123,20 @@ function packRow(values: Float32Array, factor: number, out: Int16Array, address:
   }
 }
 
-/** B's values for the thread's rows of a matrix. */
+/** B's values for the thread's rows of a matrix: as many of its ranks, from `firstRank` on, as there are factors. */
 function packColumns(
   b: Float32Array,
   factors: Float64Array,
+  firstRank: number,
   { ranks, values, piece }: MatrixLayout,
   out: Int16Array,
 ): void {
   if (!piece) return;
-  const at = values / Int16Array.BYTES_PER_ELEMENT;
-  let from = piece.firstRow * ranks;
+  const at = values / Int16Array.BYTES_PER_ELEMENT + firstRank * panelRows;
+  let from = piece.firstRow * factors.length;
   for (let row = 0; row < piece.rows; row++) {
     let to = at + Math.floor(row / panelRows) * panelRows * ranks + (row % panelRows);
-    for (let r = 0; r < ranks; r++) {
+    for (let r = 0; r < factors.length; r++) {
       out[to] = Math.round((b[from++] as number) * (factors[r] as number));
       to += panelRows;
     }

@@ -1,9 +1,10 @@
 // Owns what a compute thread adds to its products in a pass for the adapters of the pass's rows. Before a place's products it
-// multiplies A with their input, each thread some of the ranks; all exchange what came of it; then it adds B times that to
-// the thread's own rows. In a pass without adapters nothing of this happens.
+// multiplies A with their input, each thread some of the ranks, which a mixture then weighs; all exchange what came of it; then
+// it adds B times that to the thread's own rows. In a pass without adapters nothing of this happens.
 import type { Blueprint, DividedGraph, Share } from "../blueprint.ts";
 import type { Exchange } from "../exchange.ts";
 import type { KernelExports } from "../kernel-exports.ts";
+import type { MixtureWeights } from "../mixture/weights.ts";
 import { type Order, rowField } from "../order.ts";
 import { placeBytes, rankShare } from "./layout.ts";
 import { type AdapterPlace, adapterPlaces, placeMatrices } from "./places.ts";
@@ -53,6 +54,8 @@ export interface AdapterPassParts {
   readonly memory: SharedArrayBuffer;
   /** Of the slabs in the scratch. */
   readonly exchange: Exchange;
+  /** Of a mixture, which is the one adapter of all rows; null where there is none. */
+  readonly weights: MixtureWeights | null;
 }
 
 export class AdapterPass {
@@ -62,6 +65,7 @@ export class AdapterPass {
   readonly #scratch: AdapterScratch;
   readonly #ownSlab: number;
   readonly #exchange: Exchange;
+  readonly #weights: MixtureWeights | null;
   readonly #tokens: AdapterList;
   readonly #outputs: AdapterList;
   /** By token of the pass: its adapter's group, or -1. */
@@ -73,7 +77,7 @@ export class AdapterPass {
   #list: AdapterList;
   #width = 0;
 
-  constructor({ blueprint, divided, index, order, kernels, scratch, memory, exchange }: AdapterPassParts) {
+  constructor({ blueprint, divided, index, order, kernels, scratch, memory, exchange, weights }: AdapterPassParts) {
     const { maxRows, passTokens, maxOutputs } = blueprint;
     this.#places = adapterPlaces(divided);
     this.#order = order;
@@ -81,6 +85,7 @@ export class AdapterPass {
     this.#scratch = scratch;
     this.#ownSlab = scratch.slabs + index * scratch.slabBytes;
     this.#exchange = exchange;
+    this.#weights = weights;
     this.#tokens = new AdapterList(memory, scratch.tokens, maxRows, passTokens);
     this.#outputs = new AdapterList(memory, scratch.outputs, maxRows, maxOutputs);
     this.#list = this.#tokens;
@@ -92,6 +97,7 @@ export class AdapterPass {
   begin(): void {
     const order = this.#order;
     this.#groupCount = 0;
+    if (this.#weights && !this.#weights.begin()) return;
     for (let row = 0; row < order.rowCount; row++) {
       const first = order.row(row, rowField.firstToken);
       this.#groupOf.fill(
@@ -114,6 +120,7 @@ export class AdapterPass {
     const at = place * placeBytes;
     const out = this.#ownSlab;
     this.#width = this.#kernels.reduceAdapters(at, groups, this.#groupCount, entries, x, columns, columns, out);
+    this.#weights?.apply(place, out, this.#list.length, this.#width);
   }
 
   /** Gives the others what reduce() made, and takes theirs. Behind the place's own products: less is waited for then. */

@@ -1,16 +1,16 @@
-// The entry of the thread that loads adapters, so that steps go on meanwhile: it reads what a prepared adapter is, and once
-// it is told where in the compute threads' memories it goes, packs it there. One adapter at a time; it ends with its model.
-import { closeSync, openSync } from "node:fs";
+// The entry of the thread that loads adapters, so that steps go on meanwhile: it reads what a prepared adapter is (or several
+// that are stacked into one), and once it is told where in the compute threads' memories it goes, packs it there. One adapter
+// at a time; it ends with its model.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { type Blueprint, divideGraph } from "../blueprint.ts";
-import { type AdapterFile, loadFailed, ranksOf, readAdapterFile } from "./file.ts";
+import { type AdapterFile, loadFailed, ranksOf, readAdapterFile, stackedRanks } from "./file.ts";
 import { adapterBytes } from "./layout.ts";
 import { type AdapterTarget, packAdapter } from "./packing.ts";
 import { adapterPlaces } from "./places.ts";
 
 export type LoaderTask =
-  | { readonly type: "measure"; readonly path: string }
+  | { readonly type: "measure"; readonly paths: readonly string[] }
   | { readonly type: "pack"; readonly targets: readonly AdapterTarget[] };
 
 /** The answer to a task: the sizes of the adapter, or what went wrong. */
@@ -19,7 +19,7 @@ export type LoaderAnswer = AdapterSizes | ErrorRecord;
 export interface AdapterSizes {
   /** What the adapter takes in each thread's memory. */
   readonly blockBytes: number;
-  /** Of the file's tensors. */
+  /** Of its files' tensors. */
   readonly tensorBytes: number;
 }
 
@@ -27,7 +27,7 @@ if (!parentPort) throw new Error("the loader of adapters is a worker");
 const port = parentPort;
 const blueprint = workerData as Blueprint;
 const places = adapterPlaces(divideGraph(blueprint));
-let measured: AdapterFile | null = null;
+let measured: readonly AdapterFile[] | null = null;
 
 port.on("message", (task: LoaderTask) => {
   void carryOut(task).then(
@@ -38,25 +38,19 @@ port.on("message", (task: LoaderTask) => {
 
 async function carryOut(task: LoaderTask): Promise<AdapterSizes> {
   if (task.type === "measure") {
-    measured = await readAdapterFile(task.path, places, blueprint.adapterRank);
+    measured = await Promise.all(task.paths.map((path) => readAdapterFile(path, places, blueprint.adapterRank)));
     return sizesOf(measured);
   }
   if (!measured) throw loadFailed("was not loaded: the thread that had begun with it ended");
-  pack(measured, task.targets);
+  packAdapter(measured, places, sizesOf(measured).blockBytes, task.targets);
   return sizesOf(measured);
 }
 
-function sizesOf(file: AdapterFile): AdapterSizes {
-  return { blockBytes: adapterBytes(places, ranksOf(file), blueprint.threads), tensorBytes: file.bytes };
-}
-
-function pack(file: AdapterFile, targets: readonly AdapterTarget[]): void {
-  const descriptor = openSync(file.path, "r");
-  try {
-    packAdapter(file, places, descriptor, sizesOf(file).blockBytes, targets);
-  } finally {
-    closeSync(descriptor);
-  }
+function sizesOf(files: readonly AdapterFile[]): AdapterSizes {
+  return {
+    blockBytes: adapterBytes(places, stackedRanks(files.map(ranksOf)), blueprint.threads),
+    tensorBytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
+  };
 }
 
 /** Whatever it is, the adapter was not loaded and the model goes on. */

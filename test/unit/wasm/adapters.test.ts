@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { closeSync, mkdtempSync, openSync, rmSync, truncateSync } from "node:fs";
+import { mkdtempSync, rmSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -94,15 +94,12 @@ class Rig {
   }
 
   #pack(file: AdapterFile, bytes: number, address: number): void {
-    const descriptor = openSync(file.path, "r");
     packAdapter(
-      file,
+      [file],
       this.#places,
-      descriptor,
       bytes,
       this.#threads.map(({ memory }) => ({ memory, address })),
     );
-    closeSync(descriptor);
   }
 
   /** y[token] of one matrix with what the adapters of tokens add: adapterOf is -1 for a token without. */

@@ -1,0 +1,77 @@
+// Owns running a mixture's classifier on one compute thread: linear layers over the hidden states of a pass, their rows divided
+// among the threads like those of every other matrix. weights.ts says what its outputs mean.
+import { type DividedGraph, rowGrain } from "../blueprint.ts";
+import type { KernelExports } from "../kernel-exports.ts";
+import { classifierPieces, type ThreadMemory } from "../thread-memory.ts";
+import type { ThreadProducts } from "../thread-products.ts";
+import { classifierViews, type Mixture } from "./mixture.ts";
+
+const floatBytes = 4;
+
+export class Classifier {
+  readonly #mixture: Mixture;
+  readonly #divided: DividedGraph;
+  readonly #products: ThreadProducts;
+  readonly #at: ThreadMemory;
+  readonly #floats: Float32Array;
+  readonly #layers: ReturnType<typeof classifierViews>;
+
+  constructor(
+    mixture: Mixture,
+    values: SharedArrayBuffer,
+    divided: DividedGraph,
+    products: ThreadProducts,
+    at: ThreadMemory,
+    floats: Float32Array,
+  ) {
+    this.#mixture = mixture;
+    this.#divided = divided;
+    this.#products = products;
+    this.#at = at;
+    this.#floats = floats;
+    this.#layers = classifierViews(mixture, values);
+  }
+
+  /** Packs the rows of thread `index`. */
+  load(index: number, kernels: KernelExports): void {
+    const { staging, weights } = this.#at;
+    for (const { matrix, firstRow, rows, padded } of classifierPieces(this.#divided, index)) {
+      const { columns, tensor } = matrix;
+      const { weight } = this.#layers[this.#mixture.classifier.indexOf(matrix)] as { weight: Float32Array };
+      for (let done = 0; done < rows; done += rowGrain) {
+        const count = Math.min(rowGrain, rows - done);
+        const from = (firstRow + done) * columns;
+        this.#floats.set(weight.subarray(from, from + count * columns), staging / floatBytes);
+        kernels.packRows(tensor.type, staging, weights.get(tensor.name) as number, done, count, padded, columns);
+      }
+    }
+  }
+
+  /** Of n tokens whose hidden states behind the output norm are at `input`. Returns where the outputs are, row by row. */
+  run(input: number, n: number): number {
+    const { joined } = this.#at;
+    let x = input;
+    for (const [i, shares] of this.#divided.classifier.entries()) {
+      const { columns } = this.#mixture.classifier[i] as { columns: number };
+      this.#products.multiply(this.#products.own(shares), x, columns, n, this.#products.ownSlab);
+      this.#products.exchange(shares, n);
+      this.#products.join(shares, n);
+      this.#finish(i, n);
+      x = joined;
+    }
+    return joined;
+  }
+
+  /** The bias, and the rectifier where another layer follows. */
+  #finish(layer: number, n: number): void {
+    const floats = this.#floats;
+    const { bias } = this.#layers[layer] as { bias: Float32Array };
+    const least = this.#mixture.rectifies && layer < this.#layers.length - 1 ? 0 : Number.NEGATIVE_INFINITY;
+    let at = this.#at.joined / floatBytes;
+    for (let i = 0; i < n; i++) {
+      for (let row = 0; row < bias.length; row++, at++) {
+        floats[at] = Math.max((floats[at] as number) + (bias[row] as number), least);
+      }
+    }
+  }
+}

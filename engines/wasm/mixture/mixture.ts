@@ -1,0 +1,170 @@
+// Owns what the compute threads are told of adapters that a classifier weighs for every token: made at load from the contract's
+// MixtureSpec, and checked there against the model and the adapters' files. Plain data; nobody below has to ask again.
+import { createHash } from "node:crypto";
+import { basename } from "node:path";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { ClassifierLayer, MixtureSpec } from "../../engine.ts";
+import { ranksOf, readAdapterFile, stackedRanks } from "../adapters/file.ts";
+import type { AdapterRanks } from "../adapters/layout.ts";
+import { type AdapterPlace, adapterPlaces } from "../adapters/places.ts";
+import { type Blueprint, divideGraph } from "../blueprint.ts";
+import type { Matrix } from "../graph.ts";
+
+/** GGUF's number of F32. */
+const f32 = 0;
+/** What a product's columns are a multiple of, and so the rows of the layer before it. */
+const columnGrain = 32;
+
+/** The rules are those of the contract. */
+export interface Mixture
+  extends Pick<
+    MixtureSpec,
+    "rectifies" | "temperature" | "topAdapters" | "normalisesTop" | "globalWeight" | "firstPassWeight"
+  > {
+  readonly adapters: number;
+  /** Weights an adapter has for a token: one for all matrices, or one a layer of the classifier's outputs. */
+  readonly layers: number;
+  /** Layer in those outputs of each matrix, by place. */
+  readonly layerOf: readonly (readonly number[])[];
+  /** By adapter. They are stacked into one, in this order. */
+  readonly ranks: readonly AdapterRanks[];
+  /** Its linear layers; those before the last have rows of zeros at the end, up to a multiple of 32. */
+  readonly classifier: readonly Matrix[];
+  /** Slots that can keep their weights. */
+  readonly keptSlots: number;
+}
+
+export interface LoadedMixture {
+  readonly mixture: Mixture;
+  /** Values of the classifier: of each layer the weights row by row, then the bias. */
+  readonly classifier: SharedArrayBuffer;
+  /** Differs where the mixture does. */
+  readonly digest: string;
+}
+
+/** What the leader knows of it: every row goes through the one adapter that its adapters are stacked into. */
+export interface MixtureParts {
+  /** Of that adapter, in all threads' memories. */
+  readonly address: number;
+  /** MixtureSpec.keptAfter. */
+  readonly keptAfter: number | null;
+}
+
+/** Throws invalid_lora_adapter where it is not one of this model, and what reading prepared adapters throws. */
+export async function loadMixture(
+  spec: MixtureSpec,
+  model: Pick<Blueprint, "graph" | "shape" | "threads">,
+  maxSequences: number,
+): Promise<LoadedMixture> {
+  const layers = checkClassifier(spec, model.shape.width);
+  const places = adapterPlaces(divideGraph({ ...model, mixture: null }));
+  const files = await Promise.all(spec.adapters.map((path) => readAdapterFile(path, places, Number.POSITIVE_INFINITY)));
+  const ranks = files.map(ranksOf);
+  if (ranks.flat(3).every((rank) => rank === 0)) throw invalid("its adapters change none of its matrices");
+  const { rectifies, temperature, topAdapters, normalisesTop, globalWeight, firstPassWeight } = spec;
+  const mixture: Mixture = {
+    ...{ rectifies, temperature, topAdapters, normalisesTop, globalWeight, firstPassWeight },
+    adapters: spec.adapters.length,
+    layers,
+    layerOf: layersOf(spec, layers, places, ranks),
+    ranks,
+    classifier: spec.classifier.map((layer, i) => classifierMatrix(layer, i, spec.classifier.length)),
+    keptSlots: spec.keptAfter === null ? 0 : maxSequences,
+  };
+  const classifier = classifierValues(spec.classifier, mixture.classifier);
+  return { mixture, classifier, digest: digestOf(spec, classifier) };
+}
+
+/** Highest rank of a matrix of the stacked adapter. */
+export function mixtureRank({ ranks }: Mixture): number {
+  return Math.max(...stackedRanks(ranks).flat());
+}
+
+/** The weights and the bias of each layer. */
+export function classifierViews(
+  { classifier }: Mixture,
+  values: SharedArrayBuffer,
+): { readonly weight: Float32Array; readonly bias: Float32Array }[] {
+  let at = 0;
+  const take = (floats: number) => {
+    at += floats * Float32Array.BYTES_PER_ELEMENT;
+    return new Float32Array(values, at - floats * Float32Array.BYTES_PER_ELEMENT, floats);
+  };
+  return classifier.map(({ rows, columns }) => ({ weight: take(rows * columns), bias: take(rows) }));
+}
+
+/** Returns how many layers its outputs have. */
+function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width: number): number {
+  let columns = width;
+  for (const [i, layer] of classifier.entries()) {
+    const { rows, weight, bias } = layer;
+    if (layer.columns !== columns) throw invalid(`layer ${i} takes ${layer.columns} numbers, where it gets ${columns}`);
+    if (weight.length !== rows * columns || (bias !== null && bias.length !== rows)) {
+      throw invalid(`layer ${i} does not hold the ${rows} x ${columns} weights and ${rows} biases it should`);
+    }
+    if (![weight, bias ?? weight].every((values) => values.every(Number.isFinite))) {
+      throw invalid(`layer ${i} holds a NaN or an infinity`);
+    }
+    columns = rows;
+  }
+  const outputs = classifier.at(-1)?.rows ?? 0;
+  const layers = layerwise ? outputs / adapters.length : 1;
+  if (layers >= 1 && Number.isInteger(layers) && layers * adapters.length === outputs) return layers;
+  throw invalid(`it gives ${outputs} weights, which is not one for each of ${adapters.length} adapters`);
+}
+
+function layersOf(
+  spec: MixtureSpec,
+  layers: number,
+  places: readonly AdapterPlace[],
+  ranks: readonly AdapterRanks[],
+): number[][] {
+  const isChanged = (place: number, matrix: number) => ranks.some((own) => (own[place]?.[matrix] ?? 0) > 0);
+  return places.map(({ matrices }, place) =>
+    matrices.map(({ tensor: { name } }, matrix) => {
+      if (!spec.layerwise || !isChanged(place, matrix)) return 0;
+      const layer = spec.layers[name];
+      if (layer !== undefined && Number.isInteger(layer) && layer >= 0 && layer < layers) return layer;
+      throw invalid(`adapters change "${name}", whose layer is said to be ${layer}, one of ${layers} expected`);
+    }),
+  );
+}
+
+function classifierMatrix({ rows, columns }: ClassifierLayer, index: number, count: number): Matrix {
+  const padded = index === count - 1 ? rows : paddedTo(rows);
+  const shape = [paddedTo(columns), padded];
+  const bytes = shape.reduce((one, other) => one * other, Float32Array.BYTES_PER_ELEMENT);
+  const tensor = { name: `classifier ${index}`, type: f32, shape, file: 0, offset: 0, bytes };
+  return { tensor, rows: padded, columns: paddedTo(columns) };
+}
+
+function classifierValues(layers: readonly ClassifierLayer[], matrices: readonly Matrix[]): SharedArrayBuffer {
+  const floats = matrices.reduce((sum, { rows, columns }) => sum + rows * (columns + 1), 0);
+  const buffer = new SharedArrayBuffer(floats * Float32Array.BYTES_PER_ELEMENT);
+  const values = new Float32Array(buffer);
+  let at = 0;
+  for (const [i, { rows, columns, weight, bias }] of layers.entries()) {
+    const matrix = matrices[i] as Matrix;
+    for (let row = 0; row < rows; row++) {
+      values.set(weight.subarray(row * columns, (row + 1) * columns), at + row * matrix.columns);
+    }
+    at += matrix.rows * matrix.columns;
+    if (bias) values.set(bias, at);
+    at += matrix.rows;
+  }
+  return buffer;
+}
+
+function paddedTo(count: number): number {
+  return Math.ceil(count / columnGrain) * columnGrain;
+}
+
+/** Prepared adapters are named by their content. */
+function digestOf({ adapters, classifier, ...rules }: MixtureSpec, values: SharedArrayBuffer): string {
+  const said = JSON.stringify([adapters.map((path) => basename(path)), rules]);
+  return createHash("sha256").update(said).update(new Uint8Array(values)).digest("hex");
+}
+
+function invalid(problem: string): ServerError {
+  return new ServerError("invalid_lora_adapter", `the X-LoRA does not fit the model: ${problem}; check its classifier`);
+}

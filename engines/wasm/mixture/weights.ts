@@ -1,0 +1,172 @@
+// Owns what each adapter of a mixture weighs for each token, on one compute thread: made from the classifier's outputs, and
+// applied between the two products of the stacked adapter to the ranks this thread computes. All threads make the same ones.
+import { stackedRanks } from "../adapters/file.ts";
+import { layOutAdapter, type PlaceLayout } from "../adapters/layout.ts";
+import type { AdapterPlace } from "../adapters/places.ts";
+import type { Blueprint } from "../blueprint.ts";
+import { type Order, rowField } from "../order.ts";
+import type { Mixture } from "./mixture.ts";
+
+const floatBytes = 4;
+
+export interface MixtureWeightsParts {
+  readonly blueprint: Pick<Blueprint, "passTokens" | "threads">;
+  readonly mixture: Mixture;
+  readonly places: readonly AdapterPlace[];
+  readonly index: number;
+  readonly order: Order;
+  /** The thread's memory. */
+  readonly floats: Float32Array;
+}
+
+export class MixtureWeights {
+  readonly #mixture: Mixture;
+  readonly #order: Order;
+  readonly #floats: Float32Array;
+  /** Weights of a token: [layer][adapter]. */
+  readonly #stride: number;
+  /** Of each token of the pass, then what each slot has kept, then those of every token in the first pass. */
+  readonly #table: Float32Array;
+  readonly #firstKept: number;
+  readonly #constant: number;
+  /** By token of the pass: where its weights begin in the table. */
+  readonly #start: Int32Array;
+  /** By place, then by row of A that this thread computes: which of a token's weights it takes. */
+  readonly #weightOf: readonly Int32Array[];
+  /** Of the layer under way, by adapter. */
+  readonly #values: Float64Array;
+  readonly #counts: Uint8Array;
+
+  constructor({ blueprint, mixture, places, index, order, floats }: MixtureWeightsParts) {
+    const { passTokens, threads } = blueprint;
+    const { adapters, layers, keptSlots, firstPassWeight, globalWeight } = mixture;
+    this.#mixture = mixture;
+    this.#order = order;
+    this.#floats = floats;
+    this.#stride = layers * adapters;
+    this.#firstKept = passTokens * this.#stride;
+    this.#constant = this.#firstKept + keptSlots * this.#stride;
+    this.#table = new Float32Array(this.#constant + this.#stride);
+    this.#table.fill(firstPassWeight * globalWeight, this.#constant);
+    this.#start = new Int32Array(passTokens);
+    const layout = layOutAdapter(places, stackedRanks(mixture.ranks), index, threads);
+    this.#weightOf = layout.places.map((place, number) => weightOfRows(place, number, mixture, index));
+    this.#values = new Float64Array(adapters);
+    this.#counts = new Uint8Array(adapters);
+  }
+
+  /** Before the first layer. False where no adapter counts in this pass. */
+  begin(): boolean {
+    const order = this.#order;
+    const { isFirstPass } = order;
+    if (isFirstPass && this.#mixture.firstPassWeight === 0) return false;
+    for (let row = 0; row < order.rowCount; row++) {
+      const first = order.row(row, rowField.firstToken);
+      const kept = order.row(row, rowField.kept);
+      const end = first + order.row(row, rowField.length);
+      for (let token = first; token < end; token++) {
+        if (isFirstPass) this.#start[token] = this.#constant;
+        else this.#start[token] = kept > 0 ? this.#keptBy(kept) : token * this.#stride;
+      }
+    }
+    return true;
+  }
+
+  /** At the end of the first pass: `outputs` has the classifier's of every token, row by row. */
+  take(outputs: number): void {
+    const order = this.#order;
+    const { adapters } = this.#mixture;
+    const from = outputs / floatBytes;
+    const end = order.tokenCount * this.#stride;
+    for (let at = 0; at < end; at += adapters) this.#weigh(from + at, at);
+    for (let row = 0; row < order.rowCount; row++) {
+      const keeps = order.row(row, rowField.keeps);
+      if (keeps === 0) continue;
+      const last = order.row(row, rowField.firstToken) + order.row(row, rowField.length) - 1;
+      this.#table.copyWithin(this.#keptBy(keeps), last * this.#stride, (last + 1) * this.#stride);
+    }
+  }
+
+  /**
+   * Weighs what A has made at a place: `count` rows at `reduced`, `width` floats apart, of the pass's tokens or of those whose
+   * logits are wanted. No token of the pass is without the mixture, so row i is that of token i of them.
+   */
+  apply(place: number, reduced: number, count: number, width: number): void {
+    const weightOf = this.#weightOf[place] as Int32Array;
+    const isOutput = place === this.#weightOf.length - 1;
+    const floats = this.#floats;
+    const table = this.#table;
+    for (let i = 0; i < count; i++) {
+      const start = this.#start[isOutput ? (this.#order.outputs[i] as number) : i] as number;
+      const at = reduced / floatBytes + i * width;
+      for (let row = 0; row < weightOf.length; row++) {
+        const weight = table[start + (weightOf[row] as number)] as number;
+        floats[at + row] = (floats[at + row] as number) * weight;
+      }
+    }
+  }
+
+  #keptBy(slotPlusOne: number): number {
+    return this.#firstKept + (slotPlusOne - 1) * this.#stride;
+  }
+
+  /** Makes weights of a layer's outputs at `from`, and puts them at `to` of the table. */
+  #weigh(from: number, to: number): void {
+    const { adapters, temperature, topAdapters, normalisesTop, globalWeight } = this.#mixture;
+    const values = this.#values;
+    for (let i = 0; i < adapters; i++) values[i] = this.#floats[from + i] as number;
+    this.#counts.fill(1);
+    if (temperature !== null) this.#softmax(temperature);
+    if (topAdapters !== null) this.#chooseTop(topAdapters);
+    if (normalisesTop) this.#softmax(1);
+    for (let i = 0; i < adapters; i++) {
+      this.#table[to + i] = this.#counts[i] === 1 ? (values[i] as number) * globalWeight : 0;
+    }
+  }
+
+  /** Of the values that count. */
+  #softmax(temperature: number): void {
+    const values = this.#values;
+    let largest = Number.NEGATIVE_INFINITY;
+    for (let i = 0; i < values.length; i++) {
+      if (this.#counts[i] === 1) largest = Math.max(largest, (values[i] as number) / temperature);
+    }
+    let sum = 0;
+    for (let i = 0; i < values.length; i++) {
+      if (this.#counts[i] !== 1) continue;
+      values[i] = Math.exp((values[i] as number) / temperature - largest);
+      sum += values[i] as number;
+    }
+    for (let i = 0; i < values.length; i++) values[i] = (values[i] as number) / sum;
+  }
+
+  /** Of equal values the first ones count. */
+  #chooseTop(count: number): void {
+    const values = this.#values;
+    for (let i = 0; i < values.length; i++) {
+      const own = values[i] as number;
+      let before = 0;
+      for (let j = 0; j < values.length; j++) {
+        const other = values[j] as number;
+        if (other > own || (other === own && j < i)) before++;
+      }
+      this.#counts[i] = before < count ? 1 : 0;
+    }
+  }
+}
+
+/** Rows that only fill up a tile take any: what A makes of them is 0. */
+function weightOfRows(
+  { share, ownRows, matrices }: PlaceLayout,
+  place: number,
+  mixture: Mixture,
+  index: number,
+): Int32Array {
+  const stacked = matrices.flatMap((_, matrix) =>
+    mixture.ranks.flatMap((ranks, adapter) => {
+      const layer = mixture.layerOf[place]?.[matrix] ?? 0;
+      return Array<number>(ranks[place]?.[matrix] ?? 0).fill(layer * mixture.adapters + adapter);
+    }),
+  );
+  return Int32Array.from({ length: ownRows }, (_, row) => stacked[index * share + row] ?? 0);
+}
