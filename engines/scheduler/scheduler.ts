@@ -29,6 +29,8 @@ export class Scheduler<S extends Sequence> {
   readonly #prefixes: PrefixCache<S>;
   readonly #admission: Admission<S>;
   readonly #filler: StepFiller<S>;
+  /** Adapters that no further sequence names. */
+  readonly #leaving = new Set<number>();
 
   /** `onEvict` is told of each cached prefix that is about to be dropped. */
   constructor(
@@ -112,8 +114,14 @@ export class Scheduler<S extends Sequence> {
     return this.#prefixes.import(adapter, tokens, bytes);
   }
 
+  /** No further sequence names an adapter: what its sequences have computed is of no use when they end. */
+  retireAdapter(adapter: number): void {
+    this.#leaving.add(adapter);
+  }
+
   /** Forgets an adapter that no sequence names any more, and the prefixes cached for it; onEvict is not told. */
   dropAdapter(adapter: number): void {
+    this.#leaving.delete(adapter);
     this.#prefixes.dropAdapter(adapter);
     this.#filler.forgetAdapter(adapter);
   }
@@ -144,7 +152,7 @@ export class Scheduler<S extends Sequence> {
 
   /** Removes a sequence in any state. What it has computed of its output is kept for those that go on from there. */
   cancel(sequence: S): void {
-    if (sequence.state === "running" && sequence.computed >= sequence.promptLength) this.#prefixes.keep(sequence);
+    if (sequence.state === "running" && sequence.computed >= sequence.promptLength) this.#keep(sequence);
     this.#admission.finish(sequence);
   }
 
@@ -177,7 +185,7 @@ export class Scheduler<S extends Sequence> {
       sequence.tokens[sequence.total++] = token;
       if (sequence.total < sequence.tokens.length) return "none";
     }
-    this.#prefixes.keep(sequence);
+    this.#keep(sequence);
     this.#admission.finish(sequence);
     return isStop ? "stop" : "length";
   }
@@ -205,6 +213,11 @@ export class Scheduler<S extends Sequence> {
         throw new Error(`running sequence in slot ${slot}: ${computed}/${total}/${tokens.length}`);
       }
     }
+  }
+
+  /** Of one that ends. */
+  #keep(sequence: S): void {
+    if (!this.#leaving.has(sequence.adapter)) this.#prefixes.keep(sequence);
   }
 
   get #running(): readonly S[] {

@@ -23,6 +23,15 @@ const chunkGrain = 32;
 /** More tokens than these behind a prompt are fed like a prompt. */
 const maxForcedRow = 32;
 
+/** How far an adapter's sequences have come: one's turn changes nothing for another. */
+interface Progress<S extends Sequence> {
+  readonly order: PromptOrder<S>;
+  /** Where the round over its decodes starts, modulo their number, when the budget does not hold them all. */
+  decodeStart: number;
+  /** Its last step fed a prompt. */
+  fedPrompt: boolean;
+}
+
 export class StepFiller<S extends Sequence> {
   /** Sequence of each row of the batch last filled. */
   readonly rows: S[] = [];
@@ -37,7 +46,7 @@ export class StepFiller<S extends Sequence> {
   readonly #hold: DecodeHold;
   readonly #grain: number;
   /** By adapter where they take turns; else there is one. */
-  readonly #promptOrders = new Map<number, PromptOrder<S>>();
+  readonly #progress = new Map<number, Progress<S>>();
   /** Sequences with one token to feed, or a few behind their prompt, as the step began; and the others. */
   readonly #decodes: S[] = [];
   readonly #prompts: S[] = [];
@@ -45,8 +54,6 @@ export class StepFiller<S extends Sequence> {
   /** Steps, and their time, since the prompts that wait were last fed. */
   #decodeOnlySteps = 0;
   #decodeOnlyMs = 0;
-  /** Where the round over decodes starts, modulo their number, when the budget does not hold them all. */
-  #decodeStart = 0;
   #decodeTokens = 0;
   /** Logits rows the step may still ask for. */
   #logitsRowsLeft = 0;
@@ -58,7 +65,9 @@ export class StepFiller<S extends Sequence> {
     this.#cost = cost;
     this.#limits = limits;
     this.#hold = new DecodeHold(cost, limits.maxStepMs);
-    this.#grain = Math.min(chunkGrain, limits.maxPrefillChunkTokens, limits.maxBatchTokens);
+    // Where prompts may have to leave half of a step to decodes, a grain fits into the rest.
+    const leastRoom = this.turn === null ? limits.maxBatchTokens : Math.max(limits.maxBatchTokens >> 1, 1);
+    this.#grain = Math.min(chunkGrain, limits.maxPrefillChunkTokens, leastRoom);
   }
 
   /** Fills the batch with rows of the running sequences. Returns false when there is nothing to run. */
@@ -86,7 +95,7 @@ export class StepFiller<S extends Sequence> {
   /** An adapter is gone. */
   forgetAdapter(adapter: number): void {
     this.turn?.forget(adapter);
-    this.#promptOrders.delete(adapter);
+    this.#progress.delete(adapter);
   }
 
   #fillTurn(batch: Batch): boolean {
@@ -95,13 +104,16 @@ export class StepFiller<S extends Sequence> {
     this.promptTokens = 0;
     this.#decodeTokens = 0;
     this.#collect();
-    const forced = this.#isPromptDue();
+    const own = this.#own;
+    const forced = this.#isPromptDue(own);
     const budget = this.#limits.maxBatchTokens;
     if (this.#holdsDecodes()) this.#decodes.length = 0;
-    if (forced) this.#addPrompts(batch, Math.min(this.#allowance(true), budget - this.#keptForDecodes));
-    this.#addDecodes(batch, budget - batch.tokenCount);
-    if (!forced) this.#addPrompts(batch, Math.min(this.#allowance(false), budget - batch.tokenCount));
-    return batch.rowCount > 0;
+    if (forced) this.#addPrompts(batch, own, Math.min(this.#allowance(true), budget - this.#keptForDecodes));
+    this.#addDecodes(batch, own, budget - batch.tokenCount);
+    if (!forced) this.#addPrompts(batch, own, Math.min(this.#allowance(false), budget - batch.tokenCount));
+    if (batch.rowCount === 0) return false;
+    own.fedPrompt = this.promptTokens > 0;
+    return true;
   }
 
   /** Closes the step that took `stepMs` milliseconds. */
@@ -117,10 +129,11 @@ export class StepFiller<S extends Sequence> {
   /**
    * Where the least chunk takes longer than a step of decodes may, it goes in all the same as soon as decodes alone have
    * had half of its time: a long prompt takes at most about twice what it takes alone. Those of an adapter whose turn
-   * begins have waited while others had theirs.
+   * begins have waited while others had theirs; steps of one token alone cannot have both, and have each every other time.
    */
-  #isPromptDue(): boolean {
-    if (this.turn?.isSwitch) return true;
+  #isPromptDue({ fedPrompt }: Progress<S>): boolean {
+    const isDecodesTime = fedPrompt && this.#limits.maxBatchTokens === 1 && this.#decodes.length > 0;
+    if (this.turn?.isSwitch && !isDecodesTime) return true;
     if (this.#decodeOnlySteps >= this.#limits.maxDecodeStepsBeforePrefill) return true;
     return this.#decodeOnlySteps > 0 && this.#decodeOnlyMs >= this.#cost.promptMs(this.#grain) / 2;
   }
@@ -153,16 +166,16 @@ export class StepFiller<S extends Sequence> {
   }
 
   /** One token of each decoding sequence, and its draft; a budget too small for all takes them in turn. */
-  #addDecodes(batch: Batch, budget: number): void {
+  #addDecodes(batch: Batch, own: Progress<S>, budget: number): void {
     const count = this.#decodes.length;
     let left = budget;
     let added = 0;
     for (; added < count; added++) {
-      const sequence = this.#decodes[(this.#decodeStart + added) % count] as S;
+      const sequence = this.#decodes[(own.decodeStart + added) % count] as S;
       if (sequence.state !== "running") continue;
       const { pending } = sequence;
       // Tokens that came at once may be more than a step takes: then they go in one after the other.
-      if (left === 0 || (pending > left && batch.rowCount > 0)) break;
+      if (left === 0 || (pending > left && this.#decodeTokens > 0)) break;
       const length = Math.min(pending, left);
       // The others' tokens come before this one's draft.
       const spare = Math.max(left - pending - (count - added - 1), 0);
@@ -171,15 +184,13 @@ export class StepFiller<S extends Sequence> {
       left -= length + sequence.draftCount;
       this.#decodeTokens += length + sequence.draftCount;
     }
-    // Where all have gone in it stays as it is, for those of another adapter.
-    if (added < count) this.#decodeStart += added;
+    if (added < count) own.decodeStart = (own.decodeStart + added) % count;
   }
 
   /** Chunks of prompts, and of what has to be fed again. */
-  #addPrompts(batch: Batch, allowance: number): void {
+  #addPrompts(batch: Batch, { order }: Progress<S>, allowance: number): void {
     if (allowance <= 0 || this.#prompts.length === 0) return;
     let left = allowance;
-    const order = this.#promptOrder;
     for (const sequence of order.arrange(this.#prompts)) {
       if (left <= 0) return;
       const to = this.#chunkEnd(sequence, left, batch);
@@ -195,13 +206,13 @@ export class StepFiller<S extends Sequence> {
     }
   }
 
-  get #promptOrder(): PromptOrder<S> {
+  get #own(): Progress<S> {
     const adapter = this.turn?.adapter ?? 0;
-    const known = this.#promptOrders.get(adapter);
+    const known = this.#progress.get(adapter);
     if (known !== undefined) return known;
-    const order = new PromptOrder<S>();
-    this.#promptOrders.set(adapter, order);
-    return order;
+    const own: Progress<S> = { order: new PromptOrder<S>(), decodeStart: 0, fedPrompt: false };
+    this.#progress.set(adapter, own);
+    return own;
   }
 
   /** Prompt tokens for a step beside so many decodes; at least one grain where nothing else would run or it is due. */

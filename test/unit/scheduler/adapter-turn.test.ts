@@ -1,105 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Batch } from "../../../engines/batch.ts";
-import type { SchedulerLimits } from "../../../engines/scheduler/scheduler.ts";
-import type { Sequence } from "../../../engines/scheduler/sequence.ts";
 import { createScheduler, createSequence, seededRandom } from "../../fixtures/scheduling.ts";
-
-interface Load {
-  /** Sequences of each adapter, by id. */
-  readonly sequences: readonly number[];
-  readonly switchMs?: number;
-  readonly promptTokenMs?: number;
-  /** Prompt tokens of each. */
-  readonly prompt?: number;
-  readonly adaptersPerStep?: number;
-  readonly limits?: Partial<SchedulerLimits>;
-}
-
-interface Step {
-  readonly adapter: number;
-  readonly rows: number;
-  readonly atMs: number;
-  readonly tookMs: number;
-}
-
-/** Sequences that decode without end on an engine whose steps take a known time, by a clock that only they move. */
-function createRig({
-  sequences,
-  switchMs = 8,
-  promptTokenMs = 0.5,
-  prompt = 4,
-  adaptersPerStep = 1,
-  limits = {},
-}: Load) {
-  const ids = sequences.map((_, id) => id);
-  const count = Math.max(
-    sequences.reduce((sum, one) => sum + one, 0),
-    40,
-  );
-  const engine = { maxSequences: count, sequenceTokens: 4000, adaptersPerStep, loadedAdapters: ids.slice(1) };
-  const rig = createScheduler({ engine, limits: { maxQueue: 1000, ...limits } });
-  const steps: Step[] = [];
-  const tokens = new Map<Sequence, number>();
-  const longestWait = new Map<Sequence, number>();
-  const lastMs = new Map<Sequence, number>();
-  let nowMs = 0;
-  let before = 0;
-
-  /** 8 ms for 2 rows, 33 ms for 32, and what prompts take. */
-  function cost(batch: Batch): number {
-    const adapter = batch.adapter[0]!;
-    const promptTokens = rig.scheduler.promptTokensInStep;
-    const stepMs = 6.33 + 0.833 * (batch.tokenCount - promptTokens) + promptTokenMs * promptTokens;
-    const tookMs = stepMs + (adaptersPerStep === 1 && adapter !== before ? switchMs : 0);
-    before = adapter;
-    nowMs += tookMs;
-    steps.push({ adapter, rows: batch.rowCount, atMs: nowMs - tookMs, tookMs });
-    return tookMs;
-  }
-
-  function add(adapter: number, options: Parameters<typeof createSequence>[0] = {}): Sequence {
-    const sequence = createSequence({
-      prompt,
-      maxNewTokens: 3000,
-      ignoreEos: true,
-      seed: adapter,
-      adapter,
-      ...options,
-    });
-    rig.scheduler.add(sequence);
-    lastMs.set(sequence, nowMs);
-    tokens.set(sequence, 0);
-    return sequence;
-  }
-
-  function runFor(ms: number): void {
-    const until = nowMs + ms;
-    while (nowMs < until) {
-      rig.scheduler.advance(nowMs);
-      const ran = rig.step(cost);
-      assert.ok(ran, "nothing ran");
-      for (const { sequence } of ran.fed) {
-        const waited = nowMs - lastMs.get(sequence)!;
-        longestWait.set(sequence, Math.max(longestWait.get(sequence) ?? 0, waited));
-        lastMs.set(sequence, nowMs);
-        tokens.set(sequence, sequence.total - sequence.promptLength);
-      }
-    }
-  }
-
-  const all = ids.flatMap((adapter) => Array.from({ length: sequences[adapter]! }, () => add(adapter)));
-  const made = () => [...tokens.values()].reduce((sum, one) => sum + one, 0);
-  const switches = () => steps.filter(({ adapter }, i) => i > 0 && adapter !== steps[i - 1]!.adapter).length;
-  return { ...rig, all, steps, tokens, longestWait, add, runFor, made, switches, now: () => nowMs };
-}
+import { createTurns } from "./turn-rig.ts";
 
 const none = (count: number) => Array.from({ length: count }, () => 0);
 
 describe("adapters that take turns", () => {
   it("make at least a fifth of the tokens as 16 with 2 sequences each that one with 32 makes, and let none wait long", () => {
-    const one = createRig({ sequences: [0, 32] });
-    const many = createRig({ sequences: [0, ...none(16).map(() => 2)] });
+    const one = createTurns({ sequences: [0, 32] });
+    const many = createTurns({ sequences: [0, ...none(16).map(() => 2)] });
     for (const rig of [one, many]) rig.runFor(20_000);
     assert.equal(one.switches(), 0);
     const share = many.made() / one.made();
@@ -112,7 +21,7 @@ describe("adapters that take turns", () => {
 
   for (const switchMs of [0.5, 3, 8, 40]) {
     it(`learn that a change takes ${switchMs} ms, and spend about a ninth of the time on them`, () => {
-      const rig = createRig({ sequences: [1, 2, 3], switchMs });
+      const rig = createTurns({ sequences: [1, 2, 3], switchMs });
       rig.runFor(5000);
       const [before, from] = [rig.switches(), rig.now()];
       rig.runFor(10_000);
@@ -124,14 +33,14 @@ describe("adapters that take turns", () => {
   }
 
   it("give every sequence the same pace, whether many share its adapter or none", () => {
-    const rig = createRig({ sequences: [20, 1, 4] });
+    const rig = createTurns({ sequences: [20, 1, 4] });
     rig.runFor(20_000);
     const counts = [...rig.tokens.values()];
     assert.ok(Math.min(...counts) >= 0.8 * Math.max(...counts), counts.join(" "));
   });
 
   it("end at once when nothing of an adapter can run, and go on without a change when it is alone", () => {
-    const rig = createRig({ sequences: [1, 1] });
+    const rig = createTurns({ sequences: [1, 1] });
     rig.runFor(500);
     const [, adapted] = rig.all;
     rig.scheduler.setPaused(adapted!, true);
@@ -147,7 +56,7 @@ describe("adapters that take turns", () => {
   });
 
   it("go at once to an adapter that comes while another has had the engine to itself", () => {
-    const rig = createRig({ sequences: [2, 0] });
+    const rig = createTurns({ sequences: [2, 0] });
     rig.runFor(1000);
     const sequence = rig.add(1);
     rig.step(() => 10);
@@ -155,7 +64,7 @@ describe("adapters that take turns", () => {
   });
 
   it("reach an adapter that comes within a round of the others", () => {
-    const rig = createRig({ sequences: [0, ...none(12).map(() => 2), 0] });
+    const rig = createTurns({ sequences: [0, ...none(12).map(() => 2), 0] });
     rig.runFor(3000);
     const sequence = rig.add(13);
     const came = rig.now();
@@ -164,7 +73,7 @@ describe("adapters that take turns", () => {
   });
 
   it("starve nobody for adapters whose sequences come one after another", () => {
-    const rig = createRig({ sequences: [0, 1, 0, 0, 0] });
+    const rig = createTurns({ sequences: [0, 1, 0, 0, 0] });
     const [steady] = rig.all;
     const blinking = [2, 3, 4].map((adapter) => rig.add(adapter, { maxNewTokens: 2 }));
     for (let i = 0; i < 400; i++) {
@@ -180,7 +89,7 @@ describe("adapters that take turns", () => {
 
   it("let long prompts of all adapters make a round hardly longer than a second", () => {
     const limits = { maxBatchTokens: 2048, maxPrefillChunkTokens: 1024 };
-    const rig = createRig({ sequences: none(10).map(() => 1), limits });
+    const rig = createTurns({ sequences: none(10).map(() => 1), limits });
     rig.runFor(1000);
     const decoding = [...rig.all];
     rig.longestWait.clear();
@@ -193,7 +102,7 @@ describe("adapters that take turns", () => {
   });
 
   it("hold no decodes back for prompts of their own adapter: they have been standing still while others had theirs", () => {
-    const rig = createRig({ sequences: [2, 2, 2], limits: { maxPrefillChunkTokens: 256 } });
+    const rig = createTurns({ sequences: [2, 2, 2], limits: { maxPrefillChunkTokens: 256 } });
     rig.runFor(1000);
     rig.longestWait.clear();
     const [decoding] = rig.all.filter(({ adapter }) => adapter === 2);
@@ -204,7 +113,7 @@ describe("adapters that take turns", () => {
 
   it("feed a prompt in each of its adapter's turns, though its least chunk takes longer than one", () => {
     const limits = { maxDecodeStepsBeforePrefill: 100, maxStepMs: 1, decodeSlowdown: 1 };
-    const rig = createRig({ sequences: [2, 2], promptTokenMs: 8, limits });
+    const rig = createTurns({ sequences: [2, 2], promptTokenMs: 8, limits });
     rig.runFor(1000);
     const prompt = rig.add(1, { prompt: 300, maxNewTokens: 1, seed: 30 });
     const from = rig.now();
@@ -213,7 +122,7 @@ describe("adapters that take turns", () => {
   });
 
   it("keep what a change takes out of what steps are taken to cost", () => {
-    const rig = createRig({ sequences: [2, 2] });
+    const rig = createTurns({ sequences: [2, 2] });
     rig.runFor(500);
     for (let i = 0; i < 300; i++) {
       rig.runFor(1);
@@ -236,14 +145,14 @@ describe("adapters that take turns", () => {
   });
 
   it("are for engines with one adapter a step alone: others mix them", () => {
-    const rig = createRig({ sequences: [1, 1, 1], adaptersPerStep: 3 });
+    const rig = createTurns({ sequences: [1, 1, 1], adaptersPerStep: 3 });
     rig.runFor(200);
     assert.ok(rig.steps.every(({ rows }) => rows === 3));
     assert.equal(rig.scheduler.adapterSwitches, 0);
   });
 
   it("wait a moment, but not for long, for the next mask of a grammar", () => {
-    const rig = createRig({ sequences: [1, 1], switchMs: 20 });
+    const rig = createTurns({ sequences: [1, 1], switchMs: 20 });
     rig.runFor(1000);
     const current = rig.all.find(({ adapter }) => adapter === rig.steps.at(-1)!.adapter)!;
     // Its turn has just begun.
@@ -258,7 +167,7 @@ describe("adapters that take turns", () => {
   });
 
   it("draft for the sequences alone whose turn it is", () => {
-    const rig = createRig({ sequences: [2, 2] });
+    const rig = createTurns({ sequences: [2, 2] });
     const seeded = seededRandom(5);
     for (let i = 0; i < 100; i++) {
       rig.scheduler.chooseTurn();

@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createTurns } from "./turn-rig.ts";
+
+/** Turns of a few steps, and turns that last no longer than one. */
+const changes = [8, 0.1];
+
+describe("adapters that take turns with small batches", () => {
+  for (const maxBatchTokens of [1, 2, 16, 32, 48, 64]) {
+    for (const switchMs of changes) {
+      it(`feed prompts and decodes alike: ${maxBatchTokens} tokens, ${switchMs} ms a change`, () => {
+        const rig = createTurns({ sequences: [1, 2], switchMs, limits: { maxBatchTokens } });
+        rig.runFor(2000);
+        const made = new Map(rig.tokens);
+        // One prompt after the other, each longer than a few steps.
+        for (let i = 0; i < 3; i++) {
+          const prompt = rig.add(1, { prompt: 4 * maxBatchTokens + 3, maxNewTokens: 1, seed: 20 + i });
+          const from = rig.now();
+          while (prompt.state !== "finished" && rig.now() - from < 5000) rig.runFor(1);
+          assert.equal(prompt.state, "finished", `${prompt.computed} of ${prompt.total} tokens`);
+        }
+        for (const one of rig.all) assert.ok(rig.tokens.get(one)! - made.get(one)! >= 3, `${rig.tokens.get(one)}`);
+      });
+
+      it(`let all decodes go on at one pace: ${maxBatchTokens} tokens, ${switchMs} ms a change`, () => {
+        const count = Math.min(2 * maxBatchTokens, 40);
+        const rig = createTurns({ sequences: [count, count], switchMs, limits: { maxBatchTokens } });
+        rig.runFor(20_000);
+        const counts = [...rig.tokens.values()];
+        assert.ok(Math.min(...counts) >= 0.8 * Math.max(...counts) - 1 && Math.min(...counts) > 0, counts.join(" "));
+      });
+    }
+  }
+
+  it("take tokens that came at once in parts, where prompts leave less of each turn", () => {
+    const rig = createTurns({ sequences: [1, 1], switchMs: 0.1, limits: { maxBatchTokens: 48 } });
+    rig.runFor(500);
+    const [, decoding] = rig.all;
+    const prompts = Array.from({ length: 2 }, (_, i) => rig.add(1, { prompt: 3000, maxNewTokens: 1, seed: 20 + i }));
+    for (let i = 0; i < 30; i++) decoding!.tokens[decoding!.total++] = 5;
+    const { total } = decoding!;
+    while (decoding!.total === total && prompts.some(({ state }) => state !== "finished")) rig.runFor(1);
+    assert.ok(prompts.every(({ state }) => state !== "finished"));
+  });
+});
