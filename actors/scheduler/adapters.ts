@@ -16,15 +16,23 @@ interface Loaded {
   onUnused: (() => void) | null;
 }
 
+/** Told of adapters on their way out: when nobody else may use one, and when nobody does, just before the engine frees it. */
+export interface AdapterWatch {
+  onLeave(id: number): void;
+  onFree(id: number): void;
+}
+
 export class Adapters {
   readonly #host: AdapterHost | null;
-  readonly #onFree: (id: number) => void;
+  readonly #watch: AdapterWatch;
   readonly #loaded = new Map<number, Loaded>();
+  /** Those that the engine is at; none rejects. */
+  readonly #arriving = new Map<number, Promise<void>>();
+  #isClosed = false;
 
-  /** `onFree` is told of an adapter that nobody uses any more, just before the engine frees it. */
-  constructor(host: AdapterHost | null, onFree: (id: number) => void) {
+  constructor(host: AdapterHost | null, watch: AdapterWatch) {
     this.#host = host;
-    this.#onFree = onFree;
+    this.#watch = watch;
   }
 
   /** Adapters in memory. */
@@ -42,17 +50,28 @@ export class Adapters {
     if (this.#host === null) {
       throw new ServerError("unsupported", "this model was loaded without adapters; enable_lora lets it take them");
     }
-    if (this.#loaded.has(id))
+    if (this.#loaded.has(id) || this.#arriving.has(id)) {
       throw new ServerError("conflict", `adapter ${id} is loaded already; expected a new number`);
-    await this.#host.load(id, path);
-    this.#loaded.set(id, { generation, users: new Set(), leaving: null, onUnused: null });
+    }
+    const arrival = this.#arrive(this.#host.load(id, path), id, generation);
+    this.#arriving.set(
+      id,
+      arrival.catch(() => {}),
+    );
+    await arrival;
   }
 
   /** Lets nobody else use an adapter, and frees it once nobody does; settles then. Of one that is gone nothing is left to do. */
   async unload(id: number): Promise<void> {
+    // Who had it loaded may have given up waiting for it.
+    const arriving = this.#arriving.get(id);
+    if (arriving !== undefined) await arriving;
     const loaded = this.#loaded.get(id);
     if (loaded === undefined) return;
-    loaded.leaving ??= this.#free(id, loaded);
+    if (loaded.leaving === null) {
+      this.#watch.onLeave(id);
+      loaded.leaving = this.#free(id, loaded);
+    }
     await loaded.leaving;
   }
 
@@ -76,6 +95,20 @@ export class Adapters {
     if (loaded?.users.size === 0) loaded.onUnused?.();
   }
 
+  /** The engine is about to be disposed, and its adapters with it: it is asked for nothing any more, whoever lets go of one. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  async #arrive(loading: Promise<void>, id: number, generation: string): Promise<void> {
+    try {
+      await loading;
+      this.#loaded.set(id, { generation, users: new Set(), leaving: null, onUnused: null });
+    } finally {
+      this.#arriving.delete(id);
+    }
+  }
+
   async #free(id: number, loaded: Loaded): Promise<void> {
     // What is awaited goes on between two steps: a step is synchronous, and its last row may be what released it.
     if (loaded.users.size > 0) {
@@ -84,7 +117,8 @@ export class Adapters {
       });
     }
     this.#loaded.delete(id);
-    this.#onFree(id);
+    if (this.#isClosed) return;
+    this.#watch.onFree(id);
     this.#host?.unload(id);
   }
 }

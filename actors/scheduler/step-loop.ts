@@ -7,16 +7,16 @@ import type { CompiledGrammar } from "../../engines/grammar/matcher.ts";
 import { Sampler } from "../../engines/sampler/sampler.ts";
 import type { CachedPrefix } from "../../engines/scheduler/prefix-cache.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
-import type { StepCost } from "../../engines/scheduler/step-cost.ts";
-import type { ChooseDraft } from "../../engines/speculation/heads-drafter.ts";
-import type { Speculation } from "../../engines/speculation/speculation.ts";
-import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
 import { Adapters } from "./adapters.ts";
 import { Consumers } from "./consumers.ts";
-import { type Consumer, LiveSequence, PooledSequence } from "./live-sequence.ts";
+import { Doze } from "./doze.ts";
+import { type Consumer, type LiveSequence, PooledSequence } from "./live-sequence.ts";
 import { openSequence } from "./open-sequence.ts";
+import { OutputTaker } from "./output-taker.ts";
 import { PoolRuns } from "./pool-runs.ts";
+import { type CreateSpeculation, StepPreparation } from "./step-preparation.ts";
 import { StepStatistics } from "./step-statistics.ts";
 import { TokenTaker } from "./token-taker.ts";
 
@@ -29,8 +29,8 @@ export interface StepLoopOptions {
    * computing, waking the readers costs more than a step's share of it. 0 sends each step's at once.
    */
   readonly frameIntervalMs: number;
-  /** Made with the scheduler's estimates of what steps cost; left out where nothing drafts. */
-  readonly createSpeculation?: (cost: StepCost, choose: ChooseDraft) => Speculation | null;
+  /** Left out where nothing drafts. */
+  readonly createSpeculation?: CreateSpeculation;
   /** Told of each cached prefix that is about to be dropped. */
   readonly onEvict?: (prefix: CachedPrefix) => void;
 }
@@ -43,44 +43,59 @@ export class StepLoop {
   readonly #model: LoadedModel;
   readonly #scheduler: Scheduler<Scheduled>;
   readonly #sampler: Sampler;
-  readonly #taker: TokenTaker;
-  readonly #speculation: Speculation | null;
+  readonly #output: OutputTaker;
+  readonly #preparation: StepPreparation;
   readonly #pools: PoolRuns;
   readonly #batch: Batch;
   readonly #consumers: Consumers;
-  /** Sequences under a grammar. */
-  readonly #matched = new Set<LiveSequence>();
-  readonly #drafted: LiveSequence[] = [];
-  readonly #maxChunk: number;
-  #wake: (() => void) | null = null;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #doze = new Doze();
+  /** By stop(), or because the engine has failed. */
   #stopped = false;
 
   constructor(model: LoadedModel, options: StepLoopOptions) {
     const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
     this.#model = model;
-    this.#maxChunk = limits.maxPrefillChunkTokens;
     this.#consumers = new Consumers(model.capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
-    this.adapters = new Adapters(model.adapters ?? null, (id) => this.#scheduler.dropAdapter(id));
+    this.adapters = new Adapters(model.adapters ?? null, {
+      onLeave: (id) => this.#scheduler.retireAdapter(id),
+      onFree: (id) => this.#scheduler.dropAdapter(id),
+    });
     this.#sampler = Sampler.create(model.card.vocabSize);
-    const foresee: ChooseDraft = (sequence, logits, row) =>
-      sequence instanceof LiveSequence
-        ? this.#sampler.foresee(sequence.live.sampling, logits, row, sequence.draftCount)
-        : -1;
-    this.#speculation = createSpeculation?.(this.#scheduler.cost, foresee) ?? null;
-    this.#taker = new TokenTaker(this.#scheduler, this.#sampler, this.#speculation);
+    this.#preparation = new StepPreparation(this.#scheduler, this.#sampler, {
+      createSpeculation,
+      maxChunk: limits.maxPrefillChunkTokens,
+    });
+    const tokens = new TokenTaker(this.#scheduler, this.#sampler, this.#preparation.speculation);
+    this.#output = new OutputTaker(
+      {
+        scheduler: this.#scheduler,
+        tokens,
+        consumers: this.#consumers,
+        statistics: this.#statistics,
+        pooledLength: model.capabilities.pooledLength,
+      },
+      {
+        onEnd: (sequence) => this.#forget(sequence),
+        onFail: (sequence, error) => this.#fail(sequence, error),
+      },
+    );
     this.#pools = new PoolRuns(this.#scheduler, this.adapters, model.capabilities, model.capacity.maxSequences);
     this.#batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   }
 
   /** Totals, and how many sequences there are now. */
   snapshot(): ModelStatistics {
-    return this.#statistics.snapshot(this.#model, this.#scheduler, this.#speculation, this.adapters.count);
+    const { speculation } = this.#preparation;
+    return this.#statistics.snapshot(this.#model, this.#scheduler, speculation, this.adapters.count);
   }
 
-  /** Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. */
+  /**
+   * Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. Throws
+   * model_failed once the loop has ended.
+   */
   submit(consumer: Consumer, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
+    this.#checkRunning();
     this.#advance();
     const added: LiveSequence[] = [];
     try {
@@ -89,14 +104,15 @@ export class StepLoop {
       for (const sequence of added) this.#forget(sequence);
       throw error;
     }
-    this.#wake?.();
+    this.#doze.wake();
   }
 
   /** The pooled outputs of prompts, in one array. Cancelled like a sequence, by its id. */
-  pool(consumer: Consumer, message: Parameters<PoolRuns["start"]>[1]): Promise<Float32Array> {
+  async pool(consumer: Consumer, message: Parameters<PoolRuns["start"]>[1]): Promise<Float32Array> {
+    this.#checkRunning();
     this.#advance();
     const result = this.#pools.start(consumer, message);
-    this.#wake?.();
+    this.#doze.wake();
     return result;
   }
 
@@ -105,9 +121,9 @@ export class StepLoop {
     return this.#scheduler.cachedLength(tokens, adapter);
   }
 
-  /** Adds a cached prefix from its exported bytes, if there is room. */
+  /** Adds a cached prefix from its exported bytes, if there is room; not once the loop has ended: the engine may be gone. */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
-    return this.#scheduler.importPrefix(adapter, tokens, bytes);
+    return !this.#stopped && this.#scheduler.importPrefix(adapter, tokens, bytes);
   }
 
   /** Drops the cached prefix that was used last. False where there is none. */
@@ -128,7 +144,7 @@ export class StepLoop {
       if (sequence) this.#end(sequence, how);
     }
     // The slot of a paused sequence may be what others wait for.
-    this.#wake?.();
+    this.#doze.wake();
   }
 
   setPaused(consumer: Consumer, ids: readonly number[], paused: boolean): void {
@@ -139,7 +155,7 @@ export class StepLoop {
       this.#scheduler.setPaused(sequence, paused);
       if (paused) sequence.clock?.pause();
     }
-    this.#wake?.();
+    this.#doze.wake();
   }
 
   /** Cancels everything of a consumer that is gone. */
@@ -147,7 +163,7 @@ export class StepLoop {
     this.#pools.drop(consumer);
     for (const sequence of this.#consumers.sequencesOf(consumer)) this.#end(sequence, "cancelled");
     this.#consumers.drop(consumer);
-    this.#wake?.();
+    this.#doze.wake();
   }
 
   /** Runs until stop(). Rejects when the engine fails; every sequence has been told by then. */
@@ -163,12 +179,13 @@ export class StepLoop {
     this.#stopped = true;
     this.#pools.failAll(stopped);
     for (const consumer of this.#consumers.all()) this.drop(consumer);
-    this.#wake?.();
+    this.#doze.wake();
   }
 
-  /** Lets go of what was made for the loop alone; the model is not its own. */
+  /** Lets go of what was made for the loop alone. To be called just before the model, which is not its own, is disposed. */
   dispose(): void {
-    this.#speculation?.dispose();
+    this.adapters.close();
+    this.#preparation.dispose();
   }
 
   /** One step, synchronous. Returns false when there was nothing to run. */
@@ -176,7 +193,7 @@ export class StepLoop {
     let started = 0;
     let engineMs = 0;
     try {
-      this.#prepare();
+      this.#preparation.prepare();
       started = performance.now();
       this.#advance(started);
       if (!this.#scheduler.schedule(this.#batch)) return false;
@@ -185,8 +202,9 @@ export class StepLoop {
       const before = performance.now();
       const output = this.#model.step(this.#batch);
       engineMs = performance.now() - before;
-      this.#takeRows(output, started);
+      this.#output.take(this.#batch, output, started);
     } catch (error) {
+      this.#stopped = true;
       this.#failAll(toErrorRecord(error));
       throw error;
     }
@@ -202,49 +220,17 @@ export class StepLoop {
   async #idle(): Promise<void> {
     this.#consumers.flush();
     this.#scheduler.checkIntegrity();
-    const waitMs = this.#hasHeld() ? heldPollMs : this.#scheduler.nextChangeMs - performance.now();
-    await new Promise<void>((resolve) => {
-      this.#wake = resolve;
-      // Timers round down to a whole millisecond.
-      if (waitMs < longestTimerMs) this.#timer = setTimeout(resolve, Math.max(waitMs, 0) + 1);
-    });
-    clearTimeout(this.#timer);
-    this.#wake = null;
+    await this.#doze.wait(this.#preparation.hasHeld ? heldPollMs : this.#scheduler.nextChangeMs - performance.now());
+  }
+
+  #checkRunning(): void {
+    if (this.#stopped) throw fromErrorRecord(stopped);
   }
 
   /** Tells the scheduler the time, and those whose time in the queue is over that it is. */
   #advance(nowMs = performance.now()): void {
     for (const sequence of this.#scheduler.advance(nowMs))
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
-  }
-
-  /** Leaves out those whose grammar is not ready, and has drafts made for the others where no prompt needs the step. */
-  #prepare(): void {
-    for (const sequence of this.#matched) {
-      // Until the prompt's last chunk nobody asks what may come next.
-      const isEarly = sequence.pending > this.#maxChunk;
-      sequence.isHeld = !isEarly && sequence.live.matcher?.isReady === false;
-    }
-    if (this.#speculation === null) return;
-    this.#scheduler.chooseTurn();
-    const drafted = this.#drafted;
-    drafted.length = 0;
-    if (this.#scheduler.hasPrompts) {
-      this.#speculation.prepare(drafted);
-      return;
-    }
-    let others = 0;
-    for (const sequence of this.#scheduler.decodes()) {
-      const canDraft = sequence instanceof LiveSequence && sequence.live.matcher === null && sequence.pending === 1;
-      if (canDraft) drafted.push(sequence);
-      else others++;
-    }
-    this.#speculation.prepare(drafted, others);
-  }
-
-  #hasHeld(): boolean {
-    for (const { isHeld } of this.#matched) if (isHeld) return true;
-    return false;
   }
 
   #add(consumer: Consumer, job: SequenceJob, grammar: CompiledGrammar | null): LiveSequence {
@@ -261,56 +247,12 @@ export class StepLoop {
       }
       this.#scheduler.add(sequence);
       this.#consumers.add(sequence);
-      if (matcher !== null) this.#matched.add(sequence);
+      this.#preparation.add(sequence);
       return sequence;
     } catch (error) {
       if (sequence !== null) this.adapters.release(job.adapter, sequence);
       matcher?.close();
       throw error;
-    }
-  }
-
-  #takeRows(output: ReturnType<LoadedModel["step"]>, stepStarted: number): void {
-    const { rows } = this.#scheduler;
-    const { pooledLength } = this.#model.capabilities;
-    // Finished sequences leave the scheduler's lists, not `rows`.
-    for (let row = 0; row < rows.length; row++) {
-      const sequence = rows[row] as Scheduled;
-      const position = this.#batch.position[row] as number;
-      const ofPrompt = Math.min(position + (this.#batch.length[row] as number), sequence.promptLength) - position;
-      this.#statistics.promptTokens += Math.max(ofPrompt, 0);
-      if (sequence instanceof PooledSequence) {
-        const at = (output.pooledRow[row] as number) * pooledLength;
-        sequence.sink.add(output.pooled.subarray(at, at + pooledLength), position);
-        if (sequence.pending > 0) continue;
-        this.#scheduler.finishPooled(sequence);
-        sequence.sink.done();
-        continue;
-      }
-      if (sequence.startedMs === 0) sequence.startedMs = stepStarted;
-      if ((output.logitsRow[row] as number) >= 0) this.#takeTokens(sequence, row, output);
-      sequence.draftCount = 0;
-    }
-  }
-
-  /** What the logits of a row make of its sequence; a failure ends that one alone. */
-  #takeTokens(sequence: LiveSequence, row: number, output: ReturnType<LoadedModel["step"]>): void {
-    const frame = this.#consumers.frameOf(sequence);
-    if (!frame) return;
-    try {
-      const before = sequence.total;
-      const finish = this.#taker.take(sequence, row, this.#batch, output, frame);
-      const taken = sequence.total - before;
-      this.#statistics.tokens += taken;
-      if (taken > 0) sequence.clock?.took(taken, performance.now());
-      const isFirst = before === sequence.promptLength && taken > 0;
-      if (isFirst || finish !== "none" || frame.isFull) this.#consumers.isUrgent = true;
-      if (finish === "none") return;
-      this.#statistics.ended[finish]++;
-      this.#forget(sequence);
-    } catch (error) {
-      if (!(error instanceof ServerError)) throw error;
-      this.#fail(sequence, toErrorRecord(error));
     }
   }
 
@@ -340,15 +282,12 @@ export class StepLoop {
   #forget(sequence: LiveSequence): void {
     this.#scheduler.cancel(sequence);
     this.#consumers.remove(sequence);
-    this.#speculation?.forget(sequence);
+    this.#preparation.forget(sequence);
     this.adapters.release(sequence.adapter, sequence);
     sequence.live.matcher?.close();
-    this.#matched.delete(sequence);
   }
 }
 
-/** What a timer can hold; a longer wait has no end worth a timer. */
-const longestTimerMs = 2 ** 31 - 2;
 /** How soon to look again whether a grammar's thread is done with another one. */
 const heldPollMs = 2;
 

@@ -3,7 +3,7 @@
 import { closeSync, openSync, readSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import koffi from "koffi";
-import { bindingOf } from "./abi.ts";
+import { bindingOf, type Pointer } from "./abi.ts";
 import { TurnLock } from "./turn-lock.ts";
 
 /** What the thread is started with. */
@@ -28,14 +28,19 @@ const lock = new TurnLock(1, memory);
 
 port.on("message", (path: string) => {
   readAhead(path);
+  const adapter = load(path);
+  // Whoever gets the answer may count on the lock's being free.
+  port.postMessage((adapter ? koffi.address(adapter) : 0n) satisfies AdapterAnswer);
+});
+
+function load(path: string): Pointer {
   lock.acquire();
   try {
-    const adapter = functions.adapterLoad(model, path);
-    port.postMessage((adapter ? koffi.address(adapter) : 0n) satisfies AdapterAnswer);
+    return functions.adapterLoad(model, path);
   } finally {
     lock.release();
   }
-});
+}
 
 /** So that nobody waits for the disk while the lock is held. */
 function readAhead(path: string): void {

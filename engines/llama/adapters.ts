@@ -34,6 +34,8 @@ export class LlamaAdapters implements AdapterHost {
   }
 
   unload(id: number): void {
+    // They went with the model.
+    if (this.#context.isDisposed) return;
     // A graph that the next pass will not use again may still point to it: nothing reads that before it is made anew.
     if (id === this.#selected) this.select(0);
     this.#unused.push(this.#adapterOf(id));
@@ -74,6 +76,7 @@ export class LlamaAdapters implements AdapterHost {
     return this.#library.withLog((lines) => this.#context.loadAdapter(path) ?? fail(lastWords(lines)));
   }
 
+  /** Where something is being loaded, the end of that asks again: the lock is free by then. */
   #freeUnused(): void {
     if (this.#unused.length === 0 || !this.#loader.lock.tryAcquire()) return;
     this.#context.freeAdapters(this.#unused.splice(0));

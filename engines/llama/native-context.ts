@@ -155,15 +155,23 @@ export class NativeContext {
 
   #run(view: NativeBatchView): number {
     view.finish();
-    this.#computeLock?.acquire();
+    // First: other models need not wait until an adapter of this one is loaded.
     const listLock = this.#listLock;
     listLock?.acquire();
     try {
-      const status = this.functions.decode(this.#context, view.batch);
+      const status = this.#compute(view);
       if (status === 0) this.#listLock = null;
       return status;
     } finally {
       listLock?.release();
+    }
+  }
+
+  #compute(view: NativeBatchView): number {
+    this.#computeLock?.acquire();
+    try {
+      return this.functions.decode(this.#context, view.batch);
+    } finally {
       this.#computeLock?.release();
     }
   }

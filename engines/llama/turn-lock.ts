@@ -41,10 +41,11 @@ export class TurnLock {
     Atomics.notify(this.#words, waitingSide);
   }
 
-  /** Lets the other side go first where it has asked before. */
+  /** Lets the other side go first where it has asked before: it may be waiting, for want of this side's second word alone. */
   #ask(): void {
     Atomics.store(this.#words, this.#own, 1);
     Atomics.store(this.#words, waitingSide, this.#own);
+    Atomics.notify(this.#words, waitingSide);
   }
 
   #mustWait(): boolean {

@@ -1,59 +1,13 @@
 import assert from "node:assert/strict";
-import { describe, it, type TestContext } from "node:test";
+import { describe, it } from "node:test";
 import type { PoolJob } from "../../../actors/messages.ts";
-import { Intake } from "../../../actors/scheduler/intake.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
-import type { GrammarHost, Matcher } from "../../../engines/grammar/matcher.ts";
-import type { PrefixStore } from "../../../engines/prefix-store/prefix-store.ts";
-import { Speculation } from "../../../engines/speculation/speculation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { settled } from "../../fixtures/fake-clock.ts";
-import { createFakeEngine, type FakeEngineOptions, fakeNextToken } from "../../fixtures/fake-engine.ts";
+import { createFakeEngine } from "../../fixtures/fake-engine.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
-import { createRun, createServer, crossed, Frames, job, readAll } from "./rig.ts";
-
-const vocabSize = 64;
-
-function createLoop(options: { engine?: FakeEngineOptions; prefixCacheEntries?: number; drafts?: boolean } = {}) {
-  const { prefixCacheEntries = 0, drafts = false } = options;
-  const engine = createFakeEngine({ vocabSize, adaptersPerStep: 1, ...options.engine });
-  const speculation = { promptLookup: true, maxDraftTokens: 4, headTokens: null, headSampling: "auto" } as const;
-  const loop = new StepLoop(engine, {
-    limits: { ...generousLimits, prefixCacheEntries },
-    frameIntervalMs: 0,
-    createSpeculation: (cost) =>
-      drafts
-        ? Speculation.create({ model: engine, draft: null, options: { ...speculation, draftModel: null }, cost })
-        : null,
-  });
-  const { adapters } = engine;
-  assert.ok(adapters !== null);
-  const load = (id: number) => loop.adapters.load({ id, generation: `generation ${id}`, path: `${id}.gguf` });
-  return { engine, loop, load, host: adapters, frames: new Frames() };
-}
-
-/** What the engine says to a prompt by itself. */
-function expected(prompt: Int32Array, count: number, adapter: number): number[] {
-  const tokens = [...prompt];
-  while (tokens.length < prompt.length + count) tokens.push(fakeNextToken(tokens, vocabSize, adapter));
-  return tokens.slice(prompt.length);
-}
-
-const tokensOf = (frames: Frames, id: number) => frames.rows.filter((row) => row.id === id).map(({ token }) => token);
-
-const gone = (error: unknown) => error instanceof ServerError && error.code === "model_failed" && error.retryable;
-
-/** Follows a promise, to see whether it has settled. */
-function watch(promise: Promise<unknown>) {
-  const seen = { settled: false };
-  promise.then(
-    () => {
-      seen.settled = true;
-    },
-    () => {},
-  );
-  return seen;
-}
+import { createLoop, expected, gone, tokensOf, watch } from "./adapters-rig.ts";
+import { job } from "./rig.ts";
 
 describe("adapters in the step loop", () => {
   for (const adaptersPerStep of [1, 8]) {
@@ -185,6 +139,31 @@ describe("adapters in the step loop", () => {
     assert.deepEqual([tokensOf(frames, 1).length, tokensOf(frames, 3).length], [4, 4]);
   });
 
+  it("are freed when they have come, where they are not wanted any more by then", async () => {
+    const { loop, load, host } = createLoop();
+    for (const [id, outcome] of [
+      [1, "loaded"],
+      [2, "failed"],
+    ] as const) {
+      let settle = () => {};
+      host.onLoad = () =>
+        new Promise((resolve, reject) => {
+          settle = outcome === "loaded" ? resolve : () => reject(new ServerError("lora_device_load_failed", "no room"));
+        });
+      const loading = load(id).catch(() => {});
+      await assert.rejects(load(id), { code: "conflict" });
+      const left = watch(loop.adapters.unload(id));
+      await settled();
+      assert.ok(!left.settled);
+      settle();
+      await loading;
+      await settled();
+      assert.ok(left.settled);
+      assert.equal(host.loaded.size, 0);
+      assert.equal(loop.adapters.count, 0);
+    }
+  });
+
   it("are used by pooled outputs, too", async () => {
     const { loop, load, frames } = createLoop({ engine: { maxSequences: 1 } });
     await load(1);
@@ -203,153 +182,59 @@ describe("adapters in the step loop", () => {
     await settled();
     assert.ok(left.settled);
   });
-});
 
-describe("adapters of jobs that are being prepared", () => {
-  const grammar = { kind: "json_schema", schema: {} } as const;
-
-  function preparing(store: PrefixStore | null = null) {
-    const rig = createLoop({ prefixCacheEntries: 4, engine: { sequenceTokens: 512, maxBatchTokens: 512 } });
-    const ends = { compile: () => {}, fail: (_error: Error) => {} };
-    const matcher: Matcher = {
-      isReady: true,
-      allowed: () => ({ forced: new Int32Array(0), mask: new Int32Array(vocabSize / 32).fill(-1) }),
-      accept: () => {},
-      close: () => {},
-    };
-    const grammars: GrammarHost = {
-      compile: () =>
-        new Promise((resolve, reject) => {
-          ends.compile = () => resolve({ open: () => matcher });
-          ends.fail = reject;
-        }),
-      dispose: async () => {},
-    };
-    const intake = new Intake({ loop: rig.loop, grammars, store });
-    return { ...rig, intake, compile: () => ends.compile(), fail: (error: Error) => ends.fail(error) };
-  }
-
-  it("are in use until they are cancelled, dropped, or refused", async () => {
-    for (const how of ["cancel", "drop", "refuse"]) {
-      const { loop, load, intake, fail, frames } = preparing();
-      await load(1);
-      const jobs = [job(1, { adapter: 1, grammar: grammar as never }), job(2, { adapter: 1 })];
-      const submitted = Promise.resolve(intake.submit(frames, jobs)).catch(() => {});
-      const left = watch(loop.adapters.unload(1));
-      await settled();
-      assert.ok(!left.settled, how);
-      if (how === "cancel") intake.cancel(frames, [1]);
-      if (how === "cancel") intake.cancel(frames, [2]);
-      if (how === "drop") intake.drop(frames);
-      if (how === "refuse") fail(new ServerError("invalid_value", "no grammar"));
-      await settled();
-      assert.ok(left.settled, how);
-      fail(new Error("nobody waits for it"));
-      await submitted;
+  it("leave no copies for others when they are on their way out, and cost those of others no room", async () => {
+    const { loop, load, frames, engine } = createLoop({ prefixCacheEntries: 2 });
+    await load(1);
+    for (const id of [1, 2]) {
+      loop.submit(frames, [job(id)]);
+      while (loop.step());
     }
-  });
-
-  it("go on to be used by those jobs, though they are to be freed meanwhile", async () => {
-    const { loop, load, intake, compile, frames, host } = preparing();
-    await load(1);
-    const prompt = Int32Array.of(1, 2, 3);
-    const submitted = intake.submit(frames, [job(1, { adapter: 1, prompt, grammar: grammar as never })]);
+    assert.equal(engine.kv.copyCount, 2);
+    loop.submit(frames, [job(3, { adapter: 1, maxNewTokens: 100 }), job(4, { adapter: 1, maxNewTokens: 6 })]);
+    while (tokensOf(frames, 4).length < 3) loop.step();
     const unloaded = loop.adapters.unload(1);
-    compile();
-    await submitted;
-    loop.step();
-    assert.ok(host.loaded.has(1));
-    while (loop.step());
-    assert.deepEqual(tokensOf(frames, 1), expected(prompt, 4, 1));
+    while (tokensOf(frames, 4).length < 6) loop.step();
+    loop.cancel(frames, [3]);
+    assert.equal(engine.kv.copyCount, 2);
     await unloaded;
-    assert.ok(!host.loaded.has(1));
+    assert.deepEqual([engine.kv.copyCount, loop.snapshot().prefixCache.evictions], [2, 0]);
   });
 
-  it("are refused with all jobs where one of them is gone", async () => {
-    const { loop, load, intake, frames } = preparing();
-    await load(1);
-    const jobs = [job(1, { adapter: 1, grammar: grammar as never }), job(2, { adapter: 2 })];
-    await assert.rejects(Promise.resolve(intake.submit(frames, jobs)), gone);
-    await loop.adapters.unload(1);
-  });
-
-  it("take from disk what was stored with their own generation alone, and nothing once they are cancelled", async () => {
-    const prompt = Int32Array.from({ length: 300 }, (_, i) => i % 60);
-    const asked: string[] = [];
-    let read = () => {};
-    const content = { adapter: "generation 1", tokens: prompt, bytes: new Uint8Array(prompt.slice().buffer) };
-    const tagged = { ...content, bytes: new Uint8Array(prompt.map((token) => token + 65536).buffer) };
-    const store = {
-      find: (generation: string) => {
-        asked.push(generation);
-        return generation === "generation 1" ? { name: "file", tokens: 300, usable: 300, bytes: 1 } : null;
-      },
-      read: () => new Promise((resolve) => (read = () => resolve(tagged))),
-    } as unknown as PrefixStore;
-    const { loop, load, intake, frames, engine } = preparing(store);
+  it("are asked of the engine no more once it is about to be disposed", async () => {
+    const { loop, load, host } = createLoop();
     for (const id of [1, 2]) await load(id);
-    await intake.submit(frames, [job(1, { prompt }), job(2, { prompt, adapter: 2 })]);
-    assert.deepEqual(asked, ["", "generation 2"]);
-    const cancelled = intake.submit(frames, [job(3, { prompt, adapter: 1 })]);
-    await settled();
-    intake.cancel(frames, [3]);
-    read();
-    await cancelled;
-    assert.equal(engine.kv.copyCount, 0);
-    const submitted = intake.submit(frames, [job(4, { prompt, adapter: 1 })]);
-    await settled();
-    read();
-    await submitted;
-    assert.equal(engine.kv.copyCount, 1);
-    while (loop.step());
-    assert.deepEqual(tokensOf(frames, 4), expected(prompt, 4, 1));
-    assert.equal(loop.snapshot().prefixCache.reusedTokens, 299);
+    const user = {};
+    loop.adapters.use(1, user);
+    const unloaded = loop.adapters.unload(1);
+    loop.stop();
+    loop.dispose();
+    loop.adapters.release(1, user);
+    await Promise.all([unloaded, loop.adapters.unload(2)]);
+    assert.deepEqual(host.log, ["load 1", "load 2"]);
   });
 });
 
-describe("the adapter of a run", () => {
-  async function beginOf(t: TestContext, generation: string | null) {
-    const rig = await createRun({}, { adapter: { id: 3, generation } });
-    t.after(rig.close);
-    rig.run.start();
-    await crossed();
-    assert.deepEqual(
-      rig.asked.map(({ adapter }) => adapter),
-      [3],
-    );
-    rig.sinks[0]!.onToken(5, 1 | 4, 10, null, 0);
-    const [begin] = await readAll(rig.reader);
-    assert.ok(begin?.type === "begin");
-    return begin;
+describe("a step loop that has ended", () => {
+  const ends: Readonly<Record<string, (rig: ReturnType<typeof createLoop>) => void>> = {
+    "was stopped": ({ loop }) => loop.stop(),
+    "has failed": ({ loop, engine, frames }) => {
+      engine.step = () => assert.fail("the engine is broken");
+      loop.submit(frames, [job(1)]);
+      assert.throws(() => loop.step());
+    },
+  };
+  for (const [how, end] of Object.entries(ends)) {
+    it(`takes no more jobs, prompts to pool or prefixes: it ${how}`, async () => {
+      const rig = createLoop({ prefixCacheEntries: 2 });
+      const { loop, frames, engine } = rig;
+      end(rig);
+      assert.throws(() => loop.submit(frames, [job(2)]), gone);
+      const pooled = { client: "c", prompts: [Int32Array.of(1)], adapter: 0, priority: 0 };
+      await assert.rejects(loop.pool(frames, { id: 3, job: pooled }), gone);
+      const tokens = Int32Array.of(1, 2, 3, 4);
+      assert.equal(loop.importPrefix(0, tokens, new Uint8Array(tokens.buffer)), false);
+      assert.equal(engine.kv.copyCount, 0);
+    });
   }
-
-  it("is what the model is asked for, and its generation is told with the first token", async (t) => {
-    assert.equal((await beginOf(t, "abc")).adapterGeneration, "abc");
-  });
-
-  it("has no generation to tell where it is the model's own", async (t) => {
-    assert.ok(!("adapterGeneration" in (await beginOf(t, null))));
-  });
-
-  it("goes along from the agents actor to the engine, for texts and for embeddings", async (t) => {
-    const server = await createServer({ engine: { adaptersPerStep: 1, maxSequences: 2 } });
-    t.after(server.close);
-    const model = { id: 7, generation: "g", path: "7.gguf" };
-    await server.modelRef.ask("loadAdapter", model);
-    const adapters: number[] = [];
-    const check = server.engine.adapters!.check.bind(server.engine.adapters);
-    server.engine.adapters!.check = (batch) => {
-      adapters.push(...batch.adapter.subarray(0, batch.rowCount));
-      check(batch);
-    };
-    const events = await readAll(server.start({}, { id: 7, generation: "g" }));
-    assert.equal(events.at(-1)?.type, "done");
-    assert.ok(events.some((event) => event.type === "begin" && event.adapterGeneration === "g"));
-    const [embedded] = await readAll(server.embed(["a"], "tiny", { id: 7, generation: "g" }));
-    assert.equal(embedded?.type, "embeddings");
-    assert.deepEqual([...new Set(adapters)], [7]);
-    await server.modelRef.ask("unloadAdapter", { id: 7 });
-    const [refused] = await readAll(server.start({}, { id: 7, generation: "g" }));
-    assert.ok(refused?.type === "error" && refused.error.code === "model_failed");
-  });
 });

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Front } from "../../../actors/front.ts";
+import { Front, type FrontOptions, type ServedModel } from "../../../actors/front.ts";
 import { Refusals } from "../../../actors/refusals.ts";
+import type { GenerateRequest } from "../../../engines/chat.ts";
 import { createApp } from "../../../http/app.ts";
 import { createLogger } from "../../../runtime/log.ts";
 import { FakeClock } from "../../fixtures/fake-clock.ts";
@@ -9,21 +10,23 @@ import { recordingLog } from "../../fixtures/http-server.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
 import { request } from "../../fixtures/socketless.ts";
 
+function served(id: string): ServedModel {
+  return {
+    id,
+    engine: "llama",
+    spec: {} as never,
+    chatTemplate: null,
+    jinjaExplicit: null,
+    carrier: "thread",
+    adapters: null,
+    ownAdapter: null,
+  };
+}
+
 /** A front whose model is not loaded: it has not been started. */
-function createFront(): Front {
+function createFront(changes: Partial<FrontOptions> = {}): Front {
   return new Front({
-    models: [
-      {
-        id: "tiny",
-        engine: "llama",
-        spec: {} as never,
-        chatTemplate: null,
-        jinjaExplicit: null,
-        carrier: "thread",
-        adapters: null,
-        ownAdapter: null,
-      },
-    ],
+    models: [served("tiny")],
     defaultModelId: "tiny",
     defaultSeed: null,
     limits: generousLimits,
@@ -39,6 +42,7 @@ function createFront(): Front {
     loadTimeoutMs: 1000,
     log: createLogger({ level: "silent", format: "json" }),
     onLoadProgress: () => {},
+    ...changes,
   });
 }
 
@@ -60,6 +64,24 @@ describe("a front whose model is being loaded", () => {
   it("has no statistics", async () => {
     await assert.rejects(createFront().statistics("tiny"), { code: "model_state_conflict" });
     await assert.rejects(createFront().statistics("other"), { code: "model_not_found" });
+  });
+});
+
+describe("a front that counts the tokens of a request", () => {
+  it("lets it wait for its model no longer than its client does", async () => {
+    const models = [served("tiny"), served("later")];
+    const limits = { ...generousLimits, maxQueue: 1 };
+    const modelModule = new URL("data:text/javascript,export const start = () => new Promise(() => {});");
+    const front = createFront({ models, limits, modelModule, maxLoadedModels: 1 });
+    const count = (signal: AbortSignal) => front.countTokens({ model: "later" } as GenerateRequest, signal);
+    for (let i = 0; i < 3; i++) {
+      const client = new AbortController();
+      const counted = assert.rejects(count(client.signal), { code: "cancelled" });
+      await assert.rejects(count(client.signal), { code: "queue_full" });
+      client.abort();
+      await counted;
+    }
+    await front.stop(0);
   });
 });
 

@@ -5,6 +5,7 @@ import type { AdapterToLoad, ModelPlaceReady, ModelProtocol } from "../../../act
 import { ModelLife, type ModelLifeOptions } from "../../../actors/model-lifecycle/model-life.ts";
 import { Residency } from "../../../actors/model-lifecycle/residency.ts";
 import { checkTransition, type TransitionReason } from "../../../actors/model-lifecycle/transitions.ts";
+import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
 import type { RestartPolicy } from "../../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -13,6 +14,7 @@ import type { Place } from "../../../runtime/thread/place.ts";
 import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
 import { FakeClock, settled } from "../../fixtures/fake-clock.ts";
 import { createFakeEngine } from "../../fixtures/fake-engine.ts";
+import { generousLimits } from "../../fixtures/scheduling.ts";
 
 export const policy: RestartPolicy = {
   kind: "restart",
@@ -26,6 +28,9 @@ const ready = (): ModelPlaceReady => {
   const { card, capacity, capabilities } = createFakeEngine();
   return { card, capacity, capabilities, maxQueue: 8, probes: null };
 };
+
+/** What a place answers that has had no requests. */
+const unused = new StepLoop(createFakeEngine(), { limits: generousLimits, frameIntervalMs: 0 }).snapshot();
 
 /** One place of a model, from the test's side. */
 export interface FakePlace {
@@ -43,6 +48,31 @@ export interface TestedLife {
   readonly moves: string[];
   readonly logged: { readonly message: string; readonly fields: Record<string, unknown> }[];
   readonly attached: string[];
+}
+
+/** A request that has come: in, waiting, or refused with a code. */
+export function come({ life }: TestedLife, signal: AbortSignal | null = null) {
+  const request = { state: "waits", error: null as ServerError | null, leave: () => life.leave() };
+  life.enter(signal).then(
+    () => {
+      request.state = "in";
+    },
+    (error: ServerError) => {
+      request.state = error.code;
+      request.error = error;
+    },
+  );
+  return request;
+}
+
+/** Whether a promise has settled, and with what. */
+export function watch<T>(promise: Promise<T>) {
+  const watched = { isSettled: false, value: null as T | null };
+  promise.then((value) => {
+    watched.isSettled = true;
+    watched.value = value;
+  });
+  return watched;
 }
 
 /** Turns the loop until what was sent has crossed, been handled and been answered. */
@@ -133,7 +163,7 @@ export class Lives {
     this.mostAlive = Math.max(this.mostAlive, this.alive);
     const adapters: AdapterToLoad[] = [];
     const inside = new ActorSystem("model");
-    const answers = { statistics: () => ({}), loadAdapter: (message: AdapterToLoad) => void adapters.push(message) };
+    const answers = { statistics: () => unused, loadAdapter: (message: AdapterToLoad) => void adapters.push(message) };
     inside.spawn<ModelProtocol>("model", answers as never);
     inside.attach(right);
     let leave = (_exit: PeerExit): void => {};

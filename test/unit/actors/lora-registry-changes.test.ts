@@ -1,8 +1,9 @@
 // The adapters of a model when things change under requests, under a load, or under the model: who keeps what.
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
+import { describe, it, type TestContext } from "node:test";
+import type { AdapterLease } from "../../../actors/lora-registry/model-adapters.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { createAdapters, generationOf, rest, withCode } from "./lora-registry-rig.ts";
+import { createAdapters, generationOf, type Rig, rest, withCode } from "./lora-registry-rig.ts";
 
 describe("replacing and unloading", () => {
   it("leaves requests on the generation they began with, until they end", async (context) => {
@@ -148,6 +149,110 @@ describe("replacing and unloading", () => {
     assert.deepEqual(rig.held(), [generationOf("/b")]);
     await rig.filesAre(1);
   });
+
+  it("frees what the engine loads when nobody waits for it any more", async (context) => {
+    const rig = await createAdapters(context);
+    rig.outside.isManual = true;
+    const refused = assert.rejects(rig.load("style", "/a"), withCode("lora_device_load_failed"));
+    await rig.outside.settle(/prepare/);
+    await rig.outside.settle(/loadAdapter 1/, new ServerError("timeout", "late"));
+    await refused;
+    await rig.outside.settle(/unloadAdapter 1/);
+    assert.equal(rig.log.lines.filter(({ level }) => level === "error").length, 0);
+    rig.outside.isManual = false;
+    await rig.load("style", "/a");
+    assert.deepEqual([...rig.model.held.keys()], [2]);
+  });
+});
+
+describe("a model that is loaded again", () => {
+  /** Two adapters, of which the first cannot be loaded any more. */
+  async function restartWithout(context: TestContext, error: ServerError, change: (rig: Rig) => void = () => {}) {
+    const rig = await createAdapters(context);
+    await rig.load("style", "/a");
+    await rig.load("same", "/a");
+    await rig.load("other", "/b");
+    change(rig);
+    rig.outside.isManual = true;
+    const outcome = rig.restart().then(
+      () => "up",
+      (thrown: ServerError) => thrown.code,
+    );
+    await rig.outside.settle(/loadAdapter 1/, error);
+    rig.outside.isManual = false;
+    await rest();
+    for (const pending of [...rig.outside.pending]) pending.settle();
+    return { rig, outcome: await outcome };
+  }
+
+  it("goes on without an adapter that it cannot load, which nobody can choose any more", async (context) => {
+    const error = new ServerError("lora_device_load_failed", "its file is gone");
+    const { rig, outcome } = await restartWithout(context, error, ({ adapters }) =>
+      assert.equal(adapters.entries().length, 3),
+    );
+    assert.equal(outcome, "up");
+    assert.deepEqual(rig.held(), [generationOf("/b")]);
+    for (const selector of [{ alias: "style" }, { alias: "same" }, { generation: generationOf("/a") }]) {
+      assert.throws(() => rig.adapters.lease(selector), withCode("invalid_value", "adapter", /it has "other"$/));
+    }
+    assert.deepEqual(
+      rig.adapters.entries().map(({ alias }) => alias),
+      ["other"],
+    );
+    const { level, fields } = rig.log.lines.at(-1) ?? {};
+    assert.deepEqual([level, fields?.aliases, fields?.err], ["error", ["style", "same"], error]);
+    await rig.filesAre(1);
+    await rig.load("style", "/a");
+    assert.deepEqual([...rig.model.held.keys()], [2, 3], "anew, under a new number");
+  });
+
+  it("counts nothing of a lease on what it could not load, and no lease on the same content against it", async (context) => {
+    const leases: AdapterLease[] = [];
+    const error = new ServerError("timeout", "late");
+    const { rig } = await restartWithout(context, error, ({ adapters }) =>
+      leases.push(adapters.lease({ alias: "style" })),
+    );
+    assert.equal(rig.adapters.list().residentBytes, 100);
+    await rig.load("style", "/a");
+    leases[0]?.release();
+    await rest();
+    assert.equal(rig.held().length, 2);
+    rig.adapters.lease({ alias: "style" }).release();
+  });
+
+  for (const code of ["peer_gone", "draining"] as const) {
+    it(`keeps its adapters where its place ends meanwhile with ${code}`, async (context) => {
+      const { rig, outcome } = await restartWithout(context, new ServerError(code, "ending"));
+      assert.equal(outcome, code);
+      await rig.restart();
+      assert.deepEqual(rig.held(), [generationOf("/a"), generationOf("/b")].sort());
+    });
+  }
+
+  it("keeps them where somebody ends its place, whatever that says of them", async (context) => {
+    const error = new ServerError("lora_device_load_failed", "the model was unloaded");
+    const end = (rig: Rig) => {
+      rig.isEnding = true;
+    };
+    const { rig, outcome } = await restartWithout(context, error, end);
+    assert.equal(outcome, "lora_device_load_failed");
+    await rig.restart();
+    assert.equal(rig.held().length, 2);
+  });
+
+  it("is not up where one of the settings cannot be loaded while the server starts", async (context) => {
+    const preloaded = [{ alias: "a", source: "/a", revision: null, path: "/a" }];
+    const rig = await createAdapters(context, { preloaded });
+    await rig.adapters.preload();
+    rig.outside.isManual = true;
+    const attached = rig.adapters.attach(rig.model, () => false);
+    const refused = assert.rejects(
+      attached,
+      withCode("lora_device_load_failed", undefined, /^lora "a" of model "tiny": no/),
+    );
+    await rig.outside.settle(/loadAdapter/, new ServerError("lora_device_load_failed", "no room"));
+    await refused;
+  });
 });
 
 describe("what comes between", () => {
@@ -262,22 +367,6 @@ describe("a model's place that starts again", () => {
     rig.outside.isManual = false;
     await rig.outside.settle(/loadAdapter 1/);
     await restarted;
-    assert.deepEqual(rig.held(), [generationOf("/a")]);
-  });
-
-  it("names the adapter it cannot take", async (context) => {
-    const rig = await createAdapters(context);
-    await rig.load("a", "/a");
-    rig.outside.isManual = true;
-    const refused = assert.rejects(
-      rig.restart(),
-      withCode("lora_device_load_failed", undefined, /adapter "a" of model/),
-    );
-    await rest();
-    await rig.outside.settle(/loadAdapter/, new ServerError("lora_device_load_failed", "no room"));
-    await refused;
-    rig.outside.isManual = false;
-    await rig.restart();
     assert.deepEqual(rig.held(), [generationOf("/a")]);
   });
 });

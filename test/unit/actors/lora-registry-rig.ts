@@ -83,6 +83,8 @@ export class FakeModel implements Ref<ModelProtocol> {
   /** Where those it holds, or held, came from. */
   readonly paths = new Map<number, string>();
   readonly asked: string[] = [];
+  /** Those that were loaded when nobody waited any more. */
+  readonly late = new Set<number>();
   /** Looks on before an adapter is freed. */
   onFree: (id: number) => void = () => {};
   readonly #outside: Outside;
@@ -101,7 +103,13 @@ export class FakeModel implements Ref<ModelProtocol> {
     });
     return new Promise<void>((resolve, reject) => {
       this.#waiting.add(reject);
-      answered.then(resolve, reject).finally(() => this.#waiting.delete(reject));
+      answered
+        .catch((error) => {
+          if (error instanceof ServerError && error.code === "timeout") this.late.add(message.id);
+          throw error;
+        })
+        .then(resolve, reject)
+        .finally(() => this.#waiting.delete(reject));
     });
   }) as unknown as Ref<ModelProtocol>["ask"];
 
@@ -125,7 +133,7 @@ export class FakeModel implements Ref<ModelProtocol> {
     } else {
       assert.equal(method, "unloadAdapter");
       this.onFree(id);
-      assert.ok(this.held.delete(id), `adapter ${id} is there to be freed`);
+      assert.ok(this.held.delete(id) || this.late.delete(id), `adapter ${id} is there to be freed`);
     }
   }
 }
@@ -152,10 +160,17 @@ export interface RigOptions {
 
 export const generousLimits: AdapterLimits = { maxAdapters: 16, maxRank: 256, maxBytes: 1_000_000 };
 
+/** What a test leaves behind may write into its folder when the test has ended. */
+const folders = new Set<string>();
+process.once("exit", () => {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
+
 /** A model "tiny" with adapters, loaded. */
 export async function createAdapters(context: Pick<TestContext, "after"> | null, options: RigOptions = {}) {
   const folder = mkdtempSync(join(tmpdir(), "troupe-adapters-"));
   const remove = () => rmSync(folder, { recursive: true, force: true });
+  folders.add(folder);
   context?.after(remove);
   const outside = new Outside();
   const log = recordingLog();
@@ -165,6 +180,8 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
     outside,
     log,
     preparing,
+    /** Somebody stops the place that is being attached. */
+    isEnding: false,
     model: new FakeModel(outside),
     /** What whileLoaded is refused for. */
     unavailable: null as ServerError | null,
@@ -184,7 +201,7 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
     async restart(): Promise<void> {
       rig.model.die();
       rig.model = new FakeModel(outside);
-      await adapters.attach(rig.model);
+      await adapters.attach(rig.model, () => rig.isEnding);
     },
     /** The generations that the engine holds, sorted. */
     held: () => [...rig.model.held.values()].sort(),
@@ -202,9 +219,14 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
     whileLoaded: (task) => (rig.unavailable ? Promise.reject(rig.unavailable) : task(rig.model)),
     ...(options.modelPath ? {} : { prepare: (what, signal) => rig.prepare(what, signal) }),
   });
-  if (!options.preloaded) await adapters.attach(rig.model);
+  if (!options.preloaded) {
+    await adapters.attach(rig.model, () => rig.isEnding);
+    adapters.serverStarted();
+  }
   return Object.assign(rig, { adapters });
 }
+
+export type Rig = Awaited<ReturnType<typeof createAdapters>>;
 
 function prepareFake({ source, folder }: PrepareOptions): PreparedAdapter {
   const settings = new URL(source, "file:///").searchParams;

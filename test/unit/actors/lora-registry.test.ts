@@ -42,7 +42,9 @@ describe("loading an adapter", () => {
     assert.deepEqual(options?.limits, { maxRank: 9, maxBytes: 1000 });
   });
 
-  const names = ["", " \n ", "a".repeat(257), "ä".repeat(129), "two\nlines", "bell\u0007", "\ud800"];
+  const turned = "\u202etset";
+  const hidden = "te\u200bst";
+  const names = ["", " \n ", "a".repeat(257), "ä".repeat(129), "two\nlines", "bell\u0007", "\ud800", turned, hidden];
   for (const name of names) {
     it(`refuses the name ${JSON.stringify(name).slice(0, 12)}`, async (context) => {
       const rig = await createAdapters(context);
@@ -137,6 +139,17 @@ describe("loading an adapter", () => {
     await rig.filesAre(0);
   });
 
+  it("says that the model's file is at fault where it is, and not where it lies", async (context) => {
+    const rig = await createAdapters(context);
+    rig.outside.isManual = true;
+    const told = (error: unknown) =>
+      withCode("invalid_lora_runtime", undefined, /the model's own file/)(error) && !String(error).includes("/models");
+    const refused = assert.rejects(rig.load("style", "/a"), told);
+    await rig.outside.settle(/prepare/, new ServerError("model_file_invalid", '"/models/tiny.gguf" is cut off'));
+    await refused;
+    assert.match(String(rig.log.lines.at(-1)?.fields.reason), /cut off/);
+  });
+
   for (const error of [new Error("a bug"), new ServerError("timeout", "late"), new ServerError("peer_gone", "died")]) {
     it(`tells of preparing that fails with "${error.message}" in the log, and says so`, async (context) => {
       const rig = await createAdapters(context);
@@ -224,6 +237,13 @@ describe("the limits", () => {
     assert.equal(rig.adapters.list().residentBytes, 250);
   });
 
+  it("let another alias stand for what is in memory where not a byte is left", async (context) => {
+    const rig = await createAdapters(context, { limits: { maxBytes: 100 } });
+    const { generation } = await rig.load("a", "/a");
+    assert.equal((await rig.load("b", "/a#again")).generation, generation);
+    await assert.rejects(rig.load("c", "/c?bytes=1"), withCode("lora_byte_limit_exceeded"));
+  });
+
   it("bound the aliases", async (context) => {
     const rig = await createAdapters(context);
     for (let count = 0; count < 1024; count++) await rig.load(`alias ${count}`, "/a");
@@ -253,7 +273,9 @@ describe("adapters of the settings", () => {
       ],
     );
     assert.deepEqual(rig.model.asked, []);
-    await rig.adapters.attach(rig.model);
+    const said = rig.log.lines.map(({ message }) => message);
+    assert.deepEqual(said, ["adapter prepared", "adapter prepared"]);
+    await rig.adapters.attach(rig.model, () => false);
     assert.deepEqual(rig.held(), [generationOf("/b"), generationOf("/cache/a")].sort());
     const { adapters } = rig.adapters.list();
     assert.deepEqual(
@@ -269,7 +291,7 @@ describe("adapters of the settings", () => {
     const one = await createAdapters(context, { preloaded, limits: { maxAdapters: 1 } });
     await assert.rejects(
       one.adapters.preload(),
-      withCode("lora_adapter_limit_exceeded", undefined, /adapter "b" of model "tiny"/),
+      withCode("lora_adapter_limit_exceeded", undefined, /^lora "b" of model "tiny": model/),
     );
     await one.filesAre(1);
     const two = await createAdapters(context, { preloaded });
@@ -350,7 +372,7 @@ describe("the registry of all models", () => {
     await rig.load("a", "/a");
     assert.deepEqual(rig.model.asked, []);
     const model = new FakeModel(rig.outside);
-    await rig.adapters.attach(model);
+    await rig.adapters.attach(model, () => false);
     assert.deepEqual([...model.held.values()], [generationOf("/a")]);
   });
 });

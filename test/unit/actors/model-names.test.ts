@@ -37,6 +37,10 @@ describe("the name of a model", () => {
       param: "model",
       message: /'nobody' is not available\. Available models: default, org\/base, other, org\/base::poet, /,
     });
+    const aliases = adapters(...Array.from({ length: 1000 }, (_, i) => `a${i}`));
+    assert.throws(() => resolveName("nobody", [{ id: "m", adapters: aliases }], "m"), {
+      message: /: default, m, m::a0, .*, m::a29 and 970 more$/,
+    });
     const many = Array.from({ length: 1000 }, (_, i) => ({ id: `model ${i}`, adapters: [] }));
     assert.throws(
       () => resolveName("x".repeat(100_000), many, "model 0"),
@@ -46,7 +50,7 @@ describe("the name of a model", () => {
 });
 
 describe("the adapter of a request", () => {
-  const served = (changes: Partial<ServedModel>) => ({ id: "base", ownAdapter: null, ...changes }) as ServedModel;
+  const served = (changes: object) => ({ id: "base", ownAdapter: null, spec: {}, ...changes }) as ServedModel;
   const own = { generation: "0".repeat(64), path: "/own.gguf", rank: 1, bytes: 1 };
 
   it("is none, or its model's own", () => {
@@ -55,8 +59,11 @@ describe("the adapter of a request", () => {
   });
 
   it("cannot be chosen where the model has no runtime for adapters", () => {
-    for (const model of [served({}), served({ ownAdapter: own })]) {
-      assert.throws(() => leaseFor(model, null, { alias: "poet" }), { code: "invalid_value", param: "adapter" });
+    const chosen = (model: ServedModel) => () => leaseFor(model, null, { alias: "poet" });
+    assert.throws(chosen(served({})), { code: "invalid_value", param: "adapter", message: /enable_lora/ });
+    for (const model of [served({ ownAdapter: own }), served({ spec: { mixture: {} } })]) {
+      const message = 'model "base" has adapters of its own, and takes no others; leave out adapter';
+      assert.throws(chosen(model), { code: "invalid_value", param: "adapter", message });
     }
   });
 });

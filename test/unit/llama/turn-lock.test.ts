@@ -1,37 +1,52 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { describe, it } from "node:test";
+import { describe, it, type TestContext } from "node:test";
+import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import { TurnLock } from "../../../engines/llama/turn-lock.ts";
+import { type Side, TurnLock } from "../../../engines/llama/turn-lock.ts";
 
 const module = new URL("../../../engines/llama/turn-lock.js", import.meta.url).href;
 
-/** A thread that has the other side of the lock; `body` is what it does with `lock` and the numbers shared with it. */
-function otherSide(lock: TurnLock, numbers: Int32Array, body: string): Worker {
+/** A thread that has a side of the lock, the other one by default; `body` is what it does with `lock` and the numbers shared with it. */
+function otherSide(
+  t: TestContext,
+  lock: TurnLock,
+  numbers: Int32Array,
+  body: string,
+  side: Side = 1,
+): Promise<unknown> {
   const source = `
     const { workerData: { memory, numbers, module } } = require("node:worker_threads");
-    import(module).then(({ TurnLock }) => { const lock = new TurnLock(1, memory); ${body} });`;
-  return new Worker(source, { eval: true, workerData: { memory: lock.memory, numbers, module } });
+    import(module).then(({ TurnLock }) => { const lock = new TurnLock(${side}, memory); ${body} });`;
+  const worker = new Worker(source, { eval: true, workerData: { memory: lock.memory, numbers, module } });
+  t.after(() => worker.terminate());
+  return once(worker, "exit");
 }
 
 function sharedNumbers(count: number): Int32Array {
   return new Int32Array(new SharedArrayBuffer(4 * count));
 }
 
-/** Does so until the other thread has set the number. */
-function until(numbers: Int32Array, index: number, body: () => void = () => {}): void {
-  while (Atomics.load(numbers, index) === 0) body();
+/** Waits until the other thread has set the number. */
+async function until(numbers: Int32Array, index: number, value = 1): Promise<void> {
+  while (Atomics.load(numbers, index) !== value) await turn();
 }
 
-describe("a lock that two threads take turns with", () => {
-  it("is held by one of them at a time", async () => {
+/** Waits until the other side has asked for the lock, which this one holds. */
+function untilAsked(lock: TurnLock): Promise<void> {
+  // The word that names the side that waits.
+  return until(new Int32Array(lock.memory), 2);
+}
+
+describe("a lock that two threads take turns with", { timeout: 10_000 }, () => {
+  it("is held by one of them at a time", async (t) => {
     const lock = new TurnLock(0);
     const numbers = sharedNumbers(2);
-    const rounds = 20_000;
+    const rounds = 5000;
     // Adding in two steps loses something wherever both are at it.
-    const add = "for (let i = 0; i < 20000; i++) { lock.acquire(); numbers[0] = numbers[0] + 1; lock.release(); }";
-    const ended = once(otherSide(lock, numbers, `Atomics.store(numbers, 1, 1); ${add}`), "exit");
-    until(numbers, 1);
+    const add = "for (let i = 0; i < 5000; i++) { lock.acquire(); numbers[0] = numbers[0] + 1; lock.release(); }";
+    const ended = otherSide(t, lock, numbers, `Atomics.store(numbers, 1, 1); ${add}`);
+    await until(numbers, 1);
     for (let i = 0; i < rounds; i++) {
       lock.acquire();
       numbers[0] = numbers[0]! + 1;
@@ -41,32 +56,43 @@ describe("a lock that two threads take turns with", () => {
     assert.equal(numbers[0], 2 * rounds);
   });
 
-  it("goes to the other one that waits, however soon it is asked for again", async () => {
+  it("goes to the other one that waits, however soon it is asked for again", async (t) => {
     const lock = new TurnLock(0);
-    const numbers = sharedNumbers(2);
+    const numbers = sharedNumbers(1);
     lock.acquire();
-    const body = "Atomics.store(numbers, 0, 1); lock.acquire(); Atomics.store(numbers, 1, 1); lock.release();";
-    const ended = once(otherSide(lock, numbers, body), "exit");
-    until(numbers, 0);
-    // It has said that it is about to ask; asking takes no time.
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    assert.equal(numbers[1], 0);
+    const ended = otherSide(t, lock, numbers, "lock.acquire(); Atomics.store(numbers, 0, 1); lock.release();");
+    await untilAsked(lock);
+    assert.equal(numbers[0], 0);
     lock.release();
     lock.acquire();
-    assert.equal(numbers[1], 1);
+    assert.equal(numbers[0], 1);
     lock.release();
     await ended;
   });
 
-  it("is not waited for where that is not wanted", async () => {
+  it("is given to one that waits already when the other one has half asked before it, and the rest after", async (t) => {
+    const lock = new TurnLock(0);
+    const numbers = sharedNumbers(2);
+    Atomics.store(new Int32Array(lock.memory), 0, 1);
+    const second = otherSide(t, lock, numbers, "lock.acquire(); Atomics.store(numbers, 1, 1); lock.release();");
+    await untilAsked(lock);
+    // Asleep, by now: that is what it must be woken from.
+    await sleep(20);
+    assert.equal(numbers[1], 0);
+    const first = otherSide(t, lock, numbers, "lock.acquire(); Atomics.store(numbers, 0, 1); lock.release();", 0);
+    await Promise.all([first, second]);
+    assert.deepEqual([...numbers], [1, 1]);
+  });
+
+  it("is not waited for where that is not wanted", async (t) => {
     const lock = new TurnLock(0);
     assert.ok(lock.tryAcquire());
     lock.release();
     const numbers = sharedNumbers(2);
     const body =
       "lock.acquire(); Atomics.store(numbers, 0, 1); while (Atomics.load(numbers, 1) === 0); lock.release(); Atomics.store(numbers, 0, 0);";
-    const ended = once(otherSide(lock, numbers, body), "exit");
-    until(numbers, 0);
+    const ended = otherSide(t, lock, numbers, body);
+    await until(numbers, 0);
     assert.equal(lock.tryAcquire(), false);
     Atomics.store(numbers, 1, 1);
     await ended;

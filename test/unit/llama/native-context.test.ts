@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { NativeBatchView } from "../../../engines/llama/native-batch.ts";
+import { NativeContext, type NativeHandles } from "../../../engines/llama/native-context.ts";
+import type { TurnLock } from "../../../engines/llama/turn-lock.ts";
+
+/** A context that takes notes of its locks and its passes; a pass has the status that it is given. */
+function createContext(status = 0) {
+  const notes: string[] = [];
+  const lockOf = (name: string) => ({
+    acquire: () => notes.push(`${name} taken`),
+    release: () => notes.push(`${name} left`),
+    close: () => {},
+  });
+  const decode = () => {
+    notes.push("pass");
+    return status;
+  };
+  const functions = { modelGetVocab: () => null, getMemory: () => null, setAdapters: () => 0, decode };
+  const handles = { functions, model: null, context: null, computeLock: lockOf("cores") };
+  const context = new NativeContext(handles as unknown as NativeHandles);
+  const view = { finish: () => {}, batch: { n_tokens: 1 } } as unknown as NativeBatchView;
+  return { context, view, notes, list: lockOf("list") as unknown as TurnLock };
+}
+
+describe("a pass of a llama.cpp context", () => {
+  it("waits for its adapters to be loaded before it takes the cores, and for nothing the next time", () => {
+    const { context, view, notes, list } = createContext();
+    context.setAdapter(null, list);
+    context.decode(view);
+    assert.deepEqual(notes.splice(0), ["list taken", "cores taken", "pass", "cores left", "list left"]);
+    context.decode(view);
+    assert.deepEqual(notes, ["cores taken", "pass", "cores left"]);
+  });
+
+  it("leaves both when it fails, and holds the list again the next time", () => {
+    const { context, view, notes, list } = createContext(-3);
+    context.setAdapter(null, list);
+    for (let i = 0; i < 2; i++) {
+      assert.throws(() => context.decode(view), { code: "model_failed" });
+      assert.deepEqual(notes.splice(0), ["list taken", "cores taken", "pass", "cores left", "list left"]);
+    }
+  });
+});
