@@ -119,8 +119,8 @@ export class Front implements Inference, ModelManagement {
     return this.#events<GenerateEvent>(request, signal, start);
   }
 
-  async countTokens(request: GenerateRequest): Promise<number> {
-    const visit = await this.#visit({ model: request.model, adapter: null }, null);
+  async countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
+    const visit = await this.#visit({ model: request.model, adapter: null }, signal);
     try {
       return await visit.agents.actor.ask("countTokens", { request });
     } finally {
@@ -181,7 +181,7 @@ export class Front implements Inference, ModelManagement {
    * Settles when the model answers requests, which it does until the visit ends. The adapter is what was chosen when the
    * request came, however long that takes. Rejects with why the request cannot be answered.
    */
-  async #visit({ model, adapter }: Asked, signal: AbortSignal | null): Promise<Visit> {
+  async #visit({ model, adapter }: Asked, signal: AbortSignal): Promise<Visit> {
     const life = this.#models.get(model);
     const { refusals } = life;
     const lease = leaseFor(life.served, life.adapters, adapter);

@@ -70,8 +70,8 @@ export interface Inference {
    * then ends. Failures (queue full, model loading, engine crash) arrive as one final `error` event, never as a throw.
    */
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<readonly GenerateEvent[]>;
-  /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
-  countTokens(request: GenerateRequest): Promise<number>;
+  /** Tokens of the prompt a request comes to. Throws what would refuse the request; `cancelled` once the signal is aborted. */
+  countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number>;
   /** The engine metrics of the models that are loaded now. */
   engineMetrics(): Promise<readonly EngineMetric[]>;
   /** Throws what hinders it as a ServerError; `cancelled` once the signal is aborted, before the next step. */

@@ -19,8 +19,10 @@ export function resolveName(name: string | undefined, models: readonly Named[], 
 }
 
 export function unknownModel(name: string, models: readonly Named[]): ServerError {
-  const known = ["default", ...models.map(({ id }) => id), ...adapterCards(models).map(({ id }) => id)];
-  const more = known.length - listedNames;
+  const cards = adapterCards(models, listedNames).map(({ id }) => id);
+  const known = ["default", ...models.map(({ id }) => id), ...cards];
+  const count = 1 + models.length + models.reduce((sum, { adapters }) => sum + adapters.length, 0);
+  const more = count - listedNames;
   const list = known.slice(0, listedNames).join(", ") + (more > 0 ? ` and ${more} more` : "");
   const text = `Requested model '${name.slice(0, quotedLength)}' is not available. Available models: ${list}`;
   return new ServerError("model_not_found", text, { param: "model" });

@@ -8,12 +8,15 @@ const ownLease: AdapterLease = { adapter: ownRunAdapter, release: () => {} };
 
 /** null for the base model. Throws invalid_value with the param adapter. */
 export function leaseFor(
-  { id, ownAdapter }: ServedModel,
+  { id, ownAdapter, spec }: ServedModel,
   adapters: ModelAdapters | null,
   selector: AdapterSelector | null,
 ): AdapterLease | null {
   if (selector === null) return ownAdapter === null ? null : ownLease;
   if (adapters !== null) return adapters.lease(selector);
-  const why = ownAdapter === null ? "takes no adapters (enable_lora)" : "has one adapter for every request";
+  const why =
+    ownAdapter !== null || (spec.mixture ?? null) !== null
+      ? "has adapters of its own, and takes no others"
+      : "takes no adapters (enable_lora)";
   throw new ServerError("invalid_value", `model "${id}" ${why}; leave out adapter`, { param: "adapter" });
 }

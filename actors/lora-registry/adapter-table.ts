@@ -7,6 +7,7 @@ import assert from "node:assert";
 import type { AdapterSelector } from "../../engines/chat.ts";
 import type { AdapterLimits } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/lora/prepared-adapter.ts";
+import { maxAliasBytes } from "../../runtime/config/lora-alias.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterEntry } from "../inference.ts";
 import type { AdapterListing, LoadedAdapter } from "../lora-adapters.ts";
@@ -17,7 +18,7 @@ const maxAliases = 1024;
 /** How many aliases an error names. */
 const namedAliases = 16;
 /** Of a client's own words in an error: no alias is longer. */
-const quotedLength = 256;
+const quotedLength = maxAliasBytes;
 
 interface AliasEntry {
   readonly wanted: Wanted;
@@ -37,6 +38,10 @@ export class AdapterTable {
   readonly #aliases = new Map<string, AliasEntry>();
   /** By generation. */
   readonly #residents = new Map<string, Resident>();
+  /** What leases may still be held on though it is gone. */
+  readonly #lost = new WeakSet<Generation>();
+  /** Made when it is asked for, which every request does. */
+  #entries: readonly AdapterEntry[] | null = null;
 
   constructor(model: string, limits: AdapterLimits) {
     this.#model = model;
@@ -97,6 +102,7 @@ export class AdapterTable {
     const replaced = this.#aliases.get(wanted.alias)?.resident;
     replaced?.aliases.delete(wanted.alias);
     resident.aliases.add(wanted.alias);
+    this.#entries = null;
     this.#residents.set(prepared.generation, resident);
     this.#aliases.set(wanted.alias, { wanted, resident, createdAt });
     return {
@@ -110,6 +116,7 @@ export class AdapterTable {
   remove(alias: string, expectedGeneration: string | null): { was: LoadedAdapter; freed: Generation | null } {
     const { wanted, resident } = this.#expect(alias, expectedGeneration);
     this.#aliases.delete(alias);
+    this.#entries = null;
     resident.aliases.delete(alias);
     return { was: loadedAdapter(wanted, resident), freed: this.#unneeded(resident) };
   }
@@ -122,8 +129,21 @@ export class AdapterTable {
     return resident;
   }
 
+  /** It is not to be had any more: no alias stands for it, and leases on it come to nothing. Returns its aliases. */
+  lose(generation: Generation): readonly string[] {
+    const resident = this.#residents.get(generation.prepared.generation);
+    if (resident === undefined || resident.id !== generation.id) return [];
+    this.#residents.delete(resident.prepared.generation);
+    this.#lost.add(resident);
+    for (const alias of resident.aliases) this.#aliases.delete(alias);
+    this.#entries = null;
+    return [...resident.aliases];
+  }
+
   /** One lease less. Returns the generation if nobody needs it any more. */
-  release({ id, prepared }: Generation): Generation | null {
+  release(generation: Generation): Generation | null {
+    if (this.#lost.has(generation)) return null;
+    const { id, prepared } = generation;
     const resident = this.#residents.get(prepared.generation);
     assert(resident?.id === id && resident.leases > 0, `a lease on adapter ${id} was released that nobody holds`);
     resident.leases--;
@@ -145,9 +165,10 @@ export class AdapterTable {
   }
 
   entries(): readonly AdapterEntry[] {
-    return [...this.#aliases].map(([alias, { resident, createdAt }]) => {
+    this.#entries ??= [...this.#aliases].map(([alias, { resident, createdAt }]) => {
       return { alias, generation: resident.prepared.generation, createdAt };
     });
+    return this.#entries;
   }
 
   list(): AdapterListing {

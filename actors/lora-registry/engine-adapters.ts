@@ -2,7 +2,7 @@
 // aliases; ModelAdapters says what is to be there, and has what nobody needs freed before it brings in what is new.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Ref } from "../../runtime/actor/ref.ts";
-import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import { toErrorRecord } from "../../runtime/errors.ts";
 import type { ModelProtocol } from "../messages.ts";
 import type { Generation } from "./generation.ts";
 
@@ -54,22 +54,20 @@ export class EngineAdapters {
   }
 
   /**
-   * Throws lora_device_load_failed, and what else the place refuses it for; then nothing has changed. Before there was a
-   * place it does nothing: who attaches the first one loads all there is.
+   * Throws what the place refuses it for, `timeout`, and `peer_gone` where there is no place any more; then it does not hold
+   * it, or will not soon. Before there was a place it does nothing: who attaches the first one loads all there is.
    */
-  async load({ id, prepared }: Generation): Promise<void> {
+  async load(adapter: Generation): Promise<void> {
     if (this.#model === null) return;
+    const { id, prepared } = adapter;
     const { generation, path } = prepared;
     try {
       await this.#model.ask("loadAdapter", { id, generation, path }, { timeoutMs: loadTimeoutMs });
+      this.#held.add(id);
     } catch (error) {
-      const { code, message } = toErrorRecord(error);
-      if (code !== "peer_gone" && code !== "timeout") throw error;
-      throw new ServerError("lora_device_load_failed", `the engine did not take the adapter: ${message}`, {
-        cause: error,
-      });
+      if (toErrorRecord(error).code === "timeout") this.#freeWhenLoaded(adapter);
+      throw error;
     }
-    this.#held.add(id);
   }
 
   /** Whether it holds what nobody needs. */
@@ -83,6 +81,12 @@ export class EngineAdapters {
       await this.unload(next);
       this.#events.onFreed(next);
     }
+  }
+
+  /** Nobody waits for it any more, but the place may still be loading it. */
+  #freeWhenLoaded(adapter: Generation): void {
+    this.#held.add(adapter.id);
+    this.free(adapter);
   }
 
   /** Frees it, if it is there. Never rejects: whoever asked for the unloading has been answered. */

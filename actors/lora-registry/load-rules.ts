@@ -1,26 +1,18 @@
 // Owns what can be said of a request to load or unload an adapter without looking at what is loaded: the rules for an alias,
 // and which fields go together. Used by ModelAdapters before anything else happens.
+import { aliasFault, maxAliasBytes } from "../../runtime/config/lora-alias.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoadAdapterRequest } from "../lora-adapters.ts";
 
 type LoadPolicy = Pick<LoadAdapterRequest, "replace" | "expectedGeneration">;
-
-const maxAliasBytes = 256;
-
-/** Control characters, separators of lines, and halves of characters: no name that a log or a header could show. */
-const unprintable = /[\p{Cc}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 const generationForm = /^[0-9a-f]{64}$/;
 
 /** The alias without white space around it. Throws invalid_lora_name. */
 export function checkedAlias(given: string): string {
   const alias = given.trim();
-  const bytes = Buffer.byteLength(alias);
-  const fault =
-    (alias === "" && "is empty") ||
-    (bytes > maxAliasBytes && `is ${bytes} bytes long`) ||
-    (unprintable.test(alias) && "has characters that cannot be printed");
-  if (!fault) return alias;
+  const fault = aliasFault(alias);
+  if (fault === null) return alias;
   throw new ServerError(
     "invalid_lora_name",
     `the name of an adapter is 1 to ${maxAliasBytes} bytes of printable UTF-8; this one ${fault}`,

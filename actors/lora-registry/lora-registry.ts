@@ -43,7 +43,7 @@ export class LoraRegistry implements LoraAdapters {
     if (adapters === null) {
       throw new ServerError(
         "lora_runtime_unavailable",
-        `model "${model}" takes no adapters; start the server with enable_lora for it, or with an adapter to load`,
+        `model "${model}" takes no adapters; enable_lora lets one that has none of its own (legacy_lora, xlora)`,
         { param: "model" },
       );
     }

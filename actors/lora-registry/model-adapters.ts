@@ -16,6 +16,7 @@ import { AdapterFiles, type Prepare } from "./adapter-files.ts";
 import { AdapterTable } from "./adapter-table.ts";
 import { EngineAdapters } from "./engine-adapters.ts";
 import type { Content, Generation, Pointed, Wanted } from "./generation.ts";
+import { type AdapterLog, loadFailure, notTaken, shuttingDown } from "./load-failure.ts";
 import type { LoadGate } from "./load-gate.ts";
 import { checkExpectedGeneration, checkedAlias, checkLoadPolicy } from "./load-rules.ts";
 import { prepareOnPlace } from "./prepare-on-place.ts";
@@ -34,13 +35,6 @@ export interface PreloadedAdapter {
 export interface AdapterSettings {
   readonly limits: AdapterLimits;
   readonly preloaded: readonly PreloadedAdapter[];
-}
-
-/** The little of a logger that is used here. */
-export interface AdapterLog {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
 }
 
 export interface ModelAdaptersOptions {
@@ -67,11 +61,8 @@ export interface AdapterLease {
   release(): void;
 }
 
-/** What the log shows of a reason, which may quote what an adapter's files say. */
-const loggedReason = 500;
-
-/** Codes that say nothing of the adapter: what was to load it has failed itself. */
-const unforeseen: readonly ErrorCode[] = ["internal", "timeout", "peer_gone"];
+/** Codes of a place that has ended, or is about to: whatever was asked of it is asked of the next one. */
+const endsOfPlaces: readonly ErrorCode[] = ["peer_gone", "draining"];
 
 export class ModelAdapters {
   readonly #options: ModelAdaptersOptions;
@@ -79,6 +70,8 @@ export class ModelAdapters {
   readonly #engine: EngineAdapters;
   readonly #files: AdapterFiles;
   #nextId = 1;
+  /** The server has not started yet: then what cannot be loaded ends it, so that somebody sees to it. */
+  #isStarting = true;
 
   constructor(options: ModelAdaptersOptions) {
     const { modelId: model, modelPath, settings, folder, log, prepare = prepareOnPlace } = options;
@@ -104,22 +97,33 @@ export class ModelAdapters {
     for (const { path, ...named } of this.#options.settings.preloaded) {
       try {
         const wanted = { ...named, alias: checkedAlias(named.alias), replace: false, expectedGeneration: null };
-        await this.#bringIn(wanted, path, null);
+        await this.#bringIn(wanted, path, null, "adapter prepared");
       } catch (error) {
         throw this.#naming(named.alias, error);
       }
     }
   }
 
-  /** The model's place is up and takes no jobs yet: loads every resident generation into it, under its old id. */
-  attach(model: Ref<ModelProtocol>): Promise<void> {
+  /** The server has started: from now on an adapter that cannot be loaded again takes down itself alone. */
+  serverStarted(): void {
+    this.#isStarting = false;
+  }
+
+  /**
+   * The model's place is up and takes no jobs yet: loads every resident generation into it, under its old id. Rejects where
+   * the place ends, or is being ended, meanwhile; and with the first that it does not take while the server starts.
+   */
+  attach(model: Ref<ModelProtocol>, isEnding: () => boolean): Promise<void> {
     return this.#engine.inTurn(async () => {
       this.#engine.restarted(model);
       for (const generation of this.#table.generations()) {
         // Those that are let go while others are loaded need not come.
         if (!this.#table.has(generation)) continue;
         await this.#engine.load(generation).catch((error: unknown) => {
-          throw this.#naming(this.#table.aliasesOf(generation)[0] ?? generation.prepared.generation, error);
+          if (this.#isStarting || isEnding() || endsOfPlaces.includes(toErrorRecord(error).code)) {
+            throw this.#naming(this.#table.aliasesOf(generation)[0] ?? generation.prepared.generation, error);
+          }
+          this.#lose(generation, error);
         });
       }
     });
@@ -157,9 +161,10 @@ export class ModelAdapters {
     const { gate, root, whileLoaded } = this.#options;
     const leave = gate.enter();
     try {
-      return await whileLoaded(() => this.#bringIn(wanted, path, root));
+      return await whileLoaded(() => this.#bringIn(wanted, path, root, "adapter loaded"));
     } catch (error) {
-      throw this.#failure(wanted.alias, error);
+      const { modelId: model, log } = this.#options;
+      throw loadFailure({ model, alias: wanted.alias, log }, error);
     } finally {
       leave();
     }
@@ -179,14 +184,14 @@ export class ModelAdapters {
     await this.#files.close(this.#table.generations());
   }
 
-  /** Prepares what is to come and puts it in place; where that fails, nothing has changed. */
-  async #bringIn(wanted: Wanted, source: string, root: string | null): Promise<LoadedAdapter> {
+  /** Prepares what is to come and puts it in place; where that fails, nothing has changed. `done` is said of one that is new. */
+  async #bringIn(wanted: Wanted, source: string, root: string | null, done: string): Promise<LoadedAdapter> {
     const startedMs = performance.now();
     const content = await this.#files.prepare(source, root);
     try {
       const { loaded, replaced } = await this.#engine.inTurn(() => this.#putInPlace(wanted, content));
       const ms = Math.round(performance.now() - startedMs);
-      if (replaced === null) this.#log(loaded, { ms }, "adapter loaded");
+      if (replaced === null) this.#log(loaded, { ms }, done);
       else this.#log(loaded, { replaced, ms }, "adapter replaced");
       return loaded;
     } finally {
@@ -204,7 +209,9 @@ export class ModelAdapters {
     const resident = this.#table.find(content.prepared.generation);
     if (resident !== null) return this.#point(wanted, resident);
     const generation = { id: this.#nextId++, ...content };
-    await this.#engine.load(generation);
+    await this.#engine.load(generation).catch((error: unknown) => {
+      throw notTaken(error);
+    });
     try {
       this.#assertOpen();
       return this.#point(wanted, generation);
@@ -220,34 +227,26 @@ export class ModelAdapters {
     return pointed;
   }
 
+  /** The model lives on without it: those who want it are told that there is no such adapter. */
+  #lose(generation: Generation, err: unknown): void {
+    const { modelId: model, log } = this.#options;
+    const aliases = this.#table.lose(generation);
+    const fields = { model, aliases, generation: generation.prepared.generation, err };
+    log.error(fields, "the model was loaded without an adapter that it had before; load the adapter anew");
+    void this.#files.remove(generation);
+  }
+
   #assertOpen(): void {
     if (this.#files.isClosed) throw shuttingDown();
   }
 
-  /** What the asker is told of a failure; the log has it in any case. */
-  #failure(alias: string, error: unknown): unknown {
-    const { code, message } = toErrorRecord(error);
-    const fields = { model: this.#options.modelId, alias, code };
-    if (unforeseen.includes(code)) {
-      this.#options.log.error({ ...fields, err: error }, "loading an adapter failed");
-      const text = `loading adapter "${alias}" failed for a reason that nobody foresaw; the server's log has it`;
-      return new ServerError("lora_load_task_failed", text, { cause: error });
-    }
-    this.#options.log.warn({ ...fields, reason: message.slice(0, loggedReason) }, "an adapter was not loaded");
-    return code === "cancelled" ? shuttingDown() : error;
-  }
-
   #naming(adapter: string, error: unknown): ServerError {
     const { code, message } = toErrorRecord(error);
-    const text = `adapter "${adapter}" of model "${this.#options.modelId}": ${message}`;
+    const text = `lora "${adapter}" of model "${this.#options.modelId}": ${message}`;
     return new ServerError(code, text, { cause: error });
   }
 
   #log({ alias, generation, rank, bytes }: LoadedAdapter, more: object, message: string): void {
     this.#options.log.info({ model: this.#options.modelId, alias, generation, rank, bytes, ...more }, message);
   }
-}
-
-function shuttingDown(): ServerError {
-  return new ServerError("draining", "the server is shutting down; load the adapter on another one");
 }

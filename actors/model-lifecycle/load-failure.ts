@@ -1,5 +1,5 @@
 // Owns what is remembered of a model that could not be loaded, or did not stay up: why, and how long requests that come are
-// told that instead of having it tried again. Made by ModelLife.
+// told that instead of having it tried again. Made by Standing.
 import type { Clock } from "../../runtime/clock.ts";
 import type { ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { failed } from "../served-model.ts";

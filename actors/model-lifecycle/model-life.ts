@@ -6,19 +6,18 @@
 // that happens beside the loop is what the supervisor does when the model's engine dies by itself.
 
 import type { Ref } from "../../runtime/actor/ref.ts";
-import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
+import { fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
 import type { ModelStatus } from "../inference.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../messages.ts";
 import type { ModelOutcome } from "../model-management.ts";
 import { Refusals } from "../refusals.ts";
-import { loading, notLoaded, type ServedModel, shuttingDown } from "../served-model.ts";
-import { LoadFailure } from "./load-failure.ts";
-import { ModelUse } from "./model-use.ts";
+import { notLoaded, type ServedModel, shuttingDown } from "../served-model.ts";
 import type { Residency, Resident } from "./residency.ts";
+import { Standing } from "./standing.ts";
 import { SupervisedModel, type SupervisedModelOptions } from "./supervised-model.ts";
-import { checkTransition, firstStatus, type TransitionReason } from "./transitions.ts";
-import { WaitingRoom } from "./waiting-room.ts";
+import type { TransitionReason } from "./transitions.ts";
+import { Visitors } from "./visitors.ts";
 import { type Departure, Wishes } from "./wishes.ts";
 
 export interface ModelLifeOptions extends SupervisedModelOptions {
@@ -36,65 +35,54 @@ const unloadDeadlineMs = 10_000;
 export class ModelLife implements Resident {
   /** Unix seconds. */
   readonly createdAt = Math.floor(Date.now() / 1000);
+  readonly id: string;
+  readonly served: ServedModel;
+  /** Its dynamic LoRA runtime; null where it has none. */
+  readonly adapters: ModelAdapters | null;
   readonly model: SupervisedModel;
   readonly refusals: Refusals;
   readonly #options: ModelLifeOptions;
-  readonly #use: ModelUse;
-  readonly #room: WaitingRoom;
+  readonly #standing: Standing;
+  readonly #visitors: Visitors;
   readonly #wishes = new Wishes();
-  #status: ModelStatus = firstStatus;
-  /** Nobody asked for the loading under way but the server's start or a crash: requests are told to come again. */
-  #comesByItself = false;
-  /** Why it could not be loaded, or did not stay up, the last time. */
-  #failure: LoadFailure | null = null;
-  /** What the loop empties and stops the model for. */
-  #departure: Departure | null = null;
+  /** What the loop is at that takes it out of memory: only while it is drained may it stay after all. */
+  #leaving: "draining" | "stopping" | null = null;
   #isRunning = false;
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
 
   constructor(options: ModelLifeOptions) {
-    const { served, clock, log, residency } = options;
+    const { served, clock, log, restart } = options;
     this.#options = options;
+    this.id = served.id;
+    this.served = served;
+    this.adapters = options.adapters;
     this.model = new SupervisedModel(options, {
       onUp: () => this.#up(),
       onCrash: () => this.#crashed(),
       onGivenUp: (error) => this.#givenUp(error),
     });
     this.refusals = new Refusals(served.id, log, clock);
-    this.#use = new ModelUse({ clock, idleMs: options.idleUnloadMs, onIdle: () => this.#depart("idle") });
-    this.#room = new WaitingRoom({
+    this.#standing = new Standing({ modelId: served.id, clock, log, restMs: restart.maxBackoffMs });
+    this.#visitors = new Visitors({
       modelId: served.id,
-      maxWaiting: options.maxWaiting,
-      timeoutMs: options.loadTimeoutMs,
       clock,
-      onDeserted: () => !this.#isWanted && residency.giveUp(this),
+      maxWaiting: options.maxWaiting,
+      waitMs: options.loadTimeoutMs,
+      idleMs: options.idleUnloadMs,
+      onIdle: () => this.#depart("idle"),
+      onDeserted: () => this.#stopUnwanted(),
     });
-    if (!options.loadsAtStart) return;
-    this.#comesByItself = true;
-    this.#move("reloading", "start");
-  }
-
-  get id(): string {
-    return this.#options.served.id;
-  }
-
-  get served(): ServedModel {
-    return this.#options.served;
-  }
-
-  get adapters(): ModelAdapters | null {
-    return this.#options.adapters;
+    if (options.loadsAtStart) this.#standing.move("reloading", "start");
   }
 
   get status(): ModelStatus {
-    return this.#status;
+    return this.#standing.status;
   }
 
   /** As it is now; the error is why it could not be loaded. */
   get outcome(): ModelOutcome {
-    const error = this.#status === "unloaded" ? (this.#failure?.record ?? null) : null;
-    return { id: this.id, status: this.#status, error };
+    return this.#standing.outcome;
   }
 
   /** Loads it with the server. Rejects with why it cannot be; never settles where stop() comes first. */
@@ -103,23 +91,25 @@ export class ModelLife implements Resident {
     this.#proceed();
     await asked;
     if (this.#isStopped) await new Promise(() => {});
-    if (this.#failure !== null) throw this.#failure.error;
+    if (this.#standing.error !== null) throw this.#standing.error;
   }
 
   async reload(): Promise<ModelOutcome> {
     if (this.#isStopped) return { ...this.outcome, error: shuttingDown };
-    if (this.#status === "reloading" || this.#wishes.has("reload"))
-      return { id: this.id, status: "reloading", error: null };
-    const asked = this.#wishes.call("reload");
+    const isUnderWay = this.status === "reloading" || this.#wishes.has("reload");
+    // One that waits for room, or is leaving, comes up only if somebody still wishes it then.
+    const isComing = this.status === "reloading" && this.model.isAlive && !this.isLeaving;
+    const asked = isComing ? null : this.#wishes.call("reload");
     this.#proceed();
-    return await asked;
+    return isUnderWay || asked === null ? { id: this.id, status: "reloading", error: null } : await asked;
   }
 
-  /** One that is being loaded is loaded first, for the sake of the requests that wait for it. */
+  /** One that is being loaded is loaded first where requests wait for it; where none does, that ends at once. */
   async unload(): Promise<ModelOutcome> {
     if (this.#isStopped) return { ...this.outcome, error: shuttingDown };
-    if (this.#status === "unloaded") return { ...this.outcome, error: null };
+    if (this.status === "unloaded") return { ...this.outcome, error: null };
     const asked = this.#wishes.call("unload");
+    this.#stopUnwanted();
     this.#proceed();
     return await asked;
   }
@@ -130,22 +120,20 @@ export class ModelLife implements Resident {
    */
   async enter(signal: AbortSignal | null): Promise<void> {
     if (this.tryEnter()) return;
-    const refusal = this.#refusal();
+    const refusal = this.#isStopped ? shuttingDown : this.#standing.refusal;
     if (refusal !== null) throw fromErrorRecord(refusal);
-    const admission = this.#room.wait(signal);
+    const admission = this.#visitors.wait(signal);
     this.#proceed();
     await admission;
   }
 
   /** As enter(), where it can be at once. */
   tryEnter(): boolean {
-    if (this.#status !== "loaded" || this.#departure !== null || this.#isStopped) return false;
-    this.#use.begin();
-    return true;
+    return this.#visitors.tryEnter();
   }
 
   leave(): void {
-    this.#use.end();
+    this.#visitors.leave();
   }
 
   /** It stays loaded until the task is done. Throws model_state_conflict where it is not, or is about to leave. */
@@ -160,49 +148,56 @@ export class ModelLife implements Resident {
 
   /** Ends it for good, and whatever is under way with it. */
   async stop(deadlineMs: number): Promise<void> {
-    const { served, residency } = this.#options;
+    const { abortFlag } = this.served.spec;
     this.#isStopped = true;
-    if (served.spec.abortFlag) new Uint8Array(served.spec.abortFlag)[0] = 1;
+    if (abortFlag) new Uint8Array(abortFlag)[0] = 1;
     this.refusals.flush();
-    this.#use.unwatch();
-    this.#use.stopWaiting();
-    this.#room.refuseAll(shuttingDown);
-    residency.giveUp(this);
+    this.#visitors.abandon();
+    this.#visitors.refuse(shuttingDown);
+    this.#options.residency.giveUp(this);
     await this.model.stop(deadlineMs);
     await this.#running;
-    if (this.#status !== "unloaded") this.#move("unloaded", "stop");
-    const outcome = { ...this.outcome, error: shuttingDown };
-    this.#wishes.departed(outcome);
-    this.#wishes.settle("reload", outcome);
+    if (this.status !== "unloaded") this.#standing.move("unloaded", "stop");
+    this.#wishes.end({ ...this.outcome, error: shuttingDown });
   }
 
   get inFlight(): number {
-    return this.#use.inFlight;
+    return this.#visitors.inFlight;
   }
 
   get lastUsedMs(): number {
-    return this.#use.lastUsedMs;
+    return this.#visitors.lastUsedMs;
   }
 
   get isEvictable(): boolean {
-    return this.model.isAlive && !this.model.isStarting && !this.#releasesSeat;
+    return this.model.isAlive && !this.model.isStarting;
   }
 
   get isLeaving(): boolean {
-    const wish = this.#wishes.departure;
-    return this.#releasesSeat || (wish !== null && wish !== "reload");
+    return this.#wishes.freesSeat;
   }
 
   evict(): void {
     this.#depart("evict");
   }
 
-  get #releasesSeat(): boolean {
-    return this.#departure !== null && this.#departure !== "reload";
+  stay(): void {
+    if (this.#isStopped || this.#leaving === "stopping") return;
+    this.#wishes.unflag("evict");
+    if (this.#leaving === null || this.#wishes.departure !== null) return;
+    this.#leaving = null;
+    this.#visitors.open();
   }
 
   get #isWanted(): boolean {
-    return this.#wishes.has("reload") || !this.#room.isEmpty;
+    return this.#wishes.wantsLoaded || this.#visitors.areWaiting;
+  }
+
+  /** Takes back what was begun to load it, where nobody wants that any more. */
+  #stopUnwanted(): void {
+    if (this.#isWanted) return;
+    this.#options.residency.giveUp(this);
+    if (this.model.isStarting && this.#wishes.has("unload")) void this.model.stop(unloadDeadlineMs);
   }
 
   #depart(reason: "evict" | "idle"): void {
@@ -230,84 +225,75 @@ export class ModelLife implements Resident {
 
   async #load(): Promise<void> {
     const { residency } = this.#options;
-    if (this.#status === "unloaded") this.#move("reloading", this.#wishes.has("reload") ? "reload" : "request");
+    if (this.status === "unloaded") this.#standing.move("reloading", this.#wishes.has("reload") ? "reload" : "request");
     const isSeated = await residency.acquire(this);
     if (this.#isStopped) return;
     if (isSeated) await this.model.start();
-    else this.#gone("unwanted");
     if (this.#isStopped) return;
-    this.#wishes.settle("reload", this.outcome);
+    // Neither up nor given up, nor started again after a crash: nobody wanted it any more.
+    if (this.status === "reloading" && !this.model.isAlive)
+      this.#gone(this.#wishes.has("unload") ? "unload" : "unwanted");
+    else this.#wishes.loaded(this.outcome);
   }
 
   /** Lets the requests end that are on it, and stops it. Those that come meanwhile wait, and have it loaded again. */
-  async #unload(reason: Departure): Promise<void> {
+  async #unload(wished: Departure): Promise<void> {
     const startMs = performance.now();
-    this.#departure = reason;
-    this.#use.unwatch();
+    const isUp = this.status === "loaded";
+    this.#visitors.close();
     // One that is being started again has no requests, and must not come up on the way.
-    if (this.#status === "loaded") await this.#use.drained();
+    this.#leaving = isUp ? "draining" : "stopping";
+    if (isUp) await this.#visitors.drained();
+    if (!this.#isDeparting) return;
+    this.#leaving = "stopping";
     const drainMs = Math.round(performance.now() - startMs);
-    if (this.#status === "loaded" && !this.#isStopped) await this.model.count();
+    if (isUp && !this.#isStopped) await this.model.count();
     await this.model.stop(unloadDeadlineMs);
+    // Something more pressing may have been wished for meanwhile.
+    const reason = this.#wishes.departure ?? wished;
     const keepsSeat = !this.isLeaving && !this.#isStopped;
-    this.#departure = null;
-    this.#comesByItself = false;
-    this.#failure = null;
-    this.#move("unloaded", reason);
+    this.#leaving = null;
+    this.#standing.move("unloaded", reason);
     const stopMs = Math.round(performance.now() - startMs) - drainMs;
     this.#options.log.info({ model: this.id, reason, drainMs, stopMs }, "model unloaded");
     this.#wishes.departed(this.outcome);
     if (!keepsSeat) this.#options.residency.release(this);
   }
 
+  get #isDeparting(): boolean {
+    return this.#leaving !== null;
+  }
+
   #up(): void {
-    if (this.#departure !== null) return;
-    this.#comesByItself = false;
-    this.#failure = null;
-    this.#move("loaded", "ready");
-    this.#use.watch();
-    this.#room.admitAll(() => this.#use.begin());
+    if (this.#isDeparting) return;
+    this.#standing.move("loaded", "ready");
+    this.#visitors.open();
     this.#options.residency.review();
   }
 
   #crashed(): void {
-    this.#use.unwatch();
-    this.#use.stopWaiting();
-    if (this.#departure !== null) return;
-    this.#comesByItself = true;
-    this.#move("reloading", "crash");
+    if (this.#lost()) return;
+    this.#standing.move("reloading", "crash");
   }
 
   #givenUp(error: ServerError): void {
-    const { clock, restart, residency } = this.#options;
-    this.#use.unwatch();
-    this.#use.stopWaiting();
-    if (this.#departure !== null) return;
-    this.#comesByItself = false;
-    this.#failure = new LoadFailure({ modelId: this.id, error, clock, restMs: restart.maxBackoffMs });
+    if (this.#lost()) return;
+    this.#visitors.refuse(this.#standing.failed(error));
     this.#gone("failed");
-    this.#room.refuseAll(this.#failure.record);
-    residency.release(this);
   }
 
-  /** It is not in memory, though nothing of the kind was wished for; whoever did wish for it has what they want. */
+  /** Its engine has ended by itself; true where it was on its way out. */
+  #lost(): boolean {
+    this.#visitors.abandon();
+    if (this.#leaving === null) return false;
+    this.#leaving = "stopping";
+    return true;
+  }
+
+  /** It is not in memory, though no #unload took it from there. */
   #gone(reason: TransitionReason): void {
-    this.#move("unloaded", reason);
-    this.#wishes.departed({ ...this.outcome, error: null });
-  }
-
-  /** Why a request is not even to wait; null where it may. */
-  #refusal(): ErrorRecord | null {
-    if (this.#isStopped) return shuttingDown;
-    if (this.#comesByItself) return loading(this.id);
-    const { status, error } = this.outcome;
-    return status === "unloaded" && this.#failure?.isRecent ? error : null;
-  }
-
-  #move(to: ModelStatus, reason: TransitionReason): void {
-    const from = this.#status;
-    checkTransition(from, to, reason);
-    this.#status = to;
-    this.#options.log.debug({ model: this.id, from, to, reason }, "model status");
+    this.#standing.move("unloaded", reason);
+    this.#wishes.departed(this.outcome);
+    this.#options.residency.release(this);
   }
 }

@@ -27,6 +27,7 @@ export class ModelLives implements ModelManagement {
   readonly #first: ReadonlySet<string>;
   /** Somebody watches how far the loading is; not while the server serves. */
   #showsProgress = true;
+  #isStopped = false;
 
   constructor(options: FrontOptions, system: ActorSystem, users: ModelUsers) {
     const { models, maxLoadedModels, defaultModelId, limits, clock = realClock } = options;
@@ -61,14 +62,16 @@ export class ModelLives implements ModelManagement {
     return [...this.#lives.values()];
   }
 
-  /** Loads those that are to be loaded with the server. Rejects with the first failure. */
+  /** Loads those that are to be loaded with the server. Rejects with the first failure; never settles where stop() comes first. */
   async start(): Promise<void> {
-    await Promise.all(this.all.map(({ adapters }) => adapters?.preload()));
+    await this.#preload();
     await Promise.all(this.all.filter(({ id }) => this.#first.has(id)).map((life) => life.start()));
+    for (const { adapters } of this.all) adapters?.serverStarted();
     this.#showsProgress = false;
   }
 
   async stop(deadlineMs: number): Promise<void> {
+    this.#isStopped = true;
     await Promise.all(this.all.map((life) => life.stop(deadlineMs)));
     await Promise.all(this.all.map(({ adapters }) => adapters?.close()));
   }
@@ -105,6 +108,16 @@ export class ModelLives implements ModelManagement {
 
   async unload(name: string): Promise<ModelOutcome> {
     return await this.named(name).unload();
+  }
+
+  async #preload(): Promise<void> {
+    try {
+      await Promise.all(this.all.map(({ adapters }) => adapters?.preload()));
+    } catch (error) {
+      // What stop() has broken off is no reason why the server could not start.
+      if (this.#isStopped) await new Promise(() => {});
+      throw error;
+    }
   }
 
   #adaptersOf({ id, spec, adapters }: ServedModel, gate: LoadGate): ModelAdapters | null {

@@ -13,6 +13,8 @@ export interface Resident {
   readonly isLeaving: boolean;
   /** Begins to leave; release() follows, and review() if it cannot be. */
   evict(): void;
+  /** Nobody needs its seat any more: takes evict() back where it can be. */
+  stay(): void;
 }
 
 interface Turn {
@@ -45,6 +47,7 @@ export class Residency {
     if (at < 0) return;
     const [turn] = this.#queue.splice(at, 1);
     turn?.settle(false);
+    this.#letStay();
   }
 
   /** It is out of memory. */
@@ -60,10 +63,16 @@ export class Residency {
       this.#seated.add(turn.resident);
       turn.settle(true);
     }
+    this.#letStay();
     if (this.#queue.length === 0) return;
     const seated = [...this.#seated];
     if (seated.some(({ isLeaving }) => isLeaving)) return;
     leastWanted(seated.filter(({ isEvictable }) => isEvictable))?.evict();
+  }
+
+  #letStay(): void {
+    if (this.#queue.length > 0) return;
+    for (const resident of this.#seated) resident.stay();
   }
 }
 

@@ -108,8 +108,11 @@ export class SupervisedModel {
 
   /** Ends it, whatever it is at. Settles when nothing of it is left. */
   async stop(deadlineMs: number): Promise<void> {
+    const supervisor = this.#supervisor;
     this.#isStopping = true;
-    await this.#supervisor?.stop(deadlineMs);
+    await supervisor?.stop(deadlineMs);
+    // Another caller's stop() may have settled first, and it may have been started since.
+    if (this.#supervisor !== supervisor) return;
     this.#supervisor = null;
     this.#decided();
   }
@@ -161,7 +164,7 @@ export class SupervisedModel {
       const { generation, path } = served.ownAdapter;
       await model.ask("loadAdapter", { id: ownRunAdapter.id, generation, path }, { timeoutMs: loadTimeoutMs });
     }
-    await adapters?.attach(model);
+    await adapters?.attach(model, () => this.#isStopping);
   }
 
   #down(exit: PeerExit, next: { readonly retryInMs: number } | null): void {

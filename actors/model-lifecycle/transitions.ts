@@ -36,7 +36,7 @@ export const transitions = {
   crash: [{ from: "loaded", to: "reloading", when: "its engine ended, and is started again" }],
   unload: [
     { from: "loaded", to: "unloaded", when: "`POST /v1/models/unload`, and its requests are answered" },
-    { from: "reloading", to: "unloaded", when: "`POST /v1/models/unload` while its engine is started again" },
+    { from: "reloading", to: "unloaded", when: "`POST /v1/models/unload`, and no request waits for it" },
   ],
   idle: [{ from: "loaded", to: "unloaded", when: "no request has named it for `idle_unload_secs`" }],
   evict: [

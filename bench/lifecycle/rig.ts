@@ -43,6 +43,9 @@ export class Rig {
   readonly #folder: string;
   readonly #log: LogLine[];
   readonly #done = new AbortController();
+  /** Clients begin no answer before it settles. */
+  #pause: Promise<void> = Promise.resolve();
+  #streaming = 0;
   readonly #ends = new Map<string, Ends>();
   #clients: Promise<unknown> = Promise.resolve();
 
@@ -97,6 +100,20 @@ export class Rig {
     return family([process.pid]).reduce((sum, pid) => sum + residentKiB(pid), 0) / 1024;
   }
 
+  /** Looks at it while no client streams. */
+  async atRest<T>(look: () => T): Promise<T> {
+    let goOn = (): void => {};
+    this.#pause = new Promise((resolve) => {
+      goOn = resolve;
+    });
+    while (this.#streaming > 0) await sleep(10);
+    try {
+      return look();
+    } finally {
+      goOn();
+    }
+  }
+
   kill(model: string, signal: NodeJS.Signals): void {
     const { enginePid = 0 } = this.#lastLoad(model) ?? {};
     if (enginePid > 0 && enginePid !== process.pid) process.kill(enginePid, signal);
@@ -115,7 +132,10 @@ export class Rig {
 
   async #stream(model: string): Promise<void> {
     while (!this.#done.signal.aborted) {
+      await this.#pause;
+      this.#streaming++;
       const error = await this.#answer(model, answerTokens);
+      this.#streaming--;
       const ends = this.#endsOf(model);
       if (error === null) ends.whole++;
       else ends.errors[error] = (ends.errors[error] ?? 0) + 1;

@@ -160,7 +160,8 @@ describe("adapters of the wasm engine", () => {
 
   it("come and go while steps run, which never notice", async (test) => {
     const model = await load(test, 2, 1);
-    const host = hostOf(model);
+    const { adapters: host } = model;
+    assert.ok(host);
     const expected = generate(model, [0, 1], 20);
     let isLoading = true;
     const loading = (async () => {
@@ -173,6 +174,7 @@ describe("adapters of the wasm engine", () => {
     let steps = 0;
     for (; isLoading || steps === 0; steps++) {
       assert.deepEqual(generate(model, [0, 1], 20), expected);
+      host.checkIntegrity();
       await nextTurn();
     }
     await loading;
