@@ -9,6 +9,7 @@ import type { EngineName } from "../engines/engine.ts";
 import { nativeHost } from "../engines/llama/native-host.ts";
 import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts";
 import type { Config } from "../runtime/config/config.ts";
+import { ServerError } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
 import type { Carrier } from "../runtime/thread/place.ts";
 import { createAdapterFolder } from "./adapter-folder.ts";
@@ -66,6 +67,7 @@ async function servedModels(setting: AdapterSetting): Promise<ServedModel[]> {
     const engine = await modelEngine(config, model, spec, host, log);
     const { limits, mixture, ...adapters } = await modelAdapters(setting, model, spec.path);
     const carrier = carrierOf(engine, config.troupe.isolate);
+    if (engine === "llama" && carrier === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.modelId);
     const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
     models.push({
       id: model.modelId,
@@ -91,6 +93,19 @@ function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel
 function carrierOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): Carrier {
   if (isolate === "auto") return engine === "llama" ? "process" : "thread";
   return isolate === "true" ? "process" : "thread";
+}
+
+function isLlamaThread({ engine, carrier }: ServedModel): boolean {
+  return engine === "llama" && carrier === "thread";
+}
+
+/** While one loads, what any of them logs would be JavaScript on its thread: the others' would wait for it, or crash. */
+function sharedProcess(second: string): ServerError {
+  const message =
+    "isolate = false expects one model on the llama engine: llama.cpp has one log a process, and several models there " +
+    `would call into one another's threads; got a second one, "${second}": leave isolate out, so that each has a process ` +
+    "of its own, or choose the wasm engine";
+  return new ServerError("config_invalid", message, { param: "isolate" });
 }
 
 /** A file of this program's own, gone when it is. */

@@ -13,6 +13,7 @@ import {
 import { prepareMixture } from "../engines/lora/mixture.ts";
 import { prepareMerged, type WeightedSource } from "../engines/lora/prepare.ts";
 import type { PreparedAdapter } from "../engines/lora/prepared-adapter.ts";
+import { largestFile } from "../engines/lora/source-path.ts";
 import type { Config, ModelConfig } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
@@ -146,10 +147,12 @@ function fetchAdapter(
 /** `label` is what progress is called. */
 function fetchOptions(
   { config, log, progress }: AdapterSetting,
-  { modelId, device }: ModelConfig,
+  model: ModelConfig,
   label: string,
 ): AdapterFetchOptions {
+  const { modelId, device } = model;
   return {
+    maxFileBytes: largestFile(limitsOf(model).maxBytes),
     tokenSource: config.tokenSource,
     hfCache: device.hfCache,
     onNotice: (message) => log.info({ model: modelId, adapter: label }, message),

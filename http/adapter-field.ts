@@ -2,10 +2,8 @@
 // the protocols that generate, and by the routes that load and unload adapters.
 import { z } from "zod";
 import type { AdapterSelector } from "../engines/chat.ts";
+import { maxAliasBytes } from "../runtime/config/lora-alias.ts";
 import { expected } from "./issues.ts";
-
-/** Of an adapter's name, in UTF-8. */
-export const MAX_ALIAS_BYTES = 256;
 
 export const generationSchema = z
   .string()
@@ -16,8 +14,8 @@ const aliasSchema = z
   .string()
   .trim()
   .min(1)
-  .refine((alias) => Buffer.byteLength(alias) <= MAX_ALIAS_BYTES, {
-    error: expected(`a name of at most ${MAX_ALIAS_BYTES} bytes`),
+  .refine((alias) => Buffer.byteLength(alias) <= maxAliasBytes, {
+    error: expected(`a name of at most ${maxAliasBytes} bytes`),
   });
 
 export const adapterField = z

@@ -94,7 +94,7 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   let isDraining = false;
 
   const handle: EdgeHandler = (request, reply, refusal) => {
-    const matched = table.match(request.path);
+    const matched = table.match(request.path, request.method);
     const methods = matched?.methods;
     const route = methods?.get(request.method);
     const isInferred = route?.kind === "inference" || route?.isInferred === true;

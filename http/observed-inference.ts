@@ -36,8 +36,8 @@ export class ObservedInference implements Inference {
     return this.#inner.resolveModel(requested);
   }
 
-  countTokens(request: GenerateRequest): Promise<number> {
-    return this.#inner.countTokens(request);
+  countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
+    return this.#inner.countTokens(request, signal);
   }
 
   engineMetrics(): Promise<readonly EngineMetric[]> {

@@ -39,16 +39,23 @@ export class RouteTable {
     this.paths = [...byPath.keys()];
   }
 
-  /** What the table has for a path; undefined where the path is not served. */
-  match(path: string): MatchedPath | undefined {
+  /**
+   * What the table has for a path; undefined where the path is not served. A path that is written out goes before those with
+   * parameters, whose methods it takes away no more than it has itself: what it names may be the name of something, too.
+   */
+  match(path: string, method: string): MatchedPath | undefined {
     const methods = this.#literal.get(path);
-    if (methods !== undefined) return { methods, parameters: noParameters };
+    if (methods?.has(method)) return { methods, parameters: noParameters };
     const segments = path.split("/");
     for (const pattern of this.#patterns) {
       const parameters = parametersOf(pattern.segments, segments);
-      if (parameters !== null) return { methods: pattern.methods, parameters };
+      if (parameters === null) continue;
+      return {
+        methods: methods === undefined ? pattern.methods : new Map([...pattern.methods, ...methods]),
+        parameters,
+      };
     }
-    return undefined;
+    return methods === undefined ? undefined : { methods, parameters: noParameters };
   }
 }
 

@@ -52,7 +52,7 @@ const codes = {
   model_source_unreachable: { retryable: true, meaning: "The place the model is downloaded from cannot be reached." },
   invalid_lora_name: {
     retryable: false,
-    meaning: "The name of an adapter is empty, or longer than 256 bytes.",
+    meaning: "The name of an adapter is empty, longer than 256 bytes, or has characters that cannot be printed.",
   },
   invalid_lora_load_policy: {
     retryable: false,
@@ -106,6 +106,10 @@ const codes = {
     retryable: false,
     meaning: "As many adapters as `lora_max_adapters` allows are loaded.",
   },
+  lora_slot_space_exhausted: {
+    retryable: false,
+    meaning: "The engine can address no more memory for adapters; unload others first.",
+  },
   lora_byte_limit_exceeded: {
     retryable: false,
     meaning: "With this one, the adapters would hold more than `lora_max_bytes`.",
@@ -133,6 +137,10 @@ const codes = {
   lora_load_busy: {
     retryable: true,
     meaning: "Another adapter is being loaded; they are loaded one at a time.",
+  },
+  invalid_lora_runtime: {
+    retryable: false,
+    meaning: "The model's own file cannot be read any more, so no adapter can be checked against it.",
   },
   lora_load_task_failed: {
     retryable: false,

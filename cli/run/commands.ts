@@ -1,5 +1,6 @@
 // Owns the commands of the REPL: their names, what each does to the conversation, their help and their completion. Called by
 // the REPL, which prints what they say.
+import type { Config } from "../../runtime/config/config.ts";
 import { suggestion } from "../../runtime/config/nearest.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Conversation } from "./conversation.ts";
@@ -111,6 +112,13 @@ function switchModel(id: string, conversation: Conversation): string {
     return conversation.models.map((model) => `${model === conversation.model ? "*" : " "} ${model}`).join("\n");
   conversation.useModel(id);
   return `the model is ${id}${goesOn(conversation)}`;
+}
+
+/** Throws config_invalid where an adapter could not be told from none. */
+export function checkAliases({ models }: Pick<Config, "models">): void {
+  if (!models.some((model) => model.adapter.lora.some(({ alias }) => alias === noAdapter))) return;
+  const message = `lora expects an alias other than "${noAdapter}", as /adapter calls the model without one; give it another`;
+  throw new ServerError("config_invalid", message, { param: "lora" });
 }
 
 function switchAdapter(alias: string, conversation: Conversation): string {

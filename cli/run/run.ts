@@ -9,6 +9,7 @@ import { createLogger } from "../../runtime/log.ts";
 import { frontOptions, placeStopMs } from "../front-options.ts";
 import { createProgress } from "../progress.ts";
 import { version } from "../version.ts";
+import { checkAliases } from "./commands.ts";
 import { Conversation } from "./conversation.ts";
 import { type AnswerSettings, answerSettings, chatRequest } from "./generation.ts";
 import { historyPath, LineHistory } from "./line-history.ts";
@@ -29,6 +30,7 @@ interface Stage {
 
 export async function run(config: Config): Promise<void> {
   const settings = answerSettings(config);
+  checkAliases(config);
   const message = await messageOf(config);
   const stage: Stage = { repl: null };
   const log = createLogger({ level: config.troupe.logLevel, format: "text" }, { write: (line) => show(stage, line) });

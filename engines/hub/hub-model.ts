@@ -30,6 +30,8 @@ export interface HubFetch {
   readonly isOptional?: boolean;
   /** Which of a repository's files are meant, the first of them first; a model's where absent. Throws where none are. */
   readonly choose?: (source: HubSource, paths: readonly string[]) => readonly string[];
+  /** No file may be larger; any may where absent. */
+  readonly maxFileBytes?: number | undefined;
   readonly onProgress: FetchOptions["onProgress"];
   readonly onNotice: FetchOptions["onNotice"];
 }
@@ -86,7 +88,7 @@ export function placeOf({ repo, revision }: HubSource): string {
 }
 
 async function fetchFiles(
-  { source, cache, onProgress, onNotice }: HubFetch,
+  { source, cache, maxFileBytes, onProgress, onNotice }: HubFetch,
   context: HubContext,
   { commit, files }: RepoListing,
   paths: readonly string[],
@@ -98,6 +100,7 @@ async function fetchFiles(
     const listed = files.get(path) ?? null;
     if (size !== null && (listed === null || size === listed)) continue;
     const file = await describeFile(context, source, commit, path, listed);
+    if (maxFileBytes !== undefined && file.sizeBytes > maxFileBytes) throw tooLarge(source, file, maxFileBytes);
     missing.push({ file, blob: blobPath(folder, file.etag) });
   }
   if (missing.length === 0) return;
@@ -118,6 +121,14 @@ async function fetchFiles(
     await linkSnapshot(blob, snapshotPath(folder, commit, file.path), { isShared: wasThere });
     beforeBytes += file.sizeBytes;
   }
+}
+
+/** Only adapters have a limit. */
+function tooLarge(source: HubSource, { path, sizeBytes }: RemoteFile, maxBytes: number): ServerError {
+  return new ServerError(
+    "lora_adapter_file_too_large",
+    `"${path}" of ${placeOf(source)} has ${sizeBytes} bytes, where up to ${maxBytes} are read; raise lora_max_bytes`,
+  );
 }
 
 function explainUnwritable(folder: string, cause: unknown): unknown {

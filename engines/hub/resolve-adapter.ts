@@ -17,6 +17,8 @@ export interface AdapterFetchOptions extends Omit<FetchOptions, "cacheDirectory"
   readonly revision?: string;
   /** Of a source that holds several adapters: the folder or file of the one that is meant. */
   readonly member?: string | null;
+  /** Of each file that is fetched; any where absent. */
+  readonly maxFileBytes?: number;
 }
 
 export interface AdapterPlace {
@@ -74,6 +76,7 @@ async function resolvePlace(source: string, kind: Kind, options: AdapterFetchOpt
     cache: hubCacheDirectory(environment, options.hfCache),
     context: isOffline(environment) ? null : await createHubContext(options),
     choose: (chosen, paths) => kind.choose(paths, { place: placeOf(chosen), wanted: chosen.wanted }),
+    maxFileBytes: options.maxFileBytes,
     onProgress,
     onNotice,
   });

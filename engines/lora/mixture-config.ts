@@ -1,5 +1,5 @@
 // Owns what xlora_config.json says of an X-LoRA: what its classifier looks like, and what is done with the weights it gives.
-// Defaults are those of the library that writes such files. Keys that only training knows are not looked at.
+// Defaults are those of the library that writes such files, by its code, not by what its comments say. Keys that only training knows are not looked at.
 import { join } from "node:path";
 import { z } from "zod";
 import { quote } from "../gguf/invalid-file.ts";
@@ -24,7 +24,7 @@ const configType = z.object({
   layerwise_scalings: z.boolean().default(false),
   xlora_depth: count.max(64).default(1),
   xlora_size: count.default(2048),
-  enable_relu_and_dropout: z.boolean().default(true),
+  enable_relu_and_dropout: z.boolean().default(false),
   use_bias: z.boolean().default(true),
   enable_softmax: z.boolean().default(true),
   enable_softmax_topk: z.boolean().default(false),

@@ -3,7 +3,7 @@
 // believed: what counts is what was opened.
 import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, open, readlink, realpath, stat } from "node:fs/promises";
-import { isAbsolute, relative, sep } from "node:path";
+import { dirname, isAbsolute, relative, resolve, sep } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { expecting } from "./adapter-problems.ts";
 
@@ -13,6 +13,8 @@ export interface FileLimits {
   readonly maxBytes: number;
 }
 
+/** As many as operating systems follow. */
+const maxLinks = 40;
 /** node:fs takes no more at a time than 2^31 - 1. */
 const maxReadBytes = 2 ** 30;
 
@@ -32,7 +34,9 @@ export class SourceFile {
 
   /** Throws the codes adapter_file_*, invalid_adapter_file and lora_adapter_file_too_large. */
   static async open(path: string, name: string, { root, maxBytes }: FileLimits): Promise<SourceFile> {
-    const real = await realFile(path, name);
+    const real = await realFile(path, name).catch(async (error: unknown) => {
+      throw root === null || (await leadsInto(root, path)) ? error : forbidden(name);
+    });
     if (root !== null && !isInside(root, real)) throw forbidden(name);
     const before = await stat(real, { bigint: true });
     if (!before.isFile()) throw new ServerError("invalid_adapter_file", `${name} is no regular file; name one that is`);
@@ -78,6 +82,23 @@ export class SourceFile {
 export function isInside(folder: string, path: string): boolean {
   const way = relative(folder, path);
   return way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);
+}
+
+/**
+ * Whether a path with nothing at its end leads into the folder, a real path, as far as it leads. What is not there is told
+ * apart from what is forbidden inside the folder alone: the rest of the disk is nobody's business.
+ */
+export async function leadsInto(folder: string, path: string): Promise<boolean> {
+  return isInside(folder, await nearest(path, maxLinks));
+}
+
+/** The real path of the last thing that is there on the way, and on that of a link that leads nowhere. */
+async function nearest(path: string, linksLeft: number): Promise<string> {
+  const real = await realpath(path).catch(() => null);
+  if (real !== null) return real;
+  const target = linksLeft === 0 ? null : await readlink(path).catch(() => null);
+  if (target === null) return nearest(dirname(path), linksLeft);
+  return nearest(resolve(await realpath(dirname(path)), target), linksLeft - 1);
 }
 
 function realFile(path: string, name: string): Promise<string> {

@@ -4,7 +4,7 @@ import { realpath, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { expecting } from "./adapter-problems.ts";
-import { isInside, SourceFile } from "./source-file.ts";
+import { isInside, leadsInto, SourceFile } from "./source-file.ts";
 
 export type SourceFiles =
   | { readonly kind: "peft"; readonly config: SourceFile; readonly weights: SourceFile }
@@ -21,11 +21,16 @@ const maxConfigBytes = 1024 * 1024;
 /** What a file may have over the bytes of its tensors. */
 const headerAllowance = 16 * 1024 * 1024;
 
+/** The largest file of an adapter that is read, where its tensors may have so many bytes. */
+export function largestFile(maxBytes: number): number {
+  return maxBytes + headerAllowance;
+}
+
 /** Opens what is at `source`; relative paths count from the root, or else from the working directory. */
 export async function openSource(source: string, limits: SourceLimits): Promise<SourceFiles> {
   const root = limits.root === null ? null : await realpath(limits.root);
   const path = await locate(source, root);
-  const inRoot = { root, maxBytes: limits.maxBytes + headerAllowance };
+  const inRoot = { root, maxBytes: largestFile(limits.maxBytes) };
   if (!(await stat(path)).isDirectory()) {
     return { kind: "gguf", file: await SourceFile.open(path, "the file", inRoot) };
   }
@@ -50,9 +55,8 @@ async function locate(source: string, root: string | null): Promise<string> {
   const missing = new ServerError("adapter_path_not_found", "there is nothing at this path; check it");
   const circle = noPath("got a circle of links");
   const known = { ENOENT: missing, ENOTDIR: missing, ELOOP: circle, ENAMETOOLONG: noPath("got a longer one") };
-  const real = await expecting(known, () => realpath(named)).catch((error: unknown) => {
-    // What is not there is told apart from what is forbidden inside the root alone: the rest of the disk is nobody's business.
-    throw root === null || isInside(root, named) ? error : forbidden;
+  const real = await expecting(known, () => realpath(named)).catch(async (error: unknown) => {
+    throw root === null || (await leadsInto(root, named)) ? error : forbidden;
   });
   if (root !== null && !isInside(root, real)) throw forbidden;
   return real;

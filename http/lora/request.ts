@@ -2,8 +2,9 @@
 import { z } from "zod";
 import type { LoadAdapterRequest, UnloadAdapterRequest } from "../../actors/lora-adapters.ts";
 import { checkedAlias, checkLoadPolicy } from "../../actors/lora-registry/load-rules.ts";
+import { maxAliasBytes } from "../../runtime/config/lora-alias.ts";
 import { type ErrorCode, ServerError } from "../../runtime/errors.ts";
-import { generationSchema, MAX_ALIAS_BYTES } from "../adapter-field.ts";
+import { generationSchema } from "../adapter-field.ts";
 import { addConflicts, differing } from "../conflicts.ts";
 import { ignored } from "../fields.ts";
 import { describeIssue, expectation } from "../issues.ts";
@@ -19,7 +20,7 @@ const model = z
   .meta({ description: 'Id of the model; left out or "default", the default model' });
 
 const loraName = z.string().meta({
-  description: `Name that requests choose it by, of at most ${MAX_ALIAS_BYTES} bytes; space around it is left out`,
+  description: `Name that requests choose it by, of at most ${maxAliasBytes} bytes; space around it is left out`,
 });
 
 export const loadAdapterSchema = z
@@ -47,7 +48,7 @@ export const unloadAdapterSchema = z.strictObject({
   expected_generation: generationSchema
     .nullish()
     .meta({ description: "Only where the name stands for this generation now" }),
-  lora_int_id: ignored(z.int().min(0), "adapters are told apart by their names"),
+  lora_int_id: ignored(z.int(), "adapters are told apart by their names"),
   model,
 });
 

@@ -43,7 +43,7 @@ function adaptersOf({ lora }: Context, model: string): LoraAdapters {
   if (lora !== null) return lora;
   throw new ServerError(
     "lora_runtime_unavailable",
-    `model ${JSON.stringify(model)} takes no adapters; start the server with enable_lora for it`,
+    `model ${JSON.stringify(model)} takes no adapters; enable_lora lets one that has none of its own (legacy_lora, xlora)`,
     { param: "model" },
   );
 }

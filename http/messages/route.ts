@@ -23,6 +23,7 @@ export const messages: RouteHandler = async (exchange, { inference, config, log 
 export const countTokens: RouteHandler = async (exchange, { inference, log }) => {
   const body = readJson(exchange.request, countRequestSchema, log);
   const model = chosenModel(exchange, inference, body);
-  const inputTokens = await inference.countTokens(toGenerateRequest(body, originOf(exchange, model, false)));
+  const request = toGenerateRequest(body, originOf(exchange, model, false));
+  const inputTokens = await inference.countTokens(request, exchange.request.signal);
   exchange.json(200, { input_tokens: inputTokens });
 };

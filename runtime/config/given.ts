@@ -57,7 +57,8 @@ export function givenByEnvironment(
     const name = entry.key.environment;
     const raw = name === undefined ? undefined : environment[name];
     // Unlike a flag, a variable is not said to one command, so it may mean nothing to this one.
-    if (name === undefined || !raw || !appliesTo(entry, command)) continue;
+    if (name === undefined || raw === undefined || !appliesTo(entry, command)) continue;
+    if (raw === "" && !entry.key.refusesEmpty) continue;
     values.set(entry, { value: entry.key.read(raw), name, place: "environment" });
   }
   return values;

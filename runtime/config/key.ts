@@ -32,6 +32,8 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly otherNames?: readonly string[];
   /** Environment variable that sets it: above the file, below the flag. */
   readonly environment?: string;
+  /** Where that variable is set and empty it is a wrong value; else it is as if it were not set. */
+  readonly refusesEmpty?: true;
   /** The commands it means something to; its group's where absent. */
   readonly commands?: readonly Command[];
   /** The only place it can be set: the flag of a key for files alone belongs to another group. */

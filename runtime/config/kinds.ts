@@ -1,6 +1,7 @@
 // Owns the kinds of value keys take. A kind knows how to check a value from a file, and how to read the same value from the
 // text of a flag or a variable. Used by the table of keys only.
 import { z } from "zod";
+import { aliasFault, maxAliasBytes } from "./lora-alias.ts";
 
 const asIs = (text: string): unknown => text;
 const asNumber = (text: string): unknown => (/^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text);
@@ -118,14 +119,10 @@ export const jsonObject = {
   read: readJson,
 };
 
-/** In bytes of UTF-8, as requests may have them. */
-const maxAliasBytes = 256;
-
 const alias = z
   .string()
   .trim()
-  .min(1)
-  .refine((given) => Buffer.byteLength(given) <= maxAliasBytes);
+  .refine((given) => aliasFault(given) === null);
 
 const adapter = z.strictObject({
   alias,
@@ -148,7 +145,7 @@ function readAdapter(given: string): unknown {
 
 export const adapters = {
   type: z.array(adapter).readonly(),
-  expects: `entries of a nonempty alias of at most ${maxAliasBytes} bytes, a nonempty source and perhaps a revision`,
+  expects: `entries of a printable alias of 1 to ${maxAliasBytes} bytes, a nonempty source and perhaps a revision`,
   shows: "ALIAS=SOURCE|JSON",
   read: readAdapter,
 };

@@ -13,7 +13,10 @@ import { ask, expectWhole, openStream, post, recoveryMs, until } from "../fixtur
 /** How often each kind of death and of change happens. */
 const count = Number(process.env.LIFECYCLE_COUNT ?? 3);
 
-/** After so many deaths somebody reloads the model: a supervisor waits longer before each further start. */
+/**
+ * After so many deaths somebody reloads the model: they follow one another within the five seconds after which a start would
+ * count as the first again, and a supervisor waits longer before each further one.
+ */
 const deathsInARow = 2;
 
 // A process of its own is what can be killed.

@@ -24,6 +24,8 @@ export class WasmAdapters implements AdapterHost {
   readonly #arena: AdapterArena;
   readonly #loader: AdapterLoader;
   readonly #loaded = new Map<number, Loaded>();
+  /** The one that is being loaded has its room already. */
+  #coming: Loaded | null = null;
   /** Of all adapters there are, as prepared. */
   #tensorBytes = 0;
   /** Ends when the load before has. */
@@ -47,7 +49,9 @@ export class WasmAdapters implements AdapterHost {
   /** Throws where the books do not add up. */
   checkIntegrity(): void {
     this.#arena.checkIntegrity();
-    const loaded = [...this.#loaded.values()];
+    const loaded = [...this.#loaded.values(), ...(this.#coming ? [this.#coming] : [])];
+    const blockBytes = loaded.reduce((sum, adapter) => sum + adapter.blockBytes, 0);
+    assert.equal(this.#arena.usedBytes, blockBytes, "bytes of a thread's memory are lost");
     const tensorBytes = loaded.reduce((sum, adapter) => sum + adapter.tensorBytes, 0);
     assert.equal(this.#tensorBytes, tensorBytes, "bytes of adapters are lost");
   }
@@ -85,12 +89,15 @@ export class WasmAdapters implements AdapterHost {
     if (this.#disposed) throw new ServerError("lora_device_load_failed", "the adapter's model was unloaded");
     const { blockBytes, tensorBytes } = await this.#loader.measure(paths);
     const taken = this.#take(blockBytes, tensorBytes);
+    this.#coming = taken;
     try {
       this.#lengthenMemories(taken.address + blockBytes);
       await this.#loader.pack(this.#memories.map(({ buffer }) => ({ memory: buffer, address: taken.address })));
     } catch (error) {
       this.#give(taken);
       throw error;
+    } finally {
+      this.#coming = null;
     }
     this.#loaded.set(id, taken);
   }

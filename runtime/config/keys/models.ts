@@ -97,7 +97,7 @@ export const adapterKeys = {
   loraMaxAdapters: {
     ...integer(1),
     default: 16,
-    help: "Most aliases of LoRA adapters, and most LoRA adapters in memory, at the same time",
+    help: "Most LoRA adapters that an alias stands for, at the same time",
   },
   loraMaxRank: {
     ...integer(1),

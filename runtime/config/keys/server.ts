@@ -33,6 +33,8 @@ export const serverKeys = {
     ...folder,
     default: null,
     environment: "SERVICE_LORA_ADAPTER_ROOT",
+    // A variable that came out empty by mistake must not open the whole disk.
+    refusesEmpty: true,
     only: "environment",
     help: "Folder that adapters which requests load must lie in; unset = any",
   },

@@ -25,7 +25,7 @@ export const troupeKeys = {
   isolate: {
     ...oneOf(["auto", "true", "false"]),
     default: "auto",
-    help: "Run each model in a process of its own; `auto` does so with the llama engine",
+    help: "Run each model in a process of its own; `auto` does so with the llama engine; `false` takes one model on that engine",
   },
   edge: {
     ...oneOf(["auto", "uws", "uws-compat", "node"]),

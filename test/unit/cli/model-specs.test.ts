@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { resolve as absolute, join } from "node:path";
 import { describe, it } from "node:test";
 import { frontOptions } from "../../../cli/front-options.ts";
@@ -79,5 +81,25 @@ describe("gpu_memory_utilization on a host without a GPU", () => {
     const { lines } = await optionsOf({ "--gpu-memory-utilization": "0.5" });
     assert.match(lines.join(""), /no GPU is used: gpu_memory_utilization is taken of the free main memory/);
     assert.doesNotMatch((await optionsOf({ "--kv-cache": "1GiB" })).lines.join(""), /gpu_memory_utilization/);
+  });
+});
+
+describe("models in the server's own process", () => {
+  it("are one at most on the llama engine, whose log calls into whichever thread loads one", async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "troupe-specs-"));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const second = join(folder, "second.gguf");
+    copyFileSync(await tinyModel(), second);
+    const two = { "--model-id": [await tinyModel(), second] };
+    const carriers = async (flags: Flags) => (await optionsOf(flags)).options.models.map(({ carrier }) => carrier);
+    const isRefused =
+      /^isolate = false expects one model on the llama engine: .* got a second one, ".*second\.gguf": leave/;
+    await assert.rejects(carriers({ ...two, "--engine": "llama", "--isolate": "false" }), {
+      code: "config_invalid",
+      message: isRefused,
+    });
+    assert.deepEqual(await carriers({ ...two, "--engine": "llama" }), ["process", "process"]);
+    assert.deepEqual(await carriers({ ...two, "--engine": "wasm", "--isolate": "false" }), ["thread", "thread"]);
+    assert.deepEqual(await carriers({ "--engine": "llama", "--isolate": "false" }), ["thread"]);
   });
 });

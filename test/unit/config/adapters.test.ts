@@ -25,17 +25,14 @@ describe("--lora", () => {
 
   it("refuses what is neither, with what came", () => {
     for (const given of ["x", "=s", "x=", "  =s", '{"alias":"a"}', '{"name":"b","path":"p","rank":1}', '{"name":1}']) {
-      assertRefused(
-        { flags: { "--lora": [given] } },
-        /^--lora expects entries of a nonempty alias of at most 256 bytes/,
-      );
+      assertRefused({ flags: { "--lora": [given] } }, /^--lora expects entries of a printable alias of 1 to 256 bytes/);
     }
     assertRefused({ flags: { "--lora": ["x"] } }, /; got \["x"\]$/);
   });
 
   it("takes aliases of up to 256 bytes", () => {
     assert.equal(loraOf(`${"ä".repeat(128)}=s`)?.length, 1);
-    assertRefused({ flags: { "--lora": [`${"ä".repeat(128)}a=s`] } }, /^--lora expects entries of a nonempty alias/);
+    assertRefused({ flags: { "--lora": [`${"ä".repeat(128)}a=s`] } }, /^--lora expects entries of a printable alias/);
   });
 
   it("says something about every model, and a file about one", () => {
@@ -99,6 +96,9 @@ describe("requests that load adapters", () => {
   it("may be held to a folder", () => {
     assert.equal(resolve({}).server.loraAdapterRoot, null);
     assert.equal(server("SERVICE_LORA_ADAPTER_ROOT", "/adapters").loraAdapterRoot, "/adapters");
+    const empty = { SERVICE_LORA_ADAPTER_ROOT: "" };
+    assertRefused({ environment: empty }, /^environment: SERVICE_LORA_ADAPTER_ROOT expects a folder; got ""/);
+    resolve({ command: "run", environment: empty });
     assertRefused({ text: textWith("[server]", 'lora_adapter_root = "/a"') }, /unknown key "lora_adapter_root"/);
   });
 

@@ -31,7 +31,7 @@ describe("nothing is ignored", () => {
       ["format.mmproj = 1", "troupe.toml:6: mmproj expects a path of a file; got 1"],
       [
         '[models.adapter]\n[[models.adapter.lora]]\nalias = ""\nsource = "s"',
-        'troupe.toml:7: lora expects entries of a nonempty alias of at most 256 bytes, a nonempty source and perhaps a revision; got [{"alias":"","source":"s"}]',
+        'troupe.toml:7: lora expects entries of a printable alias of 1 to 256 bytes, a nonempty source and perhaps a revision; got [{"alias":"","source":"s"}]',
       ],
     ];
     for (const [line, message] of cases) assertRefused({ text: second(line) }, message);

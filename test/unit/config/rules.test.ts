@@ -171,9 +171,16 @@ describe("the startup rules", () => {
 
   it("expect limits of adapters, and the order of legacy ones, only with such adapters", () => {
     const adapter = (lines: string) => withModel(`[models.adapter]\n${lines}`);
-    for (const line of ["lora_max_adapters = 4", "lora_max_rank = 8", "lora_max_bytes = 1000"]) {
+    for (const [line, others] of [
+      ["lora_max_adapters = 4", ""],
+      ["lora_max_rank = 8", ' or "legacy_lora" or "xlora"'],
+      ["lora_max_bytes = 1000", ' or "legacy_lora" or "xlora"'],
+    ] as const) {
       const [name] = line.split(" ");
-      assertRefused({ text: adapter(line) }, `troupe.toml:5: "${name}" requires "enable_lora" or "lora"; got none`);
+      assertRefused(
+        { text: adapter(line) },
+        `troupe.toml:5: "${name}" requires "enable_lora" or "lora"${others}; got none`,
+      );
       resolve({ text: adapter(`${line}\nenable_lora = true`) });
       resolve({ text: adapter(`${line}\nlora = [{ alias = "x", source = "s" }]`) });
     }

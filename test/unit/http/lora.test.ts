@@ -109,6 +109,16 @@ describe("POST /v1/load_lora_adapter", () => {
     assert.deepEqual(lora.loads, []);
   });
 
+  it("takes whatever number a client that counts adapters may send, and does not look at it", async () => {
+    const { send } = setUp();
+    await send("POST", LOAD, { lora_name: "a", lora_path: "p" });
+    for (const lora_int_id of [-1, null, 7]) {
+      const { status } = await send("POST", "/v1/unload_lora_adapter", { lora_name: "a", lora_int_id });
+      assert.notEqual(status, 422);
+    }
+    assert.equal((await send("POST", "/v1/unload_lora_adapter", { lora_name: "a", lora_int_id: "x" })).status, 422);
+  });
+
   it("takes names up to 256 bytes", async () => {
     const { send } = setUp();
     assert.equal((await send("POST", LOAD, { lora_name: "ü".repeat(128), lora_path: "p" })).status, 200);

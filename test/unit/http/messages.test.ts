@@ -166,4 +166,12 @@ describe("POST /v1/messages/count_tokens", () => {
     assert.deepEqual(JSON.parse(reply.body), { input_tokens: 8 });
     assert.deepEqual([inference.runs.length, inference.countRequests.length], [0, 1]);
   });
+
+  it("waits for the model no longer than its client", async () => {
+    const inference = new FakeInference();
+    const hangUp = new AbortController();
+    await post({ body: counted, signal: hangUp.signal }, inference, "/v1/messages/count_tokens");
+    hangUp.abort();
+    assert.equal(inference.countSignals[0]?.aborted, true);
+  });
 });

@@ -21,6 +21,19 @@ function setUp() {
   return { app, inference, models, log, post };
 }
 
+describe("a model that is called like one of the routes", () => {
+  it("is shown like any other", async () => {
+    const { app, inference } = setUp();
+    const [tiny] = inference.entries;
+    inference.entries = [{ ...tiny!, id: "status" }];
+    const shown = await request(app, "GET", "/v1/models/status");
+    assert.deepEqual([shown.status, JSON.parse(shown.body).id], [200, "status"]);
+    assert.equal((await request(app, "GET", "/v1/models/reload")).status, 404);
+    const refused = await request(app, "PUT", "/v1/models/status");
+    assert.deepEqual([refused.status, refused.headers.allow], [405, "GET, HEAD, POST, OPTIONS"]);
+  });
+});
+
 describe("the routes that manage models", () => {
   it("say whether a model is loaded, by its id or as the default one", async () => {
     const { post } = setUp();

@@ -102,6 +102,15 @@ describe("an adapter of the hub", () => {
     assert.deepEqual(hub.ranges(), []);
   });
 
+  it("that is larger than may be read is refused before any of that is fetched", async () => {
+    rig.put(peft());
+    const maxFileBytes = weights.length - 1;
+    const message = `"adapter_model.safetensors" of "acme/tiny-GGUF" has ${weights.length} bytes, where up to ${maxFileBytes} are read; raise lora_max_bytes`;
+    await assertRefused(repo, message, { maxFileBytes });
+    assert.deepEqual(hub.ranges(), []);
+    await resolve(repo, { maxFileBytes: weights.length });
+  });
+
   it("is listed with what the cache holds", async () => {
     rig.put(peft());
     await resolve();

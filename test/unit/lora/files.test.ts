@@ -69,10 +69,21 @@ describe("the path of an adapter", () => {
 
   it("must not leave the root, and does not tell what is there", async () => {
     symlinkSync(outside, join(root, "way-out"));
-    for (const source of [outside, "../outside", "way-out", "/etc/passwd", "../absent", "/absent", "..", "/"]) {
+    symlinkSync(join(outside, "absent"), join(root, "way-to-nothing"));
+    const links = ["way-out", "way-out/adapter_config.json", "way-out/absent", "way-out/a/b", "way-to-nothing"];
+    for (const source of [...links, outside, "../outside", "/etc/passwd", "../absent", "/absent", "..", "/"]) {
       const message = await checkCode(source, "adapter_path_forbidden");
       assert.ok(!message.includes(root), message);
     }
+  });
+
+  it("is inside where the root itself is a link", async () => {
+    const link = join(folder, "link-to-root");
+    symlinkSync(root, link);
+    for (const source of ["absent", join(link, "absent"), join(root, "absent")]) {
+      await checkCode(source, "adapter_path_not_found", { root: link });
+    }
+    assert.equal((await prepareAdapter({ ...options, root: link, source: join(link, "good") })).rank, 1);
   });
 
   it("is not taken for inside because its name begins like the root's", async () => {

@@ -63,7 +63,7 @@ describe("an X-LoRA made ready", () => {
     assert.equal(classifier[0]?.rows, 2048);
     assert.ok(classifier.every(({ bias }) => bias !== null));
     assert.deepEqual(rest, {
-      rectifies: true,
+      rectifies: false,
       layerwise: false,
       temperature: 1,
       topAdapters: null,
