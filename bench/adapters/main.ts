@@ -1,22 +1,23 @@
-// Owns `bench adapters`: what LoRA adapters cost, over HTTP: `npm run bench -- adapters [--part wasm|peer|curve] [--rounds 3]
-// [--peer-server PATH] [--targets attention|all-linear] [--answer-tokens 128]`. Without --part, and with a peer, all of it.
+// Owns `bench adapters`: what LoRA adapters cost, over HTTP: `npm run bench -- adapters [--part wasm|peer|curve|churn] [--rounds 3]
+// [--peer-server PATH] [--targets attention|all-linear] [--answer-tokens 128] [--changes 1000]`. Without --part, and with a peer, all of it.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
 import { type SideOptions, sideFlags, sideOptions } from "../serving/sides.ts";
 import { AdapterFiles, adapterRank, type Targets } from "./adapter-files.ts";
+import { churnTable } from "./churn.ts";
 import type { LoadShape } from "./crowd.ts";
 import { curveTable } from "./curve.ts";
 import { peerTables } from "./peer.ts";
 import { wasmTable } from "./wasm.ts";
 
-const partNames = ["wasm", "peer", "curve"] as const;
+const partNames = ["wasm", "peer", "curve", "churn"] as const;
 type Part = (typeof partNames)[number];
 const targetNames = ["attention", "all-linear"] as const;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
-    { ...sideFlags, "--part": [String], "--targets": String, "--answer-tokens": Number },
+    { ...sideFlags, "--part": [String], "--targets": String, "--answer-tokens": Number, "--changes": Number },
     { argv: [...argv] },
   );
   const options = await sideOptions(flags, 3);
@@ -26,7 +27,8 @@ export async function main(argv: readonly string[]): Promise<void> {
   const files = new AdapterFiles(options.model);
   const tables: string[] = [];
   try {
-    for (const part of parts) tables.push(...(await measured(part, options, shape, { files, targets })));
+    for (const part of parts)
+      tables.push(...(await measured(part, options, shape, { files, targets, changes: flags["--changes"] ?? 1000 })));
   } finally {
     files.remove();
   }
@@ -50,7 +52,7 @@ async function measured(
   part: Part,
   options: SideOptions,
   shape: LoadShape,
-  { files, targets }: { readonly files: AdapterFiles; readonly targets: Targets },
+  { files, targets, changes }: { readonly files: AdapterFiles; readonly targets: Targets; readonly changes: number },
 ): Promise<string[]> {
   switch (part) {
     case "wasm":
@@ -59,6 +61,8 @@ async function measured(
       return await peerTables(options, shape, files, targets);
     case "curve":
       return [await curveTable(options, shape, files, targets)];
+    case "churn":
+      return [await churnTable(options, files, changes)];
     default:
       return part satisfies never;
   }

@@ -27,7 +27,9 @@ after(async () => {
 describe("an adapter by its name on the hub", () => {
   const lora = "acme/tiny-lora";
   const adapted = ["--lora", `code=${lora}`];
-  const environment = () => ({ HF_HOME: home, HF_TOKEN: "", HF_ENDPOINT: hub.url });
+  // What is fetched here is not there for the others.
+  const ownHome = () => join(home, "adapters");
+  const environment = () => ({ HF_HOME: ownHome(), HF_TOKEN: "", HF_ENDPOINT: hub.url });
   before(async () => {
     const folder = join(home, "lora");
     await writePeftAdapter(folder, { modelPath: await tinyModel(), seed: 1 });
@@ -52,7 +54,8 @@ describe("an adapter by its name on the hub", () => {
   });
 
   it("is named where the hub has none of that name", async () => {
-    const { code, stderr } = await runHere(["serve", "--port", "0", ...flags, "--lora", "code=acme/tiny-lore"]);
+    const argv = ["serve", "--port", "0", ...flags, "--lora", "code=acme/tiny-lore"];
+    const { code, stderr } = await runHere(argv, ownHome());
     assert.equal(code, 1);
     assert.match(
       stderr,
@@ -62,9 +65,9 @@ describe("an adapter by its name on the hub", () => {
 });
 
 /** Runs a command, which ends by itself, with this hub as its own. */
-async function runHere(argv: readonly string[]): Promise<Ended> {
+async function runHere(argv: readonly string[], hubHome = home): Promise<Ended> {
   const previous = { ...process.env };
-  Object.assign(process.env, { HF_ENDPOINT: hub.url, HF_HOME: home });
+  Object.assign(process.env, { HF_ENDPOINT: hub.url, HF_HOME: hubHome });
   try {
     return await runCommand(argv);
   } finally {

@@ -231,7 +231,8 @@ const chatRows: readonly Row[] = [
   ["tool rounds", { ...say, max_tool_rounds: 3 }, 422, "max_tool_rounds", "not supported"],
   ["a session", { ...say, session_id: "s" }, 422, "session_id", "not supported"],
   ["files", { ...say, files: [{ name: "a.png" }] }, 422, "files", "not supported"],
-  ["an adapter", { ...say, adapter: "a" }, 422, "adapter", "not supported"],
+  ["an adapter that is a number", { ...say, adapter: 5 }, 422, "adapter", "the name of an adapter"],
+  ["a generation cut short", { ...say, adapter: { generation: "a1" } }, 422, "adapter.generation", "64 hex digits"],
   [
     "ask without stream",
     { ...say, agent_permission: "ask" },
