@@ -3,8 +3,8 @@
 // only; it is told durations and never looks at a clock.
 import type { StepCost } from "./step-cost.ts";
 
-/** How long decodes may be held back, in steps of `max_step_ms`. */
-const longestHoldSteps = 8;
+/** How long decodes may be held back, in steps of `max_step_ms`: a crowd as large as is served at once starts together. */
+const longestHoldSteps = 32;
 
 /** What would run in the next step. */
 export interface Crowd {

@@ -22,6 +22,8 @@ export interface StepLimits extends StepTarget {
 const chunkGrain = 32;
 /** More tokens than these behind a prompt are fed like a prompt. */
 const maxForcedRow = 32;
+/** A prompt that has the step to itself may take so many times what is allowed, where that ends it. */
+const loneRestFactor = 1.5;
 
 /** How far an adapter's sequences have come: one's turn changes nothing for another. */
 interface Progress<S extends Sequence> {
@@ -219,7 +221,18 @@ export class StepFiller<S extends Sequence> {
   #allowance(due: boolean): number {
     const decodes = this.#decodes.length;
     const allowance = this.#cost.promptAllowance(decodes, this.turn?.longestStepMs ?? Infinity) ?? 0;
-    return due || decodes === 0 ? Math.max(allowance, this.#grain) : allowance;
+    if (decodes > 0) return due ? Math.max(allowance, this.#grain) : allowance;
+    return Math.max(allowance, this.#grain, this.#loneRest(allowance));
+  }
+
+  /**
+   * What is left of the only prompt there is, if that is little more than is allowed: a pass of its own for the end would
+   * make it wait longer than it keeps anybody waiting who comes meanwhile.
+   */
+  #loneRest(allowance: number): number {
+    const [only, other] = this.#prompts;
+    if (only === undefined || other !== undefined || this.turn?.isShared) return 0;
+    return only.pending <= allowance * loneRestFactor ? only.pending : 0;
   }
 
   /** Of the budget, where prompts come first: a turn that prompts begin may have no other step. */

@@ -174,6 +174,40 @@ describe("the scheduler", () => {
     assert.ok(heldMs >= 200 && heldMs <= 800, `${heldMs} ms`);
   });
 
+  it("starts a crowd of more than thirty together", () => {
+    const { scheduler, step } = createScheduler({
+      engine: { maxSequences: 32, sequenceTokens: 300, maxBatchTokens: 512 },
+      limits: { maxBatchTokens: 512, maxStepMs: 100 },
+    });
+    const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
+    scheduler.add(first);
+    step(32); // a millisecond a token
+    step(10);
+    const made = first.total;
+    const crowd = Array.from({ length: 31 }, (_, seed) => createSequence({ prompt: 64, maxNewTokens: 9, seed }));
+    for (const sequence of crowd) scheduler.add(sequence);
+    while (crowd.some(({ computed }) => computed < 64)) step(({ tokenCount }) => tokenCount);
+    assert.equal(first.total, made);
+    assert.equal(step(20)?.fed.length, 32);
+  });
+
+  it("ends a lone prompt in one step where little of it would be left for the next", () => {
+    const { scheduler, step } = createScheduler({
+      engine: { maxSequences: 4, sequenceTokens: 600, maxBatchTokens: 256 },
+      limits: { maxStepMs: 64 },
+    });
+    const run = (prompt: number, seed: number) => {
+      const sequence = createSequence({ prompt, maxNewTokens: 1, seed });
+      scheduler.add(sequence);
+      const fed: number[] = [];
+      while (sequence.state !== "finished") fed.push(step(({ tokenCount }) => tokenCount)?.tokenCount ?? 0);
+      return fed;
+    };
+    run(32, 1); // a millisecond a token
+    assert.deepEqual(run(90, 2), [90]);
+    assert.deepEqual(run(120, 3), [64, 56]);
+  });
+
   it("lets decodes go on beside a crowd of prompts too long to wait for", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 16, sequenceTokens: 1000, maxBatchTokens: 512 },
