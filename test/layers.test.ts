@@ -40,7 +40,6 @@ const owners: Readonly<Record<string, string>> = {
   "@mlc-ai/web-xgrammar": "engines/grammar",
   ajv: "engines/grammar",
   "@huggingface/jinja": "engines/template",
-  "@huggingface/tokenizers": "engines/tokenizer",
 };
 
 /** Folders of http/ that are not wire protocols or resources, and may be imported by the others. */

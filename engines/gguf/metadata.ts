@@ -32,6 +32,15 @@ export interface TokenizerMetadata {
   readonly addSpacePrefix: boolean | null;
   /** Control tokens swallow the white space that follows them. Files do not say so: it goes by the model's name. */
   readonly stripsAfterControl: boolean;
+  /** Name of the token that swallows the white space before it, if one does. It goes by names too. */
+  readonly strippedBefore?: string | null;
+  /** Of "t5" vocabularies: runs of spaces count as one. */
+  readonly removesExtraSpaces?: boolean | null;
+  /** Of "t5" vocabularies: which characters are replaced before encoding, as SentencePiece compiles it. */
+  readonly charactersMap?: readonly number[] | null;
+  /** Of "bert" vocabularies: null is yes, and accents go with the case. */
+  readonly lowersCase?: boolean | null;
+  readonly stripsAccents?: boolean | null;
 }
 
 export interface ModelMetadata {
@@ -48,7 +57,11 @@ export interface ModelMetadata {
 const templateKey = "tokenizer.chat_template";
 
 /** Keys that only encoding text needs: the longest lists of a file. */
-const encodingKeys: ReadonlySet<string> = new Set(["tokenizer.ggml.merges", "tokenizer.ggml.scores"]);
+const encodingKeys: ReadonlySet<string> = new Set([
+  "tokenizer.ggml.merges",
+  "tokenizer.ggml.scores",
+  "tokenizer.ggml.precompiled_charsmap",
+]);
 
 /**
  * Reads a model file's metadata, without what only encoding text needs where `forEncoding` is false. Throws ServerError
@@ -64,24 +77,26 @@ export async function readModelMetadata(path: string, forEncoding = true): Promi
     name: fields.string("general.name"),
     contextLength: fields.number(`${architecture}.context_length`),
     chatTemplates: fields.templates(),
-    tokenizer: readTokenizer(fields),
+    tokenizer: readTokenizer(fields, architecture),
   };
 }
 
 function isWanted(key: string): boolean {
   return (
     key.startsWith(templateKey) ||
-    (key.startsWith("tokenizer.ggml.") && key !== "tokenizer.ggml.precompiled_charsmap") ||
+    key.startsWith("tokenizer.ggml.") ||
     key.startsWith("general.") ||
     key.endsWith(".context_length")
   );
 }
 
-function readTokenizer(fields: Fields): TokenizerMetadata {
+function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata {
   const tokens = fields.required("tokenizer.ggml.tokens", fields.strings("tokenizer.ggml.tokens"));
+  const pre = fields.string("tokenizer.ggml.pre");
+  const name = fields.string("general.name") ?? "";
   return {
     model: fields.required("tokenizer.ggml.model", fields.string("tokenizer.ggml.model")),
-    pre: fields.string("tokenizer.ggml.pre"),
+    pre,
     tokens,
     types: fields.numbers("tokenizer.ggml.token_type", tokens.length),
     scores: fields.numbers("tokenizer.ggml.scores", tokens.length),
@@ -99,8 +114,18 @@ function readTokenizer(fields: Fields): TokenizerMetadata {
     addBos: fields.boolean("tokenizer.ggml.add_bos_token"),
     addEos: fields.boolean("tokenizer.ggml.add_eos_token"),
     addSpacePrefix: fields.boolean("tokenizer.ggml.add_space_prefix"),
-    stripsAfterControl: /phi-?3/i.test(fields.string("general.name") ?? ""),
+    stripsAfterControl: /phi-?3/i.test(name),
+    strippedBefore: strippedBefore(pre ?? "", architecture, name),
+    removesExtraSpaces: fields.boolean("tokenizer.ggml.remove_extra_whitespaces"),
+    charactersMap: fields.numbers("tokenizer.ggml.precompiled_charsmap", 0),
+    lowersCase: fields.boolean("tokenizer.ggml.normalizer.lowercase"),
+    stripsAccents: fields.boolean("tokenizer.ggml.normalizer.strip_accents"),
   };
+}
+
+function strippedBefore(pre: string, architecture: string, name: string): string | null {
+  if (/jina-v2-(?:de|es|code)/.test(pre) || /nomic-bert-moe|jina-bert-v3/.test(architecture)) return "<mask>";
+  return /modern-bert/i.test(name) && !/phi-?3/i.test(name) ? "[MASK]" : null;
 }
 
 /** Typed look-ups. A key that is absent gives null; one of the wrong type makes the file invalid. */

@@ -1,11 +1,12 @@
-// Owns the three ways of turning plain text into tokens: byte pair encoding, SentencePiece and WordPiece. An encoder gets
-// text in which no fixed token is left; engines/tokenizer/vocabulary.ts picks and calls it.
-import { Tokenizer } from "@huggingface/tokenizers";
+// Owns the two ways of turning plain text into tokens by joining pairs: byte pair encoding and SentencePiece. An encoder gets
+// text in which no fixed token is left; engines/tokenizer/encoding-plan.ts makes it. word-piece.ts and unigram.ts have the
+// other two.
 import { ServerError } from "../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../gguf/metadata.ts";
 import { spellBytes } from "./byte-alphabet.ts";
 import { mergeSymbols, type PairRank } from "./merge.ts";
 import type { PreTokenizer } from "./pre-tokenizers.ts";
+import { RememberedWords } from "./remembered-words.ts";
 import { splitWords } from "./word-rules.ts";
 
 /** Appends the tokens of `text` to `output`. */
@@ -13,57 +14,51 @@ export type Encoder = (text: string, output: number[]) => void;
 
 export const spaceSymbol = "\u2581";
 
-// Words repeat: with this many remembered, most of a text is one look-up a word. Emptied when full.
-const rememberedWords = 16_384;
-const longestRememberedWord = 32;
-
 export function bytePairEncoder(
-  tokenizer: TokenizerMetadata,
+  merges: readonly string[],
   ids: ReadonlyMap<string, number>,
   pre: PreTokenizer,
 ): Encoder {
   const ranks = new Map<string, number>();
-  tokenizer.merges.forEach((merge, rank) => {
+  merges.forEach((merge, rank) => {
     if (!ranks.has(merge)) ranks.set(merge, rank);
   });
   // A merge is written "left right"; no symbol contains a space.
   const rank: PairRank = (text, start, middle, end) =>
     ranks.get(`${text.slice(start, middle)} ${text.slice(middle, end)}`) ?? Number.POSITIVE_INFINITY;
-  const bytes = byteTokens(ids);
-  const words = new Map<string, readonly number[]>();
+  const pushUnknown = pre.symbols === "bytes" ? asciiPusher(ids) : bytePusher(ids);
 
   const encodeWord = (word: string): readonly number[] => {
-    const symbols = pre.spellsSpaces ? word : spellBytes(word);
+    const symbols = pre.symbols === "bytes" ? spellBytes(word) : word;
     const whole = ids.get(symbols);
-    if (whole !== undefined && (pre.wordsFirst || (pre.spellsSpaces && isNewlines(word)))) return [whole];
+    if (whole !== undefined && (pre.wordsFirst || (pre.newlinesFirst && isNewlines(word)))) return [whole];
     const tokens: number[] = [];
     mergeSymbols(symbols, rank, (start, end) => {
       const symbol = symbols.slice(start, end);
       const token = ids.get(symbol);
-      if (token !== undefined) tokens.push(token);
-      else if (pre.spellsSpaces) pushBytes(symbol, bytes, tokens);
+      if (token === undefined) pushUnknown(symbol, tokens);
+      else tokens.push(token);
     });
     return tokens;
   };
 
+  const words = new RememberedWords(encodeWord);
+  if (pre.symbols !== "spaces") {
+    return (text, output) => splitWords(text, pre.rules, (word) => words.append(word, output));
+  }
+  const splitSpaced = spacedWordSplitter(merges.map((merge) => merge.replace(" ", "")));
   return (text, output) => {
-    const spelled = pre.spellsSpaces ? text.replaceAll(" ", spaceSymbol) : text;
-    splitWords(spelled, pre.rules, (word) => {
-      let tokens = words.get(word);
-      if (tokens === undefined) {
-        tokens = encodeWord(word);
-        if (word.length <= longestRememberedWord) {
-          if (words.size === rememberedWords) words.clear();
-          words.set(word, tokens);
-        }
-      }
-      for (const token of tokens) output.push(token);
+    splitWords(text.replaceAll(" ", spaceSymbol), pre.rules, (line) => {
+      splitSpaced(line, (word) => words.append(word, output));
     });
   };
 }
 
-export function sentencePieceEncoder(tokenizer: TokenizerMetadata, ids: ReadonlyMap<string, number>): Encoder {
-  const { scores } = tokenizer;
+export function sentencePieceEncoder(
+  { scores, unknownId }: TokenizerMetadata,
+  ids: ReadonlyMap<string, number>,
+  addsSpacePrefix: boolean,
+): Encoder {
   if (scores === null) {
     throw new ServerError(
       "model_file_invalid",
@@ -74,42 +69,43 @@ export function sentencePieceEncoder(tokenizer: TokenizerMetadata, ids: Readonly
     const token = ids.get(text.slice(start, end));
     return token === undefined ? Number.POSITIVE_INFINITY : -(scores[token] as number);
   };
-  const bytes = byteTokens(ids);
-  return (text, output) => {
-    const symbols = text.replaceAll(" ", spaceSymbol);
-    mergeSymbols(symbols, rank, (start, end) => {
-      const symbol = symbols.slice(start, end);
+  const pushUnknown = bytePusher(ids, unknownId ?? 0);
+  const words = new RememberedWords((word) => {
+    const tokens: number[] = [];
+    mergeSymbols(word, rank, (start, end) => {
+      const symbol = word.slice(start, end);
       const token = ids.get(symbol);
-      if (token === undefined) pushBytes(symbol, bytes, output);
-      else output.push(token);
+      if (token === undefined) pushUnknown(symbol, tokens);
+      else tokens.push(token);
     });
+    return tokens;
+  });
+  const splitSpaced = spacedWordSplitter(ids.keys());
+  return (text, output) => {
+    const spelled = (addsSpacePrefix ? ` ${text}` : text).replaceAll(" ", spaceSymbol);
+    splitSpaced(spelled, (word) => words.append(word, output));
   };
 }
 
-export function wordPieceEncoder(tokenizer: TokenizerMetadata): Encoder {
-  // Files spell a word's first piece with a leading U+2581 and leave the rest bare; the library wants the rest marked "##".
-  const spelling = (text: string) => (text.startsWith(spaceSymbol) ? text.slice(1) : `##${text}`);
-  const vocab = Object.fromEntries(tokenizer.tokens.map((text, token) => [spelling(text), token]));
-  const unknown = spelling(tokenizer.tokens[tokenizer.unknownId ?? 100] ?? "");
-  const library = new Tokenizer(
-    {
-      normalizer: { type: "BertNormalizer", clean_text: true, handle_chinese_chars: true, lowercase: true },
-      pre_tokenizer: { type: "BertPreTokenizer" },
-      model: {
-        type: "WordPiece",
-        vocab,
-        unk_token: unknown,
-        continuing_subword_prefix: "##",
-        max_input_chars_per_word: 100,
-      },
-      post_processor: null,
-      decoder: null,
-      added_tokens: [],
-    },
-    {},
-  );
-  return (text, output) => {
-    for (const token of library.encode(text, { add_special_tokens: false }).ids) output.push(token);
+/**
+ * Cuts text before spaces, wherever none of the `symbols` that pairs are joined to reaches over the cut: that changes no token,
+ * and lets words be remembered.
+ */
+function spacedWordSplitter(symbols: Iterable<string>): (text: string, emit: (word: string) => void) => void {
+  const joinedToSpace = new Set<string>();
+  for (const symbol of symbols) {
+    for (let at = symbol.indexOf(spaceSymbol, 1); at > 0; at = symbol.indexOf(spaceSymbol, at + 1)) {
+      joinedToSpace.add(symbol.charAt(at - 1));
+    }
+  }
+  return (text, emit) => {
+    let start = 0;
+    for (let at = text.indexOf(spaceSymbol, 1); at > 0; at = text.indexOf(spaceSymbol, at + 1)) {
+      if (joinedToSpace.has(text.charAt(at - 1))) continue;
+      emit(text.slice(start, at));
+      start = at;
+    }
+    if (start < text.length) emit(text.slice(start));
   };
 }
 
@@ -117,14 +113,28 @@ function isNewlines(word: string): boolean {
   return /^\n+$/.test(word);
 }
 
-/** Token ids of the byte tokens "<0x00>" to "<0xFF>", by byte. */
-function byteTokens(ids: ReadonlyMap<string, number>): (number | undefined)[] {
-  return Array.from({ length: 256 }, (_, byte) => ids.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`));
+/** Appends the tokens of a symbol that is none itself. */
+type Pusher = (symbol: string, output: number[]) => void;
+
+/** By the byte tokens "<0x00>" to "<0xFF>"; `missing` stands for each byte that has none, which is left out if it is null. */
+function bytePusher(ids: ReadonlyMap<string, number>, missing: number | null = null): Pusher {
+  const tokens = Array.from({ length: 256 }, (_, byte) => {
+    return ids.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`) ?? missing;
+  });
+  return (symbol, output) => {
+    for (const byte of Buffer.from(symbol, "utf8")) {
+      const token = tokens[byte];
+      if (typeof token === "number") output.push(token);
+    }
+  };
 }
 
-function pushBytes(symbol: string, bytes: readonly (number | undefined)[], output: number[]): void {
-  for (const byte of Buffer.from(symbol, "utf8")) {
-    const token = bytes[byte];
-    if (token !== undefined) output.push(token);
-  }
+/** By the tokens of its characters, as far as llama.cpp looks for them: byte by byte, which finds only ASCII. */
+function asciiPusher(ids: ReadonlyMap<string, number>): Pusher {
+  return (symbol, output) => {
+    for (const char of symbol) {
+      const token = char < "\x80" ? ids.get(char) : undefined;
+      if (token !== undefined) output.push(token);
+    }
+  };
 }

@@ -1,60 +1,144 @@
-// Owns choosing how a vocabulary encodes: which encoder, how tokens spell bytes and spaces, and whether prompts start with
-// BOS. Knows the tokenizer names of model files and refuses those it does not know.
+// Owns choosing how a vocabulary encodes: which encoder, how tokens spell bytes and spaces, and what prompts start and texts
+// end with. Knows the tokenizer names of model files, with llama.cpp's defaults for each, and refuses those it does not know.
 import { ServerError } from "../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../gguf/metadata.ts";
-import { bytePairEncoder, type Encoder, sentencePieceEncoder, wordPieceEncoder } from "./encoders.ts";
+import { CharactersMap } from "./characters-map.ts";
+import { bytePairEncoder, type Encoder, sentencePieceEncoder } from "./encoders.ts";
 import type { Spelling } from "./pieces.ts";
 import { findPreTokenizer, preTokenizerNames } from "./pre-tokenizers.ts";
+import { singleCharacters } from "./single-characters.ts";
 import type { TokenKind } from "./token-kinds.ts";
+import { unigramEncoder } from "./unigram.ts";
+import { normalizer } from "./unigram-text.ts";
+import { wordPieceEncoder } from "./word-piece.ts";
 
 interface EncodingPlan {
   readonly encoder: Encoder;
   readonly spelling: Spelling;
-  readonly isSentencePiece: boolean;
+  /** Each fragment of text gets a space in front. */
+  readonly addsSpacePrefix: boolean;
+  /** Tokens may stand for more of a text than their own: spaces vanish, or one stands for a whole unknown word. */
+  readonly isLossy: boolean;
   readonly addsBos: boolean;
-  /** Whatever the file says. */
-  readonly forcesBos: boolean;
-  readonly defaultBos: number | null;
+  readonly bos: number | null;
   /** What stands behind a whole text, if anything. */
   readonly closing: number | null;
 }
 
+type Plan = (tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]) => EncodingPlan;
+
+const plans: Readonly<Record<string, Plan>> = {
+  gpt2: planBytePairs,
+  gemma4: planBytePairs,
+  whitespace: planBytePairs,
+  llama: planSentencePiece,
+  bert: planWordPiece,
+  t5: planUnigram,
+};
+
 export function planEncoding(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
-  // Without the control tokens: joining "<" and "s>" in a user's text must not make one.
-  const ids = new Map<string, number>();
-  tokenizer.tokens.forEach((text, token) => {
-    if (kinds[token] !== "control" && kinds[token] !== "shown-control") ids.set(text, token);
-  });
+  const plan = Object.hasOwn(plans, tokenizer.model) ? plans[tokenizer.model] : undefined;
+  return plan?.(tokenizer, kinds) ?? refuse("tokenizer", tokenizer.model, Object.keys(plans));
+}
+
+function planBytePairs(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
   const { model } = tokenizer;
-  if (model === "gpt2" || model === "gemma4") {
-    const preName = model === "gemma4" ? model : (tokenizer.pre ?? "default");
-    const pre = findPreTokenizer(preName) ?? refuse("pre-tokenizer", preName, preTokenizerNames);
-    return {
-      encoder: bytePairEncoder(tokenizer, ids, pre),
-      spelling: pre.spellsSpaces ? "spaces" : "bytes",
-      isSentencePiece: false,
-      addsBos: pre.addsBos,
-      forcesBos: pre.spellsSpaces && pre.addsBos,
-      defaultBos: null,
-      closing: tokenizer.addEos ? tokenizer.eosId : null,
-    };
-  }
-  const isSentencePiece = model === "llama";
-  if (!isSentencePiece && model !== "bert") refuse("tokenizer", model, ["gpt2", "llama", "bert", "gemma4"]);
+  const preName = model === "gemma4" ? model : (tokenizer.pre ?? "default");
+  const pre = findPreTokenizer(preName) ?? refuse("pre-tokenizer", preName, preTokenizerNames);
+  const joinPairs = bytePairEncoder(tokenizer.merges, textTokens(tokenizer, kinds), pre);
+  const skipsSpaces = model === "whitespace";
+  const addsBos = pre.forcesBos || (tokenizer.addBos ?? pre.addsBos);
+  const fallback = model === "gemma4" ? null : known(11, tokenizer);
   return {
-    encoder: isSentencePiece ? sentencePieceEncoder(tokenizer, ids) : wordPieceEncoder(tokenizer),
-    spelling: "spaces",
-    isSentencePiece,
-    addsBos: true,
-    forcesBos: false,
-    defaultBos: isSentencePiece ? 1 : 101,
-    closing: isSentencePiece ? (tokenizer.addEos ? tokenizer.eosId : null) : (tokenizer.separatorId ?? 102),
+    encoder: skipsSpaces ? withoutSpaces(joinPairs, tokenizer.lowersCase ?? preName !== "whitespace") : joinPairs,
+    spelling: pre.symbols === "bytes" ? "bytes" : "spaces",
+    addsSpacePrefix: false,
+    isLossy: skipsSpaces,
+    addsBos,
+    bos: tokenizer.bosId ?? (addsBos ? fallback : null),
+    closing: (tokenizer.addEos ?? false) ? (tokenizer.eosId ?? fallback) : null,
   };
 }
 
-function refuse(what: string, found: string, known: readonly string[]): never {
+function planSentencePiece(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
+  const addsSpacePrefix = tokenizer.addSpacePrefix ?? true;
+  return {
+    encoder: sentencePieceEncoder(tokenizer, textTokens(tokenizer, kinds), addsSpacePrefix),
+    spelling: "spaces",
+    addsSpacePrefix,
+    isLossy: false,
+    addsBos: tokenizer.addBos ?? true,
+    bos: tokenizer.bosId ?? known(1, tokenizer),
+    closing: (tokenizer.addEos ?? false) ? (tokenizer.eosId ?? known(2, tokenizer)) : null,
+  };
+}
+
+function planWordPiece(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
+  const lowersCase = tokenizer.lowersCase ?? true;
+  const rules = {
+    lowersCase,
+    stripsAccents: tokenizer.stripsAccents ?? lowersCase,
+    unknown: tokenizer.unknownId ?? known(100, tokenizer) ?? 0,
+  };
+  return {
+    encoder: wordPieceEncoder(textTokens(tokenizer, kinds), rules),
+    spelling: "spaces",
+    addsSpacePrefix: false,
+    isLossy: true,
+    // Whatever the file says: add_bos_token has no say in a "bert" vocabulary.
+    addsBos: true,
+    bos: tokenizer.bosId ?? known(101, tokenizer),
+    closing: tokenizer.separatorId ?? known(102, tokenizer),
+  };
+}
+
+function planUnigram(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
+  const { tokens, scores, charactersMap = null } = tokenizer;
+  const addsSpacePrefix = tokenizer.addSpacePrefix ?? false;
+  const removesExtraSpaces = tokenizer.removesExtraSpaces ?? false;
+  const normalize = normalizer({
+    map: charactersMap === null ? null : new CharactersMap(charactersMap),
+    kept: tokens.filter((_, token) => kinds[token] === "user-defined"),
+    addsSpacePrefix,
+    removesExtraSpaces,
+  });
+  return {
+    encoder: unigramEncoder({ tokens, kinds, scores, unknown: tokenizer.unknownId ?? 2 }, normalize),
+    spelling: "spaces",
+    addsSpacePrefix: addsSpacePrefix || removesExtraSpaces,
+    isLossy: true,
+    addsBos: tokenizer.addBos ?? false,
+    bos: tokenizer.bosId,
+    closing: (tokenizer.addEos ?? true) ? (tokenizer.eosId ?? known(1, tokenizer)) : null,
+  };
+}
+
+/** Ids by text, without the control tokens: joining "<" and "s>" in a user's text must not make one. */
+function textTokens({ tokens }: TokenizerMetadata, kinds: readonly TokenKind[]): ReadonlyMap<string, number> {
+  const ids = new Map<string, number>();
+  tokens.forEach((text, token) => {
+    if (kinds[token] !== "control" && kinds[token] !== "shown-control") ids.set(text, token);
+  });
+  return ids;
+}
+
+function known(token: number, { tokens }: TokenizerMetadata): number | null {
+  return token < tokens.length ? token : null;
+}
+
+/** White space separates, and is no part of the text. */
+function withoutSpaces(encoder: Encoder, lowersCase: boolean): Encoder {
+  const lower = singleCharacters((char) => char.toLowerCase());
+  const pattern = /[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/g;
+  return (text, output) => {
+    const lowered = lowersCase ? text.replace(/[A-Z]|[^\0-\x7f]/gu, lower) : text;
+    for (const [segment] of lowered.matchAll(pattern)) encoder(segment, output);
+  };
+}
+
+function refuse(what: string, found: string, supported: readonly string[]): never {
   throw new ServerError(
     "model_file_invalid",
-    `the model's ${what} is ${JSON.stringify(found)}, which is not supported; supported are ${known.join(", ")}`,
+    `the model's ${what} is ${JSON.stringify(found)}, which is not supported; supported are ${supported.join(", ")}`,
   );
 }

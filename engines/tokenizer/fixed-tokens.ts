@@ -1,49 +1,132 @@
 // Owns finding tokens that stand for one fixed text each (control and user-defined tokens) in a longer text. Longer tokens
-// are found first over the whole text, as llama.cpp does, so that both sides cut alike.
+// are found first over the whole text, as llama.cpp does, so that both sides cut alike. Some vocabularies have thousands of
+// them: one pass looks for all, so that no text takes long.
+import { absent, ByteTrie } from "./byte-trie.ts";
 
 /** A stretch of plain text, or a token found in it. */
-export type Fragment = string | number;
+type Fragment = string | number;
+
+/** Which tokens, by text, swallow the white space next to them. */
+export interface Swallowing {
+  before(text: string): boolean;
+  after(text: string): boolean;
+}
+
+/** A token's place in a text, with what it swallows. */
+interface Place {
+  readonly start: number;
+  readonly end: number;
+  readonly id: number;
+}
+
+const nowhere: Swallowing = { before: () => false, after: () => false };
 
 export class FixedTokens {
   /** Longest first; ids by text. */
-  private readonly tokens: readonly (readonly [text: string, id: number])[];
-  /** First characters, to rule most texts out with a few searches instead of one a token. */
-  private readonly firstCharacters: ReadonlySet<string>;
+  readonly #tokens: readonly (readonly [text: string, id: number])[];
+  /** Indices of tokens, by both bytes of each code unit. */
+  readonly #trie = new ByteTrie();
+  /** To rule most texts out with a few searches. */
+  readonly #firstCharacters: ReadonlySet<string>;
+  readonly #swallowing: Swallowing;
 
-  constructor(tokens: readonly (readonly [text: string, id: number])[]) {
+  constructor(tokens: readonly (readonly [text: string, id: number])[], swallowing = nowhere) {
     const byteLength = (text: string) => Buffer.byteLength(text, "utf8");
-    this.tokens = tokens.filter(([text]) => text !== "").sort(([a], [b]) => byteLength(b) - byteLength(a));
-    this.firstCharacters = new Set(this.tokens.map(([text]) => text.charAt(0)));
+    this.#tokens = tokens.filter(([text]) => text !== "").sort(([a], [b]) => byteLength(b) - byteLength(a));
+    for (const [index, [text]] of this.#tokens.entries()) this.#trie.add(Buffer.from(text, "utf16le"), index);
+    this.#firstCharacters = new Set(this.#tokens.map(([text]) => text.charAt(0)));
+    this.#swallowing = swallowing;
   }
 
   /** `text` in order, cut at every token. Empty stretches are left out. */
   split(text: string): Fragment[] {
-    let fragments: Fragment[] = text === "" ? [] : [text];
-    for (const [token, id] of this.presentIn(text)) {
-      fragments = fragments.flatMap((fragment) =>
-        typeof fragment === "string" && fragment.includes(token) ? cut(fragment, token, id) : [fragment],
-      );
+    const fragments: Fragment[] = [];
+    let last = 0;
+    for (const { start, end, id } of this.#places(text)) {
+      if (start > last) fragments.push(text.slice(last, start));
+      fragments.push(id);
+      last = end;
     }
+    if (last < text.length) fragments.push(text.slice(last));
     return fragments;
   }
 
   /** The tokens whose text occurs in `text`, longest first. */
   presentIn(text: string): (readonly [text: string, id: number])[] {
-    const present = new Set<string>();
-    for (const character of this.firstCharacters) if (text.includes(character)) present.add(character);
-    if (present.size === 0) return [];
-    return this.tokens.filter(([token]) => present.has(token.charAt(0)) && text.includes(token));
+    const present = new Set<number>();
+    if (this.#mayHave(text)) {
+      const units = Buffer.from(text, "utf16le");
+      for (let at = 0; at < text.length; at++) this.#longest(units, at, text.length, (index) => present.add(index));
+    }
+    return this.#tokens.filter((_, index) => present.has(index));
+  }
+
+  /** In the order of the text; none overlaps another. */
+  #places(text: string): Place[] {
+    if (!this.#mayHave(text)) return [];
+    const units = Buffer.from(text, "utf16le");
+    // Where each token may be: first wherever nothing longer starts, then also where that turns out to have no room.
+    const waiting: (number[] | undefined)[] = new Array(this.#tokens.length);
+    const offer = (at: number, limit: number): void => {
+      const index = this.#longest(units, at, limit);
+      if (index === absent) return;
+      const starts = waiting[index];
+      if (starts === undefined) waiting[index] = [at];
+      else starts.push(at);
+    };
+    for (let at = 0; at < text.length; at++) offer(at, text.length);
+
+    const taken = new Uint8Array(text.length);
+    const places: Place[] = [];
+    for (const [index, [name, id]] of this.#tokens.entries()) {
+      for (const at of waiting[index]?.sort((a, b) => a - b) ?? []) {
+        const free = freeFrom(taken, at, at + name.length);
+        if (free < name.length) {
+          if (free > 0) offer(at, at + free);
+          continue;
+        }
+        const place = this.#swallow(text, taken, { start: at, end: at + name.length, id }, name);
+        taken.fill(1, place.start, place.end);
+        places.push(place);
+      }
+    }
+    return places.sort((a, b) => a.start - b.start);
+  }
+
+  #mayHave(text: string): boolean {
+    for (const character of this.#firstCharacters) if (text.includes(character)) return true;
+    return false;
+  }
+
+  /** The longest token that starts at `at` and ends at `limit` or before; `met` is told of each. */
+  #longest(units: Uint8Array, at: number, limit: number, met?: (index: number) => void): number {
+    let longest: number = absent;
+    for (let node = 0, i = 2 * at; i < 2 * limit; i++) {
+      node = this.#trie.child(node, units[i] as number);
+      if (node === absent) break;
+      const index = this.#trie.value(node);
+      if (index === absent) continue;
+      longest = index;
+      met?.(index);
+    }
+    return longest;
+  }
+
+  #swallow(text: string, taken: Uint8Array, { start, end, id }: Place, name: string): Place {
+    if (this.#swallowing.before(name)) while (start > 0 && !taken[start - 1] && isSpace(text, start - 1)) start--;
+    if (this.#swallowing.after(name)) while (end < text.length && !taken[end] && isSpace(text, end)) end++;
+    return { start, end, id };
   }
 }
 
-function cut(text: string, token: string, id: number): Fragment[] {
-  const fragments: Fragment[] = [];
-  let start = 0;
-  for (let at = text.indexOf(token); at >= 0; at = text.indexOf(token, start)) {
-    if (at > start) fragments.push(text.slice(start, at));
-    fragments.push(id);
-    start = at + token.length;
-  }
-  if (start < text.length) fragments.push(text.slice(start));
-  return fragments;
+/** How many from `start` on are not taken, up to `end`. */
+function freeFrom(taken: Uint8Array, start: number, end: number): number {
+  let at = start;
+  while (at < end && taken[at] === 0) at++;
+  return at - start;
+}
+
+function isSpace(text: string, at: number): boolean {
+  const unit = text.charCodeAt(at);
+  return unit === 0x20 || (unit >= 0x09 && unit <= 0x0d);
 }

@@ -3,15 +3,20 @@
 // does the cutting.
 import { compileRule, inThrees, type Rule } from "./word-rules.ts";
 
+/** What pairs are joined of: byte spellings, characters with U+2581 for a space, or characters as they are. */
+type Symbols = "bytes" | "spaces" | "characters";
+
 export interface PreTokenizer {
   /** Passes, each cutting what the one before left. */
   readonly rules: readonly Rule[];
   /** A word that is a token is that token, without joining pairs. */
   readonly wordsFirst: boolean;
-  /** Symbols are characters with spaces written as U+2581, not byte spellings. */
-  readonly spellsSpaces: boolean;
-  /** Prompts start with BOS unless the file says otherwise. */
+  /** A word of line feeds that is a token is that token. */
+  readonly newlinesFirst: boolean;
+  readonly symbols: Symbols;
+  /** Prompts start with BOS unless the file says otherwise; forced, whatever it says. */
   readonly addsBos: boolean;
+  readonly forcesBos: boolean;
 }
 
 const contraction = "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])";
@@ -76,8 +81,10 @@ interface Entry {
   readonly names: string;
   readonly cuts: readonly (string | Rule)[];
   readonly wordsFirst?: true;
-  readonly spellsSpaces?: true;
+  readonly newlinesFirst?: true;
+  readonly symbols?: Symbols;
   readonly addsBos?: true;
+  readonly forcesBos?: true;
 }
 
 const eachDigit = String.raw`\p{N}`;
@@ -170,10 +177,10 @@ const entries: readonly Entry[] = [
   },
   {
     names: "tiny_aya cohere2moe",
-    cuts: [inThrees(/\p{N}+/gu), `${unmarkedWords}|${threeDigits}|${punctuationOrPath}|${spaces}`],
+    cuts: [inThrees(/\p{N}+/gu, true), `${unmarkedWords}|${threeDigits}|${punctuationOrPath}|${spaces}`],
   },
   { names: "kimi-k2", cuts: [kimi] },
-  { names: "superbpe", cuts: [String.raw`\p{N}+`, inThrees(/[0-9]+/g)] },
+  { names: "superbpe", cuts: [String.raw`\p{N}+`, inThrees(/[0-9]+/g, false)] },
   {
     names: "bailingmoe bailingmoe2 llada-moe",
     cuts: [String.raw`${contraction}|${letters}|\p{N}|${punctuation}|\s*[\r\n]|\s+(?!\S)|\s+`],
@@ -183,7 +190,7 @@ const entries: readonly Entry[] = [
     cuts: [String.raw`${contraction}|${letters}|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|${spaces}`],
   },
   { names: "ufakzeka", cuts: [String.raw`${letters}|\p{N}|${punctuation}|${spaces}`] },
-  { names: "afmoe", cuts: [inThrees(/\p{N}+/gu), `[${asianScripts}]+`, deepseek3] },
+  { names: "afmoe", cuts: [inThrees(/\p{N}+/gu, true), `[${asianScripts}]+`, deepseek3] },
   { names: "laguna", cuts: [String.raw`[^\n]+|\n+`, qwen2] },
   {
     names: "exaone-moe",
@@ -196,8 +203,15 @@ const entries: readonly Entry[] = [
     cuts: [threeDigits, String.raw`${contraction}|${letters}|\p{N}+|${punctuation}|${spaces}`],
     wordsFirst: true,
   },
-  { names: "gemma4 granite-embed-multi-311m", cuts: [String.raw`[^\n]+|\n+`], spellsSpaces: true, addsBos: true },
-  { names: "sarvam-moe", cuts: [String.raw`[^\n]+|\n+`], spellsSpaces: true },
+  {
+    names: "gemma4 granite-embed-multi-311m",
+    cuts: [String.raw`[^\n]+|\n+`],
+    newlinesFirst: true,
+    symbols: "spaces",
+    forcesBos: true,
+  },
+  { names: "sarvam-moe", cuts: [String.raw`[^\n]+|\n+`], symbols: "spaces" },
+  { names: "whitespace", cuts: [String.raw`\S+`], symbols: "characters" },
 ];
 
 const entryByName = new Map(entries.flatMap((entry) => entry.names.split(" ").map((name) => [name, entry] as const)));
@@ -211,7 +225,9 @@ export function findPreTokenizer(name: string): PreTokenizer | null {
   return {
     rules: entry.cuts.map((cut) => (typeof cut === "string" ? compileRule(cut) : cut)),
     wordsFirst: entry.wordsFirst ?? false,
-    spellsSpaces: entry.spellsSpaces ?? false,
+    newlinesFirst: entry.newlinesFirst ?? false,
+    symbols: entry.symbols ?? "bytes",
     addsBos: entry.addsBos ?? false,
+    forcesBos: entry.forcesBos ?? false,
   };
 }

@@ -5,7 +5,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { TokenizerMetadata } from "../gguf/metadata.ts";
 import type { Encoder } from "./encoders.ts";
 import { planEncoding } from "./encoding-plan.ts";
-import { FixedTokens } from "./fixed-tokens.ts";
+import { FixedTokens, type Swallowing } from "./fixed-tokens.ts";
 import { PieceTable } from "./pieces.ts";
 import { type TokenKind, tokenKinds } from "./token-kinds.ts";
 
@@ -25,7 +25,7 @@ export interface Vocabulary {
   readonly controlTokens: readonly number[];
   /** Tokens of text that encoding makes wherever it meets their text. */
   readonly userDefinedTokens: readonly number[];
-  /** A prompt of B bytes is at least B / longestPieceBytes tokens: refuse by bytes before encoding. */
+  /** A prompt of B bytes is at least B / longestPieceBytes tokens: refuse by bytes before encoding. May be Infinity. */
   readonly longestPieceBytes: number;
   /** Encoding puts a space before text that follows a control token, so decoding takes it off. */
   readonly addsSpacePrefix: boolean;
@@ -70,8 +70,15 @@ export function createVocabulary(tokenizer: TokenizerMetadata): Vocabulary {
   return new GgufVocabulary(tokenizer);
 }
 
-/** Control tokens after which white space stays even where others swallow it. */
-const neverStripping = new Set(["<unk>", "<s>", "<|endoftext|>"]);
+/** Tokens after which white space stays even where others swallow it. */
+const neverSwallowing = new Set(["<unk>", "<s>", "<|endoftext|>"]);
+
+function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMetadata): Swallowing {
+  return {
+    before: (text) => text === strippedBefore,
+    after: (text) => stripsAfterControl && !neverSwallowing.has(text),
+  };
+}
 
 const loneSurrogate = /\p{Surrogate}/gu;
 
@@ -87,7 +94,6 @@ class GgufVocabulary implements Vocabulary {
   private readonly names: readonly string[];
   private readonly kinds: readonly TokenKind[];
   private readonly addsBos: boolean;
-  private readonly stripsAfterControl: boolean;
   private readonly encoder: Encoder;
   private readonly controls: FixedTokens;
   private readonly userDefined: FixedTokens;
@@ -98,21 +104,25 @@ class GgufVocabulary implements Vocabulary {
     this.size = tokenizer.tokens.length;
     this.kinds = tokenKinds(tokenizer);
     const plan = planEncoding(tokenizer, this.kinds);
-    this.bosToken = tokenizer.bosId ?? plan.defaultBos;
+    this.bosToken = plan.bos;
     this.eosToken = tokenizer.eosId;
-    this.addsBos = plan.forcesBos || (tokenizer.addBos ?? plan.addsBos);
+    this.addsBos = plan.addsBos;
     this.closingToken = plan.closing;
-    this.stripsAfterControl = tokenizer.stripsAfterControl;
-    this.addsSpacePrefix = plan.isSentencePiece && (tokenizer.addSpacePrefix ?? true);
+    this.addsSpacePrefix = plan.addsSpacePrefix;
     this.encoder = plan.encoder;
     this.controlTokens = this.kinds.flatMap((_, token) => (this.isControl(token) ? [token] : []));
     // A name of one character could not be broken by a marker, so it never counts.
     const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
-    this.controls = new FixedTokens(breakable.map((token) => [this.name(token), token] as const));
+    const swallowing = swallowingOf(tokenizer);
+    this.controls = new FixedTokens(
+      breakable.map((token) => [this.name(token), token] as const),
+      swallowing,
+    );
     this.userDefinedTokens = this.kinds.flatMap((kind, token) => (kind === "user-defined" ? [token] : []));
-    this.userDefined = new FixedTokens(this.userDefinedTokens.map((token) => [this.name(token), token] as const));
+    const userDefined = this.userDefinedTokens.map((token) => [this.name(token), token] as const);
+    this.userDefined = new FixedTokens(userDefined, swallowing);
     this.pieces = new PieceTable(this.names, this.kinds, plan.spelling);
-    this.longestPieceBytes = this.pieces.longestBytes;
+    this.longestPieceBytes = plan.isLossy ? Number.POSITIVE_INFINITY : this.pieces.longestBytes;
   }
 
   encode(text: string): Int32Array {
@@ -141,11 +151,9 @@ class GgufVocabulary implements Vocabulary {
     const output: number[] = [];
     const fragments = this.controls.split(prompt.text.replace(loneSurrogate, "\ufffd"));
     if (this.addsBos && this.bosToken !== null && fragments[0] !== this.bosToken) output.push(this.bosToken);
-    let previous: number | null = null;
     for (const fragment of fragments) {
       if (typeof fragment === "number") output.push(fragment);
-      else this.append(this.afterControl(fragment.replaceAll(prompt.marker, ""), previous), output);
-      previous = typeof fragment === "number" ? fragment : null;
+      else this.append(fragment.replaceAll(prompt.marker, ""), output);
     }
     return Int32Array.from(output);
   }
@@ -176,12 +184,6 @@ class GgufVocabulary implements Vocabulary {
     return this.controls.presentIn(text).map(([name]) => name);
   }
 
-  /** Text as it stands after a control token, null at the start of the prompt. */
-  private afterControl(text: string, control: number | null): string {
-    const strips = this.stripsAfterControl && control !== null && !neverStripping.has(this.name(control));
-    return strips ? text.replace(/^[\t-\r ]+/, "") : text;
-  }
-
   private name(token: number): string {
     return this.names[token] ?? "";
   }
@@ -190,7 +192,7 @@ class GgufVocabulary implements Vocabulary {
   private append(text: string, output: number[]): void {
     for (const fragment of this.userDefined.split(text)) {
       if (typeof fragment === "number") output.push(fragment);
-      else this.encodePlain(this.addsSpacePrefix ? ` ${fragment}` : fragment, output);
+      else this.encodePlain(fragment, output);
     }
   }
 

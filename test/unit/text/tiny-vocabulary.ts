@@ -58,3 +58,16 @@ export function wordPieceMetadata(words: readonly string[]): TokenizerMetadata {
   const tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ...words];
   return { ...unset, model: "bert", tokens, types: tokens.map((_, i) => (i < 4 ? 3 : 1)), unknownId: 1, bosId: 2 };
 }
+
+/** A "t5" vocabulary: control tokens, then these pieces with their scores. */
+export function unigramMetadata(pieces: readonly (readonly [text: string, score: number])[]): TokenizerMetadata {
+  return {
+    ...unset,
+    model: "t5",
+    tokens: ["<pad>", "</s>", "<unk>", ...pieces.map(([text]) => text)],
+    types: [3, 3, 2, ...pieces.map(() => 1)],
+    scores: [0, 0, 0, ...pieces.map(([, score]) => score)],
+    eosId: 1,
+    unknownId: 2,
+  };
+}

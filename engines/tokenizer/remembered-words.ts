@@ -1,0 +1,28 @@
+// Owns the memory of words already encoded: words repeat, so most of a text is one look-up a word. Encoders that cut text
+// into words keep one each. Bounded whatever the text.
+
+const capacity = 16_384;
+const longestWord = 32;
+
+export class RememberedWords {
+  readonly #encode: (word: string) => readonly number[];
+  /** Emptied when full. */
+  readonly #words = new Map<string, readonly number[]>();
+
+  constructor(encode: (word: string) => readonly number[]) {
+    this.#encode = encode;
+  }
+
+  /** Appends the tokens of `word` to `output`. */
+  append(word: string, output: number[]): void {
+    let tokens = this.#words.get(word);
+    if (tokens === undefined) {
+      tokens = this.#encode(word);
+      if (word.length <= longestWord) {
+        if (this.#words.size === capacity) this.#words.clear();
+        this.#words.set(word, tokens);
+      }
+    }
+    for (const token of tokens) output.push(token);
+  }
+}
