@@ -12,8 +12,8 @@ import { type KernelBenchInit, type KernelBenchReady, kernelBenchModule, type Ro
 const workingBytes = 160e6;
 const giga = 1e9;
 const placeTimeoutMs = 600_000;
-/** Products of these are 8-bit ones: the dot instruction's peak means nothing to the others. */
-const dotTypes = ["Q8_0", "Q4_0", "Q4_1"];
+/** Products of all others are 8-bit ones: the dot instruction's peak means nothing to these. */
+const floatTypes = ["F16", "BF16", "F32"];
 
 interface Plan extends Pick<KernelBenchInit, "counts" | "shape" | "rounds" | "millisecondsEach"> {
   readonly types: readonly string[];
@@ -36,7 +36,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const list = (text: string | undefined, otherwise: string) => (text ?? otherwise).split(",");
   const [rows = 2048, k = 2048] = list(flags["--shape"], "2048,2048").map(Number);
   const plan: Plan = {
-    types: list(flags["--types"], "Q8_0,Q4_0,Q4_1,F16,BF16,F32"),
+    types: list(flags["--types"], "Q8_0,Q4_0,Q4_1,Q5_0,Q5_1,IQ4_NL,MXFP4,Q2_K,Q3_K,Q4_K,Q5_K,Q6_K,IQ4_XS,F16,BF16,F32"),
     counts: list(flags["--rows"], "1,4,8,32,256").map(Number),
     shape: { rows, k },
     rounds: flags["--rounds"] ?? 5,
@@ -110,7 +110,7 @@ function addUp(threads: readonly Round[]): Round {
 }
 
 function linesOf({ counts }: Plan, type: string, rounds: readonly Round[]): string[][] {
-  const isDot = dotTypes.includes(type);
+  const isDot = !floatTypes.includes(type);
   const of = (pick: (round: Round) => number) => median(rounds.map(pick));
   const peaks = [of((round) => round.readBytes), of((round) => round.dotProducts)].map((peak) =>
     (peak / giga).toFixed(1),

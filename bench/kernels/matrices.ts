@@ -8,10 +8,24 @@ const pageBytes = 65_536;
 /** Where the first matrix starts: what lies below is left to the kernels' own constants. */
 const matricesAt = pageBytes;
 
+/** Where in blocks of a type 16-bit floats are, if not at the start alone. */
+const floatsAt: Readonly<Record<string, readonly number[]>> = {
+  Q4_1: [0, 2],
+  Q5_1: [0, 2],
+  Q2_K: [80, 82],
+  Q3_K: [108],
+  Q4_K: [0, 2],
+  Q5_K: [0, 2],
+  Q6_K: [208],
+  MXFP4: [],
+};
+/** Of MXFP4, whose scales are powers of two: that of 1/8. */
+const smallExponent = 124;
+
 export interface MatrixShape {
   /** A multiple of 16. */
   readonly rows: number;
-  /** A multiple of 32. */
+  /** A multiple of the type's blocks. */
   readonly k: number;
 }
 
@@ -84,9 +98,9 @@ function randomRows(type: number, elements: number): Uint8Array {
   }
   // Sign and exponent are in the high byte: 0.125 and more as F16, as BF16 the same with the exponent's last bit random.
   const highByte = name === "BF16" ? 0x3e : 0x30;
-  const floats = name === "Q4_1" ? 2 : 1;
   for (let block = 0; block < bytes.length; block += blockBytes) {
-    for (let i = 0; i < floats; i++) bytes[block + 2 * i + 1] = highByte;
+    for (const at of floatsAt[name] ?? [0]) bytes[block + at + 1] = highByte;
+    if (name === "MXFP4") bytes[block] = smallExponent;
   }
   return bytes;
 }

@@ -50,6 +50,9 @@ const pauseMs = 5;
 const testBytes = 8192;
 const testPages = 2;
 const operandsAt = [65_536, 65_536 + testBytes] as const;
+/** Numbers below 16, to be looked up in the first 16 bytes of the signed operand. */
+const placesAt = 65_536 + 2 * testBytes;
+const placesBytes = 256;
 
 /**
  * Compiles the kernels and picks a twin. Throws config_invalid where TROUPE_WASM_KERNELS names none or forces one that
@@ -119,14 +122,15 @@ function enableRelaxedSimd(bytes: Uint8Array): void {
 }
 
 /**
- * What is wrong with a twin's dot instruction, if anything is: both compilers of V8 have their own idea of it, so it is run
- * until the second one has taken over.
+ * What is wrong with the instructions that a twin has of its own, if anything is: both compilers of V8 have their own idea of
+ * them, so they are run until the second one has taken over.
  */
 async function findFault(module: object | undefined, largest: number): Promise<string | undefined> {
   if (!module) return "this Node does not know the instructions";
   const memory = createMemory(testPages);
   const kernels = instantiate(module, memory);
   const expected = fillOperands(memory, largest);
+  const expectedLookUp = fillPlaces(memory);
   for (let round = 0; round < testRounds; round++) {
     for (let call = 0; call < callsPerRound; call++) {
       const got = kernels.probeAddDot(...operandsAt, testBytes);
@@ -134,6 +138,8 @@ async function findFault(module: object | undefined, largest: number): Promise<s
       if (largest > largestNarrowOperand) continue;
       const pairs = kernels.probePairDot(...operandsAt, testBytes);
       if (pairs !== expected) return `its dot product by pairs came to ${pairs} where ${expected} is right`;
+      const found = kernels.probeLookUp(operandsAt[0], placesAt, placesBytes);
+      if (found !== expectedLookUp) return `what it looked up came to ${found} where ${expectedLookUp} is right`;
     }
     await wait(pauseMs);
   }
@@ -155,4 +161,16 @@ function fillOperands({ buffer }: KernelMemory, largest: number): number {
     dot += a * b;
   }
   return dot;
+}
+
+/** Writes places, each a different number of times, and returns the sum of what is to be found there. */
+function fillPlaces({ buffer }: KernelMemory): number {
+  const table = new Int8Array(buffer, operandsAt[0], 16);
+  const places = new Uint8Array(buffer, placesAt, placesBytes);
+  let sum = 0;
+  for (let i = 0; i < placesBytes; i++) {
+    places[i] = Math.floor(Math.sqrt(i));
+    sum += table[places[i] as number] as number;
+  }
+  return sum;
 }

@@ -50,14 +50,6 @@ export function kvPageBytes(kvType: i32, kvHeads: i32, headLength: i32, blockTok
   return kvHeads * headBytes(kvType, headLength, blockTokens);
 }
 
-/** The largest of four lanes. */
-// @ts-ignore: decorator
-@inline
-export function largestLane(x: v128): f32 {
-  const pairs = f32x4.pmax(x, i64x2.shuffle(x, x, 1, 0));
-  return max(f32x4.extract_lane(pairs, 0), f32x4.extract_lane(pairs, 1));
-}
-
 /** Where one head's keys, values and scales lie in its part of a page, from token `first`, for keys a whole 8, on. */
 export function keysAt(kvType: i32, part: usize, first: i32, headLength: i32): usize {
   return part + <usize>(first >> 3) * keyEightBytes(kvType, headLength);

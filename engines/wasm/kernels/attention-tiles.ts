@@ -5,14 +5,26 @@
 import { bfloatAt, bytesAt, float16At } from "./attention-pages";
 import { multiplyAdd } from "./arithmetic";
 
-/** Row r of a table at `rows`: where its factors a[r] and its results c[r] are, and the scale s[r]. */
+/** Row r of a table at `rows`: where its factors a[r] and its results c[r] are; its scale s[r] is 0. */
 // @ts-ignore: decorator
 @inline
-export function setRow(rows: usize, r: i32, a: usize, c: usize, s: f32): void {
+export function setRow(rows: usize, r: i32, a: usize, c: usize): void {
   const row = rows + (<usize>r << 4);
   store<usize>(row, a);
   store<usize>(row, c, 4);
-  store<f32>(row, s, 8);
+  store<f32>(row, 0, 8);
+}
+
+// @ts-ignore: decorator
+@inline
+export function setScale(rows: usize, r: i32, s: f32): void {
+  store<f32>(rows + (<usize>r << 4), s, 8);
+}
+
+// @ts-ignore: decorator
+@inline
+export function resultOf(rows: usize, r: i32): usize {
+  return load<usize>(rows + (<usize>r << 4), 4);
 }
 
 /**

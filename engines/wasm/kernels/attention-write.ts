@@ -1,6 +1,7 @@
 // Owns storing one token's keys and values in a page, rounded to the number type of the cache.
+import { largestLane } from "./arithmetic";
 import {
-  headBytes, keyEightBytes, keyScalesAt, largestLane, scaleStride, valueBytes, valueEightBytes, valueScalesAt, valuesAt,
+  headBytes, keyEightBytes, keyScalesAt, scaleStride, valueBytes, valueEightBytes, valueScalesAt, valuesAt,
 } from "./attention-pages";
 import { BF16, F32, Q8_0 } from "./types";
 
@@ -119,7 +120,7 @@ function writeValueBytes(
 function writeScale(from: usize, count: i32, scale: usize): v128 {
   let largest = f32x4.splat(0);
   for (let i: usize = 0; i < <usize>count << 2; i += 16) largest = f32x4.pmax(largest, f32x4.abs(v128.load(from + i)));
-  const peak = largestLane(largest);
+  const peak = f32x4.extract_lane(largestLane(largest), 0);
   store<f32>(scale, peak / 127);
   return f32x4.splat(peak > 0 ? 127 / peak : 0);
 }

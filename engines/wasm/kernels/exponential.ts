@@ -1,4 +1,5 @@
-// Owns e^x for vectors: what the softmax of attention and silu are made of. Inlined into the kernels that use it.
+// Owns e^x for vectors, and tanh by it: what softmax, activations and soft caps are made of. Inlined into the kernels that
+// use it.
 import { multiplyAdd } from "./arithmetic";
 
 const LOG2_E: f32 = 1.4426950408889634;
@@ -33,4 +34,12 @@ export function exponential(x: v128): v128 {
   const power = multiplyAdd(tail, square, f32x4.add(r, f32x4.splat(1)));
   // The whole number goes to the exponent.
   return i32x4.add(power, i32x4.shl(rounded, 23));
+}
+
+/** tanh x, off by less than 3e-7; NaN stays NaN. */
+// @ts-ignore: decorator
+@inline
+export function hyperbolicTangent(x: v128): v128 {
+  const power = exponential(f32x4.add(x, x));
+  return f32x4.sub(f32x4.splat(1), f32x4.div(f32x4.splat(2), f32x4.add(power, f32x4.splat(1))));
 }

@@ -1,48 +1,55 @@
 // What the host may call: every kernel of the engine, in one module that is compiled twice, with relaxed SIMD and without
-// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep nothing from call to call but useWideDot's answer, and own no memory beyond the first page: all pointers are byte offsets into the memory the
-// host gives, aligned to 16 bytes; kernel-exports.ts on the host's side says what each must do.
+// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep nothing from call to call but useWideDot's answer, and own
+// no memory beyond the first page: all pointers are byte offsets into the memory the host gives, aligned to 16 bytes;
+// kernel-exports.ts on the host's side says what each must do.
 import * as floats from "./floats";
 import * as quantised from "./quantised";
-import { Q4_0, Q4_1, Q8_0 } from "./types";
+import * as superblocks from "./superblocks";
 
+export { activate, gate, softcap } from "./activations";
 export { addAdapters, reduceAdapters } from "./adapters";
 export { attend, kvPageBytes, kvWrite, mergeAttention } from "./attention";
 export { useWideDot } from "./quantised";
-export { probeAddDot, probeDot, probePairDot, probeReadAll } from "./probes";
-export { addRows, copyRows } from "./rows";
-export { rmsNorm, rope, swiglu } from "./vectors";
-
-// @ts-ignore: decorator
-@inline
-function isQuantised(type: i32): bool {
-  return type == Q8_0 || type == Q4_0 || type == Q4_1;
-}
+export { probeAddDot, probeDot, probeLookUp, probePairDot, probeReadAll } from "./probes";
+export { addRows, addScaledRow, addVector, copyRows, scaleRows } from "./rows";
+export { layerNorm, rmsNorm, rope } from "./vectors";
 
 export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
-  return isQuantised(type) ? quantised.matrixBytes(type, rows, k) : floats.matrixBytes(type, rows, k);
+  if (superblocks.isSuperblock(type)) return superblocks.matrixBytes(type, rows, k);
+  return quantised.isQuantised(type) ? quantised.matrixBytes(type, rows, k) : floats.matrixBytes(type, rows, k);
 }
 
 export function packRows(type: i32, source: usize, target: usize, firstRow: i32, count: i32, rows: i32, k: i32): i32 {
-  return isQuantised(type)
+  if (superblocks.isSuperblock(type)) return superblocks.packRows(type, source, target, firstRow, count, rows, k);
+  return quantised.isQuantised(type)
     ? quantised.packRows(type, source, target, firstRow, count, rows, k)
     : floats.packRows(type, source, target, firstRow, count, rows, k);
 }
 
 export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, out: usize): void {
-  if (isQuantised(type)) quantised.readRow(type, matrix, row, rows, k, out);
+  if (superblocks.isSuperblock(type)) superblocks.readRow(type, matrix, row, rows, k, out);
+  else if (quantised.isQuantised(type)) quantised.readRow(type, matrix, row, rows, k, out);
   else floats.readRow(type, matrix, row, rows, k, out);
 }
 
 export function activationBytes(type: i32, n: i32, k: i32): i32 {
-  return isQuantised(type) ? quantised.activationBytes(type, n, k) : floats.activationBytes(type, n, k);
+  if (superblocks.isSuperblock(type)) return superblocks.activationBytes(type, n, k);
+  return quantised.isQuantised(type) ? quantised.activationBytes(type, n, k) : floats.activationBytes(type, n, k);
+}
+
+/** Types of the same form share what prepare() writes. */
+export function activationForm(type: i32): i32 {
+  return superblocks.isSuperblock(type) ? superblocks.activationForm(type) : type;
 }
 
 export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
-  if (isQuantised(type)) quantised.prepare(type, x, stride, n, k, out);
+  if (superblocks.isSuperblock(type)) superblocks.prepare(type, x, stride, n, k, out);
+  else if (quantised.isQuantised(type)) quantised.prepare(type, x, stride, n, k, out);
   else floats.prepare(type, x, stride, n, k, out);
 }
 
 export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
-  if (isQuantised(type)) quantised.multiply(type, matrix, rows, k, x, n, y, stride);
+  if (superblocks.isSuperblock(type)) superblocks.multiply(type, matrix, rows, k, x, n, y, stride);
+  else if (quantised.isQuantised(type)) quantised.multiply(type, matrix, rows, k, x, n, y, stride);
   else floats.multiply(type, matrix, rows, k, x, n, y, stride);
 }

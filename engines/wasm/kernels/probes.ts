@@ -1,4 +1,6 @@
-// Probes: the dot instruction for the start-up self-test, and the two peaks that benchmarks hold the kernels against.
+// Probes: the instructions that twins have of their own for the start-up self-test, and the two peaks that benchmarks hold
+// the kernels against.
+import { lookUp } from "./codebook";
 
 // @ts-ignore: decorator
 @inline
@@ -27,6 +29,17 @@ export function probePairDot(a: usize, b: usize, bytes: i32): i32 {
   let sum = i32x4.splat(0);
   for (let i = 0; i < bytes; i += 16) {
     const pairs = i16x8.relaxed_dot_i8x16_i7x16_s(v128.load(a + i), v128.load(b + i));
+    sum = i32x4.add(sum, i32x4.extadd_pairwise_i16x8_s(pairs));
+  }
+  return sumLanes(sum);
+}
+
+/** Adds up signed bytes of the table of 16 at `table`: those at the places that `bytes` bytes say, all below 16. */
+export function probeLookUp(table: usize, places: usize, bytes: i32): i32 {
+  const bytesOfTable = v128.load(table);
+  let sum = i32x4.splat(0);
+  for (let i = 0; i < bytes; i += 16) {
+    const pairs = i16x8.extadd_pairwise_i8x16_s(lookUp(bytesOfTable, v128.load(places + i)));
     sum = i32x4.add(sum, i32x4.extadd_pairwise_i16x8_s(pairs));
   }
   return sumLanes(sum);

@@ -1,10 +1,21 @@
 // Owns turning activations into 8-bit integers, as quantised-layout.ts draws them. Called once before the products of a
 // layer's matrices; every compute thread does it for itself.
-import { BLOCK, NARROW, PAIRS, productsFor, recordBytes, tileColumns, valueBytes } from "./quantised-layout";
-import { Q4_1, Q8_0 } from "./types";
+import {
+  biasOf,
+  BLOCK,
+  NARROW,
+  offsetIsSum,
+  PAIRS,
+  productsFor,
+  recordBytes,
+  stacksPairs,
+  tileColumns,
+  valueBytes,
+} from "./quantised-layout";
+import { MXFP4 } from "./types";
 
 /** A largest value below this is zero: 127 divided by it must be finite. */
-const SMALLEST: f32 = 1e-30;
+export const SMALLEST: f32 = 1e-30;
 /** Added to a float of small magnitude, leaves it rounded in the low bits. */
 const ROUNDER: f32 = 12582912;
 
@@ -61,16 +72,18 @@ function prepareColumn(
     const q0 = i16x8.narrow_i32x4_s(x0, x1), q1 = i16x8.narrow_i32x4_s(x2, x3);
     const q2 = i16x8.narrow_i32x4_s(x4, x5), q3 = i16x8.narrow_i32x4_s(x6, x7);
     if (products == PAIRS) {
-      v128.store(values, pairs(type, q0));
-      v128.store(values, pairs(type, q1), 16);
-      v128.store(values, pairs(type, q2), 32);
-      v128.store(values, pairs(type, q3), 48);
+      const stacked = stacksPairs(type, products);
+      v128.store(values, pairs(stacked, q0));
+      v128.store(values, pairs(stacked, q1), 16);
+      v128.store(values, pairs(stacked, q2), 32);
+      v128.store(values, pairs(stacked, q3), 48);
     } else {
       v128.store(values, i8x16.narrow_i16x8_s(q0, q1));
       v128.store(values, i8x16.narrow_i16x8_s(q2, q3), 16);
     }
-    store<f32>(scales, scale);
-    if (type == Q4_1) store<f32>(scales + offsets, scale * <f32>lanesSum(sums));
+    // The levels of MXFP4 are doubled.
+    store<f32>(scales, type == MXFP4 ? scale * 0.5 : scale);
+    if (offsetIsSum(type, products)) store<f32>(scales + offsets, scale * <f32>lanesSum(sums));
     else store<i32>(scales + offsets, offset(type, products, sums));
     x += BLOCK << 2;
     values += record;
@@ -81,13 +94,13 @@ function prepareColumn(
 /** As integers magnitudes compare with NaN the largest of all: so it spoils its block's scale, and the product. */
 // @ts-ignore: decorator
 @inline
-function larger(a: v128, b: v128): v128 {
+export function larger(a: v128, b: v128): v128 {
   return i32x4.max_s(v128.and(a, i32x4.splat(0x7fffffff)), v128.and(b, i32x4.splat(0x7fffffff)));
 }
 
 // @ts-ignore: decorator
 @inline
-function largestMagnitude(a: v128, b: v128): f32 {
+export function largestMagnitude(a: v128, b: v128): f32 {
   let most = i32x4.max_s(a, b);
   most = i32x4.max_s(most, i32x4.shuffle(most, most, 2, 3, 0, 1));
   most = i32x4.max_s(most, i32x4.shuffle(most, most, 1, 0, 3, 2));
@@ -96,7 +109,7 @@ function largestMagnitude(a: v128, b: v128): f32 {
 
 // @ts-ignore: decorator
 @inline
-function lanesSum(a: v128): i32 {
+export function lanesSum(a: v128): i32 {
   a = i32x4.add(a, i32x4.shuffle(a, a, 2, 3, 0, 1));
   a = i32x4.add(a, i32x4.shuffle(a, a, 1, 0, 3, 2));
   return i32x4.extract_lane(a, 0);
@@ -105,18 +118,15 @@ function lanesSum(a: v128): i32 {
 /** x * factor to the nearest integer. */
 // @ts-ignore: decorator
 @inline
-function rounded(x: v128, factor: v128): v128 {
+export function rounded(x: v128, factor: v128): v128 {
   return i32x4.sub(f32x4.add(f32x4.mul(x, factor), f32x4.splat(ROUNDER)), f32x4.splat(ROUNDER));
 }
 
-/**
- * Even activations first. An even 8-bit quant is multiplied with its odd neighbour still on top, times 256: by what
- * that adds, the odd activation has to be less.
- */
+/** Even activations first; from the odd ones what stacked weights add. */
 // @ts-ignore: decorator
 @inline
-function pairs(type: i32, a: v128): v128 {
-  if (type == Q8_0) a = i16x8.sub(a, i32x4.shl(a, 24));
+function pairs(stacked: bool, a: v128): v128 {
+  if (stacked) a = i16x8.sub(a, i32x4.shl(a, 24));
   return i16x8.shuffle(a, a, 0, 2, 1, 3, 4, 6, 5, 7);
 }
 
@@ -124,9 +134,13 @@ function pairs(type: i32, a: v128): v128 {
 // @ts-ignore: decorator
 @inline
 function offset(type: i32, products: i32, sums: v128): i32 {
-  if (type == Q8_0 && products == PAIRS) return -128 * (i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 2));
-  const sum = lanesSum(sums);
-  if (type == Q8_0) return -128 * sum;
-  // Half for each of a lane's 16-bit sums. They may overflow on the way, but end in range: those of (q - 8) * x are.
-  return products == NARROW ? (-4 * sum & 0xffff) * 0x10001 : -8 * sum;
+  const bias = biasOf(type);
+  const even = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 2);
+  // Signed bytes of which flippedBits() has made the even ones unsigned.
+  if (bias == 128 && products == PAIRS) return -128 * even;
+  if (products != NARROW) return -bias * lanesSum(sums);
+  // The 16-bit sums may overflow on the way, but end in range: those of (operand - bias) * x are.
+  const lower = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 1);
+  const upper = i32x4.extract_lane(sums, 2) + i32x4.extract_lane(sums, 3);
+  return (-bias * lower & 0xffff) | (-bias * upper << 16);
 }

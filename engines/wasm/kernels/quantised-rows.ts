@@ -1,19 +1,20 @@
-// Owns packing rows of a GGUF file into a matrix as quantised-layout.ts draws it, and reading one back. Every weight is
-// packed at load; rows are read as the embeddings of tokens.
+// Owns packing rows of a GGUF file into a matrix as quantised-layout.ts draws it. Every weight is packed at load.
 import {
   BLOCK,
-  flippedBits,
-  HALF_FACTOR,
-  HALF_MASK,
+  fifthBytes,
+  flippedIn,
+  hasMinimums,
   MINIMUMS_AT,
-  productsFor,
   quantBytes,
+  ROWS,
+  scaleBytes,
   scalesBytes,
 } from "./quantised-layout";
-import { Q4_0, Q4_1, Q8_0 } from "./types";
+import { MXFP4, Q8_0 } from "./types";
 
-const ROWS: i32 = 4;
 const HALF_EXPONENT: i32 = 0x7c00;
+/** An exponent of MXFP4 that stands for no number. */
+const NO_EXPONENT: i32 = 0xff;
 
 export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
   return rows * (k / BLOCK) * fileBlockBytes(type);
@@ -26,17 +27,12 @@ function fileBlockBytes(type: i32): i32 {
   return fileScaleBytes(type) + quantBytes(type);
 }
 
-// @ts-ignore: decorator
-@inline
-function flippedIn(type: i32): i32 {
-  return type == Q8_0 ? flippedBits(productsFor(type)) : 0;
-}
-
 /** Scale, and where there is one, minimum. */
 // @ts-ignore: decorator
 @inline
 function fileScaleBytes(type: i32): i32 {
-  return type == Q4_1 ? 4 : 2;
+  if (type == MXFP4) return 1;
+  return hasMinimums(type) ? 4 : 2;
 }
 
 export function packRows(type: i32, source: usize, target: usize, firstRow: i32, count: i32, rows: i32, k: i32): i32 {
@@ -81,19 +77,17 @@ function packGroup(
   const bytes = <usize>quantBytes(type);
   let quants = matrix + <usize>group * blocks * ROWS * bytes;
   let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * scalesBytes(type);
-  const skip = <usize>fileScaleBytes(type);
+  const skip = <usize>fileScaleBytes(type), fifths = <usize>fifthBytes(type);
   const flipped = flippedIn(type);
   let notFinite = i16x8.splat(0);
   for (let b = 0; b < blocks; b++) {
-    const halves = fourHalves(row, one, two, three);
-    notFinite = v128.or(notFinite, exponentsFull(halves));
-    v128.store64_lane(scales, halves, 0);
-    if (type == Q4_1) {
-      const least = fourHalves(row + 2, one, two, three);
-      notFinite = v128.or(notFinite, exponentsFull(least));
-      v128.store64_lane(scales + MINIMUMS_AT, least, 0);
+    notFinite = v128.or(notFinite, packScales(type, row, one, two, three, scales));
+    let at = row + skip;
+    if (fifths) {
+      v128.store(quants, transposedBits(fourWords(at, one, two, three)));
+      quants += fifths << 2;
+      at += fifths;
     }
-    const at = row + skip;
     transpose(flipped, v128.load(at), v128.load(at + one), v128.load(at + two), v128.load(at + three), quants);
     if (type == Q8_0) {
       const next = at + 16;
@@ -101,10 +95,62 @@ function packGroup(
       transpose(flipped, v128.load(next), v128.load(next + one), v128.load(next + two), v128.load(next + three), out);
     }
     row += skip + bytes;
-    quants += bytes << 2;
+    quants += bytes - fifths << 2;
     scales += scalesBytes(type);
   }
   return !v128.any_true(notFinite);
+}
+
+/** Stores the scales of a block of four rows. Returns lanes of ones where one is not finite. */
+// @ts-ignore: decorator
+@inline
+function packScales(type: i32, row: usize, one: usize, two: usize, three: usize, out: usize): v128 {
+  if (type == MXFP4) {
+    const exponents = fourBytes(row, one, two, three);
+    v128.store32_lane(out, exponents, 0);
+    return i8x16.eq(exponents, i8x16.splat(<i8>NO_EXPONENT));
+  }
+  const halves = fourHalves(row, one, two, three);
+  v128.store64_lane(out, halves, 0);
+  if (!hasMinimums(type)) return exponentsFull(halves);
+  const least = fourHalves(row + 2, one, two, three);
+  v128.store64_lane(out + MINIMUMS_AT, least, 0);
+  return v128.or(exponentsFull(halves), exponentsFull(least));
+}
+
+// @ts-ignore: decorator
+@inline
+function fourBytes(at: usize, one: usize, two: usize, three: usize): v128 {
+  const first = v128.load8_lane(at + one, v128.load8_lane(at, i32x4.splat(0), 0), 1);
+  return v128.load8_lane(at + three, v128.load8_lane(at + two, first, 2), 3);
+}
+
+// @ts-ignore: decorator
+@inline
+function fourWords(at: usize, one: usize, two: usize, three: usize): v128 {
+  const first = v128.load32_lane(at + one, v128.load32_lane(at, i32x4.splat(0), 0), 1);
+  return v128.load32_lane(at + three, v128.load32_lane(at + two, first, 2), 3);
+}
+
+/**
+ * Fifth bits from the file's order, bit c for column c, into that of the layout. A bit's number there has the vector's in
+ * bits 0 and 1, where the file has its byte's, and so on: four times two bits of the number change places.
+ */
+// @ts-ignore: decorator
+@inline
+function transposedBits(bits: v128): v128 {
+  bits = swapped(bits, 3, 0x0a0a0a0a);
+  bits = swapped(bits, 6, 0x00cc00cc);
+  bits = swapped(bits, 8, 0x0000ff00);
+  return swapped(bits, 4, 0x00f000f0);
+}
+
+/** Bits of the mask change places with those `by` above them. */
+// @ts-ignore: decorator
+@inline
+function swapped(bits: v128, by: i32, mask: i32): v128 {
+  const differ = v128.and(v128.xor(i32x4.shr_u(bits, by), bits), i32x4.splat(mask));
+  return v128.xor(bits, v128.or(differ, i32x4.shl(differ, by)));
 }
 
 // @ts-ignore: decorator
@@ -138,61 +184,26 @@ function exponentsFull(halves: v128): v128 {
 /** Minimums count as scales. */
 function hasFiniteScales(type: i32, row: usize, blocks: i32): bool {
   for (let b = 0; b < blocks; b++) {
-    if ((load<u16>(row) & HALF_EXPONENT) == HALF_EXPONENT) return false;
-    if (type == Q4_1 && (load<u16>(row, 2) & HALF_EXPONENT) == HALF_EXPONENT) return false;
+    if (type == MXFP4) {
+      if (load<u8>(row) == NO_EXPONENT) return false;
+    } else {
+      if ((load<u16>(row) & HALF_EXPONENT) == HALF_EXPONENT) return false;
+      if (hasMinimums(type) && (load<u16>(row, 2) & HALF_EXPONENT) == HALF_EXPONENT) return false;
+    }
     row += fileBlockBytes(type);
   }
   return true;
 }
 
+/** Scales of zero make zeros of whatever quants there are. */
 function clearRow(type: i32, matrix: usize, group: i32, lane: i32, rows: i32, blocks: i32): void {
-  const bytes = quantBytes(type);
+  const bytes = quantBytes(type), width = scaleBytes(type);
   let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);
-  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * scalesBytes(type) + (lane << 1);
-  const zero = type == Q4_0 ? 0x88888888 : flippedIn(type);
+  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * scalesBytes(type) + lane * width;
   for (let b = 0; b < blocks; b++) {
-    for (let j = 0; j < bytes; j += 4) store<u32>(quants + j * ROWS, zero);
-    store<u16>(scales, 0);
-    if (type == Q4_1) store<u16>(scales + MINIMUMS_AT, 0);
+    for (let j = 0; j < bytes; j += 4) store<u32>(quants + j * ROWS, 0);
+    for (let j = 0; j < scalesBytes(type); j += ROWS * width) memory.fill(scales + j, 0, width);
     quants += ROWS * bytes;
     scales += scalesBytes(type);
   }
-}
-
-export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, out: usize): void {
-  const blocks = k / BLOCK;
-  const bytes = quantBytes(type);
-  const group = row / ROWS, lane = row % ROWS;
-  let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);
-  let scales = matrix + <usize>rows * blocks * bytes + <usize>group * blocks * scalesBytes(type) + (lane << 1);
-  const flip = i32x4.splat(flippedIn(type));
-  const bias = i32x4.splat(type == Q4_0 ? 8 : 0);
-  for (let b = 0; b < blocks; b++) {
-    const scale = f32x4.splat(half(load<u16>(scales)));
-    const least = f32x4.splat(type == Q4_1 ? half(load<u16>(scales + MINIMUMS_AT)) : 0);
-    for (let j = 0; j < bytes; j += 4) {
-      const stored = v128.xor(v128.load32_zero(quants + j * ROWS), flip);
-      const four = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(stored));
-      if (type == Q8_0) {
-        v128.store(out + (j << 2), f32x4.mul(f32x4.convert_i32x4_s(four), scale));
-      } else {
-        const low = v128.and(four, i32x4.splat(15)), high = v128.and(i32x4.shr_u(four, 4), i32x4.splat(15));
-        const at = out + (j << 2);
-        const first = f32x4.mul(f32x4.convert_i32x4_s(i32x4.sub(low, bias)), scale);
-        const second = f32x4.mul(f32x4.convert_i32x4_s(i32x4.sub(high, bias)), scale);
-        v128.store(at, type == Q4_1 ? f32x4.add(first, least) : first);
-        v128.store(at, type == Q4_1 ? f32x4.add(second, least) : second, 64);
-      }
-    }
-    out += BLOCK << 2;
-    quants += ROWS * bytes;
-    scales += scalesBytes(type);
-  }
-}
-
-// @ts-ignore: decorator
-@inline
-function half(bits: u16): f32 {
-  const shifted = (<u32>(<i32><i16>bits) << 13) & HALF_MASK;
-  return reinterpret<f32>(shifted) * reinterpret<f32>(HALF_FACTOR);
 }

@@ -1,12 +1,12 @@
-// Owns products of quantised matrices (Q8_0, Q4_0, Q4_1): in which order they go through memory, and which inner loop
-// does it. kernels.ts sends those types here; kernel-exports.ts says what each function promises.
-import { BLOCK, NARROW, PAIRS, productsFor, recordBytes, tileColumns, WIDE } from "./quantised-layout";
-import { tileOf1, tileOf2, tileOf4 } from "./quantised-tiles";
-import { Q4_0, Q4_1, Q8_0 } from "./types";
+// Owns products of quantised matrices with blocks of 32 columns: in which order they go through memory. kernels.ts sends
+// those types here; kernel-exports.ts says what each function promises.
+import { BLOCK, productsFor, recordBytes, tileColumns } from "./quantised-layout";
+import { multiplyTile } from "./quantised-loops";
 
 export { activationBytes, prepare } from "./quantised-activations";
-export { useWideDot } from "./quantised-layout";
-export { matrixBytes, packRows, readRow } from "./quantised-rows";
+export { isQuantised, useWideDot } from "./quantised-layout";
+export { readRow } from "./quantised-reading";
+export { matrixBytes, packRows } from "./quantised-rows";
 
 /** Activations that are read again and again, while all rows pass by, should stay in the second-level cache. */
 const CHUNK_BYTES: i32 = 192 * 1024;
@@ -49,107 +49,5 @@ function multiplyChunk(
       out += columns * yBytes;
       left -= columns;
     }
-  }
-}
-
-/** One tile. Here the numbers of types and of ways become constants, each pair a loop of its own. */
-function multiplyTile(
-  type: i32,
-  products: i32,
-  columns: i32,
-  matrix: usize,
-  rows: i32,
-  blocks: i32,
-  group: i32,
-  x: usize,
-  y: usize,
-  yBytes: i32,
-): void {
-  if (ASC_FEATURE_RELAXED_SIMD) {
-    if (products == WIDE) {
-      if (type == Q8_0) wideQ8_0(columns, matrix, rows, blocks, group, x, y, yBytes);
-      else if (type == Q4_0) wideQ4_0(columns, matrix, rows, blocks, group, x, y, yBytes);
-      else wideQ4_1(columns, matrix, rows, blocks, group, x, y, yBytes);
-    } else {
-      if (type == Q8_0) pairsQ8_0(columns, matrix, rows, blocks, group, x, y, yBytes);
-      else if (type == Q4_0) narrowQ4_0(columns, matrix, rows, blocks, group, x, y, yBytes);
-      else narrowQ4_1(columns, matrix, rows, blocks, group, x, y, yBytes);
-    }
-  } else {
-    if (type == Q8_0) pairsQ8_0(columns, matrix, rows, blocks, group, x, y, yBytes);
-    else if (type == Q4_0) pairsQ4_0(columns, matrix, rows, blocks, group, x, y, yBytes);
-    else pairsQ4_1(columns, matrix, rows, blocks, group, x, y, yBytes);
-  }
-}
-
-function wideQ8_0(
-  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
-): void {
-  tile(Q8_0, WIDE, columns, matrix, rows, blocks, group, x, y, yBytes);
-}
-
-function wideQ4_0(
-  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
-): void {
-  tile(Q4_0, WIDE, columns, matrix, rows, blocks, group, x, y, yBytes);
-}
-
-function wideQ4_1(
-  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
-): void {
-  tile(Q4_1, WIDE, columns, matrix, rows, blocks, group, x, y, yBytes);
-}
-
-function narrowQ4_0(
-  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
-): void {
-  tile(Q4_0, NARROW, columns, matrix, rows, blocks, group, x, y, yBytes);
-}
-
-function narrowQ4_1(
-  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
-): void {
-  tile(Q4_1, NARROW, columns, matrix, rows, blocks, group, x, y, yBytes);
-}
-
-function pairsQ8_0(
-  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
-): void {
-  tile(Q8_0, PAIRS, columns, matrix, rows, blocks, group, x, y, yBytes);
-}
-
-function pairsQ4_0(
-  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
-): void {
-  tile(Q4_0, PAIRS, columns, matrix, rows, blocks, group, x, y, yBytes);
-}
-
-function pairsQ4_1(
-  columns: i32, matrix: usize, rows: i32, blocks: i32, group: i32, x: usize, y: usize, yBytes: i32,
-): void {
-  tile(Q4_1, PAIRS, columns, matrix, rows, blocks, group, x, y, yBytes);
-}
-
-// @ts-ignore: decorator
-@inline
-function tile(
-  type: i32,
-  products: i32,
-  columns: i32,
-  matrix: usize,
-  rows: i32,
-  blocks: i32,
-  group: i32,
-  x: usize,
-  y: usize,
-  yBytes: i32,
-): void {
-  if (columns == 4) {
-    tileOf4(type, products, matrix, rows, blocks, group, x, y, yBytes);
-    tileOf4(type, products, matrix, rows, blocks, group + (rows >> 4), x, y, yBytes);
-  } else if (columns == 2) {
-    tileOf2(type, products, matrix, rows, blocks, group, x, y, yBytes);
-  } else {
-    tileOf1(type, products, matrix, rows, blocks, group, x, y);
   }
 }

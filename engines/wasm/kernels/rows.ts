@@ -1,6 +1,8 @@
-// Moving rows of floats between what one thread computed and what all threads need.
+// Owns simple arithmetic on rows of floats, such as moving them between what one thread computed and what all threads need.
+// Strides are in floats; lengths need not be multiples of a vector.
+import { multiplyAdd } from "./arithmetic";
 
-/** target[i][c] = source[i][c] for n rows of `columns` floats. Strides in floats. */
+/** target[i][c] = source[i][c] for n rows of `columns` floats. */
 export function copyRows(source: usize, sourceStride: i32, target: usize, targetStride: i32, n: i32, columns: i32): void {
   const bytes = <usize>columns << 2;
   for (let i = 0; i < n; i++) {
@@ -10,19 +12,48 @@ export function copyRows(source: usize, sourceStride: i32, target: usize, target
   }
 }
 
-/** target[i][c] += source[i][c] for n rows of `columns` floats. Strides in floats. */
+/** target[i][c] += source[i][c] for n rows of `columns` floats. */
 export function addRows(source: usize, sourceStride: i32, target: usize, targetStride: i32, n: i32, columns: i32): void {
+  const bytes = <usize>columns << 2;
+  const vectorBytes = bytes & ~15;
   for (let i = 0; i < n; i++) {
-    let c = 0;
-    for (; c + 4 <= columns; c += 4) {
-      const at = <usize>c << 2;
+    for (let at: usize = 0; at < vectorBytes; at += 16) {
       v128.store(target + at, f32x4.add(v128.load(target + at), v128.load(source + at)));
     }
-    for (; c < columns; c++) {
-      const at = <usize>c << 2;
+    for (let at = vectorBytes; at < bytes; at += 4) {
       store<f32>(target + at, load<f32>(target + at) + load<f32>(source + at));
     }
     source += <usize>sourceStride << 2;
     target += <usize>targetStride << 2;
+  }
+}
+
+/** x[i][c] += vector[c] for n rows of `count` floats. */
+export function addVector(x: usize, stride: i32, n: i32, vector: usize, count: i32): void {
+  addRows(vector, 0, x, stride, n, count);
+}
+
+/** x[i][c] *= factor for n rows of `columns` floats. */
+export function scaleRows(x: usize, stride: i32, n: i32, columns: i32, factor: f32): void {
+  const bytes = <usize>columns << 2;
+  const vectorBytes = bytes & ~15;
+  const factors = f32x4.splat(factor);
+  for (let i = 0; i < n; i++) {
+    for (let at: usize = 0; at < vectorBytes; at += 16) v128.store(x + at, f32x4.mul(v128.load(x + at), factors));
+    for (let at = vectorBytes; at < bytes; at += 4) store<f32>(x + at, load<f32>(x + at) * factor);
+    x += <usize>stride << 2;
+  }
+}
+
+/** target[c] += factor * source[c] for `columns` floats. */
+export function addScaledRow(source: usize, target: usize, columns: i32, factor: f32): void {
+  const bytes = <usize>columns << 2;
+  const vectorBytes = bytes & ~15;
+  const factors = f32x4.splat(factor);
+  for (let at: usize = 0; at < vectorBytes; at += 16) {
+    v128.store(target + at, multiplyAdd(v128.load(source + at), factors, v128.load(target + at)));
+  }
+  for (let at = vectorBytes; at < bytes; at += 4) {
+    store<f32>(target + at, load<f32>(source + at) * factor + load<f32>(target + at));
   }
 }

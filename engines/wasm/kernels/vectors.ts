@@ -1,12 +1,12 @@
-// Owns what is done to activations between products: RMS norm, gating and rotation. Lengths need not be multiples of a
-// vector; what is left over is done one float at a time.
-import { exponential } from "./exponential";
+// Owns the norms and the rotation of queries and keys. Lengths need not be multiples of a vector; what is left over is done
+// one float at a time.
+import { sumOfLanes } from "./arithmetic";
+import { addRows } from "./rows";
 
-/** Below this, silu(x) counts as 0: it is less than 4e-37 away. */
-const LEAST_GATE: f32 = -88;
-
-/** out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats without gaps. */
-export function rmsNorm(x: usize, weight: usize, out: usize, n: i32, k: i32, epsilon: f32): void {
+/** out[i] = x[i] / sqrt(mean of x[i]^2 + epsilon) * weight, for n rows of k floats. Strides in floats; out may be x. */
+export function rmsNorm(
+  x: usize, xStride: i32, weight: usize, out: usize, outStride: i32, n: i32, k: i32, epsilon: f32,
+): void {
   const rowBytes = <usize>k << 2;
   const vectorBytes = rowBytes & ~15;
   for (let i = 0; i < n; i++) {
@@ -18,9 +18,37 @@ export function rmsNorm(x: usize, weight: usize, out: usize, n: i32, k: i32, eps
     for (let at = vectorBytes; at < rowBytes; at += 4) {
       store<f32>(out + at, load<f32>(x + at) * scale * load<f32>(weight + at));
     }
-    x += rowBytes;
-    out += rowBytes;
+    x += <usize>xStride << 2;
+    out += <usize>outStride << 2;
   }
+}
+
+/** out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias, alike; bias 0 = none. */
+export function layerNorm(
+  x: usize, xStride: i32, weight: usize, bias: usize, out: usize, outStride: i32, n: i32, k: i32, epsilon: f32,
+): void {
+  for (let i = 0; i < n; i++) {
+    subtractMean(x, out, k);
+    // Squared only now: the squares' mean minus the mean's square would lose a small variance beside a large mean.
+    rmsNorm(out, 0, weight, out, 0, 1, k, epsilon);
+    if (bias) addRows(bias, 0, out, 0, 1, k);
+    x += <usize>xStride << 2;
+    out += <usize>outStride << 2;
+  }
+}
+
+function subtractMean(x: usize, out: usize, k: i32): void {
+  const rowBytes = <usize>k << 2;
+  const vectorBytes = rowBytes & ~15;
+  let sums = f32x4.splat(0);
+  let rest: f32 = 0;
+  for (let at: usize = 0; at < vectorBytes; at += 16) sums = f32x4.add(sums, v128.load(x + at));
+  for (let at = vectorBytes; at < rowBytes; at += 4) rest += load<f32>(x + at);
+  const mean: f32 = (sumOfLanes(sums) + rest) / <f32>k;
+  for (let at: usize = 0; at < vectorBytes; at += 16) {
+    v128.store(out + at, f32x4.sub(v128.load(x + at), f32x4.splat(mean)));
+  }
+  for (let at = vectorBytes; at < rowBytes; at += 4) store<f32>(out + at, load<f32>(x + at) - mean);
 }
 
 function sumOfSquares(x: usize, k: i32): f32 {
@@ -36,7 +64,7 @@ function sumOfSquares(x: usize, k: i32): f32 {
     d = f32x4.add(d, square(v128.load(x, 48)));
   }
   a = f32x4.add(f32x4.add(a, b), f32x4.add(c, d));
-  let sum = f32x4.extract_lane(a, 0) + f32x4.extract_lane(a, 1) + f32x4.extract_lane(a, 2) + f32x4.extract_lane(a, 3);
+  let sum = sumOfLanes(a);
   for (; x < end; x += 4) sum += load<f32>(x) * load<f32>(x);
   return sum;
 }
@@ -45,28 +73,6 @@ function sumOfSquares(x: usize, k: i32): f32 {
 @inline
 function square(x: v128): v128 {
   return f32x4.mul(x, x);
-}
-
-/** out[i] = silu(gate[i]) * up[i]; out may be gate. */
-export function swiglu(gate: usize, up: usize, out: usize, count: i32): void {
-  const bytes = <usize>count << 2;
-  const vectorBytes = bytes & ~15;
-  for (let at: usize = 0; at < vectorBytes; at += 16) {
-    v128.store(out + at, f32x4.mul(silu(v128.load(gate + at)), v128.load(up + at)));
-  }
-  for (let at = vectorBytes; at < bytes; at += 4) {
-    const gated = silu(v128.load32_splat(gate + at));
-    store<f32>(out + at, f32x4.extract_lane(gated, 0) * load<f32>(up + at));
-  }
-}
-
-/** x / (1 + e^-x) */
-// @ts-ignore: decorator
-@inline
-function silu(x: v128): v128 {
-  const value = f32x4.div(x, f32x4.add(exponential(f32x4.neg(x)), f32x4.splat(1)));
-  // e^x ends where floats do; without this, silu would fall again from there.
-  return v128.andnot(value, f32x4.lt(x, f32x4.splat(LEAST_GATE)));
 }
 
 /**

@@ -3,81 +3,91 @@ import { describe, it } from "node:test";
 import { createRig, randomFloats, twins } from "./kernel-fixtures.ts";
 
 const floatBytes = 4;
+const rows = 3;
+const lengths = [1, 2, 3, 4, 7, 16, 21, 64, 576];
+const epsilon = 1e-5;
 
-/** How far apart two numbers are, relative to the right one. */
-function relativeError(got: number, right: number): number {
-  return got === right ? 0 : Math.abs(got - right) / Math.abs(right);
+/** Norms of a row as a textbook has them, in double precision. */
+function rmsNormPlainly(x: Float32Array, weight: Float32Array): number[] {
+  const mean = x.reduce((sum, value) => sum + value * value, 0) / x.length;
+  return Array.from(x, (value, i) => (value / Math.sqrt(mean + epsilon)) * weight[i]!);
 }
 
-function silu(x: number): number {
-  return x / (1 + Math.exp(-x));
+function layerNormPlainly(x: Float32Array, weight: Float32Array, bias: Float32Array | null): number[] {
+  const mean = x.reduce((sum, value) => sum + value, 0) / x.length;
+  const variance = x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
+  return Array.from(x, (value, i) => ((value - mean) / Math.sqrt(variance + epsilon)) * weight[i]! + (bias?.[i] ?? 0));
+}
+
+function assertClose(got: Float32Array, right: readonly number[], what: string, tolerance = 1e-6): void {
+  for (const [i, value] of got.entries()) {
+    const error = Math.abs(value - right[i]!) / Math.max(1, Math.abs(right[i]!));
+    assert.ok(error <= tolerance, `${what}: float ${i} is ${value} where ${right[i]} is right`);
+  }
 }
 
 for (const twin of twins) {
   const rig = await createRig(twin);
 
   describe(`the ${twin} rmsNorm`, () => {
-    it("divides rows of any length by their root mean square", () => {
-      for (const k of [1, 2, 3, 4, 7, 16, 21, 64, 576]) {
+    it("divides rows of any length by their root mean square, with gaps between them", () => {
+      for (const k of lengths) {
         rig.reset();
-        const n = 3;
-        const x = randomFloats(n * k, k, 10);
+        const [xStride, outStride] = [k + 3, k + 2];
+        const x = randomFloats(rows * xStride, k, 10);
         const weight = randomFloats(k, 1);
-        const out = rig.reserve(n * k * floatBytes);
-        rig.kernels.rmsNorm(rig.place(x), rig.place(weight), out, n, k, 1e-5);
-        for (const [i, got] of rig.floats(out, n * k).entries()) {
-          const row = Math.floor(i / k);
-          const squares = x.subarray(row * k, (row + 1) * k).reduce((sum, value) => sum + value * value, 0);
-          const right = (x[i]! / Math.sqrt(squares / k + 1e-5)) * weight[i % k]!;
-          assert.ok(relativeError(got, right) < 1e-6, `${got} where ${right} is right, of ${k}`);
+        const out = rig.reserve(rows * outStride * floatBytes);
+        rig.kernels.rmsNorm(rig.place(x), xStride, rig.place(weight), out, outStride, rows, k, epsilon);
+        for (let row = 0; row < rows; row++) {
+          const right = rmsNormPlainly(x.subarray(row * xStride, row * xStride + k), weight);
+          const at = out + row * outStride * floatBytes;
+          assertClose(rig.floats(at, k), right, `row ${row} of ${k}`);
+          rig.assertUntouched(at + k * floatBytes, 2 * floatBytes);
         }
-        rig.assertUntouched(out + n * k * floatBytes, 4);
       }
     });
 
-    it("makes zeros of zeros", () => {
+    it("makes zeros of zeros, in place", () => {
       rig.reset();
       const x = rig.place(new Float32Array(20));
-      rig.kernels.rmsNorm(x, rig.place(randomFloats(20, 1)), x, 1, 20, 1e-6);
+      rig.kernels.rmsNorm(x, 20, rig.place(randomFloats(20, 1)), x, 20, 1, 20, 1e-6);
       assert.ok(rig.floats(x, 20).every((value) => value === 0));
     });
   });
 
-  describe(`the ${twin} swiglu`, () => {
-    const swiglu = (gate: Float32Array, up: Float32Array): Float32Array => {
-      rig.reset();
-      const at = rig.place(gate);
-      rig.kernels.swiglu(at, rig.place(up), at, gate.length);
-      rig.assertUntouched(at + gate.length * floatBytes, 4);
-      return rig.floats(at, gate.length);
-    };
-
-    it("is within a millionth over the whole range", () => {
-      const gate = Float32Array.from({ length: 40_000 }, (_, i) => (i - 20_000) * 0.0044);
-      const got = swiglu(gate, new Float32Array(gate.length).fill(1));
-      const errors = got.map((value, i) => relativeError(value, silu(gate[i]!)));
-      const worst = errors.reduce((at, error, i) => (error > errors[at]! ? i : at), 0);
-      assert.ok(errors[worst]! <= 1e-6, `silu(${gate[worst]}) came to ${got[worst]}`);
-    });
-
-    it("takes any length, in place", () => {
-      for (const count of [1, 2, 3, 4, 5, 8, 11]) {
-        const gate = randomFloats(count, count, 5);
-        const up = randomFloats(count, 9);
-        for (const [i, value] of swiglu(gate, up).entries()) {
-          assert.ok(relativeError(value, silu(gate[i]!) * up[i]!) <= 1e-6);
+  describe(`the ${twin} layerNorm`, () => {
+    for (const [what, hasBias] of [
+      ["with a bias", true],
+      ["without", false],
+    ] as const) {
+      it(`centres rows of any length and divides them by their deviation, ${what}`, () => {
+        for (const k of lengths) {
+          rig.reset();
+          const [xStride, outStride] = [k + 3, k + 2];
+          const x = randomFloats(rows * xStride, k, 10);
+          const weight = randomFloats(k, 1);
+          const bias = hasBias ? randomFloats(k, 2) : null;
+          const out = rig.reserve(rows * outStride * floatBytes);
+          const [xAt, weightAt, biasAt] = [rig.place(x), rig.place(weight), bias ? rig.place(bias) : 0];
+          rig.kernels.layerNorm(xAt, xStride, weightAt, biasAt, out, outStride, rows, k, epsilon);
+          for (let row = 0; row < rows; row++) {
+            const right = layerNormPlainly(x.subarray(row * xStride, row * xStride + k), weight, bias);
+            const at = out + row * outStride * floatBytes;
+            assertClose(rig.floats(at, k), right, `row ${row} of ${k}`, 2e-6);
+            rig.assertUntouched(at + k * floatBytes, 2 * floatBytes);
+          }
         }
-      }
-    });
+      });
+    }
 
-    it("is the gate itself where it is large, nothing where it is very negative, and NaN where it is NaN", () => {
-      const gate = Float32Array.of(100, 3e38, Number.POSITIVE_INFINITY, -100, -3e38, Number.NEGATIVE_INFINITY, 0);
-      const got = swiglu(gate, new Float32Array(gate.length).fill(1));
-      assert.deepEqual(
-        [...got].map((value) => value + 0),
-        [100, Math.fround(3e38), Number.POSITIVE_INFINITY, 0, 0, 0, 0],
-      );
-      assert.ok(swiglu(new Float32Array(6).fill(Number.NaN), randomFloats(6, 1)).every(Number.isNaN));
+    it("keeps a small deviation beside a large mean, in place", () => {
+      rig.reset();
+      const k = 64;
+      const x = randomFloats(k, 5).map((value) => value + 1000);
+      const at = rig.place(x);
+      const ones = new Float32Array(k).fill(1);
+      rig.kernels.layerNorm(at, k, rig.place(ones), 0, at, k, 1, k, epsilon);
+      assertClose(rig.floats(at, k), layerNormPlainly(x, ones, null), "in place", 1e-3);
     });
   });
 
@@ -92,6 +102,9 @@ for (const twin of twins) {
       it(`turns ${name} pairs of every head and row, and nothing else`, () => {
         for (const [headLength, rotated] of [
           [64, 64],
+          [80, 20],
+          [96, 96],
+          [256, 256],
           [20, 12],
           [16, 6],
           [8, 2],
