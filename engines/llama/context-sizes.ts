@@ -97,7 +97,9 @@ function generating(spec: ModelSpec, sequenceTokens: number, kvBlocks: number) {
 function encoderSizes(spec: ModelSpec, { kv }: ModelTraits): ContextSizes {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const sequenceTokens = Math.min(spec.maxModelLength ?? kv.trainedContext, kv.trainedContext, maxBatchTokens);
-  const passTokens = Math.max(sequenceTokens, Math.min(physicalBatchTokens, maxBatchTokens));
+  const wanted = Math.max(sequenceTokens, Math.min(physicalBatchTokens, maxBatchTokens));
+  // llama.cpp plans for as many tokens of each sequence, and aborts where that is more than a pass has and it takes means.
+  const passTokens = Math.ceil(wanted / maxSequences) * maxSequences;
   const kvBlocks = Math.ceil(sequenceTokens / blockTokens) * maxSequences;
   const maxLogitsRows = maxSequences;
   return {

@@ -2,7 +2,8 @@
 // loop, on the thread that loaded it. Every row is a whole sequence; nothing of it stays.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
-import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, SavedKv, TokenClasses } from "../engine.ts";
+import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import { NoKv } from "../no-kv.ts";
 import { NativeBatchView } from "./native-batch.ts";
 import type { NativeContext } from "./native-context.ts";
 
@@ -87,45 +88,5 @@ export class LlamaEncoder implements LoadedModel {
       for (let i = 0; i < pooledLength; i++) this.#pooled[row * pooledLength + i] = (vector[i] as number) * factor;
       if (this.#context.hasMemory) this.#context.remove(sequence, -1);
     }
-  }
-}
-
-/** The KV cache of a model that has none: there is room for every sequence it can take, and nothing to keep. */
-class NoKv implements KvCache {
-  readonly freeBlocks: number;
-  readonly layout = "none";
-  readonly #sequenceTokens: number;
-
-  constructor({ kvBlocks, sequenceTokens }: Capacity) {
-    this.freeBlocks = kvBlocks;
-    this.#sequenceTokens = sequenceTokens;
-  }
-
-  reserve(_slot: number, tokens: number): boolean {
-    return tokens <= this.#sequenceTokens;
-  }
-
-  release(): void {}
-
-  copyPrefix(): void {
-    assert.fail("an encoder has no KV cache");
-  }
-
-  save(): SavedKv | null {
-    return null;
-  }
-
-  drop(): void {}
-
-  restore(): void {
-    assert.fail("an encoder has no KV cache");
-  }
-
-  export(): Uint8Array {
-    assert.fail("an encoder has no KV cache");
-  }
-
-  import(): SavedKv | null {
-    return null;
   }
 }

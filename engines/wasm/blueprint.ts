@@ -1,6 +1,8 @@
 // Owns which thread computes which rows of each matrix, and everything else that all compute threads must agree on. Pure
 // arithmetic over plain data: every thread works it out for itself from the same blueprint.
-import type { Graph, GraphStep, Matrix } from "./graph.ts";
+import type { Activation } from "./architectures/architecture.ts";
+import type { AttentionRules, Graph, GraphStep } from "./graph.ts";
+import type { Matrix, Norm } from "./graph-tensors.ts";
 import type { Hyperparameters } from "./hyperparameters.ts";
 import type { Mixture } from "./mixture/mixture.ts";
 
@@ -27,8 +29,12 @@ export interface Blueprint {
   readonly mixture: Mixture | null;
 }
 
-/** Layers of the KV cache: the first pass of a mixture has its own, behind the model's. */
-export function kvLayers({ shape, mixture }: Pick<Blueprint, "shape" | "mixture">): number {
+/**
+ * Layers of the KV cache: the first pass of a mixture has its own, behind the model's. An encoder needs keys and values no
+ * longer than a layer takes.
+ */
+export function kvLayers({ graph, shape, mixture }: Pick<Blueprint, "graph" | "shape" | "mixture">): number {
+  if (graph.isEncoder) return 1;
   return mixture ? 2 * shape.layers : shape.layers;
 }
 
@@ -95,28 +101,54 @@ export function headUnit(headLength: number): number {
 
 /** A step of a layer with its matrices divided; index = thread. */
 export type DividedStep =
-  | { readonly kind: "norm"; readonly weight: string }
-  | {
-      readonly kind: "attention";
-      /** Number of the place where adapters add to its first products (adapters/places.ts); the next is that of the last. */
-      readonly place: number;
-      readonly input: readonly Share[];
-      readonly output: readonly Share[];
-    }
-  | {
-      readonly kind: "feedForward";
-      /** Likewise. */
-      readonly place: number;
-      readonly gate: readonly Share[];
-      readonly up: readonly Share[];
-      readonly down: readonly Share[];
-    };
+  | { readonly kind: "norm"; readonly norm: Norm | null }
+  | { readonly kind: "settle"; readonly norm: Norm }
+  | DividedAttention
+  | DividedFeedForward
+  | DividedExperts;
+
+export interface DividedAttention extends AttentionRules {
+  readonly kind: "attention";
+  /** Number of the place where adapters add to its first products (adapters/places.ts); the next is that of the last. */
+  readonly place: number;
+  /** Of queries, keys and values. */
+  readonly input: readonly Share[];
+  readonly output: readonly Share[];
+}
+
+export interface DividedFeedForward {
+  readonly kind: "feedForward";
+  /** Likewise. */
+  readonly place: number;
+  readonly gate: readonly Share[] | null;
+  readonly up: readonly Share[];
+  readonly down: readonly Share[];
+  readonly activation: Activation;
+  readonly postNorm: Norm | null;
+}
+
+/** Adapters add nothing to experts. Each expert's rows are divided like those of the others: gate, up and down are of one. */
+export interface DividedExperts {
+  readonly kind: "experts";
+  readonly router: readonly Share[];
+  readonly gate: readonly Share[];
+  readonly up: readonly Share[];
+  readonly down: readonly Share[];
+  readonly activation: Activation;
+  readonly normalised: boolean;
+}
 
 export interface DividedGraph {
   readonly embedding: readonly Share[];
   readonly layers: readonly (readonly DividedStep[])[];
+  /** Tables that are added to the embedding, of which every thread has all; null = none. */
+  readonly positions: Share | null;
+  readonly tokenType: Share | null;
+  /** Of nothing where there are no logits. */
   readonly output: readonly Share[];
   readonly outputPlace: number;
+  /** Of the head that scores texts, which the leader has to itself; null = none. */
+  readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
   /** Of a mixture; none where there is none. */
   readonly classifier: readonly (readonly Share[])[];
 }
@@ -127,35 +159,49 @@ export function divideGraph({
   threads,
   mixture,
 }: Pick<Blueprint, "graph" | "shape" | "threads" | "mixture">): DividedGraph {
-  const unit = headUnit(shape.headLength);
   const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
   let places = 0;
-  const nextPlace = () => {
-    places += 2;
-    return places - 2;
-  };
-  const step = (found: GraphStep): DividedStep => {
-    switch (found.kind) {
-      case "norm":
-        return { kind: "norm", weight: found.weight.name };
-      case "attention":
-        return {
-          kind: "attention",
-          place: nextPlace(),
-          input: divide([found.query, found.key, found.value], unit, threads),
-          output: whole(found.output),
-        };
-      case "feedForward":
-        return {
-          kind: "feedForward",
-          place: nextPlace(),
-          gate: whole(found.gate),
-          up: whole(found.up),
-          down: whole(found.down),
-        };
-    }
-  };
-  const layers = graph.layers.map((layer) => layer.map(step));
+  const layers = graph.layers.map((layer) =>
+    layer.map((found) => {
+      const step = divideStep(found, places, shape, threads);
+      if ("place" in step) places += 2;
+      return step;
+    }),
+  );
   const classifier = mixture?.classifier.map(whole) ?? [];
-  return { embedding: whole(graph.embedding), layers, output: whole(graph.output), outputPlace: places, classifier };
+  const { head } = graph.pooling;
+  const undivided = (matrix: Matrix | null | undefined) =>
+    matrix ? (divide([matrix], rowGrain, 1)[0] as Share) : null;
+  return {
+    embedding: whole(graph.embedding),
+    positions: undivided(graph.positions),
+    tokenType: undivided(graph.tokenType),
+    layers,
+    output: graph.output ? whole(graph.output) : Array<Share>(threads).fill({ pieces: [], stride: 0 }),
+    outputPlace: places,
+    scoring: { dense: undivided(head?.dense), output: undivided(head?.output) },
+    classifier,
+  };
+}
+
+function divideStep(step: GraphStep, place: number, { headLength }: Hyperparameters, threads: number): DividedStep {
+  const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
+  switch (step.kind) {
+    case "norm":
+    case "settle":
+      return step;
+    case "attention": {
+      const { query, key, value, output, ...rules } = step;
+      const input = divide([query, key, value], headUnit(headLength), threads);
+      return { ...rules, place, input, output: whole(output) };
+    }
+    case "feedForward": {
+      const { gate, up, down, ...rules } = step;
+      return { ...rules, place, gate: gate && whole(gate), up: whole(up), down: whole(down) };
+    }
+    case "experts": {
+      const { router, gate, up, down, ...rules } = step;
+      return { ...rules, router: whole(router), gate: whole(gate), up: whole(up), down: whole(down) };
+    }
+  }
 }

@@ -1,19 +1,19 @@
 // Owns loading a GGUF file into the wasm engine: reads what the model is, sizes its KV cache, starts the compute threads, lets
-// each load its part, and hands over a WasmModel. No native code. The thread that calls becomes the team's leader.
+// each load its part, and hands over a WasmModel; load-encoder.ts does the same for encoders. No native code. The thread that
+// calls becomes the team's leader.
 import { freemem } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
-import type { Capacity, Engine, LoadedModel, LoadProgress, MixtureSpec, ModelCard, ModelSpec } from "../engine.ts";
+import type { Capacity, Engine, LoadedModel, LoadProgress, MixtureSpec, ModelSpec } from "../engine.ts";
 import { readModelMetadata } from "../gguf/metadata.ts";
-import { tensorTypes } from "../gguf/tensors.ts";
 import { type KvPool, kvPool } from "../kv-budget.ts";
 import { PageTable } from "../paging/page-table.ts";
 import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
 import { WasmAdapters } from "./adapters/host.ts";
 import { type Blueprint, kvLayers } from "./blueprint.ts";
-import { ComputeThread } from "./compute-thread.ts";
 import { memoryRefusal, readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } from "./fit.ts";
 import { HelperThread } from "./helper-thread.ts";
+import { shapeForContext } from "./hyperparameters.ts";
 import {
   createMemory,
   instantiateKernels,
@@ -21,11 +21,14 @@ import {
   type KernelModule,
   loadKernels,
 } from "./kernel-module.ts";
+import { loadEncoder } from "./load-encoder.ts";
+import { loadThreads } from "./load-threads.ts";
 import { type LoadedMixture, loadMixture, type Mixture, type MixtureParts, mixtureRank } from "./mixture/mixture.ts";
 import { WasmModel } from "./model.ts";
-import { PageMemory, type ThreadPages } from "./page-memory.ts";
+import { modelCard } from "./model-card.ts";
+import { PageMemory } from "./page-memory.ts";
 import { PagedKv } from "./paged-kv.ts";
-import { allocateShared, type SharedBlocks } from "./shared-blocks.ts";
+import { allocateShared } from "./shared-blocks.ts";
 
 /** Tokens of one pass. Scratch grows with it; twice as many make prompts 5 % quicker on Node 24, and no quicker on Node 20. */
 const passTokens = 64;
@@ -41,7 +44,11 @@ export const wasmEngine: Engine = {
     try {
       // They start while the file is looked at.
       while (helpers.length < threads - 1) helpers.push(new HelperThread());
-      return await loadModel(spec, threads, helpers, onProgress);
+      const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
+      const refusal = memoryRefusal(file.table, threads);
+      if (refusal !== null) throw new ServerError("config_invalid", refusal, { param: "engine" });
+      const load = file.graph.isEncoder ? loadEncoder : loadModel;
+      return await load(spec, file, kernels, helpers, onProgress);
     } catch (error) {
       await Promise.all(helpers.map((helper) => helper.terminate()));
       throw error;
@@ -51,18 +58,17 @@ export const wasmEngine: Engine = {
 
 async function loadModel(
   spec: ModelSpec,
-  threads: number,
+  file: WasmModelFile,
+  kernels: KernelModule,
   helpers: readonly HelperThread[],
   onProgress: LoadProgress,
 ): Promise<WasmModel> {
+  const threads = helpers.length + 1;
   const kvType = kvTypes[spec.kvType];
   if (kvType === undefined) {
     const message = `cache_type ${spec.kvType} is not one the wasm engine has; it takes bf16, f16, f32 or q8_0`;
     throw new ServerError("config_invalid", message, { param: "cache_type" });
   }
-  const [kernels, file] = await Promise.all([loadKernels(), readModel(spec.path)]);
-  const refusal = memoryRefusal(file.table, threads);
-  if (refusal !== null) throw new ServerError("config_invalid", refusal, { param: "engine" });
   const mixing = await readMixture(spec, file, threads);
   const mixture = mixing?.mixture ?? null;
   const pool = sizeKv(spec, file, mixture, kernels, kvType, threads);
@@ -70,7 +76,7 @@ async function loadModel(
   const blueprint: Blueprint = {
     files: file.table.files,
     graph: file.graph,
-    shape: file.shape,
+    shape: shapeForContext(file.shape, capacity.sequenceTokens),
     threads,
     passTokens,
     maxRows: Math.min(capacity.maxSequences, passTokens),
@@ -90,9 +96,9 @@ async function loadModel(
   const memory = new PageMemory(kvLayers(blueprint), pages);
   const model = new WasmModel({
     blueprint,
-    card: card(spec, file, kernels, threads, capacity.kvBlocks * memory.pageBytes),
+    card: modelCard(spec, file, kernels, threads, capacity.kvBlocks * memory.pageBytes),
     capacity,
-    kv: createKv(capacity, threads, memory, layoutOf(capacity, kvType, mixing)),
+    kv: createKv(capacity, threads, memory, layoutOf(blueprint, mixing)),
     adapters: spec.adapters ? new WasmAdapters(blueprint, memories, spec.adapters.maxBytes) : null,
     mixture: spec.mixture ? await loadStacked(blueprint, memories, spec.mixture) : null,
     tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
@@ -114,7 +120,7 @@ function capacityOf(spec: ModelSpec, { blocksPerThread, sequenceTokens }: KvPool
 
 function sizeKv(
   spec: ModelSpec,
-  { shape, table }: WasmModelFile,
+  { graph, shape, table }: WasmModelFile,
   mixture: Mixture | null,
   kernels: KernelModule,
   kvType: number,
@@ -130,7 +136,7 @@ function sizeKv(
   const freeBytes = Math.min(free, spec.kvBudget === null ? 2 * room : room);
   const elements = { elementsPerLayer: layerBytes, bytesPerElement: 1 / spec.blockTokens };
   const memory = { freeBytes, gpuBytes: null };
-  return kvPool(spec, { layers: kvLayers({ shape, mixture }), trainedContext, ...elements }, memory, threads);
+  return kvPool(spec, { layers: kvLayers({ graph, shape, mixture }), trainedContext, ...elements }, memory, threads);
 }
 
 function createKv(capacity: Capacity, threads: number, memory: PageMemory, layout: string): PagedKv {
@@ -140,10 +146,11 @@ function createKv(capacity: Capacity, threads: number, memory: PageMemory, layou
   return new PagedKv(table, memory, layout);
 }
 
-/** A mixture makes other keys and values of the same tokens. */
-function layoutOf({ blockTokens }: Capacity, kvType: number, mixing: LoadedMixture | null): string {
+/** A mixture makes other keys and values of the same tokens, and so does the rope of long contexts. */
+function layoutOf({ kvType, blockTokens, shape }: Blueprint, mixing: LoadedMixture | null): string {
   const layout = `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`;
-  return mixing ? `${layout}, mixture ${mixing.digest}` : layout;
+  const rope = shape.ropes[0] === shape.longRope?.rope ? ", long rope" : "";
+  return layout + rope + (mixing ? `, mixture ${mixing.digest}` : "");
 }
 
 async function readMixture(
@@ -169,66 +176,6 @@ async function loadStacked(
   } finally {
     host.dispose();
   }
-}
-
-interface LoadedThreads {
-  readonly leader: ComputeThread;
-  readonly pages: readonly ThreadPages[];
-  readonly memories: readonly KernelMemory[];
-}
-
-/** Every thread loads its part at the same time; this one's becomes the leader. */
-async function loadThreads(
-  blueprint: Blueprint,
-  kernels: KernelModule,
-  shared: SharedBlocks,
-  helpers: readonly HelperThread[],
-  totalBytes: number,
-  onProgress: LoadProgress,
-): Promise<LoadedThreads> {
-  const loadLeader = async () => {
-    const leader = new ComputeThread(blueprint, 0, kernels, shared);
-    await leader.load((bytes) => {
-      leader.team.addLoaded(bytes);
-      onProgress(Math.min(leader.team.loadedBytes / totalBytes, 1));
-    });
-    return leader;
-  };
-  const loading = helpers.map((helper, i) => helper.load({ blueprint, index: i + 1, kernels, shared }));
-  const [leader, ...others] = await Promise.all([loadLeader(), ...loading]);
-  return {
-    leader,
-    pages: [leader.kvPages, ...others.map(({ pages }) => pages)],
-    memories: [leader.memory, ...others.map(({ memory }) => memory)],
-  };
-}
-
-function card(
-  spec: ModelSpec,
-  { shape, table, graph }: WasmModelFile,
-  kernels: KernelModule,
-  threads: number,
-  kvCacheBytes: number,
-): ModelCard {
-  const elements = [...table.tensors.values()].map(({ shape: lengths }) => lengths.reduce((a, b) => a * b, 1));
-  const type = tensorTypes.get(graph.layers.flat().find((step) => step.kind === "attention")?.query.tensor.type ?? 0);
-  return {
-    path: spec.path,
-    description: `${shape.architecture} ${type?.name ?? ""}`,
-    engine: `wasm (${kernels.twin} SIMD${detailOf(kernels)})`,
-    backend: `cpu, ${threads} threads`,
-    vocabSize: shape.vocabSize,
-    parameterCount: elements.reduce((a, b) => a + b, 0),
-    tensorBytes: tensorBytes(table),
-    trainedContext: shape.trainedContext,
-    kvCacheBytes,
-  };
-}
-
-/** What is to be known of the twin: the better one's better half, or why it is not the better one. */
-function detailOf({ wideDot, plainBecause }: KernelModule): string {
-  if (wideDot) return ", 8-bit dot";
-  return plainBecause === undefined ? "" : `: ${plainBecause}`;
 }
 
 /** Lets the kernels be compiled and the scratch be paged in before the first request. */

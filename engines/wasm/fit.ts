@@ -4,7 +4,8 @@ import { ServerError } from "../../runtime/errors.ts";
 import { physicalCores } from "../cores.ts";
 import type { ModelSpec } from "../engine.ts";
 import { readTensorTable, type TensorTable } from "../gguf/tensors.ts";
-import { buildGraph, findArchitecture, type Graph } from "./graph.ts";
+import { findArchitecture } from "./architectures/registry.ts";
+import { buildGraph, type Graph } from "./graph.ts";
 import { type Hyperparameters, readHyperparameters } from "./hyperparameters.ts";
 import { readFrequencyFactors } from "./weights.ts";
 
@@ -37,7 +38,7 @@ export function roomBytes(threads: number): number {
 export async function readModel(path: string): Promise<WasmModelFile> {
   const table = await readTensorTable(path);
   const architecture = findArchitecture(String(table.fields.get("general.architecture")));
-  const shape = readHyperparameters(table.fields, table.tensors, readFrequencyFactors(table));
+  const shape = readHyperparameters(architecture, table, readFrequencyFactors(table));
   return { table, shape, graph: buildGraph(architecture, shape, table) };
 }
 
@@ -65,8 +66,8 @@ export async function wasmRefusal(
   spec: Pick<ModelSpec, "path" | "threads" | "maxSequences" | "kvBudget">,
 ): Promise<string | null> {
   try {
-    const { table, shape } = await readModel(spec.path);
-    return memoryRefusal(table, threadCount(spec.threads), leastKvBytes(spec, shape));
+    const { table, shape, graph } = await readModel(spec.path);
+    return memoryRefusal(table, threadCount(spec.threads), graph.isEncoder ? 0 : leastKvBytes(spec, shape));
   } catch (error) {
     if (error instanceof ServerError && error.code === "unsupported") return error.message;
     throw error;

@@ -1,165 +1,204 @@
 // Owns turning an architecture and a model file's tensors into the graph that is run: every tensor found, its shape and type
-// checked, and none left over, because a tensor that is silently ignored is a wrong answer. Plain data: it goes to every
-// compute thread. Called once a load.
-import { ServerError } from "../../runtime/errors.ts";
-import { type TensorInfo, type TensorTable, tensorTypes } from "../gguf/tensors.ts";
-import type { Architecture, LayerStep } from "./architectures/architecture.ts";
-import { llama } from "./architectures/llama.ts";
+// checked, and none left over. Plain data: it goes to every compute thread. Called once a load.
+import type { TensorTable } from "../gguf/tensors.ts";
+import type {
+  Architecture,
+  AttentionStep,
+  ExpertsStep,
+  FeedForwardStep,
+  LayerStep,
+} from "./architectures/architecture.ts";
+import { findEnds, type GraphEnds } from "./graph-ends.ts";
+import { type GraphPooling, readPooling } from "./graph-pooling.ts";
+import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-tensors.ts";
 import type { Hyperparameters } from "./hyperparameters.ts";
+import { Keys } from "./keys.ts";
 
-const architectures: readonly Architecture[] = [llama];
+/** Factors for each rotated pair, applied when frequencies are made (ropes.ts). */
+export const frequencyFactorNames = {
+  always: "rope_freqs.weight",
+  short: "rope_factors_short.weight",
+  long: "rope_factors_long.weight",
+};
 
-/** GGUF types of matrices the kernels multiply with. */
-const matrixTypes: ReadonlySet<number> = new Set([0, 1, 2, 3, 8, 30]);
-const f32 = 0;
-/** Kernels work on 32 columns at a time. */
-const columnGrain = 32;
-/** A factor for each rotated pair, applied when frequencies are made. */
-export const frequencyFactorsName = "rope_freqs.weight";
+/** The steps of architectures/architecture.ts with their tensors found. */
+export type GraphStep =
+  | { readonly kind: "norm"; readonly norm: Norm | null }
+  | { readonly kind: "settle"; readonly norm: Norm }
+  | AttentionGraphStep
+  | FeedForwardGraphStep
+  | ExpertsGraphStep;
 
-export interface Matrix {
-  readonly tensor: TensorInfo;
-  readonly rows: number;
-  readonly columns: number;
+/** How attention is computed, without its matrices. */
+export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | "ahead" | "scale" | "softcap"> {
+  readonly norms: HeadNorms | null;
+  readonly postNorm: Norm | null;
 }
 
-export type GraphStep =
-  | { readonly kind: "norm"; readonly weight: TensorInfo }
-  | {
-      readonly kind: "attention";
-      readonly query: Matrix;
-      readonly key: Matrix;
-      readonly value: Matrix;
-      readonly output: Matrix;
-    }
-  | { readonly kind: "feedForward"; readonly gate: Matrix; readonly up: Matrix; readonly down: Matrix };
-
-export interface Graph {
-  readonly pairing: Architecture["pairing"];
-  readonly embedding: Matrix;
-  readonly layers: readonly (readonly GraphStep[])[];
-  readonly outputNorm: TensorInfo;
-  /** The embedding itself where the file ties them. */
+export interface AttentionGraphStep extends AttentionRules {
+  readonly kind: "attention";
+  readonly query: Matrix;
+  readonly key: Matrix;
+  readonly value: Matrix;
   readonly output: Matrix;
 }
 
-/** The architecture by its name in files. Throws `unsupported` naming those there are. */
-export function findArchitecture(name: string): Architecture {
-  const found = architectures.find((architecture) => architecture.name === name);
-  if (found) return found;
-  const known = architectures.map((architecture) => architecture.name).join(", ");
-  throw new ServerError(
-    "unsupported",
-    `the wasm engine does not run the architecture "${name}"; it runs ${known}: use --engine llama for this model`,
-    { param: "engine" },
-  );
+/** Norms of queries and keys. Where each head is normed by itself, all have the same weights or each its own. */
+export interface HeadNorms {
+  readonly query: Norm;
+  readonly key: Norm;
+  /** Each head by itself, or all heads as one row. */
+  readonly span: "head" | "row";
+}
+
+export interface FeedForwardGraphStep extends Pick<FeedForwardStep, "kind" | "activation"> {
+  readonly gate: Matrix | null;
+  readonly up: Matrix;
+  readonly down: Matrix;
+  readonly postNorm: Norm | null;
+}
+
+interface ExpertsGraphStep extends Pick<ExpertsStep, "kind" | "activation" | "normalised"> {
+  readonly router: Matrix;
+  readonly gate: MatrixStack;
+  readonly up: MatrixStack;
+  readonly down: MatrixStack;
+}
+
+export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, GraphEnds {
+  readonly normKind: Architecture["norm"];
+  readonly layers: readonly (readonly GraphStep[])[];
+  readonly pooling: GraphPooling;
 }
 
 /** Throws `model_file_invalid` or `unsupported` naming the tensor. */
 export function buildGraph(architecture: Architecture, shape: Hyperparameters, table: TensorTable): Graph {
-  const { layers, width, vocabSize } = shape;
-  const tensors = new Tensors(table);
+  const keys = new Keys(table.fields, architecture.name);
+  const tensors = new GraphTensors(table, Object.values(frequencyFactorNames));
   const graph: Graph = {
     pairing: architecture.pairing,
-    embedding: tensors.matrix("token_embd", vocabSize, width),
-    layers: Array.from({ length: layers }, (_, layer) =>
-      architecture.layer.map((step) => resolveStep(tensors, step, `blk.${layer}.`, shape)),
+    normKind: architecture.norm,
+    isEncoder: architecture.isEncoder,
+    ...findEnds(architecture, shape, tensors),
+    layers: Array.from({ length: shape.layers }, (_, layer) =>
+      new LayerBuilder(architecture, shape, tensors, layer).steps(),
     ),
-    outputNorm: tensors.vector("output_norm", width),
-    output: tensors.matrix(tensors.has("output") ? "output" : "token_embd", vocabSize, width),
+    pooling: readPooling(architecture, shape, keys, tensors),
   };
   tensors.checkAllUsed();
   return graph;
 }
 
-function resolveStep(tensors: Tensors, step: LayerStep, prefix: string, shape: Hyperparameters): GraphStep {
-  const { width, feedForward, heads, kvHeads, headLength } = shape;
-  const matrix = (name: string, rows: number, columns: number) => tensors.matrix(prefix + name, rows, columns);
-  switch (step.kind) {
-    case "norm":
-      return { kind: "norm", weight: tensors.vector(prefix + step.weight, width) };
-    case "attention":
-      return {
-        kind: "attention",
-        query: matrix(step.query, heads * headLength, width),
-        key: matrix(step.key, kvHeads * headLength, width),
-        value: matrix(step.value, kvHeads * headLength, width),
-        output: matrix(step.output, width, heads * headLength),
-      };
-    case "feedForward":
-      return {
-        kind: "feedForward",
-        gate: matrix(step.gate, feedForward, width),
-        up: matrix(step.up, feedForward, width),
-        down: matrix(step.down, width, feedForward),
-      };
-  }
-}
+/** Finds the tensors of one layer. */
+class LayerBuilder {
+  readonly #architecture: Architecture;
+  readonly #shape: Hyperparameters;
+  readonly #tensors: GraphTensors;
+  readonly #layer: number;
+  readonly #prefix: string;
 
-/** The file's tensors by name, and which of them the graph has taken. */
-class Tensors {
-  readonly #table: TensorTable;
-  readonly #used = new Set<string>([frequencyFactorsName]);
-
-  constructor(table: TensorTable) {
-    this.#table = table;
+  constructor(architecture: Architecture, shape: Hyperparameters, tensors: GraphTensors, layer: number) {
+    this.#architecture = architecture;
+    this.#shape = shape;
+    this.#tensors = tensors;
+    this.#layer = layer;
+    this.#prefix = `blk.${layer}.`;
   }
 
-  has(name: string): boolean {
-    return this.#table.tensors.has(`${name}.weight`);
+  steps(): GraphStep[] {
+    const has = (name: string) => this.#tensors.has(this.#prefix + name);
+    const steps = this.#architecture.steps({ layer: this.#layer, shape: this.#shape, has });
+    return steps.map((step) => this.#resolve(step));
   }
 
-  vector(name: string, length: number): TensorInfo {
-    const tensor = this.#take(name, [length]);
-    if (tensor.type !== f32) throw this.#unsupportedType(tensor, "F32");
-    return tensor;
-  }
-
-  matrix(name: string, rows: number, columns: number): Matrix {
-    const tensor = this.#take(name, [columns, rows]);
-    if (!matrixTypes.has(tensor.type)) throw this.#unsupportedType(tensor, "F32, F16, BF16, Q8_0, Q4_0 or Q4_1");
-    if (columns % columnGrain !== 0) {
-      throw new ServerError(
-        "unsupported",
-        `tensor "${tensor.name}" has rows of ${columns} values; the wasm engine takes multiples of ${columnGrain}`,
-      );
-    }
-    return { tensor, rows, columns };
-  }
-
-  checkAllUsed(): void {
-    for (const name of this.#table.tensors.keys()) {
-      if (this.#used.has(name)) continue;
-      throw new ServerError(
-        "unsupported",
-        `the model has a tensor "${name}" that the wasm engine has no use for, so its answers would be wrong; ` +
-          "use --engine llama for this model",
-        { param: "engine" },
-      );
+  #resolve(step: LayerStep): GraphStep {
+    switch (step.kind) {
+      case "norm":
+        return { kind: "norm", norm: step.weight === null ? null : this.#norm(step.weight) };
+      case "settle":
+        return { kind: "settle", norm: this.#norm(step.weight) };
+      case "attention":
+        return this.#attention(step);
+      case "feedForward":
+        return this.#feedForward(step);
+      case "experts":
+        return this.#experts(step);
     }
   }
 
-  #take(name: string, shape: readonly number[]): TensorInfo {
-    const tensor = this.#table.tensors.get(`${name}.weight`);
-    if (!tensor) throw this.#invalid(`has no tensor "${name}.weight"`);
-    const found = tensor.shape.filter((length, i) => i < shape.length || length !== 1);
-    if (found.length !== shape.length || found.some((length, i) => length !== shape[i])) {
-      throw this.#invalid(`has "${tensor.name}" as ${tensor.shape.join(" x ")}, where ${shape.join(" x ")} belongs`);
-    }
-    this.#used.add(tensor.name);
-    return tensor;
+  #attention(step: AttentionStep): AttentionGraphStep {
+    const { width, heads, kvHeads, headLength } = this.#shape;
+    const { kind, rope, behind, ahead, scale, softcap } = step;
+    const rows = [heads * headLength, kvHeads * headLength, kvHeads * headLength];
+    const names = [step.query, step.key, step.value];
+    const isFused = this.#tensors.has(this.#prefix + step.fused);
+    const matrices = isFused
+      ? this.#fused(step.fused, rows)
+      : names.map((name, i) => this.#matrix(name, rows[i] as number, width));
+    const [query, key, value] = matrices as [Matrix, Matrix, Matrix];
+    return {
+      ...{ kind, rope, behind, ahead, scale, softcap },
+      ...{ query, key, value },
+      output: this.#matrix(step.output, width, heads * headLength),
+      norms: this.#headNorms(step.norms),
+      postNorm: this.#postNorm(step.postNorm),
+    };
   }
 
-  #invalid(problem: string): ServerError {
-    return new ServerError("model_file_invalid", `${this.#table.files[0]} ${problem}`);
+  #feedForward({ kind, activation, gate, up, down, postNorm }: FeedForwardStep): FeedForwardGraphStep {
+    const { width, feedForward } = this.#shape;
+    const names = gate === null ? [up] : [gate, up];
+    const matrices =
+      gate === up
+        ? this.#fused(up, [feedForward, feedForward])
+        : names.map((name) => this.#matrix(name, feedForward, width));
+    return {
+      ...{ kind, activation },
+      gate: gate === null ? null : (matrices[0] as Matrix),
+      up: matrices.at(-1) as Matrix,
+      down: this.#matrix(down, width, feedForward),
+      postNorm: this.#postNorm(postNorm),
+    };
   }
 
-  #unsupportedType(tensor: TensorInfo, expected: string): ServerError {
-    const name = tensorTypes.get(tensor.type)?.name ?? `type ${tensor.type}`;
-    return new ServerError(
-      "unsupported",
-      `tensor "${tensor.name}" is ${name}; the wasm engine takes ${expected} there: use --engine llama for this model`,
-      { param: "engine" },
-    );
+  #headNorms(norms: AttentionStep["norms"]): HeadNorms | null {
+    if (norms === null) return null;
+    const { heads, kvHeads, headLength } = this.#shape;
+    const { span } = norms;
+    const find = (name: string, count: number) =>
+      span === "row" ? this.#norm(name, [count * headLength]) : this.#norm(name, [headLength], [headLength, count]);
+    return { query: find(norms.query, heads), key: find(norms.key, kvHeads), span };
+  }
+
+  #experts({ kind, router, gate, up, down, activation, normalised }: ExpertsStep): ExpertsGraphStep {
+    const { width, experts } = this.#shape;
+    if (experts === null) throw new Error(`${this.#architecture.name} has experts without a count`);
+    const { count, feedForward } = experts;
+    const stack = (name: string, rows: number, columns: number) =>
+      this.#tensors.stack(this.#prefix + name, count, rows, columns);
+    return {
+      ...{ kind, activation, normalised },
+      router: this.#matrix(router, count, width),
+      gate: stack(gate, feedForward, width),
+      up: stack(up, feedForward, width),
+      down: stack(down, width, feedForward),
+    };
+  }
+
+  #matrix(name: string, rows: number, columns: number): Matrix {
+    return this.#tensors.matrix(this.#prefix + name, rows, columns);
+  }
+
+  #fused(name: string, rowCounts: readonly number[]): Matrix[] {
+    return this.#tensors.fused(this.#prefix + name, rowCounts, this.#shape.width);
+  }
+
+  #norm(name: string, ...shapes: readonly (readonly number[])[]): Norm {
+    const possible = shapes.length > 0 ? shapes : [[this.#shape.width]];
+    return this.#tensors.norm(this.#prefix + name, this.#architecture.norm === "layer", ...possible);
+  }
+
+  #postNorm(name: string | null): Norm | null {
+    return name === null ? null : this.#norm(name);
   }
 }

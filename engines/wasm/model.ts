@@ -6,12 +6,15 @@ import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } fro
 import type { WasmAdapters } from "./adapters/host.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { ComputeThread } from "./compute-thread.ts";
+import type { GraphPooling } from "./graph-pooling.ts";
 import type { HelperThread } from "./helper-thread.ts";
 import type { MixtureParts } from "./mixture/mixture.ts";
 import { RowPlan } from "./mixture/row-plan.ts";
 import { type Order, rowField } from "./order.ts";
 import { OrderWriter } from "./order-writer.ts";
 import type { PagedKv } from "./paged-kv.ts";
+import { checkTokens, Passes } from "./passes.ts";
+import type { Pooler } from "./pooler.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 
 /** What loading produced; WasmModel owns it from here on. */
@@ -39,33 +42,28 @@ export class WasmModel implements LoadedModel {
   readonly adapters: WasmAdapters | null;
   /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
   readonly tokenize = null;
-  readonly #leader: ComputeThread;
-  readonly #helpers: readonly HelperThread[];
+  readonly #pooler: Pooler;
   readonly #order: Order;
   readonly #writer: OrderWriter;
   readonly #blueprint: Blueprint;
   readonly #mixture: MixtureParts | null;
   readonly #plan: RowPlan;
   readonly #output: StepOutput;
-  /** By row of the pass: row of the pooled outputs that its hidden states are added to, or -1. */
+  /** By row of the pass: row of the pooled outputs that it counts for, or -1. */
   readonly #pooledRowInPass: Int32Array;
-  readonly #abortFlag: Uint8Array | null;
-  #disposed = false;
-  /** Why no further pass can be run; set when a thread ends. */
-  #broken: ServerError | null = null;
+  readonly #passes: Passes;
 
   constructor(parts: LoadedParts) {
     const { blueprint, card, capacity, kv, adapters, mixture, tokens, leader, helpers, shared, abortFlag } = parts;
-    const { width } = blueprint.shape;
+    const { pooling } = blueprint.graph;
     this.card = card;
     this.capacity = capacity;
     const keepsWeights = mixture !== null && mixture.keptAfter !== null;
-    this.capabilities = capabilitiesOf(width, adapters ? capacity.maxSequences : 0, !keepsWeights);
+    this.capabilities = capabilitiesOf(pooling, adapters ? capacity.maxSequences : 0, !keepsWeights);
     this.tokens = tokens;
     this.kv = kv;
     this.adapters = adapters;
-    this.#leader = leader;
-    this.#helpers = helpers;
+    this.#pooler = leader.createPooler();
     this.#order = leader.order;
     this.#blueprint = blueprint;
     this.#mixture = mixture;
@@ -74,16 +72,15 @@ export class WasmModel implements LoadedModel {
     this.#output = {
       logits: new Float32Array(shared.logits),
       logitsRow: new Int32Array(capacity.maxSequences),
-      pooled: new Float32Array(capacity.maxSequences * width),
+      pooled: new Float32Array(capacity.maxSequences * pooling.length),
       pooledRow: new Int32Array(capacity.maxSequences),
     };
     this.#pooledRowInPass = new Int32Array(blueprint.maxRows);
-    this.#abortFlag = abortFlag && new Uint8Array(abortFlag);
-    for (const helper of helpers) void helper.ended.then((reason) => this.#helperEnded(reason));
+    this.#passes = new Passes(leader, helpers, abortFlag);
   }
 
   step(batch: Batch): StepOutput {
-    if (this.#broken) throw this.#broken;
+    this.#passes.checkUsable();
     this.#check(batch);
     try {
       this.#takePages(batch);
@@ -91,19 +88,13 @@ export class WasmModel implements LoadedModel {
       this.#placeOutputs(batch);
       this.#runPasses(batch);
     } catch (error) {
-      this.#leader.team.fail();
-      this.#broken ??= asModelFailure(error);
-      throw this.#broken;
+      throw this.#passes.fail(error);
     }
     return this.#output;
   }
 
   dispose(): void {
-    if (this.#disposed) return;
-    this.#disposed = true;
-    this.#leader.team.stop();
-    this.adapters?.dispose();
-    for (const helper of this.#helpers) void helper.terminate();
+    if (this.#passes.dispose()) this.adapters?.dispose();
   }
 
   /** All rows' pages before the first row's pass: what rows share is copied before one of them writes. */
@@ -161,10 +152,10 @@ export class WasmModel implements LoadedModel {
 
   #runPass(): void {
     if (this.#mixture && this.#writer.beginFirstPass()) {
-      this.#runOrder();
+      this.#passes.run();
       this.#writer.endFirstPass();
     }
-    this.#runOrder();
+    this.#passes.run();
     const { pooled } = this.#output;
     const { pooledLength } = this.capabilities;
     for (let row = 0; row < this.#order.rowCount; row++) {
@@ -172,14 +163,8 @@ export class WasmModel implements LoadedModel {
       if (pooledRow < 0) continue;
       const sum = pooled.subarray(pooledRow * pooledLength, (pooledRow + 1) * pooledLength);
       const length = this.#order.row(row, rowField.length);
-      this.#leader.addPooled(this.#order.row(row, rowField.firstToken), length, sum);
+      this.#pooler.pool(this.#order.row(row, rowField.firstToken), length, sum);
     }
-  }
-
-  #runOrder(): void {
-    if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
-    this.#leader.team.giveOrder();
-    this.#leader.runPass();
   }
 
   #adapterAddress(id: number): number {
@@ -188,14 +173,9 @@ export class WasmModel implements LoadedModel {
     throw new ServerError("model_failed", `adapter ${id} is not loaded; load it before a row names it`);
   }
 
-  /** A token outside the vocabulary would read somebody else's memory, and logits beyond the room for them write there. */
+  /** Logits beyond the room for them would be written to somebody else's memory. */
   #check(batch: Batch): void {
-    const { vocabSize } = this.#blueprint.shape;
-    for (let i = 0; i < batch.tokenCount; i++) {
-      const token = batch.tokens[i] as number;
-      if (token >= 0 && token < vocabSize) continue;
-      throw new ServerError("model_failed", `token ${token} is outside the vocabulary of ${vocabSize}`);
-    }
+    checkTokens(batch, this.#blueprint.shape.vocabSize);
     let logitsRows = 0;
     for (let row = 0; row < batch.rowCount; row++) {
       logitsRows += batch.logitsCount[row] as number;
@@ -208,28 +188,18 @@ export class WasmModel implements LoadedModel {
       `a step has ${logitsRows} logits rows; at most ${maxLogitsRows} are possible`,
     );
   }
-
-  #helperEnded(reason: ServerError): void {
-    if (!this.#disposed) this.#broken ??= reason;
-  }
 }
 
 /** Slots that keep weights have gaps in what the first pass keeps of them: they end as they began, alone. */
-function capabilitiesOf(width: number, adaptersPerStep: number, canShare: boolean): Capabilities {
+function capabilitiesOf({ kind, length }: GraphPooling, adaptersPerStep: number, canShare: boolean): Capabilities {
   return {
     truncate: canShare,
     copyPrefix: canShare,
     saveState: canShare,
     generates: true,
-    pooling: "mean",
-    pooledLength: width,
+    pooling: kind,
+    pooledLength: length,
     wholeSequences: false,
     adaptersPerStep,
   };
-}
-
-function asModelFailure(error: unknown): ServerError {
-  if (error instanceof ServerError) return error;
-  const message = error instanceof Error ? error.message : String(error);
-  return new ServerError("model_failed", `the wasm engine's forward pass failed: ${message}`, { cause: error });
 }

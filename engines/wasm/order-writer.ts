@@ -26,26 +26,18 @@ export class OrderWriter {
     const at = order.rowCount * rowFields;
     const slot = batch.slot[row] as number;
     const position = (batch.position[row] as number) + from;
-    const firstPage = order.rowCount === 0 ? 0 : this.#endOfPages(order.rowCount - 1);
     const blocks = Math.ceil((position + count) / this.#blockTokens);
-    order.rows[at + rowField.firstToken] = order.tokenCount;
-    order.rows[at + rowField.length] = count;
-    order.rows[at + rowField.firstPosition] = position;
-    order.rows[at + rowField.firstPage] = firstPage;
-    order.rows[at + rowField.blockCount] = blocks;
+    const firstPage = order.addRow(count, position, blocks);
     order.rows[at + rowField.adapter] = adapter;
     order.rows[at + rowField.kept] = this.#plan.hasKept(row) ? slot + 1 : 0;
     order.rows[at + rowField.keeps] = this.#plan.keeps(row) ? slot + 1 : 0;
     const pages = this.#kv.pages(slot);
     for (let block = 0; block < blocks; block++) order.pages[firstPage + block] = pages[block] as number;
-    const offset = (batch.offset[row] as number) + from;
-    for (let i = 0; i < count; i++) order.tokens[order.tokenCount + i] = batch.tokens[offset + i] as number;
     const firstWanted = (batch.length[row] as number) - (batch.logitsCount[row] as number);
     for (let i = Math.max(firstWanted - from, 0); i < count; i++) {
       order.outputs[order.outputCount++] = order.tokenCount + i;
     }
-    order.tokenCount += count;
-    order.rowCount++;
+    order.addTokens(batch.tokens, (batch.offset[row] as number) + from, count);
   }
 
   /** Narrows the order to the rows that have kept no weights, which are the first ones. False where there are none. */
@@ -70,9 +62,5 @@ export class OrderWriter {
     order.rowCount = this.#whole.rowCount;
     order.tokenCount = this.#whole.tokenCount;
     order.outputCount = this.#whole.outputCount;
-  }
-
-  #endOfPages(row: number): number {
-    return this.#order.row(row, rowField.firstPage) + this.#order.row(row, rowField.blockCount);
   }
 }

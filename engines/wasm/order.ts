@@ -102,6 +102,30 @@ export class Order {
   row(index: number, field: number): number {
     return this.rows[index * rowFields + field] as number;
   }
+
+  /**
+   * Appends a row for tokens that addTokens() then appends; its other fields are 0. Returns where its `blockCount` pages
+   * belong.
+   */
+  addRow(length: number, firstPosition: number, blockCount: number): number {
+    const last = this.rowCount - 1;
+    const firstPage = last < 0 ? 0 : this.row(last, rowField.firstPage) + this.row(last, rowField.blockCount);
+    const at = this.rowCount * rowFields;
+    this.rows.fill(0, at, at + rowFields);
+    this.rows[at + rowField.firstToken] = this.tokenCount;
+    this.rows[at + rowField.length] = length;
+    this.rows[at + rowField.firstPosition] = firstPosition;
+    this.rows[at + rowField.firstPage] = firstPage;
+    this.rows[at + rowField.blockCount] = blockCount;
+    this.rowCount++;
+    return firstPage;
+  }
+
+  addTokens(source: Int32Array, from: number, count: number): void {
+    const first = this.tokenCount;
+    for (let i = 0; i < count; i++) this.tokens[first + i] = source[from + i] as number;
+    this.tokenCount = first + count;
+  }
 }
 
 function sections({ passTokens, maxRows, maxOutputs, blocksPerSequence }: Limits): number[] {

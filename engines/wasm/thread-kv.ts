@@ -1,6 +1,7 @@
 // Owns one compute thread's pages of the KV cache during a pass: which of them its rows have, storing keys and values, and
 // attending. The leader keeps the books (paging/page-table.ts); block b of a sequence lies with thread b % threads, so every
 // thread attends over its own pages and the results are merged.
+import type { AttentionStep } from "./architectures/architecture.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 import { type Order, rowField } from "./order.ts";
@@ -9,6 +10,8 @@ import { partialTail, type ThreadMemory } from "./thread-memory.ts";
 const floatBytes = 4;
 /** Bytes of an entry of the list attend() reads: address and first position. */
 const entryBytes = 8;
+/** What the kernels take for all positions. */
+const allPositions = 0x7fffffff;
 
 export class ThreadKv {
   readonly #blueprint: Blueprint;
@@ -78,12 +81,16 @@ export class ThreadKv {
   /**
    * Stores the keys and values of the pass's tokens that belong into this thread's pages, and attends to all its pages.
    * `joined` has queries, keys and values of a token side by side; `out` gets partialFloats floats for each.
+   *
+   * Layers that see a window keep what is before it as all layers do, and only do not read it: so a sequence can be cut,
+   * shared and saved anywhere, which it could not if pages outside of the window had been given up.
    */
-  attend(joined: number, out: number): void {
+  attend(rules: Pick<AttentionStep, "behind" | "ahead" | "scale" | "softcap">, joined: number, out: number): void {
     const { shape, blockTokens, kvType } = this.#blueprint;
     const { heads, kvHeads, headLength } = shape;
     const stride = (heads + 2 * kvHeads) * headLength;
-    const scale = 1 / Math.sqrt(headLength);
+    const behind = Math.min(rules.behind, allPositions);
+    const ahead = Math.min(rules.ahead, allPositions);
     for (let row = 0; row < this.#order.rowCount; row++) {
       const firstToken = this.#order.row(row, rowField.firstToken);
       const length = this.#order.row(row, rowField.length);
@@ -101,7 +108,10 @@ export class ThreadKv {
         heads,
         kvHeads,
         headLength,
-        scale,
+        rules.scale,
+        rules.softcap,
+        behind,
+        ahead,
         out + firstToken * this.partialFloats * floatBytes,
       );
     }

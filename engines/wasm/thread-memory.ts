@@ -2,8 +2,11 @@
 // scratch for one pass. Sizes only; compute-thread.ts fills them. Untouched parts cost address space, not memory.
 import { ServerError } from "../../runtime/errors.ts";
 import { type AdapterScratch, layOutScratch } from "./adapters/pass.ts";
-import { type Blueprint, type DividedGraph, type DividedStep, kvLayers, type Piece, type Share } from "./blueprint.ts";
+import { type Blueprint, type DividedGraph, kvLayers, rowGrain, type Share } from "./blueprint.ts";
+import { expertRows } from "./expert-routing.ts";
+import { rowBytes } from "./graph-tensors.ts";
 import type { KernelExports } from "./kernel-exports.ts";
+import { classifierPieces, matrices, stepShares, threadPieces, vectors } from "./weight-lists.ts";
 
 /** The first page is the kernels' own. */
 const firstByte = 65_536;
@@ -19,11 +22,13 @@ export const partialTail = 4;
 
 export interface ThreadMemory {
   readonly wasmPages: number;
-  /** Address of each packed matrix slice and each vector, by the tensor's name. */
+  /** Address of each packed matrix slice by the matrix's name, and of each vector of a norm by the tensor's. */
   readonly weights: ReadonlyMap<string, number>;
+  /** Likewise of the biases of a matrix's own rows; zeros where the rows are padded. */
+  readonly biases: ReadonlyMap<string, number>;
   readonly kv: number;
   readonly kvPageBytes: number;
-  /** From one layer's pages to the next's. */
+  /** From one layer's pages to the next's; 0 where all have the same. */
   readonly kvLayerBytes: number;
   /** [tokens][width] */
   readonly hidden: number;
@@ -37,8 +42,12 @@ export interface ThreadMemory {
   readonly slabBytes: number;
   /** The other operand of a gated step. */
   readonly gated: number;
+  /** Of the input those rows that go to an expert; 0 where there are none. */
+  readonly gathered: number;
   readonly logits: number;
+  /** One table for each rope, `rotationBytes` apart. */
   readonly rotation: number;
+  readonly rotationBytes: number;
   /** Pairs (address, first position) of the pages attend() is given. */
   readonly pageList: number;
   readonly pageListBytes: number;
@@ -53,10 +62,17 @@ export function slabBytes({ passTokens, shape }: Blueprint, divided: DividedGrap
   const widest = Math.max(
     shape.width,
     shape.heads * (shape.headLength + partialTail),
-    ...divided.layers.flat().flatMap((step) => sharesOf(step).map(({ stride }) => stride)),
+    ...divided.layers.flat().flatMap((step) =>
+      stepShares(step)
+        .flat()
+        .map(({ stride }) => stride),
+    ),
     ...divided.classifier.flat().map(({ stride }) => stride),
   );
-  return align(passTokens * widest * floatBytes);
+  const inner = divided.layers.flat().flatMap((step) => (step.kind === "experts" ? step.gate : []));
+  const widestInner = Math.max(0, ...inner.map(({ stride }) => stride));
+  const floats = Math.max(passTokens * widest, expertRows(shape, passTokens) * widestInner);
+  return align(floats * floatBytes);
 }
 
 export function layOut(
@@ -68,46 +84,58 @@ export function layOut(
   const { shape, passTokens, maxRows, maxOutputs, blocksPerSequence, threads, pagesPerThread } = blueprint;
   const arena = new Arena();
   const weights = new Map<string, number>();
+  const biases = new Map<string, number>();
   for (const { matrix, padded } of [...threadPieces(divided, thread), ...classifierPieces(divided, thread)]) {
-    const { name, type } = matrix.tensor;
-    if (!weights.has(name)) weights.set(name, arena.take(kernels.matrixBytes(type, padded, matrix.columns) >>> 0));
+    const { name, tensor, columns, bias, count = 1 } = matrix;
+    if (!weights.has(name))
+      weights.set(name, arena.take((kernels.matrixBytes(tensor.type, padded, columns) >>> 0) * count));
+    if (bias && !biases.has(name)) biases.set(name, arena.take(padded * floatBytes));
   }
-  for (const { name } of vectors(blueprint)) weights.set(name, arena.take(shape.width * floatBytes));
+  for (const { name, bytes } of vectors(blueprint)) weights.set(name, arena.take(bytes));
 
   const kvPageBytes = kernels.kvPageBytes(blueprint.kvType, shape.kvHeads, shape.headLength, blueprint.blockTokens);
-  const kvLayerBytes = kvPageBytes * pagesPerThread;
-  const kv = arena.take(kvLayerBytes * kvLayers(blueprint));
+  const kvPoolBytes = kvPageBytes * pagesPerThread;
+  const kv = arena.take(kvPoolBytes * kvLayers(blueprint));
+  // An encoder's layers have the same pages, one after the other.
+  const kvLayerBytes = blueprint.graph.isEncoder ? 0 : kvPoolBytes;
 
   const attentionWidth = shape.heads * shape.headLength;
   const classifier = blueprint.mixture?.classifier ?? [];
   const joinedWidth = Math.max(
     attentionWidth + 2 * shape.kvHeads * shape.headLength,
     shape.feedForward,
+    shape.experts?.count ?? 0,
     shape.width,
     ...classifier.map(({ rows }) => rows),
   );
+  const expertLength = shape.experts?.feedForward ?? 0;
+  const joinedFloats = Math.max(passTokens * joinedWidth, expertRows(shape, passTokens) * expertLength);
   const inner = classifier.map(({ columns }) => columns);
-  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, ...inner);
+  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, ...inner);
   const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
   const types = new Set(matrices(blueprint).map(({ tensor }) => tensor.type));
   const preparedBytes = Math.max(...[...types].map((type) => kernels.activationBytes(type, passTokens, widestInput)));
   const slab = slabBytes(blueprint, divided);
   const pageListBytes = maxRows * Math.ceil(blocksPerSequence / threads) * 8;
   const scratch = arena.used;
+  const rotationBytes = align(passTokens * shape.rotated * floatBytes);
   const memory = {
     weights,
+    biases,
     kv,
     kvPageBytes,
     kvLayerBytes,
     hidden: rows(shape.width),
     input: rows(Math.max(shape.width, attentionWidth)),
     prepared: arena.take(preparedBytes),
-    joined: rows(joinedWidth),
+    joined: arena.take(joinedFloats * floatBytes),
     slabs: arena.take(slab * threads),
     slabBytes: slab,
     gated: arena.take(slab),
+    gathered: shape.experts ? rows(shape.width) : 0,
     logits: arena.take(maxOutputs * (divided.output[thread] as Share).stride * floatBytes),
-    rotation: rows(shape.rotated),
+    rotation: arena.take(rotationBytes * shape.ropes.length),
+    rotationBytes,
     pageList: arena.take(pageListBytes),
     pageListBytes,
     adapters: layOutScratch(blueprint, (bytes) => arena.take(bytes)),
@@ -119,44 +147,9 @@ export function layOut(
   return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
 }
 
-/** What a thread holds of every matrix, in the order of use; a tied output comes twice. */
-export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
-  const steps = divided.layers.flat().flatMap((step) => stepShares(step));
-  return [divided.embedding, ...steps, divided.output].flatMap((shares) => (shares[thread] as Share).pieces);
-}
-
-/** What it holds of a mixture's classifier. */
-export function classifierPieces({ classifier }: DividedGraph, thread: number): Piece[] {
-  return classifier.flatMap((shares) => (shares[thread] as Share).pieces);
-}
-
-/** Every matrix of the graph, and of a mixture's classifier. */
-function matrices({ graph, mixture }: Blueprint) {
-  const steps = graph.layers.flat().flatMap((step) => {
-    if (step.kind === "attention") return [step.query, step.key, step.value, step.output];
-    return step.kind === "feedForward" ? [step.gate, step.up, step.down] : [];
-  });
-  return [graph.embedding, graph.output, ...steps, ...(mixture?.classifier ?? [])];
-}
-
-/** Every vector of the graph. */
-export function vectors({ graph }: Blueprint) {
-  const norms = graph.layers.flat().flatMap((step) => (step.kind === "norm" ? [step.weight] : []));
-  return [graph.outputNorm, ...norms];
-}
-
 /** File bytes of the fewest rows that can be packed at once. */
 function longestPanelBytes(blueprint: Blueprint): number {
-  return Math.max(...matrices(blueprint).map(({ tensor, rows }) => Math.ceil((tensor.bytes / rows) * 16)));
-}
-
-function stepShares(step: DividedStep): readonly (readonly Share[])[] {
-  if (step.kind === "attention") return [step.input, step.output];
-  return step.kind === "feedForward" ? [step.gate, step.up, step.down] : [];
-}
-
-function sharesOf(step: DividedStep): readonly Share[] {
-  return stepShares(step).flat();
+  return Math.max(...matrices(blueprint).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
 }
 
 function tooLarge({ threads, pagesPerThread }: Blueprint, bytes: number): ServerError {

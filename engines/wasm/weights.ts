@@ -4,9 +4,12 @@ import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../gguf/tensors.ts";
 import { type Blueprint, type DividedGraph, type Piece, rowGrain } from "./blueprint.ts";
-import { frequencyFactorsName } from "./graph.ts";
+import { frequencyFactorNames } from "./graph.ts";
+import { rowBytes } from "./graph-tensors.ts";
 import type { KernelExports } from "./kernel-exports.ts";
-import { type ThreadMemory, threadPieces, vectors } from "./thread-memory.ts";
+import type { FrequencyFactors } from "./ropes.ts";
+import type { ThreadMemory } from "./thread-memory.ts";
+import { threadPieces, vectors } from "./weight-lists.ts";
 
 const f32 = 0;
 /** A factor for each pair of a head's floats: heads are some hundred floats long. */
@@ -26,35 +29,50 @@ export async function loadWeights(
   try {
     const loaded = new Set<string>();
     for (const piece of threadPieces(divided, index)) {
-      const { name } = piece.matrix.tensor;
-      if (!loaded.has(name)) packPiece(reader, piece, memory, kernels);
+      const { name, count } = piece.matrix;
+      for (let i = 0; i < (count ?? 1) && !loaded.has(name); i++) {
+        packPiece(reader, piece, i, memory, kernels);
+        await nextTurn();
+      }
+      loadBias(reader, piece, memory);
       loaded.add(name);
-      await nextTurn();
     }
-    for (const tensor of vectors(blueprint)) loadVector(reader, tensor, memory);
+    for (const tensor of vectors(blueprint)) {
+      const count = tensor.bytes / Float32Array.BYTES_PER_ELEMENT;
+      loadFloats(reader, tensor, 0, memory.weights.get(tensor.name) as number, count);
+    }
   } finally {
     reader.close();
   }
 }
 
-function packPiece(reader: Reader, piece: Piece, memory: ThreadMemory, kernels: KernelExports): void {
-  const { tensor, columns, rows } = piece.matrix;
-  const rowBytes = tensor.bytes / rows;
-  const target = memory.weights.get(tensor.name) as number;
-  const step = Math.max(Math.floor(memory.stagingBytes / rowBytes / rowGrain) * rowGrain, rowGrain);
+/** Of the matrices that a piece stands for that with number `index`. */
+function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMemory, kernels: KernelExports): void {
+  const { name, tensor, columns, rows } = piece.matrix;
+  const bytes = rowBytes(tensor);
+  const packedBytes = kernels.matrixBytes(tensor.type, piece.padded, columns) >>> 0;
+  const target = (memory.weights.get(name) as number) + index * packedBytes;
+  const firstRow = piece.matrix.firstRow + index * rows + piece.firstRow;
+  const step = Math.max(Math.floor(memory.stagingBytes / bytes / rowGrain) * rowGrain, rowGrain);
   for (let done = 0; done < piece.rows; done += step) {
     const count = Math.min(step, piece.rows - done);
-    reader.read(tensor, (piece.firstRow + done) * rowBytes, memory.staging, count * rowBytes);
+    reader.read(tensor, (firstRow + done) * bytes, memory.staging, count * bytes);
     const bad = kernels.packRows(tensor.type, memory.staging, target, done, count, piece.padded, columns);
-    if (bad !== 0) throw notFinite(reader, tensor, piece.firstRow + done + bad - 1);
+    if (bad !== 0) throw notFinite(reader, tensor, firstRow + done + bad - 1);
   }
 }
 
-function loadVector(reader: Reader, tensor: TensorInfo, memory: ThreadMemory): void {
-  const target = memory.weights.get(tensor.name) as number;
-  reader.read(tensor, 0, target, tensor.bytes);
-  if (reader.floats(target, tensor.bytes).every(Number.isFinite)) return;
-  throw notFinite(reader, tensor, 0);
+/** Of the piece's rows; what they are padded with is 0 as all memory is. */
+function loadBias(reader: Reader, { matrix, firstRow, rows }: Piece, memory: ThreadMemory): void {
+  if (!matrix.bias) return;
+  const from = (matrix.firstRow + firstRow) * Float32Array.BYTES_PER_ELEMENT;
+  loadFloats(reader, matrix.bias, from, memory.biases.get(matrix.name) as number, rows);
+}
+
+function loadFloats(reader: Reader, tensor: TensorInfo, from: number, target: number, count: number): void {
+  const bytes = count * Float32Array.BYTES_PER_ELEMENT;
+  reader.read(tensor, from, target, bytes);
+  if (!reader.floats(target, bytes).every(Number.isFinite)) throw notFinite(reader, tensor, 0);
 }
 
 /** Reads without the event loop: a hop to another thread and back would cost as much as a small tensor. */
@@ -123,9 +141,14 @@ function notFinite(reader: Reader, tensor: TensorInfo, row: number): ServerError
   );
 }
 
-/** The factors that divide each rotated pair's frequency where a file brings them; null where it does not. */
-export function readFrequencyFactors({ files, tensors }: TensorTable): Float32Array | null {
-  const tensor = tensors.get(frequencyFactorsName);
+/** The factors that divide each rotated pair's frequency where a file brings them. */
+export function readFrequencyFactors(table: TensorTable): FrequencyFactors {
+  const { always, short, long } = frequencyFactorNames;
+  return { always: readFactors(table, always), short: readFactors(table, short), long: readFactors(table, long) };
+}
+
+function readFactors({ files, tensors }: TensorTable, name: string): Float32Array | null {
+  const tensor = tensors.get(name);
   if (!tensor) return null;
   const path = files[tensor.file] as string;
   const isList = tensor.type === f32 && tensor.shape.slice(1).every((length) => length === 1);

@@ -1,7 +1,8 @@
 // Owns where LoRA adapters add to a pass: at the products of the graph's matrices. Matrices that share their input are one
-// place, because their adapters' A are computed as one. Pure: all threads work out the same places in the same order.
+// place, because their adapters' A are computed as one. A matrix that is a part of a tensor takes none: what is trained for
+// the tensor cannot be told apart. Pure: all threads work out the same places in the same order.
 import type { DividedGraph, DividedStep, Piece, Share } from "../blueprint.ts";
-import type { Matrix } from "../graph.ts";
+import { isWhole, type Matrix } from "../graph-tensors.ts";
 
 /** Most matrices of a place: queries, keys and values. */
 export const placeMatrices = 3;
@@ -20,7 +21,7 @@ export interface AdapterPlace {
  */
 export function adapterPlaces({ layers, embedding, output }: DividedGraph): AdapterPlace[] {
   const last = place([output]);
-  const isTied = last.matrices[0]?.tensor.name === place([embedding]).matrices[0]?.tensor.name;
+  const isTied = last.matrices[0]?.name === place([embedding]).matrices[0]?.name;
   return [...layers.flat().flatMap(placesOf), isTied ? { ...last, matrices: [], shares: [] } : last];
 }
 
@@ -32,11 +33,13 @@ export function pieceOf({ matrices, shares }: AdapterPlace, matrix: number, thre
 function placesOf(step: DividedStep): AdapterPlace[] {
   switch (step.kind) {
     case "norm":
+    case "settle":
+    case "experts":
       return [];
     case "attention":
       return [place([step.input]), place([step.output])];
     case "feedForward":
-      return [place([step.gate, step.up]), place([step.down])];
+      return [place(step.gate ? [step.gate, step.up] : [step.up]), place([step.down])];
   }
 }
 
@@ -48,6 +51,11 @@ function place(divided: readonly (readonly Share[])[]): AdapterPlace {
       shares,
     })),
   );
-  const matrices = found.map(({ matrix }) => matrix);
-  return { matrices, columns: (matrices[0] as Matrix).columns, shares: found.map(({ shares }) => shares) };
+  const [first] = found;
+  const adaptable = found.filter(({ matrix }) => isWhole(matrix));
+  return {
+    matrices: adaptable.map(({ matrix }) => matrix),
+    columns: first?.matrix.columns ?? 0,
+    shares: adaptable.map(({ shares }) => shares),
+  };
 }

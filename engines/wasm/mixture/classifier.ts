@@ -2,8 +2,9 @@
 // among the threads like those of every other matrix. weights.ts says what its outputs mean.
 import { type DividedGraph, rowGrain } from "../blueprint.ts";
 import type { KernelExports } from "../kernel-exports.ts";
-import { classifierPieces, type ThreadMemory } from "../thread-memory.ts";
+import type { ThreadMemory } from "../thread-memory.ts";
 import type { ThreadProducts } from "../thread-products.ts";
+import { classifierPieces } from "../weight-lists.ts";
 import { classifierViews, type Mixture } from "./mixture.ts";
 
 const floatBytes = 4;
@@ -36,13 +37,13 @@ export class Classifier {
   load(index: number, kernels: KernelExports): void {
     const { staging, weights } = this.#at;
     for (const { matrix, firstRow, rows, padded } of classifierPieces(this.#divided, index)) {
-      const { columns, tensor } = matrix;
+      const { columns, name, tensor } = matrix;
       const { weight } = this.#layers[this.#mixture.classifier.indexOf(matrix)] as { weight: Float32Array };
       for (let done = 0; done < rows; done += rowGrain) {
         const count = Math.min(rowGrain, rows - done);
         const from = (firstRow + done) * columns;
         this.#floats.set(weight.subarray(from, from + count * columns), staging / floatBytes);
-        kernels.packRows(tensor.type, staging, weights.get(tensor.name) as number, done, count, padded, columns);
+        kernels.packRows(tensor.type, staging, weights.get(name) as number, done, count, padded, columns);
       }
     }
   }

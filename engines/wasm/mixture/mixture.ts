@@ -8,7 +8,7 @@ import { ranksOf, readAdapterFile, stackedRanks } from "../adapters/file.ts";
 import type { AdapterRanks } from "../adapters/layout.ts";
 import { type AdapterPlace, adapterPlaces } from "../adapters/places.ts";
 import { type Blueprint, divideGraph } from "../blueprint.ts";
-import type { Matrix } from "../graph.ts";
+import type { Matrix } from "../graph-tensors.ts";
 
 /** GGUF's number of F32. */
 const f32 = 0;
@@ -134,8 +134,10 @@ function classifierMatrix({ rows, columns }: ClassifierLayer, index: number, cou
   const padded = index === count - 1 ? rows : paddedTo(rows);
   const shape = [paddedTo(columns), padded];
   const bytes = shape.reduce((one, other) => one * other, Float32Array.BYTES_PER_ELEMENT);
-  const tensor = { name: `classifier ${index}`, type: f32, shape, file: 0, offset: 0, bytes };
-  return { tensor, rows: padded, columns: paddedTo(columns) };
+  const name = `classifier ${index}`;
+  const tensor = { name, type: f32, shape, file: 0, offset: 0, bytes };
+  // Its bias is not the file's: classifier.ts adds it.
+  return { name, tensor, firstRow: 0, rows: padded, columns: paddedTo(columns), bias: null };
 }
 
 function classifierValues(layers: readonly ClassifierLayer[], matrices: readonly Matrix[]): SharedArrayBuffer {

@@ -1,0 +1,53 @@
+// bert as files of sentence encoders have it: learned positions, attention to both sides, a norm behind each block.
+import type { Architecture, AttentionStep, FeedForwardStep, LayerFacts, LayerStep } from "./architecture.ts";
+
+export const bert: Architecture = {
+  name: "bert",
+  // Nothing is rotated.
+  pairing: "halves",
+  norm: "layer",
+  isEncoder: true,
+  encoder: { hasPositions: true, hasOutputNorm: false },
+  scoring: { of: "first", activation: "tanh", softmax: false },
+  takesExperts: false,
+  steps: (facts) =>
+    postNormed(wholeAttention(facts, null), {
+      kind: "feedForward",
+      gate: null,
+      up: "ffn_up",
+      down: "ffn_down",
+      activation: "gelu",
+      postNorm: null,
+    }),
+};
+
+/** Every token sees all others. */
+export function wholeAttention({ shape }: LayerFacts, rope: number | null): AttentionStep {
+  return {
+    kind: "attention",
+    query: "attn_q",
+    key: "attn_k",
+    value: "attn_v",
+    fused: "attn_qkv",
+    output: "attn_output",
+    norms: null,
+    postNorm: null,
+    rope,
+    behind: Number.POSITIVE_INFINITY,
+    ahead: Number.POSITIVE_INFINITY,
+    scale: shape.attentionScale,
+    softcap: shape.attentionSoftcap,
+  };
+}
+
+/** Each block works on the hidden state as it is, and what was added up is normed. */
+export function postNormed(attention: AttentionStep, feedForward: FeedForwardStep): LayerStep[] {
+  return [
+    { kind: "norm", weight: null },
+    attention,
+    { kind: "settle", weight: "attn_output_norm" },
+    { kind: "norm", weight: null },
+    feedForward,
+    { kind: "settle", weight: "layer_output_norm" },
+  ];
+}

@@ -1,0 +1,54 @@
+// Owns the steps that most decoders have in common, as GGUF files name their tensors. The architectures beside this file say
+// where they differ.
+import type { AttentionStep, ExpertsStep, FeedForwardStep, LayerFacts, LayerStep } from "./architecture.ts";
+
+/** Causal attention, within the window where the layer slides. */
+export function causalAttention({ layer, shape }: LayerFacts, differing: Partial<AttentionStep> = {}): AttentionStep {
+  const slides = shape.slides[layer] === true;
+  return {
+    kind: "attention",
+    query: "attn_q",
+    key: "attn_k",
+    value: "attn_v",
+    fused: "attn_qkv",
+    output: "attn_output",
+    norms: null,
+    postNorm: null,
+    rope: slides && shape.ropes.length > 1 ? 1 : 0,
+    behind: slides ? shape.window - 1 : Number.POSITIVE_INFINITY,
+    ahead: 0,
+    scale: shape.attentionScale,
+    softcap: shape.attentionSoftcap,
+    ...differing,
+  };
+}
+
+export function gatedFeedForward(differing: Partial<FeedForwardStep> = {}): FeedForwardStep {
+  return {
+    kind: "feedForward",
+    gate: "ffn_gate",
+    up: "ffn_up",
+    down: "ffn_down",
+    activation: "silu",
+    postNorm: null,
+    ...differing,
+  };
+}
+
+/** Of as many experts as the shape says. */
+export function routedFeedForward(): ExpertsStep {
+  return {
+    kind: "experts",
+    router: "ffn_gate_inp",
+    gate: "ffn_gate_exps",
+    up: "ffn_up_exps",
+    down: "ffn_down_exps",
+    activation: "silu",
+    normalised: true,
+  };
+}
+
+/** A norm before each of the two blocks. */
+export function preNormed(attention: AttentionStep, feedForward: LayerStep): LayerStep[] {
+  return [{ kind: "norm", weight: "attn_norm" }, attention, { kind: "norm", weight: "ffn_norm" }, feedForward];
+}

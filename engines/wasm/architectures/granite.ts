@@ -1,0 +1,26 @@
+// Granite: llama with scales for the embedding, the scores, what a layer adds, and the logits.
+import type { Architecture } from "./architecture.ts";
+import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
+
+const scales = { above: 0, below: 1e6 };
+
+export const granite: Architecture = {
+  name: "granite",
+  pairing: "neighbours",
+  norm: "rms",
+  isEncoder: false,
+  takesExperts: false,
+  readTraits(keys, { headLength }) {
+    // Both change nothing that tokens alone go through but in models we have no file of.
+    keys.mustBe("rope.scaling.finetuned", true);
+    if (keys.has("deepstack_mapping")) throw keys.unsupported("deepstack_mapping", "models without it");
+    return {
+      embeddingScale: keys.numberOr("embedding_scale", scales, 1),
+      residualScale: keys.numberOr("residual_scale", scales, 1),
+      attentionScale: keys.numberOr("attention.scale", scales, 1 / Math.sqrt(headLength)),
+      // The file has what logits are divided by.
+      logitScale: 1 / keys.number("logit_scale", scales),
+    };
+  },
+  steps: (facts) => preNormed(causalAttention(facts), gatedFeedForward()),
+};

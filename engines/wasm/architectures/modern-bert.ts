@@ -1,0 +1,70 @@
+// modern-bert: a norm before each block, the gate in one matrix with what it gates, and layers that see only what is near
+// between those that see everything.
+
+import type { CommonShape, OwnTraits } from "../hyperparameters.ts";
+import type { Keys } from "../keys.ts";
+import { maxContext, readBase, readRopeMagnitude } from "../ropes.ts";
+import type { Activation, Architecture, AttentionStep, LayerFacts } from "./architecture.ts";
+import { wholeAttention } from "./bert.ts";
+import { gatedFeedForward } from "./decoder.ts";
+
+/** One layer of so many sees everything, where the file does not say. */
+const defaultPattern = 3;
+const defaultSlidingBase = 10_000;
+const activations: ReadonlyMap<unknown, Activation> = new Map([
+  [undefined, "gelu"],
+  ["gelu", "gelu"],
+  ["geglu", "gelu"],
+  ["silu", "silu"],
+  ["swish", "silu"],
+  ["swiglu", "silu"],
+]);
+
+export const modernBert: Architecture = {
+  name: "modern-bert",
+  pairing: "halves",
+  norm: "layer",
+  isEncoder: true,
+  encoder: { hasPositions: false, hasOutputNorm: true },
+  scoring: { of: "mean", activation: "gelu", softmax: false },
+  takesExperts: false,
+  readTraits: (keys, shape) => ({ ...readWindow(keys, shape), activation: readActivation(keys) }),
+  steps: (facts) => [
+    // The first layer works on the embedding, which has been normed.
+    { kind: "norm", weight: facts.layer > 0 || facts.has("attn_norm") ? "attn_norm" : null },
+    attention(facts),
+    { kind: "norm", weight: "ffn_norm" },
+    gatedFeedForward({ gate: "ffn_up", activation: facts.shape.activation }),
+  ],
+};
+
+function attention(facts: LayerFacts): AttentionStep {
+  const { window, slides, ropes } = facts.shape;
+  if (slides[facts.layer] !== true) return wholeAttention(facts, 0);
+  // As many to each side; the token itself comes on top of an even window.
+  const side = Math.floor(window / 2);
+  return { ...wholeAttention(facts, ropes.length > 1 ? 1 : 0), behind: side, ahead: side };
+}
+
+function readWindow(keys: Keys, { layers }: CommonShape): OwnTraits {
+  const window = keys.countOrNone("attention.sliding_window", maxContext);
+  if (window === 0) return {};
+  const base = readBase(keys, "rope.freq_base_swa", defaultSlidingBase);
+  return { window, slides: readPattern(keys, layers), slidingRope: { base, magnitude: readRopeMagnitude(keys) } };
+}
+
+function readPattern(keys: Keys, layers: number): readonly boolean[] {
+  const key = "attention.sliding_window_pattern";
+  const listed = keys.truths(key, layers);
+  if (listed !== null) return listed;
+  // 0 says that no layer sees everything.
+  const pattern = keys.has(key) ? keys.countOrNone(key, maxContext) : defaultPattern;
+  return Array.from({ length: layers }, (_, layer) => pattern === 0 || layer % pattern !== 0);
+}
+
+function readActivation(keys: Keys): Activation {
+  const key = "hidden_activation";
+  const activation = activations.get(keys.value(key));
+  if (activation !== undefined) return activation;
+  throw keys.unsupported(key, "gelu or silu");
+}

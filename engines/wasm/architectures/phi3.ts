@@ -1,0 +1,13 @@
+// Phi 3 and 4: one matrix for queries, keys and values, and one for gate and up. A window that a file names is left alone:
+// llama.cpp does so, because the files tell neither which layers have it nor how long it is reliably.
+import type { Architecture } from "./architecture.ts";
+import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
+
+export const phi3: Architecture = {
+  name: "phi3",
+  pairing: "halves",
+  norm: "rms",
+  isEncoder: false,
+  takesExperts: false,
+  steps: (facts) => preNormed(causalAttention(facts), gatedFeedForward({ gate: "ffn_up" })),
+};

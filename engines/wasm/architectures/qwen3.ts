@@ -1,0 +1,18 @@
+// Qwen 3: queries and keys are normed head by head.
+import type { Architecture } from "./architecture.ts";
+import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
+
+export const qwen3: Architecture = {
+  name: "qwen3",
+  pairing: "halves",
+  norm: "rms",
+  isEncoder: false,
+  // Of "yes" and "no" behind a question.
+  scoring: { of: "last", activation: "tanh", softmax: true },
+  takesExperts: false,
+  steps: (facts) =>
+    preNormed(
+      causalAttention(facts, { norms: { query: "attn_q_norm", key: "attn_k_norm", span: "head" } }),
+      gatedFeedForward(),
+    ),
+};

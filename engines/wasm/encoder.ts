@@ -1,0 +1,140 @@
+// Owns one loaded encoder of the wasm engine: a LoadedModel with pooled outputs alone, on the leader's thread. Tokens look at
+// those behind them too, so every row is a whole sequence and is computed in one pass; nothing of it stays.
+import assert from "node:assert/strict";
+import type { Batch, StepOutput } from "../batch.ts";
+import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
+import { NoKv } from "../no-kv.ts";
+import type { Blueprint } from "./blueprint.ts";
+import type { ComputeThread } from "./compute-thread.ts";
+import { sharedPassTokens } from "./encoder-sizes.ts";
+import type { HelperThread } from "./helper-thread.ts";
+import { type Order, rowField } from "./order.ts";
+import { checkTokens, Passes } from "./passes.ts";
+import type { Pooler } from "./pooler.ts";
+
+export interface EncoderParts {
+  readonly blueprint: Blueprint;
+  readonly card: ModelCard;
+  readonly capacity: Capacity;
+  readonly leader: ComputeThread;
+  readonly helpers: readonly HelperThread[];
+  readonly abortFlag: SharedArrayBuffer | null;
+}
+
+export class WasmEncoder implements LoadedModel {
+  readonly card: ModelCard;
+  readonly capacity: Capacity;
+  readonly capabilities: Capabilities;
+  readonly tokens: TokenClasses = { endOfGeneration: [] };
+  readonly kv: KvCache;
+  /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
+  readonly tokenize = null;
+  readonly #blueprint: Blueprint;
+  readonly #pooler: Pooler;
+  readonly #order: Order;
+  readonly #passes: Passes;
+  readonly #output: StepOutput;
+  /** Page of each thread that the next sequence's blocks begin at. */
+  #nextPage = 0;
+
+  constructor({ blueprint, card, capacity, leader, helpers, abortFlag }: EncoderParts) {
+    const { kind, length } = blueprint.graph.pooling;
+    this.card = card;
+    this.capacity = capacity;
+    this.capabilities = {
+      truncate: false,
+      copyPrefix: false,
+      saveState: false,
+      generates: false,
+      pooling: kind,
+      pooledLength: length,
+      wholeSequences: true,
+      adaptersPerStep: 0,
+    };
+    this.kv = new NoKv(capacity);
+    this.#blueprint = blueprint;
+    this.#pooler = leader.createPooler();
+    this.#order = leader.order;
+    this.#passes = new Passes(leader, helpers, abortFlag);
+    this.#output = {
+      logits: new Float32Array(0),
+      logitsRow: new Int32Array(capacity.maxSequences).fill(-1),
+      pooled: new Float32Array(capacity.maxSequences * length),
+      pooledRow: Int32Array.from({ length: capacity.maxSequences }, (_, row) => row),
+    };
+  }
+
+  step(batch: Batch): StepOutput {
+    this.#passes.checkUsable();
+    this.#check(batch);
+    try {
+      this.#output.pooled.fill(0, 0, batch.rowCount * this.capabilities.pooledLength);
+      this.#runPasses(batch);
+    } catch (error) {
+      throw this.#passes.fail(error);
+    }
+    return this.#output;
+  }
+
+  dispose(): void {
+    this.#passes.dispose();
+  }
+
+  #check(batch: Batch): void {
+    checkTokens(batch, this.#blueprint.shape.vocabSize);
+    const { passTokens } = this.#blueprint;
+    for (let row = 0; row < batch.rowCount; row++) {
+      const length = batch.length[row] as number;
+      assert.ok(batch.wantPooled[row] === 1 && batch.position[row] === 0, "an encoder pools whole sequences");
+      assert.ok(length <= passTokens, `${length} tokens; an encoder of ${passTokens}`);
+    }
+  }
+
+  /** As many sequences a pass as fit. */
+  #runPasses(batch: Batch): void {
+    const order = this.#order;
+    const { maxRows, passTokens } = this.#blueprint;
+    const shared = Math.min(sharedPassTokens, passTokens);
+    this.#beginPass();
+    for (let row = 0; row < batch.rowCount; row++) {
+      const isFull = order.tokenCount + (batch.length[row] as number) > shared || order.rowCount === maxRows;
+      if (isFull && order.rowCount > 0) {
+        this.#runPass(row - order.rowCount);
+        this.#beginPass();
+      }
+      this.#add(batch, row);
+    }
+    this.#runPass(batch.rowCount - order.rowCount);
+  }
+
+  #beginPass(): void {
+    this.#order.clear();
+    this.#nextPage = 0;
+  }
+
+  /** Rows of the pass are those of the step from `firstRow` on. */
+  #runPass(firstRow: number): void {
+    const order = this.#order;
+    const { pooledLength } = this.capabilities;
+    this.#passes.run();
+    for (let row = 0; row < order.rowCount; row++) {
+      const at = (firstRow + row) * pooledLength;
+      const out = this.#output.pooled.subarray(at, at + pooledLength);
+      this.#pooler.pool(order.row(row, rowField.firstToken), order.row(row, rowField.length), out);
+    }
+  }
+
+  /** Each sequence has pages of its own, which are free again when the pass is over. */
+  #add(batch: Batch, row: number): void {
+    const order = this.#order;
+    const { blockTokens, threads } = this.#blueprint;
+    const length = batch.length[row] as number;
+    const blocks = Math.ceil(length / blockTokens);
+    const firstPage = order.addRow(length, 0, blocks);
+    for (let block = 0; block < blocks; block++) {
+      order.pages[firstPage + block] = this.#nextPage + Math.floor(block / threads);
+    }
+    this.#nextPage += Math.ceil(blocks / threads);
+    order.addTokens(batch.tokens, batch.offset[row] as number, length);
+  }
+}
