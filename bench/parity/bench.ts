@@ -4,7 +4,7 @@ import arg from "arg";
 import type { EngineName, LoadedModel, ModelSpec } from "../../engines/engine.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import { specOf } from "../../test/fixtures/models.ts";
-import { type QuantizedType, quantizedModel } from "../../test/fixtures/quantize.ts";
+import { type QuantizedType, quantizedModel, quantizedTypes, referenceModel } from "../../test/fixtures/quantize.ts";
 import { engineName } from "../command.ts";
 import { table } from "../engine/report.ts";
 import { report } from "../results.ts";
@@ -13,6 +13,8 @@ import { chunkBatchTokens, chunkTokens, compareForced, type Form } from "./teach
 import { textTokens } from "./text.ts";
 
 const forms: readonly Form[] = ["chunks", "decode"];
+/** Floats, where there is nothing to find that F16 would not show. */
+const unmeasured: readonly string[] = ["F32", "BF16"];
 /** llama.cpp beside itself: with a KV cache of another type it rounds otherwise, and nothing else changes. */
 const floorCacheType = "bf16";
 /** Tokens of the shortest sequence llama.cpp makes room for. */
@@ -36,7 +38,8 @@ export async function main(argv: readonly string[]): Promise<void> {
     },
     { argv: [...argv] },
   );
-  const types = (flags["--types"] ?? "F16,Q8_0,Q4_0,Q4_1").split(",") as QuantizedType[];
+  const types = (flags["--types"]?.split(",") ??
+    quantizedTypes.filter((type) => !unmeasured.includes(type))) as QuantizedType[];
   const chosen = (flags["--forms"] ?? forms.join(",")).split(",") as Form[];
   const engines = (flags["--engines"] ?? "wasm,llama").split(",").map(engineName);
   const tokenCount = flags["--tokens"] ?? 4096;
@@ -46,10 +49,11 @@ export async function main(argv: readonly string[]): Promise<void> {
   const rows: string[][] = [];
   for (const type of types) {
     const path = await quantizedModel(type);
-    const reference = await load("llama", path, lengths, "f16");
+    const reference = await load("llama", await referenceModel(type), lengths, "f16");
     const tokens = textTokens(reference, tokenCount + 1);
     for (const engine of engines) {
-      const subjectCache = engine === "llama" ? floorCacheType : kvType;
+      const isFloor = engine === "llama" && (await referenceModel(type)) === path;
+      const subjectCache = isFloor ? floorCacheType : engine === "llama" ? "f16" : kvType;
       const subject = await load(engine, path, lengths, subjectCache);
       // A long copy of its KV is more than llama.cpp hands out, and chunks make no difference to it.
       for (const form of engine === "llama" ? (["decode"] as const) : chosen) {
@@ -68,7 +72,9 @@ export async function main(argv: readonly string[]): Promise<void> {
       method:
         `${tokenCount} tokens of a README, teacher-forced in windows of ${windowTokens}, logits after every token, beside ` +
         `llama.cpp with KV as f16. Chunks: as a prompt, in chunks of ${chunkTokens} tokens. Decode: one token a step. KL in ` +
-        "nats, of the subject's distribution from llama.cpp's. The rows of llama.cpp itself say what rounding alone does.",
+        "nats, of the subject's distribution from llama.cpp's. Of types in blocks of 256 llama.cpp is given the same weights as " +
+        "F16. The rows of llama.cpp itself say what rounding alone does: of KV as another type, or, with F16 beside it, of the " +
+        "activations it multiplies such blocks with.",
       body: table(
         ["type", "subject", "form", "node", "positions", "llama ppl", "ppl", "ppl over llama's", "same top", "mean KL"],
         rows,

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { readModelMetadata } from "../../../engines/gguf/metadata.ts";
 import { readTensorTable, type TensorTable } from "../../../engines/gguf/tensors.ts";
+import { findArchitecture } from "../../../engines/wasm/architectures/registry.ts";
 import { readHyperparameters } from "../../../engines/wasm/hyperparameters.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { writeTinyModel } from "../../fixtures/tiny-gguf.ts";
@@ -127,8 +128,9 @@ async function survives(path: string, fileBytes: number): Promise<boolean> {
   }
   assert.ok(end <= fileBytes);
   try {
-    const shape = readHyperparameters(table.fields, table.tensors, null);
-    assert.ok(shape.ropeFrequencies.every((frequency) => frequency > 0 && Number.isFinite(frequency)));
+    const architecture = findArchitecture(String(table.fields.get("general.architecture")));
+    const { ropes } = readHyperparameters(architecture, table, { always: null, short: null, long: null });
+    for (const { frequencies } of ropes) assert.ok(frequencies.every((one) => one > 0 && Number.isFinite(one)));
   } catch (error) {
     refused(error);
   }

@@ -74,5 +74,6 @@ describe("the sizes of a llama.cpp context", () => {
     assert.deepEqual([long.capacity.sequenceTokens, long.passTokens, long.kvCacheBytes], [100, 512, 0]);
     // Positions behind the last trained one have no embedding.
     assert.equal(sizes({ maxModelLength: 9999, maxBatchTokens: 9999 }, encoder).capacity.sequenceTokens, 2048);
+    assert.equal(sizes({ maxSequences: 12 }, encoder).passTokens, 516);
   });
 });

@@ -9,7 +9,7 @@ import { type AdapterRanks, adapterBytes, placeBytes } from "../../../engines/wa
 import { packAdapter } from "../../../engines/wasm/adapters/packing.ts";
 import { type AdapterPlace, pieceOf } from "../../../engines/wasm/adapters/places.ts";
 import { divide } from "../../../engines/wasm/blueprint.ts";
-import type { Matrix } from "../../../engines/wasm/graph.ts";
+import type { Matrix } from "../../../engines/wasm/graph-tensors.ts";
 import type { KernelExports } from "../../../engines/wasm/kernel-exports.ts";
 import { createMemory, instantiateKernels, type KernelModule } from "../../../engines/wasm/kernel-module.ts";
 import { type Tensor, text, writeGguf } from "../../fixtures/tiny-gguf.ts";
@@ -25,7 +25,8 @@ const tokenCount = 12;
 const rubbish = 0xff;
 
 function matrix(name: string, rows: number, columns: number): Matrix {
-  return { tensor: { name, type: 0, shape: [columns, rows], file: 0, offset: 0, bytes: 0 }, rows, columns };
+  const tensor = { name, type: 0, shape: [columns, rows], file: 0, offset: 0, bytes: 0 };
+  return { name, tensor, firstRow: 0, rows, columns, bias: null };
 }
 
 /** A place of three matrices that are divided together, one of two that are not, and one of one: rows of all kinds. */

@@ -1,10 +1,16 @@
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { describe, it } from "node:test";
-import { divide, headUnit, type Share } from "../../../engines/wasm/blueprint.ts";
-import type { Matrix } from "../../../engines/wasm/graph.ts";
+import { type AdapterPlace, adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
+import { type DividedStep, divide, divideGraph, headUnit, type Share } from "../../../engines/wasm/blueprint.ts";
+import { readModel } from "../../../engines/wasm/fit.ts";
+import type { Matrix } from "../../../engines/wasm/graph-tensors.ts";
+import { type TinyArchitecture, writeTinyArchitecture } from "../../fixtures/tiny-architectures.ts";
+import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
 
 function matrix(name: string, rows: number): Matrix {
-  return { tensor: { name, type: 0, shape: [64, rows], file: 0, offset: 0, bytes: rows * 256 }, rows, columns: 64 };
+  const tensor = { name, type: 0, shape: [64, rows], file: 0, offset: 0, bytes: rows * 256 };
+  return { name, tensor, firstRow: 0, rows, columns: 64, bias: null };
 }
 
 /** Which thread computes each column of the joined rows; fails where two do. */
@@ -68,5 +74,49 @@ describe("dividing matrices between threads", () => {
 
   it("takes as a head's unit the least multiple of 16 rows that holds whole heads", () => {
     assert.deepEqual([4, 8, 16, 24, 64, 80, 96, 100].map(headUnit), [16, 16, 16, 48, 64, 80, 96, 400]);
+  });
+});
+
+describe("the places of adapters", () => {
+  /** Of the layers' steps that have places, each with what there is at its two. */
+  async function placesIn(
+    name: TinyArchitecture,
+  ): Promise<readonly (readonly [DividedStep, AdapterPlace, AdapterPlace])[]> {
+    return inTemporaryFolder(async (folder) => {
+      const path = join(folder, "tiny.gguf");
+      await writeTinyArchitecture(path, name, { seed: 1 });
+      const divided = divideGraph({ ...(await readModel(path)), threads: 2, mixture: null });
+      const places = adapterPlaces(divided);
+      assert.equal(places.length, divided.outputPlace + 1);
+      return divided.layers.flat().flatMap((step) => {
+        if (!("place" in step)) return [];
+        return [[step, places[step.place]!, places[step.place + 1]!] as const];
+      });
+    });
+  }
+
+  const names = ({ matrices }: AdapterPlace) => matrices.map(({ name }) => name.replace(/^blk\.\d+\.|\.weight$/g, ""));
+
+  it("are numbered as the steps are run, whatever their order in a layer", async () => {
+    for (const name of ["llama", "stablelm, blocks side by side"] as const) {
+      for (const [{ kind }, first, second] of await placesIn(name)) {
+        const isAttention = kind === "attention";
+        assert.deepEqual(names(first), isAttention ? ["attn_q", "attn_k", "attn_v"] : ["ffn_gate", "ffn_up"]);
+        assert.deepEqual(names(second), isAttention ? ["attn_output"] : ["ffn_down"]);
+      }
+    }
+  });
+
+  it("have no matrix that is a part of a tensor, and still say how long an input is", async () => {
+    for (const [{ kind }, first, second] of await placesIn("phi3")) {
+      assert.deepEqual(names(first), []);
+      assert.equal(first.columns, 128);
+      assert.deepEqual(names(second), kind === "attention" ? ["attn_output"] : ["ffn_down"]);
+    }
+  });
+
+  it("are none in experts", async () => {
+    const steps = await placesIn("mixtral");
+    assert.deepEqual([...new Set(steps.map(([{ kind }]) => kind))], ["attention"]);
   });
 });

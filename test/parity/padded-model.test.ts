@@ -1,0 +1,42 @@
+// The model that quantised copies are made from, beside the one that it was padded from, both as floats: if it were another
+// function, what is measured of its copies would mean less.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { Engine } from "../../engines/engine.ts";
+import { llamaEngine } from "../../engines/llama/engine.ts";
+import { wasmEngine } from "../../engines/wasm/engine.ts";
+import { errorShare, type Feed, feedForAll } from "../fixtures/feeding.ts";
+import { specOf } from "../fixtures/models.ts";
+import { paddedModel, quantizedModel } from "../fixtures/quantize.ts";
+
+const prompt: readonly (readonly Feed[])[] = [[{ slot: 0, from: 0, to: 16 }]];
+const singly = Array.from({ length: 16 }, (_, i): Feed[] => [{ slot: 0, from: i, to: i + 1 }]);
+
+async function logitsOf(engine: Engine, path: string, steps: readonly (readonly Feed[])[]): Promise<Float32Array[]> {
+  const sizes = { maxSequences: 1, maxBatchTokens: 32, maxModelLength: 256 };
+  const model = await engine.load(specOf(path, { ...sizes, kvType: "f32", threads: 1 }), () => {});
+  const logits = steps.flatMap((rows) => feedForAll(model, rows).flat());
+  model.dispose();
+  return logits;
+}
+
+function largestError(expected: readonly Float32Array[], actual: readonly Float32Array[]): number {
+  assert.equal(actual.length, expected.length);
+  return Math.max(...expected.map((logits, position) => errorShare(logits, actual[position]!)));
+}
+
+describe("the padded model", () => {
+  it("says what the model says that it was made from, but for the rounding of sums", async () => {
+    const [model, padded] = await Promise.all([quantizedModel("F32"), paddedModel()]);
+    const error = largestError(await logitsOf(wasmEngine, model, prompt), await logitsOf(wasmEngine, padded, prompt));
+    assert.ok(error <= 1e-5, `${error} of the range of the logits`);
+  });
+
+  it("is in llama.cpp no further from that model than that model is from itself with a prompt cut otherwise", async () => {
+    const [model, padded] = await Promise.all([quantizedModel("F32"), paddedModel()]);
+    const expected = await logitsOf(llamaEngine, model, prompt);
+    const noise = largestError(expected, await logitsOf(llamaEngine, model, singly));
+    const error = largestError(expected, await logitsOf(llamaEngine, padded, prompt));
+    assert.ok(noise < 1e-3 && error <= 2 * noise, `${error} of the range of the logits, where ${noise} is noise`);
+  });
+});

@@ -1,0 +1,60 @@
+// An encoder behind the real command: the engine `auto` takes for it on a CPU, its embeddings beside those of the other
+// engine, and what it refuses.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import OpenAI from "openai";
+import { type RunningServer, startServer } from "../fixtures/serve.ts";
+import { writeTinyEncoder } from "../fixtures/tiny-encoder.ts";
+
+const inputs = ["the lighthouse keeper", "bread and water", "a cat is on the moon", "the sea, the sea!"];
+
+describe("an encoder", () => {
+  let folder = "";
+  let path = "";
+  let server: RunningServer;
+  before(async () => {
+    folder = mkdtempSync(join(tmpdir(), "troupe-encoder-"));
+    path = join(folder, "encoder.gguf");
+    await writeTinyEncoder(path, { seed: 1, pooling: "cls" });
+    server = await startServer(["-m", path, "--threads", "1"]);
+  });
+  after(async () => {
+    await server.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const clientOf = ({ url }: RunningServer) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "any", maxRetries: 0 });
+  const embed = async (of: RunningServer) => {
+    const { data } = await clientOf(of).embeddings.create({
+      model: "default",
+      input: inputs,
+      encoding_format: "float",
+    });
+    return data.map(({ embedding }) => embedding);
+  };
+
+  it("runs on the wasm engine where there is no GPU, and says of texts what the llama engine says", async () => {
+    assert.match(server.output(), /engine chosen .*engine=wasm/);
+    const other = await startServer(["-m", path, "--threads", "1", "--engine", "llama"]);
+    try {
+      const [actual, expected] = [await embed(server), await embed(other)];
+      for (const [i, vector] of actual.entries()) {
+        const cosine = vector.reduce((sum, value, k) => sum + value * (expected[i]?.[k] ?? 0), 0);
+        assert.ok(cosine > 0.999, `${inputs[i]}: ${cosine}`);
+      }
+    } finally {
+      await other.stop();
+    }
+  });
+
+  it("refuses an input it cannot see whole, naming both numbers, and to generate", async () => {
+    const client = clientOf(server);
+    const input = "the sea ".repeat(100);
+    await assert.rejects(client.embeddings.create({ model: "default", input }), /20\d tokens.*takes 128/);
+    const messages = [{ role: "user" as const, content: "Hello" }];
+    await assert.rejects(client.chat.completions.create({ model: "default", messages }), OpenAI.APIError);
+  });
+});

@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import type { ModelSpec } from "../../../engines/engine.ts";
+import { encoderSizes } from "../../../engines/wasm/encoder-sizes.ts";
+import { readModel, wasmRefusal } from "../../../engines/wasm/fit.ts";
+import type { Hyperparameters } from "../../../engines/wasm/hyperparameters.ts";
+import { specOf } from "../../fixtures/models.ts";
+import { writeTinyEncoder } from "../../fixtures/tiny-encoder.ts";
+
+let folder = "";
+let path = "";
+let shape: Hyperparameters;
+
+before(async () => {
+  folder = mkdtempSync(join(tmpdir(), "troupe-encoder-"));
+  path = join(folder, "encoder.gguf");
+  await writeTinyEncoder(path, { seed: 1, pooling: "mean", contextLength: 8192 });
+  ({ shape } = await readModel(path));
+});
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+function sizes(changes: Partial<ModelSpec>, of: Partial<Hyperparameters> = {}, threads = 2) {
+  const spec = specOf(path, { maxModelLength: null, maxBatchTokens: 10_000, maxSequences: 32, ...changes });
+  return encoderSizes(spec, { ...shape, ...of }, threads);
+}
+
+describe("the sizes of an encoder", () => {
+  it("let a pass take the longest sequence whole: as long as the model, the settings and a step allow", () => {
+    for (const [changes, tokens] of [
+      [{}, 8192],
+      [{ maxModelLength: 1000 }, 1000],
+      // Positions behind the last trained one have no embedding.
+      [{ maxModelLength: 9999 }, 8192],
+      [{ maxBatchTokens: 2048 }, 2048],
+    ] as const) {
+      const { capacity, passTokens } = sizes(changes);
+      assert.deepEqual([capacity.sequenceTokens, passTokens], [tokens, tokens]);
+    }
+  });
+
+  it("let several short sequences share a pass", () => {
+    const { capacity, passTokens, maxRows } = sizes({ maxModelLength: 50 });
+    assert.deepEqual([capacity.sequenceTokens, passTokens, maxRows], [50, 256, 32]);
+    assert.equal(sizes({ maxModelLength: 50, maxBatchTokens: 100 }).passTokens, 100);
+  });
+
+  it("bound the scratch memory of a wide model, and with it the length of a sequence", () => {
+    const wide = { width: 16_384, feedForward: 65_536, heads: 128, kvHeads: 128, headLength: 128 };
+    const few = sizes({}, wide).capacity.sequenceTokens;
+    assert.ok(few > 0 && few < 1000, `${few} tokens`);
+    assert.ok(sizes({}, wide, 64).capacity.sequenceTokens < few, "each thread has a slab of every other");
+  });
+
+  it("have room for the last page of each sequence on every thread", () => {
+    const { pagesPerThread, passTokens, maxRows } = sizes({ blockTokens: 32 });
+    assert.equal(pagesPerThread, passTokens / 32 / 2 + maxRows);
+  });
+
+  it("leave the choice of engine no KV cache to make room for", async () => {
+    const spec = specOf(path, { threads: 1, kvBudget: { bytes: 2 ** 40 } });
+    assert.equal(await wasmRefusal(spec), null);
+  });
+});
