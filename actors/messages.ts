@@ -24,7 +24,7 @@ export interface ModelProtocol {
   /** A paused sequence is not scheduled, and keeps its slot only while nobody else waits for one. */
   setPaused(message: { readonly ids: readonly number[]; readonly paused: boolean }): void;
   statistics(message: null): ModelStatistics;
-  /** Makes a prepared adapter one that jobs may name. Throws lora_device_load_failed, unsupported, conflict. */
+  /** Makes a prepared adapter one that jobs may name. Throws what AdapterHost.load does, unsupported, conflict. */
   loadAdapter(message: AdapterToLoad): Promise<void>;
   /** Frees an adapter as soon as none of its sequences is left; jobs that come and name it are refused. Settles then. */
   unloadAdapter(message: { readonly id: number }): Promise<void>;

@@ -229,7 +229,8 @@ export interface DraftHeads {
 export interface AdapterHost {
   /**
    * Loads a prepared adapter (engines/lora/) of this model under an id above 0 that no other has had. Steps go on
-   * meanwhile; once it resolves rows may name the id. Throws lora_device_load_failed, and nothing has changed.
+   * meanwhile; once it resolves rows may name the id. Throws lora_device_load_failed, or invalid_lora_adapter where it
+   * changes what this engine adds no adapter to, and nothing has changed.
    */
   load(id: number, path: string): Promise<void>;
   /** Frees an adapter that no row of a later step names. Between steps. */

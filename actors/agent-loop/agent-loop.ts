@@ -1,7 +1,7 @@
 // Owns the agents and the models actor: which models can be used, and the runs in flight on them. It routes each token
 // row to its run. One run is one request; what it does with tokens is run.ts's affair.
 import type { GenerateEvent } from "../../engines/chat.ts";
-import type { Capabilities, Capacity } from "../../engines/engine.ts";
+import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
 import { queueFull } from "../../engines/scheduler/queue-full.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
@@ -95,7 +95,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     });
     try {
       const model = this.#modelFor(request.model, request.candidates);
-      if (!model.capabilities.generates) throw generatesNothing(request.model);
+      if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
       const { clock, stalledReaderMs } = this.#options;
       const run = new Run({
         request,
@@ -124,7 +124,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
 
   countTokens({ request }: Parameters<AgentsProtocol["countTokens"]>[0]): number {
     const model = this.#modelFor(request.model, request.candidates);
-    if (!model.capabilities.generates) throw generatesNothing(request.model);
+    if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
     return model.text.prompt(request).prompt.length;
   }
 
@@ -198,12 +198,15 @@ function refuse(writer: StreamWriter<{ readonly type: "error"; readonly error: E
   writer.end();
 }
 
-function generatesNothing(id: string): ServerError {
-  const message = `model "${id}" makes embeddings and no text; send it to POST /v1/embeddings`;
+function generatesNothing(id: string, pooling: Pooling | null): ServerError {
+  const message =
+    pooling === "rank"
+      ? `model "${id}" scores texts and writes none; choose another model`
+      : `model "${id}" makes embeddings and no text; send it to POST /v1/embeddings`;
   return new ServerError("unsupported", message, { param: "model" });
 }
 
-function embedsNothing(id: string, pooling: "rank" | null): ServerError {
+function embedsNothing(id: string, pooling: Pooling | null): ServerError {
   const what = pooling === "rank" ? "scores texts, and a score is no embedding" : "has no embeddings";
   return new ServerError("unsupported", `model "${id}" ${what}; choose another model`, { param: "model" });
 }

@@ -40,6 +40,8 @@ export class TextModel {
   readonly sequenceTokens: number;
   /** Tokens of one input to embed: less where all of them must be in one step. */
   readonly inputLimit: number;
+  /** The setting that bounds it, for messages. */
+  readonly #inputSetting: string;
   readonly #templates: ChatTemplates;
 
   private constructor(
@@ -54,6 +56,8 @@ export class TextModel {
     this.inputLimit = capabilities.wholeSequences
       ? Math.min(capacity.sequenceTokens, capacity.maxBatchTokens)
       : capacity.sequenceTokens;
+    const isStep = capabilities.wholeSequences && this.inputLimit === capacity.maxBatchTokens;
+    this.#inputSetting = isStep ? " (max_num_batched_tokens)" : "";
     this.#templates = templates;
   }
 
@@ -61,6 +65,7 @@ export class TextModel {
   static async open(model: AttachedModel): Promise<TextModel> {
     const metadata = await readModelMetadata(model.path);
     const vocabulary = createVocabulary(metadata.tokenizer);
+    checkSize(model, vocabulary);
     checkProbes(model, vocabulary);
     const templates = await ChatTemplates.open(model, metadata, vocabulary);
     return new TextModel(model.id, vocabulary, templates, model.ready);
@@ -168,7 +173,7 @@ export class TextModel {
   }
 
   #inputTooLong(came: string): ServerError {
-    const message = `an input is ${came}; model "${this.id}" takes ${this.inputLimit}; shorten it or set truncate_sequence`;
+    const message = `an input is ${came}; model "${this.id}" takes ${this.inputLimit}${this.#inputSetting}; shorten it or set truncate_sequence`;
     return new ServerError("context_length_exceeded", message, { param: "input" });
   }
 
@@ -185,6 +190,16 @@ export class TextModel {
       { param: request.prompt.kind === "chat" ? "messages" : "prompt" },
     );
   }
+}
+
+/** A model that gives a likelihood to a token without text would have it generated. */
+function checkSize({ id, ready }: AttachedModel, { size }: Vocabulary): void {
+  const { vocabSize } = ready.card;
+  if (vocabSize === size) return;
+  throw new ServerError(
+    "model_file_invalid",
+    `model "${id}" cannot be served: its file has ${size} tokens, and weights of ${vocabSize}; convert the model again`,
+  );
 }
 
 function checkProbes(model: AttachedModel, vocabulary: Vocabulary): void {

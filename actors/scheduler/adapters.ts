@@ -48,7 +48,10 @@ export class Adapters {
   /** Makes an adapter one that can be used. Throws unsupported, conflict, and what the engine does. */
   async load({ id, generation, path }: AdapterToLoad): Promise<void> {
     if (this.#host === null) {
-      throw new ServerError("unsupported", "this model was loaded without adapters; enable_lora lets it take them");
+      throw new ServerError(
+        "unsupported",
+        "this model takes no adapters; enable_lora lets one that generates text take them",
+      );
     }
     if (this.#loaded.has(id) || this.#arriving.has(id)) {
       throw new ServerError("conflict", `adapter ${id} is loaded already; expected a new number`);

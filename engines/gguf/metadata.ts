@@ -92,6 +92,7 @@ function isWanted(key: string): boolean {
 
 function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata {
   const tokens = fields.required("tokenizer.ggml.tokens", fields.strings("tokenizer.ggml.tokens"));
+  if (tokens.length === 0) throw fields.invalid("has no token in tokenizer.ggml.tokens; convert the model again");
   const pre = fields.string("tokenizer.ggml.pre");
   const name = fields.string("general.name") ?? "";
   return {
@@ -195,7 +196,7 @@ class Fields {
     throw this.invalid(`has a ${typeof value} in ${key}, where ${expected} belongs`);
   }
 
-  private invalid(problem: string): ServerError {
+  invalid(problem: string): ServerError {
     return new ServerError("model_file_invalid", `${this.path} ${problem}`);
   }
 }

@@ -30,7 +30,7 @@ export function checkSequence(
     throw new ServerError("unsupported", "this model has no pooled outputs (embeddings)", { param: "model" });
   }
   if (!isPooled && !capabilities.generates) {
-    throw new ServerError("unsupported", "this model generates no text; it makes embeddings", { param: "model" });
+    throw new ServerError("unsupported", "this model generates no text", { param: "model" });
   }
   if (adapter !== 0 && capabilities.adaptersPerStep === 0) {
     throw new ServerError("unsupported", "this model was loaded without adapters", { param: "adapter" });

@@ -11,6 +11,10 @@ const scaledBit = 1 << 9;
 const offsetMask = 0x7fffffff;
 
 const countBytes = 4;
+/** Of what is replaced: nodes may lead in a circle, and be followed from every byte of a text. Unicode's longest are a tenth. */
+const longestMatch = 256;
+/** Bytes for each byte replaced. Unicode's most is 11. */
+const mostGrowth = 32;
 
 export class CharactersMap {
   /** Where the last match's replacement is in `texts`; it ends before a zero byte. */
@@ -35,7 +39,8 @@ export class CharactersMap {
     let length = 0;
     let found = 0;
     let index = baseOf(this.#node(0));
-    for (let at = from; at < bytes.length; at++) {
+    const limit = Math.min(from + longestMatch, bytes.length);
+    for (let at = from; at < limit; at++) {
       const byte = bytes[at] as number;
       if (byte === 0) break;
       index ^= byte;
@@ -50,6 +55,8 @@ export class CharactersMap {
     if (found >= this.texts.length) throw damagedMap(`a replacement is at byte ${found} of ${this.texts.length}`);
     this.start = found;
     this.end = this.texts.indexOf(0, found);
+    const growth = (this.end - found) / length;
+    if (growth > mostGrowth) throw damagedMap(`it makes ${this.end - found} bytes of ${length}`);
     return length;
   }
 

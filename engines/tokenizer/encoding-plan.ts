@@ -103,7 +103,10 @@ function planUnigram(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]):
     removesExtraSpaces,
   });
   return {
-    encoder: unigramEncoder({ tokens, kinds, scores, unknown: tokenizer.unknownId ?? 2 }, normalize),
+    encoder: unigramEncoder(
+      { tokens, kinds, scores, unknown: tokenizer.unknownId ?? known(2, tokenizer) ?? 0 },
+      normalize,
+    ),
     spelling: "spaces",
     addsSpacePrefix: addsSpacePrefix || removesExtraSpaces,
     isLossy: true,

@@ -22,7 +22,7 @@ export const infillNames: ReadonlySet<string> = new Set([
 ]);
 
 /** What ends a text where the file does not say, by kind of tokenizer. */
-const defaultEnds: Readonly<Record<string, number>> = { llama: 2, gpt2: 11 };
+const defaultEnds: Readonly<Record<string, number>> = { llama: 2, gpt2: 11, whitespace: 11, t5: 1 };
 
 /** Ids of the tokens after which a model has nothing more to say, ascending. */
 export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {

@@ -22,8 +22,9 @@ export class PieceTable {
     this.texts = new Array(names.length);
   }
 
-  /** A view, not to be changed. */
+  /** A view, not to be changed. Of a token outside the vocabulary it is empty. */
   piece(token: number): Buffer {
+    if (token >= this.ends.length) return nothing;
     return this.bytes.subarray(token === 0 ? 0 : this.ends[token - 1], this.ends[token]);
   }
 

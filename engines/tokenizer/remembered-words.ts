@@ -20,9 +20,14 @@ export class RememberedWords {
       tokens = this.#encode(word);
       if (word.length <= longestWord) {
         if (this.#words.size === capacity) this.#words.clear();
-        this.#words.set(word, tokens);
+        this.#words.set(ownCopy(word), tokens);
       }
     }
     for (const token of tokens) output.push(token);
   }
+}
+
+/** A part of a string keeps the whole of it in memory: one new word a text would keep thousands of texts. */
+function ownCopy(word: string): string {
+  return Buffer.from(word, "utf16le").toString("utf16le");
 }

@@ -25,7 +25,10 @@ export interface Vocabulary {
   readonly controlTokens: readonly number[];
   /** Tokens of text that encoding makes wherever it meets their text. */
   readonly userDefinedTokens: readonly number[];
-  /** A prompt of B bytes is at least B / longestPieceBytes tokens: refuse by bytes before encoding. May be Infinity. */
+  /**
+   * A prompt of B bytes is at least B / longestPieceBytes tokens: refuse by bytes before encoding. Where any length of text may
+   * become one token (unknown words, runs of spaces), as many bytes as text that means something never has.
+   */
   readonly longestPieceBytes: number;
   /** Encoding puts a space before text that follows a control token, so decoding takes it off. */
   readonly addsSpacePrefix: boolean;
@@ -80,6 +83,9 @@ function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMe
   };
 }
 
+/** Of a vocabulary that loses text: encoding 10 MB of spaces would take seconds and a gigabyte. */
+const lossyTokenBytes = 1024;
+
 const loneSurrogate = /\p{Surrogate}/gu;
 
 class GgufVocabulary implements Vocabulary {
@@ -122,7 +128,9 @@ class GgufVocabulary implements Vocabulary {
     const userDefined = this.userDefinedTokens.map((token) => [this.name(token), token] as const);
     this.userDefined = new FixedTokens(userDefined, swallowing);
     this.pieces = new PieceTable(this.names, this.kinds, plan.spelling);
-    this.longestPieceBytes = plan.isLossy ? Number.POSITIVE_INFINITY : this.pieces.longestBytes;
+    this.longestPieceBytes = plan.isLossy
+      ? Math.max(lossyTokenBytes, this.pieces.longestBytes)
+      : this.pieces.longestBytes;
   }
 
   encode(text: string): Int32Array {

@@ -133,8 +133,11 @@ export class ComputeThread {
     this.#mixture?.classifier.load(this.#index, this.#kernels);
   }
 
-  /** Runs the pass that the order describes; all threads call it. Returns when what comes of it is there. */
-  runPass(): void {
+  /**
+   * Runs the pass that the order describes; all threads call it. Returns when what comes of it is there. The leader may throw
+   * in `beforeLayer`, and is to fail the team then.
+   */
+  runPass(beforeLayer?: () => void): void {
     const { tokenCount, outputCount, isFirstPass } = this.order;
     this.#kv.beginPass();
     this.#adapters?.begin();
@@ -143,6 +146,7 @@ export class ComputeThread {
     });
     this.#embed(tokenCount);
     for (const layer of this.#divided.layers) {
+      beforeLayer?.();
       for (const step of layer) this.#runStep(step, tokenCount);
       this.#kv.nextLayer();
     }

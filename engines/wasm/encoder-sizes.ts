@@ -5,6 +5,9 @@ import type { Capacity, ModelSpec } from "../engine.ts";
 import type { Hyperparameters } from "./hyperparameters.ts";
 import { partialTail } from "./thread-memory.ts";
 
+/** What the settings say of it. */
+export type EncoderLimits = Pick<ModelSpec, "maxSequences" | "maxBatchTokens" | "maxModelLength" | "blockTokens">;
+
 export interface EncoderSizes {
   readonly capacity: Capacity;
   /** Of the longest pass: of one sequence, or of as many as fit `sharedPassTokens`. */
@@ -20,18 +23,18 @@ export const sharedPassTokens = 256;
 const longestScratchBytes = 2 ** 30;
 const floatBytes = 4;
 
-/** Throws `config_invalid` where not even a short text would fit. */
-export function encoderSizes(spec: ModelSpec, shape: Hyperparameters, threads: number): EncoderSizes {
+/** Throws `unsupported` where not even a short text would fit. */
+export function encoderSizes(spec: EncoderLimits, shape: Hyperparameters, threads: number): EncoderSizes {
   const { maxSequences, maxBatchTokens, maxModelLength, blockTokens } = spec;
   const { trainedContext } = shape;
   const longest = Math.floor(longestScratchBytes / (scratchFloats(shape, threads) * floatBytes));
   const sequenceTokens = Math.min(maxModelLength ?? trainedContext, trainedContext, maxBatchTokens, longest);
   if (sequenceTokens < 1) {
     const message = `the model's hidden states are too wide for the wasm engine with ${threads} threads: lower threads`;
-    throw new ServerError("config_invalid", message, { param: "threads" });
+    throw new ServerError("unsupported", message, { param: "threads" });
   }
   const passTokens = Math.max(sequenceTokens, Math.min(sharedPassTokens, maxBatchTokens, longest));
-  const maxRows = Math.min(maxSequences, passTokens);
+  const maxRows = Math.min(maxSequences, passTokens, sharedPassTokens);
   const capacity = {
     maxSequences,
     maxBatchTokens,
@@ -43,6 +46,14 @@ export function encoderSizes(spec: ModelSpec, shape: Hyperparameters, threads: n
   // A sequence's last page of each thread may be as good as empty.
   const pagesPerThread = Math.ceil(passTokens / blockTokens / threads) + maxRows;
   return { capacity, passTokens, maxRows, pagesPerThread };
+}
+
+/** Bytes that a pass needs beside the weights, in the memories of all threads. Throws like encoderSizes(). */
+export function passBytes(spec: EncoderLimits, shape: Hyperparameters, threads: number): number {
+  const { passTokens, pagesPerThread } = encoderSizes(spec, shape, threads);
+  const pageTokens = pagesPerThread * spec.blockTokens;
+  const kvFloats = 2 * shape.kvHeads * shape.headLength;
+  return threads * (passTokens * scratchFloats(shape, threads) + pageTokens * kvFloats) * floatBytes;
 }
 
 /** Floats of scratch for a token of a pass, no fewer than thread-memory.ts takes; a slab for each thread among them. */

@@ -5,6 +5,7 @@ import { physicalCores } from "../cores.ts";
 import type { ModelSpec } from "../engine.ts";
 import { readTensorTable, type TensorTable } from "../gguf/tensors.ts";
 import { findArchitecture } from "./architectures/registry.ts";
+import { type EncoderLimits, passBytes } from "./encoder-sizes.ts";
 import { buildGraph, type Graph } from "./graph.ts";
 import { type Hyperparameters, readHyperparameters } from "./hyperparameters.ts";
 import { readFrequencyFactors } from "./weights.ts";
@@ -47,13 +48,13 @@ export function threadCount(configured: number): number {
   return configured || physicalCores();
 }
 
-/** Why the weights do not fit the memories of so many compute threads beside `kvBytes` of KV cache; null where they do. */
-export function memoryRefusal(table: TensorTable, threads: number, kvBytes = 0): string | null {
-  const bytes = tensorBytes(table) + kvBytes;
+/** Why the weights do not fit the memories of so many compute threads beside `otherBytes`; null where they do. */
+export function memoryRefusal(table: TensorTable, threads: number, otherBytes = 0): string | null {
+  const bytes = tensorBytes(table) + otherBytes;
   if (bytes <= roomBytes(threads)) return null;
   const need = (bytes / 2 ** 30).toFixed(1);
   return (
-    `its weights and the least KV cache take ${need} GiB, and ${threads} compute threads hold ` +
+    `its weights and the least to work with take ${need} GiB, and ${threads} compute threads hold ` +
     `${(roomBytes(threads) / 2 ** 30).toFixed(1)} GiB; raise threads or use --engine llama`
   );
 }
@@ -63,11 +64,13 @@ export function memoryRefusal(table: TensorTable, threads: number, kvBytes = 0):
  * wrong with a file that nobody can run.
  */
 export async function wasmRefusal(
-  spec: Pick<ModelSpec, "path" | "threads" | "maxSequences" | "kvBudget">,
+  spec: Pick<ModelSpec, "path" | "threads" | "kvBudget"> & EncoderLimits,
 ): Promise<string | null> {
   try {
     const { table, shape, graph } = await readModel(spec.path);
-    return memoryRefusal(table, threadCount(spec.threads), graph.isEncoder ? 0 : leastKvBytes(spec, shape));
+    const threads = threadCount(spec.threads);
+    const otherBytes = graph.isEncoder ? passBytes(spec, shape, threads) : leastKvBytes(spec, shape);
+    return memoryRefusal(table, threads, otherBytes);
   } catch (error) {
     if (error instanceof ServerError && error.code === "unsupported") return error.message;
     throw error;

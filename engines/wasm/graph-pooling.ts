@@ -66,8 +66,9 @@ function readScoring(
   const output = find("cls.output", scores);
   if (dense === null && output === null) {
     throw new ServerError(
-      "model_file_invalid",
-      "the model pools by rank, and has no tensor cls.output.weight to score with",
+      "unsupported",
+      "the model pools by rank, and has no tensor cls.output.weight to score with: use --engine llama for what else it does",
+      { param: "engine" },
     );
   }
   return { kind: "rank", length: scores, head: { ...scoring, dense, norm, output } };

@@ -8,11 +8,11 @@ export interface Matrix {
   /** Of its own: the tensor's where it is all of that. */
   readonly name: string;
   readonly tensor: TensorInfo;
-  /** In the tensor, whose rows follow each other whatever its further dimensions; likewise in the bias. */
+  /** In the tensor, whose rows follow each other whatever its further dimensions. */
   readonly firstRow: number;
   readonly rows: number;
   readonly columns: number;
-  /** Added to what the rows make of an input; null = none. */
+  /** Added to what the rows make of an input; of these rows alone, or of all that the tensor has. Null = none. */
   readonly bias: TensorInfo | null;
   /** So many like this one lie behind one another in the tensor; without it there is one. */
   readonly count?: number;
@@ -70,10 +70,19 @@ export class GraphTensors {
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: this.#bias(biasOf, [rows]) };
   }
 
-  /** Matrices that lie behind one another in one tensor. */
-  fused(name: string, rowCounts: readonly number[], columns: number): Matrix[] {
+  /** Matrices that lie behind one another in one tensor. Without a bias of all they may have one each, by these names. */
+  fused(name: string, rowCounts: readonly number[], columns: number, biasesOf: readonly string[] = []): Matrix[] {
     const total = rowCounts.reduce((sum, rows) => sum + rows, 0);
-    return this.#cut(this.#values(name, [columns, total]), rowCounts, columns, this.#bias(name, [total]));
+    const tensor = this.#values(name, [columns, total]);
+    const shared = this.#bias(name, [total]);
+    let next = 0;
+    return rowCounts.map((rows, i) => {
+      const firstRow = next;
+      next += rows;
+      const own = biasesOf[i];
+      const bias = shared ?? (own === undefined ? null : this.#bias(own, [rows]));
+      return { name: `${tensor.name} from row ${firstRow}`, tensor, firstRow, rows, columns, bias };
+    });
   }
 
   /** The first row of a tensor of any number of rows, or null where the file has none. */
@@ -108,15 +117,6 @@ export class GraphTensors {
         { param: "engine" },
       );
     }
-  }
-
-  #cut(tensor: TensorInfo, rowCounts: readonly number[], columns: number, bias: TensorInfo | null): Matrix[] {
-    let next = 0;
-    return rowCounts.map((rows) => {
-      const firstRow = next;
-      next += rows;
-      return { name: `${tensor.name} from row ${firstRow}`, tensor, firstRow, rows, columns, bias };
-    });
   }
 
   #bias(name: string, shape: readonly number[]): TensorInfo | null {

@@ -133,7 +133,7 @@ class LayerBuilder {
     const names = [step.query, step.key, step.value];
     const isFused = this.#tensors.has(this.#prefix + step.fused);
     const matrices = isFused
-      ? this.#fused(step.fused, rows)
+      ? this.#fused(step.fused, rows, names)
       : names.map((name, i) => this.#matrix(name, rows[i] as number, width));
     const [query, key, value] = matrices as [Matrix, Matrix, Matrix];
     return {
@@ -189,8 +189,9 @@ class LayerBuilder {
     return this.#tensors.matrix(this.#prefix + name, rows, columns);
   }
 
-  #fused(name: string, rowCounts: readonly number[]): Matrix[] {
-    return this.#tensors.fused(this.#prefix + name, rowCounts, this.#shape.width);
+  #fused(name: string, rowCounts: readonly number[], biasesOf: readonly string[] = []): Matrix[] {
+    const biases = biasesOf.map((one) => this.#prefix + one);
+    return this.#tensors.fused(this.#prefix + name, rowCounts, this.#shape.width, biases);
   }
 
   #norm(name: string, ...shapes: readonly (readonly number[])[]): Norm {

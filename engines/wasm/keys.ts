@@ -83,9 +83,13 @@ export class Keys {
     );
   }
 
+  /** Some converters write one value for each layer though all are the same. */
   #single(key: string): GgufValue | undefined {
     const value = this.value(key);
-    if (Array.isArray(value)) throw this.unsupported(key, "models with one value for all layers");
-    return value;
+    if (!Array.isArray(value)) return value;
+    const [first] = value;
+    const isOne = value.length === this.value("block_count") && value.every((one) => one === first);
+    if (!isOne) throw this.unsupported(key, "models with one value for all layers");
+    return first;
   }
 }

@@ -27,10 +27,15 @@ export class Passes {
 
   /** Runs what the order says; once it returns what comes of it is there. */
   run(): void {
-    if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
+    this.#checkAborted();
     this.#leader.team.giveOrder();
-    this.#leader.runPass();
+    this.#leader.runPass(this.#checkAborted);
   }
+
+  /** Before each layer too: a long text's pass may take a minute. */
+  readonly #checkAborted = () => {
+    if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
+  };
 
   /** Ends the passes of a step that cannot go on, and all later ones. Returns what to throw. */
   fail(error: unknown): ServerError {

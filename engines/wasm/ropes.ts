@@ -37,8 +37,11 @@ export const maxContext = 2 ** 31 - 1;
 export const defaultBase = 10_000;
 const baseRange = { above: 1, below: Number.POSITIVE_INFINITY };
 const originalKey = "rope.scaling.original_context_length";
-/** YaRN: pairs that turn more often than `fast` times within the original context keep their frequency, those that turn
- * less than `slow` times are slowed down by the whole factor. */
+/**
+ * YaRN: pairs that turn more often than `fast` times within the original context keep their frequency, those that turn
+ * less than `slow` times are slowed down by the whole factor. llama.cpp goes by these numbers, and by a magnitude of its own,
+ * for all architectures here: the keys that converters write of them (rope.scaling.yarn_*) change nothing there or here.
+ */
 const yarnTurns = { fast: 32, slow: 1 };
 
 /** Throws `model_file_invalid` or `unsupported` naming the key. */
@@ -110,19 +113,13 @@ function readScaling(keys: Keys, rotated: number, base: number, original: number
     case "longrope":
       return { slowdown: () => 1 / factor, magnitude: 1 };
     case "yarn":
-      return yarn(keys, rotated, base, factor, original);
+      return yarn(rotated, base, factor, original);
     default:
       throw keys.unsupported("rope.scaling.type", "none, linear, longrope or yarn");
   }
 }
 
-function yarn(keys: Keys, rotated: number, base: number, factor: number, original: number): RopeScaling {
-  // llama.cpp goes by these numbers for these architectures whatever the keys say: with others both engines would disagree.
-  keys.mustBe("rope.scaling.yarn_ext_factor", 1);
-  keys.mustBe("rope.scaling.yarn_attn_factor", 1);
-  keys.mustBe("rope.scaling.yarn_beta_fast", yarnTurns.fast);
-  keys.mustBe("rope.scaling.yarn_beta_slow", yarnTurns.slow);
-  keys.mustBe("rope.scaling.yarn_log_multiplier", 0);
+function yarn(rotated: number, base: number, factor: number, original: number): RopeScaling {
   const pairThatTurns = (turns: number) =>
     (rotated * Math.log(original / (turns * 2 * Math.PI))) / (2 * Math.log(base));
   const lastKept = Math.max(0, Math.floor(pairThatTurns(yarnTurns.fast)));

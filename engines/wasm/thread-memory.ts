@@ -152,12 +152,13 @@ function longestPanelBytes(blueprint: Blueprint): number {
   return Math.max(...matrices(blueprint).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
 }
 
-function tooLarge({ threads, pagesPerThread }: Blueprint, bytes: number): ServerError {
+function tooLarge({ threads, pagesPerThread, graph }: Blueprint, bytes: number): ServerError {
   const gib = (bytes / 2 ** 30).toFixed(1);
+  const settings = graph.isEncoder ? "max_num_batched_tokens" : "kv_cache or max_seqs";
   return new ServerError(
     "config_invalid",
     `the model's share of each of ${threads} compute threads is ${gib} GiB (with ${pagesPerThread} pages of KV cache); a ` +
-      "WebAssembly memory ends at 4 GiB: raise threads, lower kv_cache or max_seqs, or use --engine llama",
+      `WebAssembly memory ends at 4 GiB: raise threads, lower ${settings}, or use --engine llama`,
     { param: "engine" },
   );
 }

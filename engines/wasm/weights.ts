@@ -65,7 +65,8 @@ function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMe
 /** Of the piece's rows; what they are padded with is 0 as all memory is. */
 function loadBias(reader: Reader, { matrix, firstRow, rows }: Piece, memory: ThreadMemory): void {
   if (!matrix.bias) return;
-  const from = (matrix.firstRow + firstRow) * Float32Array.BYTES_PER_ELEMENT;
+  const isOwn = matrix.bias.shape[0] === matrix.rows;
+  const from = ((isOwn ? 0 : matrix.firstRow) + firstRow) * Float32Array.BYTES_PER_ELEMENT;
   loadFloats(reader, matrix.bias, from, memory.biases.get(matrix.name) as number, rows);
 }
 

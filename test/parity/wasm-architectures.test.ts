@@ -8,7 +8,7 @@ import { after, before, describe, it } from "node:test";
 import type { ModelSpec } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
-import { errorShare, type Feed, feedForAll, mixedSteps } from "../fixtures/feeding.ts";
+import { errorShare, type Feed, feedForAll, feedInChunks, mixedSteps } from "../fixtures/feeding.ts";
 import { specOf } from "../fixtures/models.ts";
 import { tinyArchitectures, tinyWindow, writeTinyArchitecture } from "../fixtures/tiny-architectures.ts";
 
@@ -52,6 +52,41 @@ describe("the wasm engine beside llama.cpp on every architecture", () => {
         } finally {
           wasm.dispose();
         }
+      }
+    });
+  }
+});
+
+describe("the KV cache of a model with sliding windows", () => {
+  for (const name of ["gemma2", "gemma3", "olmo2, sliding windows"] as const) {
+    it(`goes on from what was saved, shared or rolled back as from what was just computed, to the bit: ${name}`, async () => {
+      const directory = mkdtempSync(join(tmpdir(), "troupe-windows-"));
+      const path = join(directory, "model.gguf");
+      await writeTinyArchitecture(path, name, { seed: 8 });
+      const model = await wasmEngine.load(specOf(path, { maxSequences: 5, extraLogitsRows: 8, threads: 3 }), () => {});
+      // Longer than a window by more than a page.
+      const cut = 96;
+      const end = 110;
+      const goOn = (slot: number) => feedInChunks(model, { slot, from: cut, to: end, text: 1 });
+      try {
+        const expected = feedInChunks(model, { slot: 0, from: 0, to: end, text: 1 });
+        feedInChunks(model, { slot: 1, from: 0, to: cut, text: 1 });
+        const saved = model.kv.save(1);
+        assert.ok(saved);
+        const bytes = model.kv.export(saved);
+        model.kv.release(1);
+        model.kv.restore(2, saved, cut);
+        model.kv.copyPrefix(2, 3, cut - tinyWindow);
+        feedInChunks(model, { slot: 3, from: cut - tinyWindow, to: cut, text: 2 });
+        feedForAll(model, [{ slot: 2, from: cut, to: cut + 8, text: 3 }]);
+        assert.deepEqual(goOn(2), expected, "restored, shared with another text, rolled back");
+        const imported = model.kv.import(bytes, cut);
+        assert.ok(imported);
+        model.kv.restore(4, imported, cut);
+        assert.deepEqual(goOn(4), expected, "imported");
+      } finally {
+        model.dispose();
+        rmSync(directory, { recursive: true });
       }
     });
   }

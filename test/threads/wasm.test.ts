@@ -1,12 +1,17 @@
 // The wasm engine on real threads: whatever their number they compute one model, and none of them ends unnoticed.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
-import type { Worker } from "node:worker_threads";
+import { Worker } from "node:worker_threads";
 import { Batch } from "../../engines/batch.ts";
 import type { LoadedModel, ModelSpec } from "../../engines/engine.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { specOf, tinyModel } from "../fixtures/models.ts";
+import { writeTinyEncoder } from "../fixtures/tiny-encoder.ts";
 
 const prompt = Int32Array.from({ length: 150 }, (_, i) => (i * 37 + 11) % 250);
 
@@ -15,6 +20,20 @@ async function load(test: TestContext, changes: Partial<ModelSpec> = {}): Promis
   const model = await wasmEngine.load(spec, () => undefined);
   test.after(() => model.dispose());
   return model;
+}
+
+/** An encoder, and a text that takes it a while. */
+async function loadEncoder(test: TestContext, abortFlag: SharedArrayBuffer | null) {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-long-pass-"));
+  test.after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "encoder.gguf");
+  await writeTinyEncoder(path, { seed: 1, pooling: "mean", contextLength: 2048, layers: 60, width: 128 });
+  const spec = specOf(path, { threads: 2, maxModelLength: null, maxBatchTokens: 2048, abortFlag });
+  const model = await wasmEngine.load(spec, () => undefined);
+  test.after(() => model.dispose());
+  const batch = new Batch(1, 2048);
+  batch.wantPooled[batch.addRow(0, new Int32Array(2048), 0, 2048, 0, 0)] = 1;
+  return { model, batch };
 }
 
 /** Feeds the prompt to slot 0 in one step and returns the logits behind it. */
@@ -77,6 +96,32 @@ describe("the wasm engine's threads", () => {
     feed(model);
     new Uint8Array(abortFlag)[0] = 1;
     assert.throws(() => feed(model), /aborted/);
+  });
+
+  it("notice that one of them ends in the middle of an encoder's pass", async (test) => {
+    const workers: Worker[] = [];
+    const watch = (worker: Worker) => workers.push(worker);
+    process.on("worker", watch);
+    const { model, batch } = await loadEncoder(test, null);
+    process.off("worker", watch);
+    void workers[0]?.terminate();
+    assert.throws(() => model.step(batch), ServerError);
+  });
+
+  it("stop in the middle of an encoder's pass, which may take a minute", async (test) => {
+    const abortFlag = new SharedArrayBuffer(1);
+    const { model, batch } = await loadEncoder(test, abortFlag);
+    const waits = "const { workerData: [flag, go] } = require('node:worker_threads');";
+    // The step has begun by then.
+    const sets = "const word = new Int32Array(go); Atomics.wait(word, 0, 0); Atomics.wait(word, 0, 1, 50);";
+    const aborts = "new Uint8Array(flag)[0] = 1;";
+    const go = new SharedArrayBuffer(4);
+    const other = new Worker(waits + sets + aborts, { eval: true, workerData: [abortFlag, go] });
+    await once(other, "online");
+    Atomics.store(new Int32Array(go), 0, 1);
+    Atomics.notify(new Int32Array(go), 0);
+    assert.throws(() => model.step(batch), /aborted/);
+    assert.throws(() => model.step(batch), /aborted/, "and never goes on");
   });
 
   it("copy every page that is due, when more sequences go on from one beginning than a pass has tokens", async (test) => {

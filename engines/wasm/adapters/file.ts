@@ -1,5 +1,6 @@
 // Owns reading the head of a prepared adapter (engines/lora/prepared-adapter.ts) and finding the place of each pair of
-// matrices. Our own code has written the file for this model: what does not fit is an error, and nothing is passed over.
+// matrices. Our own code has written the file for this model: what does not fit is an error, and nothing is passed over. What
+// it changes may still be nothing that adapters are added to here (places.ts): then it is refused by name.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../gguf/tensors.ts";
 import type { AdapterRanks } from "./layout.ts";
@@ -22,7 +23,7 @@ export interface AdapterFile {
   readonly bytes: number;
 }
 
-/** Throws lora_device_load_failed naming the tensor, or what reading any GGUF file throws. */
+/** Throws invalid_lora_adapter or lora_device_load_failed naming the tensor, or what reading any GGUF file throws. */
 export async function readAdapterFile(
   path: string,
   places: readonly AdapterPlace[],
@@ -45,7 +46,7 @@ export async function readAdapterFile(
       return { rank, a, b };
     }),
   );
-  if (taken !== tensors.size) throw loadFailed(`has tensors of no use here: ${strangers(tensors, pairs)}`);
+  if (taken !== tensors.size) throw withoutPlace(tensors, pairs);
   return { path, pairs, bytes };
 }
 
@@ -75,11 +76,14 @@ function checkTensor(
   throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}, where F16 ${columns} x ${rows} belongs`);
 }
 
-function strangers(tensors: ReadonlyMap<string, TensorInfo>, pairs: AdapterFile["pairs"]): string {
+function withoutPlace(tensors: ReadonlyMap<string, TensorInfo>, pairs: AdapterFile["pairs"]): ServerError {
   const known = new Set(pairs.flat().flatMap((pair) => (pair ? [pair.a.name, pair.b.name] : [])));
-  const names = [...tensors.keys()].filter((name) => !known.has(name));
-  return names
-    .slice(0, 3)
-    .map((name) => JSON.stringify(name))
-    .join(", ");
+  const strangers = [...tensors.keys()].filter((name) => !known.has(name));
+  const changed = [...new Set(strangers.map((name) => name.replace(/\.lora_[ab]$/, "")))];
+  const names = changed.slice(0, 3).map((name) => JSON.stringify(name));
+  return new ServerError(
+    "invalid_lora_adapter",
+    `the adapter changes ${names.join(", ")}; the wasm engine adds adapters neither to tensors that hold several matrices ` +
+      "nor to the experts of a model: take one that leaves them alone, or use --engine llama for this model",
+  );
 }

@@ -14,7 +14,10 @@ export class AdapterLoader {
     this.#blueprint = blueprint;
   }
 
-  /** Reads the heads of prepared adapters that become one. Throws lora_device_load_failed, like pack(). */
+  /**
+   * Reads the heads of prepared adapters that become one. Throws invalid_lora_adapter where they change what takes none, and
+   * lora_device_load_failed, like pack().
+   */
   measure(paths: readonly string[]): Promise<AdapterSizes> {
     return this.#ask({ type: "measure", paths });
   }

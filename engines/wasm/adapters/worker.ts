@@ -2,7 +2,7 @@
 // that are stacked into one), and once it is told where in the compute threads' memories it goes, packs it there. One adapter
 // at a time; it ends with its model.
 import { parentPort, workerData } from "node:worker_threads";
-import { type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
+import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { type Blueprint, divideGraph } from "../blueprint.ts";
 import { type AdapterFile, loadFailed, ranksOf, readAdapterFile, stackedRanks } from "./file.ts";
 import { adapterBytes } from "./layout.ts";
@@ -25,6 +25,7 @@ export interface AdapterSizes {
 
 if (!parentPort) throw new Error("the loader of adapters is a worker");
 const port = parentPort;
+const ownCodes: readonly ErrorCode[] = ["lora_device_load_failed", "invalid_lora_adapter"];
 const blueprint = workerData as Blueprint;
 const places = adapterPlaces(divideGraph(blueprint));
 let measured: readonly AdapterFile[] | null = null;
@@ -55,6 +56,6 @@ function sizesOf(files: readonly AdapterFile[]): AdapterSizes {
 
 /** Whatever it is, the adapter was not loaded and the model goes on. */
 function asLoadFailure(error: unknown): ServerError {
-  if (error instanceof ServerError && error.code === "lora_device_load_failed") return error;
+  if (error instanceof ServerError && ownCodes.includes(error.code)) return error;
   return loadFailed(`cannot be read: ${error instanceof Error ? error.message : String(error)}`, error);
 }

@@ -3,7 +3,7 @@
 import { BLOCK } from "./quantised-layout";
 import { larger, largestMagnitude, lanesSum, rounded, SMALLEST } from "./quantised-activations";
 import {
-  activationRecordBytes, NARROW, PAIRS, sharedColumns, superProducts, superValueBytes,
+  activationRecordBytes, NARROW, PAIRS, superProducts, superTileColumns, superValueBytes,
 } from "./superblocks-layout";
 
 export function activationBytes(type: i32, n: i32, k: i32): i32 {
@@ -18,10 +18,9 @@ export function activationForm(type: i32): i32 {
 export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
   const products = superProducts(type);
   const blocks = k / BLOCK;
-  const shared = sharedColumns(n);
   let column = 0;
   while (column < n) {
-    const columns = column < shared ? 4 : 1;
+    const columns = superTileColumns(n - column);
     for (let c = 0; c < columns; c++) {
       prepareColumn(products, x, blocks, out, c, columns);
       x += <usize>stride << 2;

@@ -29,6 +29,13 @@ export { NARROW, PAIRS, WIDE };
 export const SUPER: i32 = 256;
 /** Blocks in a record. */
 export const BLOCKS: i32 = 8;
+/**
+ * Scratch of a call, in the first 64 KiB of the memory, which the host leaves to the kernels: a record of a group,
+ * taken apart, and whatever packing needs beside it.
+ */
+export const PANEL: usize = 8192;
+/** The same while products are made: the operands of a step of as many groups as a tile has. */
+export const STEP_SCRATCH: usize = 8192;
 /** Where a record of activations has what is not values, for each column 4 bytes of: */
 const SCALES_AT: i32 = 0;
 const SUMS_AT: i32 = 1;
@@ -134,12 +141,9 @@ export function activationRecordBytes(products: i32, columns: i32): i32 {
   return columns * (superValueBytes(products) + 4 * TAIL_WORDS);
 }
 
-/** Fewer columns than this are multiplied one by one: taking rows apart would cost more than it saves. */
-const FEWEST_SHARED: i32 = 8;
-
-/** How many of n columns share records, in fours; the others come after them, each with its own. */
+/** How many columns share records, where so many are left: as many as there is a tile for. */
 // @ts-ignore: decorator
 @inline
-export function sharedColumns(n: i32): i32 {
-  return n < FEWEST_SHARED ? 0 : n & ~3;
+export function superTileColumns(left: i32): i32 {
+  return left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }

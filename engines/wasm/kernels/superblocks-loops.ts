@@ -1,37 +1,44 @@
-// Owns the choice of an inner loop of products with blocks of 256: here the numbers of types and of ways become
-// constants, each pair a function. Called by superblocks.ts; the loops themselves are in superblocks-tiles.ts
-// (one column) and superblocks-panels.ts (four).
+// Owns the choice of the inner loop for a tile of products with blocks of 256: here the numbers of types and of ways
+// become constants. Called by superblocks.ts; the loops: superblocks-tiles.ts (one column), -twos.ts and -fours.ts.
+//
+// Trap: each pair needs a function of its own. Of loops for several ways in one function, which differ in little, the
+// optimiser makes one loop that asks at every vector which way it is.
+import { multiplyFour } from "./superblocks-fours";
 import { NARROW, PAIRS, superProducts, WIDE } from "./superblocks-layout";
-import { multiplyFour, unpack } from "./superblocks-panels";
+import { unpack } from "./superblocks-panels";
 import { multiplyOne } from "./superblocks-tiles";
+import { multiplyTwo } from "./superblocks-twos";
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "./types";
 
-/** Four panels: scratch of a call, in the first 64 KiB of the memory, which the host leaves to the kernels. */
-export const PANEL: usize = 8192;
-
-/** One vector of activations times 16 rows. */
-export function multiplyColumn(
-  type: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize,
+/** 16 rows times columns that share records. What is relaxed has PAIRS only where NARROW cannot be. */
+export function multiplyTile(
+  type: i32, products: i32, columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize,
+  yBytes: usize,
 ): void {
-  if (type == Q4_K) oneQ4_K(matrix, rows, supers, group, x, y);
-  else if (type == Q6_K) oneQ6_K(matrix, rows, supers, group, x, y);
-  else if (type == Q5_K) oneQ5_K(matrix, rows, supers, group, x, y);
-  else if (type == Q2_K) oneQ2_K(matrix, rows, supers, group, x, y);
-  else if (type == Q3_K) oneQ3_K(matrix, rows, supers, group, x, y);
-  else oneIQ4_XS(matrix, rows, supers, group, x, y);
-}
-
-/** See multiplyFour(). */
-export function multiplyColumns(
-  type: i32, panel: usize, scales: usize, gap: usize, superScales: usize, superGap: usize, x: usize, y: usize,
-  below: usize, stride: usize,
-): void {
-  if (type == Q4_K) fourQ4_K(panel, scales, gap, superScales, superGap, x, y, below, stride);
-  else if (type == Q6_K) fourQ6_K(panel, scales, gap, superScales, superGap, x, y, below, stride);
-  else if (type == Q5_K) fourQ5_K(panel, scales, gap, superScales, superGap, x, y, below, stride);
-  else if (type == Q2_K) fourQ2_K(panel, scales, gap, superScales, superGap, x, y, below, stride);
-  else if (type == Q3_K) fourQ3_K(panel, scales, gap, superScales, superGap, x, y, below, stride);
-  else fourIQ4_XS(panel, scales, gap, superScales, superGap, x, y, below, stride);
+  if (ASC_FEATURE_RELAXED_SIMD) {
+    if (products == WIDE) {
+      if (type == Q4_K) wideQ4_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else if (type == Q6_K) wideQ6_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else if (type == Q5_K) wideQ5_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else if (type == Q2_K) wideQ2_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else if (type == Q3_K) wideQ3_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else wideIQ4_XS(columns, matrix, rows, supers, group, x, y, yBytes);
+    } else {
+      if (type == Q4_K) narrowQ4_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else if (type == Q6_K) narrowQ6_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else if (type == Q5_K) narrowQ5_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else if (type == Q2_K) narrowQ2_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else if (type == Q3_K) narrowQ3_K(columns, matrix, rows, supers, group, x, y, yBytes);
+      else pairsIQ4_XS(columns, matrix, rows, supers, group, x, y, yBytes);
+    }
+  } else {
+    if (type == Q4_K) pairsQ4_K(columns, matrix, rows, supers, group, x, y, yBytes);
+    else if (type == Q6_K) pairsQ6_K(columns, matrix, rows, supers, group, x, y, yBytes);
+    else if (type == Q5_K) pairsQ5_K(columns, matrix, rows, supers, group, x, y, yBytes);
+    else if (type == Q2_K) pairsQ2_K(columns, matrix, rows, supers, group, x, y, yBytes);
+    else if (type == Q3_K) pairsQ3_K(columns, matrix, rows, supers, group, x, y, yBytes);
+    else pairsIQ4_XS(columns, matrix, rows, supers, group, x, y, yBytes);
+  }
 }
 
 /** Operands of a group's record. */
@@ -44,91 +51,120 @@ export function unpackGroup(type: i32, record: usize, panel: usize): void {
   else unpack(IQ4_XS, superProducts(IQ4_XS), record, panel);
 }
 
+function wideQ4_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q4_K, WIDE, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function wideQ6_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q6_K, WIDE, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function wideQ5_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q5_K, WIDE, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function wideQ2_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q2_K, WIDE, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function wideQ3_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q3_K, WIDE, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function wideIQ4_XS(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(IQ4_XS, WIDE, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function narrowQ4_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q4_K, NARROW, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function narrowQ6_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q6_K, NARROW, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function narrowQ5_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q5_K, NARROW, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function narrowQ2_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q2_K, NARROW, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function narrowQ3_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q3_K, NARROW, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function pairsQ4_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q4_K, PAIRS, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function pairsQ6_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q6_K, PAIRS, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function pairsQ5_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q5_K, PAIRS, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function pairsQ2_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q2_K, PAIRS, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function pairsQ3_K(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(Q3_K, PAIRS, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
+function pairsIQ4_XS(
+  columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize, yBytes: usize,
+): void {
+  tile(IQ4_XS, PAIRS, columns, matrix, rows, supers, group, x, y, yBytes);
+}
+
 // @ts-ignore: decorator
 @inline
-function one(type: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize): void {
-  const products = superProducts(type);
-  if (ASC_FEATURE_RELAXED_SIMD && products == WIDE) multiplyOne(type, WIDE, matrix, rows, supers, group, x, y);
-  else if (ASC_FEATURE_RELAXED_SIMD && type != IQ4_XS) multiplyOne(type, NARROW, matrix, rows, supers, group, x, y);
-  else multiplyOne(type, PAIRS, matrix, rows, supers, group, x, y);
-}
-
-function oneQ4_K(matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize): void {
-  one(Q4_K, matrix, rows, supers, group, x, y);
-}
-
-function oneQ6_K(matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize): void {
-  one(Q6_K, matrix, rows, supers, group, x, y);
-}
-
-function oneQ5_K(matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize): void {
-  one(Q5_K, matrix, rows, supers, group, x, y);
-}
-
-function oneQ2_K(matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize): void {
-  one(Q2_K, matrix, rows, supers, group, x, y);
-}
-
-function oneQ3_K(matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize): void {
-  one(Q3_K, matrix, rows, supers, group, x, y);
-}
-
-function oneIQ4_XS(matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize): void {
-  one(IQ4_XS, matrix, rows, supers, group, x, y);
-}
-
-// @ts-ignore: decorator
-@inline
-function four(
-  type: i32, panel: usize, scales: usize, gap: usize, superScales: usize, superGap: usize, x: usize, y: usize,
-  below: usize, stride: usize,
+function tile(
+  type: i32, products: i32, columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize,
+  yBytes: usize,
 ): void {
-  const products = superProducts(type);
-  if (ASC_FEATURE_RELAXED_SIMD && products == WIDE) {
-    multiplyFour(type, WIDE, panel, scales, gap, superScales, superGap, x, y, below, stride);
-  } else if (ASC_FEATURE_RELAXED_SIMD && type != IQ4_XS) {
-    multiplyFour(type, NARROW, panel, scales, gap, superScales, superGap, x, y, below, stride);
-  } else multiplyFour(type, PAIRS, panel, scales, gap, superScales, superGap, x, y, below, stride);
-}
-
-function fourQ4_K(
-  panel: usize, scales: usize, gap: usize, superScales: usize, superGap: usize, x: usize, y: usize,
-  below: usize, stride: usize,
-): void {
-  four(Q4_K, panel, scales, gap, superScales, superGap, x, y, below, stride);
-}
-
-function fourQ6_K(
-  panel: usize, scales: usize, gap: usize, superScales: usize, superGap: usize, x: usize, y: usize,
-  below: usize, stride: usize,
-): void {
-  four(Q6_K, panel, scales, gap, superScales, superGap, x, y, below, stride);
-}
-
-function fourQ5_K(
-  panel: usize, scales: usize, gap: usize, superScales: usize, superGap: usize, x: usize, y: usize,
-  below: usize, stride: usize,
-): void {
-  four(Q5_K, panel, scales, gap, superScales, superGap, x, y, below, stride);
-}
-
-function fourQ2_K(
-  panel: usize, scales: usize, gap: usize, superScales: usize, superGap: usize, x: usize, y: usize,
-  below: usize, stride: usize,
-): void {
-  four(Q2_K, panel, scales, gap, superScales, superGap, x, y, below, stride);
-}
-
-function fourQ3_K(
-  panel: usize, scales: usize, gap: usize, superScales: usize, superGap: usize, x: usize, y: usize,
-  below: usize, stride: usize,
-): void {
-  four(Q3_K, panel, scales, gap, superScales, superGap, x, y, below, stride);
-}
-
-function fourIQ4_XS(
-  panel: usize, scales: usize, gap: usize, superScales: usize, superGap: usize, x: usize, y: usize,
-  below: usize, stride: usize,
-): void {
-  four(IQ4_XS, panel, scales, gap, superScales, superGap, x, y, below, stride);
+  if (columns == 4) {
+    multiplyFour(type, products, matrix, rows, supers, group, x, y, yBytes);
+    multiplyFour(type, products, matrix, rows, supers, group + (rows >> 4), x, y, yBytes);
+  } else if (columns == 2) {
+    multiplyTwo(type, products, matrix, rows, supers, group, x, y, yBytes);
+  } else {
+    multiplyOne(type, products, matrix, rows, supers, group, x, y);
+  }
 }

@@ -3,7 +3,8 @@
 // does not apply to them vanishes.
 import { multiplyAdd } from "./arithmetic";
 import { iq4Levels, lookUp } from "./codebook";
-import { biasBits, hasHalves, NARROW, PAIRS, runsThrough, WIDE } from "./superblocks-layout";
+import { hidden, opaqueVector } from "./quantised-operands";
+import { biasBits, hasBits, hasHalves, hasMinimums, NARROW, PAIRS, runsThrough, WIDE } from "./superblocks-layout";
 import { IQ4_XS, Q2_K, Q3_K, Q5_K, Q6_K } from "./types";
 
 /** Bits of a vector that operands() keeps at once; the upper two ones of 6-bit quants are what it takes away. */
@@ -21,6 +22,21 @@ export function operandExtra(type: i32, products: i32): v128 {
   if (type != IQ4_XS) return i32x4.splat(type == Q5_K ? 0x10101010 : 0x04040404);
   // Unsigned for the wide dot: plus 128.
   return v128.xor(iq4Levels(), i32x4.splat(products == WIDE ? 0x80808080 : 0));
+}
+
+/** Both in registers, as V8 is best made to keep them; `any` is where any vector is. */
+// @ts-ignore: decorator
+@inline
+export function keptMask(type: i32, products: i32, any: usize): v128 {
+  const mask = i32x4.splat(operandMask(type));
+  return hasBits(type) ? hidden(mask, any) : opaqueVector(products, mask, any);
+}
+
+// @ts-ignore: decorator
+@inline
+export function keptExtra(type: i32, products: i32, any: usize): v128 {
+  const extra = operandExtra(type, products);
+  return hasBits(type) ? hidden(extra, any) : opaqueVector(products, extra, any);
 }
 
 /** What bits() multiplies with in step 0; in step 1 it is 1. */
@@ -59,6 +75,38 @@ export function operand(
   const low = v128.and(index & 1 ? i16x8.shr_u(v, 4) : v, mask);
   if (type == Q5_K) return v128.or(low, v128.and(index == 0 ? high : i16x8.shr_u(high, index), extra));
   return type == IQ4_XS ? lookUp(extra, low) : low;
+}
+
+/** The single bits of a block of nibbles, in place for pairLow() and pairHigh() of its first vector. */
+// @ts-ignore: decorator
+@inline
+export function pairBits(type: i32, at: usize): v128 {
+  return type == Q5_K ? v128.load(at) : i32x4.splat(0);
+}
+
+/** The same for the next vector. */
+// @ts-ignore: decorator
+@inline
+export function nextPair(type: i32, single: v128): v128 {
+  return type == Q5_K ? i32x4.shr_u(single, 2) : single;
+}
+
+/** The operand of a vector's low nibbles. */
+// @ts-ignore: decorator
+@inline
+export function pairLow(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
+  const low = v128.and(vector, mask);
+  if (type == Q5_K) return v128.or(low, v128.and(i32x4.shl(single, 4), extra));
+  return type == IQ4_XS ? lookUp(extra, low) : low;
+}
+
+/** That of its high ones. */
+// @ts-ignore: decorator
+@inline
+export function pairHigh(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
+  const high = v128.and(i16x8.shr_u(vector, 4), mask);
+  if (type == Q5_K) return v128.or(high, v128.and(i32x4.shl(single, 3), extra));
+  return type == IQ4_XS ? lookUp(extra, high) : high;
 }
 
 /** Sums with the products of an operand and its values, which begin at `at`, added. */
@@ -101,6 +149,13 @@ export function blockStart(type: i32, products: i32, sums: usize, word: usize): 
   return i32x4.add(stepStart(type, products, sums), stepStart(type, products, sums + word));
 }
 
+/** What sums start from that go through as much as one scale is for. */
+// @ts-ignore: decorator
+@inline
+export function sumsStart(type: i32, products: i32, sums: usize, word: usize): v128 {
+  return runsThrough(type, products) ? blockStart(type, products, sums, word) : stepStart(type, products, sums);
+}
+
 /** From a step's scales to the next's, where they do not lie together. */
 // @ts-ignore: decorator
 @inline
@@ -117,39 +172,38 @@ function fourBytes(signed: bool, at: usize): v128 {
     : i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes));
 }
 
-/** What a step's sums are multiplied by, from its scales. */
+/**
+ * What a step's sums are multiplied by, from its scales: its own, or the block's; for NARROW in 16 bits for each of a
+ * lane's two sums, else as floats.
+ */
 // @ts-ignore: decorator
 @inline
 export function stepScale(type: i32, products: i32, scales: usize): v128 {
-  if (!hasHalves(type)) return i16x8.splat(1);
-  if (type == Q2_K) {
-    if (products == NARROW) return v128.and(v128.load8x8_u(scales), i32x4.splat(0x000f000f));
-    return v128.and(fourBytes(false, scales), i32x4.splat(15));
+  if (products == NARROW) {
+    const bytes = type == Q2_K || !hasHalves(type) ? v128.load8x8_u(scales) : v128.load8x8_s(scales);
+    if (type == Q2_K) return v128.and(bytes, i32x4.splat(0x000f000f));
+    return hasHalves(type) ? bytes : v128.or(i32x4.shl(bytes, 16), v128.and(bytes, i32x4.splat(0x0000ffff)));
   }
-  return products == NARROW ? v128.load8x8_s(scales) : fourBytes(true, scales);
+  if (hasMinimums(type) && !hasHalves(type)) {
+    return f32x4.convert_i32x4_s(v128.and(v128.load8x8_u(scales), i32x4.splat(0x0000ffff)));
+  }
+  if (type == Q2_K) return f32x4.convert_i32x4_s(v128.and(fourBytes(false, scales), i32x4.splat(15)));
+  return f32x4.convert_i32x4_s(fourBytes(true, scales));
 }
 
-/** A block's sum with a step's added, where steps are apart. */
+/** A block's sum with a step's times its scale added: exact in floats too, being below 2^24 for every type. */
 // @ts-ignore: decorator
 @inline
 export function addStep(products: i32, sums: v128, scale: v128, total: v128): v128 {
-  return i32x4.add(total, products == NARROW ? i32x4.dot_i16x8_s(sums, scale) : i32x4.mul(sums, scale));
+  if (products == NARROW) return i32x4.add(total, i32x4.dot_i16x8_s(sums, scale));
+  return multiplyAdd(f32x4.convert_i32x4_s(sums), scale, total);
 }
 
-/** The integer scale of a whole block, where it has one. */
+/** What addStep() makes, in floats. */
 // @ts-ignore: decorator
 @inline
-export function blockScale(type: i32, scales: usize): v128 {
-  if (hasHalves(type)) return i32x4.splat(0);
-  return type == IQ4_XS ? fourBytes(true, scales) : v128.and(v128.load8x8_u(scales), i32x4.splat(0x0000ffff));
-}
-
-/** A block's sum times blockScale(), as floats. */
-// @ts-ignore: decorator
-@inline
-export function scaled(type: i32, products: i32, sums: v128, scale: v128): v128 {
-  if (products == NARROW && runsThrough(type, products)) sums = i32x4.dot_i16x8_s(sums, i16x8.splat(1));
-  return f32x4.convert_i32x4_s(hasHalves(type) ? sums : i32x4.mul(sums, scale));
+export function inFloats(products: i32, total: v128): v128 {
+  return products == NARROW ? f32x4.convert_i32x4_s(total) : total;
 }
 
 /** Rows' totals with a block's minimums times a column's negative sums, at `sums` and `word` apart, added. */

@@ -3,10 +3,10 @@
 import { HALF_FACTOR, HALF_MASK } from "./quantised-layout";
 import { fileSuperBytes, fileSuperScaleAt, takeApart } from "./superblocks-file";
 import {
-  blockBytes, BLOCKS, hasBits, hasHalves, hasMinimums, NARROW, scaleBytes, SUPER, superProducts, superRecordBytes,
-  superScaleBytes, vectorsOf, WIDE,
+  blockBytes, BLOCKS, hasBits, hasHalves, hasMinimums, NARROW, PANEL, scaleBytes, SUPER, superProducts,
+  superRecordBytes, superScaleBytes, vectorsOf, WIDE,
 } from "./superblocks-layout";
-import { PANEL, unpackGroup } from "./superblocks-loops";
+import { unpackGroup } from "./superblocks-loops";
 import { IQ4_XS, Q2_K, Q3_K, Q6_K } from "./types";
 
 const ROWS: i32 = 4;

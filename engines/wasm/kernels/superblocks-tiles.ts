@@ -2,20 +2,20 @@
 // It decides how fast such models decode. Called by superblocks-loops.ts; how everything lies: superblocks-layout.ts.
 //
 // A block is summed up in integers, exactly; blocks, then records, are added to a row's total in the same order as in
-// superblocks-panels.ts: so the product with a column does not depend on how many columns there are.
+// superblocks-fours.ts and -twos.ts: so the product with a column does not depend on how many columns there are.
 //
 // Traps: those of quantised-tiles.ts; and minimums have a loop of their own, because one for both has too many sums for
 // 16 vector registers.
 import { multiplyAdd } from "./arithmetic";
 import { HALF_FACTOR, HALF_MASK } from "./quantised-layout";
-import { loadHalves, opaque, opaqueVector } from "./quantised-operands";
+import { loadHalves } from "./quantised-operands";
 import {
   activationRecordBytes, BLOCKS, hasBits, hasMinimums, runsThrough, scaleBytes, superRecordBytes,
   superScaleBytes, superValueBytes, vectorsOf,
 } from "./superblocks-layout";
 import {
-  addMinimums, addProducts, addStep, bits, blockScale, blockStart, FIRST_STEP, operand, operandBytes, operandExtra,
-  operandMask, scaled, stepScale, stepScaleBytes, stepStart,
+  addMinimums, addProducts, addStep, bits, blockStart, FIRST_STEP, inFloats, keptExtra, keptMask, operand, operandBytes,
+  stepScale, stepScaleBytes, stepStart,
 } from "./superblocks-operands";
 
 /** A step of one group of rows times one column. */
@@ -43,8 +43,8 @@ export function multiplyOne(
   const apart = <usize>(rows >> 4) * supers;
   const gap = apart * superRecordBytes(type), superGap = apart * superScaleBytes(type);
   const stepBytes = <usize>vectorsOf(type) << 4, next = operandBytes(products);
-  const mask = opaque(products, operandMask(type), x);
-  const extra = opaqueVector(products, operandExtra(type, products), x);
+  const mask = keptMask(type, products, x);
+  const extra = keptExtra(type, products, x);
   let scales = matrix + <usize>group * supers * superRecordBytes(type);
   let supersAt = matrix + <usize>(rows >> 2) * supers * superRecordBytes(type) +
     <usize>group * supers * superScaleBytes(type);
@@ -70,8 +70,9 @@ export function multiplyOne(
     let u0 = f32x4.splat(0), u1 = u0, u2 = u0, u3 = u0;
     do {
       const tail = x + superValueBytes(products);
-      let s0 = blockStart(type, products, tail + 8, 4), s1 = s0, s2 = s0, s3 = s0;
       const single = quants + stepBytes * 2;
+      const through = runsThrough(type, products);
+      let s0 = through ? blockStart(type, products, tail + 8, 4) : i32x4.splat(0), s1 = s0, s2 = s0, s3 = s0;
       let at = x, sums = tail + 8, part = scales;
       let factor = i32x4.splat(FIRST_STEP);
       do {
@@ -79,13 +80,13 @@ export function multiplyOne(
         const x2 = v128.load32_splat(at + next * 2), x3 = v128.load32_splat(at + next * 3);
         const h0 = bits(type, single, factor), h1 = bits(type, single + gap, factor);
         const h2 = bits(type, single + gap * 2, factor), h3 = bits(type, single + gap * 3, factor);
-        const start = stepStart(type, products, sums);
-        if (runsThrough(type, products)) {
+        if (through) {
           s0 = addOperands(type, products, x0, x1, x2, x3, at, quants, h0, mask, extra, s0);
           s1 = addOperands(type, products, x0, x1, x2, x3, at, quants + gap, h1, mask, extra, s1);
           s2 = addOperands(type, products, x0, x1, x2, x3, at, quants + gap * 2, h2, mask, extra, s2);
           s3 = addOperands(type, products, x0, x1, x2, x3, at, quants + gap * 3, h3, mask, extra, s3);
         } else {
+          const start = stepStart(type, products, sums);
           const a = addOperands(type, products, x0, x1, x2, x3, at, quants, h0, mask, extra, start);
           s0 = addStep(products, a, stepScale(type, products, part), s0);
           const b = addOperands(type, products, x0, x1, x2, x3, at, quants + gap, h1, mask, extra, start);
@@ -101,11 +102,15 @@ export function multiplyOne(
         sums += 4;
         part += stepScaleBytes(type, products);
       } while (quants < single);
+      if (through) {
+        s0 = addStep(products, s0, stepScale(type, products, scales), i32x4.splat(0));
+        s1 = addStep(products, s1, stepScale(type, products, scales + gap), i32x4.splat(0));
+        s2 = addStep(products, s2, stepScale(type, products, scales + gap * 2), i32x4.splat(0));
+        s3 = addStep(products, s3, stepScale(type, products, scales + gap * 3), i32x4.splat(0));
+      }
       const scale = v128.load32_splat(tail);
-      u0 = multiplyAdd(scaled(type, products, s0, blockScale(type, scales)), scale, u0);
-      u1 = multiplyAdd(scaled(type, products, s1, blockScale(type, scales + gap)), scale, u1);
-      u2 = multiplyAdd(scaled(type, products, s2, blockScale(type, scales + gap * 2)), scale, u2);
-      u3 = multiplyAdd(scaled(type, products, s3, blockScale(type, scales + gap * 3)), scale, u3);
+      u0 = multiplyAdd(inFloats(products, s0), scale, u0); u1 = multiplyAdd(inFloats(products, s1), scale, u1);
+      u2 = multiplyAdd(inFloats(products, s2), scale, u2); u3 = multiplyAdd(inFloats(products, s3), scale, u3);
       if (hasBits(type)) quants += 16;
       scales += scaleBytes(type);
       x += activationRecordBytes(products, 1);
@@ -125,4 +130,12 @@ export function multiplyOne(
 @inline
 export function addScaled(superScales: usize, sum: v128, total: v128): v128 {
   return multiplyAdd(loadHalves(superScales, i32x4.splat(HALF_MASK), i32x4.splat(HALF_FACTOR)), sum, total);
+}
+
+/** Adds a column's sums of a record, for two groups, to what is at y. */
+// @ts-ignore: decorator
+@inline
+export function addRows(superScales: usize, superGap: usize, upper: v128, lower: v128, y: usize, below: usize): void {
+  v128.store(y, addScaled(superScales, upper, v128.load(y)));
+  v128.store(y + below, addScaled(superScales + superGap, lower, v128.load(y + below)));
 }

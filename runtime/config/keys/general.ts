@@ -30,7 +30,11 @@ export const generalKeys = {
     defaultOf: { run: 1 },
     help: "Most sequences generated at the same time",
   },
-  maxNumBatchedTokens: { ...integer(1, 1_048_576), default: 4096, help: "Most tokens in one forward pass" },
+  maxNumBatchedTokens: {
+    ...integer(1, 1_048_576),
+    default: 4096,
+    help: "Most tokens in one forward pass; an encoder takes no longer text",
+  },
   maxPrefillChunkTokens: { ...integer(1), default: 512, help: "Most tokens of one prompt in one forward pass" },
   maxDecodeStepsBeforePrefill: {
     ...integer(1),

@@ -55,7 +55,7 @@ export const pagedAttnKeys = {
   kvCache: {
     ...memoryBudget,
     default: null,
-    help: "Memory for the KV cache; else 25 % of what is free at load",
+    help: "Memory for the KV cache; else 25 % of what is free at load; encoders have none",
   },
   blockSize: {
     ...multipleOf(4, 4, 256),

@@ -20,7 +20,7 @@ export const troupeKeys = {
   engine: {
     ...oneOf(["auto", "llama", "wasm"]),
     default: "auto",
-    help: "Engine that runs the models; `auto` goes by the host and the file, and the log says why",
+    help: "Engine that runs the models; `auto` is llama where there is a GPU, or a file that wasm does not run, else wasm, and the log says why",
   },
   isolate: {
     ...oneOf(["auto", "true", "false"]),

@@ -206,7 +206,7 @@ describe("a request for embeddings", () => {
       maxBatchTokens: 32,
       capabilities: { wholeSequences: true },
     });
-    assert.match(errorOf(await readAll(reader)).message, /takes 32/);
+    assert.match(errorOf(await readAll(reader)).message, /takes 32 \(max_num_batched_tokens\)/);
   });
 });
 
@@ -222,6 +222,10 @@ describe("the agents actor and what a model can do", () => {
     const [event] = await readAll(start());
     assert.ok(event?.type === "error" && event.error.code === "unsupported" && event.error.param === "model");
     assert.match(event.error.message, /\/v1\/embeddings/);
+    const scoring = await server(t, { capabilities: { generates: false, pooling: "rank" } });
+    const [other] = await readAll(scoring.start());
+    assert.ok(other?.type === "error" && /scores texts/.test(other.error.message));
+    assert.doesNotMatch(other.error.message, /embeddings/);
   });
 
   it("refuses embeddings of a model without, and of one that scores", async (t) => {

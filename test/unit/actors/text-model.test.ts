@@ -23,6 +23,16 @@ describe("the text side of a model", () => {
     });
   });
 
+  it("is refused where the weights are not those of as many tokens, with both numbers", async (t) => {
+    const { ready, ...message } = await attached(t, () => null);
+    const { vocabSize } = ready.card;
+    const padded = { ...message, ready: { ...ready, card: { ...ready.card, vocabSize: vocabSize + 1 } } };
+    await assert.rejects(TextModel.open(padded), {
+      code: "model_file_invalid",
+      message: new RegExp(`${vocabSize} tokens.*${vocabSize + 1}`),
+    });
+  });
+
   it("stands by itself where the engine has no tokenizer", async (t) => {
     const model = await TextModel.open(await attached(t, () => null));
     assert.ok(model.vocabulary.encode("hello").length > 0);

@@ -42,7 +42,7 @@ describe("WordPiece vocabulary", () => {
   it("makes one token of a word of any length that it does not know", () => {
     const vocabulary = createVocabulary(tokenizer);
     assert.deepEqual([...vocabulary.encode("x".repeat(100_000))], [1]);
-    assert.equal(vocabulary.longestPieceBytes, Number.POSITIVE_INFINITY);
+    assert.equal(vocabulary.longestPieceBytes, 1024);
   });
 });
 
@@ -95,6 +95,29 @@ describe("Unigram vocabulary", () => {
     const encode = (charactersMap: readonly number[]) => names({ ...tokenizer, charactersMap }, "x");
     assert.throws(() => encode([1, 2, 3]), /precompiled_charsmap.*3 bytes/);
     assert.throws(() => encode([4, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0]), /precompiled_charsmap.*node \d+ of 1/);
+  });
+
+  it("replaces no more at once than a map that leads in a circle may cost", () => {
+    const replaced = (count: number) => {
+      const text = "x".repeat(count);
+      return names({ ...tokenizer, charactersMap: compileCharactersMap({ [text]: "a" }) }, text);
+    };
+    assert.deepEqual(replaced(256), ["a"]);
+    assert.deepEqual(replaced(257), ["<unk>"]);
+  });
+
+  it("refuses a map that makes a text many times longer", () => {
+    const growing = (count: number) => compileCharactersMap({ x: "a".repeat(count) });
+    assert.equal(names({ ...tokenizer, charactersMap: growing(32) }, "x").length, 32);
+    assert.throws(
+      () => names({ ...tokenizer, charactersMap: growing(33) }, "x"),
+      /precompiled_charsmap.*33 bytes of 1/,
+    );
+  });
+
+  it("has an unknown token though its file names none", () => {
+    const two = { ...tokenizer, unknownId: null, tokens: ["<unk>", "a"], types: [2, 1], scores: [0, -1], eosId: null };
+    assert.deepEqual(names(two, "xa"), ["<unk>", "a"]);
   });
 
   it("refuses a file without scores", () => {

@@ -26,6 +26,8 @@ describe("end of generation", () => {
     const letters = [..."abcdefghijklmn"];
     assert.deepEqual(ends(letters), ["l"]);
     assert.deepEqual(ends(letters.slice(0, 11)), []);
+    assert.deepEqual(ends(letters, { model: "whitespace" }), ["l"]);
+    assert.deepEqual(ends(letters, { model: "t5" }), ["b"]);
     assert.deepEqual(ends(letters, { model: "bert" }), []);
   });
 

@@ -138,6 +138,16 @@ describe("model file metadata", () => {
       assert.equal((await readModelMetadata(path)).tokenizer.bosId, null);
     }));
 
+  it("refuses a vocabulary without a token", () =>
+    inTemporaryFolder(async (folder) => {
+      const path = join(folder, "model.gguf");
+      const strings = (key: string, value: string) => [name(key), u32(8), name(value)];
+      const none = [name("tokenizer.ggml.tokens"), u32(9), u32(8), Buffer.alloc(8)];
+      const pairs = [strings("general.architecture", "llama"), strings("tokenizer.ggml.model", "llama"), none];
+      await writeFile(path, Buffer.concat([head(pairs.length), ...pairs.flat(), Buffer.alloc(64)]));
+      await assert.rejects(readModelMetadata(path), invalidFile(/no token in tokenizer\.ggml\.tokens/));
+    }));
+
   it("reads a head or refuses it, whatever was done to it", () =>
     inTemporaryFolder(async (folder) => {
       const path = join(folder, "model.gguf");

@@ -208,6 +208,11 @@ describe("SentencePiece vocabulary", () => {
     assert.deepEqual([...tokens].slice(-2), [3 + 0xc3, 3 + 0xa9]);
   });
 
+  it("has no text for a token outside of it", () => {
+    assert.equal(vocabulary.piece(vocabulary.size).length, 0);
+    assert.equal(vocabulary.tokenText(vocabulary.size + 1), "");
+  });
+
   it("does not join plain text into a control token", () => {
     assert.deepEqual(names(vocabulary, vocabulary.encode("<s>")), [" ", "<", "s>"]);
   });

@@ -296,7 +296,7 @@ describe("the file of an adapter", () => {
     assert.equal(file.bytes, 2 * (2 * (64 + 64) + 7 * (64 + 20) + 64 * (96 + 48)));
   });
 
-  it("is refused with a rank above the limit, half a pair, another shape or a tensor of no use", async () => {
+  it("is refused with a rank above the limit, half a pair or another shape", async () => {
     await refusal((await createAdapter([[65]])).path, /has rank 65 for "q", where up to 64 can be/);
     const half = { name: "k.lora_b", shape: [2, 32], values: new Float32Array(64) };
     await refusal((await createAdapter([[1]], [half])).path, /no tensor "k\.lora_a"/);
@@ -305,8 +305,14 @@ describe("the file of an adapter", () => {
       (await createAdapter([[1]], [half, long])).path,
       /"k\.lora_a" as F16 96 x 2, where F16 64 x 2 belongs/,
     );
-    const stranger = { name: "token_embd.lora_a", shape: [64, 2], values: new Float32Array(128) };
-    await refusal((await createAdapter([[1]], [stranger])).path, /of no use here: "token_embd\.lora_a"/);
+  });
+
+  it("is refused as none for this engine where it changes what no adapter is added to", async () => {
+    const halves = ["a", "b"].map((half) => `token_embd.weight.lora_${half}`);
+    const strangers = halves.map((name) => ({ name, shape: [64, 2], values: new Float32Array(128) }));
+    const { path } = await createAdapter([[1]], strangers);
+    const message = /changes "token_embd\.weight"; .* --engine llama/;
+    await assert.rejects(readAdapterFile(path, placesFor(2), maxRank), { code: "invalid_lora_adapter", message });
   });
 
   it("is refused where it is not there or was cut off", async () => {

@@ -66,7 +66,7 @@ export function setScales(format: BlockFormat, { file }: BlockMatrix, scales: Sc
   }
 }
 
-/** Gives a row's last block a scale (or a minimum, where it has one) that is no finite number. */
+/** Gives a row's last block a scale (or every other time a minimum, where it has one) that is no finite number. */
 export function spoilScale(format: BlockFormat, { k, file }: BlockMatrix, row: number, kind: number): void {
   const block = (((row + 1) * k) / 32 - 1) * format.blockBytes;
   if (format.name === "MXFP4") {
@@ -74,7 +74,8 @@ export function spoilScale(format: BlockFormat, { k, file }: BlockMatrix, row: n
     return;
   }
   const bits = infinitiesAndNaN[kind % infinitiesAndNaN.length] as number;
-  new DataView(file.buffer).setUint16(block + (hasMinimum(format) ? 2 : 0), bits, true);
+  const isMinimum = hasMinimum(format) && kind % 2 === 0;
+  new DataView(file.buffer).setUint16(block + (isMinimum ? 2 : 0), bits, true);
 }
 
 /** What the format says a row's values are, each step rounded as 32-bit floats are. */

@@ -97,7 +97,8 @@ describe("the graph of an encoder", () => {
 
   it("is refused where scores are wanted, and nothing is there to make them", async () => {
     await assert.rejects(encoderGraph(bert, { pooling_type: 4 }), {
-      code: "model_file_invalid",
+      // Another engine may generate with it all the same.
+      code: "unsupported",
       message: /cls\.output/,
     });
     const nomic = encoderGraph({ architecture: "nomic-bert", pooling: "rank" });

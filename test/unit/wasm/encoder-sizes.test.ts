@@ -4,9 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { ModelSpec } from "../../../engines/engine.ts";
-import { encoderSizes } from "../../../engines/wasm/encoder-sizes.ts";
+import { divideGraph } from "../../../engines/wasm/blueprint.ts";
+import { encoderSizes, passBytes } from "../../../engines/wasm/encoder-sizes.ts";
 import { readModel, wasmRefusal } from "../../../engines/wasm/fit.ts";
 import type { Hyperparameters } from "../../../engines/wasm/hyperparameters.ts";
+import { createMemory, instantiateKernels, loadKernels } from "../../../engines/wasm/kernel-module.ts";
+import { layOut } from "../../../engines/wasm/thread-memory.ts";
 import { specOf } from "../../fixtures/models.ts";
 import { writeTinyEncoder } from "../../fixtures/tiny-encoder.ts";
 
@@ -57,6 +60,43 @@ describe("the sizes of an encoder", () => {
   it("have room for the last page of each sequence on every thread", () => {
     const { pagesPerThread, passTokens, maxRows } = sizes({ blockTokens: 32 });
     assert.equal(pagesPerThread, passTokens / 32 / 2 + maxRows);
+    // No more sequences share a pass than it has tokens.
+    assert.equal(sizes({ maxSequences: 4096 }).maxRows, 256);
+  });
+
+  it("plan for no fewer bytes than the memory of a thread has beside its weights", async () => {
+    const kernels = instantiateKernels(await loadKernels(), createMemory(1));
+    for (const weights of ["F32", "F16", "Q8_0", "Q4_0"] as const) {
+      const typed = join(folder, `${weights}.gguf`);
+      await writeTinyEncoder(typed, { seed: 1, pooling: "mean", contextLength: 2048, width: 256, heads: 4, weights });
+      const { graph, table, shape } = await readModel(typed);
+      for (const threads of [1, 2, 3, 7]) {
+        const spec = specOf(typed, { maxModelLength: null, maxBatchTokens: 10_000 });
+        const { capacity, ...rest } = encoderSizes(spec, shape, threads);
+        const none = { kvType: 0, adapterRank: 0, mixture: null, maxOutputs: 0 };
+        const { blockTokens } = capacity;
+        const blueprint = {
+          files: table.files,
+          graph,
+          shape,
+          threads,
+          ...rest,
+          ...none,
+          blockTokens,
+          blocksPerSequence: 64,
+        };
+        const at = layOut(blueprint, divideGraph(blueprint), kernels, 0);
+        const planned = passBytes(spec, shape, threads) / threads;
+        // Up to a page, and the list of pages.
+        const taken = at.wasmPages * 65_536 - at.kv - 65_536 - at.pageListBytes;
+        assert.ok(taken <= planned, `${weights}, ${threads} threads: ${taken} bytes of ${planned}`);
+      }
+    }
+  });
+
+  it("count in the choice of engine: what leaves no room for a pass is for the other one", async () => {
+    const spec = specOf(path, { threads: 1, blockTokens: 2 ** 22 });
+    assert.match((await wasmRefusal(spec)) ?? "", /1 compute threads hold 3\.8 GiB; raise threads/);
   });
 
   it("leave the choice of engine no KV cache to make room for", async () => {

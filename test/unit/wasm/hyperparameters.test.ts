@@ -151,9 +151,17 @@ describe("hyperparameters", () => {
     refuses({ "attention.head_count": 512 }, "model_file_invalid", /key_length is missing/);
   });
 
+  it("may be listed for each layer where all have the same", () => {
+    const lists = { "attention.head_count_kv": [2, 2], feed_forward_length: [512, 512] };
+    const { kvHeads, feedForward } = read(lists);
+    assert.deepEqual([kvHeads, feedForward], [2, 512]);
+    refuses({ "attention.head_count_kv": [0, 0] }, "model_file_invalid", /head_count_kv/);
+  });
+
   it("are refused as not supported where another engine runs the model", () => {
     refuses({ "attention.head_count": [4, 2] }, "unsupported", /head_count is a list of 2; .* --engine llama/);
-    refuses({ feed_forward_length: [512, 512] }, "unsupported", /feed_forward_length/);
+    refuses({ feed_forward_length: [512, 256] }, "unsupported", /feed_forward_length/);
+    refuses({ feed_forward_length: [512, 512, 512] }, "unsupported", /feed_forward_length/);
     refuses({ "attention.value_length": 32 }, "unsupported", /value_length is 32; the wasm engine runs 64/);
     for (const length of [66, 1024]) {
       const heads = { "attention.key_length": length, "attention.value_length": length };
@@ -165,15 +173,6 @@ describe("hyperparameters", () => {
       "unsupported",
       /"dynamic"; the wasm engine runs none, linear, longrope or yarn/,
     );
-    for (const [key, value] of [
-      ["beta_fast", 16],
-      ["beta_slow", 2],
-      ["ext_factor", 0.5],
-      ["attn_factor", 2],
-      ["log_multiplier", 0.1],
-    ] as const) {
-      refuses({ "rope.scaling.type": "yarn", [`rope.scaling.yarn_${key}`]: value }, "unsupported", new RegExp(key));
-    }
   });
 });
 
@@ -217,6 +216,14 @@ describe("rotary frequencies", () => {
       ],
     );
     assertClose([magnitude], [0.5693147]);
+  });
+
+  it("go by YaRN's usual numbers whatever a file says of them, as llama.cpp's do", () => {
+    const yarn = { ...short, "rope.scaling.type": "yarn", "rope.scaling.factor": 8 };
+    const usual = readRope(yarn);
+    for (const key of ["beta_fast", "beta_slow", "ext_factor", "attn_factor", "log_multiplier"]) {
+      assert.deepEqual(readRope({ ...yarn, [`rope.scaling.yarn_${key}`]: 1.2079 }), usual, key);
+    }
   });
 
   it("are stretched by YaRN over the trained context where the file names no other", () => {

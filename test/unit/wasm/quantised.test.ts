@@ -198,10 +198,12 @@ for (const { name, kernels } of ways) {
           (c) => (c & 16) === 0,
         ];
         const x = signs.map((isPlus) => Float32Array.from({ length: 64 }, (_, c) => (isPlus(c) ? 127 : -127)));
-        multiply(kernels, type, 32, 64, x).forEach((y, i) => {
+        const alone = x.flatMap((column) => multiply(kernels, type, 32, 64, [column]));
+        [...multiply(kernels, type, 32, 64, x), ...alone].forEach((y, i) => {
+          const column = x[i % x.length]!;
           for (let row = 0; row < 32; row++) {
-            const { value, magnitude } = product(dequantise(quant, matrix, row), x[i]!);
-            assert.ok(Math.abs(y[row]! - value) <= 1e-6 * magnitude, `signs ${i}, row ${row}`);
+            const { value, magnitude } = product(dequantise(quant, matrix, row), column);
+            assert.ok(Math.abs(y[row]! - value) <= 1e-6 * magnitude, `signs ${i % x.length}, row ${row}`);
           }
         });
       });
@@ -228,6 +230,7 @@ for (const { name, kernels } of ways) {
           () => -0.7,
           () => 1e-20 * next(),
           () => 1e-36 * next(),
+          () => 1e-39 * next(),
           () => 0,
         ];
         const x = kinds.map((kind) => Float32Array.from({ length: k }, kind));
