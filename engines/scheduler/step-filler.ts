@@ -23,7 +23,7 @@ const chunkGrain = 32;
 /** More tokens than these behind a prompt are fed like a prompt. */
 const maxForcedRow = 32;
 /** A prompt that has the step to itself may take so many times what is allowed, where that ends it. */
-const loneRestFactor = 1.5;
+const loneRestFactor = 2;
 
 /** How far an adapter's sequences have come: one's turn changes nothing for another. */
 interface Progress<S extends Sequence> {

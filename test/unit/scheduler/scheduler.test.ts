@@ -204,8 +204,8 @@ describe("the scheduler", () => {
       return fed;
     };
     run(32, 1); // a millisecond a token
-    assert.deepEqual(run(90, 2), [90]);
-    assert.deepEqual(run(120, 3), [64, 56]);
+    assert.deepEqual(run(120, 2), [120]);
+    assert.deepEqual(run(150, 3), [64, 86]);
   });
 
   it("lets decodes go on beside a crowd of prompts too long to wait for", () => {
