@@ -79,6 +79,8 @@ function checkTensor(
 function withoutPlace(tensors: ReadonlyMap<string, TensorInfo>, pairs: AdapterFile["pairs"]): ServerError {
   const known = new Set(pairs.flat().flatMap((pair) => (pair ? [pair.a.name, pair.b.name] : [])));
   const strangers = [...tensors.keys()].filter((name) => !known.has(name));
+  const odd = strangers.filter((name) => !/\.lora_[ab]$/.test(name));
+  if (odd.length > 0) return loadFailed(`has tensors of no use here: ${odd.slice(0, 3).join(", ")}`);
   const changed = [...new Set(strangers.map((name) => name.replace(/\.lora_[ab]$/, "")))];
   const names = changed.slice(0, 3).map((name) => JSON.stringify(name));
   return new ServerError(
