@@ -37,7 +37,7 @@ describe("the wasm engine beside llama.cpp on the real model", () => {
   // with another KV type or other kernels changes its mind about the likeliest token at 4 of 100 positions.
   const quantised = { perplexity: 0.02, sameTop: 0.92, kl: 0.01 };
   /** Of two windows of 32 tokens: one kind of block beside another is no more than this apart, a wrong scale is far more. */
-  const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.01 };
+  const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.015 };
   /** So small a model is so near to saying nothing that every rounding counts: llama.cpp's own make a KL of 0.14. */
   const twoBits = { perplexity: 0.1, sameTop: 0.85, kl: 0.04 };
   const exact = { perplexity: 0.005, sameTop: 0.985, kl: 0.0005 };

@@ -5,7 +5,7 @@ import { after, before } from "node:test";
 import { realModel } from "../../fixtures/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
-export const question = "What is 2 + 2? Answer with a number.";
+export const question = "Tell me about the sea in a few sentences.";
 export const toolQuestion = "How is the weather in Rome and in Paris?";
 export const maxTokens = 96;
 
