@@ -226,7 +226,7 @@ export class StepFiller<S extends Sequence> {
   }
 
   /**
-   * What is left of the only prompt there is, if that is little more than is allowed: a pass of its own for the end would
+   * What is left of the only prompt there is, if that is not much more than is allowed: a pass of its own for the end would
    * make it wait longer than it keeps anybody waiting who comes meanwhile.
    */
   #loneRest(allowance: number): number {

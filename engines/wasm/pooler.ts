@@ -5,12 +5,12 @@ import type { GraphPooling, ScoringHead } from "./graph-pooling.ts";
 import type { Norm } from "./graph-tensors.ts";
 import type { Hyperparameters } from "./hyperparameters.ts";
 import type { KernelExports } from "./kernel-exports.ts";
+import { activationNumbers } from "./step-runner.ts";
 import type { ThreadMemory } from "./thread-memory.ts";
 import type { ThreadNorms } from "./thread-norms.ts";
 import type { ThreadProducts } from "./thread-products.ts";
 
 const floatBytes = 4;
-const gelu = 1;
 
 export interface PoolerParts {
   readonly kernels: KernelExports;
@@ -106,7 +106,7 @@ export class Pooler {
 
   #activate(activation: ScoringHead["activation"], state: number): void {
     const { kernels, floats, shape } = this.#parts;
-    if (activation === "gelu") kernels.activate(gelu, state, state, shape.width);
+    if (activation === "gelu") kernels.activate(activationNumbers.gelu, state, state, shape.width);
     else for (let i = state >>> 2, end = i + shape.width; i < end; i++) floats[i] = Math.tanh(floats[i] as number);
   }
 }
