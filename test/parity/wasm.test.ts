@@ -37,16 +37,20 @@ describe("the wasm engine beside llama.cpp on the real model", () => {
   // with another KV type or other kernels changes its mind about the likeliest token at 4 of 100 positions.
   const quantised = { perplexity: 0.02, sameTop: 0.92, kl: 0.01 };
   /** Of two windows of 32 tokens: one kind of block beside another is no more than this apart, a wrong scale is far more. */
-  const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.015 };
+  const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.01 };
   /** So small a model is so near to saying nothing that every rounding counts: llama.cpp's own make a KL of 0.14. */
   const twoBits = { perplexity: 0.1, sameTop: 0.85, kl: 0.04 };
   const exact = { perplexity: 0.005, sameTop: 0.985, kl: 0.0005 };
+  /** With 3 bits the model knows so little of the first tokens of a window that 64 of them say little of the kernels. */
+  const lengths: Readonly<Partial<Record<QuantizedType, number>>> = { Q3_K: 256 };
   const cases: readonly (readonly [QuantizedType, Form, number, typeof exact])[] = [
     ["F16", "chunks", 128, exact],
     ["Q8_0", "chunks", 128, quantised],
     ["Q4_0", "decode", 256, quantised],
     ["Q4_1", "decode", 256, quantised],
-    ...paddedTypes.map((type) => [type, "decode", shortText, type === "Q2_K" ? twoBits : few] as const),
+    ...paddedTypes.map(
+      (type) => [type, "decode", lengths[type] ?? shortText, type === "Q2_K" ? twoBits : few] as const,
+    ),
   ];
   for (const [type, form, tokenCount, bounds] of cases) {
     it(`says of a text what llama.cpp says: ${type}, fed as ${form}`, async () => {
