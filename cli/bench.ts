@@ -27,8 +27,8 @@ export async function bench(config: Config): Promise<void> {
   const { promptLen, genLen, depth, iterations, warmup, json } = config.bench;
   const progress = createProgress();
   const log = createLogger({ level: config.troupe.logLevel, format: "text" });
-  const workloads = workloadsOf(config);
-  const longest = Math.max(...workloads.map(({ promptLength, newTokens }) => promptLength + newTokens + 1));
+  const generated = generatedWorkloads(config);
+  const longest = Math.max(...generated.map(({ promptLength, newTokens }) => promptLength + newTokens + 1));
   const bare = await modelSpec(config, { ...model, maxModelLen: model.maxModelLen ?? longest }, log, progress);
   const setting = { config, folder: takesAdapters(config) ? createAdapterFolder() : "", log, progress };
   const adapter = await benchAdapter(setting, model, bare.path);
@@ -37,13 +37,14 @@ export async function bench(config: Config): Promise<void> {
   const engine = await openEngine(await modelEngine(config, model, spec, nativeHost(), log));
   const loaded = await engine.load(spec, (fraction) => progress.update("load", fraction, 1));
   const subject = await subjectOf(loaded, config, spec.path, adapter);
+  const workloads = loaded.capabilities.generates ? generated : embeddingWorkloads(config);
   const rows: Row[] = [];
   const total = workloads.length * (iterations + warmup);
   let done = 0;
   for (const workload of workloads) {
     const rounds = [];
     for (let round = -warmup; round < iterations; round++) {
-      const measured = measure(subject, workload);
+      const measured = await measure(subject, workload);
       if (round >= 0) rounds.push(measured);
       progress.update("bench", ++done, total);
     }
@@ -61,7 +62,14 @@ export async function bench(config: Config): Promise<void> {
   );
 }
 
-function workloadsOf(config: Config): Workload[] {
+function embeddingWorkloads({ bench: { promptLen }, maxSeqs }: Config): Workload[] {
+  const counts = sequenceCounts.filter((count) => count <= maxSeqs);
+  return promptLen.flatMap((promptLength) =>
+    counts.map((sequences) => ({ kind: "embedding", sequences, promptLength, newTokens: 0 }) as const),
+  );
+}
+
+function generatedWorkloads(config: Config): Workload[] {
   const { promptLen, genLen, depth } = config.bench;
   const counts = sequenceCounts.filter((count) => count <= config.maxSeqs);
   const prefill = promptLen.map(

@@ -16,14 +16,14 @@ import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
 
 /** One thing to measure: so many sequences at once, each with `promptLength` tokens in, `newTokens` out. */
 export interface Workload {
-  readonly kind: "prefill" | "decode" | "decode, random half of the ids";
+  readonly kind: "prefill" | "decode" | "decode, random half of the ids" | "embedding";
   readonly sequences: number;
   readonly promptLength: number;
   readonly newTokens: number;
 }
 
 export interface Measurement {
-  /** Prompt tokens a second for prefill, new tokens a second otherwise; all sequences together. */
+  /** Prompt tokens a second for prefill and embedding, new tokens a second otherwise; all sequences together. */
   readonly tokensPerSecond: number;
   /** Share of the time outside the engine's forward pass: scheduler, sampler, frames, detokeniser. */
   readonly outsideShare: number;
@@ -40,7 +40,12 @@ export interface Bench {
 /** Prompts made so far in this process. */
 let promptCount = 0;
 
-export function measure(bench: Bench, workload: Workload): Measurement {
+/** Rejects with what the scheduler refuses the workload for. */
+export async function measure(bench: Bench, workload: Workload): Promise<Measurement> {
+  return workload.kind === "embedding" ? measurePooled(bench, workload) : measureGenerated(bench, workload);
+}
+
+function measureGenerated(bench: Bench, workload: Workload): Measurement {
   const consumer = new TextConsumer(bench.vocabulary);
   const half = workload.kind === "decode, random half of the ids";
   const started = half ? bench.maxSequences : workload.sequences;
@@ -62,16 +67,34 @@ export function measure(bench: Bench, workload: Workload): Measurement {
   return { tokensPerSecond: (tokens / ms) * 1000, outsideShare: (ms - engineMs) / ms };
 }
 
+async function measurePooled(bench: Bench, { sequences, promptLength }: Workload): Promise<Measurement> {
+  const { loop, adapter = 0 } = bench;
+  const consumer = new TextConsumer(bench.vocabulary);
+  const prompts = Array.from({ length: sequences }, () => nextPrompt(bench, promptLength));
+  const engineBefore = loop.snapshot().engineMs;
+  const startMs = performance.now();
+  const pooled = loop.pool(consumer, { id: 0, job: { prompts, adapter, priority: 0, client: "bench" } });
+  while (loop.step());
+  const ms = performance.now() - startMs;
+  await pooled;
+  loop.drop(consumer);
+  const engineMs = loop.snapshot().engineMs - engineBefore;
+  return { tokensPerSecond: (sequences * promptLength * 1000) / ms, outsideShare: (ms - engineMs) / ms };
+}
+
 /** No two prompts begin alike: a prompt out of the prefix cache would take no time at all. */
-function job({ vocabulary, adapter = 0 }: Bench, { kind, promptLength, newTokens }: Workload, id: number): SequenceJob {
+function nextPrompt({ vocabulary }: Bench, length: number): Int32Array {
   const shift = 31 * promptCount++;
-  const prompt = Int32Array.from(
-    { length: promptLength },
-    (_, i) => (((i + shift) * 7919) % (vocabulary.size - 256)) + 128,
-  );
+  // Control tokens lie at either end of a vocabulary.
+  const first = Math.min(128, vocabulary.size >> 2);
+  return Int32Array.from({ length }, (_, i) => (((i + shift) * 7919) % (vocabulary.size - 2 * first)) + first);
+}
+
+function job(bench: Bench, { kind, promptLength, newTokens }: Workload, id: number): SequenceJob {
+  const { adapter = 0 } = bench;
   return {
     id,
-    prompt,
+    prompt: nextPrompt(bench, promptLength),
     // The first token comes out of the prompt's own step.
     maxNewTokens: kind === "prefill" ? 1 : newTokens + 1,
     ignoreEos: true,

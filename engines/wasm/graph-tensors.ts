@@ -38,11 +38,6 @@ export function rowBytes({ shape, bytes }: TensorInfo): number {
   return bytes / shape.slice(1).reduce((rows, length) => rows * length, 1);
 }
 
-/** Whether a matrix is all of its tensor: only to such ones adapters are added. */
-export function isWhole({ name, tensor }: Matrix): boolean {
-  return name === tensor.name;
-}
-
 export class GraphTensors {
   readonly #table: TensorTable;
   readonly #used: Set<string>;

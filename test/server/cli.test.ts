@@ -14,6 +14,7 @@ import { loadableEdges } from "../fixtures/http-server.ts";
 import { writePeftAdapter } from "../fixtures/lora.ts";
 import { tinyModel } from "../fixtures/models.ts";
 import { type RunningServer, runCommand, startCommand, startServer } from "../fixtures/serve.ts";
+import { writeTinyEncoder } from "../fixtures/tiny-encoder.ts";
 
 const root = new URL("../../../", import.meta.url);
 const command = fileURLToPath(new URL("cli/troupe.mjs", root));
@@ -252,6 +253,17 @@ describe("bench", () => {
     assert.equal(code, 0, stderr);
     const { settings, rows } = JSON.parse(stdout) as { settings: { adapter: string }; rows: unknown[] };
     assert.deepEqual([settings.adapter, rows.length], ["code", 6]);
+  });
+
+  it("measures an encoder by texts embedded at once", async () => {
+    const encoder = join(directory, "encoder.gguf");
+    await writeTinyEncoder(encoder, { seed: 1, pooling: "mean" });
+    const { code, stdout, stderr } = await runCommand(["bench", "-m", encoder, ...quick]);
+    assert.equal(code, 0, stderr);
+    const rows = [...stdout.matchAll(/^embedding +(\d+) +(\d+) +0 +[\d.]+ /gm)].map(([, ...counts]) =>
+      counts.join(" of "),
+    );
+    assert.deepEqual(rows, ["1 of 32", "8 of 32", "1 of 64", "8 of 64"]);
   });
 
   it("prints a table for people", async () => {

@@ -1,6 +1,7 @@
 // Owns reading the head of a prepared adapter (engines/lora/prepared-adapter.ts) and finding the place of each pair of
 // matrices. Our own code has written the file for this model: what does not fit is an error, and nothing is passed over. What
-// it changes may still be nothing that adapters are added to here (places.ts): then it is refused by name.
+// it changes may still be nothing that adapters are added to here (places.ts): then it is refused by name. A pair for a tensor
+// that holds several matrices is one for each: they have A in common, and of B their own rows.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../gguf/tensors.ts";
 import type { AdapterRanks } from "./layout.ts";
@@ -12,6 +13,7 @@ const f16 = 1;
 export interface AdapterPair {
   readonly rank: number;
   readonly a: TensorInfo;
+  /** The matrix's rows alone. */
   readonly b: TensorInfo;
 }
 
@@ -30,24 +32,22 @@ export async function readAdapterFile(
   maxRank: number,
 ): Promise<AdapterFile> {
   const { tensors } = await readTensorTable(path);
-  let taken = 0;
-  let bytes = 0;
   const pairs = places.map(({ matrices }) =>
-    matrices.map(({ tensor, rows, columns }): AdapterPair | undefined => {
+    matrices.map(({ tensor, firstRow, rows, columns }): AdapterPair | undefined => {
       const a = tensors.get(`${tensor.name}.lora_a`);
       const b = tensors.get(`${tensor.name}.lora_b`);
       if (!a && !b) return undefined;
       const rank = a?.shape[1] ?? 1;
       if (rank > maxRank) throw loadFailed(`has rank ${rank} for "${tensor.name}", where up to ${maxRank} can be`);
       checkTensor(a, `${tensor.name}.lora_a`, [columns, rank]);
-      checkTensor(b, `${tensor.name}.lora_b`, [rank, rows]);
-      taken += 2;
-      bytes += a.bytes + b.bytes;
-      return { rank, a, b };
+      checkTensor(b, `${tensor.name}.lora_b`, [rank, tensor.shape[1] ?? 1]);
+      return { rank, a, b: rowsOf(b, firstRow, rows) };
     }),
   );
-  if (taken !== tensors.size) throw withoutPlace(tensors, pairs);
-  return { path, pairs, bytes };
+  const known = new Set(pairs.flat().flatMap((pair) => (pair ? [pair.a.name, pair.b.name] : [])));
+  const strangers = [...tensors.keys()].filter((name) => !known.has(name));
+  if (strangers.length > 0) throw withoutPlace(strangers);
+  return { path, pairs, bytes: [...tensors.values()].reduce((sum, tensor) => sum + tensor.bytes, 0) };
 }
 
 export function ranksOf({ pairs }: AdapterFile): AdapterRanks {
@@ -76,16 +76,21 @@ function checkTensor(
   throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}, where F16 ${columns} x ${rows} belongs`);
 }
 
-function withoutPlace(tensors: ReadonlyMap<string, TensorInfo>, pairs: AdapterFile["pairs"]): ServerError {
-  const known = new Set(pairs.flat().flatMap((pair) => (pair ? [pair.a.name, pair.b.name] : [])));
-  const strangers = [...tensors.keys()].filter((name) => !known.has(name));
+/** Some rows of B, as a tensor of their own. */
+function rowsOf(b: TensorInfo, firstRow: number, rows: number): TensorInfo {
+  const [rank = 1, allRows = 1] = b.shape;
+  const bytes = b.bytes / allRows;
+  return { ...b, shape: [rank, rows], offset: b.offset + firstRow * bytes, bytes: rows * bytes };
+}
+
+function withoutPlace(strangers: readonly string[]): ServerError {
   const odd = strangers.filter((name) => !/\.lora_[ab]$/.test(name));
   if (odd.length > 0) return loadFailed(`has tensors of no use here: ${odd.slice(0, 3).join(", ")}`);
   const changed = [...new Set(strangers.map((name) => name.replace(/\.lora_[ab]$/, "")))];
   const names = changed.slice(0, 3).map((name) => JSON.stringify(name));
   return new ServerError(
     "invalid_lora_adapter",
-    `the adapter changes ${names.join(", ")}; the wasm engine adds adapters neither to tensors that hold several matrices ` +
-      "nor to the experts of a model: take one that leaves them alone, or use --engine llama for this model",
+    `the adapter changes ${names.join(", ")}; the wasm engine adds no adapters to the experts of a model or to what chooses ` +
+      "them: take one that leaves them alone, or use --engine llama for this model",
   );
 }

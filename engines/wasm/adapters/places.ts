@@ -1,8 +1,7 @@
 // Owns where LoRA adapters add to a pass: at the products of the graph's matrices. Matrices that share their input are one
-// place, because their adapters' A are computed as one. A matrix that is a part of a tensor takes none: what is trained for
-// the tensor cannot be told apart. Pure: all threads work out the same places in the same order.
+// place, because their adapters' A are computed as one. Pure: all threads work out the same places in the same order.
 import type { DividedGraph, DividedStep, Piece, Share } from "../blueprint.ts";
-import { isWhole, type Matrix } from "../graph-tensors.ts";
+import type { Matrix } from "../graph-tensors.ts";
 
 /** Most matrices of a place: queries, keys and values. */
 export const placeMatrices = 3;
@@ -52,10 +51,9 @@ function place(divided: readonly (readonly Share[])[]): AdapterPlace {
     })),
   );
   const [first] = found;
-  const adaptable = found.filter(({ matrix }) => isWhole(matrix));
   return {
-    matrices: adaptable.map(({ matrix }) => matrix),
+    matrices: found.map(({ matrix }) => matrix),
     columns: first?.matrix.columns ?? 0,
-    shares: adaptable.map(({ shares }) => shares),
+    shares: found.map(({ shares }) => shares),
   };
 }
