@@ -17,6 +17,8 @@ import { ChatTemplates } from "./chat-templates.ts";
 
 /** Share of the context an over-long prompt keeps where the request allows cutting it and sets no max_tokens. */
 const truncatedPromptShare = 0.75;
+/** More than the name of any token that begins prompts has. */
+const openingCharacters = 256;
 
 /** What the template says of a chat's answer. */
 export interface ChatPlan {
@@ -140,14 +142,19 @@ export class TextModel {
     return this.#tokens(prompt);
   }
 
-  /** The end of the prompt that fits. Text that cannot be part of it is cut off before it is tokenised. */
+  /**
+   * The end of the prompt that fits, behind the token that begins all prompts of the model, if one does: some models write
+   * nonsense without it. Text that cannot be part of it is cut off before it is tokenised.
+   */
   #truncated(prompt: PromptText | string, { maxTokens }: GenerateRequest, room: number): Int32Array {
     const kept = Math.max(maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room, 1);
-    const characters = (kept + 1) * this.vocabulary.longestPieceBytes;
-    const end =
-      typeof prompt === "string" ? prompt.slice(-characters) : { ...prompt, text: prompt.text.slice(-characters) };
-    const tokens = this.#tokens(end);
-    return tokens.length <= kept ? tokens : tokens.slice(tokens.length - kept);
+    const { bosToken, longestPieceBytes } = this.vocabulary;
+    const tokens = this.#tokens(sliced(prompt, -(kept + 1) * longestPieceBytes));
+    if (tokens.length <= kept) return tokens;
+    const end = tokens.slice(tokens.length - kept);
+    const [first] = this.#tokens(sliced(prompt, 0, openingCharacters));
+    if (bosToken !== null && first === bosToken && kept > 1) end[0] = bosToken;
+    return end;
   }
 
   #tokens(prompt: PromptText | string): Int32Array {
@@ -215,4 +222,8 @@ function checkProbes(model: AttachedModel, vocabulary: Vocabulary): void {
         `[${expected.join(" ")}] and ours [${got.join(" ")}]; its tokenizer is not supported yet`,
     );
   });
+}
+
+function sliced(prompt: PromptText | string, from: number, to?: number): PromptText | string {
+  return typeof prompt === "string" ? prompt.slice(from, to) : { ...prompt, text: prompt.text.slice(from, to) };
 }

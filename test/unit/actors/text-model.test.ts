@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
 import { TextModel } from "../../../actors/agent-loop/text-model.ts";
 import type { AttachedModel } from "../../../actors/messages.ts";
+import type { GenerateRequest } from "../../../engines/chat.ts";
 import { createFakeEngine } from "../../fixtures/fake-engine.ts";
-import { attachment } from "./rig.ts";
+import { attachment, request } from "./rig.ts";
 
 /** An attach by an engine that gives these tokens for the probes. */
 async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => AttachedModel["ready"]["probes"]) {
@@ -36,5 +40,23 @@ describe("the text side of a model", () => {
   it("stands by itself where the engine has no tokenizer", async (t) => {
     const model = await TextModel.open(await attached(t, () => null));
     assert.ok(model.vocabulary.encode("hello").length > 0);
+  });
+
+  it("cuts a prompt that is too long at its start, and leaves the token that begins all prompts before the rest", async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "text-model-test-"));
+    t.after(() => rmSync(folder, { recursive: true }));
+    const template = join(folder, "template.jinja");
+    writeFileSync(template, "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}");
+    const message = await attached(t, () => null);
+    const model = await TextModel.open({ ...message, chatTemplate: template });
+    const content = "one two three four five six seven eight nine ten ".repeat(40);
+    const prompt = { kind: "chat", messages: [{ role: "user", content }], templateArguments: {} } as const;
+    const cut = (changes: Partial<GenerateRequest>) =>
+      model.prompt(request({ truncatePrompt: true, maxTokens: 14, ...changes })).prompt;
+    const { vocabulary } = model;
+    const whole = vocabulary.encode(content);
+    assert.deepEqual([...cut({ prompt })], [vocabulary.bosToken, ...whole.slice(-49)]);
+    const text = { kind: "text", text: content } as const;
+    assert.deepEqual([...cut({ prompt: text })], [...whole.slice(-50)], "nothing begins this vocabulary's texts");
   });
 });
