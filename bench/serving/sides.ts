@@ -1,5 +1,6 @@
 // Owns how two or three servers are compared: all are started on the same model with equal sizes, asked in turn, round by
 // round, and stopped whatever happens. And the flags such benchmarks share.
+import { setTimeout as sleep } from "node:timers/promises";
 import type arg from "arg";
 import { defaultPackage } from "../../engines/hub/default-model.ts";
 import { resolveModel } from "../../engines/hub/resolve-model.ts";
@@ -15,6 +16,9 @@ export const sideFlags = {
   "--peer-flags": String,
   "--save": Boolean,
 } as const;
+
+/** Before each measurement: a llama-server's threads spin for some 200 ms after its last token, on cores the other needs. */
+const restMs = 500;
 
 export interface SideOptions {
   readonly model: string;
@@ -98,7 +102,7 @@ export async function withSides<T>(
 
 /**
  * Measures every side with each input, and returns each side's measurements in the order of the inputs. Each round begins
- * with another side, so that none always comes first.
+ * with another side, so that none always comes first, and none begins while the one before it still spins.
  */
 export async function inRounds<S extends { readonly label: string }, Input, T>(
   name: string,
@@ -112,6 +116,7 @@ export async function inRounds<S extends { readonly label: string }, Input, T>(
       const index = (round + turn) % sides.length;
       const side = sides[index] as S;
       process.stderr.write(`${name}, round ${round + 1} of ${inputs.length}, ${side.label}\n`);
+      await sleep(restMs);
       measured[index]?.push(await measure(side, input));
     }
   }

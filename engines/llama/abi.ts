@@ -115,6 +115,8 @@ export interface LlamaFunctions {
   setAdapters(context: Pointer, adapters: BigUint64Array, count: number, scales: Float32Array): number;
   /** Waits for passes that a GPU still runs. */
   synchronize(context: Pointer): void;
+  /** The threads (thread-pool.ts) that passes of one token, and of more, compute with on the CPU. */
+  attachThreads(context: Pointer, pool: Pointer, batchPool: Pointer): void;
   /** What models with prediction heads need beside. Throws `config_invalid` where the library has it not. */
   prediction(): PredictionFunctions;
 }
@@ -217,7 +219,15 @@ export function structsV050() {
     seq_id: "void*",
     logits: "void*",
   });
-  return { modelParams, contextParams, batch };
+  const threadPoolParams = koffi.struct({
+    cpumask: koffi.array("bool", 512),
+    n_threads: "int32",
+    prio: "int32",
+    poll: "uint32",
+    strict_cpu: "bool",
+    paused: "bool",
+  });
+  return { modelParams, contextParams, batch, threadPoolParams };
 }
 
 function bindV050(library: LibraryHandle): LlamaFunctions {
@@ -273,6 +283,7 @@ function bindV050(library: LibraryHandle): LlamaFunctions {
     adapterFree: bind<Of<"adapterFree">>("adapter_lora_free", "void", [pointer]),
     setAdapters: bind<Of<"setAdapters">>("set_adapters_lora", "int32", [pointer, pointer, "size_t", pointer]),
     synchronize: bind<Of<"synchronize">>("synchronize", "void", [pointer]),
+    attachThreads: bind<Of<"attachThreads">>("attach_threadpool", "void", [pointer, pointer, pointer]),
     prediction: () => bindPrediction(library),
   };
 }

@@ -8,7 +8,7 @@ import type { Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { kvBytesPerToken } from "../kv-budget.ts";
 import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./abi.ts";
 import { LlamaAdapters } from "./adapters.ts";
-import { type ComputeLock, openComputeLock } from "./compute-lock.ts";
+import { openComputeLock } from "./compute-lock.ts";
 import { type ContextSizes, contextSizes, maxNativeSequences } from "./context-sizes.ts";
 import { LlamaEncoder } from "./encoder.ts";
 import { StreamsKv } from "./kv-streams.ts";
@@ -19,7 +19,7 @@ import { kvTypeOf, type ModelTraits, traitsOf } from "./model-traits.ts";
 import type { LlamaHeads } from "./mtp.ts";
 import { HeadedKv } from "./mtp-kv.ts";
 import { headedTraits, openHeads } from "./mtp-load.ts";
-import { NativeContext } from "./native-context.ts";
+import { type Cores, closeCores, NativeContext } from "./native-context.ts";
 import type { SlotKv } from "./slot-kv.ts";
 
 export type NativeModel = LlamaModel | LlamaEncoder;
@@ -95,15 +95,16 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
 /** What it returns owns the model. */
 function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, findings: Findings): NativeModel {
   const { functions } = library;
+  const params = contextParams(library, spec, findings);
   const computeLock = spec.computeLock === null ? null : openComputeLock(spec.computeLock);
+  const cores = { threadPool: library.startThreads(params.n_threads), computeLock };
   try {
-    const params = contextParams(library, spec, findings);
     const pointer = openContext(library, spec, model, findings, params);
-    const context = new NativeContext({ functions, model, context: pointer, computeLock });
-    const heads = spec.heads ? openHeadsOf(library, spec, { context, params, computeLock }, findings) : null;
+    const context = new NativeContext({ functions, model, context: pointer, cores });
+    const heads = spec.heads ? openHeadsOf(library, spec, { context, params, cores }, findings) : null;
     return modelOf(library, spec, { context, heads }, findings);
   } catch (error) {
-    computeLock?.close();
+    closeCores(cores);
     throw error;
   }
 }
@@ -111,18 +112,18 @@ function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, find
 interface OpenTarget {
   readonly context: NativeContext;
   readonly params: NativeContextParams;
-  readonly computeLock: ComputeLock | null;
+  readonly cores: Cores;
 }
 
 function openHeadsOf(library: LlamaLibrary, spec: ModelSpec, target: OpenTarget, findings: Findings): LlamaHeads {
-  const { context, params, computeLock } = target;
+  const { context, params, cores } = target;
   try {
     return openHeads({
       spec,
       target: context,
       params,
       capacity: findings.sizes.capacity,
-      computeLock,
+      cores,
       loadAssistant: (path) => openModel(library, { ...spec, path, heads: { path: null } }, () => {}),
       openContext: (model, headParams) => openContext(library, spec, model, findings, headParams),
     });

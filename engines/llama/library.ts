@@ -8,6 +8,7 @@ import koffi from "koffi";
 import { getLlama } from "node-llama-cpp";
 import { ServerError } from "../../runtime/errors.ts";
 import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
+import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
 export interface LlamaLibrary {
   readonly functions: LlamaFunctions;
@@ -22,6 +23,7 @@ export interface LlamaLibrary {
   gpuNames(): Promise<readonly string[]>;
   /** Runs `body` with native log lines collected; outside of it they go nowhere. Only while loading, on the loading thread. */
   withLog<T>(body: (lines: readonly string[]) => T): T;
+  readonly startThreads: StartThreads;
   /** Address of a C function `strlen`: as an abort callback it is true while the flag byte it is given is not 0. */
   readonly flagIsSet: Pointer;
 }
@@ -77,6 +79,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     },
     gpuNames: () => llama.getGpuDeviceNames(),
     withLog: (body) => collectLog(functions, silent, body),
+    startThreads: bindThreadPools(koffi.load(findLibrary("ggml")), koffi.load(findLibrary("ggml-base"))),
     flagIsSet: libc.symbol("strlen"),
   };
 }

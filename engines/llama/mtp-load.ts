@@ -4,10 +4,9 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../engine.ts";
 import { type LlamaFunctions, type NativeContextParams, type Pointer, poolingType, predictionContext } from "./abi.ts";
-import type { ComputeLock } from "./compute-lock.ts";
 import { type ModelTraits, metadata } from "./model-traits.ts";
 import { LlamaHeads } from "./mtp.ts";
-import { NativeContext } from "./native-context.ts";
+import { type Cores, NativeContext } from "./native-context.ts";
 
 /**
  * Architectures whose heads the known release runs, and whose caches drop tails. Of those with several heads the first one
@@ -36,7 +35,7 @@ export interface HeadsRequest {
   readonly target: NativeContext;
   readonly params: NativeContextParams;
   readonly capacity: Capacity;
-  readonly computeLock: ComputeLock | null;
+  readonly cores: Cores;
   loadAssistant(path: string): Pointer;
   openContext(model: Pointer, params: NativeContextParams): Pointer;
 }
@@ -80,7 +79,7 @@ export function openHeads(request: HeadsRequest): LlamaHeads {
 }
 
 function open(request: HeadsRequest, model: Pointer, ownsModel: boolean): LlamaHeads {
-  const { target, params, capacity, computeLock } = request;
+  const { target, params, capacity, cores } = request;
   const { functions } = target;
   const { maxSequences } = capacity;
   const prediction = functions.prediction();
@@ -98,7 +97,7 @@ function open(request: HeadsRequest, model: Pointer, ownsModel: boolean): LlamaH
     functions,
     model,
     context: request.openContext(model, headParams),
-    computeLock,
+    cores,
   });
   prediction.setStates(target.pointer, true, false);
   prediction.setStates(context.pointer, true, true);

@@ -5,13 +5,20 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { LlamaFunctions, Pointer } from "./abi.ts";
 import type { ComputeLock } from "./compute-lock.ts";
 import type { NativeBatchView } from "./native-batch.ts";
+import type { ThreadPool } from "./thread-pool.ts";
 import type { TurnLock } from "./turn-lock.ts";
+
+/** What passes compute with; all contexts of a model have the same. */
+export interface Cores {
+  readonly threadPool: ThreadPool;
+  readonly computeLock: ComputeLock | null;
+}
 
 export interface NativeHandles {
   readonly functions: LlamaFunctions;
   readonly model: Pointer;
   readonly context: Pointer;
-  readonly computeLock: ComputeLock | null;
+  readonly cores: Cores;
 }
 
 /** Status of a pass that was not run for want of KV cache. */
@@ -27,18 +34,20 @@ export class NativeContext {
   isDisposed = false;
   readonly #context: Pointer;
   readonly #memory: Pointer;
-  readonly #computeLock: ComputeLock | null;
+  readonly #cores: Cores;
   /** What the next pass has to hold: it goes through the list of the model's adapters. */
   #listLock: TurnLock | null = null;
 
-  constructor({ functions, model, context, computeLock }: NativeHandles) {
+  constructor({ functions, model, context, cores }: NativeHandles) {
     this.functions = functions;
     this.vocab = functions.modelGetVocab(model);
     this.model = model;
     this.#context = context;
     this.#memory = functions.getMemory(context);
     this.hasMemory = this.#memory !== null;
-    this.#computeLock = computeLock;
+    this.#cores = cores;
+    const { pointer } = cores.threadPool;
+    functions.attachThreads(context, pointer, pointer);
   }
 
   get pointer(): Pointer {
@@ -141,7 +150,7 @@ export class NativeContext {
     return tokens.slice(0, Math.max(count, 0));
   }
 
-  /** Frees the context, and leaves model and lock to whoever has them too. */
+  /** Frees the context, and leaves model and cores to whoever has them too. */
   free(): void {
     this.isDisposed = true;
     this.functions.free(this.#context);
@@ -150,7 +159,7 @@ export class NativeContext {
   dispose(): void {
     this.free();
     this.functions.modelFree(this.model);
-    this.#computeLock?.close();
+    closeCores(this.#cores);
   }
 
   #run(view: NativeBatchView): number {
@@ -168,13 +177,20 @@ export class NativeContext {
   }
 
   #compute(view: NativeBatchView): number {
-    this.#computeLock?.acquire();
+    const { computeLock } = this.#cores;
+    computeLock?.acquire();
     try {
       return this.functions.decode(this.#context, view.batch);
     } finally {
-      this.#computeLock?.release();
+      computeLock?.release();
     }
   }
+}
+
+/** Once no context uses them any more. */
+export function closeCores({ threadPool, computeLock }: Cores): void {
+  threadPool.free();
+  computeLock?.close();
 }
 
 function decodeError(status: number, tokenCount: number): ServerError {

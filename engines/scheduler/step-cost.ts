@@ -10,8 +10,10 @@ export interface StepTarget {
 
 /** Least weight of the newest observation. */
 const smoothing = 0.2;
-/** Steps are disturbed one way only, so one that takes far longer than expected is believed up to here. */
+/** Steps are disturbed one way only, so one that takes far longer than expected is believed up to here, ... */
 const believedFactor = 2;
+/** ... and prompt tokens that take less weigh so much: a model's first steps, which are slow, are soon forgotten. */
+const quickSmoothing = 0.5;
 /** What was seen once is forgotten after so many steps; each time it is confirmed it is kept twice as long, up to the most. */
 const shortestMemory = 32;
 const longestMemory = 512;
@@ -44,11 +46,7 @@ export class StepCost {
 
   observe(decodeTokens: number, promptTokens: number, stepMs: number): void {
     if (promptTokens > 0) {
-      const forPrompt = stepMs - this.decodeMs(decodeTokens);
-      if (forPrompt <= 0) return;
-      const old = this.#msPerPromptToken;
-      const value = forPrompt / promptTokens;
-      this.#msPerPromptToken = old === 0 ? value : old + smoothing * (value - old);
+      this.#observePrompt(promptTokens, stepMs - this.#besidesPromptMs(decodeTokens));
     } else {
       this.#observeDecodes(decodeTokens, stepMs);
     }
@@ -73,14 +71,27 @@ export class StepCost {
    */
   promptAllowance(decodes: number, mostMs = Infinity): number | null {
     if (this.#msPerPromptToken === 0) return null;
-    const decodeMs = this.decodeMs(decodes);
-    const stepMs = Math.min(Math.max(this.#target.maxStepMs, decodeMs * this.#target.decodeSlowdown), mostMs);
-    return Math.max(Math.floor((stepMs - decodeMs) / this.#msPerPromptToken), 0);
+    const stepMs = Math.max(this.#target.maxStepMs, this.decodeMs(decodes) * this.#target.decodeSlowdown);
+    const promptMs = Math.min(stepMs, mostMs) - this.#besidesPromptMs(decodes);
+    return Math.max(Math.floor(promptMs / this.#msPerPromptToken), 0);
   }
 
   /** What so many prompt tokens take; Infinity while no prompt has been seen. */
   promptMs(tokens: number): number {
     return this.#msPerPromptToken === 0 ? Infinity : tokens * this.#msPerPromptToken;
+  }
+
+  /** What a step with prompt tokens takes whatever their number: a pass over the weights, as one decode token has it alone. */
+  #besidesPromptMs(decodes: number): number {
+    return this.decodeMs(Math.max(decodes, 1));
+  }
+
+  #observePrompt(tokens: number, ms: number): void {
+    if (ms <= 0) return;
+    const old = this.#msPerPromptToken;
+    const value = old === 0 ? ms / tokens : Math.min(ms / tokens, old * believedFactor);
+    const weight = old === 0 ? 1 : value < old ? quickSmoothing : smoothing;
+    this.#msPerPromptToken = old + weight * (value - old);
   }
 
   #observeDecodes(tokens: number, stepMs: number): void {

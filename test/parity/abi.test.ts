@@ -9,7 +9,12 @@ import type { TypeObject } from "koffi";
 import { bindingOf, structsV050 } from "../../engines/llama/abi.ts";
 import { bundledRelease, openLibrary } from "../../engines/llama/library.ts";
 
-const structNames = { modelParams: "llama_model_params", contextParams: "llama_context_params", batch: "llama_batch" };
+const structNames = {
+  modelParams: "llama_model_params",
+  contextParams: "llama_context_params",
+  batch: "llama_batch",
+  threadPoolParams: "ggml_threadpool_params",
+};
 
 describe("the binary interface of llama.cpp", () => {
   it("is known for the release the installed package names", () => {
@@ -66,13 +71,17 @@ describe("the binary interface of llama.cpp", () => {
       assert.deepEqual(printed, expected);
     });
 
-    it("has the functions of adapters as they are called", { skip: missingTool() }, () => {
+    it("has the functions of adapters and threads as they are called", { skip: missingTool() }, () => {
       const source = join(directory, "adapters.c");
       const program = `#include "llama.h"
+#include "ggml-cpu.h"
 struct llama_adapter_lora * (*load)(struct llama_model *, const char *) = llama_adapter_lora_init;
 void (*unload)(struct llama_adapter_lora *) = llama_adapter_lora_free;
 int32_t (*set)(struct llama_context *, struct llama_adapter_lora **, size_t, float *) = llama_set_adapters_lora;
 void (*synchronize)(struct llama_context *) = llama_synchronize;
+void (*threads)(struct llama_context *, ggml_threadpool_t, ggml_threadpool_t) = llama_attach_threadpool;
+struct ggml_threadpool * (*start)(struct ggml_threadpool_params *) = ggml_threadpool_new;
+void (*stop)(struct ggml_threadpool *) = ggml_threadpool_free;
 `;
       writeFileSync(source, program);
       execFileSync("cc", ["-fsyntax-only", "-Werror", ...include, source]);

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { before, describe, it } from "node:test";
 import koffi from "koffi";
 import { jobDefaults, rowHasToken, rowInts } from "../../actors/messages.ts";
@@ -11,6 +12,7 @@ import { openLibrary } from "../../engines/llama/library.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { realModel, specOf, tinyModel } from "../fixtures/models.ts";
 import { generousLimits } from "../fixtures/scheduling.ts";
+import { until } from "../fixtures/streams.ts";
 
 // Up to this many rows llama.cpp's results do not depend on what else is in the batch.
 const exactChunk = 32;
@@ -236,5 +238,38 @@ describe("the llama engine on a generated model", () => {
       (error: unknown) =>
         error instanceof ServerError && error.param === "kv_cache" && /100 tokens/.test(error.message),
     );
+  });
+});
+
+describe("the threads of a llama.cpp model", {
+  skip: process.platform !== "linux" && "threads are counted on Linux",
+}, () => {
+  const threadIds = () => new Set(readdirSync("/proc/self/task"));
+
+  it("are those of its load for all its passes, and end with it", async () => {
+    const path = await tinyModel();
+    await openLibrary(false);
+    const before = threadIds();
+    const model = await llamaEngine.load(specOf(path, { threads: 3, maxSequences: 1 }), () => {});
+    const loaded = threadIds();
+    assert.equal([...loaded].filter((id) => !before.has(id)).length, 2, "the calling thread is the third");
+    const batch = new Batch(1, 8);
+    for (let position = 0; position < 8; position++) {
+      batch.clear();
+      assert.ok(model.kv.reserve(0, position + 1));
+      batch.addRow(
+        0,
+        Int32Array.from({ length: 8 }, (_, i) => i + 300),
+        position,
+        position + 1,
+        1,
+        0,
+      );
+      model.step(batch);
+      assert.deepEqual(threadIds(), loaded);
+    }
+    model.dispose();
+    // The system takes them off its list a moment after they have ended.
+    await until(() => threadIds().size === before.size, "the threads to be gone");
   });
 });

@@ -16,8 +16,16 @@ function createContext(status = 0) {
     notes.push("pass");
     return status;
   };
-  const functions = { modelGetVocab: () => null, getMemory: () => null, setAdapters: () => 0, decode };
-  const handles = { functions, model: null, context: null, computeLock: lockOf("cores") };
+  const nothing = () => null;
+  const functions = {
+    modelGetVocab: nothing,
+    getMemory: nothing,
+    attachThreads: nothing,
+    setAdapters: () => 0,
+    decode,
+  };
+  const cores = { threadPool: { pointer: null, free: nothing }, computeLock: lockOf("cores") };
+  const handles = { functions, model: null, context: null, cores };
   const context = new NativeContext(handles as unknown as NativeHandles);
   const view = { finish: () => {}, batch: { n_tokens: 1 } } as unknown as NativeBatchView;
   return { context, view, notes, list: lockOf("list") as unknown as TurnLock };

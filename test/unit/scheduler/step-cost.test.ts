@@ -38,7 +38,7 @@ describe("the cost of a step", () => {
 
   it("takes one more token to cost what a prompt's do while all steps were of one size", () => {
     const cost = learnt([1], () => 5);
-    cost.observe(0, 100, 110);
+    cost.observe(0, 100, 5 + 110);
     assert.ok(Math.abs(cost.decodeMs(11) - 16) < 0.001, `${cost.decodeMs(11)}`);
   });
 
@@ -63,6 +63,23 @@ describe("the cost of a step", () => {
     for (let i = 0; i < 40; i++) cost.observe(1, 0, 5);
     assert.ok(cost.decodeMs(2) < 10, `${cost.decodeMs(2)}`);
     assert.equal(cost.mostDecodeTokens, 1);
+  });
+
+  it("takes a step with few prompt tokens for what it is: a pass over the weights, and a little more", () => {
+    const cost = learnt([1], () => 20);
+    for (let i = 0; i < 10; i++) cost.observe(0, 2, 20 + 2 * 0.5);
+    assert.ok(Math.abs(cost.promptMs(100) - 50) < 0.001, `${cost.promptMs(100)} ms for 100`);
+    assert.equal(cost.promptAllowance(0), (250 - 20) / 0.5);
+  });
+
+  it("soon forgets that a model's first prompts were slow, and hardly believes one disturbed step", () => {
+    const cost = new StepCost(8, target);
+    cost.observe(0, 100, 900);
+    for (let i = 0; i < 4; i++) cost.observe(0, 100, 200);
+    assert.ok(cost.promptMs(100) < 250, `${cost.promptMs(100)} ms after four of 200`);
+    for (let i = 0; i < 10; i++) cost.observe(0, 100, 200);
+    cost.observe(0, 100, 5000);
+    assert.ok(cost.promptMs(100) < 245, `${cost.promptMs(100)} ms after one of 5000`);
   });
 
   it("lets prompts fill the time that decodes leave", () => {

@@ -107,11 +107,15 @@ describe("the places of adapters", () => {
     }
   });
 
-  it("have no matrix that is a part of a tensor, and still say how long an input is", async () => {
+  it("have the parts of a tensor that holds several matrices, each by its first row", async () => {
     for (const [{ kind }, first, second] of await placesIn("phi3")) {
-      assert.deepEqual(names(first), []);
-      assert.equal(first.columns, 128);
-      assert.deepEqual(names(second), kind === "attention" ? ["attn_output"] : ["ffn_down"]);
+      const isAttention = kind === "attention";
+      const [tensor, rows] = isAttention ? ["attn_qkv", [0, 128, 192]] : ["ffn_up", [0, 192]];
+      assert.deepEqual(
+        first.matrices.map(({ tensor, firstRow }) => [tensor.name.replace(/^blk\.\d+\./, ""), firstRow]),
+        rows.map((row) => [`${tensor}.weight`, row]),
+      );
+      assert.deepEqual(names(second), isAttention ? ["attn_output"] : ["ffn_down"]);
     }
   });
 
