@@ -10,9 +10,9 @@ export interface StepTarget {
 
 /** Least weight of the newest observation. */
 const smoothing = 0.2;
-/** Steps are disturbed one way only, so one that takes far longer than expected is believed up to here, ... */
+/** Steps are disturbed one way only, so one that takes far longer than expected is believed up to here. */
 const believedFactor = 2;
-/** ... and prompt tokens that take less weigh so much: a model's first steps, which are slow, are soon forgotten. */
+/** Weight of prompt tokens that take less than expected: a model's first steps, which are slow, are soon forgotten. */
 const quickSmoothing = 0.5;
 /** What was seen once is forgotten after so many steps; each time it is confirmed it is kept twice as long, up to the most. */
 const shortestMemory = 32;
