@@ -1,6 +1,7 @@
 // Owns `bench serving`: a load generator against any OpenAI-compatible server. It runs the rounds, in turn with a peer where
 // there is one, and both sides get the very same prompts.
 import { writeFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createProgress, type Progress } from "../../cli/progress.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
@@ -13,6 +14,7 @@ import { poissonArrivals, randomFrom } from "./random.ts";
 import { type LoadReport, loadTable } from "./report.ts";
 import { sampleMemory } from "./resident-memory.ts";
 import { type RunningServer, type ServerSettings, startPeer, startTroupe } from "./servers.ts";
+import { restMs } from "./sides.ts";
 import { createTarget, requestBytes, type Target } from "./target.ts";
 
 const requestsPerClient = 4;
@@ -108,7 +110,10 @@ class ServingRun {
       const pace = this.#pace(load, requests, round);
       const label = `${load.amount} ${load.kind === "clients" ? "at once" : "arrivals/s"}, round ${round + 1} of ${rounds}`;
       const measured: RoundMetrics[] = [];
-      for (const target of this.#targets) measured.push(await this.#measure(target, prompts, pace, label));
+      for (const target of this.#targets) {
+        await sleep(restMs);
+        measured.push(await this.#measure(target, prompts, pace, label));
+      }
       const bound = await this.#bound(load, measured[0]);
       for (const [side, metrics] of measured.entries()) {
         sides[side]?.push({ ...metrics, overBound: bound && metrics.outputTokensPerSecond / bound });

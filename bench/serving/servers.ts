@@ -37,7 +37,10 @@ export interface ServerSettings {
 /** Starts `troupe serve`; `watchLoop` costs it a wake-up every millisecond. */
 export function startTroupe(settings: ServerSettings, watchLoop = false): Promise<RunningServer> {
   const { model, threads, sequences, context, flags } = settings;
-  const sizes = ["--max-seqs", sequences, "--kv-cache", `${context}tokens`, "--threads", threads].map(String);
+  // The llama engine makes one pool of a set amount of memory, which costs it speed; a llama-server's slots have equal shares.
+  const hasShares = flags.includes("llama");
+  const kv = hasShares ? ["--max-model-len", Math.floor(context / sequences)] : ["--kv-cache", `${context}tokens`];
+  const sizes = ["--max-seqs", sequences, ...kv, "--threads", threads].map(String);
   const command = (port: number) => [
     ...(watchLoop ? [`--import=${probe}`] : []),
     ...[troupe, "serve", "-m", model, "--host", "127.0.0.1", "--port", String(port), "--cpu"],

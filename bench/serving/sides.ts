@@ -18,7 +18,7 @@ export const sideFlags = {
 } as const;
 
 /** Before each measurement: a llama-server's threads spin for some 200 ms after its last token, on cores the other needs. */
-const restMs = 500;
+export const restMs = 500;
 
 export interface SideOptions {
   readonly model: string;
