@@ -1,7 +1,7 @@
 // Owns everyone who waits for a slot, by priority: the lower the number, the sooner. Within one priority those that had to
 // give their slot back come first, oldest first, then the one there was too little memory for, then clients in turns. Used
 // by Admission only.
-import { FairQueue } from "./fair-queue.ts";
+import { FairQueue } from "../../runtime/fair-queue.ts";
 import type { Sequence } from "./sequence.ts";
 
 interface Front<S> {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { FairQueue } from "../../../engines/scheduler/fair-queue.ts";
+import { FairQueue } from "../../../runtime/fair-queue.ts";
 
 interface Item {
   readonly client: string;

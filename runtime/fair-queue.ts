@@ -1,6 +1,6 @@
-// Owns the order in which waiting sequences get slots: clients take turns; within a client, first come first served. Used
-// by the scheduler only. Every operation is O(1), amortised over the clients that have left; memory is allocated only when
-// a sequence arrives and when its client has a turn.
+// A queue in which clients take turns; within a client, first come first served. Used wherever requests of several clients
+// wait for one thing: slots, task workers. Every operation is O(1), amortised over the clients that have left; memory is
+// allocated only when an item arrives and when its client has a turn.
 import { type Link, LinkedList } from "./linked-list.ts";
 
 /** What one client has waiting. */
