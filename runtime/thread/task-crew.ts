@@ -1,0 +1,149 @@
+// The workers of a task pool: how many there are, what each has to load, and when one is replaced. The pool gives them
+// tasks; it is told what becomes of those.
+import { ServerError } from "../errors.ts";
+import type { EndReason } from "./task.ts";
+import { TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
+
+/** A worker that does not start is tried again after this time, then after twice as long each time. */
+const minStartDelayMs = 100;
+const maxStartDelayMs = 30_000;
+/** Failed starts in a row after which nobody is to wait for a worker. */
+const hopelessStarts = 3;
+
+export interface TaskCrewHooks extends Pick<TaskWorkerHooks, "onFree" | "onResult" | "onFailure" | "onEnded"> {
+  /** No worker starts: what waits for one is to be refused with this error. */
+  onHopeless(error: ServerError): void;
+}
+
+interface Shared {
+  readonly value: unknown;
+  /** What the first worker answered. */
+  readonly first: Promise<unknown>;
+  settle(value: unknown, error: ServerError | null): void;
+}
+
+export class TaskCrew {
+  readonly #options: TaskWorkerOptions;
+  readonly #hooks: TaskCrewHooks;
+  readonly #workerHooks: TaskWorkerHooks;
+  readonly #workers = new Set<TaskWorker>();
+  readonly #shared = new Map<string, Shared>();
+  #failedStarts = 0;
+  #startTimer: NodeJS.Timeout | undefined;
+
+  constructor(options: TaskWorkerOptions, hooks: TaskCrewHooks) {
+    this.#options = options;
+    this.#hooks = hooks;
+    this.#workerHooks = {
+      ...hooks,
+      onFree: (worker) => {
+        this.#failedStarts = 0;
+        hooks.onFree(worker);
+      },
+      onShared: (worker, key, value) => this.#loaded(worker, key, value),
+      onNotShared: (key, error) => this.#shared.get(key)?.settle(undefined, error),
+      onEnded: (worker, reason, cause) => this.#ended(worker, reason, cause),
+    };
+  }
+
+  /** Workers that can be given a task. */
+  get free(): readonly TaskWorker[] {
+    return [...this.#workers].filter((worker) => worker.isFree);
+  }
+
+  /** See TaskPool.share. The caller calls `keep` next. */
+  share(key: string, value: unknown): Promise<unknown> {
+    this.unshare(key);
+    const shared = sharedValue(value);
+    this.#shared.set(key, shared);
+    return shared.first;
+  }
+
+  unshare(key: string): void {
+    const shared = this.#shared.get(key);
+    if (shared === undefined) return;
+    this.#shared.delete(key);
+    shared.settle(undefined, new ServerError("cancelled", `"${key}" is not shared any more`));
+    for (const worker of this.#workers) worker.unshare(key);
+  }
+
+  /** Whether there is a worker that has what is shared under a key, or will have it. */
+  mayHave(key: string): boolean {
+    return this.#shared.has(key) && [...this.#workers].some((worker) => !worker.refusedKeys.has(key));
+  }
+
+  /** Sees to it that there are so many workers: starts those that are missing, ends free ones that are not needed. */
+  keep(wanted: number): void {
+    for (const worker of this.#workers) {
+      const isUnwanted = this.#workers.size > wanted || worker.isFull;
+      if (isUnwanted && worker.isFree && this.#readyCount > 1) this.drop(worker);
+    }
+    while (this.#startTimer === undefined && this.#workers.size < wanted) {
+      this.#workers.add(new TaskWorker(this.#options, this.#workerHooks));
+    }
+    this.#load();
+  }
+
+  /** Ends a worker, whatever it is at. */
+  drop(worker: TaskWorker): void {
+    this.#workers.delete(worker);
+    worker.end();
+  }
+
+  close(reason: ServerError): void {
+    clearTimeout(this.#startTimer);
+    for (const worker of this.#workers) this.drop(worker);
+    for (const { settle } of this.#shared.values()) settle(undefined, reason);
+  }
+
+  /** Has free workers load what they lack, one at a time: another one is there for tasks meanwhile. */
+  #load(): void {
+    for (const worker of this.free) {
+      const missing = [...this.#shared].find(([key]) => !worker.knows(key));
+      if (missing === undefined) continue;
+      const isAlone = this.#workers.size === 1;
+      if (worker.keys.size === 0 || this.free.length > 1 || isAlone) worker.share(missing[0], missing[1].value);
+    }
+  }
+
+  #loaded(worker: TaskWorker, key: string, value: unknown): void {
+    const shared = this.#shared.get(key);
+    // It was taken back while the worker loaded it.
+    if (shared === undefined) worker.unshare(key);
+    else shared.settle(value, null);
+  }
+
+  #ended(worker: TaskWorker, reason: EndReason, cause: unknown): void {
+    this.drop(worker);
+    if (!worker.isReady) this.#notStarted(cause);
+    this.#hooks.onEnded(worker, reason, cause);
+  }
+
+  #notStarted(cause: unknown): void {
+    this.#failedStarts++;
+    process.stderr.write(`a worker of "${this.#options.name}" did not start: ${String(cause)}\n`);
+    const delayMs = Math.min(minStartDelayMs * 2 ** (this.#failedStarts - 1), maxStartDelayMs);
+    clearTimeout(this.#startTimer);
+    this.#startTimer = setTimeout(() => {
+      this.#startTimer = undefined;
+      this.keep(1);
+    }, delayMs);
+    if (this.#failedStarts < hopelessStarts || this.#readyCount > 0) return;
+    const error = new ServerError("peer_gone", "the threads that read requests do not start; try again shortly");
+    for (const { settle } of this.#shared.values()) settle(undefined, error);
+    this.#hooks.onHopeless(error);
+  }
+
+  get #readyCount(): number {
+    return [...this.#workers].filter((worker) => worker.isReady).length;
+  }
+}
+
+function sharedValue(value: unknown): Shared {
+  let settle: Shared["settle"] = () => {};
+  const first = new Promise<unknown>((resolve, reject) => {
+    settle = (answer, error) => (error === null ? resolve(answer) : reject(error));
+  });
+  first.catch(() => {});
+  return { value, first, settle };
+}

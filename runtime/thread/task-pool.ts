@@ -1,0 +1,240 @@
+// Task pool: worker threads that each run one task at a time, for clients that take turns. A task is quick until it has run
+// for `quickMs`; from then on it is slow: its worker leaves the quick lane, and a spare one takes its place. A task that
+// reaches `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by
+// `quickMs` at most.
+//
+// There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `maxSlow` of them. A client
+// whose task was slow has its next ones in the slow lane for a while.
+import { ServerError } from "../errors.ts";
+import { FairQueue } from "../fair-queue.ts";
+import type { Transferable } from "./endpoint.ts";
+import { SlowClients } from "./slow-clients.ts";
+import { type EndReason, TaskEnded } from "./task.ts";
+import { TaskCrew } from "./task-crew.ts";
+import type { TaskWorker, TaskWorkerOptions } from "./task-worker.ts";
+
+/** Slow tasks at once: each takes a core from everybody. */
+const maxSlow = 2;
+
+export interface TaskPoolOptions extends TaskWorkerOptions {
+  /** Quick tasks at once. */
+  readonly quickWorkers: number;
+  readonly quickMs: number;
+  readonly limitMs: number;
+  /** Most tasks that wait. */
+  readonly maxQueued: number;
+}
+
+export interface TaskRequest {
+  readonly kind: string;
+  readonly input: unknown;
+  /** Whose it is: clients take turns. */
+  readonly client: string;
+  /** Key of what it needs of what is shared. */
+  readonly needs?: string;
+  /** What moves with the input. A task that moved something cannot be started a second time. */
+  readonly transfer?: readonly Transferable[];
+  /** Gives the task up: it rejects with `cancelled`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+interface Task extends TaskRequest {
+  readonly resolve: (value: unknown) => void;
+  readonly reject: (error: Error) => void;
+  /** While it runs. */
+  worker: TaskWorker | null;
+  timer: NodeJS.Timeout | undefined;
+  isGivenUp: boolean;
+}
+
+export class TaskPool {
+  readonly #options: TaskPoolOptions;
+  readonly #crew: TaskCrew;
+  readonly #quick = new FairQueue<Task>();
+  readonly #slow = new FairQueue<Task>();
+  readonly #running = new Map<TaskWorker, Task>();
+  readonly #slowClients = new SlowClients();
+  #isClosed = false;
+
+  constructor(options: TaskPoolOptions) {
+    this.#options = options;
+    this.#crew = new TaskCrew(options, {
+      onFree: () => this.#dispatch(),
+      onResult: (worker, value) => this.#ended(worker)?.resolve(value),
+      onFailure: (worker, error) => this.#ended(worker)?.reject(error),
+      onEnded: (worker, reason, cause) => this.#lost(worker, reason, cause),
+      onHopeless: (error) => this.#refuseWaiting(error),
+    });
+    this.#dispatch();
+  }
+
+  /**
+   * Gives every worker a value under a key, those that start later too. Settles with what the first one answered; rejects
+   * with the ServerError of a worker that cannot take it, and the value is dropped then.
+   */
+  async share(key: string, value: unknown): Promise<unknown> {
+    const first = this.#crew.share(key, value);
+    this.#dispatch();
+    try {
+      return await first;
+    } catch (error) {
+      this.unshare(key);
+      throw error;
+    }
+  }
+
+  unshare(key: string): void {
+    this.#crew.unshare(key);
+    this.#dispatch();
+  }
+
+  /**
+   * Runs a task. Rejects with the ServerError it threw, with TaskEnded where it was ended, and with `queue_full`,
+   * `cancelled`, `peer_gone` or `draining`.
+   */
+  run(request: TaskRequest): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const task: Task = { ...request, resolve, reject, worker: null, timer: undefined, isGivenUp: false };
+      const refusal = this.#refusalOf(task);
+      if (refusal !== null) {
+        reject(refusal);
+        return;
+      }
+      task.signal?.addEventListener("abort", () => this.#giveUp(task), { once: true });
+      (this.#slowClients.has(task.client) ? this.#slow : this.#quick).add(task, false);
+      this.#dispatch();
+    });
+  }
+
+  /** Ends every worker; tasks that run or wait are rejected with `draining`. */
+  close(): void {
+    this.#isClosed = true;
+    this.#crew.close(draining());
+    for (const worker of [...this.#running.keys()]) this.#ended(worker)?.reject(draining());
+    this.#refuseWaiting(draining());
+  }
+
+  #refusalOf({ signal }: Task): ServerError | null {
+    if (signal?.aborted) return cancelled();
+    if (this.#isClosed) return draining();
+    const { maxQueued } = this.#options;
+    if (this.#quick.size + this.#slow.size < maxQueued) return null;
+    return new ServerError("queue_full", `${maxQueued} requests wait to be read already; try again later`);
+  }
+
+  /** Starts what can be started: workers that are missing, then tasks. */
+  #dispatch(): void {
+    if (this.#isClosed) return;
+    this.#crew.keep(this.#options.quickWorkers + 1 + this.#slowCount);
+    while (this.#running.size - this.#slowCount < this.#options.quickWorkers && this.#startNext(this.#quick, 1));
+    // A worker must be left for who comes next.
+    while (this.#slowCount < maxSlow && this.#startNext(this.#slow, 2));
+  }
+
+  /** Starts the next task of a lane if at least so many workers are free. */
+  #startNext(lane: FairQueue<Task>, leastFree: number): boolean {
+    const { free } = this.#crew;
+    const task = free.length < leastFree ? undefined : lane.take();
+    if (task === undefined) return false;
+    const { needs } = task;
+    const worker = free.find((one) => needs === undefined || one.keys.has(needs));
+    if (worker !== undefined) {
+      this.#start(task, worker, lane === this.#slow);
+      return true;
+    }
+    if (this.#crew.mayHave(needs as string)) {
+      lane.putBack(task);
+      return false;
+    }
+    task.reject(new ServerError("peer_gone", `"${needs}" cannot be used now; try again shortly`));
+    return true;
+  }
+
+  #start(task: Task, worker: TaskWorker, isSlow: boolean): void {
+    const { quickMs, limitMs } = this.#options;
+    const { kind, input, transfer = [] } = task;
+    task.worker = worker;
+    worker.isSlow = isSlow;
+    this.#running.set(worker, task);
+    task.timer = isSlow
+      ? setTimeout(() => this.#kill(worker, "time"), limitMs)
+      : setTimeout(() => this.#turnSlow(task, worker), quickMs);
+    worker.run(kind, input, transfer);
+  }
+
+  /** A quick task has taken its time. Where there are as many slow ones as may be, it has to wait for one of them to end. */
+  #turnSlow(task: Task, worker: TaskWorker): void {
+    const { quickMs, limitMs } = this.#options;
+    this.#slowClients.add(task.client);
+    if (!task.isGivenUp && this.#slowCount < maxSlow) {
+      worker.isSlow = true;
+      task.timer = setTimeout(() => this.#kill(worker, "time"), limitMs - quickMs);
+    } else {
+      this.#ended(worker);
+      this.#crew.drop(worker);
+      if (task.transfer === undefined && !task.isGivenUp) this.#slow.add(task, false);
+      else task.reject(new ServerError("queue_full", "too many long requests are read at once; try again shortly"));
+    }
+    this.#dispatch();
+  }
+
+  /** Ends a running task together with its worker. */
+  #kill(worker: TaskWorker, reason: EndReason): void {
+    this.#crew.drop(worker);
+    this.#lost(worker, reason, undefined);
+  }
+
+  /** The worker is gone, and its task with it. */
+  #lost(worker: TaskWorker, reason: EndReason, cause: unknown): void {
+    const task = this.#ended(worker);
+    if (task !== undefined) {
+      this.#slowClients.add(task.client);
+      task.reject(new TaskEnded(reason, worker.phase, cause));
+    }
+    this.#dispatch();
+  }
+
+  #giveUp(task: Task): void {
+    this.#quick.remove(task);
+    this.#slow.remove(task);
+    task.isGivenUp = true;
+    task.reject(cancelled());
+    // One that is quick still ends sooner than a new worker would start.
+    if (task.worker?.isSlow) this.#kill(task.worker, "time");
+    else this.#dispatch();
+  }
+
+  /** The task of a worker, which runs no more. */
+  #ended(worker: TaskWorker): Task | undefined {
+    const task = this.#running.get(worker);
+    this.#running.delete(worker);
+    worker.isSlow = false;
+    if (task === undefined) return undefined;
+    clearTimeout(task.timer);
+    task.worker = null;
+    return task;
+  }
+
+  #refuseWaiting(error: ServerError): void {
+    for (const lane of [this.#quick, this.#slow]) {
+      for (const task of [...lane]) {
+        lane.remove(task);
+        task.reject(error);
+      }
+    }
+  }
+
+  get #slowCount(): number {
+    let count = 0;
+    for (const { isSlow } of this.#running.keys()) if (isSlow) count++;
+    return count;
+  }
+}
+
+function cancelled(): ServerError {
+  return new ServerError("cancelled", "the request was cancelled while it was read");
+}
+
+function draining(): ServerError {
+  return new ServerError("draining", "the server is shutting down; send the request to another one");
+}

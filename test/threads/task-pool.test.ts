@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { TaskEnded } from "../../runtime/thread/task.ts";
+import { TaskPool, type TaskPoolOptions } from "../../runtime/thread/task-pool.ts";
+
+const quickMs = 150;
+
+function createPool(t: TestContext, changes: Partial<TaskPoolOptions> = {}) {
+  const pool = new TaskPool({
+    name: "probe",
+    module: new URL("../fixtures/actors/probe-tasks.js", import.meta.url),
+    init: {},
+    quickWorkers: 1,
+    quickMs,
+    limitMs: 1500,
+    heapMiB: 64,
+    maxQueued: 20,
+    ...changes,
+  });
+  t.after(() => pool.close());
+  const run = (kind: string, input: unknown = null, client = "a") => pool.run({ kind, input, client });
+  return { pool, run };
+}
+
+async function timed<T>(work: Promise<T>): Promise<{ value: T; ms: number }> {
+  const start = performance.now();
+  const value = await work;
+  return { value, ms: performance.now() - start };
+}
+
+const endedFor = (reason: string, phase: string) => (error: unknown) =>
+  error instanceof TaskEnded && error.reason === reason && error.phase === phase;
+
+describe("a task pool", () => {
+  it("runs tasks, moves what is to move, and passes errors on", async (t) => {
+    const { pool, run } = createPool(t);
+    assert.deepEqual(await run("echo", { a: [1, "b"] }), { a: [1, "b"] });
+    const bytes = Uint8Array.of(1, 2, 3);
+    const answer = await pool.run({ kind: "bytes", input: bytes, client: "a", transfer: [bytes.buffer] });
+    assert.deepEqual(answer, Uint8Array.of(2, 3, 4));
+    assert.equal(bytes.length, 0, "the input has moved");
+    await assert.rejects(run("refuse"), { code: "invalid_value", message: "it is wrong" });
+    await assert.rejects(run("mistake"), { code: "internal", message: /server's log/ });
+    await assert.rejects(run("deep"), { code: "unsupported", message: /too deeply nested/ });
+    assert.equal(await run("echo", 1), 1);
+  });
+
+  it("lets a slow task delay others by the quick limit at most", async (t) => {
+    const { run } = createPool(t);
+    await run("echo");
+    await sleep(300); // until the spare worker is there, too
+    const slow = run("spin", 900, "slow");
+    const waits: number[] = [];
+    for (let i = 0; i < 10; i++) waits.push((await timed(run("echo", i, "b"))).ms);
+    assert.ok(Math.max(...waits) < 2 * quickMs, `waited ${waits.map(Math.round)} ms`);
+    assert.equal(await slow, "spun");
+  });
+
+  it("ends a task that reaches the limit, says where it was, and goes on", async (t) => {
+    const { run } = createPool(t, { limitMs: 400 });
+    const { ms } = await timed(assert.rejects(run("spin", 60_000), endedFor("time", "spinning")));
+    assert.ok(ms < 2000, `${ms} ms`);
+    assert.equal(await run("echo", 1, "b"), 1);
+  });
+
+  it("ends a task that fills its heap, and the process lives on", async (t) => {
+    const { run } = createPool(t, { limitMs: 20_000 });
+    await assert.rejects(run("fill"), endedFor("memory", "filling"));
+    assert.equal(await run("echo", 1, "b"), 1);
+  });
+
+  it("replaces a worker that crashes", async (t) => {
+    const { run } = createPool(t);
+    await assert.rejects(run("exit"), endedFor("crash", ""));
+    assert.equal(await run("echo", 1, "b"), 1);
+  });
+
+  it("has a client of slow tasks wait behind its own kind, while others stay quick", async (t) => {
+    const { run } = createPool(t, { limitMs: 10_000 });
+    await run("echo");
+    await sleep(300);
+    const spins = ["x", "x", "x", "y", "z"].map((client) => run("spin", 1000, client));
+    await sleep(20);
+    const waits: number[] = [];
+    for (let i = 0; i < 30; i++) {
+      waits.push((await timed(run("echo", i, "b"))).ms);
+      await sleep(20);
+    }
+    // Three strangers come with a slow task each, and each may hold the quick lane once; one after another they take 5 s.
+    assert.ok(Math.max(...waits) < 2000, `waited ${waits.map(Math.round)} ms`);
+    assert.deepEqual(
+      await Promise.all(spins),
+      spins.map(() => "spun"),
+    );
+  });
+
+  it("gives clients turns", async (t) => {
+    const { run } = createPool(t);
+    await run("echo");
+    const order: string[] = [];
+    const note = (client: string) => run("spin", 5, client).then(() => order.push(client));
+    await Promise.all([...["a", "a", "a", "a"].map(note), note("b")]);
+    assert.ok(order.indexOf("b") < 3, order.join());
+  });
+
+  it("refuses what is more than may wait", async (t) => {
+    const { run } = createPool(t, { maxQueued: 3 });
+    const outcomes = await Promise.allSettled(Array.from({ length: 10 }, () => run("spin", 5)));
+    const refused = outcomes.flatMap((one) => (one.status === "rejected" ? [one.reason.code] : []));
+    assert.ok(refused.length > 0 && refused.every((code) => code === "queue_full"), refused.join());
+  });
+
+  it("drops a task that is given up: while it waits, and with its worker once it is slow", async (t) => {
+    const { pool, run } = createPool(t, { limitMs: 60_000 });
+    await run("echo");
+    const running = new AbortController();
+    const slow = pool.run({ kind: "spin", input: 50_000, client: "slow", signal: running.signal });
+    const waiting = new AbortController();
+    const queued = pool.run({ kind: "echo", input: 1, client: "slow", signal: waiting.signal });
+    waiting.abort();
+    await assert.rejects(queued, { code: "cancelled" });
+    await sleep(2 * quickMs);
+    running.abort();
+    await assert.rejects(slow, { code: "cancelled" });
+    assert.equal(await run("echo", 2, "slow"), 2);
+  });
+
+  it("shares values with every worker, those that start later too", async (t) => {
+    const { pool, run } = createPool(t);
+    assert.equal(await pool.share("k", "v"), "loaded v");
+    const ask = () => pool.run({ kind: "shared", input: "k", client: "b", needs: "k" });
+    assert.equal(await ask(), "v");
+    for (let i = 0; i < 4; i++) await assert.rejects(run("exit", null, `c${i}`));
+    assert.equal(await ask(), "v");
+    pool.unshare("k");
+    await assert.rejects(ask(), { code: "peer_gone" });
+  });
+
+  it("tells who shares a value that no worker can take, and serves others", async (t) => {
+    const { pool, run } = createPool(t);
+    await assert.rejects(pool.share("k", "bad"), { code: "model_file_invalid" });
+    assert.equal(await run("echo", 1), 1);
+  });
+
+  it("serves tasks while a worker loads what is shared", async (t) => {
+    const { pool, run } = createPool(t, { init: { loadMs: 400 } });
+    await pool.share("first", 1);
+    await sleep(600);
+    const loading = pool.share("second", 2);
+    const { ms } = await timed(run("echo", 1));
+    assert.ok(ms < 300, `${ms} ms`);
+    await loading;
+  });
+
+  it("refuses tasks instead of keeping them where its workers do not start", async (t) => {
+    const module = new URL("../fixtures/actors/no-such-tasks.js", import.meta.url);
+    const { run } = createPool(t, { module });
+    await assert.rejects(run("echo"), { code: "peer_gone" });
+  });
+
+  it("rejects what runs and waits when it is closed", async (t) => {
+    const { pool, run } = createPool(t);
+    const running = run("spin", 5000);
+    const waiting = run("echo");
+    pool.close();
+    await assert.rejects(running, { code: "draining" });
+    await assert.rejects(waiting, { code: "draining" });
+  });
+});
