@@ -1,5 +1,5 @@
-// Owns the agents place as the main thread sees it: keeps it supervised, links to it, and makes the models that are loaded
-// known to it. Used by front.ts and, through it, by the lives of the models.
+// The agents place as the main thread sees it: keeps it supervised, links to it, and makes the models that are loaded known
+// to it. Used by front.ts and, through it, by the lives of the models.
 import type { Ref } from "../runtime/actor/ref.ts";
 import { StreamHub } from "../runtime/actor/stream.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
@@ -13,12 +13,17 @@ import {
   type AgentsPlaceInit,
   type AgentsProtocol,
   eventChannel,
+  type ModelFiles,
   type ModelPlaceReady,
   type ModelsProtocol,
 } from "./messages.ts";
 import type { ModelUsers } from "./model-lifecycle/supervised-model.ts";
 import { agentsModule } from "./placement.ts";
-import type { ServedModel } from "./served-model.ts";
+import { failed, type ServedModel } from "./served-model.ts";
+
+/** No client's text runs on the agents thread itself: when it stands still for so long, it does so for good. */
+const answersWithinMs = 10_000;
+const heapMiB = 2048;
 
 export interface AgentsFrontOptions {
   readonly init: AgentsPlaceInit;
@@ -28,7 +33,13 @@ export interface AgentsFrontOptions {
   readonly loadTimeoutMs: number;
   readonly log: Logger;
   /** All models; a new place has to know those that have one. */
-  readonly models: () => Iterable<{ readonly served: ServedModel; readonly place: Place<ModelPlaceReady> | null }>;
+  readonly models: () => Iterable<AttachableModel>;
+}
+
+interface AttachableModel {
+  readonly served: ServedModel;
+  /** null while it has none. */
+  readonly place: Place<ModelPlaceReady> | null;
 }
 
 export interface AgentsLink {
@@ -41,6 +52,8 @@ export class AgentsFront implements ModelUsers {
   #supervisor: Supervisor | null = null;
   #link: AgentsLink | null = null;
   #models: Ref<ModelsProtocol> | null = null;
+  /** What has been read of a model's files, for when the agents place has to be started again: they may be gone then. */
+  readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
 
   constructor(options: AgentsFrontOptions) {
     this.#options = options;
@@ -64,8 +77,11 @@ export class AgentsFront implements ModelUsers {
             init,
             carrier: "thread",
             startTimeoutMs: loadTimeoutMs,
+            answersWithinMs,
+            heapMiB,
           }),
-        policy: restart,
+        // Without it nothing is answered: it is started again for as long as the server lives.
+        policy: { ...restart, maxRestarts: Number.POSITIVE_INFINITY },
         clock,
         onUp: async (place) => {
           await this.#up(place);
@@ -96,9 +112,10 @@ export class AgentsFront implements ModelUsers {
     try {
       const ticket = await place.dial();
       const { id, spec, chatTemplate, jinjaExplicit } = served;
-      const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket };
+      const files = this.#files.get(place) ?? null;
+      const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket, files };
       const options = { timeoutMs: this.#options.loadTimeoutMs, transfer: ticketTransfer(ticket) };
-      await models.ask("attachModel", message, options);
+      this.#files.set(place, await models.ask("attachModel", message, options));
     } catch (error) {
       // One of the two has died. Its next life attaches again; the other one must not die of it.
       if (toErrorRecord(error).code !== "peer_gone") throw error;
@@ -114,6 +131,23 @@ export class AgentsFront implements ModelUsers {
     const hub = new StreamHub(place.endpoint, { channel: eventChannel, window: init.streamWindow });
     this.#link = { actor: system.ref<AgentsProtocol>("agents", place.endpoint), hub };
     this.#models = system.ref<ModelsProtocol>("models", place.endpoint);
-    await Promise.all([...models()].map((model) => this.attach(model.served, model.place)));
+    await Promise.all([...models()].map((model) => this.#attachAgain(model)));
+  }
+
+  /** A model that cannot be attached again fails alone, and is tried for as long as it and the agents place are there. */
+  async #attachAgain(model: AttachableModel): Promise<void> {
+    const { restart, clock, log } = this.#options;
+    const models = this.#models;
+    const { served, place } = model;
+    try {
+      await this.attach(served, place);
+    } catch (error) {
+      const retryInMs = restart.maxBackoffMs;
+      log.error({ model: served.id, err: error, retryInMs }, "a model cannot be attached to the agents place again");
+      this.detach(served.id, failed(served.id, error));
+      clock.setTimeout(() => {
+        if (this.#models === models && model.place === place) void this.#attachAgain(model);
+      }, retryInMs);
+    }
   }
 }

@@ -14,7 +14,10 @@ import { ModelLives } from "./model-lifecycle/model-lives.ts";
 import type { ModelManagement, ModelOutcome } from "./model-management.ts";
 import type { Refusals } from "./refusals.ts";
 import { leaseFor } from "./request-adapter.ts";
-import { loading, type ServedStatistics, shuttingDown } from "./served-model.ts";
+import { type ServedStatistics, shuttingDown } from "./served-model.ts";
+
+import type { BodyToTranslate } from "./text-tasks/body-translators.ts";
+import { movedWith } from "./text-tasks/text-tasks.ts";
 
 export type { FrontOptions } from "./front-options.ts";
 export type { ServedModel } from "./served-model.ts";
@@ -30,6 +33,9 @@ interface Visit {
 }
 
 type StartRun = (visit: Visit, run: number) => Promise<unknown>;
+
+/** Text tasks wait for their turn, and each has a limit of its own. */
+const prepareTimeoutMs = 10 * 60 * 1000;
 
 interface Asked {
   readonly model: string;
@@ -113,23 +119,34 @@ export class Front implements Inference, ModelManagement {
     return { ...(await model.currentStatistics()), queueFull, queueTimeouts };
   }
 
-  generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<readonly GenerateEvent[]> {
-    const start: StartRun = ({ agents, adapter }, run) =>
-      agents.actor.ask("start", { run, request: this.#seeded(request), adapter });
-    return this.#events<GenerateEvent>(request, signal, start);
+  generate(
+    request: GenerateRequest,
+    signal: AbortSignal,
+    onPrepared: () => void = () => {},
+  ): AsyncGenerator<readonly GenerateEvent[]> {
+    const start: StartRun = ({ agents, adapter }, run) => {
+      const message = { run, request: this.#seeded(request), adapter };
+      const options = { timeoutMs: prepareTimeoutMs, transfer: movedWith(request) };
+      return agents.actor.ask("start", message, options).finally(onPrepared);
+    };
+    return this.#events<GenerateEvent>(request, signal, start, onPrepared);
   }
 
   async countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
     const visit = await this.#visit({ model: request.model, adapter: null }, signal);
     try {
-      return await visit.agents.actor.ask("countTokens", { request });
+      const options = { timeoutMs: prepareTimeoutMs, transfer: movedWith(request) };
+      return await visit.agents.actor.ask("countTokens", { request }, options);
     } finally {
       visit.end();
     }
   }
 
   async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {
-    const start: StartRun = ({ agents, adapter }, run) => agents.actor.ask("embed", { run, request, adapter });
+    const start: StartRun = ({ agents, adapter }, run) => {
+      const transfer = [request.inputs.values.buffer as ArrayBuffer];
+      return agents.actor.ask("embed", { run, request, adapter }, { transfer });
+    };
     for await (const [event] of this.#events<EmbedEvent>({ model: request.model, adapter: null }, signal, start)) {
       if (event?.type === "error") throw fromErrorRecord(event.error);
       if (event) return event.embeddings;
@@ -137,16 +154,25 @@ export class Front implements Inference, ModelManagement {
     throw new ServerError("cancelled", "the request was cancelled before its embeddings were made");
   }
 
-  /** The events of a run on a model, which `start` asks the agents place for. */
+  async translate(message: BodyToTranslate): Promise<unknown> {
+    const { link } = this.#agents;
+    if (link === null) throw fromErrorRecord(restarting);
+    const transfer = [message.body.buffer as ArrayBuffer];
+    return await link.actor.ask("translate", message, { timeoutMs: prepareTimeoutMs, transfer });
+  }
+
+  /** The events of a run on a model, which `start` asks the agents place for; `onEnd` is called when there are no more. */
   async *#events<Event extends { readonly type: string }>(
     asked: Asked,
     signal: AbortSignal,
     start: StartRun,
+    onEnd: () => void = () => {},
   ): AsyncGenerator<readonly (Event | ErrorEvent)[]> {
     let visit: Visit;
     try {
       visit = await this.#visit(asked, signal);
     } catch (error) {
+      onEnd();
       if (!signal.aborted) yield [{ type: "error", error: toErrorRecord(error) }];
       return;
     }
@@ -174,6 +200,7 @@ export class Front implements Inference, ModelManagement {
       signal.removeEventListener("abort", cancel);
       reader.cancel();
       visit.end();
+      onEnd();
     }
   }
 
@@ -199,7 +226,7 @@ export class Front implements Inference, ModelManagement {
     const agents = this.#agents.link;
     if (agents !== null) return { agents, adapter: lease?.adapter ?? null, refusals, end };
     end();
-    throw fromErrorRecord(loading(model));
+    throw fromErrorRecord(restarting);
   }
 
   #seeded(request: GenerateRequest): GenerateRequest {
@@ -208,5 +235,10 @@ export class Front implements Inference, ModelManagement {
     return { ...request, sampling: { ...request.sampling, seed: defaultSeed } };
   }
 }
+
+const restarting: ErrorRecord = {
+  code: "peer_gone",
+  message: "the part of the server that reads requests is being started again; try again shortly",
+};
 
 const stopped: ErrorEvent = { type: "error", error: shuttingDown };

@@ -2,6 +2,7 @@
 // where the actors run. Implemented by actors/front.ts; tests of http/ implement it with a few lines.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../engines/chat.ts";
 import type { EngineMetric } from "./engine-metrics.ts";
+import type { BodyToTranslate } from "./text-tasks/body-translators.ts";
 
 export type ModelStatus = "loaded" | "unloaded" | "reloading";
 
@@ -37,13 +38,23 @@ export interface ModelCapabilities {
   readonly embeds: boolean;
 }
 
-/** Texts to embed, or prompts in tokens of the model's vocabulary. */
+/** Texts, or prompts in tokens of the model's vocabulary. Packed: tens of megabytes move between threads as they are. */
+export type EmbedInputs =
+  | {
+      readonly kind: "texts";
+      /** UTF-8, one text behind the other. */
+      readonly values: Uint8Array;
+      /** Where each ends. */
+      readonly ends: Uint32Array;
+    }
+  | { readonly kind: "tokens"; readonly values: Int32Array; readonly ends: Uint32Array };
+
 export interface EmbedRequest {
   /** Model id as loaded. */
   readonly model: string;
   /** Who asks: requests of different clients take turns. Never a key itself. */
   readonly client: string;
-  readonly inputs: readonly string[] | readonly (readonly number[])[];
+  readonly inputs: EmbedInputs;
   /** Keep the start of an input that is too long, instead of refusing it. */
   readonly truncateInputs: boolean;
   /** The lower, the sooner it is served; 0 where the client says nothing. */
@@ -68,12 +79,23 @@ export interface Inference {
    * Starts a generation. Each iteration yields all events that are ready, in order; not iterating is back pressure:
    * the sequence pauses when its bounded buffer is full. Aborting the signal cancels before the next step; the stream
    * then ends. Failures (queue full, model loading, engine crash) arrive as one final `error` event, never as a throw.
+   * `onPrepared` is called once what the request was made of is not held any more: its prompt is in tokens, or it has ended.
+   * A sealed content moves away and cannot be sent again.
    */
-  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<readonly GenerateEvent[]>;
+  generate(
+    request: GenerateRequest,
+    signal: AbortSignal,
+    onPrepared?: () => void,
+  ): AsyncIterable<readonly GenerateEvent[]>;
   /** Tokens of the prompt a request comes to. Throws what would refuse the request; `cancelled` once the signal is aborted. */
   countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number>;
   /** The engine metrics of the models that are loaded now. */
   engineMetrics(): Promise<readonly EngineMetric[]>;
+  /**
+   * What a request body says, read on a text worker, where the bytes move to; as the translators of its protocol have it.
+   * Throws what refuses it.
+   */
+  translate(message: BodyToTranslate): Promise<unknown>;
   /** Throws what hinders it as a ServerError; `cancelled` once the signal is aborted, before the next step. */
   embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings>;
 }

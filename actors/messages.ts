@@ -2,6 +2,7 @@
 // not a request and a reply travels as frames: see TokenFrame.
 import type { GenerateRequest, Sampling } from "../engines/chat.ts";
 import type { Capabilities, Capacity, EngineName, ModelCard, ModelSpec } from "../engines/engine.ts";
+import type { HeadBytes } from "../engines/gguf/reader.ts";
 import type { GrammarSource } from "../engines/grammar/source.ts";
 import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts";
 import type { PrefixStatistics } from "../engines/scheduler/prefix-cache.ts";
@@ -12,6 +13,7 @@ import type { ErrorRecord } from "../runtime/errors.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
 import type { Embeddings, EmbedRequest } from "./inference.ts";
+import type { BodyToTranslate } from "./text-tasks/body-translators.ts";
 
 /** The model actor: one a loaded model, on the model's own place. */
 export interface ModelProtocol {
@@ -213,13 +215,13 @@ export interface ModelPlaceReady {
 /** The models actor of the agents place: apart from the agents actor, so that no run waits while a model is attached. */
 export interface ModelsProtocol {
   /** Makes a model available to runs: reads its vocabulary and template, links to its place. */
-  attachModel(message: AttachedModel): void;
+  attachModel(message: AttachedModel): Promise<ModelFiles>;
   detachModel(message: { readonly id: string; readonly error: ErrorRecord }): void;
 }
 
-/** The agents actor: templates, tokenises, follows a request's sequences and turns tokens into events. */
+/** The agents actor: has prompts prepared, follows a request's sequences and turns tokens into events. */
 export interface AgentsProtocol {
-  /** Starts a run whose events go to stream `run` of the events channel. */
+  /** Starts a run whose events go to stream `run` of the events channel. Settles when its prompt is prepared, or it has ended. */
   start(message: {
     readonly run: number;
     readonly request: GenerateRequest;
@@ -227,7 +229,9 @@ export interface AgentsProtocol {
     readonly adapter: RunAdapter | null;
   }): void;
   /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
-  countTokens(message: { readonly request: GenerateRequest }): number;
+  countTokens(message: { readonly request: GenerateRequest }): Promise<number>;
+  /** What a request body says, see BodyTranslators. */
+  translate(message: BodyToTranslate): Promise<unknown>;
   /** Starts embedding inputs; the one event that ends it goes to stream `run` of the events channel. */
   embed(message: {
     readonly run: number;
@@ -248,6 +252,15 @@ export interface AttachedModel {
   readonly jinjaExplicit: string | null;
   readonly ready: ModelPlaceReady;
   readonly ticket: DialTicket;
+  /** What an earlier attach has read of its files, which may be gone; null where none has. */
+  readonly files: ModelFiles | null;
+}
+
+/** What the text side needs of a model's files. */
+export interface ModelFiles {
+  readonly head: HeadBytes;
+  /** The chat template that the configuration names; null where the model's own is used. */
+  readonly template: string | null;
 }
 
 /** Channel of event streams on the link between the front and an agents place. */
@@ -260,6 +273,20 @@ export interface AgentsPlaceInit {
   readonly streamWindow: number;
   /** A run whose reader takes nothing for so long is cancelled. */
   readonly stalledReaderMs: number;
+  readonly textTasks: TextTaskSettings;
+}
+
+/** How the agents place runs tasks on clients' text. */
+export interface TextTaskSettings {
+  /** URL of a TranslatorModule. */
+  readonly translators: string;
+  /** Tasks at once that are quick; those that are not run besides. */
+  readonly quickWorkers: number;
+  /** Most tasks that wait. */
+  readonly maxQueued: number;
+  /** A task that takes more is ended. */
+  readonly limitSeconds: number;
+  readonly heapMiB: number;
 }
 
 /** What the state place is told when it starts. Its actors' protocols are their faces: StoredResponses. */

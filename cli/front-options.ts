@@ -2,9 +2,10 @@
 // Called by the commands that generate, serve and run; it starts nothing.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { FrontOptions, ServedModel } from "../actors/front.ts";
+import type { TextTaskSettings } from "../actors/messages.ts";
 import type { EngineName } from "../engines/engine.ts";
 import { nativeHost } from "../engines/llama/native-host.ts";
 import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts";
@@ -25,6 +26,9 @@ export const placeStopMs = 5000;
 const mailboxLimit = 4096;
 /** Events a stream may be ahead of its reader before its sequences pause. */
 const streamWindow = 256;
+/** One text worker prepares some hundred requests a second: more than the engine of a small machine answers. */
+const coresPerTextWorker = 8;
+const maxTextWorkers = 4;
 
 export async function frontOptions(config: Config, log: Logger, progress: Progress): Promise<FrontOptions> {
   const { troupe } = config;
@@ -43,13 +47,28 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
     maxLoadedModels: troupe.maxLoadedModels,
     idleUnloadMs: troupe.idleUnloadSecs * 1000,
     frameIntervalMs: troupe.frameIntervalMs,
-    agents: { mailboxLimit, streamWindow, stalledReaderMs: troupe.stalledReaderSecs * 1000 },
+    agents: {
+      mailboxLimit,
+      streamWindow,
+      stalledReaderMs: troupe.stalledReaderSecs * 1000,
+      textTasks: textTasks(troupe),
+    },
     speculation,
     prefixStore: prefixStore(troupe),
     restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 5000, maxRestarts: 5 },
     loadTimeoutMs: troupe.loadTimeoutSecs * 1000,
     log,
     onLoadProgress: (id, fraction) => progress.update(`load ${id}`, fraction, 1),
+  };
+}
+
+function textTasks({ textTaskSecs, textTaskMemory, maxQueue }: Config["troupe"]): TextTaskSettings {
+  return {
+    translators: new URL("../http/body-translators.js", import.meta.url).href,
+    quickWorkers: Math.min(Math.max(1, Math.floor(availableParallelism() / coresPerTextWorker)), maxTextWorkers),
+    maxQueued: maxQueue,
+    limitSeconds: textTaskSecs,
+    heapMiB: Math.floor(textTaskMemory / 2 ** 20),
   };
 }
 

@@ -104,6 +104,33 @@ export type OutputGrammar =
 /** Which LoRA adapter a request is to be answered with. */
 export type AdapterSelector = { readonly alias: string } | { readonly generation: string };
 
+export type Prompt =
+  | {
+      readonly kind: "chat";
+      readonly messages: readonly ChatMessage[];
+      readonly templateArguments: TemplateArguments;
+    }
+  | { readonly kind: "text"; readonly text: string };
+
+/** What a request says that only its preparation reads: it may be tens of megabytes. */
+export interface RequestContent {
+  readonly prompt: Prompt;
+  readonly grammar: OutputGrammar | null;
+  readonly tools: ToolUse | null;
+}
+
+/** A RequestContent as bytes, which a text worker opens: on its way nobody has to read it, and it moves from thread to thread. */
+export interface SealedContent {
+  readonly kind: "sealed";
+  /** Which opener of the wire protocols makes the content of it. */
+  readonly opener: string;
+  readonly isChat: boolean;
+  readonly parts: readonly Uint8Array[];
+}
+
+/** A request whose content is open. */
+export type OpenRequest = GenerateRequest & RequestContent;
+
 export interface GenerateRequest {
   /** Model id as configured; resolved by the front. */
   readonly model: string;
@@ -111,13 +138,7 @@ export interface GenerateRequest {
   readonly adapter: AdapterSelector | null;
   /** Who asks: requests of different clients take turns. Never a key itself. */
   readonly client: string;
-  readonly prompt:
-    | {
-        readonly kind: "chat";
-        readonly messages: readonly ChatMessage[];
-        readonly templateArguments: TemplateArguments;
-      }
-    | { readonly kind: "text"; readonly text: string };
+  readonly prompt: Prompt | SealedContent;
   readonly sampling: Sampling;
   /** Number of independent choices that are returned. */
   readonly choices: number;
@@ -125,8 +146,9 @@ export interface GenerateRequest {
   readonly candidates: number;
   /** The lower, the sooner it is served; 0 where the client says nothing. */
   readonly priority: number;
+  /** null also while the content is sealed. */
   readonly grammar: OutputGrammar | null;
-  /** null where there is nothing to call. Only for a chat. */
+  /** null where there is nothing to call, and while the content is sealed. Only for a chat. */
   readonly tools: ToolUse | null;
   /** Alternatives to report beside each token of the prompt (0..20); null = no logprobs of the prompt. */
   readonly promptLogprobs: number | null;

@@ -1,13 +1,13 @@
-// Owns telling the operator, once a process and field, that a request set a field which changes nothing here: whoever relies
-// on it should not have to find out alone. Fields are known by the schemas' own meta data; called by json.ts.
+// Telling the operator, once a process and field, that a request set a field which changes nothing here: whoever relies on it
+// should not have to find out alone. Fields are known by the schemas' own meta data.
 import { z } from "zod";
 import type { Log } from "./log.ts";
 
 type Schema = z.core.$ZodType;
 
-interface IgnoredField {
+/** Plain data: a body may have been read on another thread. */
+export interface IgnoredField {
   readonly path: string;
-  readonly schema: Schema;
   readonly description: string;
 }
 
@@ -15,27 +15,35 @@ interface IgnoredField {
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
-/** Holds schemas, which are constants: clients cannot make it grow. */
-const toldBy = new WeakMap<Log, Set<Schema>>();
+/** Paths and descriptions, which are constants of the schemas: clients cannot make it grow. */
+const toldBy = new WeakMap<Log, Set<string>>();
 
-/** Logs the ignored fields that a body, as it came, sets. */
-export function tellIgnored(schema: Schema, body: unknown, log: Log): void {
-  const told = toldBy.get(log) ?? new Set();
-  toldBy.set(log, told);
+/** The ignored fields that a body sets. */
+export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
   const search = searches.get(schema) ?? searchOf(schema, "", []) ?? (() => {});
   searches.set(schema, search);
-  search(body, (field) => {
-    if (told.has(field.schema)) return;
-    told.add(field.schema);
-    log.warn({ field: field.path }, `a request sets a field that changes nothing. ${field.description}`);
-  });
+  const fields = new Map<string, IgnoredField>();
+  search(body, (field) => fields.set(field.path, field));
+  return [...fields.values()];
+}
+
+/** Logs them. */
+export function tellIgnored(fields: readonly IgnoredField[], log: Log): void {
+  const told = toldBy.get(log) ?? new Set();
+  toldBy.set(log, told);
+  for (const { path, description } of fields) {
+    const key = `${path} ${description}`;
+    if (told.has(key)) continue;
+    told.add(key);
+    log.warn({ field: path }, `a request sets a field that changes nothing. ${description}`);
+  }
 }
 
 /** null where there is nothing to find. `around`: the schemas that this one is in, so that one inside itself has an end. */
 function searchOf(schema: Schema, path: string, around: readonly Schema[]): Search | null {
   const meta = z.globalRegistry.get(schema);
   if (meta?.support === "ignored") {
-    const field = { path, schema, description: meta.description ?? "" };
+    const field = { path, description: meta.description ?? "" };
     return (value, found) => {
       if (value !== undefined && value !== null) found(field);
     };

@@ -1,9 +1,9 @@
-// Owns the way from a body's bytes to a value of a schema: content type, UTF-8, JSON, fields. Each failure is a
-// ServerError that names the field, what was expected and what came.
+// From a body's bytes to a value of a schema: content type, UTF-8, JSON, fields. Each failure is a ServerError that names the
+// field, what was expected and what came. Requests for inference, whose bodies may be long, are read by read-request.ts.
 import { z } from "zod";
 import { ServerError } from "../runtime/errors.ts";
 import type { HttpRequest } from "./edge.ts";
-import { tellIgnored } from "./ignored.ts";
+import { ignoredFields, tellIgnored } from "./ignored.ts";
 import { describeIssue, expectation } from "./issues.ts";
 import type { Log } from "./log.ts";
 
@@ -22,6 +22,9 @@ const jsonType = /^application\/(?:json|[\w.-]+\+json)(?:\s*;\s*charset="?utf-?8
  */
 const MAX_VALUES = 200_000;
 
+/** Longest body that is read on the front; a longer one takes a millisecond and more, and is read on a text worker. */
+export const MAX_BODY_READ_HERE = 64 * 1024;
+
 /** What a body may name a model in. */
 type ModelField = "model" | "model_id";
 type NamedModels = Readonly<Partial<Record<ModelField, unknown>>>;
@@ -35,8 +38,9 @@ export function namedModel(request: HttpRequest, field: ModelField = "model"): {
   return named === undefined ? null : { name: named[field] };
 }
 
-/** Has `namedModel` know a request that is refused before anything reads its body. */
+/** Has `namedModel` know a request that is refused before anything reads its body. A long one is not worth it. */
 export function noteModel(request: HttpRequest): void {
+  if (request.body.byteLength > MAX_BODY_READ_HERE) return;
   try {
     readJsonValue(request);
   } catch {
@@ -44,19 +48,29 @@ export function noteModel(request: HttpRequest): void {
   }
 }
 
+/** Has `namedModel` know a request whose body was read elsewhere. */
+export function nameModel(request: HttpRequest, model: unknown): void {
+  namedModels.set(request, { model });
+}
+
 /** The body of a request as a value of `schema`. Which of its fields change nothing is told to `log`. */
-export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
-  const body = validate(schema, readJsonValue(request));
-  tellIgnored(schema, body, log);
+export function readJson<Schema extends z.ZodObject>(
+  request: HttpRequest,
+  schema: Schema,
+  log: Log,
+  limitBytes?: number,
+): z.output<Schema> {
+  const body = validate(schema, readJsonValue(request, limitBytes));
+  tellIgnored(ignoredFields(schema, body), log);
   return body;
 }
 
-/** The body of a request as whatever it holds. */
-export function readJsonValue(request: HttpRequest): unknown {
-  const contentType = request.headers.get("content-type");
-  if (contentType === undefined || !jsonType.test(contentType)) {
-    const got = contentType === undefined ? "none" : JSON.stringify(contentType.slice(0, 100));
-    throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
+/** The body of a request as whatever it holds; of at most `limitBytes`, since this thread stands still meanwhile. */
+export function readJsonValue(request: HttpRequest, limitBytes = MAX_BODY_READ_HERE): unknown {
+  checkContentType(request);
+  const { byteLength } = request.body;
+  if (byteLength > limitBytes) {
+    throw new ServerError("body_too_large", `expected a body of at most ${limitBytes} bytes here, got ${byteLength}`);
   }
   const value = parseJson(request.body);
   const { model, model_id } = (value ?? {}) as NamedModels;
@@ -64,7 +78,16 @@ export function readJsonValue(request: HttpRequest): unknown {
   return value;
 }
 
-function parseJson(body: Uint8Array): unknown {
+/** Throws `invalid_content_type`. */
+export function checkContentType({ headers }: HttpRequest): void {
+  const contentType = headers.get("content-type");
+  if (contentType !== undefined && jsonType.test(contentType)) return;
+  const got = contentType === undefined ? "none" : JSON.stringify(contentType.slice(0, 100));
+  throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
+}
+
+/** Throws invalid_json, and invalid_value for too many values. */
+export function parseJson(body: Uint8Array): unknown {
   if (body.byteLength === 0) throw new ServerError("invalid_json", "expected a JSON object, got an empty body");
   if (body.byteLength > MAX_VALUES && valueCount(body) > MAX_VALUES) {
     throw new ServerError("invalid_value", `expected a body of at most ${MAX_VALUES} values, got more`);
@@ -102,7 +125,8 @@ function isEscaped(body: Uint8Array, at: number): boolean {
   return (at - before) % 2 === 0;
 }
 
-function validate<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
+/** Throws invalid_value naming the field at fault. */
+export function validate<Schema extends z.ZodObject>(schema: Schema, body: unknown): z.output<Schema> {
   const result = z.safeParse(schema, body, { error: expectation });
   if (result.success) return result.data;
   throw describeIssue(result.error.issues, Object.keys(schema.shape));

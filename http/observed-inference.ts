@@ -2,6 +2,7 @@
 // protocol, so that no protocol need report them. Put before the models by the app, one a request.
 import type { EngineMetric } from "../actors/engine-metrics.ts";
 import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "../actors/inference.ts";
+import type { BodyToTranslate } from "../actors/text-tasks/body-translators.ts";
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../engines/chat.ts";
 import { type ErrorRecord, toErrorRecord } from "../runtime/errors.ts";
 
@@ -44,9 +45,19 @@ export class ObservedInference implements Inference {
     return this.#inner.engineMetrics();
   }
 
-  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<readonly GenerateEvent[]> {
-    const generation = this.#begin(request.prompt.kind === "chat" ? "chat" : "text_completion");
-    return noted(this.#inner.generate(request, signal), (events) => note(generation, events));
+  translate(message: BodyToTranslate): Promise<unknown> {
+    return this.#inner.translate(message);
+  }
+
+  generate(
+    request: GenerateRequest,
+    signal: AbortSignal,
+    onPrepared?: () => void,
+  ): AsyncIterable<readonly GenerateEvent[]> {
+    const { prompt } = request;
+    const isChat = prompt.kind === "chat" || (prompt.kind === "sealed" && prompt.isChat);
+    const generation = this.#begin(isChat ? "chat" : "text_completion");
+    return noted(this.#inner.generate(request, signal, onPrepared), (events) => note(generation, events));
   }
 
   async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {

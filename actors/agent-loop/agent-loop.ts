@@ -1,9 +1,12 @@
-// Owns the agents and the models actor: which models can be used, and the runs in flight on them. It routes each token
-// row to its run. One run is one request; what it does with tokens is run.ts's affair.
+// The agents and the models actor: which models can be used, and the runs in flight on them. It routes each token row to its
+// run. One run is one request; what it does with tokens is run.ts's affair. What a client has written is read by text tasks.
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
+import { parseModelMetadata } from "../../engines/gguf/metadata.ts";
 import { queueFull } from "../../engines/scheduler/queue-full.ts";
-import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
+import { createVocabulary, type Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+import type { Behaviour } from "../../runtime/actor/behaviour.ts";
+import { Later } from "../../runtime/actor/later.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamHub } from "../../runtime/actor/stream.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
@@ -16,6 +19,7 @@ import {
   type AgentsProtocol,
   type AttachedModel,
   type EmbedEvent,
+  type ModelFiles,
   type ModelProtocol,
   type ModelsProtocol,
   rowHasLogprobs,
@@ -23,21 +27,25 @@ import {
   type TokenFrame,
   tokenChannel,
 } from "../messages.ts";
+import type { BodyToTranslate } from "../text-tasks/body-translators.ts";
+import type { TextTasks } from "../text-tasks/text-tasks.ts";
 import { EmbedRun } from "./embed-run.ts";
 import { Run, type SequenceSink } from "./run.ts";
 import { SlotPace } from "./slot-pace.ts";
-import { TextModel } from "./text-model.ts";
 
 export interface AgentLoopOptions {
   readonly hub: StreamHub;
   readonly system: ActorSystem;
   readonly clock: Clock;
   readonly stalledReaderMs: number;
+  readonly tasks: TextTasks;
 }
 
-/** A model runs can use: its text side here, its sequences over there. */
+/** A model runs can use: its text side on the text workers, its sequences on its own place. */
 interface LinkedModel {
-  readonly text: TextModel;
+  /** By which text tasks know it. */
+  readonly textKey: string;
+  readonly vocabulary: Vocabulary;
   readonly endpoint: Endpoint;
   readonly actor: Ref<ModelProtocol>;
   /** Live sequences by id. */
@@ -61,33 +69,46 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     this.#options = options;
   }
 
-  async attachModel(message: AttachedModel): Promise<void> {
-    const [text, endpoint] = await Promise.all([TextModel.open(message), openEndpoint(message.ticket)]);
-    const actor = this.#options.system.ref<ModelProtocol>("model", endpoint);
+  async attachModel(message: AttachedModel): Promise<ModelFiles> {
+    const { tasks, system } = this.#options;
+    const { id, ready } = message;
+    const files = message.files ?? (await tasks.read(message));
+    const [textKey, endpoint] = await Promise.all([tasks.open({ id, ready, ...files }), openEndpoint(message.ticket)]);
+    const actor = system.ref<ModelProtocol>("model", endpoint);
     const linked: LinkedModel = {
-      text,
+      textKey,
+      vocabulary: createVocabulary(parseModelMetadata(files.head).tokenizer),
       endpoint,
       actor,
       sequences: new Map(),
-      capacity: message.ready.capacity,
-      capabilities: message.ready.capabilities,
-      maxQueue: message.ready.maxQueue,
+      capacity: ready.capacity,
+      capabilities: ready.capabilities,
+      maxQueue: ready.maxQueue,
       pace: new SlotPace(this.#options.clock),
       runs: new Set(),
     };
     endpoint.receive(tokenChannel, (frame: TokenFrame) => deliver(linked, frame));
-    this.#models.set(message.id, linked);
-    this.#detached.delete(message.id);
-    void endpoint.exit.then((exit) => this.#lost(message.id, linked, exit));
+    this.#forget(id);
+    this.#models.set(id, linked);
+    this.#detached.delete(id);
+    void endpoint.exit.then((exit) => this.#lost(id, linked, exit));
+    return files;
   }
 
   detachModel({ id, error }: { readonly id: string; readonly error: ErrorRecord }): void {
     this.#detached.set(id, error);
     this.#models.get(id)?.endpoint.close();
-    this.#models.delete(id);
+    this.#forget(id);
   }
 
-  start({ run: id, request, adapter }: Parameters<AgentsProtocol["start"]>[0], _context: ActorContext): void {
+  #forget(id: string): void {
+    const linked = this.#models.get(id);
+    if (linked === undefined) return;
+    this.#models.delete(id);
+    this.#options.tasks.close(linked.textKey);
+  }
+
+  start({ run: id, request, adapter }: Parameters<AgentsProtocol["start"]>[0]): Later<void> | undefined {
     const holder: { run?: Run } = {};
     const writer = this.#options.hub.writer<GenerateEvent>(id, {
       onCancel: () => holder.run?.cancel(),
@@ -96,13 +117,15 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     try {
       const model = this.#modelFor(request.model, request.candidates);
       if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
-      const { clock, stalledReaderMs } = this.#options;
+      const { clock, stalledReaderMs, tasks } = this.#options;
       const run = new Run({
         request,
         adapter,
         writer,
         model: {
-          text: model.text,
+          vocabulary: model.vocabulary,
+          prepare: (asked, signal) => tasks.prepare(model.textKey, asked, signal),
+          check: (checks, text, call) => tasks.check(checks, text, call, request.client),
           actor: model.actor,
           open: (sink) => this.#openSequence(model, sink),
           close: (id, tokenCount) => {
@@ -116,19 +139,24 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       });
       holder.run = run;
       model.runs.add(run);
-      run.start();
+      return new Later(run.start());
     } catch (error) {
       refuse(writer, error);
+      return undefined;
     }
   }
 
-  countTokens({ request }: Parameters<AgentsProtocol["countTokens"]>[0]): number {
+  countTokens({ request }: Parameters<AgentsProtocol["countTokens"]>[0]): Later<number> {
     const model = this.#modelFor(request.model, request.candidates);
     if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
-    return model.text.prompt(request).prompt.length;
+    return new Later(this.#options.tasks.countTokens(model.textKey, request));
   }
 
-  embed({ run: id, request, adapter }: Parameters<AgentsProtocol["embed"]>[0], _context: ActorContext): void {
+  translate(message: BodyToTranslate): Later<unknown> {
+    return new Later(this.#options.tasks.translate(message));
+  }
+
+  embed({ run: id, request, adapter }: Parameters<AgentsProtocol["embed"]>[0]): void {
     const holder: { run?: EmbedRun } = {};
     const writer = this.#options.hub.writer<EmbedEvent>(id, {
       onCancel: () => holder.run?.cancel(),
@@ -138,12 +166,20 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       const model = this.#modelFor(request.model, 1);
       const { pooling, pooledLength } = model.capabilities;
       if (pooling === null || pooling === "rank") throw embedsNothing(request.model, pooling);
-      const { text, actor, capacity, maxQueue } = model;
+      const { textKey, actor, capacity, maxQueue } = model;
+      const { truncateInputs: truncates, client } = request;
       const run = new EmbedRun({
         request,
         adapter,
         writer,
-        model: { text, actor, capacity, pooledLength, maxQueue, nextId: () => this.#nextId() },
+        model: {
+          tokenize: (inputs, signal) => this.#options.tasks.tokenize(textKey, inputs, { truncates, client, signal }),
+          actor,
+          capacity,
+          pooledLength,
+          maxQueue,
+          nextId: () => this.#nextId(),
+        },
         onClosed: () => model.runs.delete(run),
       });
       holder.run = run;
@@ -177,7 +213,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
   }
 
   #lost(id: string, linked: LinkedModel, exit: PeerExit): void {
-    if (this.#models.get(id) === linked) this.#models.delete(id);
+    if (this.#models.get(id) === linked) this.#forget(id);
     const error = toErrorRecord(
       new ServerError("model_failed", `the engine of model "${id}" ended (${exit.reason}); the request can be retried`),
     );

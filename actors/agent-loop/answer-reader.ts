@@ -19,16 +19,21 @@ export interface ReaderOptions {
   readonly parser: OutputParser | null;
   /** The answer is over with its first whole call. */
   readonly endsWithCall: boolean;
-  /** Says why the arguments of a whole call are not what its tool takes, or null. */
-  readonly checkCall: ((name: string, args: string) => string | null) | null;
+  /** Says why the arguments of a whole call are not what its tool takes, or null. Never rejects. null where nothing is checked. */
+  readonly checkCall: ((name: string, args: string) => Promise<string | null>) | null;
   /** What surrounds a call, where it has to be given back as text. */
   readonly writeCall: (name: string, args: string) => string;
   readonly emit: (event: ChoiceEvent) => void;
+  /** A check has ended, and what had been read meanwhile has been told. */
+  readonly onSettled: () => void;
 }
 
 export class AnswerReader {
   /** Calls that came out whole. */
   wholeCalls = 0;
+  /** A call is being checked: what comes after it waits. */
+  isChecking = false;
+  readonly #waiting: OutputPart[] = [];
   readonly #options: ReaderOptions;
   #held: HeldLogprob[] = [];
   /** Characters read without a parser. */
@@ -56,7 +61,7 @@ export class AnswerReader {
   read(text: string): void {
     const { parser } = this.#options;
     if (parser !== null) {
-      if (text !== "") for (const part of parser.push(text)) this.#take(part);
+      if (text !== "") this.#takeAll(parser.push(text));
       return;
     }
     const at = this.#readLength;
@@ -66,13 +71,21 @@ export class AnswerReader {
 
   /** No text follows. */
   finish(): void {
-    for (const part of this.#options.parser?.finish() ?? []) this.#take(part);
+    this.#takeAll(this.#options.parser?.finish() ?? []);
   }
 
   /** The last tokens had no text, and belong to the content before them. */
   finishLogprobs(): void {
     if (this.#isContent && this.#held.length > 0) this.#emitText("", this.#held);
     this.#held = [];
+  }
+
+  #takeAll(parts: readonly OutputPart[]): void {
+    // Not spread: a whole long text may come as many parts.
+    for (const part of parts) {
+      if (this.isChecking) this.#waiting.push(part);
+      else this.#take(part);
+    }
   }
 
   #take(part: OutputPart): void {
@@ -116,12 +129,24 @@ export class AnswerReader {
   }
 
   #endCall(): void {
-    const { choice, emit, checkCall, writeCall } = this.#options;
-    const { name, text } = this.#call;
-    if (checkCall !== null && checkCall(name, text) !== null) {
-      this.#failCall(writeCall(name, text));
+    const { checkCall } = this.#options;
+    if (checkCall === null) {
+      this.#acceptCall();
       return;
     }
+    const { name, text } = this.#call;
+    this.isChecking = true;
+    void checkCall(name, text).then((problem) => {
+      this.isChecking = false;
+      if (problem === null) this.#acceptCall();
+      else this.#failCall(this.#options.writeCall(name, text));
+      this.#takeAll(this.#waiting.splice(0));
+      if (!this.isChecking) this.#options.onSettled();
+    });
+  }
+
+  #acceptCall(): void {
+    const { choice, emit } = this.#options;
     this.wholeCalls++;
     emit({ type: "tool_call_end", choice, call: this.#callCount++ });
   }

@@ -5,13 +5,13 @@ import { StopStrings } from "../../engines/parse/stop-strings.ts";
 import { Detokenizer } from "../../engines/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../messages.ts";
+import type { AnswerPlan } from "./answer-plan.ts";
 import { AnswerReader } from "./answer-reader.ts";
 import type { ChoiceEvent } from "./event-backlog.ts";
-import type { AnswerPlan } from "./jobs.ts";
 import { alternatives, tokenLogprob } from "./token-logprobs.ts";
 
-/** How a choice ended: the engine stopped it, or its text did and the engine has to be told. */
-export type ChoiceEnd = "engine" | "text" | null;
+/** Says why a text is not what was asked for, or null; `call` is the tool that was called, null for content. Never rejects. */
+export type CheckOutput = (text: string, call: string | null) => Promise<string | null>;
 
 export interface ChoiceOptions {
   readonly index: number;
@@ -23,8 +23,15 @@ export interface ChoiceOptions {
   readonly reportsLogprobs: boolean;
   /** How its text is to be read. */
   readonly answer: AnswerPlan;
+  readonly check: CheckOutput;
   readonly emit: (event: ChoiceEvent) => void;
+  /** Its text has ended it: the engine need not go on. */
+  readonly onStop: () => void;
+  /** Its finish event is out. */
+  readonly onEnd: () => void;
 }
+
+type Reason = "stop" | "length";
 
 export class Choice {
   tokenCount = 0;
@@ -34,13 +41,17 @@ export class Choice {
   readonly #detokenizer: Detokenizer;
   readonly #stop: StopStrings | null;
   readonly #reader: AnswerReader;
+  /** It takes no more tokens. */
+  #isOver = false;
+  /** What comes once all calls are checked. */
+  #onSettled: (() => void) | null = null;
   #logprobSum = 0;
   /** All the content, where there is a check. */
   #content = "";
   #decodedLength = 0;
 
   constructor(options: ChoiceOptions) {
-    const { vocabulary, previousToken, answer } = options;
+    const { vocabulary, previousToken, answer, check } = options;
     this.#options = options;
     this.#detokenizer = new Detokenizer(vocabulary, previousToken, answer.shownTokens);
     this.#stop = options.stop.length > 0 ? new StopStrings(options.stop) : null;
@@ -48,9 +59,10 @@ export class Choice {
       choice: options.index,
       parser: answer.createParser?.() ?? null,
       endsWithCall: answer.endsWithCall,
-      checkCall: answer.checkCall,
+      checkCall: answer.checks?.calls ? (name, args) => check(args, name) : null,
       writeCall: answer.writeCall,
       emit: (event) => this.#emit(event),
+      onSettled: () => this.#settled(),
     });
   }
 
@@ -59,8 +71,9 @@ export class Choice {
     return this.tokenCount === 0 ? Number.NEGATIVE_INFINITY : this.#logprobSum / this.tokenCount;
   }
 
-  /** Takes one row of a frame. Says whether, and by what, the choice has ended; its finish event is out by then. */
-  take(token: number, flags: number, logprobs: Float32Array | null, at: number): ChoiceEnd {
+  /** Takes one row of a frame. */
+  take(token: number, flags: number, logprobs: Float32Array | null, at: number): void {
+    if (this.#isOver) return;
     const hasToken = (flags & rowHasToken) !== 0;
     const isLast = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
     let text = hasToken ? this.#detokenizer.push(token) : "";
@@ -75,12 +88,24 @@ export class Choice {
       // The tokens of the marks around it, too.
       if (wasThinking || this.#reader.isThinking) this.reasoningTokenCount++;
     }
-    if (stopString !== null) return this.#finish("stop", stopString, isLast ? "engine" : "text");
-    if (flags & rowFinishedStop) return this.#finish("stop", null, "engine");
-    if (flags & rowFinishedLength) return this.#finish("length", null, "engine");
-    // Where one call is all there may be, what follows it is of no use.
-    if (this.#options.answer.endsWithCall && this.#reader.wholeCalls > 0) return this.#finish("stop", null, "text");
-    return null;
+    if (stopString !== null && !isLast) this.#options.onStop();
+    if (stopString !== null || flags & rowFinishedStop) this.#end("stop", stopString);
+    else if (flags & rowFinishedLength) this.#end("length", null);
+    else this.#endWithCall();
+  }
+
+  /** Where one call is all there may be, what follows it is of no use. */
+  #endWithCall(): void {
+    if (this.#isOver || !this.#options.answer.endsWithCall || this.#reader.wholeCalls === 0) return;
+    this.#options.onStop();
+    this.#end("stop", null);
+  }
+
+  #settled(): void {
+    const next = this.#onSettled;
+    this.#onSettled = null;
+    if (next === null) this.#endWithCall();
+    else next();
   }
 
   /** Reads what is certain not to belong to a stop string. Returns the one that has been met. */
@@ -95,22 +120,34 @@ export class Choice {
   }
 
   #emit(event: ChoiceEvent): void {
-    if (this.#options.answer.check !== null && event.type === "text") this.#content += event.text;
+    if (this.#options.answer.checks?.content && event.type === "text") this.#content += event.text;
     this.#options.emit(event);
   }
 
-  #finish(reason: "stop" | "length", stopString: string | null, end: ChoiceEnd): ChoiceEnd {
-    const { index: choice, answer } = this.#options;
+  #end(reason: Reason, stopString: string | null): void {
+    this.#isOver = true;
     this.#reader.finish();
+    const conclude = () => this.#conclude(reason, stopString);
+    if (this.#reader.isChecking) this.#onSettled = conclude;
+    else conclude();
+  }
+
+  #conclude(reason: Reason, stopString: string | null): void {
+    const { answer, check } = this.#options;
     // The tokens of a stop string are no part of the answer.
     if (stopString === null) this.#reader.finishLogprobs();
-    const calls = this.#reader.wholeCalls > 0;
     // A call is an answer of its own: nothing else was demanded then.
-    const refusal = reason === "stop" && !calls ? (answer.check?.(this.#content) ?? null) : null;
+    const isChecked = answer.checks?.content === true && reason === "stop" && this.#reader.wholeCalls === 0;
+    if (!isChecked) this.#finish(reason, stopString, null);
+    else void check(this.#content, null).then((refusal) => this.#finish(reason, stopString, refusal));
+  }
+
+  #finish(reason: Reason, stopString: string | null, refusal: string | null): void {
+    const { index: choice, onEnd } = this.#options;
     if (refusal !== null) this.#emit({ type: "refusal", choice, reason: refusal });
-    const how: FinishReason = calls && reason === "stop" ? "tool_calls" : reason;
+    const how: FinishReason = this.#reader.wholeCalls > 0 && reason === "stop" ? "tool_calls" : reason;
     this.#emit({ type: "finish", choice, reason: how, stopString });
-    return end;
+    onEnd();
   }
 
   #noteLogprob(token: number, record: Float32Array, at: number, start: number): void {

@@ -1,17 +1,18 @@
-// Owns one request for embeddings: feeds its inputs to the model in groups, so that neither the model's queue nor this
-// thread is taken by one client, and gathers the vectors. Its answer leaves as one event.
+// One request for embeddings: has its inputs tokenised and feeds them to the model, in groups, so that neither a text worker
+// nor the model's queue is one client's, and gathers the vectors. Its answer leaves as one event.
 import type { Capacity } from "../../engines/engine.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import type { EmbedRequest } from "../inference.ts";
+import type { EmbedInputs, EmbedRequest } from "../inference.ts";
 import type { EmbedEvent, ModelProtocol, RunAdapter } from "../messages.ts";
-import type { TextModel } from "./text-model.ts";
 
 /** Most numbers of one answer: as JSON text they take five times their 16 MiB. */
 const maxFloats = 4 * 1024 * 1024;
 /** A group may wait behind long prompts of others, on few cores. */
 const poolTimeoutMs = 60 * 60 * 1000;
+/** What a token is taken to have, until its text is tokenised. */
+const bytesPerToken = 4;
 
 export interface EmbedRunOptions {
   readonly request: EmbedRequest;
@@ -19,7 +20,8 @@ export interface EmbedRunOptions {
   readonly adapter: RunAdapter | null;
   readonly writer: StreamWriter<EmbedEvent>;
   readonly model: {
-    readonly text: TextModel;
+    /** Throws what refuses the inputs. */
+    tokenize(inputs: EmbedInputs, signal: AbortSignal): Promise<readonly Int32Array[]>;
     readonly actor: Ref<ModelProtocol>;
     /** A group is about what one step can take. */
     readonly capacity: Pick<Capacity, "maxSequences" | "maxBatchTokens">;
@@ -38,6 +40,7 @@ export class EmbedRun {
   readonly #vectors: Float32Array[] = [];
   /** What the model works on. */
   readonly #asked = new Set<number>();
+  readonly #closing = new AbortController();
   #next = 0;
   #promptTokens = 0;
   #closed = false;
@@ -50,8 +53,9 @@ export class EmbedRun {
     const { request, model } = this.#options;
     const { capacity, maxQueue, pooledLength } = model;
     const most = Math.floor(maxFloats / pooledLength);
-    if (request.inputs.length > most) {
-      const message = `model "${request.model}" embeds at most ${most} inputs a request, got ${request.inputs.length}; send several`;
+    const count = request.inputs.ends.length;
+    if (count > most) {
+      const message = `model "${request.model}" embeds at most ${most} inputs a request, got ${count}; send several`;
       this.fail({ code: "invalid_value", message, param: "input" });
       return;
     }
@@ -75,9 +79,11 @@ export class EmbedRun {
 
   async #feed(): Promise<void> {
     const { request, adapter, model } = this.#options;
-    while (!this.#closed && this.#next < request.inputs.length) {
+    while (!this.#closed && this.#next < request.inputs.ends.length) {
       const first = this.#next;
-      const prompts = this.#nextGroup();
+      const prompts = await model.tokenize(this.#nextGroup(), this.#closing.signal);
+      if (this.#closed) return;
+      this.#promptTokens += prompts.reduce((sum, prompt) => sum + prompt.length, 0);
       const id = model.nextId();
       this.#asked.add(id);
       const job = { client: request.client, prompts, adapter: adapter?.id ?? 0, priority: request.priority };
@@ -90,20 +96,21 @@ export class EmbedRun {
     }
   }
 
-  #nextGroup(): Int32Array[] {
+  /** The next inputs, about as many as one step takes. */
+  #nextGroup(): EmbedInputs {
     const { request, model } = this.#options;
     const { maxSequences, maxBatchTokens } = model.capacity;
-    const prompts: Int32Array[] = [];
-    for (let tokens = 0; tokens < maxBatchTokens && prompts.length < maxSequences; ) {
-      const input = request.inputs[this.#next];
-      if (input === undefined) break;
-      this.#next++;
-      const prompt = model.text.inputTokens(input, request.truncateInputs);
-      prompts.push(prompt);
-      tokens += prompt.length;
-    }
-    this.#promptTokens += prompts.reduce((sum, prompt) => sum + prompt.length, 0);
-    return prompts;
+    const { kind, values, ends } = request.inputs;
+    const first = this.#next;
+    const start = first === 0 ? 0 : (ends[first - 1] as number);
+    const most = start + maxBatchTokens * (kind === "texts" ? bytesPerToken : 1);
+    do this.#next++;
+    while (this.#next < ends.length && this.#next - first < maxSequences && (ends[this.#next - 1] as number) < most);
+    const group = ends.slice(first, this.#next).map((end) => end - start);
+    const end = start + (group.at(-1) as number);
+    return kind === "texts"
+      ? { kind, values: values.slice(start, end), ends: group }
+      : { kind, values: values.slice(start, end), ends: group };
   }
 
   #end(event: EmbedEvent): void {
@@ -116,6 +123,7 @@ export class EmbedRun {
   #close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#closing.abort();
     if (this.#asked.size > 0) this.#options.model.actor.tell("cancel", { ids: [...this.#asked] });
     this.#options.onClosed();
   }

@@ -1,15 +1,33 @@
-// Owns what runs on an agents place (a worker thread): the agents and models actors and the stream hub towards the front.
+// The module of the agents place (a worker thread): the agents and models actors, the stream hub towards the front, and the
+// text workers.
 import { StreamHub } from "../../runtime/actor/stream.ts";
 import { realClock } from "../../runtime/clock.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
+import { TaskPool } from "../../runtime/thread/task-pool.ts";
 import { type AgentsPlaceInit, type AgentsProtocol, eventChannel, type ModelsProtocol } from "../messages.ts";
+import { textWorkerModule } from "../placement.ts";
+import { type TaskRunner, TextTasks } from "../text-tasks/text-tasks.ts";
+import type { TextWorkerInit } from "../text-tasks/text-worker.ts";
 import { AgentLoop } from "./agent-loop.ts";
 
+/** A task on a client's text that takes longer is slow: others do not wait for it. */
+const quickMs = 250;
+
 export async function start(place: PlaceContext<AgentsPlaceInit>): Promise<null> {
-  const { mailboxLimit, streamWindow, stalledReaderMs } = place.init;
+  const { translators, limitSeconds, ...limits } = place.init.textTasks;
+  const init: TextWorkerInit = { translators };
+  const limitMs = limitSeconds * 1000;
+  startAgents(place, new TaskPool({ name: "text", module: textWorkerModule, init, quickMs, limitMs, ...limits }));
+  return null;
+}
+
+/** The same with text tasks run by `runner`. */
+export function startAgents(place: PlaceContext<AgentsPlaceInit>, runner: TaskRunner): void {
+  const { mailboxLimit, streamWindow, stalledReaderMs, textTasks } = place.init;
   const hub = new StreamHub(place.spawner, { channel: eventChannel, window: streamWindow });
-  const loop = new AgentLoop({ hub, system: place.system, clock: realClock, stalledReaderMs });
+  const tasks = new TextTasks(runner, { seconds: textTasks.limitSeconds, heapMiB: textTasks.heapMiB });
+  const loop = new AgentLoop({ hub, system: place.system, clock: realClock, stalledReaderMs, tasks });
   place.system.spawn<AgentsProtocol>("agents", loop, { mailboxLimit });
   place.system.spawn<ModelsProtocol>("models", loop);
-  return null;
+  place.onStop(() => runner.close());
 }

@@ -1,17 +1,18 @@
-// Owns one request from its prompt to its last event: opens its sequences at the model, follows them, and ends them all
-// however it ends (finished, cancelled, reader stalled, engine lost). Events leave through one bounded stream.
+// One request from its prompt to its last event: has the prompt prepared, opens its sequences at the model, follows them, and
+// ends them all however it ends (finished, cancelled, reader stalled, engine lost). Events leave through one bounded stream.
 import { performance } from "node:perf_hooks";
 import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/chat.ts";
+import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { elapsedUnitSeconds, type ModelProtocol, type RunAdapter, type SequenceJob } from "../messages.ts";
+import type { OutputChecks, PreparedPrompt } from "../text-tasks/prepare.ts";
+import { type AnswerPlan, answerPlan } from "./answer-plan.ts";
 import { BestOf } from "./best-of.ts";
 import { Choice } from "./choice.ts";
 import { type ChoiceEvent, EventBacklog } from "./event-backlog.ts";
-import { type Plan, planRun } from "./jobs.ts";
-import type { TextModel } from "./text-model.ts";
 import { promptLogprobs } from "./token-logprobs.ts";
 
 /** The model answers between two steps, and a step of a large model on few cores can be long; so can compiling a grammar. */
@@ -34,7 +35,11 @@ export interface RunOptions {
   readonly adapter: RunAdapter | null;
   readonly writer: StreamWriter<GenerateEvent>;
   readonly model: {
-    readonly text: TextModel;
+    readonly vocabulary: Vocabulary;
+    /** Has a text worker prepare the prompt. Throws what refuses the request. */
+    prepare(request: GenerateRequest, signal: AbortSignal): Promise<PreparedPrompt>;
+    /** Has a text worker say why an output is not what was asked for, or null. */
+    check(checks: OutputChecks, text: string, call: string | null): Promise<string | null>;
     readonly actor: Ref<ModelProtocol>;
     /** Reserves a sequence id whose tokens go to the sink. */
     open(sink: SequenceSink): number;
@@ -71,6 +76,7 @@ export class Run {
   #cancelStallTimer: (() => void) | null = null;
   /** What the model made before it heard of the pause. */
   readonly #backlog = new EventBacklog();
+  readonly #preparation = new AbortController();
   #closed = false;
 
   constructor(options: RunOptions) {
@@ -79,11 +85,15 @@ export class Run {
     this.#bestOf = candidates > choices ? new BestOf(candidates) : null;
   }
 
-  start(): void {
+  /** Settles when its prompt is prepared, or it has ended. Never rejects. */
+  async start(): Promise<void> {
+    const { request, model } = this.#options;
     try {
-      const jobs = this.#jobs();
+      const prepared = await model.prepare(request, this.#preparation.signal);
+      if (this.#closed) return;
+      const jobs = this.#jobs(prepared);
       this.#queuedAt = this.#now();
-      const accepted = this.#options.model.actor.ask("generate", { jobs }, { timeoutMs: acceptTimeoutMs });
+      const accepted = model.actor.ask("generate", { jobs }, { timeoutMs: acceptTimeoutMs });
       accepted.catch((error: unknown) => this.fail(toErrorRecord(error)));
     } catch (error) {
       this.fail(toErrorRecord(error));
@@ -113,16 +123,17 @@ export class Run {
     this.#options.writer.end();
   }
 
-  #jobs(): SequenceJob[] {
-    const { request, adapter, model } = this.#options;
-    const plan = planRun(request, model.text);
-    this.#promptTokens = plan.prompt.length;
+  #jobs(prepared: PreparedPrompt): SequenceJob[] {
+    const { request, adapter } = this.#options;
+    const { tokens } = prepared;
+    this.#promptTokens = tokens.length;
     // The model has nothing to say of a first token.
-    if (request.promptLogprobs !== null && plan.prompt.length === 1) this.#tellPrompt(plan.prompt, new Float32Array(0));
-    this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, plan));
+    if (request.promptLogprobs !== null && tokens.length === 1) this.#tellPrompt(tokens, new Float32Array(0));
+    const answer = answerPlan(prepared.answer);
+    this.#choices = Array.from({ length: request.candidates }, (_, index) => this.#choice(index, tokens, answer));
     return this.#choices.map((choice, index) => ({
-      ...plan.job,
-      id: this.#openSequence(choice, index, plan),
+      ...jobOf(request, prepared),
+      id: this.#openSequence(choice, index, tokens),
       choice: index,
       adapter: adapter?.id ?? 0,
       // A request has one time to its first token, however many choices.
@@ -132,21 +143,24 @@ export class Run {
     }));
   }
 
-  #choice(index: number, { prompt, answer }: Plan): Choice {
+  #choice(index: number, prompt: Int32Array, answer: AnswerPlan): Choice {
     const { request, model } = this.#options;
     const bestOf = this.#bestOf;
     return new Choice({
       index,
-      vocabulary: model.text.vocabulary,
+      vocabulary: model.vocabulary,
       previousToken: prompt.at(-1) ?? null,
       stop: request.stop,
       reportsLogprobs: request.sampling.topLogprobs !== null,
       answer,
+      check: (text, call) => this.#check(answer, text, call),
       emit: (event: ChoiceEvent) => (bestOf ? bestOf.keep(event) : this.#emit(event)),
+      onStop: () => this.#stop(index),
+      onEnd: () => this.#endChoice(index),
     });
   }
 
-  #openSequence(choice: Choice, index: number, { prompt }: Plan): number {
+  #openSequence(choice: Choice, index: number, prompt: Int32Array): number {
     const { model } = this.#options;
     let firstUnits: number | null = null;
     const id = model.open({
@@ -162,14 +176,13 @@ export class Run {
         }
       },
       onToken: (token, flags, elapsed, logprobs, at) => {
-        // A stop string has ended the choice; these rows were on their way.
+        // It has ended; these rows were on their way.
         if (!this.#open.has(id)) return;
         firstUnits ??= elapsed;
         if (this.#firstTokenAt === 0) this.#begin(elapsed);
         this.#completionUnits = Math.max(this.#completionUnits, elapsed - firstUnits);
         try {
-          const ended = choice.take(token, flags, logprobs, at);
-          if (ended) this.#endChoice(id, choice, ended === "text");
+          choice.take(token, flags, logprobs, at);
         } catch (error) {
           this.fail(toErrorRecord(error));
         }
@@ -180,8 +193,18 @@ export class Run {
     return id;
   }
 
+  /** An output that cannot be checked is not what was asked for: its client is told why. */
+  async #check({ checks }: AnswerPlan, text: string, call: string | null): Promise<string | null> {
+    if (checks === null) return null;
+    try {
+      return await this.#options.model.check(checks, text, call);
+    } catch (error) {
+      return `the output could not be checked: ${toErrorRecord(error).message}`;
+    }
+  }
+
   #tellPrompt(prompt: Int32Array, records: Float32Array): void {
-    this.#emit({ type: "prompt", logprobs: promptLogprobs(this.#options.model.text.vocabulary, prompt, records) });
+    this.#emit({ type: "prompt", logprobs: promptLogprobs(this.#options.model.vocabulary, prompt, records) });
   }
 
   #begin(elapsed: number): void {
@@ -196,17 +219,31 @@ export class Run {
     });
   }
 
-  #endChoice(id: number, choice: Choice, cancelSequence: boolean): void {
+  /** The model need not go on with a choice. */
+  #stop(index: number): void {
+    const id = this.#sequenceOf(index);
+    if (id !== null) this.#options.model.actor.tell("cancel", { ids: [id], how: "stop" });
+  }
+
+  #endChoice(index: number): void {
+    const id = this.#sequenceOf(index);
+    const choice = this.#choices[index];
+    if (id === null || choice === undefined) return;
     this.#completionTokens += choice.tokenCount;
     this.#reasoningTokens += choice.reasoningTokenCount;
     this.#open.delete(id);
     this.#options.model.close(id, choice.tokenCount);
-    if (cancelSequence) this.#options.model.actor.tell("cancel", { ids: [id], how: "stop" });
     if (this.#open.size > 0 || this.#closed) return;
     const means = this.#choices.map(({ meanLogprob }) => meanLogprob);
     for (const event of this.#bestOf?.likeliest(this.#options.request.choices, means) ?? []) this.#emit(event);
     this.#emit({ type: "done", usage: this.#usage() });
     if (this.#backlog.isEmpty) this.#end();
+  }
+
+  /** null once it has ended. */
+  #sequenceOf(index: number): number | null {
+    for (const [id, choice] of this.#open) if (choice === this.#choices[index]) return id;
+    return null;
   }
 
   #end(): void {
@@ -264,6 +301,7 @@ export class Run {
   #close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#preparation.abort();
     this.#cancelStallTimer?.();
     this.#cancelStallTimer = null;
     const ids = [...this.#open.keys()];
@@ -272,4 +310,23 @@ export class Run {
     this.#open.clear();
     this.#options.onClosed();
   }
+}
+
+/** What every choice is asked alike. The choices share one prompt, and so does the message on a link between threads. */
+function jobOf(request: GenerateRequest, { tokens, grammar, breakers, reasoningBudget }: PreparedPrompt) {
+  const { client, sampling, priority, receivedAt } = request;
+  // Ranking needs the logprobs of what was chosen, whether or not the client does.
+  const isRanked = request.candidates > request.choices;
+  return {
+    client,
+    prompt: tokens,
+    maxNewTokens: request.maxTokens,
+    ignoreEos: request.ignoreEos,
+    sampling: isRanked && sampling.topLogprobs === null ? { ...sampling, topLogprobs: 0 } : sampling,
+    breakers,
+    priority,
+    grammar,
+    reasoningBudget,
+    receivedAt,
+  };
 }

@@ -2,7 +2,7 @@
 // The agents side reads it to turn text into tokens and back; nothing here loads weights or native code.
 import { ServerError } from "../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
-import { readHead } from "./reader.ts";
+import { type GgufHead, type HeadBytes, parseHeadBytes, readHead } from "./reader.ts";
 
 export interface TokenizerMetadata {
   /** Which algorithm: "gpt2", "llama", "bert" ... */
@@ -69,7 +69,16 @@ const encodingKeys: ReadonlySet<string> = new Set([
  */
 export async function readModelMetadata(path: string, forEncoding = true): Promise<ModelMetadata> {
   const wanted = (key: string) => isWanted(key) && (forEncoding || !encodingKeys.has(key));
-  const fields = new Fields(path, (await readHead(path, wanted)).pairs);
+  return metadataOf(path, await readHead(path, wanted));
+}
+
+/** As readModelMetadata, of a head that has been read. */
+export function parseModelMetadata(head: HeadBytes): ModelMetadata {
+  return metadataOf(head.path, parseHeadBytes(head, isWanted));
+}
+
+function metadataOf(path: string, { pairs }: GgufHead): ModelMetadata {
+  const fields = new Fields(path, pairs);
   const architecture = fields.required("general.architecture", fields.string("general.architecture"));
   return {
     path,

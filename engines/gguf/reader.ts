@@ -41,6 +41,33 @@ export async function readHead(path: string, wanted: (key: string) => boolean): 
   }
 }
 
+/** The bytes of a file's head, in memory that threads share: what is made of them needs the file no more. */
+export interface HeadBytes {
+  readonly path: string;
+  readonly bytes: SharedArrayBuffer;
+  /** Of the whole file. */
+  readonly fileBytes: number;
+}
+
+/** Reads the bytes of a file's head. Throws ServerError `model_file_invalid`. */
+export async function readHeadBytes(path: string): Promise<HeadBytes> {
+  const file = await openModelFile(path);
+  try {
+    const { headBytes, fileBytes } = await readOpenHead(file, path, () => false);
+    const bytes = new SharedArrayBuffer(headBytes);
+    const { bytesRead } = await file.read(new Uint8Array(bytes), { position: 0 });
+    if (bytesRead < headBytes) throw truncatedFile(path, bytesRead);
+    return { path, bytes, fileBytes };
+  } finally {
+    await file.close();
+  }
+}
+
+/** As readHead, of a head that has been read. */
+export function parseHeadBytes({ path, bytes, fileBytes }: HeadBytes, wanted: (key: string) => boolean): GgufHead {
+  return parseHead(new Cursor(Buffer.from(bytes), fileBytes, path), wanted);
+}
+
 /** Reads the head of a file that is open, and stays so; `path` is what errors call it. */
 export async function readOpenHead(
   file: FileHandle,

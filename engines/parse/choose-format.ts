@@ -15,7 +15,7 @@ import {
 } from "./formats/named-calls.ts";
 import { coder, glm, miniMax, seed } from "./formats/tagged-parameters.ts";
 import { thinkingTags } from "./thinking.ts";
-import type { ToolFormat } from "./tool-format.ts";
+import type { FormatName, ToolFormat } from "./tool-format.ts";
 
 /** The first one of which a template holds every text: what is said of calls in more than one of these comes later. */
 const families: readonly (readonly [format: MarkedFormat, ...texts: readonly string[]])[] = [
@@ -51,5 +51,12 @@ export function chooseFormat(templateSource: string): ToolFormat {
   const thinking = thinkingTags(templateSource);
   if (templateSource.includes("<|channel|>")) return harmony(thinking);
   const family = families.find(([, ...texts]) => texts.every((text) => templateSource.includes(text)));
+  return markedFormat(family?.[0] ?? generic, thinking);
+}
+
+/** The format that was chosen on another thread. */
+export function formatNamed({ name, thinking }: FormatName): ToolFormat {
+  if (name === "harmony") return harmony(thinking);
+  const family = families.find(([format]) => format.name === name);
   return markedFormat(family?.[0] ?? generic, thinking);
 }

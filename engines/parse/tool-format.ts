@@ -54,11 +54,15 @@ export interface CallSyntax {
   after(name: string): string;
 }
 
-export interface ToolFormat {
+/** What tells a format from all others, as plain data. */
+export interface FormatName {
   readonly name: string;
+  readonly thinking: ThinkingTags | null;
+}
+
+export interface ToolFormat extends FormatName {
   /** Control tokens by name that the parser must see in the text; a vocabulary may lack some. */
   readonly shownTokens: readonly string[];
-  readonly thinking: ThinkingTags | null;
   readonly syntax: CallSyntax;
   /** What an answer that is no call begins with, which a grammar for one has to allow first; mostly nothing. */
   readonly answerOpen: string;

@@ -1,7 +1,6 @@
 // Owns the request of POST /v1/chat/completions: its schema, and what it means as a GenerateRequest. Fields that are known
 // and change nothing, and fields that are not built yet, are here by name.
 import { z } from "zod";
-import type { GenerateRequest } from "../../engines/chat.ts";
 import { addConflicts, type Conflict, differing } from "../conflicts.ts";
 import {
   commonFields,
@@ -15,10 +14,10 @@ import {
 } from "../fields.ts";
 import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
 import { openAiFields, verbosityField } from "../openai-fields.ts";
-import type { Origin } from "../origin.ts";
 import { permissionConflicts, permissionField } from "../permission.ts";
 import { type AskedThinking, effortField, isContradictory, templateArguments } from "../thinking.ts";
 import { callConflicts } from "../tool-use.ts";
+import type { AskedRequest } from "../translation.ts";
 import { contradiction, conversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
@@ -87,9 +86,8 @@ export const chatRequestSchema = z
 export type ChatRequestBody = z.output<typeof chatRequestSchema>;
 
 /** The neutral request a body asks for. */
-export function toGenerateRequest(body: ChatRequestBody, origin: Origin): GenerateRequest {
+export function askedRequest(body: ChatRequestBody): AskedRequest {
   return {
-    ...origin,
     prompt: {
       kind: "chat",
       messages: conversation(body.messages),

@@ -1,12 +1,11 @@
 // Owns the request of POST /v1/completions: its schema, and what it means as a GenerateRequest. This endpoint takes one
 // prompt as a string and does not stream.
 import { z } from "zod";
-import type { GenerateRequest } from "../../engines/chat.ts";
 import { addConflicts, type Conflict } from "../conflicts.ts";
 import { commonFields, isEmptyArray, MAX_CHOICES, notBuiltYet, refused, samplingOf, stopStrings } from "../fields.ts";
 import { grammarConflicts, outputGrammar } from "../grammar-fields.ts";
 import { expected } from "../issues.ts";
-import type { Origin } from "../origin.ts";
+import type { AskedRequest } from "../translation.ts";
 
 const NO_STREAM = "this endpoint does not stream; use POST /v1/chat/completions";
 const NO_TOOLS = "there is no conversation here to call tools in; use POST /v1/chat/completions";
@@ -41,9 +40,8 @@ export const completionRequestSchema = z
 export type CompletionRequestBody = z.output<typeof completionRequestSchema>;
 
 /** The neutral request a body asks for. */
-export function toGenerateRequest(body: CompletionRequestBody, origin: Origin): GenerateRequest {
+export function askedRequest(body: CompletionRequestBody): AskedRequest {
   return {
-    ...origin,
     prompt: { kind: "text", text: body.prompt },
     sampling: samplingOf(body, body.logprobs ?? null),
     choices: body.n ?? 1,

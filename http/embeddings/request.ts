@@ -1,6 +1,6 @@
 // Owns the request of POST /v1/embeddings: its schema, and what it means as an EmbedRequest.
 import { z } from "zod";
-import type { EmbedRequest } from "../../actors/inference.ts";
+import type { EmbedInputs, EmbedRequest } from "../../actors/inference.ts";
 import { commonFields, notBuiltYet } from "../fields.ts";
 import { expected } from "../issues.ts";
 
@@ -39,22 +39,50 @@ export const embeddingRequestSchema = z.strictObject({
   user,
 });
 
-export type EmbeddingRequestBody = z.output<typeof embeddingRequestSchema>;
+type EmbeddingRequestBody = z.output<typeof embeddingRequestSchema>;
 
-/** The neutral request a body asks for, of the model it resolved to, for a client. */
-export function toEmbedRequest(body: EmbeddingRequestBody, model: string, client: string): EmbedRequest {
+/** What a body asks for, but for the model and the client. */
+export type AskedEmbeddings = Pick<EmbedRequest, "inputs" | "truncateInputs" | "priority">;
+
+export function askedEmbeddings(body: EmbeddingRequestBody): AskedEmbeddings {
   return {
-    model,
-    client,
-    inputs: inputsOf(body.input),
+    inputs: packedInputs(body.input),
     truncateInputs: body.truncate_sequence ?? false,
     priority: body.priority ?? 0,
   };
 }
 
-function inputsOf(given: EmbeddingRequestBody["input"]): EmbedRequest["inputs"] {
-  if (typeof given === "string") return [given];
+function packedInputs(given: EmbeddingRequestBody["input"]): EmbedInputs {
+  if (typeof given === "string") return packedTexts([given]);
   // The schema has seen to it that all are of one kind.
-  if (typeof given[0] === "number") return [given as number[]];
-  return given as string[] | number[][];
+  if (typeof given[0] === "string") return packedTexts(given as string[]);
+  return packedTokens(typeof given[0] === "number" ? [given as number[]] : (given as number[][]));
+}
+
+function packedTexts(texts: readonly string[]): EmbedInputs {
+  const lengths = texts.map((text) => Buffer.byteLength(text));
+  const ends = endsOf(lengths);
+  const values = new Uint8Array(ends.at(-1) ?? 0);
+  const encoder = new TextEncoder();
+  texts.forEach((text, i) => {
+    encoder.encodeInto(text, values.subarray((ends[i] as number) - (lengths[i] as number)));
+  });
+  return { kind: "texts", values, ends };
+}
+
+function packedTokens(lists: readonly (readonly number[])[]): EmbedInputs {
+  const ends = endsOf(lists.map(({ length }) => length));
+  const values = new Int32Array(ends.at(-1) ?? 0);
+  lists.forEach((list, i) => {
+    values.set(list, (ends[i] as number) - list.length);
+  });
+  return { kind: "tokens", values, ends };
+}
+
+function endsOf(lengths: readonly number[]): Uint32Array {
+  let end = 0;
+  return Uint32Array.from(lengths, (length) => {
+    end += length;
+    return end;
+  });
 }

@@ -1,21 +1,22 @@
-// Owns POST /v1/embeddings: body to request, vectors to body.
+// POST /v1/embeddings: body to request, vectors to body.
 import { ServerError } from "../../runtime/errors.ts";
 import { chosenModel } from "../chosen-model.ts";
 import { clientOf } from "../client.ts";
 import type { RouteHandler } from "../context.ts";
-import { readJson } from "../json.ts";
-import { embeddingRequestSchema, toEmbedRequest } from "./request.ts";
+import { readRequest } from "../read-request.ts";
 import { embeddingList } from "./response.ts";
+import { embeddingTranslator } from "./translator.ts";
 
-export const embeddings: RouteHandler = async (exchange, { inference, log }) => {
+export const embeddings: RouteHandler = async (exchange, context) => {
   const { request } = exchange;
-  const body = readJson(request, embeddingRequestSchema, log);
-  const { id: model, adapter } = chosenModel(exchange, inference, { model: body.model });
+  const { inference } = context;
+  const { model: named, format, asked } = await readRequest(exchange, context, embeddingTranslator);
+  const { id: model, adapter } = chosenModel(exchange, inference, { model: named });
   if (adapter !== null) {
     const text = `model: expected a model without an adapter, as embeddings are made without; send ${JSON.stringify(model)}`;
     throw new ServerError("unsupported", text, { param: "model" });
   }
-  const made = await inference.embed(toEmbedRequest(body, model, clientOf(request)), request.signal);
-  const text = await embeddingList(model, made, body.encoding_format ?? "float");
+  const made = await inference.embed({ ...asked, model, client: clientOf(request) }, request.signal);
+  const text = await embeddingList(model, made, format);
   if (!request.signal.aborted) exchange.send(200, { "content-type": "application/json" }, text);
 };

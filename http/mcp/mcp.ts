@@ -31,6 +31,8 @@ export interface McpOptions {
   readonly exchange: ExchangeOptions;
 }
 
+/** Messages are read on the front. */
+const MAX_MESSAGE_BYTES = 4 * 2 ** 20;
 const PATH = "/mcp";
 const allow = { allow: "GET, POST, DELETE, OPTIONS" };
 const preflightHeaders = {
@@ -102,7 +104,7 @@ export class Mcp {
   async #serve(exchange: Exchange): Promise<void> {
     const { method, headers } = exchange.request;
     const id = headers.get("mcp-session-id");
-    const message = method === "POST" ? readJsonValue(exchange.request) : undefined;
+    const message = method === "POST" ? readJsonValue(exchange.request, MAX_MESSAGE_BYTES) : undefined;
     if (method === "POST") checkMessages(message);
     else if (method !== "GET" && method !== "DELETE") throw new MethodNotAllowed(method);
     else if (id === undefined) throw new MethodNotAllowed(`${method} without a session (mcp-session-id)`);

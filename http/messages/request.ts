@@ -1,7 +1,7 @@
 // Owns the requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas, and what they mean as a
 // GenerateRequest. Fields of the vendor's interface that are not built or change nothing are known here by name.
 import { z } from "zod";
-import { type GenerateRequest, requestDefaults } from "../../engines/chat.ts";
+import { requestDefaults } from "../../engines/chat.ts";
 import { addConflicts, type Conflict } from "../conflicts.ts";
 import {
   commonFields,
@@ -16,9 +16,9 @@ import {
   streamField,
 } from "../fields.ts";
 import { expectedVariant } from "../issues.ts";
-import type { Origin } from "../origin.ts";
 import { permissionConflicts, permissionField } from "../permission.ts";
 import { callConflicts } from "../tool-use.ts";
+import type { AskedRequest } from "../translation.ts";
 import { cacheControl, conversationFields } from "./content.ts";
 import { conversation } from "./conversation.ts";
 import { demandedGrammar, outputConflicts, outputFields } from "./output.ts";
@@ -107,13 +107,12 @@ type CountRequestBody = z.output<typeof countRequestSchema>;
 type MessagesRequestBody = z.output<typeof messagesRequestSchema>;
 
 /** The neutral request a body asks for. Throws where its messages are no conversation. */
-export function toGenerateRequest(
+export function askedRequest(
   body: CountRequestBody & { readonly max_tokens?: number | null | undefined },
-  origin: Origin,
-): GenerateRequest {
+): AskedRequest {
+  const { adapter: _chosen, series: _series, receivedAt: _time, ...defaults } = requestDefaults;
   return {
-    ...requestDefaults,
-    ...origin,
+    ...defaults,
     prompt: {
       kind: "chat",
       messages: conversation(body.system, body.messages),

@@ -13,14 +13,14 @@ import { streamEvents } from "../sse.ts";
 import { conversation, strayResult } from "./conversation.ts";
 import { earlierItems, inputItems } from "./input.ts";
 import type { InputItem } from "./input-items.ts";
-import { type ResponseRequestBody, responseRequestSchema, toGenerateRequest } from "./request.ts";
+import { askedRequest, type ResponseRequestBody, responseRequestSchema } from "./request.ts";
 import { responseSettings } from "./resource.ts";
 import type { ResponsePlan, ResponseRun } from "./response-run.ts";
 import { namespacedNames } from "./tools.ts";
 
 export const createResponse: RouteHandler = async (exchange, context) => {
   const { inference, log, responses } = context;
-  const body = readJson(exchange.request, responseRequestSchema, log);
+  const body = readJson(exchange.request, responseRequestSchema, log, Number.POSITIVE_INFINITY);
   const model = chosenModel(exchange, inference, body);
 
   const id = `resp_${randomBytes(16).toString("hex")}`;
@@ -55,7 +55,7 @@ function requestOf(
     throw new ServerError("invalid_value", text, { param: "input" });
   }
   const messages = conversation(body.instructions ?? null, items);
-  return toGenerateRequest(body, messages, originOf(exchange, model, body.stream ?? false));
+  return { ...askedRequest(body, messages), ...originOf(exchange, model, body.stream ?? false) };
 }
 
 /** The client waits: it hangs up, and the generation ends. */

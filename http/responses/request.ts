@@ -1,7 +1,7 @@
 // Owns the request of POST /v1/responses: its schema, and what it means as a GenerateRequest once its conversation is known.
 // Fields that are known and change nothing, and fields that are not built yet, are here by name.
 import { z } from "zod";
-import type { ChatMessage, GenerateRequest, OutputGrammar } from "../../engines/chat.ts";
+import type { ChatMessage, OutputGrammar } from "../../engines/chat.ts";
 import { addConflicts, type Conflict, differing } from "../conflicts.ts";
 import {
   commonFields,
@@ -15,9 +15,9 @@ import {
 } from "../fields.ts";
 import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
 import { openAiFields } from "../openai-fields.ts";
-import type { Origin } from "../origin.ts";
 import { effortField, templateArguments } from "../thinking.ts";
 import { callConflicts } from "../tool-use.ts";
+import type { AskedRequest } from "../translation.ts";
 import { inputSchema } from "./input-items.ts";
 import { textField, textFormat } from "./text-format.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
@@ -130,13 +130,8 @@ export const responseRequestSchema = z
 export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 
 /** The neutral request a body asks for, in a conversation. */
-export function toGenerateRequest(
-  body: ResponseRequestBody,
-  messages: readonly ChatMessage[],
-  origin: Origin,
-): GenerateRequest {
+export function askedRequest(body: ResponseRequestBody, messages: readonly ChatMessage[]): AskedRequest {
   return {
-    ...origin,
     prompt: { kind: "chat", messages, templateArguments: templateArguments({ effort: body.reasoning?.effort }) },
     sampling: samplingOf(body, wantsLogprobs(body) ? (body.top_logprobs ?? 0) : null),
     choices: 1,

@@ -15,6 +15,7 @@ export function startThread(options: HostOptions): Host {
     env: { ...process.env, ...options.environment },
     stdout: options.onOutput !== null,
     stderr: options.onOutput !== null,
+    ...(options.heapMiB !== null && { resourceLimits: { maxOldGenerationSizeMb: options.heapMiB } }),
   });
   if (options.onOutput !== null) {
     createInterface({ input: worker.stdout }).on("line", options.onOutput);

@@ -8,6 +8,8 @@ export interface HostOptions {
   readonly name: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly onOutput: ((line: string) => void) | null;
+  /** Of a thread; null is what the runtime gives it. */
+  readonly heapMiB: number | null;
   readonly explain: Explain;
 }
 

@@ -8,12 +8,15 @@ export const controlChannel = "place";
 /** Spawner to place. */
 export type Command =
   | { readonly kind: "start"; readonly module: string; readonly init: unknown }
-  | { readonly kind: "stop" };
+  | { readonly kind: "stop" }
+  /** To be answered with a pong: see PlaceOptions.answersWithinMs. */
+  | { readonly kind: "ping" };
 
 /** Place to spawner. */
 export type Report =
   | { readonly kind: "progress"; readonly value: unknown }
   | { readonly kind: "ready"; readonly value: unknown }
+  | { readonly kind: "pong" }
   | { readonly kind: "failed"; readonly error: ErrorRecord }
   /** An exception nobody caught: the place is about to die of it. */
   | { readonly kind: "crashing"; readonly error: ErrorRecord }

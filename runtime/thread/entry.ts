@@ -40,6 +40,7 @@ export class PlaceEntry {
     this.#system.attach(link);
     link.receive(controlChannel, (command: Command) => {
       if (command.kind === "start") void this.#start(command);
+      else if (command.kind === "ping") this.#report({ kind: "pong" });
       else void this.#stop(0, { kind: "stopped" });
     });
     // "Monitor" leaves what follows as it is: the stack on stderr, and the end of the thread or process.

@@ -10,6 +10,8 @@ import type { Endpoint, PeerExit } from "./endpoint.ts";
 
 /** How long a thread or process may outlive its link before it is killed. */
 const lingerMs = 1000;
+/** How often a place that is watched is asked for an answer within the time it has for one. */
+const pingsPerLimit = 5;
 
 export type Carrier = "thread" | "process";
 
@@ -21,6 +23,10 @@ export interface PlaceOptions<Init> {
   readonly init: Init;
   readonly carrier: Carrier;
   readonly startTimeoutMs: number;
+  /** Once it has started, a place whose event loop stands still for this long is killed; never where left out. */
+  readonly answersWithinMs?: number;
+  /** Most MiB of its JavaScript heap; only for a thread. */
+  readonly heapMiB?: number;
   /** Gives up the start: the place is killed and spawnPlace rejects with `cancelled`. */
   readonly signal?: AbortSignal;
   /** What the place passes to `progress` while it starts, and later. */
@@ -56,6 +62,7 @@ export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Prom
   const host = new PlaceHost(options);
   try {
     const ready = (await host.started(options)) as Ready;
+    if (options.answersWithinMs !== undefined) host.watch(options.answersWithinMs);
     return {
       name: options.name,
       ready,
@@ -79,6 +86,8 @@ class PlaceHost<Init> {
   #verdict: string | null = null;
   #lastReport: Report["kind"] | null = null;
   #crash: string | null = null;
+  /** Pings in a row without an answer. */
+  #unanswered = 0;
 
   constructor(options: PlaceOptions<Init>) {
     const start = options.carrier === "thread" ? startThread : startProcess;
@@ -86,6 +95,7 @@ class PlaceHost<Init> {
       name: options.name,
       environment: options.environment ?? {},
       onOutput: options.onOutput ?? null,
+      heapMiB: options.heapMiB ?? null,
       explain: (loss, isFailure) => this.#explain(loss, isFailure),
     });
   }
@@ -104,6 +114,10 @@ class PlaceHost<Init> {
     let giveUp: () => void = () => {};
     const outcome = new Promise<unknown>((resolve, reject) => {
       this.link.receive(controlChannel, (report: Report) => {
+        if (report.kind === "pong") {
+          this.#unanswered = 0;
+          return;
+        }
         this.#lastReport = report.kind;
         if (report.kind === "progress") options.onProgress?.(report.value);
         else if (report.kind === "ready") resolve(report.value);
@@ -130,6 +144,15 @@ class PlaceHost<Init> {
 
   dial(): Promise<DialTicket> {
     return this.#host.dial();
+  }
+
+  /** Kills the place when its event loop stands still. Pings are counted, not timed: this thread may have stood still itself. */
+  watch(limitMs: number): void {
+    const timer = setInterval(() => {
+      if (this.#unanswered++ < pingsPerLimit) this.#command({ kind: "ping" });
+      else this.kill(`did not answer for ${limitMs} ms and was killed`);
+    }, limitMs / pingsPerLimit).unref();
+    void this.link.exit.then(() => clearInterval(timer));
   }
 
   async stop(deadlineMs: number): Promise<PeerExit> {

@@ -1,7 +1,7 @@
 // The workers of a task pool: how many there are, what each has to load, and when one is replaced. The pool gives them
 // tasks; it is told what becomes of those.
 import { ServerError } from "../errors.ts";
-import type { EndReason } from "./task.ts";
+import { type EndReason, TaskEnded } from "./task.ts";
 import { TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
 
 /** A worker that does not start is tried again after this time, then after twice as long each time. */
@@ -9,6 +9,11 @@ const minStartDelayMs = 100;
 const maxStartDelayMs = 30_000;
 /** Failed starts in a row after which nobody is to wait for a worker. */
 const hopelessStarts = 3;
+
+export interface TaskCrewOptions extends TaskWorkerOptions {
+  /** A worker that loads what is shared for longer is ended, and the value is refused. */
+  readonly limitMs: number;
+}
 
 export interface TaskCrewHooks extends Pick<TaskWorkerHooks, "onFree" | "onResult" | "onFailure" | "onEnded"> {
   /** No worker starts: what waits for one is to be refused with this error. */
@@ -19,11 +24,11 @@ interface Shared {
   readonly value: unknown;
   /** What the first worker answered. */
   readonly first: Promise<unknown>;
-  settle(value: unknown, error: ServerError | null): void;
+  settle(value: unknown, error: Error | null): void;
 }
 
 export class TaskCrew {
-  readonly #options: TaskWorkerOptions;
+  readonly #options: TaskCrewOptions;
   readonly #hooks: TaskCrewHooks;
   readonly #workerHooks: TaskWorkerHooks;
   readonly #workers = new Set<TaskWorker>();
@@ -31,7 +36,7 @@ export class TaskCrew {
   #failedStarts = 0;
   #startTimer: NodeJS.Timeout | undefined;
 
-  constructor(options: TaskWorkerOptions, hooks: TaskCrewHooks) {
+  constructor(options: TaskCrewOptions, hooks: TaskCrewHooks) {
     this.#options = options;
     this.#hooks = hooks;
     this.#workerHooks = {
@@ -42,7 +47,7 @@ export class TaskCrew {
       },
       onShared: (worker, key, value) => this.#loaded(worker, key, value),
       onNotShared: (key, error) => this.#shared.get(key)?.settle(undefined, error),
-      onEnded: (worker, reason, cause) => this.#ended(worker, reason, cause),
+      onEnded: (worker, reason, cause) => this.#end(worker, reason, cause),
     };
   }
 
@@ -102,8 +107,16 @@ export class TaskCrew {
       const missing = [...this.#shared].find(([key]) => !worker.knows(key));
       if (missing === undefined) continue;
       const isAlone = this.#workers.size === 1;
-      if (worker.keys.size === 0 || this.free.length > 1 || isAlone) worker.share(missing[0], missing[1].value);
+      if (worker.keys.size === 0 || this.free.length > 1 || isAlone) this.#loadInto(worker, ...missing);
     }
+  }
+
+  #loadInto(worker: TaskWorker, key: string, { value }: Shared): void {
+    worker.share(key, value);
+    const tooLong = () => {
+      if (worker.sharing === key) this.#end(worker, "time", undefined);
+    };
+    setTimeout(tooLong, this.#options.limitMs).unref();
   }
 
   #loaded(worker: TaskWorker, key: string, value: unknown): void {
@@ -113,9 +126,12 @@ export class TaskCrew {
     else shared.settle(value, null);
   }
 
-  #ended(worker: TaskWorker, reason: EndReason, cause: unknown): void {
+  #end(worker: TaskWorker, reason: EndReason, cause: unknown): void {
+    const { sharing } = worker;
     this.drop(worker);
     if (!worker.isReady) this.#notStarted(cause);
+    // Once no value waits under the key, no other worker tries what has ended this one.
+    if (sharing !== null) this.#shared.get(sharing)?.settle(undefined, new TaskEnded(reason, "", cause));
     this.#hooks.onEnded(worker, reason, cause);
   }
 

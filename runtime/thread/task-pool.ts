@@ -10,17 +10,16 @@ import { FairQueue } from "../fair-queue.ts";
 import type { Transferable } from "./endpoint.ts";
 import { SlowClients } from "./slow-clients.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
-import { TaskCrew } from "./task-crew.ts";
-import type { TaskWorker, TaskWorkerOptions } from "./task-worker.ts";
+import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
+import type { TaskWorker } from "./task-worker.ts";
 
 /** Slow tasks at once: each takes a core from everybody. */
 const maxSlow = 2;
 
-export interface TaskPoolOptions extends TaskWorkerOptions {
+export interface TaskPoolOptions extends TaskCrewOptions {
   /** Quick tasks at once. */
   readonly quickWorkers: number;
   readonly quickMs: number;
-  readonly limitMs: number;
   /** Most tasks that wait. */
   readonly maxQueued: number;
 }
@@ -69,8 +68,8 @@ export class TaskPool {
   }
 
   /**
-   * Gives every worker a value under a key, those that start later too. Settles with what the first one answered; rejects
-   * with the ServerError of a worker that cannot take it, and the value is dropped then.
+   * Gives every worker a value under a key, those that start later too. Settles with what the first one answered. Rejects
+   * with the ServerError of a worker that cannot take it, or with TaskEnded; the value is dropped then.
    */
   async share(key: string, value: unknown): Promise<unknown> {
     const first = this.#crew.share(key, value);

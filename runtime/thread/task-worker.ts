@@ -41,7 +41,8 @@ export class TaskWorker {
   isReady = false;
   readonly #worker: Worker;
   readonly #hooks: TaskWorkerHooks;
-  #sharing: string | null = null;
+  /** The key of what it loads. */
+  sharing: string | null = null;
   #hasTask = false;
   #hasEnded = false;
 
@@ -60,7 +61,7 @@ export class TaskWorker {
 
   /** It can be given an order. */
   get isFree(): boolean {
-    return this.isReady && !this.#hasTask && this.#sharing === null;
+    return this.isReady && !this.#hasTask && this.sharing === null;
   }
 
   get hasTask(): boolean {
@@ -72,7 +73,7 @@ export class TaskWorker {
   }
 
   share(key: string, value: unknown): void {
-    this.#sharing = key;
+    this.sharing = key;
     this.#order({ type: "share", key, value });
   }
 
@@ -108,12 +109,12 @@ export class TaskWorker {
         this.phase = report.phase;
         return;
       case "shared":
-        this.#sharing = null;
+        this.sharing = null;
         this.keys.add(report.key);
         this.#hooks.onShared(this, report.key, report.value);
         break;
       case "not-shared":
-        this.#sharing = null;
+        this.sharing = null;
         this.refusedKeys.add(report.key);
         this.#hooks.onNotShared(report.key, fromErrorRecord(report.error));
         break;

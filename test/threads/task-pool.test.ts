@@ -143,6 +143,17 @@ describe("a task pool", () => {
     assert.equal(await run("echo", 1), 1);
   });
 
+  it("gives up a value that a worker takes too long to load, and serves others meanwhile", async (t) => {
+    const { pool, run } = createPool(t, { limitMs: 1000 });
+    await pool.share("good", 1);
+    await sleep(300);
+    const loading = assert.rejects(pool.share("k", "endless"), endedFor("time", ""));
+    const { ms } = await timed(run("echo", 1));
+    assert.ok(ms < 500, `${ms} ms`);
+    await loading;
+    assert.equal(await pool.run({ kind: "shared", input: "good", client: "b", needs: "good" }), 1);
+  });
+
   it("serves tasks while a worker loads what is shared", async (t) => {
     const { pool, run } = createPool(t, { init: { loadMs: 400 } });
     await pool.share("first", 1);

@@ -110,6 +110,19 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "Most bytes of request bodies held at once",
   },
+  textTaskSecs: {
+    ...seconds(1),
+    default: 10,
+    commands: ["serve", "run"],
+    help: "Longest time that reading one request may take: its body, its prompt, its grammar; beyond it the request is refused",
+  },
+  textTaskMemory: {
+    ...byteSize(64 * 2 ** 20),
+    default: 2 ** 30,
+    defaultSays: "`1GiB`",
+    commands: ["serve", "run"],
+    help: "Most memory of the JavaScript heap that reading one request may take; beyond it the request is refused",
+  },
   decodeSlowdown: {
     ...numberAbove(1),
     default: 3,

@@ -1,15 +1,18 @@
 // Embeddings from the agents actor down to a model that only takes notes.
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
+import { MessageChannel } from "node:worker_threads";
 import { EmbedRun } from "../../../actors/agent-loop/embed-run.ts";
-import type { EmbedRequest } from "../../../actors/inference.ts";
 import { type EmbedEvent, eventChannel, type ModelProtocol, type PoolJob } from "../../../actors/messages.ts";
+import { readHeadBytes } from "../../../engines/gguf/reader.ts";
+import { createVocabulary } from "../../../engines/tokenizer/vocabulary.ts";
 import type { Ref } from "../../../runtime/actor/ref.ts";
 import { StreamHub } from "../../../runtime/actor/stream.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../fixtures/fake-engine.ts";
-import { createServer, crossed, openText, readAll } from "./rig.ts";
+import { inlineTextTasks } from "../../fixtures/inline-tasks.ts";
+import { attachment, createServer, crossed, embedInputs, readAll, tinyTokenizer } from "./rig.ts";
 
 interface Asked {
   readonly id: number;
@@ -21,12 +24,17 @@ interface Asked {
 
 async function startEmbedding(
   t: TestContext,
-  inputs: EmbedRequest["inputs"],
+  inputs: readonly string[] | readonly (readonly number[])[],
   options: FakeEngineOptions & { readonly truncateInputs?: boolean; readonly maxQueue?: number } = {},
 ) {
   const { truncateInputs = false, maxQueue = 100, ...engine } = options;
   const { capacity, capabilities } = createFakeEngine(engine);
-  const text = await openText({ capacity, capabilities });
+  const { port1, port2 } = new MessageChannel();
+  const message = await attachment(port1, { capacity, capabilities });
+  port2.close();
+  const tasks = inlineTextTasks();
+  const key = await tasks.open({ ...message, head: await readHeadBytes(message.path), template: null });
+  const { signal } = new AbortController();
   const { left, right } = portPair();
   t.after(() => {
     left.close();
@@ -55,16 +63,23 @@ async function startEmbedding(
   const ends = { count: 0 };
   let nextId = 1;
   const run = new EmbedRun({
-    request: { model: "tiny", client: "me", inputs, truncateInputs, priority: 3 },
+    request: { model: "tiny", client: "me", inputs: embedInputs(inputs), truncateInputs, priority: 3 },
     adapter: null,
     writer,
-    model: { text, actor, capacity, pooledLength: capabilities.pooledLength, maxQueue, nextId: () => nextId++ },
+    model: {
+      tokenize: (group) => tasks.tokenize(key, group, { truncates: truncateInputs, client: "me", signal }),
+      actor,
+      capacity,
+      pooledLength: capabilities.pooledLength,
+      maxQueue,
+      nextId: () => nextId++,
+    },
     onClosed: () => void ends.count++,
   });
   holder.run = run;
   run.start();
   await crossed();
-  return { reader, asked, cancelled, ends, text };
+  return { reader, asked, cancelled, ends };
 }
 
 function only(events: readonly EmbedEvent[]) {
@@ -191,13 +206,14 @@ describe("a request for embeddings", () => {
   });
 
   it("keeps the start of an input that is too long where it may be cut", async (t) => {
-    const { asked, text } = await startEmbedding(t, ["one two three ".repeat(500), "one"], {
+    const { asked } = await startEmbedding(t, ["one two three ".repeat(500), "one"], {
       sequenceTokens: 64,
       truncateInputs: true,
     });
-    const [long, short] = asked[0]!.job.prompts;
-    assert.deepEqual(long, text.vocabulary.encode("one two three ".repeat(50)).slice(0, 64));
-    assert.deepEqual(short, text.vocabulary.encode("one"));
+    const [long, short] = asked.flatMap(({ job }) => job.prompts);
+    const vocabulary = createVocabulary(await tinyTokenizer());
+    assert.deepEqual(long, vocabulary.encode("one two three ".repeat(50)).slice(0, 64));
+    assert.deepEqual(short, vocabulary.encode("one"));
   });
 
   it("takes what one step takes, of a model that has to see an input whole", async (t) => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
-import { type GenerateEvent, type GenerateRequest, greedySampling } from "../../../engines/chat.ts";
+import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../engines/chat.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { seededRandom } from "../../fixtures/scheduling.ts";
 import { attachment, createServer, crossed, readAll } from "./rig.ts";
@@ -43,7 +43,7 @@ describe("the agents actor and a model", () => {
   it("returns the likeliest of its candidates, by the engine's own logprobs", async (t) => {
     const { start } = await startServer(t, { engine: { sequenceTokens: 512 } });
     const sampling = { ...greedySampling, temperature: 1, seed: 3, topLogprobs: 0 };
-    const said = async (changes: Partial<GenerateRequest>) => {
+    const said = async (changes: Partial<OpenRequest>) => {
       const events = await readAll(start({ sampling, ...changes }));
       return [0, 1, 2, 3].map((choice) => {
         const texts = events.flatMap((event) => (event.type === "text" && event.choice === choice ? [event] : []));

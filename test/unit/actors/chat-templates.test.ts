@@ -1,14 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { ChatTemplates } from "../../../actors/agent-loop/chat-templates.ts";
-import type { AttachedModel } from "../../../actors/messages.ts";
+import { ChatTemplates } from "../../../actors/text-tasks/chat-templates.ts";
 import type { ModelMetadata } from "../../../engines/gguf/metadata.ts";
 import { createVocabulary } from "../../../engines/tokenizer/vocabulary.ts";
 import { tinyTokenizer } from "./rig.ts";
 
 const tokenizer = await tinyTokenizer();
 const vocabulary = createVocabulary(tokenizer);
-const attached = { chatTemplate: null, jinjaExplicit: null } as AttachedModel;
 
 const sayingWhich = (name: string) =>
   `${name}:{% for message in messages %}{{ message.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}`;
@@ -17,7 +15,7 @@ async function open(templates: Readonly<Record<string, string>>) {
   // No tokens of any family, for which there would be a template.
   const known = { ...tokenizer, tokens: [] };
   const metadata = { chatTemplates: new Map(Object.entries(templates)), tokenizer: known } as unknown as ModelMetadata;
-  const opened = await ChatTemplates.open(attached, metadata, vocabulary);
+  const opened = ChatTemplates.open(null, metadata, vocabulary);
   const tool = { name: "look", description: null, parameters: null, strict: false };
   return (hasTools: boolean) =>
     opened.for(hasTools).template.render([{ role: "user", content: "hi" }], {}, hasTools ? [tool] : []).text;

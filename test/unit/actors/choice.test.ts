@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { AnswerPlan } from "../../../actors/agent-loop/answer-plan.ts";
 import { Choice, type ChoiceOptions } from "../../../actors/agent-loop/choice.ts";
-import type { AnswerPlan } from "../../../actors/agent-loop/jobs.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../actors/messages.ts";
 import type { GenerateEvent } from "../../../engines/chat.ts";
 import type { OutputParser, OutputPart } from "../../../engines/parse/tool-format.ts";
 import { createVocabulary, type Vocabulary } from "../../../engines/tokenizer/vocabulary.ts";
+import { settled } from "../../fixtures/fake-clock.ts";
 import { tinyTokenizer } from "./rig.ts";
 
 const vocabulary: Vocabulary = createVocabulary(await tinyTokenizer());
@@ -14,8 +15,7 @@ const plain: AnswerPlan = {
   createParser: null,
   shownTokens: new Set(),
   endsWithCall: false,
-  check: null,
-  checkCall: null,
+  checks: null,
   writeCall: (name, args) => `<call>${name}${args}</call>`,
 };
 
@@ -24,6 +24,7 @@ function createChoice({
   ...changes
 }: Partial<Omit<ChoiceOptions, "answer">> & { answer?: Partial<AnswerPlan> } = {}) {
   const events: GenerateEvent[] = [];
+  const ends = { stops: 0, ends: 0 };
   const choice = new Choice({
     index: 0,
     vocabulary,
@@ -31,38 +32,51 @@ function createChoice({
     stop: [],
     reportsLogprobs: true,
     answer: { ...plain, ...answer },
+    check: async () => null,
     emit: (event) => void events.push(event),
+    onStop: () => void ends.stops++,
+    onEnd: () => void ends.ends++,
     ...changes,
   });
   /** Takes each character as a token; `last` is added to the flags of the last one. */
   const take = (text: string, last = 0, logprob: number | null = null) => {
     const tokens = vocabulary.encode(text);
     const record = logprob === null ? null : Float32Array.of(logprob, 0);
-    return Array.from(tokens, (token, i) =>
-      choice.take(token, rowHasToken | (i === tokens.length - 1 ? last : 0), record, 0),
-    ).at(-1);
+    tokens.forEach((token, i) => {
+      choice.take(token, rowHasToken | (i === tokens.length - 1 ? last : 0), record, 0);
+    });
   };
-  return { choice, events, take };
+  return { choice, events, ends, take };
+}
+
+/** What is checked of an output, by a check of the test's own. */
+function checking(what: { readonly content?: boolean; readonly calls?: boolean }) {
+  return { checks: { asked: new Uint8Array(0), content: false, calls: false, ...what } };
 }
 
 describe("a choice whose text is checked", () => {
-  const check = (text: string) => (text === "yes" ? null : `got ${text}`);
+  const answer = checking({ content: true });
+  const check = async (text: string) => (text === "yes" ? null : `got ${text}`);
 
-  it("is refused before it finishes where it ended of its own accord and is no answer", () => {
-    const { choice, events, take } = createChoice({ answer: { check } });
+  it("is refused before it finishes where it ended of its own accord and is no answer", async () => {
+    const { choice, events, ends, take } = createChoice({ answer, check });
     take("no");
     choice.take(2, rowFinishedStop, null, 0);
+    assert.equal(ends.ends, 0, "not before it is checked");
+    await settled();
+    assert.deepEqual(ends, { stops: 0, ends: 1 });
     assert.deepEqual(events.slice(-2), [
       { type: "refusal", choice: 0, reason: "got no" },
       { type: "finish", choice: 0, reason: "stop", stopString: null },
     ]);
   });
 
-  it("is not refused where it is an answer, with text held back until the end or not", () => {
+  it("is not refused where it is an answer, with text held back until the end or not", async () => {
     for (const stop of [[], ["sx"]]) {
-      const { choice, events, take } = createChoice({ answer: { check }, stop });
+      const { choice, events, take } = createChoice({ answer, check, stop });
       take("yes");
       choice.take(2, rowFinishedStop, null, 0);
+      await settled();
       assert.deepEqual(
         events.filter(({ type }) => type !== "text"),
         [{ type: "finish", choice: 0, reason: "stop", stopString: null }],
@@ -70,15 +84,21 @@ describe("a choice whose text is checked", () => {
     }
   });
 
-  it("is not checked where it was cut off at its length", () => {
-    const { events, take } = createChoice({ answer: { check } });
+  it("is not checked where it was cut off at its length", async () => {
+    const { events, take } = createChoice({ answer, check });
     take("no", rowFinishedLength);
+    await settled();
     assert.ok(events.every(({ type }) => type !== "refusal"));
   });
 
-  it("is checked up to its stop string", () => {
-    const { events, take } = createChoice({ answer: { check }, stop: ["!"] });
+  it("is checked up to its stop string, at which the model is stopped at once", async () => {
+    const { events, ends, take } = createChoice({ answer, check, stop: ["!"] });
     take("yes!");
+    assert.deepEqual(ends, { stops: 1, ends: 0 });
+    take("more that was on its way");
+    await settled();
+    assert.deepEqual(ends, { stops: 1, ends: 1 });
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "stop", stopString: "!" });
     assert.ok(events.every(({ type }) => type !== "refusal"));
   });
 });
@@ -180,8 +200,9 @@ describe("a choice whose text is parsed", () => {
   });
 
   it("ends with the first call where one is all there may be", () => {
-    const { events, take } = createChoice({ answer: { ...parsed, endsWithCall: true } });
-    assert.equal(take("[1]"), "text");
+    const { events, ends, take } = createChoice({ answer: { ...parsed, endsWithCall: true } });
+    take("[1]");
+    assert.deepEqual(ends, { stops: 1, ends: 1 });
     assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: null });
   });
 
@@ -197,12 +218,14 @@ describe("a choice whose text is parsed", () => {
     assert.equal(merged(events), "tool_call tool_arguments:1 tool_call_end finish");
   });
 
-  it("takes back a call whose arguments its tool does not take", () => {
-    const { choice, events, take } = createChoice({
-      answer: { ...parsed, checkCall: (_name, args) => (args === "1" ? null : "not 1") },
-    });
+  const checked = { ...parsed, ...checking({ calls: true }) };
+  const oneIsRight = async (args: string) => (args === "1" ? null : "not 1");
+
+  it("takes back a call whose arguments its tool does not take", async () => {
+    const { choice, events, take } = createChoice({ answer: checked, check: oneIsRight });
     take("[1][2]");
     choice.take(2, rowFinishedStop, null, 0);
+    await settled();
     assert.deepEqual(
       events.filter(({ type }) => type === "tool_call_end" || type === "tool_call_failed"),
       [
@@ -210,6 +233,28 @@ describe("a choice whose text is parsed", () => {
         { type: "tool_call_failed", choice: 0, call: 1, text: "<call>toy2</call>" },
       ],
     );
+  });
+
+  it("tells what came behind a call once that is checked, in its order", async () => {
+    const { events, take } = createChoice({ answer: checked, check: oneIsRight });
+    take("a[1]b[2]c");
+    assert.equal(merged(events), "text:a tool_call tool_arguments:1");
+    await settled();
+    take("d", rowFinishedLength);
+    await settled();
+    const calls = "tool_call tool_arguments:1 tool_call_end text:b tool_call tool_arguments:2";
+    assert.equal(merged(events), `text:a ${calls} tool_call_failed:<call>toy2</call> text:c text:d finish`);
+  });
+
+  it("goes on behind a call that is none, where one is all there may be", async () => {
+    const answer = { ...checked, endsWithCall: true };
+    const { events, ends, take } = createChoice({ answer, check: oneIsRight });
+    take("[2]a[1]b");
+    assert.deepEqual(ends, { stops: 0, ends: 0 });
+    await settled();
+    assert.deepEqual(ends, { stops: 1, ends: 1 });
+    const failed = "tool_call tool_arguments:2 tool_call_failed:<call>toy2</call> text:a";
+    assert.equal(merged(events), `${failed} tool_call tool_arguments:1 tool_call_end finish`);
   });
 
   it("reports the logprobs of the content alone", () => {
@@ -240,18 +285,21 @@ describe("a choice whose text is parsed", () => {
     assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: "!" });
   });
 
-  it("is not checked where it called", () => {
-    const { choice, events, take } = createChoice({ answer: { ...parsed, check: () => "never right" } });
+  it("is not checked where it called", async () => {
+    const answer = { ...parsed, ...checking({ content: true }) };
+    const { choice, events, take } = createChoice({ answer, check: async () => "never right" });
     take("[1]");
     choice.take(2, rowFinishedStop, null, 0);
+    await settled();
     assert.ok(events.every(({ type }) => type !== "refusal"));
   });
 });
 
 describe("a choice that meets a stop string", () => {
   it("names it, and reports no logprobs of its tokens", () => {
-    const { events, take } = createChoice({ stop: ["!!"] });
-    assert.equal(take("a!!", 0, -1), "text");
+    const { events, ends, take } = createChoice({ stop: ["!!"] });
+    take("a!!", 0, -1);
+    assert.deepEqual(ends, { stops: 1, ends: 1 });
     assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "stop", stopString: "!!" });
     const tokens = events.flatMap((event) => (event.type === "text" ? (event.logprobs ?? []) : []));
     assert.deepEqual(

@@ -9,6 +9,7 @@ import { FakeClock } from "../../fixtures/fake-clock.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
 import { request } from "../../fixtures/socketless.ts";
+import { textTasks } from "./rig.ts";
 
 function served(id: string): ServedModel {
   return {
@@ -37,7 +38,7 @@ function createFront(changes: Partial<FrontOptions> = {}): Front {
     idleUnloadMs: 0,
     speculation: { promptLookup: false, maxDraftTokens: 0, draftModel: null, headTokens: null, headSampling: "auto" },
     prefixStore: null,
-    agents: { mailboxLimit: 64, streamWindow: 64, stalledReaderMs: 1000 },
+    agents: { mailboxLimit: 64, streamWindow: 64, stalledReaderMs: 1000, textTasks },
     restart: { kind: "stop", minBackoffMs: 0, maxBackoffMs: 0, resetAfterMs: 0, maxRestarts: 0 },
     loadTimeoutMs: 1000,
     log: createLogger({ level: "silent", format: "json" }),

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { start as startAgents } from "../../../actors/agent-loop/place.ts";
+import { startAgents } from "../../../actors/agent-loop/place.ts";
 import { Run, type SequenceSink } from "../../../actors/agent-loop/run.ts";
-import { TextModel } from "../../../actors/agent-loop/text-model.ts";
+import type { EmbedInputs } from "../../../actors/inference.ts";
 import {
   type AgentsProtocol,
   type AttachedModel,
@@ -18,15 +18,19 @@ import {
   type RunAdapter,
   rowInts,
   type SequenceJob,
+  type TextTaskSettings,
   type TokenFrame,
 } from "../../../actors/messages.ts";
 import { modelActor } from "../../../actors/model/model-actor.ts";
 import { Intake } from "../../../actors/scheduler/intake.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
-import { type GenerateEvent, type GenerateRequest, greedySampling, requestDefaults } from "../../../engines/chat.ts";
+import { preparePrompt } from "../../../actors/text-tasks/prepare.ts";
+import type { TextModel } from "../../../actors/text-tasks/text-model.ts";
+import { type GenerateEvent, greedySampling, type OpenRequest, requestDefaults } from "../../../engines/chat.ts";
 import { readModelMetadata, type TokenizerMetadata } from "../../../engines/gguf/metadata.ts";
 import type { SchedulerLimits } from "../../../engines/scheduler/scheduler.ts";
 import { createVocabulary, vocabularyProbes } from "../../../engines/tokenizer/vocabulary.ts";
+import { askedEmbeddings } from "../../../http/embeddings/request.ts";
 import type { Ref } from "../../../runtime/actor/ref.ts";
 import { StreamHub } from "../../../runtime/actor/stream.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
@@ -35,6 +39,7 @@ import { PortEndpoint } from "../../../runtime/thread/port-endpoint.ts";
 import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
 import { FakeClock, settled } from "../../fixtures/fake-clock.ts";
 import { createFakeEngine, type FakeEngine, type FakeEngineOptions } from "../../fixtures/fake-engine.ts";
+import { inlineRunner, openTextModel } from "../../fixtures/inline-tasks.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
 import { writeTinyModel } from "../../fixtures/tiny-gguf.ts";
 
@@ -55,7 +60,7 @@ export function job(id: number, changes: Partial<SequenceJob> & { readonly lengt
   };
 }
 
-export function request(changes: Partial<GenerateRequest> = {}): GenerateRequest {
+export function request(changes: Partial<OpenRequest> = {}): OpenRequest {
   return {
     ...requestDefaults,
     model: "tiny",
@@ -110,7 +115,22 @@ export async function attachment(
     jinjaExplicit: null,
     ready: { card, capacity, capabilities, maxQueue, probes },
     ticket,
+    files: null,
   };
+}
+
+/** Of text tasks that run on the thread of the test. */
+export const textTasks: TextTaskSettings = {
+  translators: "",
+  quickWorkers: 1,
+  maxQueued: 64,
+  limitSeconds: 10,
+  heapMiB: 1024,
+};
+
+/** Texts to embed, or tokens. */
+export function embedInputs(inputs: readonly string[] | readonly (readonly number[])[]): EmbedInputs {
+  return askedEmbeddings({ input: inputs as string[] }).inputs;
 }
 
 export async function tinyTokenizer(): Promise<TokenizerMetadata> {
@@ -135,7 +155,7 @@ export async function openText(engine: Pick<FakeEngine, "capacity" | "capabiliti
   const { port1, port2 } = new MessageChannel();
   const message = await attachment(port1, engine);
   port2.close();
-  return TextModel.open(message);
+  return openTextModel(message);
 }
 
 interface Told {
@@ -146,7 +166,7 @@ interface Told {
 
 /** A run whose model only takes notes; the test plays engine by feeding tokens to `sinks`, one a choice. */
 export async function createRun(
-  changes: Partial<GenerateRequest> = {},
+  changes: Partial<OpenRequest> = {},
   options: { window?: number; adapter?: RunAdapter } = {},
 ) {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
@@ -157,7 +177,7 @@ export async function createRun(
   const told: Told[] = [];
   const asked: SequenceJob[] = [];
   const sinks: SequenceSink[] = [];
-  const answer: { error: Error | null } = { error: null };
+  const answer: { error: Error | null; onAsked: () => void } = { error: null, onAsked: () => {} };
   const closed: { id: number; tokenCount: number }[] = [];
   const ends = { count: 0 };
   const holder: { run?: Run } = {};
@@ -171,6 +191,8 @@ export async function createRun(
     ask: async (_method: string, { jobs }: { jobs: readonly SequenceJob[] }) => {
       told.push({ method: "generate", ids: jobs.map(({ id }) => id) });
       asked.push(...jobs);
+      queueMicrotask(answer.onAsked);
+      await Promise.resolve();
       if (answer.error) throw answer.error;
     },
     tell: (method: keyof ModelProtocol, message: Omit<Told, "method">) => void told.push({ method, ...message }),
@@ -180,7 +202,9 @@ export async function createRun(
     adapter: options.adapter ?? null,
     writer,
     model: {
-      text,
+      vocabulary: text.vocabulary,
+      prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
+      check: async () => null,
       actor,
       open: (sink) => sinks.push(sink),
       close: (id, tokenCount) => void closed.push({ id, tokenCount }),
@@ -208,14 +232,15 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   const front = portPair();
   const streamWindow = 64;
   const agentsSystem = new ActorSystem("agents");
-  await startAgents({
+  const place = {
     name: "agents",
-    init: { mailboxLimit: 64, streamWindow, stalledReaderMs: 60_000 },
+    init: { mailboxLimit: 64, streamWindow, stalledReaderMs: 60_000, textTasks },
     spawner: front.left,
     system: agentsSystem,
     progress: () => {},
     onStop: () => {},
-  });
+  };
+  startAgents(place, inlineRunner());
   agentsSystem.attach(front.left);
   const readers = new StreamHub(front.right, { channel: eventChannel, window: streamWindow });
   const frontSystem = new ActorSystem("front");
@@ -242,7 +267,7 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   await attach(message);
 
   let nextRun = 1;
-  const start = (changes: Partial<GenerateRequest> = {}, adapter: RunAdapter | null = null) => {
+  const start = (changes: Partial<OpenRequest> = {}, adapter: RunAdapter | null = null) => {
     const run = nextRun++;
     const reader = readers.reader<GenerateEvent>(run);
     void agents.ask("start", { run, request: request(changes), adapter });
@@ -251,7 +276,7 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   const embed = (inputs: readonly string[], model = "tiny", adapter: RunAdapter | null = null) => {
     const run = nextRun++;
     const reader = readers.reader<EmbedEvent>(run);
-    const request = { model, client: "client", inputs, truncateInputs: false, priority: 0 };
+    const request = { model, client: "client", inputs: embedInputs(inputs), truncateInputs: false, priority: 0 };
     void agents.ask("embed", { run, request, adapter });
     return reader;
   };

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { BestOf } from "../../../actors/agent-loop/best-of.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../actors/messages.ts";
-import { type GenerateEvent, type GenerateRequest, greedySampling } from "../../../engines/chat.ts";
+import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../engines/chat.ts";
 import { createRun, crossed, readAll } from "./rig.ts";
 
-async function startRun(t: TestContext, changes: Partial<GenerateRequest>, window = 64) {
+async function startRun(t: TestContext, changes: Partial<OpenRequest>, window = 64) {
   const rig = await createRun(changes, { window });
   t.after(rig.close);
   rig.run.start();

@@ -4,10 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { MessageChannel } from "node:worker_threads";
-import { planRun } from "../../../actors/agent-loop/jobs.ts";
-import { TextModel } from "../../../actors/agent-loop/text-model.ts";
+import { preparePrompt } from "../../../actors/text-tasks/prepare.ts";
+import type { TextModel } from "../../../actors/text-tasks/text-model.ts";
 import type { OutputGrammar } from "../../../engines/chat.ts";
 import { createFakeEngine } from "../../fixtures/fake-engine.ts";
+import { openTextModel } from "../../fixtures/inline-tasks.ts";
 import { writeTinyModel } from "../../fixtures/tiny-gguf.ts";
 import { attachment, request } from "./rig.ts";
 
@@ -20,7 +21,7 @@ async function tinyText(): Promise<TextModel> {
   await writeTinyModel(path, { seed: 1, layers: 1 });
   const message = await attachment(port1, createFakeEngine());
   port2.close();
-  return TextModel.open({ ...message, path, ready: { ...message.ready, probes: null } });
+  return openTextModel({ ...message, path, ready: { ...message.ready, probes: null } });
 }
 
 describe("a grammar that is refused", () => {
@@ -40,8 +41,8 @@ describe("a grammar that is refused", () => {
   for (const [param, good, bad] of cases) {
     it(`names the field of a ${good.kind} in ${param}, here and at the model's place`, async () => {
       const text = await tinyText();
-      assert.throws(() => planRun(request({ grammar: bad }), text), { code: "invalid_value", param });
-      assert.equal(planRun(request({ grammar: good }), text).job.grammar?.param, param);
+      assert.throws(() => preparePrompt(request({ grammar: bad }), text), { code: "invalid_value", param });
+      assert.equal(preparePrompt(request({ grammar: good }), text).grammar?.param, param);
     });
   }
 });

@@ -4,10 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { MessageChannel } from "node:worker_threads";
-import { planRun } from "../../../actors/agent-loop/jobs.ts";
-import { TextModel } from "../../../actors/agent-loop/text-model.ts";
-import type { GenerateRequest } from "../../../engines/chat.ts";
+import { preparePrompt } from "../../../actors/text-tasks/prepare.ts";
+import type { TextModel } from "../../../actors/text-tasks/text-model.ts";
+import type { OpenRequest } from "../../../engines/chat.ts";
 import { createFakeEngine } from "../../fixtures/fake-engine.ts";
+import { openTextModel } from "../../fixtures/inline-tasks.ts";
 import { chatMl, writeTinyModel } from "../../fixtures/tiny-gguf.ts";
 import { attachment, request } from "./rig.ts";
 
@@ -26,10 +27,10 @@ async function thinkingModel(chatTemplate: string, hasTags = true): Promise<Text
   });
   const message = await attachment(port1, createFakeEngine());
   port2.close();
-  return TextModel.open({ ...message, path, ready: { ...message.ready, probes: null } });
+  return openTextModel({ ...message, path, ready: { ...message.ready, probes: null } });
 }
 
-const chat = (changes: Partial<GenerateRequest> = {}) =>
+const chat = (changes: Partial<OpenRequest> = {}) =>
   request({
     prompt: { kind: "chat", messages: [{ role: "user", content: "hi" }], templateArguments: {} },
     reasoningBudget: 16,
@@ -42,9 +43,9 @@ const template = (end: string) => `${chatMl}{# <think> </think> #}{{ '${end}' }}
 describe("a bound of the thinking", () => {
   it("counts from the tag with which the answer may begin", async () => {
     const text = await thinkingModel(template(""));
-    const { job } = planRun(chat(), text);
+    const prepared = preparePrompt(chat(), text);
     const size = text.vocabulary.size;
-    assert.deepEqual(job.reasoningBudget, {
+    assert.deepEqual(prepared.reasoningBudget, {
       tokens: 16,
       begin: Int32Array.of(size - 2),
       end: Int32Array.of(size - 1),
@@ -53,25 +54,25 @@ describe("a bound of the thinking", () => {
 
   it("counts from the first token where the prompt has begun the thinking", async () => {
     const text = await thinkingModel(template("<think>\\n"));
-    assert.equal(planRun(chat(), text).job.reasoningBudget?.begin.length, 0);
+    assert.equal(preparePrompt(chat(), text).reasoningBudget?.begin.length, 0);
   });
 
   it("bounds nothing where the prompt has ended the thinking, and where none is asked for", async () => {
     const text = await thinkingModel(template("<think>\\n\\n</think>\\n\\n"));
-    assert.equal(planRun(chat(), text).job.reasoningBudget, null);
-    assert.equal(planRun(chat({ reasoningBudget: null }), text).job.reasoningBudget, null);
+    assert.equal(preparePrompt(chat(), text).reasoningBudget, null);
+    assert.equal(preparePrompt(chat({ reasoningBudget: null }), text).reasoningBudget, null);
   });
 
   it("is refused for a model that does not think, and for one whose tags are no tokens", async () => {
     const refusal = { code: "unsupported", param: "reasoning_budget" };
     const [plain, spelt] = [await thinkingModel(chatMl), await thinkingModel(template(""), false)];
-    assert.throws(() => planRun(chat(), plain), { ...refusal, message: /has no tags/ });
-    assert.throws(() => planRun(chat(), spelt), { ...refusal, message: /has no token <think>/ });
+    assert.throws(() => preparePrompt(chat(), plain), { ...refusal, message: /has no tags/ });
+    assert.throws(() => preparePrompt(chat(), spelt), { ...refusal, message: /has no token <think>/ });
   });
 
   it("is refused beside a grammar, which forbids thinking", async () => {
     const text = await thinkingModel(template(""));
-    assert.throws(() => planRun(chat({ grammar: { kind: "json" } }), text), {
+    assert.throws(() => preparePrompt(chat({ grammar: { kind: "json" } }), text), {
       code: "invalid_value",
       param: "reasoning_budget",
     });

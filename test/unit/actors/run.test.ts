@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../actors/messages.ts";
-import { type GenerateEvent, type GenerateRequest, greedySampling } from "../../../engines/chat.ts";
+import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../engines/chat.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { createRun, crossed, readAll } from "./rig.ts";
 
-async function startRun(t: TestContext, changes: Partial<GenerateRequest> = {}, window?: number) {
+async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, window?: number) {
   const rig = await createRun(changes, window === undefined ? {} : { window });
   t.after(rig.close);
   rig.run.start();
@@ -119,12 +119,21 @@ describe("a run", () => {
     }
   });
 
+  it("asks the model nothing where its reader leaves while its prompt is prepared", async (t) => {
+    const rig = await createRun();
+    t.after(rig.close);
+    const started = rig.run.start();
+    rig.run.cancel();
+    await started;
+    assert.deepEqual([rig.told, rig.closed, rig.ends.count], [[], [], 1]);
+  });
+
   it("cancels right after it was sent, and says nothing more when the model refuses after all", async (t) => {
     const rig = await createRun();
     t.after(rig.close);
     rig.answer.error = new ServerError("queue_full", "full");
-    rig.run.start();
-    rig.run.cancel();
+    rig.answer.onAsked = () => rig.run.cancel();
+    await rig.run.start();
     await crossed();
     assert.deepEqual(
       rig.told.map(({ method }) => method),

@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
-import { TextModel } from "../../../actors/agent-loop/text-model.ts";
 import type { AttachedModel } from "../../../actors/messages.ts";
-import type { GenerateRequest } from "../../../engines/chat.ts";
+import type { OpenRequest } from "../../../engines/chat.ts";
 import { createFakeEngine } from "../../fixtures/fake-engine.ts";
+import { openTextModel } from "../../fixtures/inline-tasks.ts";
 import { attachment, request } from "./rig.ts";
 
 /** An attach by an engine that gives these tokens for the probes. */
@@ -21,7 +18,7 @@ async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => 
 describe("the text side of a model", () => {
   it("is refused where the engine's tokenizer gives other tokens, with both", async (t) => {
     const message = await attached(t, (own) => own.map((tokens) => tokens.map((token) => token + 1)));
-    await assert.rejects(TextModel.open(message), {
+    await assert.rejects(openTextModel(message), {
       code: "model_file_invalid",
       message: /the engine's tokenizer gives/,
     });
@@ -31,27 +28,23 @@ describe("the text side of a model", () => {
     const { ready, ...message } = await attached(t, () => null);
     const { vocabSize } = ready.card;
     const padded = { ...message, ready: { ...ready, card: { ...ready.card, vocabSize: vocabSize + 1 } } };
-    await assert.rejects(TextModel.open(padded), {
+    await assert.rejects(openTextModel(padded), {
       code: "model_file_invalid",
       message: new RegExp(`${vocabSize} tokens.*${vocabSize + 1}`),
     });
   });
 
   it("stands by itself where the engine has no tokenizer", async (t) => {
-    const model = await TextModel.open(await attached(t, () => null));
+    const model = await openTextModel(await attached(t, () => null));
     assert.ok(model.vocabulary.encode("hello").length > 0);
   });
 
   it("cuts a prompt that is too long at its start, and leaves the token that begins all prompts before the rest", async (t) => {
-    const folder = mkdtempSync(join(tmpdir(), "text-model-test-"));
-    t.after(() => rmSync(folder, { recursive: true }));
-    const template = join(folder, "template.jinja");
-    writeFileSync(template, "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}");
-    const message = await attached(t, () => null);
-    const model = await TextModel.open({ ...message, chatTemplate: template });
+    const template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}";
+    const model = await openTextModel(await attached(t, () => null), template);
     const content = "one two three four five six seven eight nine ten ".repeat(40);
     const prompt = { kind: "chat", messages: [{ role: "user", content }], templateArguments: {} } as const;
-    const cut = (changes: Partial<GenerateRequest>) =>
+    const cut = (changes: Partial<OpenRequest>) =>
       model.prompt(request({ truncatePrompt: true, maxTokens: 14, ...changes })).prompt;
     const { vocabulary } = model;
     const whole = vocabulary.encode(content);

@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { answerSettings, chatRequest, streamAnswer, usageLine } from "../../../cli/run/generation.ts";
 import { answerOnce } from "../../../cli/run/one-shot.ts";
 import { Output, type OutputStream, withoutControls } from "../../../cli/run/output.ts";
-import { toGenerateRequest } from "../../../http/chat/request.ts";
+import { askedRequest } from "../../../http/chat/request.ts";
 import {
   done,
   FakeInference,
@@ -47,10 +47,7 @@ describe("the reasoning controls", () => {
 describe("the request", () => {
   it("samples as the chat API does when a request says nothing, with the seed of the settings", () => {
     const body = { messages: [{ role: "user" as const, content: "hi" }] };
-    assert.deepEqual(
-      request.sampling,
-      toGenerateRequest(body, { model: "tiny", adapter: null, client: "client", series: null, receivedAt: 0 }).sampling,
-    );
+    assert.deepEqual(request.sampling, askedRequest(body).sampling);
     assert.equal(chatRequest("tiny", [], answerSettings({ ...silent, seed: 7 })).sampling.seed, 7);
   });
 

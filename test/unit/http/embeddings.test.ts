@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { EmbedInputs } from "../../../actors/inference.ts";
 import { createApp } from "../../../http/app.ts";
 import { embeddingListSchema } from "../../../http/embeddings/operation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -19,6 +20,13 @@ async function embed(body: object) {
   const answer = JSON.parse(reply.body);
   embeddingListSchema.parse(answer);
   return answer;
+}
+
+function unpackedInputs({ kind, values, ends }: EmbedInputs): unknown {
+  return Array.from(ends, (end, i) => {
+    const input = values.subarray(i === 0 ? 0 : ends[i - 1]!, end);
+    return kind === "texts" ? new TextDecoder().decode(input) : [...input];
+  });
 }
 
 describe("POST /v1/embeddings", () => {
@@ -63,15 +71,16 @@ describe("POST /v1/embeddings", () => {
 
   const inputs: readonly (readonly [string, unknown, unknown])[] = [
     ["a text", "hi", ["hi"]],
-    ["texts", ["hi", "ho"], ["hi", "ho"]],
+    ["texts", ["hi", "h\u00f6 \ud83d\ude00", "ho"], ["hi", "h\u00f6 \ud83d\ude00", "ho"]],
     ["the tokens of one input", [1, 2], [[1, 2]]],
     ["the tokens of several", [[1, 2], [3]], [[1, 2], [3]]],
   ];
   for (const [what, input, expected] of inputs) {
     it(`takes ${what}`, async () => {
       await embed({ input, user: "me", truncate_sequence: true, priority: 4, dimensions: null });
-      const { client, ...rest } = inference.embedRequests.at(-1)!;
-      assert.deepEqual(rest, { model: "tiny", inputs: expected, truncateInputs: true, priority: 4 });
+      const { client, inputs, ...rest } = inference.embedRequests.at(-1)!;
+      assert.deepEqual(unpackedInputs(inputs), expected);
+      assert.deepEqual(rest, { model: "tiny", truncateInputs: true, priority: 4 });
       assert.ok(client.length > 0);
     });
   }
@@ -121,10 +130,10 @@ describe("POST /v1/embeddings", () => {
             resolve();
             reject(new ServerError("cancelled", "the client left"));
           });
+          client.abort();
         });
     });
     void request(app, "POST", "/v1/embeddings", { body: { input: "a" }, signal: client.signal });
-    client.abort();
     await aborted;
   });
 });

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { chatRequestSchema, toGenerateRequest } from "../../../http/chat/request.ts";
+import { askedRequest, chatRequestSchema } from "../../../http/chat/request.ts";
 import { describeIssue, expectation } from "../../../http/issues.ts";
 
 function grammarOf(fields: Readonly<Record<string, unknown>>): unknown {
   const body = chatRequestSchema.safeParse({ messages: "hi", ...fields }, { error: expectation });
-  const origin = { model: "model", adapter: null, client: "client", series: null, receivedAt: 0 };
-  if (body.success) return toGenerateRequest(body.data, origin).grammar;
+  if (body.success) return askedRequest(body.data).grammar;
   return describeIssue(body.error.issues, []).message;
 }
 

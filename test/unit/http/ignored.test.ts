@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { z } from "zod";
 import { createApp } from "../../../http/app.ts";
 import { ignored } from "../../../http/fields.ts";
-import { tellIgnored } from "../../../http/ignored.ts";
+import { ignoredFields, tellIgnored } from "../../../http/ignored.ts";
 import { FakeInference } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { request } from "../../fixtures/socketless.ts";
@@ -72,9 +72,9 @@ describe("a field that changes nothing", () => {
       },
     });
     const log = recordingLog();
-    tellIgnored(tree, { children: [{ note: "x" }] }, log);
+    tellIgnored(ignoredFields(tree, { children: [{ note: "x" }] }), log);
     assert.deepEqual(log.lines, []);
-    tellIgnored(tree, { note: "x", children: [] }, log);
+    tellIgnored(ignoredFields(tree, { note: "x", children: [] }), log);
     assert.equal(log.lines.length, 1);
   });
 

@@ -2,10 +2,9 @@
 // second. Opened when the model attaches.
 import type { ModelMetadata } from "../../engines/gguf/metadata.ts";
 import { ChatTemplate } from "../../engines/template/chat-template.ts";
-import { loadTemplateOverride, modelTemplateSource } from "../../engines/template/template-source.ts";
+import { modelTemplateSource } from "../../engines/template/template-source.ts";
 import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { AttachedModel } from "../messages.ts";
 
 /** A template, and the control tokens that its format's parser must see. */
 export interface OpenTemplate {
@@ -22,17 +21,16 @@ export class ChatTemplates {
     this.#withTools = withTools;
   }
 
-  /** A model without a usable template still serves completions: the error is kept for chats. */
-  static async open(
-    { chatTemplate, jinjaExplicit }: AttachedModel,
+  /**
+   * `named` is the template that the configuration names, if it does. A model without a usable one of its own still serves
+   * completions: the error is kept for chats.
+   */
+  static open(
+    named: string | null,
     { chatTemplates, tokenizer }: ModelMetadata,
     vocabulary: Vocabulary,
-  ): Promise<ChatTemplates> {
-    const named = jinjaExplicit ?? chatTemplate;
-    if (named !== null) {
-      const key = jinjaExplicit === null ? "chat_template" : "jinja_explicit";
-      return new ChatTemplates(compile(await loadTemplateOverride(named, key), vocabulary), null);
-    }
+  ): ChatTemplates {
+    if (named !== null) return new ChatTemplates(compile(named, vocabulary), null);
     const usual = unlessRefused(() => compile(modelTemplateSource(chatTemplates, tokenizer), vocabulary));
     const toolSource = chatTemplates.get("tool_use");
     const withTools = toolSource === undefined ? null : unlessRefused(() => compile(toolSource, vocabulary));

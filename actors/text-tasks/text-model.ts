@@ -1,9 +1,9 @@
-// Owns the text side of one model on the agents thread: its vocabulary, its chat template and its limits. The vocabulary
-// is our own, in TypeScript: the native tokenizer recurses over some prompts until the process dies, and a user's text
-// must never be able to do that to the server. It is checked once, when the model attaches, against the engine's tokens,
-// where the engine has a tokenizer.
-import type { GenerateRequest } from "../../engines/chat.ts";
-import { readModelMetadata } from "../../engines/gguf/metadata.ts";
+// The text side of one model on a text worker: its vocabulary, its chat template and its limits. The vocabulary is our own,
+// in TypeScript: the native tokenizer recurses over some prompts until the process dies, and a user's text must never be
+// able to do that to the server. It is compared with the engine's tokens when the model attaches, where the engine has a
+// tokenizer.
+import type { ChatMessage, OpenRequest } from "../../engines/chat.ts";
+import { parseModelMetadata } from "../../engines/gguf/metadata.ts";
 import type { ToolFormat } from "../../engines/parse/tool-format.ts";
 import {
   createVocabulary,
@@ -12,13 +12,22 @@ import {
   vocabularyProbes,
 } from "../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { AttachedModel, ReasoningBudget } from "../messages.ts";
+import type { AttachedModel, ModelFiles, ReasoningBudget } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
+import type { TextPhase } from "./text-phase.ts";
 
 /** Share of the context an over-long prompt keeps where the request allows cutting it and sets no max_tokens. */
 const truncatedPromptShare = 0.75;
 /** More than the name of any token that begins prompts has. */
 const openingCharacters = 256;
+
+/** What a text worker is given of a model, read once: a worker that starts later needs no file, which may be gone by then. */
+export interface TextSource extends ModelFiles {
+  readonly id: string;
+  readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
+    readonly card: { readonly vocabSize: number };
+  };
+}
 
 /** What the template says of a chat's answer. */
 export interface ChatPlan {
@@ -50,7 +59,7 @@ export class TextModel {
     id: string,
     vocabulary: Vocabulary,
     templates: ChatTemplates,
-    { capacity, capabilities }: AttachedModel["ready"],
+    { capacity, capabilities }: TextSource["ready"],
   ) {
     this.id = id;
     this.vocabulary = vocabulary;
@@ -63,31 +72,34 @@ export class TextModel {
     this.#templates = templates;
   }
 
-  /** Reads the model file's vocabulary and template. Throws `model_file_invalid` where they cannot be used. */
-  static async open(model: AttachedModel): Promise<TextModel> {
-    const metadata = await readModelMetadata(model.path);
+  /** Throws `model_file_invalid` where the vocabulary or the template cannot be used. */
+  static open(source: TextSource): TextModel {
+    const metadata = parseModelMetadata(source.head);
     const vocabulary = createVocabulary(metadata.tokenizer);
-    checkSize(model, vocabulary);
-    checkProbes(model, vocabulary);
-    const templates = await ChatTemplates.open(model, metadata, vocabulary);
-    return new TextModel(model.id, vocabulary, templates, model.ready);
+    checkSize(source, vocabulary);
+    checkProbes(source, vocabulary);
+    const templates = ChatTemplates.open(source.template, metadata, vocabulary);
+    return new TextModel(source.id, vocabulary, templates, source.ready);
   }
 
-  /** The request's prompt as tokens. Throws `context_length_exceeded` before tokenising where bytes alone tell. */
-  prompt(request: GenerateRequest): PromptPlan {
+  /**
+   * The request's prompt as tokens. Throws `context_length_exceeded`, before rendering and before tokenising where bytes
+   * alone tell.
+   */
+  prompt(request: OpenRequest, enter: (phase: TextPhase) => void = () => {}): PromptPlan {
+    enter("messages");
     const { prompt } = request;
     if (prompt.kind === "text") return { prompt: this.#promptTokens(prompt.text, request), chat: null };
     const { template, shownTokens } = this.#templates.for(request.tools !== null);
+    if (!request.truncatePrompt) this.#checkBytes(leastBytes(prompt.messages, template.thinking !== null), request);
     const rendered = template.render(prompt.messages, prompt.templateArguments, request.tools?.specs ?? []);
     const chat = { format: template.format, opensThinking: template.opensThinking(rendered), shownTokens };
     return { prompt: this.#promptTokens(rendered, request), chat };
   }
 
-  #promptTokens(prompt: PromptText | string, request: GenerateRequest): Int32Array {
-    const room = this.sequenceTokens - (request.maxTokens ?? 1);
-    const tokens = request.truncatePrompt
-      ? this.#truncated(prompt, request, room)
-      : this.#encode(prompt, request, room);
+  #promptTokens(prompt: PromptText | string, request: OpenRequest): Int32Array {
+    const room = this.#roomFor(request);
+    const tokens = request.truncatePrompt ? this.#truncated(prompt, request, room) : this.#encode(prompt, request);
     if (tokens.length === 0) {
       throw new ServerError("invalid_value", "the prompt is empty; expected at least one token of text", {
         param: request.prompt.kind === "chat" ? "messages" : "prompt",
@@ -98,7 +110,7 @@ export class TextModel {
   }
 
   /** An input to embed as tokens. Throws `context_length_exceeded`, and `invalid_value` for tokens there are none of. */
-  inputTokens(input: string | readonly number[], truncates: boolean): Int32Array {
+  inputTokens(input: string | Int32Array, truncates: boolean): Int32Array {
     const tokens = typeof input === "string" ? this.#wholeTokens(input, truncates) : this.#known(input);
     if (tokens.length === 0) throw new ServerError("invalid_value", "an input has no tokens", { param: "input" });
     if (tokens.length <= this.inputLimit) return tokens;
@@ -135,18 +147,26 @@ export class TextModel {
     return new ServerError("unsupported", message, { param });
   }
 
-  #encode(prompt: PromptText | string, request: GenerateRequest, room: number): Int32Array {
-    const bytes = Buffer.byteLength(typeof prompt === "string" ? prompt : prompt.text);
-    const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
-    if (leastTokens > room) throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, request);
+  #encode(prompt: PromptText | string, request: OpenRequest): Int32Array {
+    this.#checkBytes(Buffer.byteLength(typeof prompt === "string" ? prompt : prompt.text), request);
     return this.#tokens(prompt);
+  }
+
+  #checkBytes(bytes: number, request: OpenRequest): void {
+    const leastTokens = Math.ceil(bytes / this.vocabulary.longestPieceBytes);
+    if (leastTokens <= this.#roomFor(request)) return;
+    throw this.#tooLong(`${bytes} bytes, at least ${leastTokens} tokens`, request);
+  }
+
+  #roomFor({ maxTokens }: OpenRequest): number {
+    return this.sequenceTokens - (maxTokens ?? 1);
   }
 
   /**
    * The end of the prompt that fits, behind the token that begins all prompts of the model, if one does: some models write
    * nonsense without it. Text that cannot be part of it is cut off before it is tokenised.
    */
-  #truncated(prompt: PromptText | string, { maxTokens }: GenerateRequest, room: number): Int32Array {
+  #truncated(prompt: PromptText | string, { maxTokens }: OpenRequest, room: number): Int32Array {
     const kept = Math.max(maxTokens === null ? Math.floor(this.sequenceTokens * truncatedPromptShare) : room, 1);
     const { bosToken, longestPieceBytes } = this.vocabulary;
     const tokens = this.#tokens(sliced(prompt, -(kept + 1) * longestPieceBytes));
@@ -171,10 +191,10 @@ export class TextModel {
     return this.vocabulary.encodeWhole(text);
   }
 
-  #known(tokens: readonly number[]): Int32Array {
+  #known(tokens: Int32Array): Int32Array {
     const { size } = this.vocabulary;
     const unknown = tokens.find((token) => !(token >= 0 && token < size));
-    if (unknown === undefined) return Int32Array.from(tokens);
+    if (unknown === undefined) return tokens.slice();
     const message = `expected tokens of model "${this.id}", 0 to ${size - 1}, got ${unknown}`;
     throw new ServerError("invalid_value", message, { param: "input" });
   }
@@ -184,7 +204,7 @@ export class TextModel {
     return new ServerError("context_length_exceeded", message, { param: "input" });
   }
 
-  #tooLong(came: string, request: GenerateRequest): ServerError {
+  #tooLong(came: string, request: OpenRequest): ServerError {
     const { maxTokens } = request;
     if (maxTokens !== null && maxTokens >= this.sequenceTokens) {
       const message = `max_tokens: expected fewer than the ${this.sequenceTokens} tokens model "${this.id}" takes in all, got ${maxTokens}`;
@@ -199,8 +219,34 @@ export class TextModel {
   }
 }
 
+/** A letter that JSON writes as \u0041 is one again when the template writes the arguments anew. */
+const longestEscape = 6;
+
+/**
+ * Bytes that the prompt has at least, whatever the template: contents and arguments of calls. What an assistant thought in
+ * earlier turns is often left out, also where it stands in the content.
+ */
+function leastBytes(messages: readonly ChatMessage[], dropsThoughts: boolean): number {
+  let bytes = 0;
+  for (const { role, content, toolCalls = [] } of messages) {
+    if (role !== "assistant" || !dropsThoughts) bytes += Buffer.byteLength(content.trim());
+    for (const call of toolCalls) bytes += Math.floor(letterCount(call.arguments) / longestEscape);
+  }
+  return bytes;
+}
+
+/** ASCII letters and digits. */
+function letterCount(text: string): number {
+  let count = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i) | 0x20;
+    if ((code >= 0x61 && code <= 0x7a) || (code >= 0x30 && code <= 0x39)) count++;
+  }
+  return count;
+}
+
 /** A model that gives a likelihood to a token without text would have it generated. */
-function checkSize({ id, ready }: AttachedModel, { size }: Vocabulary): void {
+function checkSize({ id, ready }: TextSource, { size }: Vocabulary): void {
   const { vocabSize } = ready.card;
   if (vocabSize === size) return;
   throw new ServerError(
@@ -209,7 +255,7 @@ function checkSize({ id, ready }: AttachedModel, { size }: Vocabulary): void {
   );
 }
 
-function checkProbes(model: AttachedModel, vocabulary: Vocabulary): void {
+function checkProbes(model: TextSource, vocabulary: Vocabulary): void {
   const { probes } = model.ready;
   if (probes === null) return;
   vocabularyProbes.forEach((text, i) => {

@@ -1,0 +1,24 @@
+// What the wire protocols bring to a text worker: reading their request bodies, and opening sealed contents. Implemented by
+// http/, whose module the composition root names.
+import type { RequestContent, SealedContent } from "../../engines/chat.ts";
+import type { TaskOutput } from "../../runtime/thread/task.ts";
+
+export interface BodyTranslators {
+  /** What a body of the protocol says, as plain data. Throws ServerError naming the field at fault. */
+  translate(protocol: string, body: Uint8Array, parameters: unknown): TaskOutput;
+  open(sealed: SealedContent): RequestContent;
+}
+
+/** What the module exports. */
+export interface TranslatorModule {
+  readonly translators: BodyTranslators;
+}
+
+/** A request body that is translated on a text worker. The bytes move there. */
+export interface BodyToTranslate {
+  readonly client: string;
+  readonly protocol: string;
+  readonly body: Uint8Array;
+  /** What the protocol's translator wants to know besides. */
+  readonly parameters: unknown;
+}

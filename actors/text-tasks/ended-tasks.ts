@@ -1,0 +1,48 @@
+// The requests whose preparation was ended for what it took: the same request again is refused at once. Bounded, and
+// forgotten after a while, since the machine may have been busy.
+import { createHash } from "node:crypto";
+import type { GenerateRequest } from "../../engines/chat.ts";
+import type { ServerError } from "../../runtime/errors.ts";
+
+const rememberedMs = 10 * 60_000;
+const maxRemembered = 256;
+/** A larger request has no digest: making one would take longer than it saves. */
+const maxDigestedBytes = 4 * 2 ** 20;
+
+interface Refusal {
+  readonly error: ServerError;
+  /** By performance.now(). */
+  readonly until: number;
+}
+
+export class EndedTasks {
+  /** By digest, the latest last. */
+  readonly #refusals = new Map<string, Refusal>();
+
+  /** Throws the error that ended such a request before. */
+  check(digest: string | null): void {
+    const refusal = digest === null ? undefined : this.#refusals.get(digest);
+    if (refusal !== undefined && performance.now() < refusal.until) throw refusal.error;
+  }
+
+  add(digest: string | null, error: ServerError): void {
+    if (digest === null) return;
+    this.#refusals.delete(digest);
+    this.#refusals.set(digest, { error, until: performance.now() + rememberedMs });
+    if (this.#refusals.size <= maxRemembered) return;
+    for (const [oldest] of this.#refusals) {
+      this.#refusals.delete(oldest);
+      return;
+    }
+  }
+}
+
+/** Of all that the preparation of a request depends on; null where it is too large. */
+export function requestDigest({ model, prompt, grammar, tools }: GenerateRequest): string | null {
+  const hash = createHash("sha256").update(model);
+  if (prompt.kind !== "sealed") return hash.update(JSON.stringify([prompt, grammar, tools])).digest("base64");
+  const bytes = prompt.parts.reduce((sum, part) => sum + part.length, 0);
+  if (bytes > maxDigestedBytes) return null;
+  for (const part of prompt.parts) hash.update(part);
+  return hash.digest("base64");
+}

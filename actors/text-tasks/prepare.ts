@@ -1,0 +1,177 @@
+// Preparing a request for the model: its prompt in tokens, its grammar in the grammar engine's terms, and how the answer is
+// to be read. Runs on a text worker; what it throws refuses the request. The result is plain data.
+import { serialize } from "node:v8";
+import type { OpenRequest, OutputGrammar, ToolUse } from "../../engines/chat.ts";
+import type { GrammarSource } from "../../engines/grammar/source.ts";
+import type { OutputDemand, Translation } from "../../engines/grammar/translate.ts";
+import { Translations } from "../../engines/grammar/translations.ts";
+import { formatNamed } from "../../engines/parse/choose-format.ts";
+import type { FormatName } from "../../engines/parse/tool-format.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { ReasoningBudget } from "../messages.ts";
+import type { ChatPlan, TextModel } from "./text-model.ts";
+import type { TextPhase } from "./text-phase.ts";
+
+export interface PreparedPrompt {
+  readonly tokens: Int32Array;
+  readonly grammar: GrammarSource | null;
+  /** Tokens that end a DRY run. */
+  readonly breakers: Int32Array;
+  readonly reasoningBudget: ReasoningBudget | null;
+  readonly answer: PreparedAnswer;
+}
+
+/** How the text of each choice is to be read. */
+export interface PreparedAnswer {
+  /** null where the prompt is no chat. */
+  readonly format: FormatName | null;
+  /** The answer may hold calls or thinking; otherwise all text is content. */
+  readonly isParsed: boolean;
+  readonly tools: ToolUse | null;
+  /** The prompt ends inside thinking. */
+  readonly startsThinking: boolean;
+  /** Control tokens that come out as text. */
+  readonly shownTokens: readonly number[];
+  /** Set where the grammar alone does not ensure that an answer is what was asked for: see checkOutput. */
+  readonly checks: OutputChecks | null;
+}
+
+export interface OutputChecks {
+  /** What was asked of the output, serialised. */
+  readonly asked: Uint8Array;
+  readonly content: boolean;
+  readonly calls: boolean;
+}
+
+/** What is asked of an output, as plain data. */
+interface AskedOutput {
+  readonly grammar: OutputGrammar | null;
+  readonly tools: ToolUse | null;
+  readonly format: FormatName | null;
+  /** The answer may come after thinking. */
+  readonly mayThink: boolean;
+  /** The prompt has begun it. */
+  readonly hasBegun: boolean;
+}
+
+const translations = new Translations();
+
+/** `enter` names the part that begins. */
+export function preparePrompt(
+  request: OpenRequest,
+  text: TextModel,
+  enter: (phase: TextPhase) => void = () => {},
+): PreparedPrompt {
+  const { prompt, chat } = text.prompt(request, enter);
+  const { sampling, reasoningBudget, grammar, tools } = request;
+  const asked = askedOf(request, chat);
+  enter("grammar");
+  const demand = demandOf(asked);
+  if (reasoningBudget !== null && demand !== null) throw noRoomForThinking();
+  const translation = demand === null ? null : translated(demand);
+  const shownTokens = [...(chat?.shownTokens ?? [])];
+  return {
+    tokens: prompt,
+    grammar: sourceOf(translation, shownTokens, grammar),
+    breakers: tokensWithAny(text, sampling.dry?.sequenceBreakers ?? []),
+    reasoningBudget: reasoningBudget === null ? null : text.reasoningBudget(reasoningBudget, prompt),
+    answer: {
+      format: asked.format,
+      isParsed: tools !== null || (asked.format?.thinking ?? null) !== null,
+      tools,
+      startsThinking: chat?.opensThinking ?? false,
+      shownTokens,
+      checks: checksOf(translation, asked),
+    },
+  };
+}
+
+export interface OutputToCheck {
+  /** As PreparedAnswer.checks has it. */
+  readonly asked: AskedOutput;
+  /** The whole content of an answer, or the arguments of a call. */
+  readonly text: string;
+  /** The tool that was called; null for content. */
+  readonly call: string | null;
+}
+
+/** Why an output is not what was asked for, or null where it is. */
+export function checkOutput({ asked, text, call }: OutputToCheck): string | null {
+  const demand = demandOf(asked);
+  if (demand === null) return null;
+  const { check, checkCall } = translated(demand);
+  return call === null ? (check?.(text) ?? null) : (checkCall?.(call, text) ?? null);
+}
+
+function askedOf({ grammar, tools, prompt }: OpenRequest, chat: ChatPlan | null): AskedOutput {
+  const thinks = prompt.kind === "chat" && prompt.templateArguments.enableThinking !== false;
+  const hasBegun = chat?.opensThinking ?? false;
+  const format = chat === null ? null : { name: chat.format.name, thinking: chat.format.thinking };
+  return { grammar, tools, format, mayThink: thinks || hasBegun, hasBegun };
+}
+
+/** null where anything may come. A call has to be well-formed where one must come, and where nothing else is free either. */
+function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOutput): OutputDemand | null {
+  const demandsCalls =
+    tools !== null && (tools.required || grammar !== null || tools.specs.some(({ strict }) => strict));
+  if (grammar === null && !demandsCalls) return null;
+  const format = name === null ? null : formatNamed(name);
+  const calls =
+    demandsCalls && format !== null
+      ? { specs: tools.specs, syntax: format.syntax, required: tools.required, parallel: tools.parallel }
+      : null;
+  const tags = format?.thinking ?? null;
+  return {
+    grammar,
+    calls,
+    thinking: tags !== null && mayThink ? { tags, hasBegun } : null,
+    answerOpen: format?.answerOpen ?? "",
+  };
+}
+
+/** Whatever refuses the grammar, here or at the model's place, names the field it came in. */
+function translated(demand: OutputDemand): Translation {
+  try {
+    return translations.of(demand);
+  } catch (error) {
+    if (!(error instanceof ServerError)) throw error;
+    throw new ServerError(error.code, error.message, { param: error.param ?? fieldOf(demand.grammar), cause: error });
+  }
+}
+
+function sourceOf(
+  translation: Translation | null,
+  shownTokens: readonly number[],
+  grammar: OutputGrammar | null,
+): GrammarSource | null {
+  if (translation === null) return null;
+  const source = { ...translation.source, param: fieldOf(grammar) };
+  return shownTokens.length === 0 ? source : { ...source, shownTokens };
+}
+
+function checksOf(translation: Translation | null, asked: AskedOutput): OutputChecks | null {
+  if (translation === null || (translation.check === null && translation.checkCall === null)) return null;
+  return {
+    asked: new Uint8Array(serialize(asked)),
+    content: translation.check !== null,
+    calls: translation.checkCall !== null,
+  };
+}
+
+function fieldOf(grammar: OutputGrammar | null): string {
+  if (grammar === null) return "tools";
+  if (grammar.kind === "json_schema") return grammar.field;
+  return grammar.kind === "json" ? "response_format" : "grammar";
+}
+
+function noRoomForThinking(): ServerError {
+  const param = "reasoning_budget";
+  const message = `${param} cannot be combined with a grammar, a response format or calls that must be valid, which leave no room for it`;
+  return new ServerError("invalid_value", message, { param });
+}
+
+function tokensWithAny(text: TextModel, breakers: readonly string[]): Int32Array {
+  const tokens = new Set<number>();
+  for (const breaker of breakers) for (const token of text.vocabulary.tokensContaining(breaker)) tokens.add(token);
+  return Int32Array.from(tokens);
+}

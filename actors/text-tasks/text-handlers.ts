@@ -1,0 +1,116 @@
+// The tasks of a text worker: everything that is done with a client's text before and after generating. One at a time; a
+// task that takes too long is ended together with its thread.
+import { deserialize } from "node:v8";
+import type { GenerateRequest, OpenRequest } from "../../engines/chat.ts";
+import { readHeadBytes } from "../../engines/gguf/reader.ts";
+import { loadTemplateOverride } from "../../engines/template/template-source.ts";
+import type { TaskHandlers, TaskOutput } from "../../runtime/thread/task.ts";
+import type { EmbedInputs } from "../inference.ts";
+import type { ModelFiles } from "../messages.ts";
+import type { BodyToTranslate, BodyTranslators } from "./body-translators.ts";
+import { checkOutput, type OutputToCheck, preparePrompt } from "./prepare.ts";
+import { TextModel, type TextSource } from "./text-model.ts";
+import type { TextPhase } from "./text-phase.ts";
+
+/** The input of each kind of task, and what it comes to. */
+export interface TextTaskTypes {
+  /** What is read of a model's files. */
+  readonly read: {
+    readonly input: {
+      readonly path: string;
+      readonly chatTemplate: string | null;
+      readonly jinjaExplicit: string | null;
+    };
+    readonly output: ModelFiles;
+  };
+  readonly prepare: {
+    readonly input: { readonly key: string; readonly request: GenerateRequest };
+    readonly output: ReturnType<typeof preparePrompt>;
+  };
+  readonly count: {
+    readonly input: { readonly key: string; readonly request: GenerateRequest };
+    readonly output: number;
+  };
+  /** Inputs to embed. */
+  readonly tokenize: {
+    readonly input: { readonly key: string; readonly inputs: EmbedInputs; readonly truncates: boolean };
+    readonly output: readonly Int32Array[];
+  };
+  readonly check: {
+    readonly input: { readonly asked: Uint8Array; readonly text: string; readonly call: string | null };
+    readonly output: string | null;
+  };
+  readonly translate: { readonly input: BodyToTranslate; readonly output: unknown };
+}
+
+export type TextTaskKind = keyof TextTaskTypes;
+
+type Handlers = {
+  readonly [K in TextTaskKind]: (
+    input: TextTaskTypes[K]["input"],
+    enter: (phase: TextPhase) => void,
+  ) => TaskOutput | Promise<TaskOutput>;
+};
+
+export function textHandlers(translators: BodyTranslators): TaskHandlers {
+  const models = new Map<string, TextModel>();
+
+  function modelOf(key: string): TextModel {
+    const model = models.get(key);
+    if (model === undefined) throw new Error(`no text model "${key}"`);
+    return model;
+  }
+
+  function opened(request: GenerateRequest): OpenRequest {
+    const { prompt } = request;
+    if (prompt.kind !== "sealed") return { ...request, prompt };
+    return { ...request, ...translators.open(prompt) };
+  }
+
+  const handlers: Handlers = {
+    async read({ path, chatTemplate, jinjaExplicit }, enter) {
+      enter("model");
+      const named = jinjaExplicit ?? chatTemplate;
+      const key = jinjaExplicit === null ? "chat_template" : "jinja_explicit";
+      const template = named === null ? null : await loadTemplateOverride(named, key);
+      return { value: { head: await readHeadBytes(path), template } };
+    },
+    prepare({ key, request }, enter) {
+      enter("messages");
+      const prepared = preparePrompt(opened(request), modelOf(key), enter);
+      return { value: prepared, transfer: [prepared.tokens.buffer as ArrayBuffer] };
+    },
+    count({ key, request }, enter) {
+      return { value: modelOf(key).prompt(opened(request), enter).prompt.length };
+    },
+    tokenize({ key, inputs, truncates }, enter) {
+      enter("input");
+      const model = modelOf(key);
+      return { value: unpacked(inputs).map((input) => model.inputTokens(input, truncates)) };
+    },
+    check({ asked, text, call }, enter) {
+      enter("check");
+      return { value: checkOutput({ asked: deserialize(asked) as OutputToCheck["asked"], text, call }) };
+    },
+    translate({ protocol, body, parameters }, enter) {
+      enter("body");
+      return translators.translate(protocol, body, parameters);
+    },
+  };
+
+  return {
+    share(key, value) {
+      models.set(key, TextModel.open(value as TextSource));
+      return null;
+    },
+    unshare: (key) => void models.delete(key),
+    run: (kind, input, enter) => handlers[kind as TextTaskKind](input as never, enter),
+  };
+}
+
+function unpacked({ kind, values, ends }: EmbedInputs): readonly (string | Int32Array)[] {
+  return Array.from(ends, (end, i) => {
+    const start = i === 0 ? 0 : (ends[i - 1] as number);
+    return kind === "texts" ? Buffer.from(values.subarray(start, end)).toString("utf8") : values.subarray(start, end);
+  });
+}

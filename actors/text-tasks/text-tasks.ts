@@ -1,0 +1,163 @@
+// Text tasks: what the agents place has text workers do, with types and with errors a client can read. The workers are a
+// task pool: no client's text runs on the agents thread, but for what a model writes.
+import type { GenerateRequest } from "../../engines/chat.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Transferable } from "../../runtime/thread/endpoint.ts";
+import { type EndReason, TaskEnded } from "../../runtime/thread/task.ts";
+import type { TaskRequest } from "../../runtime/thread/task-pool.ts";
+import type { EmbedInputs } from "../inference.ts";
+import type { AttachedModel, ModelFiles } from "../messages.ts";
+import type { BodyToTranslate } from "./body-translators.ts";
+import { EndedTasks, requestDigest } from "./ended-tasks.ts";
+import type { OutputChecks, PreparedPrompt } from "./prepare.ts";
+import type { TextTaskKind, TextTaskTypes } from "./text-handlers.ts";
+import type { TextSource } from "./text-model.ts";
+import type { TextPhase } from "./text-phase.ts";
+
+/** The part of a task pool that is used here. */
+export interface TaskRunner {
+  share(key: string, value: unknown): Promise<unknown>;
+  unshare(key: string): void;
+  run(request: TaskRequest): Promise<unknown>;
+  close(): void;
+}
+
+export interface TextTaskLimits {
+  readonly seconds: number;
+  readonly heapMiB: number;
+}
+
+/** Where what the server itself asks stands in the turns. */
+const ownClient = "";
+
+export class TextTasks {
+  readonly #runner: TaskRunner;
+  readonly #limits: TextTaskLimits;
+  readonly #ended = new EndedTasks();
+  #nextKey = 1;
+
+  constructor(runner: TaskRunner, limits: TextTaskLimits) {
+    this.#runner = runner;
+    this.#limits = limits;
+  }
+
+  /** What is read of a model's files. */
+  read({ path, chatTemplate, jinjaExplicit }: AttachedModel): Promise<ModelFiles> {
+    return this.#run("read", { path, chatTemplate, jinjaExplicit }, { client: ownClient });
+  }
+
+  /** Makes a model known to the workers; returns the key for tasks that need it. Throws `model_file_invalid`. */
+  async open(source: TextSource): Promise<string> {
+    const key = `${source.id} #${this.#nextKey++}`;
+    try {
+      await this.#runner.share(key, source);
+    } catch (error) {
+      throw error instanceof TaskEnded ? this.#unusable(source.id, error) : error;
+    }
+    return key;
+  }
+
+  close(key: string): void {
+    this.#runner.unshare(key);
+  }
+
+  /** Throws what refuses the request. */
+  prepare(key: string, request: GenerateRequest, signal: AbortSignal): Promise<PreparedPrompt> {
+    return this.#ofRequest("prepare", key, request, signal);
+  }
+
+  /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
+  countTokens(key: string, request: GenerateRequest, signal?: AbortSignal): Promise<number> {
+    return this.#ofRequest("count", key, request, signal);
+  }
+
+  /** Inputs to embed as tokens. Throws `context_length_exceeded`, `invalid_value`. */
+  tokenize(
+    key: string,
+    inputs: EmbedInputs,
+    options: { readonly truncates: boolean; readonly client: string; readonly signal: AbortSignal },
+  ): Promise<readonly Int32Array[]> {
+    const { truncates, client, signal } = options;
+    return this.#run("tokenize", { key, inputs, truncates }, { client, signal, needs: key });
+  }
+
+  /** Why an output is not what was asked for, or null where it is. `call` is the tool called; null for content. */
+  check(checks: OutputChecks, text: string, call: string | null, client: string): Promise<string | null> {
+    return this.#run("check", { asked: checks.asked, text, call }, { client });
+  }
+
+  /** What a request body says; typed by whoever knows its protocol. */
+  translate(message: BodyToTranslate): Promise<unknown> {
+    const { client, body } = message;
+    return this.#run("translate", message, { client, transfer: [body.buffer as ArrayBuffer] });
+  }
+
+  async #ofRequest<K extends "prepare" | "count">(
+    kind: K,
+    key: string,
+    request: GenerateRequest,
+    signal: AbortSignal | undefined,
+  ): Promise<TextTaskTypes[K]["output"]> {
+    const digest = requestDigest(request);
+    this.#ended.check(digest);
+    const transfer = movedWith(request);
+    const options = { client: request.client, signal, needs: key, ...(transfer.length > 0 && { transfer }) };
+    try {
+      return await this.#run(kind, { key, request }, options);
+    } catch (error) {
+      if (error instanceof RefusedTask) this.#ended.add(digest, error);
+      throw error;
+    }
+  }
+
+  async #run<K extends TextTaskKind>(
+    kind: K,
+    input: TextTaskTypes[K]["input"],
+    options: Omit<TaskRequest, "kind" | "input">,
+  ): Promise<TextTaskTypes[K]["output"]> {
+    try {
+      return (await this.#runner.run({ kind, input, ...options })) as TextTaskTypes[K]["output"];
+    } catch (error) {
+      throw error instanceof TaskEnded ? this.#worded(error) : error;
+    }
+  }
+
+  #worded({ reason, phase, cause }: TaskEnded): ServerError {
+    const what = subjects[phase as TextPhase] ?? subjects.body;
+    if (reason === "crash") {
+      const message = "the thread that read the request ended; send the request again";
+      return new ServerError("peer_gone", message, { cause });
+    }
+    return new RefusedTask(
+      "unsupported",
+      `${what} takes more than ${this.#limitOf(reason)}; make it smaller or simpler`,
+    );
+  }
+
+  #unusable(id: string, { reason, cause }: TaskEnded): ServerError {
+    const message = `model "${id}" cannot be served: reading its vocabulary and its chat template takes more than ${this.#limitOf(reason)}`;
+    return new ServerError("model_file_invalid", message, { cause });
+  }
+
+  #limitOf(reason: EndReason): string {
+    const { seconds, heapMiB } = this.#limits;
+    return reason === "time" ? `${seconds} s (text_task_secs)` : `${heapMiB} MiB of memory (text_task_memory)`;
+  }
+}
+
+/** A refusal because of what a task took. */
+export class RefusedTask extends ServerError {}
+
+const subjects: Readonly<Record<TextPhase, string>> = {
+  body: "reading the body",
+  messages: "writing the messages as a prompt",
+  grammar: "translating the grammar or the tools' schemas",
+  input: "tokenising the input",
+  check: "checking the output against its schema",
+  model: "reading the model's files",
+};
+
+/** What moves with a request to another thread: its sealed content. */
+export function movedWith({ prompt }: GenerateRequest): Transferable[] {
+  return prompt.kind === "sealed" ? prompt.parts.map(({ buffer }) => buffer as ArrayBuffer) : [];
+}

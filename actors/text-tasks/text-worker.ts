@@ -1,0 +1,14 @@
+// The module of a text worker: see TextTasks, which starts them.
+import type { StartTasks } from "../../runtime/thread/task.ts";
+import type { TranslatorModule } from "./body-translators.ts";
+import { textHandlers } from "./text-handlers.ts";
+
+export interface TextWorkerInit {
+  /** URL of a TranslatorModule. */
+  readonly translators: string;
+}
+
+export const start: StartTasks<TextWorkerInit> = async (init) => {
+  const { translators } = (await import(init.translators)) as TranslatorModule;
+  return textHandlers(translators);
+};

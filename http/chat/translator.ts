@@ -1,0 +1,16 @@
+// How the bodies of POST /v1/chat/completions are read.
+import { askedTranslator } from "../translation.ts";
+import { askedRequest, chatRequestSchema } from "./request.ts";
+
+export const chatTranslator = askedTranslator(
+  "chat",
+  chatRequestSchema,
+  (body) => ({
+    model: body.model,
+    adapter: body.adapter,
+    isStreamed: body.stream ?? false,
+    includesUsage: body.stream_options?.include_usage ?? false,
+    wantsLogprobs: body.logprobs ?? false,
+  }),
+  askedRequest,
+);

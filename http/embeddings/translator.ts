@@ -1,0 +1,23 @@
+// How the bodies of POST /v1/embeddings are read.
+import { ignoredFields } from "../ignored.ts";
+import { validate } from "../json.ts";
+import type { BodyTranslator, Translation } from "../translation.ts";
+import { type AskedEmbeddings, askedEmbeddings, embeddingRequestSchema } from "./request.ts";
+
+export interface EmbeddingTranslation extends Translation {
+  readonly format: "float" | "base64";
+  readonly asked: AskedEmbeddings;
+}
+
+export const embeddingTranslator: BodyTranslator<EmbeddingTranslation> = {
+  name: "embeddings",
+  translate(value) {
+    const body = validate(embeddingRequestSchema, value);
+    const ignored = ignoredFields(embeddingRequestSchema, body);
+    return { model: body.model, ignored, format: body.encoding_format ?? "float", asked: askedEmbeddings(body) };
+  },
+  pack(translated) {
+    const { values, ends } = translated.asked.inputs;
+    return { value: translated, transfer: [values.buffer as ArrayBuffer, ends.buffer as ArrayBuffer] };
+  },
+};

@@ -1,0 +1,81 @@
+// What a request body says, as a route needs it: facts it looks at itself, and the request for the model, which it passes on.
+// Made by a pure function of the body, here or on a text worker; there the content is sealed, so that nobody on its way has
+// to read it again.
+import { deserialize, serialize } from "node:v8";
+import type { z } from "zod";
+import type { GenerateRequest, RequestContent, SealedContent } from "../engines/chat.ts";
+import type { TaskOutput } from "../runtime/thread/task.ts";
+import { type IgnoredField, ignoredFields } from "./ignored.ts";
+import { validate } from "./json.ts";
+import type { Origin } from "./origin.ts";
+
+/** A request for the model without what its exchange says of it. */
+export type AskedRequest = Omit<GenerateRequest, keyof Origin>;
+
+/** Of a body that has been read. Plain data. */
+export interface Translation {
+  /** What the body names as its model. */
+  readonly model: string | null | undefined;
+  readonly ignored: readonly IgnoredField[];
+}
+
+/** How the bodies of one route are read. */
+export interface BodyTranslator<T extends Translation> {
+  readonly name: string;
+  /** `value` is what the JSON of the body holds. Throws ServerError naming the field at fault. */
+  translate(value: unknown, parameters: unknown): T;
+  /** The same on its way from a text worker. */
+  pack(translated: T): TaskOutput;
+}
+
+/** Of a request for generation: what the route needs to know, and what is asked. */
+export interface AskedTranslation<Facts> extends Translation {
+  readonly facts: Facts;
+  readonly asked: AskedRequest;
+}
+
+/** The translator of a route whose bodies `schema` describes. */
+export function askedTranslator<Schema extends z.ZodObject, Facts>(
+  name: string,
+  schema: Schema,
+  factsOf: (body: z.output<Schema>) => Facts & { readonly model: Translation["model"] },
+  askedOf: (body: z.output<Schema>) => AskedRequest,
+): BodyTranslator<AskedTranslation<Facts>> {
+  return {
+    name,
+    translate(value) {
+      const body = validate(schema, value);
+      const facts = factsOf(body);
+      return { model: facts.model, ignored: ignoredFields(schema, body), facts, asked: askedOf(body) };
+    },
+    pack(translated) {
+      const asked = sealed(translated.asked);
+      return {
+        value: { ...translated, asked },
+        transfer: asked.prompt.parts.map(({ buffer }) => buffer as ArrayBuffer),
+      };
+    },
+  };
+}
+
+/** Of all openers: what was sealed is a whole RequestContent. */
+const opener = "content";
+
+function sealed(asked: AskedRequest): AskedRequest & { readonly prompt: SealedContent } {
+  const { prompt, grammar, tools } = asked;
+  const bytes = serialize({ prompt, grammar, tools });
+  // Of exactly its own memory, which can move.
+  const parts = [new Uint8Array(bytes)];
+  return {
+    ...asked,
+    grammar: null,
+    tools: null,
+    prompt: { kind: "sealed", opener, isChat: prompt.kind === "chat", parts },
+  };
+}
+
+/** null where another opener is to be asked. */
+export function openedContent({ opener: name, parts }: SealedContent): RequestContent | null {
+  const [bytes] = parts;
+  return name === opener && bytes !== undefined ? (deserialize(bytes) as RequestContent) : null;
+}
