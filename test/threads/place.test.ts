@@ -190,6 +190,16 @@ for (const carrier of carriers) {
       assert.deepEqual(await place.exit, { reason: "exited with code 7", code: 7, signal: null, orderly: false });
       await ask;
     });
+
+    it("comes when its event loop stands still for too long, where that is watched, and not before", async () => {
+      const place = await spawnProbe(carrier, { answersWithinMs: 500 });
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      assert.equal(await probeOf(place).ask("echo", "alive"), "alive");
+      probeOf(place).tell("die", "block");
+      const { reason, orderly } = await place.exit;
+      assert.equal(orderly, false);
+      assert.match(reason, /did not answer for 500 ms/);
+    });
   });
 
   describe(`the start of a place on a ${carrier}`, () => {

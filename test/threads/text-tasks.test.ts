@@ -1,0 +1,188 @@
+// Text tasks on real text workers: what clients write is read there, and whoever writes something that never ends costs others
+// nothing for longer than the quick limit.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { serialize } from "node:v8";
+import { textWorkerModule } from "../../actors/placement.ts";
+import type { TextSource } from "../../actors/text-tasks/text-model.ts";
+import { TextTasks } from "../../actors/text-tasks/text-tasks.ts";
+import { greedySampling, type OpenRequest, requestDefaults } from "../../engines/chat.ts";
+import { readHeadBytes } from "../../engines/gguf/reader.ts";
+import { TaskPool } from "../../runtime/thread/task-pool.ts";
+import { createFakeEngine } from "../fixtures/fake-engine.ts";
+import { inlineTextTasks } from "../fixtures/inline-tasks.ts";
+import { chatMl, writeTinyModel } from "../fixtures/tiny-gguf.ts";
+
+const quickMs = 200;
+const limitSeconds = 2;
+const endless =
+  "{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}{% endfor %}{% endfor %}";
+
+const folder = mkdtempSync(join(tmpdir(), "text-tasks-test-"));
+const path = join(folder, "tiny.gguf");
+const { signal } = new AbortController();
+
+function asks(content: string, changes: Partial<OpenRequest> = {}): OpenRequest {
+  return {
+    ...requestDefaults,
+    model: "tiny",
+    client: "a",
+    prompt: { kind: "chat", messages: [{ role: "user", content }], templateArguments: {} },
+    sampling: greedySampling,
+    ...changes,
+  };
+}
+
+async function source(template: string | null = null): Promise<TextSource> {
+  const head = await readHeadBytes(path);
+  const { capacity, capabilities } = createFakeEngine({ sequenceTokens: 512 });
+  return { id: "tiny", head, template, ready: { card: { vocabSize: 512 }, capacity, capabilities, probes: null } };
+}
+
+/** The longest that another client's small request waits while `work` goes on. */
+async function longestWait(tasks: TextTasks, key: string, work: Promise<unknown>): Promise<number> {
+  let isOver = false;
+  void work
+    .finally(() => {
+      isOver = true;
+    })
+    .catch(() => {});
+  let longest = 0;
+  while (!isOver) {
+    const start = performance.now();
+    await tasks.prepare(key, asks("hi", { client: "b" }), signal);
+    longest = Math.max(longest, performance.now() - start);
+  }
+  return longest;
+}
+
+describe("text tasks on text workers", () => {
+  let pool: TaskPool;
+  let tasks: TextTasks;
+  let key = "";
+
+  before(async () => {
+    await writeTinyModel(path, { seed: 1, layers: 1 });
+    pool = new TaskPool({
+      name: "text",
+      module: textWorkerModule,
+      init: { translators: new URL("../../http/body-translators.js", import.meta.url).href },
+      quickWorkers: 1,
+      quickMs,
+      limitMs: limitSeconds * 1000,
+      heapMiB: 512,
+      maxQueued: 100,
+    });
+    tasks = new TextTasks(pool, { seconds: limitSeconds, heapMiB: 512 });
+    key = await tasks.open(await source());
+  });
+  after(() => {
+    pool.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  it("prepare a prompt as the same code does elsewhere", async () => {
+    const inline = inlineTextTasks();
+    const here = await inline.open(await source());
+    const request = asks("Tell me of the sea.", {
+      grammar: { kind: "json_schema", schema: { type: "object" }, field: "response_format" },
+    });
+    assert.deepEqual(await tasks.prepare(key, request, signal), await inline.prepare(here, request, signal));
+    assert.equal(await tasks.countTokens(key, request), (await inline.prepare(here, request, signal)).tokens.length);
+  });
+
+  it("read a body, and open its content again", async () => {
+    const said = "word ".repeat(20);
+    const body = new TextEncoder().encode(JSON.stringify({ messages: said, stream: true, store: true }));
+    const translated = (await tasks.translate({ client: "a", protocol: "chat", body, parameters: null })) as {
+      readonly facts: { readonly isStreamed: boolean };
+      readonly asked: OpenRequest;
+      readonly ignored: readonly { readonly path: string }[];
+    };
+    assert.equal(body.length, 0, "the bytes have moved");
+    assert.ok(translated.facts.isStreamed);
+    assert.deepEqual(
+      translated.ignored.map((field) => field.path),
+      ["store"],
+    );
+    const request = { ...translated.asked, model: "tiny", client: "a", adapter: null, series: null, receivedAt: 0 };
+    const { tokens } = await tasks.prepare(key, request, signal);
+    assert.deepEqual(tokens, (await tasks.prepare(key, asks(said), signal)).tokens);
+  });
+
+  it("refuse a body that is wrong by its field", async () => {
+    const body = new TextEncoder().encode(JSON.stringify({ messages: "hi", temperature: "hot" }));
+    const reading = tasks.translate({ client: "a", protocol: "chat", body, parameters: null });
+    await assert.rejects(reading, { code: "invalid_value", param: "temperature" });
+  });
+
+  it("refuse 40 MB of arguments or of text without rendering them", async () => {
+    const long = "a".repeat(40 * 2 ** 20);
+    const toolCalls = [{ id: "1", name: "f", arguments: JSON.stringify({ long }) }];
+    const messages = [
+      { role: "user", content: "hi" },
+      { role: "assistant", content: "", toolCalls },
+    ];
+    const calling = { kind: "chat", messages, templateArguments: {} } as const;
+    for (const request of [asks("", { prompt: calling }), asks(long), asks("\ue000".repeat(2 ** 24))]) {
+      const { prompt, grammar, tools } = request;
+      // As a body of that length arrives.
+      const parts = [new Uint8Array(serialize({ prompt, grammar, tools }))];
+      const sealed = { ...request, prompt: { kind: "sealed", opener: "content", isChat: true, parts } as const };
+      const preparing = assert.rejects(tasks.prepare(key, sealed, signal), { code: "context_length_exceeded" });
+      const waited = await longestWait(tasks, key, preparing);
+      await preparing;
+      assert.ok(waited < 3 * quickMs, `others waited ${waited} ms`);
+    }
+  });
+
+  it("end a template that never returns, remember it, and serve others meanwhile", async () => {
+    const bomb = await tasks.open(await source(`{% if 'bomb' in messages[0].content %}${endless}{% endif %}${chatMl}`));
+    const start = performance.now();
+    const refused = assert.rejects(tasks.prepare(bomb, asks("bomb", { client: "x" }), signal), {
+      code: "unsupported",
+      message: /prompt takes more than 2 s \(text_task_secs\)/,
+    });
+    const waited = await longestWait(tasks, key, refused);
+    await refused;
+    assert.ok(waited < 3 * quickMs, `others waited ${waited} ms`);
+    assert.ok(performance.now() - start < 3 * limitSeconds * 1000);
+    const again = performance.now();
+    await assert.rejects(tasks.prepare(bomb, asks("bomb", { client: "y" }), signal), { code: "unsupported" });
+    assert.ok(performance.now() - again < quickMs, "refused at once the second time");
+    assert.ok((await tasks.prepare(bomb, asks("hi", { client: "z" }), signal)).tokens.length > 0);
+    tasks.close(bomb);
+  });
+
+  it("refuse a model whose template never returns, and serve the others meanwhile", async () => {
+    const opening = assert.rejects(tasks.open(await source(endless)), {
+      code: "model_file_invalid",
+      message: /chat template takes more than 2 s/,
+    });
+    const waited = await longestWait(tasks, key, opening);
+    await opening;
+    assert.ok(waited < 3 * quickMs, `others waited ${waited} ms`);
+  });
+
+  it("check outputs against what was asked of them", async () => {
+    const schema = { type: "object", properties: { list: { type: "array", uniqueItems: true } } };
+    const grammar = { kind: "json_schema", schema, field: "response_format" } as const;
+    const { answer } = await tasks.prepare(key, asks("hi", { grammar }), signal);
+    assert.ok(answer.checks?.content);
+    assert.equal(await tasks.check(answer.checks, '{"list":[1,2]}', null, "a"), null);
+    assert.match((await tasks.check(answer.checks, '{"list":[1,1]}', null, "a")) ?? "", /duplicate/);
+  });
+
+  it("read a model once: a worker that starts later needs no file", async () => {
+    const bomb = await tasks.open(await source(`{% if 'bomb' in messages[0].content %}${endless}{% endif %}${chatMl}`));
+    rmSync(path);
+    await assert.rejects(source(), { code: "model_file_invalid" });
+    // Each ends a worker, and another takes its place.
+    const bombs = ["bomb 1", "bomb 2"].map((text) => tasks.prepare(bomb, asks(text, { client: text }), signal));
+    for (const one of bombs) await assert.rejects(one, { code: "unsupported" });
+    for (let i = 0; i < 5; i++) assert.ok((await tasks.prepare(key, asks("hi"), signal)).tokens.length > 0);
+  });
+});
