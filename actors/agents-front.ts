@@ -12,6 +12,7 @@ import { type Place, spawnPlace } from "../runtime/thread/place.ts";
 import {
   type AgentsPlaceInit,
   type AgentsProtocol,
+  type EndedTask,
   eventChannel,
   type ModelFiles,
   type ModelPlaceReady,
@@ -79,6 +80,8 @@ export class AgentsFront implements ModelUsers {
             startTimeoutMs: loadTimeoutMs,
             answersWithinMs,
             heapMiB,
+            onProgress: (task) =>
+              log.warn({ ...(task as EndedTask) }, "a request was refused for what reading it takes"),
           }),
         // Without it nothing is answered: it is started again for as long as the server lives.
         policy: { ...restart, maxRestarts: Number.POSITIVE_INFINITY },

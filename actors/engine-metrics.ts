@@ -1,6 +1,6 @@
 // Owns the names under which the contract wants an engine's numbers, made from what a model's step loop counts. Pure: no
 // registry, no labels but the contract's.
-import type { LatencyCounts, ModelStatistics, SeriesLatencies } from "./messages.ts";
+import type { LatencyCounts, ModelStatistics, SeriesLatencies, TextStatistics } from "./messages.ts";
 import { firstTokenBounds, interTokenBounds } from "./scheduler/stream-latency.ts";
 
 export type EngineMetric = ScalarMetric | HistogramMetric;
@@ -46,6 +46,30 @@ export function latencyMetrics(models: ReadonlyMap<string, ModelStatistics>): re
       help: "From token to token of a stream",
       bounds: interTokenBounds,
       samples: samples(({ interToken }) => interToken),
+    },
+  ];
+}
+
+/** How reading what clients write is doing. */
+export function textMetrics({ waiting, slow, ended }: TextStatistics): readonly EngineMetric[] {
+  return [
+    {
+      name: "service_text_tasks_waiting",
+      kind: "gauge",
+      help: "Requests that wait for a text worker",
+      samples: [{ labels: {}, value: waiting }],
+    },
+    {
+      name: "service_text_tasks_slow_total",
+      kind: "counter",
+      help: "Requests whose reading took long enough to be put aside",
+      samples: [{ labels: {}, value: slow }],
+    },
+    {
+      name: "service_text_tasks_ended_total",
+      kind: "counter",
+      help: "Requests refused because reading them took too much time or memory, or crashed its thread",
+      samples: Object.entries(ended).map(([reason, value]) => ({ labels: { reason }, value })),
     },
   ];
 }

@@ -5,11 +5,11 @@ import { ActorSystem } from "../runtime/actor/system.ts";
 import { realClock } from "../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { AgentsFront, type AgentsLink } from "./agents-front.ts";
-import { type EngineMetric, engineMetrics, latencyMetrics } from "./engine-metrics.ts";
+import { type EngineMetric, engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
 import type { FrontOptions } from "./front-options.ts";
 import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "./inference.ts";
 import type { LoraAdapters } from "./lora-adapters.ts";
-import type { EmbedEvent, ModelStatistics, RunAdapter } from "./messages.ts";
+import type { EmbedEvent, ModelStatistics, RunAdapter, TextStatistics } from "./messages.ts";
 import { ModelLives } from "./model-lifecycle/model-lives.ts";
 import type { ModelManagement, ModelOutcome } from "./model-management.ts";
 import type { Refusals } from "./refusals.ts";
@@ -36,6 +36,7 @@ type StartRun = (visit: Visit, run: number) => Promise<unknown>;
 
 /** Text tasks wait for their turn, and each has a limit of its own. */
 const prepareTimeoutMs = 10 * 60 * 1000;
+const statisticsTimeoutMs = 2000;
 
 interface Asked {
   readonly model: string;
@@ -103,13 +104,24 @@ export class Front implements Inference, ModelManagement {
   /** A model that does not answer soon (it is starting, ending, or in a long step) counts as it did when it last answered. */
   async engineMetrics(): Promise<readonly EngineMetric[]> {
     const { all } = this.#models;
-    await Promise.all(all.map(({ model }) => model.count()));
+    const [text] = await Promise.all([this.#textStatistics(), ...all.map(({ model }) => model.count())]);
     const totals = new Map<string, ModelStatistics>();
     for (const { id, model } of all) {
       const total = model.statistics.total();
       if (total !== null) totals.set(id, total);
     }
-    return [...engineMetrics([...totals.values()]), ...latencyMetrics(totals)];
+    return [
+      ...engineMetrics([...totals.values()]),
+      ...latencyMetrics(totals),
+      ...(text === null ? [] : textMetrics(text)),
+    ];
+  }
+
+  /** null where the agents place does not answer soon. */
+  async #textStatistics(): Promise<TextStatistics | null> {
+    const { link } = this.#agents;
+    if (link === null) return null;
+    return await link.actor.ask("textStatistics", null, { timeoutMs: statisticsTimeoutMs }).catch(() => null);
   }
 
   /** Asks the model how it is doing. Throws model_not_found, or that it is not loaded. */

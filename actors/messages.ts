@@ -230,6 +230,7 @@ export interface AgentsProtocol {
   }): void;
   /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
   countTokens(message: { readonly request: GenerateRequest }): Promise<number>;
+  textStatistics(message: null): TextStatistics;
   /** What a request body says, see BodyTranslators. */
   translate(message: BodyToTranslate): Promise<unknown>;
   /** Starts embedding inputs; the one event that ends it goes to stream `run` of the events channel. */
@@ -274,6 +275,22 @@ export interface AgentsPlaceInit {
   /** A run whose reader takes nothing for so long is cancelled. */
   readonly stalledReaderMs: number;
   readonly textTasks: TextTaskSettings;
+}
+
+/** How reading what clients write is doing. */
+export interface TextStatistics {
+  /** Tasks that wait for a text worker now. */
+  readonly waiting: number;
+  /** Tasks that took long, ever. */
+  readonly slow: number;
+  /** Tasks that were ended, by what for. */
+  readonly ended: Readonly<Record<"time" | "memory" | "crash", number>>;
+}
+
+/** What the agents place reports when a text task has been ended. */
+export interface EndedTask {
+  readonly client: string;
+  readonly reason: string;
 }
 
 /** How the agents place runs tasks on clients' text. */

@@ -24,6 +24,7 @@ import {
   type ModelsProtocol,
   rowHasLogprobs,
   rowInts,
+  type TextStatistics,
   type TokenFrame,
   tokenChannel,
 } from "../messages.ts";
@@ -150,6 +151,10 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     const model = this.#modelFor(request.model, request.candidates);
     if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
     return new Later(this.#options.tasks.countTokens(model.textKey, request));
+  }
+
+  textStatistics(): TextStatistics {
+    return this.#options.tasks.statistics;
   }
 
   translate(message: BodyToTranslate): Later<unknown> {

@@ -25,7 +25,8 @@ export async function start(place: PlaceContext<AgentsPlaceInit>): Promise<null>
 export function startAgents(place: PlaceContext<AgentsPlaceInit>, runner: TaskRunner): void {
   const { mailboxLimit, streamWindow, stalledReaderMs, textTasks } = place.init;
   const hub = new StreamHub(place.spawner, { channel: eventChannel, window: streamWindow });
-  const tasks = new TextTasks(runner, { seconds: textTasks.limitSeconds, heapMiB: textTasks.heapMiB });
+  const taskLimits = { seconds: textTasks.limitSeconds, heapMiB: textTasks.heapMiB };
+  const tasks = new TextTasks(runner, taskLimits, (task) => place.progress(task));
   const loop = new AgentLoop({ hub, system: place.system, clock: realClock, stalledReaderMs, tasks });
   place.system.spawn<AgentsProtocol>("agents", loop, { mailboxLimit });
   place.system.spawn<ModelsProtocol>("models", loop);

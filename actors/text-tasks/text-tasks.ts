@@ -4,9 +4,9 @@ import type { GenerateRequest } from "../../engines/chat.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Transferable } from "../../runtime/thread/endpoint.ts";
 import { type EndReason, TaskEnded } from "../../runtime/thread/task.ts";
-import type { TaskRequest } from "../../runtime/thread/task-pool.ts";
+import type { TaskPoolStatistics, TaskRequest } from "../../runtime/thread/task-pool.ts";
 import type { EmbedInputs } from "../inference.ts";
-import type { AttachedModel, ModelFiles } from "../messages.ts";
+import type { AttachedModel, EndedTask, ModelFiles, TextStatistics } from "../messages.ts";
 import type { BodyToTranslate } from "./body-translators.ts";
 import { EndedTasks, requestDigest } from "./ended-tasks.ts";
 import type { OutputChecks, PreparedPrompt } from "./prepare.ts";
@@ -16,6 +16,7 @@ import type { TextPhase } from "./text-phase.ts";
 
 /** The part of a task pool that is used here. */
 export interface TaskRunner {
+  readonly statistics: TaskPoolStatistics;
   share(key: string, value: unknown): Promise<unknown>;
   unshare(key: string): void;
   run(request: TaskRequest): Promise<unknown>;
@@ -33,12 +34,20 @@ const ownClient = "";
 export class TextTasks {
   readonly #runner: TaskRunner;
   readonly #limits: TextTaskLimits;
-  readonly #ended = new EndedTasks();
+  readonly #onEnded: (task: EndedTask) => void;
+  readonly #endedTasks = new EndedTasks();
+  readonly #ended = { time: 0, memory: 0, crash: 0 };
   #nextKey = 1;
 
-  constructor(runner: TaskRunner, limits: TextTaskLimits) {
+  /** `onEnded` is told of each task that is ended for what it takes. */
+  constructor(runner: TaskRunner, limits: TextTaskLimits, onEnded: (task: EndedTask) => void = () => {}) {
     this.#runner = runner;
     this.#limits = limits;
+    this.#onEnded = onEnded;
+  }
+
+  get statistics(): TextStatistics {
+    return { ...this.#runner.statistics, ended: { ...this.#ended } };
   }
 
   /** What is read of a model's files. */
@@ -99,13 +108,13 @@ export class TextTasks {
     signal: AbortSignal | undefined,
   ): Promise<TextTaskTypes[K]["output"]> {
     const digest = requestDigest(request);
-    this.#ended.check(digest);
+    this.#endedTasks.check(digest);
     const transfer = movedWith(request);
     const options = { client: request.client, signal, needs: key, ...(transfer.length > 0 && { transfer }) };
     try {
       return await this.#run(kind, { key, request }, options);
     } catch (error) {
-      if (error instanceof RefusedTask) this.#ended.add(digest, error);
+      if (error instanceof RefusedTask) this.#endedTasks.add(digest, error);
       throw error;
     }
   }
@@ -118,7 +127,11 @@ export class TextTasks {
     try {
       return (await this.#runner.run({ kind, input, ...options })) as TextTaskTypes[K]["output"];
     } catch (error) {
-      throw error instanceof TaskEnded ? this.#worded(error) : error;
+      if (!(error instanceof TaskEnded)) throw error;
+      const refusal = this.#worded(error);
+      this.#ended[error.reason]++;
+      this.#onEnded({ client: options.client, reason: refusal.message });
+      throw refusal;
     }
   }
 

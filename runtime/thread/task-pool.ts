@@ -24,6 +24,13 @@ export interface TaskPoolOptions extends TaskCrewOptions {
   readonly maxQueued: number;
 }
 
+export interface TaskPoolStatistics {
+  /** Tasks that wait now. */
+  readonly waiting: number;
+  /** Tasks that became slow, ever. */
+  readonly slow: number;
+}
+
 export interface TaskRequest {
   readonly kind: string;
   readonly input: unknown;
@@ -53,6 +60,7 @@ export class TaskPool {
   readonly #slow = new FairQueue<Task>();
   readonly #running = new Map<TaskWorker, Task>();
   readonly #slowClients = new SlowClients();
+  #slowEver = 0;
   #isClosed = false;
 
   constructor(options: TaskPoolOptions) {
@@ -103,6 +111,10 @@ export class TaskPool {
       (this.#slowClients.has(task.client) ? this.#slow : this.#quick).add(task, false);
       this.#dispatch();
     });
+  }
+
+  get statistics(): TaskPoolStatistics {
+    return { waiting: this.#quick.size + this.#slow.size, slow: this.#slowEver };
   }
 
   /** Ends every worker; tasks that run or wait are rejected with `draining`. */
@@ -164,6 +176,7 @@ export class TaskPool {
   /** A quick task has taken its time. Where there are as many slow ones as may be, it has to wait for one of them to end. */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { quickMs, limitMs } = this.#options;
+    this.#slowEver++;
     this.#slowClients.add(task.client);
     if (!task.isGivenUp && this.#slowCount < maxSlow) {
       worker.isSlow = true;

@@ -154,6 +154,8 @@ describe("text tasks on text workers", () => {
     await assert.rejects(tasks.prepare(bomb, asks("bomb", { client: "y" }), signal), { code: "unsupported" });
     assert.ok(performance.now() - again < quickMs, "refused at once the second time");
     assert.ok((await tasks.prepare(bomb, asks("hi", { client: "z" }), signal)).tokens.length > 0);
+    assert.equal(tasks.statistics.ended.time, 1);
+    assert.ok(tasks.statistics.slow >= 1);
     tasks.close(bomb);
   });
 
