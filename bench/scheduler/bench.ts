@@ -25,6 +25,7 @@ const limits: SchedulerLimits = {
   maxQueue: queueLength,
   // Nobody waits so long, but everybody might.
   queueTimeoutMs: 1e9,
+  slotShareMs: 2000,
   swapBytes: 0,
   decodeSlowdown: 3,
   maxStepMs: 250,

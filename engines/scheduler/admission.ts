@@ -3,7 +3,8 @@
 import { Placement, type PlacementModel } from "./placement.ts";
 import type { PrefixCache } from "./prefix-cache.ts";
 import { queueFull } from "./queue-full.ts";
-import type { Sequence } from "./sequence.ts";
+import { mattersLess, type Sequence, type SequenceRequest } from "./sequence.ts";
+import { SlotShares } from "./slot-shares.ts";
 import { WaitingQueue } from "./waiting-queue.ts";
 
 export interface QueueLimits {
@@ -11,6 +12,8 @@ export interface QueueLimits {
   readonly maxQueue: number;
   /** How long a request may wait for its first slot; 0 = as long as it takes. */
   readonly queueTimeoutMs: number;
+  /** How long a client waits for a slot before another one that has more gives one up; 0 = until an answer ends. */
+  readonly slotShareMs: number;
   /** Bytes of KV of preempted sequences that may be kept; what is beyond is computed again. */
   readonly swapBytes: number;
 }
@@ -27,21 +30,32 @@ export class Admission<S extends Sequence> {
   /** How often a paused sequence has lost its slot to one that waited, and any sequence to want of KV memory. */
   pausedPreemptions = 0;
   memoryPreemptions = 0;
+  /** How often a sequence has lost its slot to a client that had fewer. */
+  sharePreemptions = 0;
   readonly #slotCount: number;
   readonly #prefixes: PrefixCache<S>;
   readonly #placement: Placement<S>;
   readonly #limits: QueueLimits;
   readonly #queue = new WaitingQueue<S>();
+  readonly #shares: SlotShares<S>;
   /** Lowest slot last, so that pop() gives it. */
   readonly #freeSlots: number[];
   #nowMs = 0;
   #lastOrder = 0;
 
-  constructor(model: PlacementModel, prefixes: PrefixCache<S>, limits: QueueLimits) {
+  /** `promptMs` estimates what it takes to compute so many tokens again. */
+  constructor(
+    model: PlacementModel,
+    prefixes: PrefixCache<S>,
+    limits: QueueLimits,
+    promptMs: (tokens: number) => number,
+  ) {
     this.#slotCount = model.capacity.maxSequences;
     this.#prefixes = prefixes;
     this.#placement = new Placement(model, prefixes, limits.swapBytes);
     this.#limits = limits;
+    const lossMs = (sequence: S) => (this.#placement.canKeep(sequence) ? 0 : promptMs(sequence.computed));
+    this.#shares = new SlotShares(limits.slotShareMs, lossMs);
     this.#freeSlots = Array.from({ length: this.#slotCount }, (_, i) => this.#slotCount - 1 - i);
   }
 
@@ -56,7 +70,8 @@ export class Admission<S extends Sequence> {
     const paused = this.#longestPaused();
     const allowedMs = this.waitingCount === 0 ? longestPauseMs : pauseGraceMs;
     const preemptionMs = paused === null ? Infinity : paused.pausedMs + allowedMs;
-    return Math.min(expiryMs, preemptionMs);
+    const shareMs = this.waitingCount === 0 ? Infinity : this.#shares.nextChangeMs(this.#queue.next());
+    return Math.min(expiryMs, preemptionMs, shareMs);
   }
 
   /** Tells the time. Returns the sequences that have waited too long for their first slot; they are finished. */
@@ -72,25 +87,38 @@ export class Admission<S extends Sequence> {
     }
   }
 
-  /** Queues a sequence. Throws `queue_full`. */
-  add(sequence: S): void {
-    if (this.#slotlessCount >= this.#slotlessLimit) throw queueFull(this.#limits.maxQueue);
-    sequence.queuedMs = this.#nowMs;
-    this.#queue.add(sequence, this.#hasLimit(sequence));
+  /**
+   * Queues sequences of one request, all or none. Returns those of other clients that gave their places up; they are
+   * finished. Throws `queue_full`.
+   */
+  add(sequences: readonly S[], request: SequenceRequest): readonly S[] {
+    const free = this.#slotlessLimit - this.#slotlessCount;
+    const displaced = this.#queue.displacedBy(sequences[0]?.client ?? "", sequences.length, free);
+    if (displaced === null) throw queueFull(this.#limits.maxQueue);
+    for (const sequence of displaced) this.finish(sequence);
+    for (const sequence of sequences) {
+      sequence.request = request;
+      sequence.queuedMs = this.#nowMs;
+      this.#queue.add(sequence, this.#hasLimit(sequence));
+      this.#shares.joined(sequence);
+    }
+    return displaced;
   }
 
-  /** Gives out slots: first those that are free, then those of sequences whose readers have been behind for a while. */
+  /**
+   * Gives out slots: first those that are free, then those of sequences whose readers have been behind for a while, then
+   * one of a client that has more than another which has waited for its share.
+   */
   admit(): void {
     this.#wake();
     while (this.waitingCount > 0) {
-      if (this.#freeSlots.length === 0 && !this.#preemptPaused(pauseGraceMs)) return;
+      if (this.#freeSlots.length === 0 && !this.#preemptPaused(pauseGraceMs)) break;
       const sequence = this.#queue.take() as S;
-      this.#giveSlot(sequence);
-      if (this.#place(sequence)) continue;
-      this.#takeSlot(sequence);
+      if (this.#start(sequence)) continue;
       this.#toFront(sequence);
-      if (!this.#preemptPaused(pauseGraceMs)) return;
+      if (!this.#preemptPaused(pauseGraceMs)) break;
     }
+    if (this.waitingCount > 0 && this.#shares.isDue(this.#nowMs)) this.#share();
   }
 
   /**
@@ -120,16 +148,15 @@ export class Admission<S extends Sequence> {
       this.#park(sequence);
     } else if (!paused && sequence.state === "parked") {
       this.parked.delete(sequence);
-      sequence.state = "waiting";
-      this.#queue.putBack(sequence);
+      this.#putBack(sequence);
     }
   }
 
   /** Ends a sequence in any state. The engine forgets it at once. */
   finish(sequence: S): void {
+    const isKnown = sequence.state === "running" || this.#queue.remove(sequence) || this.parked.delete(sequence);
     if (sequence.state === "running") this.#takeSlot(sequence);
-    else if (sequence.state === "waiting") this.#queue.remove(sequence);
-    else if (sequence.state === "parked") this.parked.delete(sequence);
+    if (isKnown) this.#shares.left(sequence);
     this.#placement.forget(sequence);
     sequence.state = "finished";
   }
@@ -149,6 +176,7 @@ export class Admission<S extends Sequence> {
     }
     if ([...this.parked].some(({ state }) => state !== "parked")) throw new Error("one that is parked is not");
     this.#queue.checkIntegrity();
+    this.#shares.checkIntegrity(this.running, [...waiting, ...this.parked]);
     this.#placement.checkIntegrity([...waiting, ...this.parked]);
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
@@ -166,7 +194,16 @@ export class Admission<S extends Sequence> {
     return sequence.hasQueueLimit && this.#limits.queueTimeoutMs > 0;
   }
 
+  /** Gives a sequence a free slot and its KV. False, and it has neither, where there is too little memory. */
+  #start(sequence: S): boolean {
+    this.#giveSlot(sequence);
+    if (this.#place(sequence)) return true;
+    this.#takeSlot(sequence);
+    return false;
+  }
+
   #giveSlot(sequence: S): void {
+    this.#shares.given(sequence);
     sequence.slot = this.#freeSlots.pop() as number;
     sequence.state = "running";
     const before = this.running.findIndex(({ order }) => sequence.order > 0 && order > sequence.order);
@@ -174,10 +211,33 @@ export class Admission<S extends Sequence> {
   }
 
   #place(sequence: S): boolean {
-    const isPlaced = this.#placement.place(sequence);
-    if (isPlaced && sequence.order === 0) sequence.order = ++this.#lastOrder;
-    if (isPlaced) this.#prefixes.addRunning(sequence);
-    return isPlaced;
+    if (!this.#placement.place(sequence)) return false;
+    if (sequence.order === 0) sequence.order = ++this.#lastOrder;
+    sequence.request.hasBegun = true;
+    this.#prefixes.addRunning(sequence);
+    this.#shares.served(sequence, this.#nowMs);
+    return true;
+  }
+
+  /** Gives a client that is owed a slot (see SlotShares) one of another's, or as many as its KV memory takes. */
+  #share(): void {
+    const nowMs = this.#nowMs;
+    const claimant = this.#shares.claimant(this.#queue.next(), nowMs);
+    if (claimant === null) return;
+    const givers = this.running.filter((one) => this.#shares.canGive(one, claimant, nowMs));
+    if (givers.length === 0 || !this.#placement.canFit(claimant, givers)) return;
+    this.#queue.takeAhead(claimant);
+    while (this.#freeSlots.length === 0 || !this.#start(claimant)) {
+      const giver = this.#shares.giver(this.running, claimant, nowMs);
+      if (giver === null) return this.#postpone(claimant);
+      this.#preemptForShare(giver);
+    }
+  }
+
+  /** What others have given up is not enough: it waits for another period before they are asked again. */
+  #postpone(claimant: S): void {
+    this.#toFront(claimant);
+    this.#shares.served(claimant, this.#nowMs);
   }
 
   /** Those whose source has computed what they waited for, or never will, go on. */
@@ -202,9 +262,20 @@ export class Admission<S extends Sequence> {
     return least === than ? null : least;
   }
 
+  #preemptForShare(sequence: S): void {
+    this.#shares.gives(sequence, this.#nowMs);
+    this.#placement.swapOut(sequence);
+    if (sequence.swapped === null) this.#prefixes.keep(sequence);
+    this.#takeSlot(sequence);
+    if (sequence.paused) this.#park(sequence);
+    else this.#putBack(sequence);
+    this.sharePreemptions++;
+  }
+
   #preemptForMemory(sequence: S): void {
     this.#placement.swapOut(sequence);
     this.#takeSlot(sequence);
+    sequence.queuedMs = this.#nowMs;
     this.#toFront(sequence);
     this.memoryPreemptions++;
   }
@@ -217,6 +288,13 @@ export class Admission<S extends Sequence> {
     }
     sequence.state = "waiting";
     this.#queue.addFront(sequence, sequence.order === 0 && this.#hasLimit(sequence));
+  }
+
+  /** It is its client's next. */
+  #putBack(sequence: S): void {
+    sequence.state = "waiting";
+    sequence.queuedMs = this.#nowMs;
+    this.#queue.putBack(sequence);
   }
 
   /** Takes the slot of the sequence that has been paused longest. False if none has been for so long. */
@@ -244,6 +322,7 @@ export class Admission<S extends Sequence> {
   }
 
   #takeSlot(sequence: S): void {
+    this.#shares.taken(sequence);
     this.running.splice(this.running.indexOf(sequence), 1);
     this.#prefixes.removeRunning(sequence);
     this.#placement.release(sequence);
@@ -254,10 +333,4 @@ export class Admission<S extends Sequence> {
     sequence.computed = 0;
     sequence.draftCount = 0;
   }
-}
-
-/** Whose reader is behind matters least, then the higher number, then who came later. */
-function mattersLess(one: Sequence, other: Sequence): boolean {
-  if (one.paused !== other.paused) return one.paused;
-  return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
 }

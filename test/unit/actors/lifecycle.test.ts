@@ -41,7 +41,7 @@ describe("a model that is loaded with the server", () => {
   it("refuses requests until it is loaded, and then takes them", async () => {
     const tested = createLives().create("a", { loadsAtStart: true });
     assert.equal(tested.life.status, "reloading");
-    assert.equal((await tested.life.enter(null).catch((error) => error)).code, "model_loading");
+    assert.equal((await tested.life.enter(null, "client").catch((error) => error)).code, "model_loading");
     const started = watch(tested.life.start().then(() => true));
     await turns();
     assert.equal(come(tested).state, "waits");
