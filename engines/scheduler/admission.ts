@@ -229,7 +229,10 @@ export class Admission<S extends Sequence> {
     this.#queue.takeAhead(claimant);
     while (this.#freeSlots.length === 0 || !this.#start(claimant)) {
       const giver = this.#shares.giver(this.running, claimant, nowMs);
-      if (giver === null) return this.#postpone(claimant);
+      if (giver === null) {
+        this.#postpone(claimant);
+        return;
+      }
       this.#preemptForShare(giver);
     }
   }

@@ -88,6 +88,25 @@ describe("a model that is not loaded", () => {
     assert.deepEqual(tested.moves, ["reloading (request)", "loaded (ready)"]);
   });
 
+  it("shares the places of those that wait: another client takes that of the newest of the one that has most", async () => {
+    const lives = createLives();
+    const tested = lives.create("a");
+    const many = [come(tested), come(tested), come(tested), come(tested)];
+    const [one, two] = [come(tested, null, "one"), come(tested, null, "two")];
+    const three = come(tested, null, "three");
+    const states = (requests: typeof many) => requests.map(({ state }) => state);
+    await turns();
+    assert.deepEqual(states(many), ["waits", "queue_full", "queue_full", "queue_full"]);
+    assert.deepEqual(states([one, two, three]), ["waits", "waits", "waits"]);
+    assert.match(many[3]?.error?.message ?? "", /another client/);
+    const [again, four] = [come(tested), come(tested, null, "four")];
+    await turns();
+    assert.deepEqual(states([again, four]), ["queue_full", "queue_full"], "one place each is fair");
+    await tested.places[0]?.up();
+    assert.deepEqual(states([...many.slice(0, 1), one, two, three]), ["in", "in", "in", "in"]);
+    assert.equal(lives.clock.pendingCount, 0);
+  });
+
   it("lets no more requests wait than may, none longer than a load may take, and each leave at once", async () => {
     const lives = createLives();
     const tested = lives.create("a");
