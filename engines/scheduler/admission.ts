@@ -3,8 +3,9 @@
 import { Placement, type PlacementModel } from "./placement.ts";
 import type { PrefixCache } from "./prefix-cache.ts";
 import { queueFull } from "./queue-full.ts";
-import { mattersLess, type Sequence, type SequenceRequest } from "./sequence.ts";
+import type { Sequence, SequenceRequest } from "./sequence.ts";
 import { SlotShares } from "./slot-shares.ts";
+import { SlotTable } from "./slot-table.ts";
 import { WaitingQueue } from "./waiting-queue.ts";
 
 export interface QueueLimits {
@@ -25,21 +26,17 @@ export const longestPauseMs = 2000;
 
 export class Admission<S extends Sequence> {
   readonly parked = new Set<S>();
-  /** Longest there first. */
-  readonly running: S[] = [];
   /** How often a paused sequence has lost its slot to one that waited, and any sequence to want of KV memory. */
   pausedPreemptions = 0;
   memoryPreemptions = 0;
   /** How often a sequence has lost its slot to a client that had fewer. */
   sharePreemptions = 0;
-  readonly #slotCount: number;
+  readonly #slots: SlotTable<S>;
   readonly #prefixes: PrefixCache<S>;
   readonly #placement: Placement<S>;
   readonly #limits: QueueLimits;
   readonly #queue = new WaitingQueue<S>();
   readonly #shares: SlotShares<S>;
-  /** Lowest slot last, so that pop() gives it. */
-  readonly #freeSlots: number[];
   #nowMs = 0;
   #lastOrder = 0;
 
@@ -50,13 +47,17 @@ export class Admission<S extends Sequence> {
     limits: QueueLimits,
     promptMs: (tokens: number) => number,
   ) {
-    this.#slotCount = model.capacity.maxSequences;
+    this.#slots = new SlotTable(model.capacity.maxSequences);
     this.#prefixes = prefixes;
     this.#placement = new Placement(model, prefixes, limits.swapBytes);
     this.#limits = limits;
     const lossMs = (sequence: S) => (this.#placement.canKeep(sequence) ? 0 : promptMs(sequence.computed));
     this.#shares = new SlotShares(limits.slotShareMs, lossMs);
-    this.#freeSlots = Array.from({ length: this.#slotCount }, (_, i) => this.#slotCount - 1 - i);
+  }
+
+  /** Longest there first. */
+  get running(): readonly S[] {
+    return this.#slots.running;
   }
 
   get waitingCount(): number {
@@ -67,7 +68,7 @@ export class Admission<S extends Sequence> {
   get nextChangeMs(): number {
     const oldest = this.#queue.oldest;
     const expiryMs = oldest === undefined ? Infinity : oldest.queuedMs + this.#limits.queueTimeoutMs;
-    const paused = this.#longestPaused();
+    const paused = this.#slots.longestPaused();
     const allowedMs = this.waitingCount === 0 ? longestPauseMs : pauseGraceMs;
     const preemptionMs = paused === null ? Infinity : paused.pausedMs + allowedMs;
     const shareMs = this.waitingCount === 0 ? Infinity : this.#shares.nextChangeMs(this.#queue.next());
@@ -112,7 +113,7 @@ export class Admission<S extends Sequence> {
   admit(): void {
     this.#wake();
     while (this.waitingCount > 0) {
-      if (this.#freeSlots.length === 0 && !this.#preemptPaused(pauseGraceMs)) break;
+      if (this.#slots.freeCount === 0 && !this.#preemptPaused(pauseGraceMs)) break;
       const sequence = this.#queue.take() as S;
       if (this.#start(sequence)) continue;
       this.#toFront(sequence);
@@ -127,7 +128,7 @@ export class Admission<S extends Sequence> {
    */
   reserve(sequence: S, tokens: number, step: number): boolean {
     while (!this.#placement.reserve(sequence, tokens, sequence.computed)) {
-      const victim = this.#leastImportant(sequence, step);
+      const victim = this.#slots.leastImportant(sequence, step);
       if (victim === null) return false;
       this.#preemptForMemory(victim);
     }
@@ -154,20 +155,18 @@ export class Admission<S extends Sequence> {
 
   /** Ends a sequence in any state. The engine forgets it at once. */
   finish(sequence: S): void {
-    const isKnown = sequence.state === "running" || this.#queue.remove(sequence) || this.parked.delete(sequence);
-    if (sequence.state === "running") this.#takeSlot(sequence);
+    const { state } = sequence;
+    if (state === "finished") return;
+    if (state === "running") this.#takeSlot(sequence);
+    const isKnown = state === "running" || this.#queue.remove(sequence) || this.parked.delete(sequence);
     if (isKnown) this.#shares.left(sequence);
     this.#placement.forget(sequence);
     sequence.state = "finished";
   }
 
-  /** Throws if the books do not balance: slots free + used = total, none twice, everyone in the one place of his state. */
+  /** Throws if the books do not balance: of slots, or where someone is not in the one place of his state. */
   checkIntegrity(): void {
-    const slots = [...this.#freeSlots, ...this.running.map(({ slot }) => slot)].sort((a, b) => a - b);
-    const balanced = slots.length === this.#slotCount && slots.every((slot, i) => slot === i);
-    if (!balanced) throw new Error(`slots do not balance: ${slots.join(",")}`);
-    for (const { state, slot } of this.running)
-      if (state !== "running") throw new Error(`slot ${slot} is of a ${state}`);
+    this.#slots.checkIntegrity();
     const waiting = [...this.#queue];
     if (waiting.length !== this.waitingCount) throw new Error(`${waiting.length} wait, ${this.waitingCount} counted`);
     for (const { state, slot, computed, paused, source } of [...waiting, ...this.parked]) {
@@ -187,7 +186,7 @@ export class Admission<S extends Sequence> {
 
   /** A sequence with a free slot ahead of it only waits for the next step: it does not count. */
   get #slotlessLimit(): number {
-    return this.#limits.maxQueue + this.#freeSlots.length;
+    return this.#limits.maxQueue + this.#slots.freeCount;
   }
 
   #hasLimit(sequence: S): boolean {
@@ -204,10 +203,7 @@ export class Admission<S extends Sequence> {
 
   #giveSlot(sequence: S): void {
     this.#shares.given(sequence);
-    sequence.slot = this.#freeSlots.pop() as number;
-    sequence.state = "running";
-    const before = this.running.findIndex(({ order }) => sequence.order > 0 && order > sequence.order);
-    this.running.splice(before < 0 ? this.running.length : before, 0, sequence);
+    this.#slots.give(sequence);
   }
 
   #place(sequence: S): boolean {
@@ -227,7 +223,7 @@ export class Admission<S extends Sequence> {
     const givers = this.running.filter((one) => this.#shares.canGive(one, claimant, nowMs));
     if (givers.length === 0 || !this.#placement.canFit(claimant, givers)) return;
     this.#queue.takeAhead(claimant);
-    while (this.#freeSlots.length === 0 || !this.#start(claimant)) {
+    while (this.#slots.freeCount === 0 || !this.#start(claimant)) {
       const giver = this.#shares.giver(this.running, claimant, nowMs);
       if (giver === null) {
         this.#postpone(claimant);
@@ -253,16 +249,6 @@ export class Admission<S extends Sequence> {
       this.#takeSlot(sequence);
       this.#toFront(sequence);
     }
-  }
-
-  /** Of the running sequences that a step leaves out, the one that matters least, if it matters less than another. */
-  #leastImportant(than: S, step: number): S | null {
-    let least = than;
-    for (const one of this.running) {
-      if (one.step === step || one.source !== null) continue;
-      if (mattersLess(one, least)) least = one;
-    }
-    return least === than ? null : least;
   }
 
   #preemptForShare(sequence: S): void {
@@ -302,21 +288,13 @@ export class Admission<S extends Sequence> {
 
   /** Takes the slot of the sequence that has been paused longest. False if none has been for so long. */
   #preemptPaused(pausedForMs: number): boolean {
-    const sequence = this.#longestPaused();
+    const sequence = this.#slots.longestPaused();
     if (sequence === null || this.#nowMs - sequence.pausedMs < pausedForMs) return false;
     this.#prefixes.keep(sequence);
     this.#takeSlot(sequence);
     this.#park(sequence);
     this.pausedPreemptions++;
     return true;
-  }
-
-  #longestPaused(): S | null {
-    let longest: S | null = null;
-    for (const sequence of this.running) {
-      if (sequence.paused && (longest === null || sequence.pausedMs < longest.pausedMs)) longest = sequence;
-    }
-    return longest;
   }
 
   #park(sequence: S): void {
@@ -326,14 +304,8 @@ export class Admission<S extends Sequence> {
 
   #takeSlot(sequence: S): void {
     this.#shares.taken(sequence);
-    this.running.splice(this.running.indexOf(sequence), 1);
     this.#prefixes.removeRunning(sequence);
     this.#placement.release(sequence);
-    this.#freeSlots.push(sequence.slot);
-    this.#freeSlots.sort((a, b) => b - a);
-    sequence.slot = -1;
-    sequence.source = null;
-    sequence.computed = 0;
-    sequence.draftCount = 0;
+    this.#slots.take(sequence);
   }
 }
