@@ -118,8 +118,8 @@ function simulate(load: SharesLoad, slotShareMs: number): { waits: number[]; gre
       scheduler.accept(one, sampledToken);
     }
     scheduler.endStep(spentMs);
-    scheduler.checkIntegrity();
   }
+  scheduler.checkIntegrity();
   return { waits, greedyTokens, changes: scheduler.sharePreemptions };
 }
 

@@ -119,7 +119,7 @@ export class Admission<S extends Sequence> {
       this.#toFront(sequence);
       if (!this.#preemptPaused(pauseGraceMs)) break;
     }
-    if (this.waitingCount > 0 && this.#shares.isDue(this.#nowMs)) this.#share();
+    if (this.#shares.isDue(this.#nowMs) && this.waitingCount > 0) this.#share();
   }
 
   /**
@@ -195,23 +195,15 @@ export class Admission<S extends Sequence> {
 
   /** Gives a sequence a free slot and its KV. False, and it has neither, where there is too little memory. */
   #start(sequence: S): boolean {
-    this.#giveSlot(sequence);
-    if (this.#place(sequence)) return true;
-    this.#takeSlot(sequence);
-    return false;
-  }
-
-  #giveSlot(sequence: S): void {
-    this.#shares.given(sequence);
     this.#slots.give(sequence);
-  }
-
-  #place(sequence: S): boolean {
-    if (!this.#placement.place(sequence)) return false;
+    if (!this.#placement.place(sequence)) {
+      this.#slots.take(sequence);
+      return false;
+    }
     if (sequence.order === 0) sequence.order = ++this.#lastOrder;
     sequence.request.hasBegun = true;
     this.#prefixes.addRunning(sequence);
-    this.#shares.served(sequence, this.#nowMs);
+    this.#shares.given(sequence, this.#nowMs);
     return true;
   }
 
@@ -236,7 +228,7 @@ export class Admission<S extends Sequence> {
   /** What others have given up is not enough: it waits for another period before they are asked again. */
   #postpone(claimant: S): void {
     this.#toFront(claimant);
-    this.#shares.served(claimant, this.#nowMs);
+    this.#shares.postponed(claimant, this.#nowMs);
   }
 
   /** Those whose source has computed what they waited for, or never will, go on. */

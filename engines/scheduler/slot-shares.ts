@@ -5,8 +5,8 @@ import { mattersLess, type Sequence } from "./sequence.ts";
 /** At most so many slots change hands in one share period, however many clients wait. */
 const changesPerPeriod = 8;
 /**
- * KV that cannot be kept is computed again: a client must have waited so many times as long as that takes, and as long
- * again passes before the next change. So it costs the machine a ninth of its time at most.
+ * KV that cannot be kept has to be computed again. A client must have waited so many times as long as that takes, and as
+ * long passes before the next such change: a machine spends a ninth of its time on it at most.
  */
 const waitPerLoss = 8;
 
@@ -14,7 +14,7 @@ interface Client {
   /** In the scheduler, with and without a slot. */
   sequences: number;
   slots: number;
-  /** When it last got a slot. */
+  /** When it last got a slot, or the slots that others gave up were too little for it. */
   servedMs: number;
 }
 
@@ -34,6 +34,8 @@ export class SlotShares<S extends Sequence> {
   readonly #lossMs: (sequence: S) => number;
   readonly #clients = new Map<string, Client>();
   #nextLookMs = 0;
+  /** Before, no KV is given up that would have to be computed again. */
+  #nextLossMs = 0;
 
   /** `periodMs`: 0 = no slot changes hands. `lossMs`: what computing again takes of what cannot be kept of a sequence. */
   constructor(periodMs: number, lossMs: (sequence: S) => number) {
@@ -54,16 +56,18 @@ export class SlotShares<S extends Sequence> {
     if (known.sequences === 0) this.#clients.delete(client);
   }
 
-  given({ client }: S): void {
-    this.#of(client).slots++;
+  given({ client }: S, nowMs: number): void {
+    const known = this.#of(client);
+    known.slots++;
+    known.servedMs = nowMs;
   }
 
   taken({ client }: S): void {
     this.#of(client).slots--;
   }
 
-  /** It has a slot and its KV. */
-  served({ client }: S, nowMs: number): void {
+  /** What others have given up was too little for it: its client waits for another period. */
+  postponed({ client }: S, nowMs: number): void {
     this.#of(client).servedMs = nowMs;
   }
 
@@ -101,7 +105,8 @@ export class SlotShares<S extends Sequence> {
   canGive(sequence: S, claimant: S, nowMs: number): boolean {
     if (sequence.priority < claimant.priority) return false;
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
-    return this.#lossMs(sequence) * waitPerLoss <= nowMs - this.#waitsSince(claimant);
+    const neededMs = this.#lossMs(sequence) * waitPerLoss;
+    return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
   }
 
   /** The running sequence that is to give its slot up to a claimant; null where none may. */
@@ -115,7 +120,8 @@ export class SlotShares<S extends Sequence> {
 
   /** A sequence is about to give its slot up. */
   gives(sequence: S, nowMs: number): void {
-    this.#nextLookMs = Math.max(this.#nextLookMs, nowMs + this.#lossMs(sequence) * waitPerLoss);
+    const lossMs = this.#lossMs(sequence);
+    if (lossMs > 0) this.#nextLossMs = nowMs + lossMs * waitPerLoss;
   }
 
   /** Throws where the books are not those of the sequences there are. */
