@@ -141,5 +141,8 @@ export function engineMetrics(models: readonly ModelStatistics[]): readonly Scal
     counter("service_paged_preemptions_total", "Times a sequence lost its slot to want of KV memory", (m) => {
       return m.memoryPreemptions;
     }),
+    counter("service_share_preemptions_total", "Times a sequence lost its slot to a client that had fewer", (m) => {
+      return m.sharePreemptions;
+    }),
   ];
 }

@@ -40,6 +40,7 @@ const statisticsTimeoutMs = 2000;
 
 interface Asked {
   readonly model: string;
+  readonly client: string;
   readonly adapter: AdapterSelector | null;
 }
 
@@ -145,7 +146,8 @@ export class Front implements Inference, ModelManagement {
   }
 
   async countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
-    const visit = await this.#visit({ model: request.model, adapter: null }, signal);
+    const { model, client } = request;
+    const visit = await this.#visit({ model, client, adapter: null }, signal);
     try {
       const options = { timeoutMs: prepareTimeoutMs, transfer: movedWith(request) };
       return await visit.agents.actor.ask("countTokens", { request }, options);
@@ -159,7 +161,8 @@ export class Front implements Inference, ModelManagement {
       const transfer = [request.inputs.values.buffer as ArrayBuffer];
       return agents.actor.ask("embed", { run, request, adapter }, { transfer });
     };
-    for await (const [event] of this.#events<EmbedEvent>({ model: request.model, adapter: null }, signal, start)) {
+    const { model, client } = request;
+    for await (const [event] of this.#events<EmbedEvent>({ model, client, adapter: null }, signal, start)) {
       if (event?.type === "error") throw fromErrorRecord(event.error);
       if (event) return event.embeddings;
     }
@@ -220,12 +223,12 @@ export class Front implements Inference, ModelManagement {
    * Settles when the model answers requests, which it does until the visit ends. The adapter is what was chosen when the
    * request came, however long that takes. Rejects with why the request cannot be answered.
    */
-  async #visit({ model, adapter }: Asked, signal: AbortSignal): Promise<Visit> {
+  async #visit({ model, client, adapter }: Asked, signal: AbortSignal): Promise<Visit> {
     const life = this.#models.get(model);
     const { refusals } = life;
     const lease = leaseFor(life.served, life.adapters, adapter);
     try {
-      await life.enter(signal);
+      await life.enter(signal, client);
     } catch (error) {
       lease?.release();
       refusals.note(toErrorRecord(error).code);

@@ -39,6 +39,7 @@ function added(a: ModelStatistics, b: ModelStatistics): ModelStatistics {
     ...b,
     preemptions: a.preemptions + b.preemptions,
     memoryPreemptions: a.memoryPreemptions + b.memoryPreemptions,
+    sharePreemptions: a.sharePreemptions + b.sharePreemptions,
     steps: a.steps + b.steps,
     tokens: a.tokens + b.tokens,
     promptTokens: a.promptTokens + b.promptTokens,

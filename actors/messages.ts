@@ -54,9 +54,10 @@ export interface ModelStatistics {
   readonly waiting: number;
   /** Without a slot because their readers are behind. */
   readonly parked: number;
-  /** Times a paused sequence has lost its slot, and times any has for want of KV memory. */
+  /** Times a paused sequence has lost its slot, times any has for want of KV memory, and to a client with fewer slots. */
   readonly preemptions: number;
   readonly memoryPreemptions: number;
+  readonly sharePreemptions: number;
   readonly steps: number;
   /** Tokens generated, and prompt tokens computed. */
   readonly tokens: number;

@@ -114,6 +114,7 @@ export function schedulerLimits(config: Config): SchedulerLimits {
     swapBytes: config.troupe.kvSwap,
     maxQueue: config.troupe.maxQueue,
     queueTimeoutMs: config.troupe.queueTimeoutSecs * 1000,
+    slotShareMs: config.troupe.slotShareSecs * 1000,
     decodeSlowdown: config.troupe.decodeSlowdown,
     maxStepMs: config.troupe.maxStepMs,
   };

@@ -59,16 +59,35 @@ export class FairQueue<T extends { readonly client: string }> {
     const item = lane?.items.first;
     if (lane === undefined || item === undefined) return undefined;
     this.#isNewcomersTurn = !lane.isNewcomer || this.#round.isEmpty;
-    lane.isNewcomer = false;
-    lane.turn = this.#round.push(lane);
-    this.remove(item);
+    this.#hadTurn(lane, item);
     return item;
   }
 
-  /** Takes an item out of turn; does nothing if it does not wait here. */
-  remove(item: T): void {
+  /** Takes an item though it is not its client's turn, which is the last one of the round from here on. */
+  takeAhead(item: T): void {
+    const lane = this.#places.get(item)?.lane;
+    if (lane === undefined) return;
+    (lane.isNewcomer ? this.#newcomers : this.#round).remove(lane.turn);
+    this.#hadTurn(lane, item);
+  }
+
+  /** The next item of each client. */
+  *next(): Generator<T> {
+    for (const list of [this.#newcomers, this.#round]) {
+      for (const { items } of list) if (items.first !== undefined) yield items.first;
+    }
+  }
+
+  /** What a client has waiting, the last first. */
+  *newestOf(client: string): Generator<T> {
+    const lane = this.#lanes.get(client);
+    if (lane !== undefined) yield* lane.items.backwards();
+  }
+
+  /** Takes an item out, without a turn. False if it does not wait here. */
+  remove(item: T): boolean {
     const place = this.#places.get(item);
-    if (place === undefined) return;
+    if (place === undefined) return false;
     const { lane, inLane, inArrivals } = place;
     this.#places.delete(item);
     lane.items.remove(inLane);
@@ -78,6 +97,7 @@ export class FairQueue<T extends { readonly client: string }> {
       this.#newcomers.remove(lane.turn);
       this.#lanes.delete(lane.client);
     }
+    return true;
   }
 
   [Symbol.iterator](): Iterator<T> {
@@ -96,6 +116,12 @@ export class FairQueue<T extends { readonly client: string }> {
       lanes.length === this.#lanes.size;
     if (!isWhole)
       throw new Error(`${items.length} in ${lanes.length} lanes of ${this.#lanes.size}, ${this.size} places`);
+  }
+
+  #hadTurn(lane: Lane<T>, item: T): void {
+    lane.isNewcomer = false;
+    lane.turn = this.#round.push(lane);
+    this.remove(item);
   }
 
   #laneOf(client: string): Lane<T> {

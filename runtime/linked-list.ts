@@ -49,6 +49,10 @@ export class LinkedList<T> {
     this.#last = null;
   }
 
+  *backwards(): Generator<T> {
+    for (let link = this.#last; link !== null; link = link.previous) yield link.item;
+  }
+
   *[Symbol.iterator](): Iterator<T> {
     for (let link = this.#first; link !== null; link = link.next) yield link.item;
   }

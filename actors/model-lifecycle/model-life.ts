@@ -115,14 +115,14 @@ export class ModelLife implements Resident {
   }
 
   /**
-   * A request comes. Settles when the model answers it, which it then does until leave(); loads it where it is not. Rejects
+   * A request of a client comes. Settles when the model answers it, which it then does until leave(); loads it where it is not. Rejects
    * with why it cannot be answered.
    */
-  async enter(signal: AbortSignal | null): Promise<void> {
+  async enter(signal: AbortSignal | null, client: string): Promise<void> {
     if (this.tryEnter()) return;
     const refusal = this.#isStopped ? shuttingDown : this.#standing.refusal;
     if (refusal !== null) throw fromErrorRecord(refusal);
-    const admission = this.#visitors.wait(signal);
+    const admission = this.#visitors.wait(signal, client);
     this.#proceed();
     await admission;
   }

@@ -48,8 +48,8 @@ export class Visitors {
   }
 
   /** Settles when the request is in. Rejects with queue_full, model_loading after a while, `cancelled`, or refuse()'s. */
-  wait(signal: AbortSignal | null): Promise<void> {
-    return this.#room.wait(signal);
+  wait(signal: AbortSignal | null, client: string): Promise<void> {
+    return this.#room.wait(signal, client);
   }
 
   leave(): void {

@@ -1,5 +1,6 @@
-// Owns the requests that wait for one model to be loaded: how many there may be, for how long, and that each leaves at once
-// when its client does. Used by ModelLife, which says when they come in.
+// Owns the requests that wait for one model to be loaded: how many there may be and whose, for how long, and that each
+// leaves at once when its client does. Used by ModelLife, which says when they come in.
+import { QueueShares } from "../../engines/scheduler/queue-shares.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 
@@ -13,6 +14,7 @@ export interface WaitingRoomOptions {
 }
 
 interface Waiting {
+  readonly client: string;
   readonly enter: () => void;
   readonly refuse: (error: ServerError) => void;
 }
@@ -20,6 +22,7 @@ interface Waiting {
 export class WaitingRoom {
   readonly #options: WaitingRoomOptions;
   readonly #waiting = new Set<Waiting>();
+  readonly #shares = new QueueShares();
 
   constructor(options: WaitingRoomOptions) {
     this.#options = options;
@@ -29,21 +32,25 @@ export class WaitingRoom {
     return this.#waiting.size === 0;
   }
 
-  /** Settles when the model takes the request. Rejects with queue_full, model_loading after a while, `cancelled`, or refuseAll()'s. */
-  async wait(signal: AbortSignal | null): Promise<void> {
-    const { modelId, maxWaiting, timeoutMs, clock } = this.#options;
+  /**
+   * Settles when the model takes the request. Rejects with queue_full, at once or when another client's request takes its
+   * place, with model_loading after a while, with `cancelled`, or as refuseAll() says.
+   */
+  async wait(signal: AbortSignal | null, client: string): Promise<void> {
+    const { modelId, timeoutMs, clock } = this.#options;
     if (signal?.aborted) throw left();
-    if (this.#waiting.size >= maxWaiting) throw full(modelId, maxWaiting);
+    this.#makeRoom(client);
     let giveUp = (_error: ServerError): void => {};
     const cancel = () => giveUp(left());
     const cancelTimer = clock.setTimeout(() => giveUp(late(modelId, timeoutMs)), timeoutMs);
     signal?.addEventListener("abort", cancel, { once: true });
     try {
       await new Promise<void>((resolve, reject) => {
-        const waiting: Waiting = { enter: resolve, refuse: reject };
+        const waiting: Waiting = { client, enter: resolve, refuse: reject };
         this.#waiting.add(waiting);
+        this.#shares.add(client);
         giveUp = (error) => {
-          if (!this.#waiting.delete(waiting)) return;
+          if (!this.#remove(waiting)) return;
           reject(error);
           if (this.isEmpty) this.#options.onDeserted();
         };
@@ -66,15 +73,45 @@ export class WaitingRoom {
     for (const { refuse } of this.#takeAll()) refuse(fromErrorRecord(error));
   }
 
+  /** Throws queue_full where neither a place is free nor another client's request gives its own up. */
+  #makeRoom(client: string): void {
+    const { modelId, maxWaiting } = this.#options;
+    const newestOf = (other: string) => this.#newestOf(other);
+    const displaced = this.#shares.displacedBy(client, 1, maxWaiting - this.#waiting.size, newestOf);
+    if (displaced === null) throw full(modelId, maxWaiting);
+    for (const waiting of displaced) {
+      this.#remove(waiting);
+      waiting.refuse(displacedFrom(modelId, maxWaiting));
+    }
+  }
+
+  *#newestOf(client: string): Generator<readonly Waiting[]> {
+    for (const waiting of [...this.#waiting].reverse()) if (waiting.client === client) yield [waiting];
+  }
+
+  /** False where it does not wait any more. */
+  #remove(waiting: Waiting): boolean {
+    if (!this.#waiting.delete(waiting)) return false;
+    this.#shares.remove(waiting.client);
+    return true;
+  }
+
   #takeAll(): Waiting[] {
     const all = [...this.#waiting];
-    this.#waiting.clear();
+    for (const waiting of all) this.#remove(waiting);
     return all;
   }
 }
 
 function full(modelId: string, maxWaiting: number): ServerError {
   const message = `${maxWaiting} requests, as many as may (max_queue), wait for model "${modelId}" to be loaded; try again later`;
+  return new ServerError("queue_full", message);
+}
+
+function displacedFrom(modelId: string, maxWaiting: number): ServerError {
+  const message =
+    `${maxWaiting} requests, as many as may (max_queue), wait for model "${modelId}" to be loaded, most of them this ` +
+    "client's: a request of another client took the place of this one; try again later";
   return new ServerError("queue_full", message);
 }
 

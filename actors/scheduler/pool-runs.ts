@@ -2,6 +2,7 @@
 // to. Used by the step loop.
 import type { Capabilities, Pooling } from "../../engines/engine.ts";
 import type { Scheduler } from "../../engines/scheduler/scheduler.ts";
+import type { SequenceRequest } from "../../engines/scheduler/sequence.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { PoolJob } from "../messages.ts";
 import type { Adapters } from "./adapters.ts";
@@ -11,9 +12,17 @@ interface PoolRun {
   readonly job: PoolJob;
   readonly values: Float32Array;
   readonly live: Set<PooledSequence>;
+  readonly request: SequenceRequest;
   next: number;
   readonly resolve: (values: Float32Array) => void;
   readonly reject: (error: Error) => void;
+}
+
+export interface PoolOptions {
+  /** Sequences of one request that are in the scheduler at a time. */
+  readonly window: number;
+  /** Told of sequences that gave their places in the queue up to one of a pool's. */
+  readonly onDisplaced: (sequences: readonly (LiveSequence | PooledSequence)[]) => void;
 }
 
 export class PoolRuns {
@@ -21,28 +30,27 @@ export class PoolRuns {
   readonly #adapters: Adapters;
   readonly #pooling: Pooling | null;
   readonly #length: number;
-  /** Sequences of one request that are in the scheduler at a time. */
-  readonly #window: number;
+  readonly #options: PoolOptions;
   readonly #runs = new Map<Consumer, Map<number, PoolRun>>();
 
   constructor(
     scheduler: Scheduler<LiveSequence | PooledSequence>,
     adapters: Adapters,
     { pooling, pooledLength }: Capabilities,
-    window: number,
+    options: PoolOptions,
   ) {
     this.#scheduler = scheduler;
     this.#adapters = adapters;
     this.#pooling = pooling;
     this.#length = pooledLength;
-    this.#window = window;
+    this.#options = options;
   }
 
   /** Rejects with what the scheduler refuses a prompt for, or as `cancelled`; throws queue_full. */
   start(consumer: Consumer, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const values = new Float32Array(job.prompts.length * this.#length);
-      const run: PoolRun = { job, values, live: new Set(), next: 0, resolve, reject };
+      const run: PoolRun = { job, values, live: new Set(), request: { hasBegun: false }, next: 0, resolve, reject };
       this.#adapters.use(job.adapter, run);
       const runs = this.#runs.get(consumer) ?? new Map<number, PoolRun>();
       this.#runs.set(consumer, runs.set(id, run));
@@ -69,9 +77,9 @@ export class PoolRuns {
   /** Queues as many of the prompts that are left as the window has room for. */
   #advance(consumer: Consumer, id: number, run: PoolRun): void {
     try {
-      while (run.live.size < this.#window && run.next < run.job.prompts.length) {
+      while (run.live.size < this.#options.window && run.next < run.job.prompts.length) {
         const sequence = this.#sequence(consumer, id, run, run.next);
-        if (!this.#tryAdd(sequence, run.live.size > 0)) return;
+        if (!this.#tryAdd(sequence, run)) return;
         run.next++;
         run.live.add(sequence);
       }
@@ -83,12 +91,12 @@ export class PoolRuns {
   }
 
   /** False where the queue is full and others of the run are in it: the next one that is done makes room. */
-  #tryAdd(sequence: PooledSequence, canWait: boolean): boolean {
+  #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
     try {
-      this.#scheduler.add(sequence);
+      this.#options.onDisplaced(this.#scheduler.add(sequence, request));
       return true;
     } catch (error) {
-      if (canWait && error instanceof ServerError && error.code === "queue_full") return false;
+      if (live.size > 0 && error instanceof ServerError && error.code === "queue_full") return false;
       throw error;
     }
   }
@@ -104,7 +112,10 @@ export class PoolRuns {
         run.live.delete(sequence);
         this.#advance(consumer, id, run);
       },
-      fail: (error) => this.#finish(consumer, id, run, fromErrorRecord(error)),
+      fail: (error) => {
+        // Those that are displaced with it are told, too.
+        if (run.live.has(sequence)) this.#finish(consumer, id, run, fromErrorRecord(error));
+      },
     };
     const sequence = new PooledSequence(
       {

@@ -6,6 +6,7 @@ import type { LoadedModel } from "../../engines/engine.ts";
 import type { CompiledGrammar } from "../../engines/grammar/matcher.ts";
 import { Sampler } from "../../engines/sampler/sampler.ts";
 import type { CachedPrefix } from "../../engines/scheduler/prefix-cache.ts";
+import { displacedFromQueue } from "../../engines/scheduler/queue-full.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
@@ -41,6 +42,7 @@ export class StepLoop {
   readonly adapters: Adapters;
   readonly #statistics = new StepStatistics();
   readonly #model: LoadedModel;
+  readonly #maxQueue: number;
   readonly #scheduler: Scheduler<Scheduled>;
   readonly #sampler: Sampler;
   readonly #output: OutputTaker;
@@ -55,6 +57,7 @@ export class StepLoop {
   constructor(model: LoadedModel, options: StepLoopOptions) {
     const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
     this.#model = model;
+    this.#maxQueue = limits.maxQueue;
     this.#consumers = new Consumers(model.capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
     this.adapters = new Adapters(model.adapters ?? null, {
@@ -80,7 +83,10 @@ export class StepLoop {
         onFail: (sequence, error) => this.#fail(sequence, error),
       },
     );
-    this.#pools = new PoolRuns(this.#scheduler, this.adapters, model.capabilities, model.capacity.maxSequences);
+    this.#pools = new PoolRuns(this.#scheduler, this.adapters, model.capabilities, {
+      window: model.capacity.maxSequences,
+      onDisplaced: (sequences) => this.#failDisplaced(sequences),
+    });
     this.#batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   }
 
@@ -97,11 +103,12 @@ export class StepLoop {
   submit(consumer: Consumer, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
     this.#checkRunning();
     this.#advance();
-    const added: LiveSequence[] = [];
+    const opened: LiveSequence[] = [];
     try {
-      for (const job of jobs) added.push(this.#add(consumer, job, grammars?.get(job.id) ?? null));
+      for (const job of jobs) opened.push(this.#open(consumer, job, grammars?.get(job.id) ?? null));
+      this.#failDisplaced(this.#scheduler.addAll(opened));
     } catch (error) {
-      for (const sequence of added) this.#forget(sequence);
+      for (const sequence of opened) this.#forget(sequence);
       throw error;
     }
     this.#doze.wake();
@@ -233,7 +240,7 @@ export class StepLoop {
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
   }
 
-  #add(consumer: Consumer, job: SequenceJob, grammar: CompiledGrammar | null): LiveSequence {
+  #open(consumer: Consumer, job: SequenceJob, grammar: CompiledGrammar | null): LiveSequence {
     this.#consumers.checkFree(consumer, job.id);
     const matcher = grammar?.open() ?? null;
     let sequence: LiveSequence | null = null;
@@ -245,7 +252,6 @@ export class StepLoop {
       if (series !== null) {
         sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
       }
-      this.#scheduler.add(sequence);
       this.#consumers.add(sequence);
       this.#preparation.add(sequence);
       return sequence;
@@ -254,6 +260,11 @@ export class StepLoop {
       matcher?.close();
       throw error;
     }
+  }
+
+  /** Their clients had most waiting when the queue was full and another one came. */
+  #failDisplaced(displaced: readonly Scheduled[]): void {
+    for (const sequence of displaced) this.#fail(sequence, toErrorRecord(displacedFromQueue(this.#maxQueue)));
   }
 
   #failAll(error: ErrorRecord): void {

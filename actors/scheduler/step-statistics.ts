@@ -36,6 +36,7 @@ export class StepStatistics {
       parked: scheduler.parkedCount,
       preemptions: scheduler.pausedPreemptions,
       memoryPreemptions: scheduler.memoryPreemptions,
+      sharePreemptions: scheduler.sharePreemptions,
       ended: { ...this.ended },
       prefixCache: { ...scheduler.prefixStatistics },
       kvBlocks: { used: kvBlocks - kv.freeBlocks, total: kvBlocks },

@@ -63,6 +63,7 @@ async function oncePlace(spec: ModelSpec): Promise<void> {
     prefixCacheEntries: 0,
     maxQueue: 8,
     queueTimeoutMs: 0,
+    slotShareMs: 0,
     swapBytes: 0,
     decodeSlowdown: 3,
     maxStepMs: 250,

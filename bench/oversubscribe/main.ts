@@ -29,6 +29,7 @@ const limits: SchedulerLimits = {
   prefixCacheEntries: 16,
   maxQueue: 512,
   queueTimeoutMs: 1e9,
+  slotShareMs: 0,
   decodeSlowdown: 3,
   maxStepMs: 250,
   swapBytes: 2 ** 30,

@@ -9,6 +9,7 @@ import { table } from "../engine/report.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
 import { report } from "../results.ts";
 import { type Percentiles, percentiles } from "../serving/statistics.ts";
+import { sharesTable } from "./shares.ts";
 
 const warmupSteps = 300;
 const queueLength = 512;
@@ -25,6 +26,7 @@ const limits: SchedulerLimits = {
   maxQueue: queueLength,
   // Nobody waits so long, but everybody might.
   queueTimeoutMs: 1e9,
+  slotShareMs: 2000,
   swapBytes: 0,
   decodeSlowdown: 3,
   maxStepMs: 250,
@@ -63,7 +65,7 @@ export function main(argv: readonly string[]): void {
       method:
         `advance, schedule, accept of every token and endStep; ${steps} steps after ${warmupSteps}, ${queueLength} sequences ` +
         `of ${clientCount} clients waiting all the time.`,
-      body: table(["what", "slots", "rows a step", "us p50", "p90", "p99", "ns a row"], rows),
+      body: `${table(["what", "slots", "rows a step", "us p50", "p90", "p99", "ns a row"], rows)}\n\n${sharesTable()}`,
     },
     flags["--save"] ?? false,
   );

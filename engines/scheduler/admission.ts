@@ -3,7 +3,9 @@
 import { Placement, type PlacementModel } from "./placement.ts";
 import type { PrefixCache } from "./prefix-cache.ts";
 import { queueFull } from "./queue-full.ts";
-import type { Sequence } from "./sequence.ts";
+import type { Sequence, SequenceRequest } from "./sequence.ts";
+import { SlotShares } from "./slot-shares.ts";
+import { SlotTable } from "./slot-table.ts";
 import { WaitingQueue } from "./waiting-queue.ts";
 
 export interface QueueLimits {
@@ -11,6 +13,8 @@ export interface QueueLimits {
   readonly maxQueue: number;
   /** How long a request may wait for its first slot; 0 = as long as it takes. */
   readonly queueTimeoutMs: number;
+  /** How long a client waits for a slot before another one that has more gives one up; 0 = until an answer ends. */
+  readonly slotShareMs: number;
   /** Bytes of KV of preempted sequences that may be kept; what is beyond is computed again. */
   readonly swapBytes: number;
 }
@@ -22,27 +26,38 @@ export const longestPauseMs = 2000;
 
 export class Admission<S extends Sequence> {
   readonly parked = new Set<S>();
-  /** Longest there first. */
-  readonly running: S[] = [];
   /** How often a paused sequence has lost its slot to one that waited, and any sequence to want of KV memory. */
   pausedPreemptions = 0;
   memoryPreemptions = 0;
-  readonly #slotCount: number;
+  /** How often a sequence has lost its slot to a client that had fewer. */
+  sharePreemptions = 0;
+  readonly #slots: SlotTable<S>;
   readonly #prefixes: PrefixCache<S>;
   readonly #placement: Placement<S>;
   readonly #limits: QueueLimits;
   readonly #queue = new WaitingQueue<S>();
-  /** Lowest slot last, so that pop() gives it. */
-  readonly #freeSlots: number[];
+  readonly #shares: SlotShares<S>;
   #nowMs = 0;
   #lastOrder = 0;
 
-  constructor(model: PlacementModel, prefixes: PrefixCache<S>, limits: QueueLimits) {
-    this.#slotCount = model.capacity.maxSequences;
+  /** `promptMs` estimates what it takes to compute so many tokens again. */
+  constructor(
+    model: PlacementModel,
+    prefixes: PrefixCache<S>,
+    limits: QueueLimits,
+    promptMs: (tokens: number) => number,
+  ) {
+    this.#slots = new SlotTable(model.capacity.maxSequences);
     this.#prefixes = prefixes;
     this.#placement = new Placement(model, prefixes, limits.swapBytes);
     this.#limits = limits;
-    this.#freeSlots = Array.from({ length: this.#slotCount }, (_, i) => this.#slotCount - 1 - i);
+    const lossMs = (sequence: S) => (this.#placement.canKeep(sequence) ? 0 : promptMs(sequence.computed));
+    this.#shares = new SlotShares(limits.slotShareMs, lossMs);
+  }
+
+  /** Longest there first. */
+  get running(): readonly S[] {
+    return this.#slots.running;
   }
 
   get waitingCount(): number {
@@ -53,10 +68,11 @@ export class Admission<S extends Sequence> {
   get nextChangeMs(): number {
     const oldest = this.#queue.oldest;
     const expiryMs = oldest === undefined ? Infinity : oldest.queuedMs + this.#limits.queueTimeoutMs;
-    const paused = this.#longestPaused();
+    const paused = this.#slots.longestPaused();
     const allowedMs = this.waitingCount === 0 ? longestPauseMs : pauseGraceMs;
     const preemptionMs = paused === null ? Infinity : paused.pausedMs + allowedMs;
-    return Math.min(expiryMs, preemptionMs);
+    const shareMs = this.waitingCount === 0 ? Infinity : this.#shares.nextChangeMs(this.#queue.next());
+    return Math.min(expiryMs, preemptionMs, shareMs);
   }
 
   /** Tells the time. Returns the sequences that have waited too long for their first slot; they are finished. */
@@ -72,25 +88,38 @@ export class Admission<S extends Sequence> {
     }
   }
 
-  /** Queues a sequence. Throws `queue_full`. */
-  add(sequence: S): void {
-    if (this.#slotlessCount >= this.#slotlessLimit) throw queueFull(this.#limits.maxQueue);
-    sequence.queuedMs = this.#nowMs;
-    this.#queue.add(sequence, this.#hasLimit(sequence));
+  /**
+   * Queues sequences of one request, all or none. Returns those of other clients that gave their places up; they are
+   * finished. Throws `queue_full`.
+   */
+  add(sequences: readonly S[], request: SequenceRequest): readonly S[] {
+    const free = this.#slotlessLimit - this.#slotlessCount;
+    const displaced = this.#queue.displacedBy(sequences[0]?.client ?? "", sequences.length, free);
+    if (displaced === null) throw queueFull(this.#limits.maxQueue);
+    for (const sequence of displaced) this.finish(sequence);
+    for (const sequence of sequences) {
+      sequence.request = request;
+      sequence.queuedMs = this.#nowMs;
+      this.#queue.add(sequence, this.#hasLimit(sequence));
+      this.#shares.joined(sequence);
+    }
+    return displaced;
   }
 
-  /** Gives out slots: first those that are free, then those of sequences whose readers have been behind for a while. */
+  /**
+   * Gives out slots: first those that are free, then those of sequences whose readers have been behind for a while, then
+   * one of a client that has more than another which has waited for its share.
+   */
   admit(): void {
     this.#wake();
     while (this.waitingCount > 0) {
-      if (this.#freeSlots.length === 0 && !this.#preemptPaused(pauseGraceMs)) return;
+      if (this.#slots.freeCount === 0 && !this.#preemptPaused(pauseGraceMs)) break;
       const sequence = this.#queue.take() as S;
-      this.#giveSlot(sequence);
-      if (this.#place(sequence)) continue;
-      this.#takeSlot(sequence);
+      if (this.#start(sequence)) continue;
       this.#toFront(sequence);
-      if (!this.#preemptPaused(pauseGraceMs)) return;
+      if (!this.#preemptPaused(pauseGraceMs)) break;
     }
+    if (this.#shares.isDue(this.#nowMs) && this.waitingCount > 0) this.#share();
   }
 
   /**
@@ -99,7 +128,7 @@ export class Admission<S extends Sequence> {
    */
   reserve(sequence: S, tokens: number, step: number): boolean {
     while (!this.#placement.reserve(sequence, tokens, sequence.computed)) {
-      const victim = this.#leastImportant(sequence, step);
+      const victim = this.#slots.leastImportant(sequence, step);
       if (victim === null) return false;
       this.#preemptForMemory(victim);
     }
@@ -120,27 +149,24 @@ export class Admission<S extends Sequence> {
       this.#park(sequence);
     } else if (!paused && sequence.state === "parked") {
       this.parked.delete(sequence);
-      sequence.state = "waiting";
-      this.#queue.putBack(sequence);
+      this.#putBack(sequence);
     }
   }
 
   /** Ends a sequence in any state. The engine forgets it at once. */
   finish(sequence: S): void {
-    if (sequence.state === "running") this.#takeSlot(sequence);
-    else if (sequence.state === "waiting") this.#queue.remove(sequence);
-    else if (sequence.state === "parked") this.parked.delete(sequence);
+    const { state } = sequence;
+    if (state === "finished") return;
+    if (state === "running") this.#takeSlot(sequence);
+    const isKnown = state === "running" || this.#queue.remove(sequence) || this.parked.delete(sequence);
+    if (isKnown) this.#shares.left(sequence);
     this.#placement.forget(sequence);
     sequence.state = "finished";
   }
 
-  /** Throws if the books do not balance: slots free + used = total, none twice, everyone in the one place of his state. */
+  /** Throws if the books do not balance: of slots, or where someone is not in the one place of his state. */
   checkIntegrity(): void {
-    const slots = [...this.#freeSlots, ...this.running.map(({ slot }) => slot)].sort((a, b) => a - b);
-    const balanced = slots.length === this.#slotCount && slots.every((slot, i) => slot === i);
-    if (!balanced) throw new Error(`slots do not balance: ${slots.join(",")}`);
-    for (const { state, slot } of this.running)
-      if (state !== "running") throw new Error(`slot ${slot} is of a ${state}`);
+    this.#slots.checkIntegrity();
     const waiting = [...this.#queue];
     if (waiting.length !== this.waitingCount) throw new Error(`${waiting.length} wait, ${this.waitingCount} counted`);
     for (const { state, slot, computed, paused, source } of [...waiting, ...this.parked]) {
@@ -149,6 +175,7 @@ export class Admission<S extends Sequence> {
     }
     if ([...this.parked].some(({ state }) => state !== "parked")) throw new Error("one that is parked is not");
     this.#queue.checkIntegrity();
+    this.#shares.checkIntegrity(this.running, [...waiting, ...this.parked]);
     this.#placement.checkIntegrity([...waiting, ...this.parked]);
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
@@ -159,25 +186,49 @@ export class Admission<S extends Sequence> {
 
   /** A sequence with a free slot ahead of it only waits for the next step: it does not count. */
   get #slotlessLimit(): number {
-    return this.#limits.maxQueue + this.#freeSlots.length;
+    return this.#limits.maxQueue + this.#slots.freeCount;
   }
 
   #hasLimit(sequence: S): boolean {
     return sequence.hasQueueLimit && this.#limits.queueTimeoutMs > 0;
   }
 
-  #giveSlot(sequence: S): void {
-    sequence.slot = this.#freeSlots.pop() as number;
-    sequence.state = "running";
-    const before = this.running.findIndex(({ order }) => sequence.order > 0 && order > sequence.order);
-    this.running.splice(before < 0 ? this.running.length : before, 0, sequence);
+  /** Gives a sequence a free slot and its KV. False, and it has neither, where there is too little memory. */
+  #start(sequence: S): boolean {
+    this.#slots.give(sequence);
+    if (!this.#placement.place(sequence)) {
+      this.#slots.take(sequence);
+      return false;
+    }
+    if (sequence.order === 0) sequence.order = ++this.#lastOrder;
+    sequence.request.hasBegun = true;
+    this.#prefixes.addRunning(sequence);
+    this.#shares.given(sequence, this.#nowMs);
+    return true;
   }
 
-  #place(sequence: S): boolean {
-    const isPlaced = this.#placement.place(sequence);
-    if (isPlaced && sequence.order === 0) sequence.order = ++this.#lastOrder;
-    if (isPlaced) this.#prefixes.addRunning(sequence);
-    return isPlaced;
+  /** Gives a client that is owed a slot (see SlotShares) one of another's, or as many as its KV memory takes. */
+  #share(): void {
+    const nowMs = this.#nowMs;
+    const claimant = this.#shares.claimant(this.#queue.next(), nowMs);
+    if (claimant === null) return;
+    const givers = this.running.filter((one) => this.#shares.canGive(one, claimant, nowMs));
+    if (givers.length === 0 || !this.#placement.canFit(claimant, givers)) return;
+    this.#queue.takeAhead(claimant);
+    while (this.#slots.freeCount === 0 || !this.#start(claimant)) {
+      const giver = this.#shares.giver(this.running, claimant, nowMs);
+      if (giver === null) {
+        this.#postpone(claimant);
+        return;
+      }
+      this.#preemptForShare(giver);
+    }
+  }
+
+  /** What others have given up is not enough: it waits for another period before they are asked again. */
+  #postpone(claimant: S): void {
+    this.#toFront(claimant);
+    this.#shares.postponed(claimant, this.#nowMs);
   }
 
   /** Those whose source has computed what they waited for, or never will, go on. */
@@ -192,19 +243,20 @@ export class Admission<S extends Sequence> {
     }
   }
 
-  /** Of the running sequences that a step leaves out, the one that matters least, if it matters less than another. */
-  #leastImportant(than: S, step: number): S | null {
-    let least = than;
-    for (const one of this.running) {
-      if (one.step === step || one.source !== null) continue;
-      if (mattersLess(one, least)) least = one;
-    }
-    return least === than ? null : least;
+  #preemptForShare(sequence: S): void {
+    this.#shares.gives(sequence, this.#nowMs);
+    this.#placement.swapOut(sequence);
+    if (sequence.swapped === null) this.#prefixes.keep(sequence);
+    this.#takeSlot(sequence);
+    if (sequence.paused) this.#park(sequence);
+    else this.#putBack(sequence);
+    this.sharePreemptions++;
   }
 
   #preemptForMemory(sequence: S): void {
     this.#placement.swapOut(sequence);
     this.#takeSlot(sequence);
+    sequence.queuedMs = this.#nowMs;
     this.#toFront(sequence);
     this.memoryPreemptions++;
   }
@@ -219,9 +271,16 @@ export class Admission<S extends Sequence> {
     this.#queue.addFront(sequence, sequence.order === 0 && this.#hasLimit(sequence));
   }
 
+  /** It is its client's next. */
+  #putBack(sequence: S): void {
+    sequence.state = "waiting";
+    sequence.queuedMs = this.#nowMs;
+    this.#queue.putBack(sequence);
+  }
+
   /** Takes the slot of the sequence that has been paused longest. False if none has been for so long. */
   #preemptPaused(pausedForMs: number): boolean {
-    const sequence = this.#longestPaused();
+    const sequence = this.#slots.longestPaused();
     if (sequence === null || this.#nowMs - sequence.pausedMs < pausedForMs) return false;
     this.#prefixes.keep(sequence);
     this.#takeSlot(sequence);
@@ -230,34 +289,15 @@ export class Admission<S extends Sequence> {
     return true;
   }
 
-  #longestPaused(): S | null {
-    let longest: S | null = null;
-    for (const sequence of this.running) {
-      if (sequence.paused && (longest === null || sequence.pausedMs < longest.pausedMs)) longest = sequence;
-    }
-    return longest;
-  }
-
   #park(sequence: S): void {
     sequence.state = "parked";
     this.parked.add(sequence);
   }
 
   #takeSlot(sequence: S): void {
-    this.running.splice(this.running.indexOf(sequence), 1);
+    this.#shares.taken(sequence);
     this.#prefixes.removeRunning(sequence);
     this.#placement.release(sequence);
-    this.#freeSlots.push(sequence.slot);
-    this.#freeSlots.sort((a, b) => b - a);
-    sequence.slot = -1;
-    sequence.source = null;
-    sequence.computed = 0;
-    sequence.draftCount = 0;
+    this.#slots.take(sequence);
   }
-}
-
-/** Whose reader is behind matters least, then the higher number, then who came later. */
-function mattersLess(one: Sequence, other: Sequence): boolean {
-  if (one.paused !== other.paused) return one.paused;
-  return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
 }

@@ -1,4 +1,4 @@
-// Owns the KV of sequences that lost their slot for want of KV memory: bytes in main memory, bounded. What does not fit
+// Owns the KV of sequences that lost their slot to others: bytes in main memory, bounded. What does not fit
 // is computed again. Used by Admission only.
 import type { Capabilities, KvCache } from "../engine.ts";
 import type { Sequence } from "./sequence.ts";
@@ -21,10 +21,15 @@ export class KvSwap {
     return this.#heldBytes;
   }
 
+  /** Whether so many tokens of a sequence can be kept, as far as is known of what they take. */
+  hasRoomFor(tokens: number): boolean {
+    return this.#canSave && this.#heldBytes + tokens * this.#bytesPerToken <= this.#limitBytes;
+  }
+
   /** Keeps what a sequence has in its slot, if there is room, or `makeRoom` makes it. The slot stays as it is. */
   out(sequence: Sequence, makeRoom: () => boolean): void {
     const { computed, slot } = sequence;
-    if (!this.#canSave || computed === 0 || this.#heldBytes + computed * this.#bytesPerToken > this.#limitBytes) return;
+    if (computed === 0 || !this.hasRoomFor(computed)) return;
     let saved = this.#kv.save(slot, computed);
     while (saved === null && makeRoom()) saved = this.#kv.save(slot, computed);
     if (saved === null) return;

@@ -59,6 +59,20 @@ export class Placement<S extends Sequence> {
     return this.#kv.reserve(slot, tokens);
   }
 
+  /** Whether the KV of a sequence that loses its slot is kept, as far as is known: as bytes, or as a cached copy. */
+  canKeep({ computed, isPooled }: S): boolean {
+    return computed === 0 || this.#swap.hasRoomFor(computed) || (this.#prefixes.keepsCopies && !isPooled);
+  }
+
+  /** Whether there may be room for a sequence when others, `givers`, have lost their slots. Counts what is shared twice. */
+  canFit(sequence: S, givers: readonly S[]): boolean {
+    const { blockTokens } = this.#capacity;
+    const shared = this.#prefixes.findRunning(sequence, (source) => source !== sequence)?.length ?? 0;
+    let tokens = this.#wanted(sequence) - shared;
+    for (const giver of givers) tokens -= Math.ceil(this.#wanted(giver) / blockTokens) * blockTokens;
+    return tokens <= 0 || this.#prefixes.canMakeRoomFor(tokens);
+  }
+
   /** Keeps the KV of a sequence that is about to lose its slot, where there is room to keep it. */
   swapOut(sequence: S): void {
     this.#swap.out(sequence, () => this.#prefixes.evict());

@@ -64,7 +64,7 @@ export class PrefixCache<S extends Sequence> {
     return this.#limit > 0 && this.#capabilities.copyPrefix;
   }
 
-  get #keepsCopies(): boolean {
+  get keepsCopies(): boolean {
     return this.#limit > 0 && this.#capabilities.saveState;
   }
 
@@ -108,7 +108,7 @@ export class PrefixCache<S extends Sequence> {
 
   /** Keeps a copy of what a sequence that is about to end or to stand still has in its slot. */
   keep({ adapter, tokens, computed, slot, isPooled }: S): void {
-    if (!this.#keepsCopies || isPooled || computed === 0) return;
+    if (!this.keepsCopies || isPooled || computed === 0) return;
     const wanted = { adapter, tokens };
     const related = this.#copies.longest(wanted, computed, (copy, length) => {
       return length === copy.tokens.length || length === computed;
@@ -125,7 +125,7 @@ export class PrefixCache<S extends Sequence> {
 
   /** Adds a copy made by an export(). False where there is no room for it. */
   import(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
-    if (!this.#keepsCopies || !this.canMakeRoomFor(tokens.length)) return false;
+    if (!this.keepsCopies || !this.canMakeRoomFor(tokens.length)) return false;
     const saved = this.#makeRoomFor(() => this.#kv.import(bytes, tokens.length));
     if (saved !== null) this.#add({ adapter, tokens, saved });
     return saved !== null;

@@ -1,8 +1,16 @@
-// Owns the words of the refusal for a full queue: the scheduler refuses what it has no room for, and the agents side what
+// Owns the words of the refusals for a full queue: the scheduler refuses what it has no room for, and the agents side what
 // it can tell the scheduler would refuse.
 import { ServerError } from "../../runtime/errors.ts";
 
 export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerError {
   const message = `the queue is full: max_queue ${maxQueue} sequences wait for a slot already; try again later`;
   return new ServerError("queue_full", message, { retryAfterSeconds });
+}
+
+/** For a request that waited: the queue is full, and another client's takes its place. */
+export function displacedFromQueue(maxQueue: number): ServerError {
+  const message =
+    `the queue is full (max_queue ${maxQueue} sequences), and this client has most of those that wait in it: ` +
+    "a request of another client took the place of this one; try again later";
+  return new ServerError("queue_full", message);
 }

@@ -6,7 +6,7 @@ import type { Batch } from "../batch.ts";
 import { Admission, type QueueLimits } from "./admission.ts";
 import type { PlacementModel } from "./placement.ts";
 import { type CachedPrefix, PrefixCache, type PrefixStatistics } from "./prefix-cache.ts";
-import type { Sequence } from "./sequence.ts";
+import type { Sequence, SequenceRequest } from "./sequence.ts";
 import { checkSequence } from "./sequence-check.ts";
 import { StepCost } from "./step-cost.ts";
 import { isDecode, StepFiller, type StepLimits } from "./step-filler.ts";
@@ -44,7 +44,7 @@ export class Scheduler<S extends Sequence> {
     this.cost = new StepCost(model.capacity.maxLogitsRows, limits);
     const options = { limit: limits.prefixCacheEntries, onEvict };
     this.#prefixes = new PrefixCache(model, options);
-    this.#admission = new Admission(model, this.#prefixes, limits);
+    this.#admission = new Admission(model, this.#prefixes, limits, (tokens) => this.cost.promptMs(tokens));
     this.#filler = new StepFiller(model, this.#admission, this.cost, limits);
   }
 
@@ -78,6 +78,11 @@ export class Scheduler<S extends Sequence> {
   /** How often a sequence has lost its slot because others needed its KV memory. */
   get memoryPreemptions(): number {
     return this.#admission.memoryPreemptions;
+  }
+
+  /** How often a sequence has lost its slot to a client that had fewer. */
+  get sharePreemptions(): number {
+    return this.#admission.sharePreemptions;
   }
 
   get prefixStatistics(): Readonly<PrefixStatistics> {
@@ -144,10 +149,19 @@ export class Scheduler<S extends Sequence> {
     return this.#admission.advance(nowMs);
   }
 
-  /** Queues a sequence. Throws `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`. */
-  add(sequence: S): void {
-    checkSequence(sequence, this.#model, this.#limits.maxBatchTokens);
-    this.#admission.add(sequence);
+  /** Queues a sequence as addAll() does; `request` is given where the sequences of one request are added one by one. */
+  add(sequence: S, request?: SequenceRequest): readonly S[] {
+    return this.addAll([sequence], request);
+  }
+
+  /**
+   * Queues the sequences of a request, all or none. Returns those that were refused in their place, because their client
+   * has more waiting (see QueueShares): requests as a whole, which had not begun; they are finished. Throws
+   * `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`.
+   */
+  addAll(sequences: readonly S[], request: SequenceRequest = { hasBegun: false }): readonly S[] {
+    for (const sequence of sequences) checkSequence(sequence, this.#model, this.#limits.maxBatchTokens);
+    return this.#admission.add(sequences, request);
   }
 
   /** Removes a sequence in any state. What it has computed of its output is kept for those that go on from there. */

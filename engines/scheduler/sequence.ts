@@ -7,6 +7,12 @@
  */
 export type SequenceState = "waiting" | "running" | "parked" | "finished";
 
+/** A request as its sequences share it: its choices, or the inputs of an embedding. */
+export interface SequenceRequest {
+  /** One of them has had a slot. */
+  hasBegun: boolean;
+}
+
 export interface SequenceOptions {
   /** Whose it is: clients take turns. */
   readonly client: string;
@@ -47,7 +53,8 @@ export class Sequence {
   isHeld = false;
   /** Its reader is behind: it is not scheduled, and loses its slot to a sequence that waits for one. */
   paused = false;
-  /** When it was queued and when it was paused last, as the scheduler was told the time. */
+  request: SequenceRequest = { hasBegun: false };
+  /** When it was queued last and when it was paused last, as the scheduler was told the time. */
   queuedMs = 0;
   pausedMs = 0;
   /** Its place among all that ever got a slot: the lower, the longer ago. 0 = none yet. */
@@ -101,4 +108,10 @@ export class Sequence {
   get isRunnableOrWaits(): boolean {
     return this.state === "running" && !this.paused && !this.isHeld;
   }
+}
+
+/** Whose reader is behind matters least, then the higher priority number, then who came later. */
+export function mattersLess(one: Sequence, other: Sequence): boolean {
+  if (one.paused !== other.paused) return one.paused;
+  return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
 }

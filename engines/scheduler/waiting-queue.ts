@@ -2,6 +2,7 @@
 // give their slot back come first, oldest first, then the one there was too little memory for, then clients in turns. Used
 // by Admission only.
 import { FairQueue } from "../../runtime/fair-queue.ts";
+import { QueueShares } from "./queue-shares.ts";
 import type { Sequence } from "./sequence.ts";
 
 interface Front<S> {
@@ -14,6 +15,8 @@ export class WaitingQueue<S extends Sequence> {
   readonly #front: Front<S>[] = [];
   /** Sorted by priority; a queue goes when it is empty. */
   readonly #queues: { readonly priority: number; readonly queue: FairQueue<S> }[] = [];
+  /** Counts those that wait for their first slot. */
+  readonly #shares = new QueueShares();
 
   get size(): number {
     return this.#queues.reduce((sum, { queue }) => sum + queue.size, this.#front.length);
@@ -30,17 +33,28 @@ export class WaitingQueue<S extends Sequence> {
     return oldest;
   }
 
+  /**
+   * The sequences that give their places up to `count` more of a client, where `free` places are left; null where too few
+   * can. They still wait.
+   */
+  displacedBy(client: string, count: number, free: number): readonly S[] | null {
+    return this.#shares.displacedBy(client, count, free, (other) => this.#newestRequests(other));
+  }
+
   add(sequence: S, hasLimit: boolean): void {
+    this.#count(sequence);
     this.#queueOf(sequence.priority).add(sequence, hasLimit);
   }
 
   /** Puts one that was here before ahead of all others of its client; its wait has no limit any more. */
   putBack(sequence: S): void {
+    this.#count(sequence);
     this.#queueOf(sequence.priority).putBack(sequence);
   }
 
   /** Puts one that cannot have a slot, or not keep it, for want of memory ahead of all others of its priority. */
   addFront(sequence: S, hasLimit: boolean): void {
+    this.#count(sequence);
     this.#front.push({ sequence, hasLimit });
     this.#front.sort(({ sequence: a }, { sequence: b }) => a.priority - b.priority || placeOf(a) - placeOf(b));
   }
@@ -50,19 +64,36 @@ export class WaitingQueue<S extends Sequence> {
     const next = this.#queues[0];
     if (first !== undefined && first.priority <= (next?.priority ?? Number.POSITIVE_INFINITY)) {
       this.#front.shift();
+      this.#uncount(first);
       return first;
     }
     const taken = next?.queue.take();
     this.#removeEmpty();
+    if (taken !== undefined) this.#uncount(taken);
     return taken;
   }
 
-  /** Does nothing if it does not wait here. */
-  remove(sequence: S): void {
-    const at = this.#front.findIndex((one) => one.sequence === sequence);
-    if (at >= 0) this.#front.splice(at, 1);
-    else this.#queues.find(({ priority }) => priority === sequence.priority)?.queue.remove(sequence);
+  /** Of those with the lowest priority number, the ones that lack memory, and the next of each client. */
+  *next(): Generator<S> {
+    const [next] = this.#queues;
+    const lowest = Math.min(this.#front[0]?.sequence.priority ?? Infinity, next?.priority ?? Infinity);
+    for (const { sequence } of this.#front) if (sequence.priority === lowest) yield sequence;
+    if (next?.priority === lowest) yield* next.queue.next();
+  }
+
+  /** Takes one of next() ahead of all others; its client has had a turn with it. */
+  takeAhead(sequence: S): void {
+    if (!this.#removeFront(sequence)) this.#find(sequence)?.takeAhead(sequence);
     this.#removeEmpty();
+    this.#uncount(sequence);
+  }
+
+  /** False if it does not wait here. */
+  remove(sequence: S): boolean {
+    const isRemoved = this.#removeFront(sequence) || this.#find(sequence)?.remove(sequence) === true;
+    if (isRemoved) this.#uncount(sequence);
+    this.#removeEmpty();
+    return isRemoved;
   }
 
   *[Symbol.iterator](): Generator<S> {
@@ -73,6 +104,41 @@ export class WaitingQueue<S extends Sequence> {
   checkIntegrity(): void {
     for (const { queue } of this.#queues) queue.checkIntegrity();
     if (this.#queues.some(({ queue }) => queue.size === 0)) throw new Error("a queue is kept though it is empty");
+    this.#shares.checkIntegrity([...this].filter(isFirstTime).map(({ client }) => client));
+  }
+
+  #count(sequence: S): void {
+    if (isFirstTime(sequence)) this.#shares.add(sequence.client);
+  }
+
+  #uncount(sequence: S): void {
+    if (isFirstTime(sequence)) this.#shares.remove(sequence.client);
+  }
+
+  /** What has not begun of a client's requests, those that matter least first, then the newest. */
+  *#newestRequests(client: string): Generator<readonly S[]> {
+    for (const { queue } of this.#queues.toReversed()) {
+      let request: S[] = [];
+      for (const sequence of queue.newestOf(client)) {
+        if (sequence.request.hasBegun) continue;
+        if (request.length > 0 && request[0]?.request !== sequence.request) {
+          yield request;
+          request = [];
+        }
+        request.push(sequence);
+      }
+      if (request.length > 0) yield request;
+    }
+  }
+
+  #removeFront(sequence: S): boolean {
+    const at = this.#front.findIndex((one) => one.sequence === sequence);
+    if (at >= 0) this.#front.splice(at, 1);
+    return at >= 0;
+  }
+
+  #find({ priority }: S): FairQueue<S> | undefined {
+    return this.#queues.find((one) => one.priority === priority)?.queue;
   }
 
   #queueOf(priority: number): FairQueue<S> {
@@ -87,6 +153,11 @@ export class WaitingQueue<S extends Sequence> {
   #removeEmpty(): void {
     for (let i = this.#queues.length - 1; i >= 0; i--) if (this.#queues[i]?.queue.size === 0) this.#queues.splice(i, 1);
   }
+}
+
+/** It has not had a slot. */
+function isFirstTime({ order }: Sequence): boolean {
+  return order === 0;
 }
 
 /** Those that ran come first, the longest ago first. */

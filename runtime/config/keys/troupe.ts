@@ -104,6 +104,12 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "Longest a request may wait for its model; 0 = as long as its client does",
   },
+  slotShareSecs: {
+    ...seconds(0),
+    default: 2,
+    commands: ["serve"],
+    help: "How long a client waits for a slot before the client that has most gives one up; its answer pauses and is resumed later; 0 = until an answer ends",
+  },
   maxBodyBytesInFlight: {
     ...integer(2 ** 20),
     default: 400 * 2 ** 20,

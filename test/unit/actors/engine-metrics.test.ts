@@ -48,6 +48,7 @@ describe("the engine's metrics", () => {
       service_lora_adapters_loaded: 0,
       service_lora_adapter_switches_total: 0,
       service_paged_preemptions_total: 0,
+      service_share_preemptions_total: 0,
     };
     assert.deepEqual(Object.fromEntries(values), expected);
   });

@@ -69,7 +69,7 @@ class World {
   #come(model: TestedLife): void {
     const request: Request = { model, abort: new AbortController(), state: "waits" };
     this.requests.push(request);
-    model.life.enter(request.abort.signal).then(
+    model.life.enter(request.abort.signal, "client").then(
       () => {
         request.state = "in";
       },

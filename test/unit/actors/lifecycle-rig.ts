@@ -51,9 +51,9 @@ export interface TestedLife {
 }
 
 /** A request that has come: in, waiting, or refused with a code. */
-export function come({ life }: TestedLife, signal: AbortSignal | null = null) {
+export function come({ life }: TestedLife, signal: AbortSignal | null = null, client = "client") {
   const request = { state: "waits", error: null as ServerError | null, leave: () => life.leave() };
-  life.enter(signal).then(
+  life.enter(signal, client).then(
     () => {
       request.state = "in";
     },

@@ -41,7 +41,7 @@ describe("a model that is loaded with the server", () => {
   it("refuses requests until it is loaded, and then takes them", async () => {
     const tested = createLives().create("a", { loadsAtStart: true });
     assert.equal(tested.life.status, "reloading");
-    assert.equal((await tested.life.enter(null).catch((error) => error)).code, "model_loading");
+    assert.equal((await tested.life.enter(null, "client").catch((error) => error)).code, "model_loading");
     const started = watch(tested.life.start().then(() => true));
     await turns();
     assert.equal(come(tested).state, "waits");
@@ -86,6 +86,25 @@ describe("a model that is not loaded", () => {
     await tested.places[0]?.up();
     assert.deepEqual([first.state, second.state, tested.life.inFlight], ["in", "in", 2]);
     assert.deepEqual(tested.moves, ["reloading (request)", "loaded (ready)"]);
+  });
+
+  it("shares the places of those that wait: another client takes that of the newest of the one that has most", async () => {
+    const lives = createLives();
+    const tested = lives.create("a");
+    const many = [come(tested), come(tested), come(tested), come(tested)];
+    const [one, two] = [come(tested, null, "one"), come(tested, null, "two")];
+    const three = come(tested, null, "three");
+    const states = (requests: typeof many) => requests.map(({ state }) => state);
+    await turns();
+    assert.deepEqual(states(many), ["waits", "queue_full", "queue_full", "queue_full"]);
+    assert.deepEqual(states([one, two, three]), ["waits", "waits", "waits"]);
+    assert.match(many[3]?.error?.message ?? "", /another client/);
+    const [again, four] = [come(tested), come(tested, null, "four")];
+    await turns();
+    assert.deepEqual(states([again, four]), ["queue_full", "queue_full"], "one place each is fair");
+    await tested.places[0]?.up();
+    assert.deepEqual(states([...many.slice(0, 1), one, two, three]), ["in", "in", "in", "in"]);
+    assert.equal(lives.clock.pendingCount, 0);
   });
 
   it("lets no more requests wait than may, none longer than a load may take, and each leave at once", async () => {

@@ -68,6 +68,14 @@ describe("the scheduler's limits", () => {
   });
 });
 
+describe("the share of slots", () => {
+  it("comes in seconds, two of them by default, and 0 is never", async () => {
+    const shareMs = async (flags: Parameters<typeof configOf>[0]) => schedulerLimits(await configOf(flags)).slotShareMs;
+    assert.deepEqual([await shareMs({}), await shareMs({ "--slot-share-secs": "5" })], [2000, 5000]);
+    assert.equal(await shareMs({ "--slot-share-secs": "0" }), 0);
+  });
+});
+
 describe("the store of prefixes", () => {
   it("is where the settings say, and nowhere by default", async () => {
     assert.equal((await optionsOf()).options.prefixStore, null);

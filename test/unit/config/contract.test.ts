@@ -62,6 +62,7 @@ max_draft_tokens = 8
 draft_model = "d"
 max_queue = 64
 queue_timeout_secs = 30
+slot_share_secs = 5
 max_body_bytes_in_flight = 1048576
 text_task_secs = 5
 text_task_memory = "512MiB"

@@ -72,6 +72,19 @@ describe("the fair queue", () => {
     assert.equal(take(4), "b1 a1 a2 -");
   });
 
+  it("gives an item out of turn, which counts as its client's turn", () => {
+    const { queue, add, take } = createQueue();
+    const [, , , first] = add("aaabbc");
+    assert.deepEqual(
+      [...queue.next()].map(({ client }) => client),
+      ["a", "b", "c"],
+    );
+    queue.takeAhead(first!);
+    queue.checkIntegrity();
+    assert.equal(take(5), "a1 b2 c1 a2 a3");
+    assert.equal(queue.size, 0);
+  });
+
   it("knows which of those whose wait is limited waits longest", () => {
     const { queue, add, take } = createQueue();
     add("a", false);
@@ -85,7 +98,7 @@ describe("the fair queue", () => {
 
   it("serves everyone within a round or two, whatever comes, goes and is put back", () => {
     const operation = fc.record({
-      kind: fc.constantFrom("add", "add", "take", "remove", "putBack"),
+      kind: fc.constantFrom("add", "add", "take", "takeAhead", "remove", "putBack"),
       client: fc.constantFrom("a", "b", "c", "d", "e"),
       at: fc.nat(),
     });
@@ -103,13 +116,18 @@ describe("the fair queue", () => {
             const [item] = outside.splice(at % outside.length, 1);
             queue.putBack(item!);
             inside.push(item!);
-          } else if (kind === "take") {
-            const item = queue.take();
+          } else if (kind === "take" || kind === "takeAhead") {
+            const next = [...queue.next()];
+            assert.deepEqual(new Set(next.map((item) => item.client)), new Set(inside.map((item) => item.client)));
+            const item = kind === "take" ? queue.take() : next[at % next.length];
             assert.equal(item === undefined, inside.length === 0);
             if (item) {
+              if (kind === "takeAhead") queue.takeAhead(item);
+              assert.ok(next.includes(item));
               outside.push(...inside.splice(inside.indexOf(item), 1));
               for (const other of new Set(inside.map((one) => one.client))) {
-                passed.set(other, other === item.client ? 0 : (passed.get(other) ?? 0) + 1);
+                const isTurn = kind === "take" || other === item.client;
+                if (isTurn) passed.set(other, other === item.client ? 0 : (passed.get(other) ?? 0) + 1);
               }
             }
           }

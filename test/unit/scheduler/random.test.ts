@@ -8,10 +8,11 @@ import { createScheduler, createSequence, seededRandom } from "../../fixtures/sc
 
 const operations = 20_000;
 const loads = [
-  { seed: 1, adaptersPerStep: 0, kvBlocks: 32 },
-  { seed: 2, adaptersPerStep: 1, kvBlocks: 32 },
-  { seed: 3, adaptersPerStep: 1, kvBlocks: 32 },
-  { seed: 4, adaptersPerStep: 4, kvBlocks: 32 },
+  { seed: 1, adaptersPerStep: 0, kvBlocks: 28 },
+  { seed: 2, adaptersPerStep: 1, kvBlocks: 28 },
+  { seed: 3, adaptersPerStep: 1, kvBlocks: 28 },
+  { seed: 4, adaptersPerStep: 4, kvBlocks: 28 },
+  { seed: 5, adaptersPerStep: 0, kvBlocks: 200, saveState: false },
 ];
 
 /** Adapters that come and go: one that is to go is picked no more, and is freed when no sequence names it. */
@@ -49,9 +50,15 @@ class AdaptersAtRandom {
   }
 }
 
+function countsOf(sequences: readonly Sequence[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { client } of sequences) counts.set(client, (counts.get(client) ?? 0) + 1);
+  return counts;
+}
+
 describe("the scheduler under a seeded random load", () => {
-  for (const { seed, adaptersPerStep, kvBlocks } of loads) {
-    it(`keeps its books and the engine's cache right over ${operations} adds, cancels, pauses, preemptions, timeouts and steps (seed ${seed}, ${adaptersPerStep} adapters a step)`, () => {
+  for (const { seed, adaptersPerStep, kvBlocks, saveState = true } of loads) {
+    it(`keeps its books and the engine's cache right over ${operations} adds, cancels, pauses, preemptions, timeouts and steps (seed ${seed}, ${adaptersPerStep} adapters a step, KV is ${saveState ? "" : "not "}kept)`, () => {
       const random = seededRandom(seed);
       const below = (n: number) => Math.floor(random() * n);
       const { scheduler, engine, step } = createScheduler({
@@ -62,6 +69,7 @@ describe("the scheduler under a seeded random load", () => {
           blockTokens: 8,
           kvBlocks,
           adaptersPerStep,
+          capabilities: { saveState },
         },
         limits: {
           maxBatchTokens: 70,
@@ -69,7 +77,8 @@ describe("the scheduler under a seeded random load", () => {
           maxDecodeStepsBeforePrefill: 3,
           prefixCacheEntries: 2,
           maxQueue: 4,
-          queueTimeoutMs: 80,
+          queueTimeoutMs: 120,
+          slotShareMs: 80,
           swapBytes: 600,
         },
       });
@@ -78,12 +87,16 @@ describe("the scheduler under a seeded random load", () => {
       let finished = 0;
       let refused = 0;
       let expired = 0;
+      let displaced = 0;
       let nowMs = 0;
       for (let i = 0; i < operations; i++) {
         const dice = random();
         if (dice < 0.2) {
-          const client = `client ${below(4)}`;
+          // Most sequences are the first one's.
+          const client = `client ${Math.max(below(8) - 4, 0)}`;
           const hasQueueLimit = random() < 0.8;
+          const priority = below(3);
+          const count = random() < 0.2 ? 2 : 1;
           // Few seeds, so that many begin alike.
           const shape = { prompt: 1 + below(80), maxNewTokens: 1 + below(120), seed: below(8) };
           const isPooled = random() < 0.1;
@@ -93,13 +106,20 @@ describe("the scheduler under a seeded random load", () => {
             ...(isPooled && { isPooled, maxNewTokens: 0 }),
             client,
             hasQueueLimit,
-            priority: below(3),
+            priority,
             adapter: adapters.pick(),
           };
-          const sequence = createSequence(options);
+          const sequences = Array.from({ length: count }, () => createSequence(options));
+          const before = countsOf(live.filter(({ state, order }) => state === "waiting" && order === 0));
           try {
-            scheduler.add(sequence);
-            live.push(sequence);
+            const gone = scheduler.addAll(sequences);
+            live.push(...sequences);
+            for (const one of gone) {
+              assert.ok(one.state === "finished" && one.order === 0 && one.client !== client);
+              assert.ok((before.get(one.client) ?? 0) > (before.get(client) ?? 0) + count, "a smaller share was taken");
+              live.splice(live.indexOf(one), 1);
+              displaced++;
+            }
           } catch (error) {
             assert.ok(error instanceof ServerError && error.code === "queue_full", String(error));
             refused++;
@@ -135,7 +155,9 @@ describe("the scheduler under a seeded random load", () => {
         refused,
         expired,
         parked: scheduler.pausedPreemptions,
-        swapped: scheduler.memoryPreemptions,
+        ...(kvBlocks < 100 && { swapped: scheduler.memoryPreemptions }),
+        taken: scheduler.sharePreemptions,
+        displaced,
         shared: scheduler.prefixStatistics.hits,
         ...(adaptersPerStep === 1 && { switches: scheduler.adapterSwitches }),
         ...(adaptersPerStep > 0 && { freed: adapters.freed }),

@@ -1,0 +1,168 @@
+// SlotShares: counts the slots of each client and decides when one of them changes hands. Used by Admission only; it is told
+// the time and never looks at a clock.
+import { mattersLess, type Sequence } from "./sequence.ts";
+
+/** At most so many slots change hands in one share period, however many clients wait. */
+const changesPerPeriod = 8;
+/**
+ * KV that cannot be kept has to be computed again. A client must have waited so many times as long as that takes, and as
+ * long passes before the next such change: a machine spends a ninth of its time on it at most.
+ */
+const waitPerLoss = 8;
+
+interface Client {
+  /** In the scheduler, with and without a slot. */
+  sequences: number;
+  slots: number;
+  /** When it last got a slot, or the slots that others gave up were too little for it. */
+  servedMs: number;
+}
+
+/**
+ * A slot normally changes hands when an answer ends. Long answers of one client would so keep others waiting for as long
+ * as they last; hence the share period. A client waits from when its next sequence was queued, or from when it last got a
+ * slot, whichever is later. When it has waited for a period, and another client has at least two slots more, one of those
+ * sequences gives its slot up: of the client that has most, the one that matters least, as for memory (see mattersLess),
+ * and never one that matters more than the sequence it makes room for. With a difference of two the two clients are no
+ * further apart afterwards than before, so a slot that has changed hands gives no one a claim to take it back. The
+ * client with the fewest slots goes first, then the one that waits longest. So a client gets one slot in a period, and a
+ * burst of clients gets them one after another. Clients that have one slot each never take turns within an answer:
+ * whoever comes then waits for an end.
+ */
+export class SlotShares<S extends Sequence> {
+  readonly #periodMs: number;
+  readonly #lossMs: (sequence: S) => number;
+  readonly #clients = new Map<string, Client>();
+  #nextLookMs = 0;
+  /** Before, no KV is given up that would have to be computed again. */
+  #nextLossMs = 0;
+
+  /** `periodMs`: 0 = no slot changes hands. `lossMs`: what computing again takes of what cannot be kept of a sequence. */
+  constructor(periodMs: number, lossMs: (sequence: S) => number) {
+    this.#periodMs = periodMs > 0 ? periodMs : Infinity;
+    this.#lossMs = lossMs;
+  }
+
+  /** A sequence is in the scheduler from here on, until left(). */
+  joined({ client }: S): void {
+    const known = this.#clients.get(client);
+    if (known === undefined) this.#clients.set(client, { sequences: 1, slots: 0, servedMs: -Infinity });
+    else known.sequences++;
+  }
+
+  left({ client }: S): void {
+    const known = this.#of(client);
+    known.sequences--;
+    if (known.sequences === 0) this.#clients.delete(client);
+  }
+
+  given({ client }: S, nowMs: number): void {
+    const known = this.#of(client);
+    known.slots++;
+    known.servedMs = nowMs;
+  }
+
+  taken({ client }: S): void {
+    this.#of(client).slots--;
+  }
+
+  /** What others have given up was too little for it: its client waits for another period. */
+  postponed({ client }: S, nowMs: number): void {
+    this.#of(client).servedMs = nowMs;
+  }
+
+  /** When the passing of time alone may give one of those that are next of their clients a slot; Infinity if it cannot. */
+  nextChangeMs(next: Iterable<S>): number {
+    if (this.#periodMs === Infinity) return Infinity;
+    const most = this.#mostSlots();
+    let earliestMs = Infinity;
+    for (const sequence of next) {
+      if (this.#of(sequence.client).slots + 2 > most) continue;
+      earliestMs = Math.min(earliestMs, this.#waitsSince(sequence) + this.#periodMs);
+    }
+    return Math.max(earliestMs, this.#nextLookMs);
+  }
+
+  /** Whether it is time to look for a claimant. */
+  isDue(nowMs: number): boolean {
+    return this.#periodMs !== Infinity && nowMs >= this.#nextLookMs;
+  }
+
+  /** Which of those that are next of their clients is owed a slot; null where none is. */
+  claimant(next: Iterable<S>, nowMs: number): S | null {
+    this.#nextLookMs = nowMs + this.#periodMs / changesPerPeriod;
+    const mostAllowed = this.#mostSlots() - 2;
+    let first: S | null = null;
+    for (const sequence of next) {
+      if (this.#of(sequence.client).slots > mostAllowed) continue;
+      if (nowMs - this.#waitsSince(sequence) < this.#periodMs) continue;
+      if (first === null || this.#isOwedMore(sequence, first)) first = sequence;
+    }
+    return first;
+  }
+
+  /** Whether a sequence may have to give its slot up to a claimant. */
+  canGive(sequence: S, claimant: S, nowMs: number): boolean {
+    if (sequence.priority < claimant.priority) return false;
+    if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
+    const neededMs = this.#lossMs(sequence) * waitPerLoss;
+    return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
+  }
+
+  /** The running sequence that is to give its slot up to a claimant; null where none may. */
+  giver(running: Iterable<S>, claimant: S, nowMs: number): S | null {
+    let giver: S | null = null;
+    for (const one of running) {
+      if (this.canGive(one, claimant, nowMs) && (giver === null || this.#givesSooner(one, giver))) giver = one;
+    }
+    return giver;
+  }
+
+  /** A sequence is about to give its slot up. */
+  gives(sequence: S, nowMs: number): void {
+    const lossMs = this.#lossMs(sequence);
+    if (lossMs > 0) this.#nextLossMs = nowMs + lossMs * waitPerLoss;
+  }
+
+  /** Throws where the books are not those of the sequences there are. */
+  checkIntegrity(running: Iterable<S>, slotless: Iterable<S>): void {
+    const counts = new Map<string, { sequences: number; slots: number }>();
+    const count = (client: string, slots: number) => {
+      const known = counts.get(client) ?? { sequences: 0, slots: 0 };
+      counts.set(client, { sequences: known.sequences + 1, slots: known.slots + slots });
+    };
+    for (const { client } of running) count(client, 1);
+    for (const { client } of slotless) count(client, 0);
+    const isRight = ([client, { sequences, slots }]: [string, Omit<Client, "servedMs">]) =>
+      counts.get(client)?.sequences === sequences && counts.get(client)?.slots === slots;
+    if (counts.size !== this.#clients.size || ![...this.#clients].every(isRight)) {
+      throw new Error(`slots by client: ${JSON.stringify([...counts])}; counted ${JSON.stringify([...this.#clients])}`);
+    }
+  }
+
+  #waitsSince({ client, queuedMs }: S): number {
+    return Math.max(queuedMs, this.#of(client).servedMs);
+  }
+
+  #isOwedMore(one: S, other: S): boolean {
+    const difference = this.#of(one.client).slots - this.#of(other.client).slots;
+    return difference === 0 ? this.#waitsSince(one) < this.#waitsSince(other) : difference < 0;
+  }
+
+  #givesSooner(one: S, other: S): boolean {
+    const difference = this.#of(one.client).slots - this.#of(other.client).slots;
+    return difference === 0 ? mattersLess(one, other) : difference > 0;
+  }
+
+  #mostSlots(): number {
+    let most = 0;
+    for (const { slots } of this.#clients.values()) most = Math.max(most, slots);
+    return most;
+  }
+
+  #of(client: string): Client {
+    const known = this.#clients.get(client);
+    if (known === undefined) throw new Error(`client "${client}" has no sequence in the scheduler`);
+    return known;
+  }
+}
