@@ -26,7 +26,8 @@ export type WorkerOrder =
   | { readonly type: "forget"; readonly grammar: number };
 
 export type WorkerReport =
-  | { readonly type: "ready" }
+  /** `thread`: the system's number of it, null where there is none. */
+  | { readonly type: "ready"; readonly thread: number | null }
   /** `isFull`: the thread holds so much memory that it should be replaced when it can be. */
   | { readonly type: "compiled"; readonly grammar: number; readonly tookMs: number; readonly isFull: boolean }
   /** The thread ends: the grammar engine has failed on a grammar, or on something else where it is null. */

@@ -4,8 +4,8 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { WorkerSetup } from "./messages.ts";
 import { GrammarThread, type NumberedSource } from "./thread.ts";
 
-/** Idle threads that stay: the one that had matchers last, with its grammars, and a spare one. */
-const maxIdle = 2;
+/** Threads that stay when all are idle: the one that had matchers last, with its grammars, and a spare one. */
+const restingCount = 2;
 /** More of them stay so long: the work may come back. */
 const surplusMs = 5000;
 
@@ -38,20 +38,20 @@ export class ThreadPool {
 
   /** Starts the spare thread where there is none, once one has proved to start. */
   keepSpare(): void {
-    const canStart = this.all.some(({ isReady }) => isReady);
-    if (!this.#isClosed && canStart && this.#idle().length === 0) this.#start();
+    const canStart = !this.#isClosed && this.all.some(({ isReady }) => isReady);
+    if (canStart && (this.#idle().length === 0 || this.#threads.size < restingCount)) this.#start();
   }
 
   /** Ends idle threads that nobody needs. Returns whether all that are left may stay as they are. */
   trim(nowMs: number): boolean {
     for (const thread of this.#threads) if (thread.isIdle && (thread.isFull || thread.isSlow)) thread.end(unused());
     const idle = this.#idle();
-    if (idle.length <= maxIdle) this.#surplusSinceMs = nowMs;
+    if (idle.length <= restingCount) this.#surplusSinceMs = nowMs;
     else if (nowMs - this.#surplusSinceMs > surplusMs) {
       idle.sort((a, b) => b.compiledCount - a.compiledCount);
-      for (const thread of idle.slice(maxIdle)) thread.end(unused());
+      for (const thread of idle.slice(restingCount)) thread.end(unused());
     }
-    return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= maxIdle;
+    return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= restingCount;
   }
 
   async close(reason: ServerError): Promise<void> {

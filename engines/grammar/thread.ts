@@ -6,6 +6,7 @@ import { Control } from "./control.ts";
 import type { LiveMatcher } from "./live-matcher.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import type { GrammarSource } from "./source.ts";
+import { processorMs } from "./thread-time.ts";
 
 /** A source under the number by which grammar threads know it. */
 export interface NumberedSource {
@@ -17,6 +18,8 @@ export interface NumberedSource {
 const startLimitMs = 60_000;
 /** Of the time between two looks at most so much counts: the whole process may have stood still. */
 const longestLookMs = 1000;
+/** A thread that works may get no more of a core than this. */
+const leastShare = 0.1;
 /** JavaScript heap of a thread: a vocabulary takes some 0.4 KiB a token, three times that while it is read. */
 const heapMiB = 256;
 const heapBytesPerToken = 2048;
@@ -47,8 +50,12 @@ export class GrammarThread {
   readonly #startedMs = performance.now();
   #isReady = false;
   #hasEnded = false;
+  /** The system's number of it, null while it is not known. */
+  #number: number | null = null;
+  /** What look() has seen: the piece of work, the processor time at its first look, and the time on the clock since then. */
   #begunSeen = 0;
-  #busyMs = 0;
+  #firstMs: number | null = null;
+  #sinceMs = 0;
   #lookedMs = 0;
 
   constructor(setup: Omit<WorkerSetup, "control">, onEnd: (thread: GrammarThread) => void) {
@@ -106,7 +113,10 @@ export class GrammarThread {
     return compilation.done;
   }
 
-  /** Looks what it works on and for how long it has been seen at that: `task` is a matcher or grammar, 0 for none. */
+  /**
+   * Looks what it works on, and for how long it has been at that: `task` is a matcher or grammar, 0 for none, `busyMs` the
+   * processor time since the first look.
+   */
   look(nowMs: number): { readonly task: number; readonly busyMs: number } {
     if (!this.#isReady && nowMs - this.#startedMs > startLimitMs) {
       this.end(failure(`it has not started within ${startLimitMs / 1000} s`));
@@ -114,11 +124,15 @@ export class GrammarThread {
     // In this order: work begun in between counts as new.
     const task = this.control.current;
     const { begun } = this.control;
-    const isSame = task !== 0 && begun === this.#begunSeen;
-    this.#busyMs = isSame ? this.#busyMs + Math.min(nowMs - this.#lookedMs, longestLookMs) : 0;
+    const isSame = begun === this.#begunSeen;
+    const usedMs = task === 0 || this.#number === null ? null : processorMs(this.#number);
+    if (!isSame) this.#firstMs = usedMs;
+    this.#sinceMs = isSame ? this.#sinceMs + Math.min(nowMs - this.#lookedMs, longestLookMs) : 0;
     this.#begunSeen = begun;
     this.#lookedMs = nowMs;
-    return { task, busyMs: this.#busyMs };
+    if (task === 0) return { task, busyMs: 0 };
+    if (usedMs === null || this.#firstMs === null) return { task, busyMs: this.#sinceMs };
+    return { task, busyMs: Math.max(usedMs - this.#firstMs, this.#sinceMs * leastShare) };
   }
 
   /** Refuses a grammar that has taken all the time there is for compiling it, and ends. */
@@ -159,6 +173,7 @@ export class GrammarThread {
     switch (report.type) {
       case "ready":
         this.#isReady = true;
+        this.#number = report.thread;
         return;
       case "compiled":
         this.isFull = report.isFull;

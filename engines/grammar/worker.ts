@@ -8,6 +8,7 @@ import { type Compiled, Languages } from "./languages.ts";
 import type { Matching } from "./matching.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import { noToken, Sheet } from "./sheet.ts";
+import { threadNumber } from "./thread-time.ts";
 
 type OrderOf<T extends WorkerOrder["type"]> = Extract<WorkerOrder, { type: T }>;
 
@@ -30,7 +31,7 @@ for (const { sheet } of matchings.values()) sheet.rouse();
 async function load(): Promise<Languages | null> {
   try {
     const languages = await Languages.load(setup);
-    report({ type: "ready" });
+    report({ type: "ready", thread: threadNumber() });
     return languages;
   } catch (error) {
     report({ type: "unusable", error: toErrorRecord(error) });
