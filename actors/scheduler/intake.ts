@@ -1,7 +1,6 @@
-// Owns jobs until they can be queued: their grammars are compiled, and what the disk has of their prompts is read. Called by
-// the model actor; a job that is cancelled meanwhile is never queued.
+// Jobs until they can be queued: their grammars are compiled, and what the disk has of their prompts is read. Called by the
+// model actor; a job that is cancelled meanwhile is never queued, and its grammar not compiled for it.
 import type { CompiledGrammar, GrammarHost } from "../../engines/grammar/matcher.ts";
-import type { GrammarSource } from "../../engines/grammar/source.ts";
 import type { PrefixStore } from "../../engines/prefix-store/prefix-store.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { SequenceJob } from "../messages.ts";
@@ -15,13 +14,19 @@ export interface IntakeOptions {
   readonly store: PrefixStore | null;
 }
 
+interface PendingJob {
+  readonly job: SequenceJob;
+  /** Aborted when the job is not wanted any more. */
+  readonly abandoned: AbortController;
+}
+
 /** Reading fewer tokens than these from disk takes longer than computing them. */
 const leastReadTokens = 128;
 
 export class Intake {
   readonly #options: IntakeOptions;
   /** Jobs that are being prepared, by id. They use their adapters. */
-  readonly #pending = new Map<Consumer, Map<number, SequenceJob>>();
+  readonly #pending = new Map<Consumer, Map<number, PendingJob>>();
 
   constructor(options: IntakeOptions) {
     this.#options = options;
@@ -47,12 +52,13 @@ export class Intake {
   }
 
   async #submitPrepared(consumer: Consumer, jobs: readonly SequenceJob[]): Promise<void> {
-    const isWanted = (job: SequenceJob) => this.#pending.get(consumer)?.get(job.id) === job;
+    const isWanted = (job: SequenceJob) => this.#pending.get(consumer)?.get(job.id)?.job === job;
     try {
-      for (const job of jobs) this.#remember(consumer, job);
+      const pending = jobs.map((job) => this.#remember(consumer, job));
       const grammars = new Map<number, CompiledGrammar>();
-      for (const job of jobs) {
-        if (job.grammar !== null) grammars.set(job.id, await this.#compile(job.grammar));
+      for (const { job, abandoned } of pending) {
+        const grammar = await this.#compile(job, abandoned.signal);
+        if (grammar !== null) grammars.set(job.id, grammar);
         await this.#readPrefix(job, isWanted);
       }
       const wanted = jobs.filter(isWanted);
@@ -63,25 +69,35 @@ export class Intake {
   }
 
   /** Throws `conflict` for an id the consumer uses already, and where its adapter is gone. */
-  #remember(consumer: Consumer, job: SequenceJob): void {
-    const pending = this.#pending.get(consumer) ?? new Map<number, SequenceJob>();
+  #remember(consumer: Consumer, job: SequenceJob): PendingJob {
+    const pending = this.#pending.get(consumer) ?? new Map<number, PendingJob>();
     if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is being prepared already`);
     this.#options.loop.adapters.use(job.adapter, job);
-    this.#pending.set(consumer, pending.set(job.id, job));
+    const remembered = { job, abandoned: new AbortController() };
+    this.#pending.set(consumer, pending.set(job.id, remembered));
+    return remembered;
   }
 
   #forget(consumer: Consumer, id: number): void {
     const pending = this.#pending.get(consumer);
-    const job = pending?.get(id);
-    if (job === undefined) return;
+    const forgotten = pending?.get(id);
+    if (forgotten === undefined) return;
     pending?.delete(id);
-    this.#options.loop.adapters.release(job.adapter, job);
+    this.#options.loop.adapters.release(forgotten.job.adapter, forgotten.job);
+    forgotten.abandoned.abort();
   }
 
-  #compile(grammar: GrammarSource): Promise<CompiledGrammar> {
+  /** null where the job has no grammar, or is not wanted any more. */
+  async #compile({ client, grammar }: SequenceJob, signal: AbortSignal): Promise<CompiledGrammar | null> {
     const { grammars } = this.#options;
-    if (grammars !== null) return grammars.compile(grammar);
-    throw new ServerError("unsupported", "this model takes no grammar", { param: "grammar" });
+    if (grammar === null || signal.aborted) return null;
+    if (grammars === null) throw new ServerError("unsupported", "this model takes no grammar", { param: "grammar" });
+    try {
+      return await grammars.compile(grammar, { client, signal });
+    } catch (error) {
+      if (signal.aborted) return null;
+      throw error;
+    }
   }
 
   /** Gives the prefix cache what the disk has of a prompt. */

@@ -1,4 +1,4 @@
-// Owns what the output of a step becomes: tokens in the frames of those who read them, pooled outputs, and the counts of both.
+// What the output of a step becomes: tokens in the frames of those who read them, pooled outputs, and the counts of both.
 // Used by the step loop after each step, row by row; allocates nothing a token.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../engines/batch.ts";
@@ -35,10 +35,11 @@ export class OutputTaker {
     this.#watch = watch;
   }
 
-  /** The output of the batch last scheduled, by a step that began then. */
-  take(batch: Batch, output: StepOutput, stepStarted: number): void {
-    const { scheduler, statistics } = this.#parts;
+  /** The output of the batch last scheduled, by a step that began then and a forward pass that took `engineMs`. */
+  take(batch: Batch, output: StepOutput, stepStarted: number, engineMs: number): void {
+    const { scheduler, statistics, tokens } = this.#parts;
     const { rows } = scheduler;
+    tokens.begin(engineMs);
     // Finished sequences leave the scheduler's lists, not `rows`.
     for (let row = 0; row < rows.length; row++) {
       const sequence = rows[row] as Scheduled;
@@ -70,9 +71,11 @@ export class OutputTaker {
     const frame = consumers.frameOf(sequence);
     if (!frame) return;
     try {
-      const before = sequence.total;
+      const { total: before, computed } = sequence;
       const finish = tokens.take(sequence, row, batch, output, frame);
       const taken = sequence.total - before;
+      // The last token of a prompt that is fed again is counted then.
+      if (finish === "none" && sequence.computed < Math.min(computed, sequence.promptLength)) statistics.promptTokens--;
       statistics.tokens += taken;
       if (taken > 0) sequence.clock?.took(taken, performance.now());
       const isFirst = before === sequence.promptLength && taken > 0;

@@ -69,7 +69,12 @@ export class StepLoop {
       createSpeculation,
       maxChunk: limits.maxPrefillChunkTokens,
     });
-    const tokens = new TokenTaker(this.#scheduler, this.#sampler, this.#preparation.speculation);
+    const tokens = new TokenTaker({
+      scheduler: this.#scheduler,
+      sampler: this.#sampler,
+      speculation: this.#preparation.speculation,
+      truncates: model.capabilities.truncate,
+    });
     this.#output = new OutputTaker(
       {
         scheduler: this.#scheduler,
@@ -209,7 +214,7 @@ export class StepLoop {
       const before = performance.now();
       const output = this.#model.step(this.#batch);
       engineMs = performance.now() - before;
-      this.#output.take(this.#batch, output, started);
+      this.#output.take(this.#batch, output, started, engineMs);
     } catch (error) {
       this.#stopped = true;
       this.#failAll(toErrorRecord(error));

@@ -1,21 +1,52 @@
-// Owns what the logits of one row become: the next token of its sequence, or several where a draft was right or tokens must
-// come next, written into the frame. Used by the step loop, row by row; allocates nothing a token.
+// What the logits of one row become: the next token of its sequence, or several where a draft was right or tokens must come
+// next, written into the frame. Used by the step loop, row by row; allocates nothing a token.
 import type { Batch, StepOutput } from "../../engines/batch.ts";
+import type { Matcher } from "../../engines/grammar/matcher.ts";
 import type { Sampler } from "../../engines/sampler/sampler.ts";
 import type { Finish, Scheduler } from "../../engines/scheduler/scheduler.ts";
 import type { Speculation } from "../../engines/speculation/speculation.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import type { FrameBuilder } from "./frame.ts";
 import type { LiveSequence, PooledSequence } from "./live-sequence.ts";
+
+/**
+ * The rows of a step wait so long for their grammars, all together: a share of the forward pass that has just run, and no
+ * less than what an answer takes that has lost its core to the pass.
+ */
+const waitShare = 0.25;
+const leastWaitMs = 5;
+/** Where a sequence cannot wait without its row: a longer wait ends it. */
+const longestWaitMs = 250;
+
+export interface TokenTakerParts {
+  readonly scheduler: Scheduler<LiveSequence | PooledSequence>;
+  readonly sampler: Sampler;
+  readonly speculation: Speculation | null;
+  /** Whether the engine can drop the tail of a sequence. */
+  readonly truncates: boolean;
+}
 
 export class TokenTaker {
   readonly #scheduler: Scheduler<LiveSequence | PooledSequence>;
   readonly #sampler: Sampler;
   readonly #speculation: Speculation | null;
+  readonly #truncates: boolean;
+  /** When this step stops waiting for grammars, and the latest when an engine that cannot truncate does. */
+  #waitUntilMs = 0;
+  #failAtMs = 0;
 
-  constructor(scheduler: Scheduler<LiveSequence | PooledSequence>, sampler: Sampler, speculation: Speculation | null) {
+  constructor({ scheduler, sampler, speculation, truncates }: TokenTakerParts) {
     this.#scheduler = scheduler;
     this.#sampler = sampler;
     this.#speculation = speculation;
+    this.#truncates = truncates;
+  }
+
+  /** The rows of a step come next, whose forward pass took `engineMs`. */
+  begin(engineMs: number): void {
+    const now = performance.now();
+    this.#waitUntilMs = now + Math.max(leastWaitMs, waitShare * engineMs);
+    this.#failAtMs = now + longestWaitMs;
   }
 
   /** Returns how the row ends its sequence. Throws ServerError where its logits leave nothing to choose. */
@@ -37,6 +68,10 @@ export class TokenTaker {
     }
     if (sequence.forcedAt < sequence.forced.length) return this.#takeForced(sequence, logits, at, frame);
     if (matcher === null) return this.#takeSampled(sequence, logits, at, frame);
+    if (!this.#isAnswered(matcher)) {
+      this.#scheduler.feedAgain(sequence);
+      return "none";
+    }
     const { forced, mask } = matcher.allowed();
     if (forced.length > 0 && !sequence.hasForced) {
       sequence.hasForced = true;
@@ -48,6 +83,16 @@ export class TokenTaker {
     sequence.hasForced = false;
     if (finish === "none") matcher.accept(token);
     return finish;
+  }
+
+  /** Whether a grammar's answer has come in time. Throws where the sequence cannot wait for it. */
+  #isAnswered(matcher: Matcher): boolean {
+    if (matcher.wait(this.#waitUntilMs - performance.now())) return true;
+    if (this.#truncates) return false;
+    if (matcher.wait(this.#failAtMs - performance.now())) return true;
+    const took = `more than ${longestWaitMs} ms for one token, and this model cannot wait for longer`;
+    const message = `expected a grammar that an output can be followed with, but this one takes ${took}; simplify it`;
+    throw new ServerError("unsupported", message, { param: matcher.param });
   }
 
   #recordPrompt(sequence: LiveSequence, logits: Float32Array, first: number, position: number, count: number): void {

@@ -1,8 +1,8 @@
-// Owns the few words that a grammar thread and the model's thread share whatever the matchers do: how the thread is woken,
-// what it is at, and whether it has ended. Both sides make one on the same memory.
+// The few words that a grammar thread and the model's thread share whatever the matchers do: how the thread is woken, what
+// it works on, and whether it has ended. Both sides make one on the same memory.
 
-const word = { signal: 0, isAsleep: 1, current: 2, hasEnded: 3 };
-const wordCount = 4;
+const word = { signal: 0, isAsleep: 1, current: 2, begun: 3, hasEnded: 4 };
+const wordCount = 5;
 
 export class Control {
   readonly memory: SharedArrayBuffer;
@@ -17,13 +17,25 @@ export class Control {
     this.#words = new Int32Array(memory);
   }
 
-  /** The matcher that the thread works for, 0 for none: it stays where the work has ended the thread. */
+  /** The matcher or grammar that the thread works on, 0 for none: it stays where the work has ended the thread. */
   get current(): number {
     return Atomics.load(this.#words, word.current);
   }
 
-  set current(matcher: number) {
-    Atomics.store(this.#words, word.current, matcher);
+  /** Counts the pieces of work that the thread has begun. */
+  get begun(): number {
+    return Atomics.load(this.#words, word.begun);
+  }
+
+  /** Thread: counted first, so that nobody takes an earlier piece of work for this one. */
+  begin(task: number): void {
+    Atomics.add(this.#words, word.begun, 1);
+    Atomics.store(this.#words, word.current, task);
+  }
+
+  /** Thread: to be called before the result is handed over, or an end that comes later would be held to be this work's. */
+  done(): void {
+    Atomics.store(this.#words, word.current, 0);
   }
 
   get hasEnded(): boolean {

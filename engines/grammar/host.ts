@@ -1,16 +1,18 @@
-// Owns constrained decoding of one model: which grammars are compiled, on which grammar thread, and where matchers live. Called
-// by the model's place; it never matches itself.
-//
-// Compiling may abort, hang or fill memory, and takes its thread along. So a source is first compiled on a thread without
-// matchers, one source at a time. Once it has passed it is good, and may be compiled again beside matchers, which wait for
-// that: where its thread has ended since, or where as many threads as may have matchers have some. Should a thread end under
-// matchers nevertheless, all but the one it worked for go on elsewhere.
+// Constrained decoding of one model: which grammars have been compiled, and the threads on which grammars are compiled and
+// matchers work. Called by the model's place; it never matches itself, and never waits.
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { performance } from "node:perf_hooks";
 import { ServerError } from "../../runtime/errors.ts";
-import { LiveMatcher, type MatcherKeeper } from "./live-matcher.ts";
-import type { CompiledGrammar, GrammarHost, Matcher } from "./matcher.ts";
+import * as limits from "./limits.ts";
+import { LiveMatcher, type MatcherKeeper, type ProvedGrammar } from "./live-matcher.ts";
+import type { CompiledGrammar, GrammarAsker, GrammarHost, Matcher } from "./matcher.ts";
+import { MatcherThreads } from "./matcher-threads.ts";
+import { Proofs } from "./proofs.ts";
+import { Refusals } from "./refusals.ts";
 import type { GrammarSource } from "./source.ts";
-import { GrammarThread, type NumberedSource } from "./thread.ts";
+import type { GrammarThread } from "./thread.ts";
+import { ThreadPool } from "./thread-pool.ts";
 
 export interface GrammarHostOptions {
   readonly modelPath: string;
@@ -19,11 +21,11 @@ export interface GrammarHostOptions {
   readonly endOfGeneration: readonly number[];
   /** Most matchers open at once. */
   readonly maxMatchers: number;
-  /** Threads that matchers are spread over; one more may compile meanwhile. */
+  /** Threads that quick matchers are spread over. */
   readonly threads?: number;
-  /** Longest time one grammar may take. */
+  /** Longest time compiling one grammar may take. */
   readonly compileLimitMs?: number;
-  /** Longest time the step loop waits for one answer: most take some 50 us. */
+  /** Longest time one answer may take. */
   readonly answerLimitMs?: number;
   /** Compiled grammars that are kept. */
   readonly cacheLimit?: number;
@@ -33,156 +35,136 @@ export function createGrammarHost(options: GrammarHostOptions): GrammarHost {
   return new ThreadedGrammarHost(options);
 }
 
-interface CachedGrammar extends NumberedSource {
-  readonly compiled: Promise<CompiledGrammar>;
+interface KeptGrammar {
+  readonly proved: ProvedGrammar;
+  readonly compiled: CompiledGrammar;
 }
+
+/** How often the threads are looked at while they have something to do. */
+const lookMs = 50;
 
 class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
   readonly vocabSize: number;
-  readonly answerLimitMs: number;
   readonly #options: GrammarHostOptions;
-  readonly #maxServing: number;
-  /** Those that have not ended. */
-  readonly #threads = new Set<GrammarThread>();
-  /** Those that have, until nothing is left of them. */
-  readonly #leaving = new Set<Promise<void>>();
-  /** By source, the one used last at the end. */
-  readonly #grammars = new Map<string, CachedGrammar>();
-  /** Settles when all sources so far have been proved. */
-  #proofs: Promise<unknown> = Promise.resolve();
-  /** The thread that compiles a source not yet known to be good. */
-  #proving: GrammarThread | null = null;
+  readonly #pool: ThreadPool;
+  readonly #matchers: MatcherThreads;
+  readonly #proofs: Proofs;
+  readonly #refusals = new Refusals();
+  /** By digest, the one used last at the end. */
+  readonly #grammars = new Map<string, KeptGrammar>();
   #matcherCount = 0;
   #nextId = 1;
+  #watch: NodeJS.Timeout | null = null;
   #isDisposed = false;
 
   constructor(options: GrammarHostOptions) {
-    this.vocabSize = options.vocabSize;
-    this.answerLimitMs = options.answerLimitMs ?? 3000;
+    const { modelPath, vocabSize, endOfGeneration } = options;
+    const { compileLimitMs = limits.compileLimitMs, answerLimitMs = limits.answerLimitMs } = options;
+    this.vocabSize = vocabSize;
     this.#options = options;
-    this.#maxServing = options.threads ?? 2;
+    const pool = new ThreadPool({ modelPath, vocabSize, endOfGeneration }, (thread) => this.#lost(thread));
+    this.#pool = pool;
+    this.#matchers = new MatcherThreads({
+      pool,
+      maxShared: options.threads ?? 2,
+      compileLimitMs,
+      answerLimitMs,
+      onTooSlow: ({ digest }, error) => this.#refuse(digest, error),
+    });
+    this.#proofs = new Proofs({
+      pool,
+      compileLimitMs,
+      onProved: (grammar) => this.#keep(grammar),
+      onRefused: (digest, error) => this.#refuse(digest, error),
+    });
   }
 
-  compile(source: GrammarSource): Promise<CompiledGrammar> {
-    const key = JSON.stringify(source);
-    const grammar = this.#grammars.get(key) ?? this.#begin(key, source);
-    this.#grammars.delete(key);
-    this.#grammars.set(key, grammar);
-    if (this.#grammars.size > (this.#options.cacheLimit ?? 64)) this.#dropOldest();
-    return grammar.compiled;
+  async compile(source: GrammarSource, asker: GrammarAsker): Promise<CompiledGrammar> {
+    if (this.#isDisposed) throw unloading();
+    const digest = createHash("sha256").update(JSON.stringify(source)).digest("base64");
+    const refusal = this.#refusals.of(digest, performance.now());
+    if (refusal !== null) throw refusal;
+    const kept = this.#grammars.get(digest);
+    if (kept === undefined) {
+      this.#startWatch();
+      return this.#proofs.ask(digest, source, this.#nextId++, asker);
+    }
+    this.#grammars.delete(digest);
+    this.#grammars.set(digest, kept);
+    return kept.compiled;
   }
 
   async dispose(): Promise<void> {
     this.#isDisposed = true;
-    for (const thread of this.#threads) thread.end(unloading());
-    await Promise.all(this.#leaving);
+    this.#stopWatch();
+    this.#proofs.close(unloading());
+    await this.#pool.close(unloading());
   }
 
-  replace(thread: GrammarThread): void {
-    thread.end(new ServerError("model_failed", "a grammar thread has not answered in time; try again"));
+  answered(matcher: LiveMatcher): void {
+    this.#matchers.answered(matcher);
   }
 
   closed(): void {
     this.#matcherCount--;
-    this.#endFullThreads();
   }
 
-  #begin(key: string, source: GrammarSource): CachedGrammar {
-    const numbered = { id: this.#nextId++, source };
-    const compiled = this.#proofs.then(() => this.#prove(numbered));
-    this.#proofs = compiled.catch(() => this.#grammars.delete(key));
-    return { ...numbered, compiled };
+  #keep(proved: ProvedGrammar): CompiledGrammar {
+    const compiled = { open: () => this.#open(proved) };
+    this.#grammars.set(proved.digest, { proved, compiled });
+    if (this.#grammars.size > (this.#options.cacheLimit ?? 64)) this.#dropOldest();
+    return compiled;
   }
 
-  /** Compiles a source where it can do no harm. */
-  async #prove(grammar: NumberedSource): Promise<CompiledGrammar> {
-    if (this.#isDisposed) throw unloading();
-    this.#endFullThreads();
-    const idle = [...this.#threads].find((thread) => thread.matchers.size === 0);
-    this.#proving = idle ?? this.#start();
-    try {
-      await this.#proving.compile(grammar);
-    } finally {
-      this.#proving = null;
-    }
-    return { open: () => this.#open(grammar) };
+  #refuse(digest: string, error: ServerError): void {
+    this.#grammars.delete(digest);
+    this.#refusals.add(digest, error, performance.now());
   }
 
-  #open(grammar: NumberedSource): Matcher {
+  #open(grammar: ProvedGrammar): Matcher {
     const { maxMatchers } = this.#options;
     if (this.#isDisposed) throw unloading();
     assert(this.#matcherCount < maxMatchers, `at most ${maxMatchers} matchers at once`);
-    const thread = this.#place(grammar);
+    const thread = this.#matchers.place(grammar, false);
     this.#matcherCount++;
-    return new LiveMatcher(this.#nextId++, grammar, thread, this);
+    const matcher = new LiveMatcher(this.#nextId++, grammar, thread, this);
+    this.#pool.keepSpare();
+    this.#startWatch();
+    return matcher;
   }
 
-  /** The thread for one more matcher of a good grammar, which is compiled there first where it is not. */
-  #place(grammar: NumberedSource): GrammarThread {
-    const usable = [...this.#threads].filter((thread) => thread !== this.#proving);
-    const serving = usable.filter((thread) => thread.matchers.size > 0);
-    const mayGrow = serving.length < this.#maxServing;
-    const holder = (mayGrow ? usable : serving).find((thread) => thread.has(grammar));
-    if (holder) return holder;
-    const fits = (mayGrow ? usable : serving).filter((thread) => !thread.isFull);
-    const idle = fits.find((thread) => thread.matchers.size === 0);
-    const thread = mayGrow ? (idle ?? this.#start()) : leastBusy(fits);
-    void thread.compile(grammar);
-    return thread;
-  }
-
-  #start(): GrammarThread {
-    const { modelPath, vocabSize, endOfGeneration, compileLimitMs } = this.#options;
-    const setup = { modelPath, vocabSize, endOfGeneration };
-    const thread = new GrammarThread(setup, compileLimitMs ?? 10_000, () => this.#lost(thread));
-    this.#threads.add(thread);
-    return thread;
-  }
-
-  /** A thread has ended: its matchers go on elsewhere, but for the one it ended with. */
   #lost(thread: GrammarThread): void {
-    this.#threads.delete(thread);
-    this.#leaving.add(thread.gone);
-    void thread.gone.then(() => this.#leaving.delete(thread.gone));
-    for (const matcher of thread.matchers) {
-      if (this.#isDisposed) matcher.fail(unloading());
-      else if (matcher.id === thread.control.current || !matcher.canMove) matcher.fail(brokenMatcher());
-      else this.#move(matcher);
-    }
+    if (this.#isDisposed) for (const matcher of thread.matchers.values()) matcher.fail(unloading());
+    else this.#matchers.lost(thread);
   }
 
-  #move(matcher: LiveMatcher): void {
-    try {
-      matcher.move(this.#place(matcher.grammar));
-    } catch (error) {
-      matcher.fail(error as ServerError);
-    }
+  /** Goes on while a thread has something to do. */
+  #startWatch(): void {
+    this.#watch ??= setInterval(() => this.#look(), lookMs).unref();
   }
 
-  #endFullThreads(): void {
-    for (const thread of this.#threads) {
-      if (thread.isFull && thread.matchers.size === 0) thread.end(unloading());
+  #stopWatch(): void {
+    clearInterval(this.#watch ?? undefined);
+    this.#watch = null;
+  }
+
+  #look(): void {
+    const now = performance.now();
+    for (const thread of this.#pool.all) {
+      const { task, busyMs } = thread.look(now);
+      if (task === 0) continue;
+      if (thread.isProving) this.#proofs.look(thread, task, busyMs);
+      else this.#matchers.look(thread, task, busyMs);
     }
+    if (this.#pool.trim(now)) this.#stopWatch();
   }
 
   #dropOldest(): void {
-    const [oldest] = this.#grammars;
-    if (!oldest) return;
-    const [key, grammar] = oldest;
-    this.#grammars.delete(key);
-    for (const thread of this.#threads) thread.forget(grammar);
+    const [oldest] = this.#grammars.values();
+    if (oldest === undefined) return;
+    this.#grammars.delete(oldest.proved.digest);
+    for (const thread of this.#pool.all) thread.forget(oldest.proved);
   }
-}
-
-function leastBusy(threads: readonly GrammarThread[]): GrammarThread {
-  const [best] = [...threads].sort((a, b) => a.matchers.size - b.matchers.size);
-  if (best) return best;
-  throw new ServerError("queue_full", "the grammars in use take all the memory there is for them; try again later");
-}
-
-function brokenMatcher(): ServerError {
-  const message = "the grammar engine cannot go on with this output: it has failed or takes too long; try again";
-  return new ServerError("model_failed", message);
 }
 
 function unloading(): ServerError {

@@ -1,87 +1,121 @@
-// Owns the model's side of one matcher: what the step loop calls. The matcher itself works on a grammar thread and can be
-// made again on another one, from the tokens it has seen, when its thread ends for a reason that is not its own.
+// The model's side of one matcher: what the step loop calls. The matcher itself works on a grammar thread and can be made
+// again on another one, from the tokens it has seen.
+import { performance } from "node:perf_hooks";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";
+import { Pace } from "./pace.ts";
 import { noToken, Sheet } from "./sheet.ts";
 import type { GrammarThread, NumberedSource } from "./thread.ts";
 
-/** A thread that has to start or compile before it can answer may take so many times longer. */
-const busyFactor = 20;
-/** How long a wait goes on before it looks whether the thread still lives. */
-const livenessMs = 100;
-/** Threads that may end under a matcher before it is held to be the reason. */
-const maxMoves = 2;
+/** A grammar that has been compiled once. */
+export interface ProvedGrammar extends NumberedSource {
+  /** Of the source. */
+  readonly digest: string;
+  /** How long that took. */
+  readonly compileMs: number;
+}
 
-/** The matcher's owner: it replaces a thread that has ended, or does not answer. */
+/** The owner of the threads. */
 export interface MatcherKeeper {
   readonly vocabSize: number;
-  /** Longest wait for one answer. */
-  readonly answerLimitMs: number;
-  /** Ends the thread and moves or fails each of its matchers. */
-  replace(thread: GrammarThread): void;
+  /** An answer has been used; `pace` counts it. */
+  answered(matcher: LiveMatcher): void;
   closed(matcher: LiveMatcher): void;
 }
 
 export class LiveMatcher implements Matcher {
   readonly id: number;
-  readonly grammar: NumberedSource;
-  readonly sheet: Sheet;
+  readonly grammar: ProvedGrammar;
+  readonly pace = new Pace(performance.now());
+  /** It takes so much time that its thread serves none that are quick. */
+  isSlow = false;
+  /** Threads that have ended under it, nobody knows why. */
+  losses = 0;
   readonly #keeper: MatcherKeeper;
+  #sheet: Sheet;
   #thread: GrammarThread;
-  /** Tokens whose answers have been passed on, forced ones too. */
+  /** Tokens whose answers have been used, forced ones too. */
   readonly #history: number[] = [];
-  #moves = 0;
   #failure: ServerError | null = null;
   #isClosed = false;
-  readonly #allowed: { forced: Int32Array; readonly mask: Int32Array };
+  readonly #allowed: { forced: Int32Array; mask: Int32Array };
 
-  constructor(id: number, grammar: NumberedSource, thread: GrammarThread, keeper: MatcherKeeper) {
+  constructor(id: number, grammar: ProvedGrammar, thread: GrammarThread, keeper: MatcherKeeper) {
     this.id = id;
     this.grammar = grammar;
-    this.sheet = Sheet.create(keeper.vocabSize);
     this.#keeper = keeper;
     this.#thread = thread;
-    this.#allowed = { forced: none, mask: this.sheet.mask };
-    this.sheet.ask(noToken);
+    this.#sheet = Sheet.create(keeper.vocabSize);
+    this.#allowed = { forced: none, mask: this.#sheet.mask };
+    this.#sheet.ask(noToken);
     thread.open(this, none);
   }
 
+  get param(): string | undefined {
+    return this.grammar.source.param;
+  }
+
+  get thread(): GrammarThread {
+    return this.#thread;
+  }
+
+  get sheet(): Sheet {
+    return this.#sheet;
+  }
+
+  get isAnswered(): boolean {
+    return this.#failure !== null || this.#sheet.isAnswered;
+  }
+
   get isReady(): boolean {
-    return this.#failure !== null || this.sheet.isAnswered || !this.#thread.isCompiling;
+    return this.isAnswered || (this.pace.isInTime && this.#thread.isServing);
+  }
+
+  wait(limitMs: number): boolean {
+    if (this.isAnswered) return true;
+    if (limitMs > 0) {
+      this.#thread.control.hurry();
+      this.#sheet.wait(limitMs);
+    }
+    if (this.isAnswered) return true;
+    this.pace.miss(performance.now());
+    return false;
   }
 
   allowed(): Allowed {
-    this.#awaitAnswer();
-    const { forcedCount, forced } = this.sheet;
+    this.#checkAnswer();
+    const { forcedCount, forced, mask } = this.#sheet;
     this.#allowed.forced = forcedCount === 0 ? none : forced.subarray(0, forcedCount);
+    this.#allowed.mask = mask;
     return this.#allowed;
   }
 
   accept(token: number): void {
-    this.#awaitAnswer();
+    this.#checkAnswer();
+    const { tookMs } = this.#sheet;
     this.#passOn(this.#history);
-    this.sheet.ask(token);
+    this.#sheet.ask(token);
     this.#thread.control.wakeSoon();
+    this.pace.ask(tookMs, performance.now());
+    this.#keeper.answered(this);
   }
 
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    if (this.#failure === null) this.#thread.close(this);
+    this.#thread.close(this);
     this.#keeper.closed(this);
   }
 
-  /** Its thread has ended: it goes on where it was, on another one. */
+  /** It goes on where it was, on another thread. Memory of its own, as the old thread may be writing an answer. */
   move(thread: GrammarThread): void {
     const history = [...this.#history];
-    if (this.sheet.isAnswered) this.#passOn(history);
-    this.#moves++;
+    const { isAnswered } = this.#sheet;
+    if (isAnswered) this.#passOn(history);
+    this.#sheet = this.#sheet.copy(isAnswered);
+    this.#thread.close(this);
     this.#thread = thread;
     thread.open(this, Int32Array.from(history));
-  }
-
-  get canMove(): boolean {
-    return this.#moves < maxMoves;
   }
 
   fail(failure: ServerError): void {
@@ -90,32 +124,22 @@ export class LiveMatcher implements Matcher {
 
   /** Appends the token of the last answer, and those it forced. */
   #passOn(history: number[]): void {
-    const { token, forced, forcedCount } = this.sheet;
+    const { token, forced, forcedCount } = this.#sheet;
     if (token !== noToken) history.push(token);
     for (let i = 0; i < forcedCount; i++) history.push(forced[i] as number);
   }
 
-  #awaitAnswer(): void {
-    if (!this.sheet.isAnswered) this.#waitForAnswer();
+  #checkAnswer(): void {
     if (this.#failure !== null) throw this.#failure;
-    if (!this.sheet.isRefused) return;
-    const message = `the grammar does not allow token ${this.sheet.token} where it was given; try again`;
+    assertAnswered(this.#sheet);
+    if (!this.#sheet.isRefused) return;
+    const message = `the grammar does not allow token ${this.#sheet.token} where it was given; try again`;
     throw new ServerError("model_failed", message);
-  }
-
-  /** The thread cannot be heard of here, as the event loop stands still: it is looked at. */
-  #waitForAnswer(): void {
-    let started = performance.now();
-    this.#thread.control.hurry();
-    while (this.#failure === null && !this.sheet.isAnswered) {
-      this.sheet.wait(livenessMs);
-      if (this.sheet.isAnswered) return;
-      const limitMs = this.#keeper.answerLimitMs * (this.#thread.isCompiling ? busyFactor : 1);
-      if (!this.#thread.control.hasEnded && performance.now() - started < limitMs) continue;
-      this.#keeper.replace(this.#thread);
-      started = performance.now();
-    }
   }
 }
 
 const none = new Int32Array(0);
+
+function assertAnswered(sheet: Sheet): void {
+  if (!sheet.isAnswered) throw new Error("a grammar's answer is used that is not there");
+}

@@ -1,4 +1,4 @@
-// Owns what the step loop sees of constrained decoding. Matchers live on a thread of their own beside the compiled grammar:
+// What the model's place sees of constrained decoding. Matchers live on threads of their own beside the compiled grammars:
 // they work while the forward pass runs.
 import type { GrammarSource } from "./source.ts";
 
@@ -17,16 +17,37 @@ export interface Allowed {
 
 /** Follows the tokens of one sequence. */
 export interface Matcher {
-  /** Whether allowed() answers at once. Not so while its thread compiles another grammar: the sequence sits out. */
+  /** The request field that asks for its grammar. */
+  readonly param: string | undefined;
+  /**
+   * Whether the answer to the last accept() is there, or likely to be there by the end of a forward pass: where it is not,
+   * the sequence sits out.
+   */
   readonly isReady: boolean;
-  /** Waits for the answer to the last accept(). Throws `model_failed` where the grammar engine has failed. */
+  /** Waits so many ms at most. Returns whether the answer is there; where it is not, isReady is false until it is. */
+  wait(limitMs: number): boolean;
+  /**
+   * The answer, where wait() said that it is there. Throws `model_failed` where the grammar engine has failed, and
+   * `unsupported` where the grammar takes too much time.
+   */
   allowed(): Allowed;
+  /** Only where the answer before is there. */
   accept(token: number): void;
   close(): void;
 }
 
+/** Who asks for a grammar. */
+export interface GrammarAsker {
+  readonly client: string;
+  /** Aborted when the grammar is not wanted any more: it is not compiled then, unless somebody else wants it. */
+  readonly signal: AbortSignal;
+}
+
 export interface GrammarHost {
-  /** Rejects with `invalid_value` or `unsupported` naming what is wrong with the grammar. */
-  compile(source: GrammarSource): Promise<CompiledGrammar>;
+  /**
+   * Rejects with `invalid_value` or `unsupported` naming what is wrong with the grammar, with `queue_full` where too many
+   * wait to be compiled, and with `cancelled` when it is aborted.
+   */
+  compile(source: GrammarSource, asker: GrammarAsker): Promise<CompiledGrammar>;
   dispose(): Promise<void>;
 }

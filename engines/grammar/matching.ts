@@ -1,8 +1,11 @@
-// Owns one matcher on its grammar thread: takes the token asked about and answers which tokens come next. Called by
+// One matcher on its grammar thread: takes the token asked about and answers which tokens come next. Called by
 // worker.ts. Whatever the grammar engine throws ends the thread.
 import type { GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { MaskedVocabulary } from "./masked-vocabulary.ts";
 import { maxForced, noToken, type Sheet } from "./sheet.ts";
+
+/** Characters of forced text looked at for one answer: encoding a text of a million takes a second. */
+const maxForcedCharacters = 32 * maxForced;
 
 export class Matching {
   readonly sheet: Sheet;
@@ -32,10 +35,10 @@ export class Matching {
     else this.#forcedCount = await this.#jumpForward();
   }
 
-  /** Hands the answer over. */
-  answer(): void {
-    if (this.#isRefused) this.sheet.refuse();
-    else this.sheet.answer(this.#forcedCount);
+  /** Hands the answer over that took so long to work out. */
+  answer(tookMs: number): void {
+    if (this.#isRefused) this.sheet.refuse(tookMs);
+    else this.sheet.answer(this.#forcedCount, tookMs);
   }
 
   dispose(): void {
@@ -48,11 +51,14 @@ export class Matching {
    * it would spell that text otherwise.
    */
   async #jumpForward(): Promise<number> {
-    const text = wholeCharacters(this.#matcher.findJumpForwardString());
-    const tokens = this.#vocabulary.encode(this.#vocabulary.settled(text));
+    const text = this.#matcher.findJumpForwardString();
+    const part = wholeCharacters(text.slice(0, maxForcedCharacters));
+    const tokens = this.#vocabulary.encode(this.#vocabulary.settled(part));
+    // What follows a cut may change the token before it.
+    const settledCount = text.length > maxForcedCharacters ? tokens.length - 1 : tokens.length;
     const { forced } = this.sheet;
     let count = 0;
-    for (; count < Math.min(tokens.length, maxForced); count++) {
+    for (; count < Math.min(settledCount, maxForced); count++) {
       const token = tokens[count] as number;
       if (count === tokens.length - 1) {
         await this.#writeMask();

@@ -1,4 +1,4 @@
-// Owns what a grammar thread is told and what it answers: see thread.ts (the model's side) and worker.ts (the other side).
+// What a grammar thread is told and what it answers: see thread.ts (the model's side) and worker.ts (the other side).
 // Tokens and masks do not travel as messages: see sheet.ts.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { GrammarSource } from "./source.ts";
@@ -26,9 +26,10 @@ export type WorkerOrder =
   | { readonly type: "forget"; readonly grammar: number };
 
 export type WorkerReport =
-  | { readonly type: "ready" }
+  /** `thread`: the system's number of it, null where there is none. */
+  | { readonly type: "ready"; readonly thread: number | null }
   /** `isFull`: the thread holds so much memory that it should be replaced when it can be. */
-  | { readonly type: "compiled"; readonly grammar: number; readonly isFull: boolean }
+  | { readonly type: "compiled"; readonly grammar: number; readonly tookMs: number; readonly isFull: boolean }
   /** The thread ends: the grammar engine has failed on a grammar, or on something else where it is null. */
   | { readonly type: "failed"; readonly grammar: number | null; readonly reason: string }
   /** The thread ends before it has begun. */

@@ -1,4 +1,4 @@
-// Owns the memory that a matcher shares with its grammar thread: the token asked about, and the answer. One of both sides
+// The memory that a matcher shares with its grammar thread: the token asked about, and the answer. One of both sides
 // holds it at a time: the thread while `asked` and `answered` differ, the model's thread while they agree.
 
 /** Most tokens one answer forces. */
@@ -7,7 +7,7 @@ export const maxForced = 64;
 export const noToken = -1;
 
 /** Words of a sheet. */
-const word = { asked: 0, answered: 1, token: 2, refused: 3, forcedCount: 4, forced: 5, mask: 5 + maxForced };
+const word = { asked: 0, answered: 1, token: 2, refused: 3, tookUs: 4, forcedCount: 5, forced: 6, mask: 6 + maxForced };
 
 export class Sheet {
   readonly memory: SharedArrayBuffer;
@@ -28,12 +28,26 @@ export class Sheet {
     this.mask = this.#words.subarray(word.mask);
   }
 
+  /** Model's side: the same answer, or question, in memory of its own, which the thread of this one never writes to. */
+  copy(isAnswered: boolean): Sheet {
+    const words = this.#words.length;
+    const copy = new Sheet(new SharedArrayBuffer(words * Int32Array.BYTES_PER_ELEMENT));
+    if (isAnswered) copy.#words.set(this.#words);
+    else copy.ask(this.token);
+    return copy;
+  }
+
   get isAnswered(): boolean {
     return Atomics.load(this.#words, word.answered) === Atomics.load(this.#words, word.asked);
   }
 
   get token(): number {
     return this.#words[word.token] as number;
+  }
+
+  /** How long the thread has worked on the last answer, in ms. */
+  get tookMs(): number {
+    return (this.#words[word.tookUs] as number) / 1000;
   }
 
   get forcedCount(): number {
@@ -51,23 +65,24 @@ export class Sheet {
     Atomics.add(this.#words, word.asked, 1);
   }
 
-  /** Model's side: returns when there is an answer, when the thread wants to be looked at, or after `limitMs`. */
+  /** Model's side: returns when there is an answer, when the thread has ended, or after `limitMs`. */
   wait(limitMs: number): void {
     const answered = Atomics.load(this.#words, word.answered);
     if (answered !== Atomics.load(this.#words, word.asked)) Atomics.wait(this.#words, word.answered, answered, limitMs);
   }
 
   /** Grammar thread: hands over what it has written to `forced` and `mask`. */
-  answer(forcedCount: number): void {
+  answer(forcedCount: number, tookMs: number): void {
     this.#words[word.forcedCount] = forcedCount;
+    this.#words[word.tookUs] = Math.min(tookMs * 1000, 2 ** 31 - 1);
     Atomics.store(this.#words, word.answered, Atomics.load(this.#words, word.asked));
     this.rouse();
   }
 
   /** Grammar thread. */
-  refuse(): void {
+  refuse(tookMs: number): void {
     this.#words[word.refused] = 1;
-    this.answer(0);
+    this.answer(0, tookMs);
   }
 
   /** Grammar thread: ends a wait. */

@@ -1,11 +1,12 @@
-// Owns the model's side of one grammar thread: its worker, what has been compiled there, and its end. Called by host.ts, which
-// owns what goes where, and by matchers. A thread ends once and for all; whoever it served hears of it by `onEnd`.
+// The model's side of one grammar thread: its worker, what has been compiled there, how long it has been at its present
+// piece of work, and its end. A thread ends once and for all; its owner hears of it by `onEnd`.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { Control } from "./control.ts";
 import type { LiveMatcher } from "./live-matcher.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import type { GrammarSource } from "./source.ts";
+import { processorMs } from "./thread-time.ts";
 
 /** A source under the number by which grammar threads know it. */
 export interface NumberedSource {
@@ -15,43 +16,82 @@ export interface NumberedSource {
 
 /** Reading the vocabulary takes a second where it is large, on a machine that has time. */
 const startLimitMs = 60_000;
+/** Of the time between two looks at most so much counts: the whole process may have stood still. */
+const longestLookMs = 1000;
+/** A thread that works may get no more of a core than this. */
+const leastShare = 0.1;
+/** JavaScript heap of a thread: a vocabulary takes some 0.4 KiB a token, three times that while it is read. */
+const heapMiB = 256;
+const heapBytesPerToken = 2048;
 
 interface Compilation {
   readonly source: GrammarSource;
-  readonly timer: NodeJS.Timeout;
-  readonly done: Promise<void>;
-  settle(error: ServerError | null): void;
+  readonly done: Promise<number>;
+  settle(result: number | ServerError): void;
 }
 
 export class GrammarThread {
   readonly control = new Control();
-  readonly matchers = new Set<LiveMatcher>();
+  /** By their numbers, which no grammar has. */
+  readonly matchers = new Map<number, LiveMatcher>();
+  /** It compiles a source that has not been proved. */
+  isProving = false;
+  /** Its matchers are slow ones. */
+  isSlow = false;
   /** It holds too much memory: it gets nothing new. */
   isFull = false;
   /** Resolves when nothing is left of it. */
   readonly gone: Promise<void>;
   readonly #worker: Worker;
   readonly #onEnd: (thread: GrammarThread) => void;
-  readonly #compileLimitMs: number;
   /** Grammars by number. */
   readonly #compiled = new Set<number>();
   readonly #compilations = new Map<number, Compilation>();
+  readonly #startedMs = performance.now();
   #isReady = false;
   #hasEnded = false;
+  /** The system's number of it, null while it is not known. */
+  #number: number | null = null;
+  /** What look() has seen: the piece of work, the processor time at its first look, and the time on the clock since then. */
+  #begunSeen = 0;
+  #firstMs: number | null = null;
+  #sinceMs = 0;
+  #lookedMs = 0;
 
-  constructor(setup: Omit<WorkerSetup, "control">, compileLimitMs: number, onEnd: (thread: GrammarThread) => void) {
+  constructor(setup: Omit<WorkerSetup, "control">, onEnd: (thread: GrammarThread) => void) {
     const workerData: WorkerSetup = { ...setup, control: this.control.memory };
-    this.#compileLimitMs = compileLimitMs;
     this.#onEnd = onEnd;
-    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { workerData });
+    this.#worker = new Worker(new URL("./worker.js", import.meta.url), {
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb: heapMiB + Math.ceil((setup.vocabSize * heapBytesPerToken) / 2 ** 20) },
+    });
     this.#worker.on("message", (report: WorkerReport) => this.#hear(report));
-    this.#worker.on("error", (cause) => this.end(failure("it has crashed", cause)));
+    this.#worker.on("error", (cause) => this.#crash(cause));
     this.gone = new Promise((resolve) => this.#worker.once("exit", () => resolve()));
     void this.gone.then(() => this.end(failure("it has ended")));
   }
 
-  get isCompiling(): boolean {
-    return this.#compilations.size > 0;
+  get isReady(): boolean {
+    return this.#isReady;
+  }
+
+  /** Whether it answers for its matchers now. */
+  get isServing(): boolean {
+    return this.#isReady && this.#compilations.size === 0;
+  }
+
+  /** Nothing needs it, and it works on nothing that was given up. */
+  get isIdle(): boolean {
+    const isNeeded = this.isProving || this.matchers.size > 0 || this.#compilations.size > 0;
+    return !isNeeded && this.control.current === 0;
+  }
+
+  get compiledCount(): number {
+    return this.#compiled.size;
+  }
+
+  isCompiling(grammar: number): boolean {
+    return this.#compilations.has(grammar);
   }
 
   /** Whether it has compiled the grammar, or is at it. */
@@ -59,28 +99,55 @@ export class GrammarThread {
     return this.#compiled.has(id) || this.#compilations.has(id);
   }
 
-  /** Compiles a grammar, unless it has. Rejects with what is wrong with it, and the thread has ended then. */
-  compile({ id, source }: NumberedSource): Promise<void> {
+  /**
+   * Compiles a grammar, unless it has, and says how many milliseconds that took. Rejects with what is wrong with the
+   * grammar, and the thread has ended then.
+   */
+  compile({ id, source }: NumberedSource): Promise<number> {
     const known = this.#compilations.get(id);
     if (known) return known.done;
-    if (this.#compiled.has(id)) return Promise.resolve();
-    const limitMs = this.#compileLimitMs + (this.#isReady ? 0 : startLimitMs);
-    const tooSlow = () => this.#fail(id, `it takes more than ${this.#compileLimitMs / 1000} s to compile`);
-    const compilation = startCompilation(source, setTimeout(tooSlow, limitMs));
+    if (this.#compiled.has(id)) return Promise.resolve(0);
+    const compilation = startCompilation(source);
     this.#compilations.set(id, compilation);
     this.#order({ type: "compile", grammar: id, source });
     return compilation.done;
   }
 
+  /**
+   * Looks what it works on, and for how long it has been at that: `task` is a matcher or grammar, 0 for none, `busyMs` the
+   * processor time since the first look.
+   */
+  look(nowMs: number): { readonly task: number; readonly busyMs: number } {
+    if (!this.#isReady && nowMs - this.#startedMs > startLimitMs) {
+      this.end(failure(`it has not started within ${startLimitMs / 1000} s`));
+    }
+    // In this order: work begun in between counts as new.
+    const task = this.control.current;
+    const { begun } = this.control;
+    const isSame = begun === this.#begunSeen;
+    const usedMs = task === 0 || this.#number === null ? null : processorMs(this.#number);
+    if (!isSame) this.#firstMs = usedMs;
+    this.#sinceMs = isSame ? this.#sinceMs + Math.min(nowMs - this.#lookedMs, longestLookMs) : 0;
+    this.#begunSeen = begun;
+    this.#lookedMs = nowMs;
+    if (task === 0) return { task, busyMs: 0 };
+    if (usedMs === null || this.#firstMs === null) return { task, busyMs: this.#sinceMs };
+    return { task, busyMs: Math.max(usedMs - this.#firstMs, this.#sinceMs * leastShare) };
+  }
+
+  /** Refuses a grammar that has taken all the time there is for compiling it, and ends. */
+  refuse(grammar: number, limitMs: number): void {
+    this.#fail(grammar, `it takes more than ${limitMs / 1000} s to compile`);
+  }
+
   open(matcher: LiveMatcher, history: Int32Array): void {
     const { id, grammar, sheet } = matcher;
-    this.matchers.add(matcher);
+    this.matchers.set(id, matcher);
     this.#order({ type: "open", matcher: id, grammar: grammar.id, sheet: sheet.memory, history });
   }
 
-  close(matcher: LiveMatcher): void {
-    this.matchers.delete(matcher);
-    this.#order({ type: "close", matcher: matcher.id });
+  close({ id }: LiveMatcher): void {
+    if (this.matchers.delete(id)) this.#order({ type: "close", matcher: id });
   }
 
   forget(grammar: NumberedSource): void {
@@ -97,6 +164,7 @@ export class GrammarThread {
   }
 
   #order(order: WorkerOrder): void {
+    if (this.#hasEnded) return;
     this.#worker.postMessage(order);
     this.control.wake();
   }
@@ -105,11 +173,12 @@ export class GrammarThread {
     switch (report.type) {
       case "ready":
         this.#isReady = true;
+        this.#number = report.thread;
         return;
       case "compiled":
         this.isFull = report.isFull;
         this.#compiled.add(report.grammar);
-        this.#settle(report.grammar, null);
+        this.#settle(report.grammar, report.tookMs);
         return;
       case "failed":
         this.#fail(report.grammar, report.reason);
@@ -119,30 +188,33 @@ export class GrammarThread {
     }
   }
 
-  /** The grammar engine has failed, on that grammar where it is not null. */
+  /** The grammar engine has failed, on that grammar where it is one that is being compiled. */
   #fail(grammar: number | null, reason: string): void {
     const source = grammar === null ? undefined : this.#compilations.get(grammar)?.source;
     if (grammar !== null && source) this.#settle(grammar, refusal(source, reason));
     this.end(failure(reason));
   }
 
-  #settle(grammar: number, error: ServerError | null): void {
+  #crash(cause: Error & { code?: string }): void {
+    if (cause.code === "ERR_WORKER_OUT_OF_MEMORY") this.#fail(this.control.current, "it takes too much memory");
+    else this.end(failure("it has crashed", cause));
+  }
+
+  #settle(grammar: number, result: number | ServerError): void {
     const compilation = this.#compilations.get(grammar);
-    if (!compilation) return;
     this.#compilations.delete(grammar);
-    clearTimeout(compilation.timer);
-    compilation.settle(error);
+    compilation?.settle(result);
   }
 }
 
-function startCompilation(source: GrammarSource, timer: NodeJS.Timeout): Compilation {
+function startCompilation(source: GrammarSource): Compilation {
   let settle: Compilation["settle"] = () => undefined;
-  const done = new Promise<void>((resolve, reject) => {
-    settle = (error) => (error ? reject(error) : resolve());
+  const done = new Promise<number>((resolve, reject) => {
+    settle = (result) => (typeof result === "number" ? resolve(result) : reject(result));
   });
   // Nobody may be waiting: a matcher's thread compiles again what is known to be good.
   done.catch(() => undefined);
-  return { source, timer, done, settle };
+  return { source, done, settle };
 }
 
 function refusal({ param }: GrammarSource, reason: string): ServerError {

@@ -8,6 +8,9 @@ import { type Compiled, Languages } from "./languages.ts";
 import type { Matching } from "./matching.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import { noToken, Sheet } from "./sheet.ts";
+import { threadNumber } from "./thread-time.ts";
+
+type OrderOf<T extends WorkerOrder["type"]> = Extract<WorkerOrder, { type: T }>;
 
 if (!parentPort) throw new Error("a grammar thread is a worker");
 const port = parentPort;
@@ -15,6 +18,8 @@ const setup = workerData as WorkerSetup;
 const control = new Control(setup.control);
 const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
+/** After an answer that took longer, messages come first: what is asked next may be answered elsewhere by now. */
+const longAnswerMs = 20;
 /** The grammar being compiled. */
 let compiling: number | null = null;
 
@@ -26,7 +31,7 @@ for (const { sheet } of matchings.values()) sheet.rouse();
 async function load(): Promise<Languages | null> {
   try {
     const languages = await Languages.load(setup);
-    report({ type: "ready" });
+    report({ type: "ready", thread: threadNumber() });
     return languages;
   } catch (error) {
     report({ type: "unusable", error: toErrorRecord(error) });
@@ -48,11 +53,14 @@ async function serve(languages: Languages): Promise<void> {
   }
 }
 
+/** Up to the first grammar to compile: the matchers' answers come between two of those. */
 async function takeOrders(languages: Languages): Promise<number> {
   let count = 0;
   for (let received = receiveMessageOnPort(port); received; received = receiveMessageOnPort(port)) {
-    await follow(received.message as WorkerOrder, languages);
+    const order = received.message as WorkerOrder;
+    await follow(order, languages);
     count++;
+    if (order.type === "compile") break;
   }
   return count;
 }
@@ -61,37 +69,26 @@ async function answerAll(): Promise<number> {
   let count = 0;
   for (const [matcher, matching] of matchings) {
     if (matching.sheet.isAnswered) continue;
-    control.current = matcher;
-    await matching.work();
-    // First, or an end that comes later would be held to be this matcher's.
-    control.current = 0;
-    matching.answer();
+    const tookMs = await timed(matcher, () => matching.work());
+    matching.answer(tookMs);
     count++;
+    if (tookMs <= longAnswerMs) continue;
+    // The others' turn comes before its next one.
+    matchings.delete(matcher);
+    matchings.set(matcher, matching);
+    return count;
   }
   return count;
 }
 
 async function follow(order: WorkerOrder, languages: Languages): Promise<void> {
   switch (order.type) {
-    case "compile": {
-      compiling = order.grammar;
-      const grammar = await languages.compile(order.source);
-      await tryOut(grammar);
-      grammars.set(order.grammar, grammar);
-      compiling = null;
-      report({ type: "compiled", grammar: order.grammar, isFull: languages.isFull });
+    case "compile":
+      await compile(order, languages);
       return;
-    }
-    case "open": {
-      control.current = order.matcher;
-      const grammar = grammars.get(order.grammar);
-      if (!grammar) throw new Error(`grammar ${order.grammar} is not compiled on this thread`);
-      const matching = await grammar.match(new Sheet(order.sheet));
-      matching.replay(order.history);
-      matchings.set(order.matcher, matching);
-      control.current = 0;
+    case "open":
+      await timed(order.matcher, () => open(order));
       return;
-    }
     case "close":
       matchings.get(order.matcher)?.dispose();
       matchings.delete(order.matcher);
@@ -100,6 +97,34 @@ async function follow(order: WorkerOrder, languages: Languages): Promise<void> {
       grammars.get(order.grammar)?.dispose();
       grammars.delete(order.grammar);
   }
+}
+
+async function compile({ grammar, source }: OrderOf<"compile">, languages: Languages): Promise<void> {
+  compiling = grammar;
+  const tookMs = await timed(grammar, async () => {
+    const compiled = await languages.compile(source);
+    await tryOut(compiled);
+    grammars.set(grammar, compiled);
+  });
+  compiling = null;
+  report({ type: "compiled", grammar, tookMs, isFull: languages.isFull });
+}
+
+async function open({ matcher, grammar, sheet, history }: OrderOf<"open">): Promise<void> {
+  const compiled = grammars.get(grammar);
+  if (!compiled) throw new Error(`grammar ${grammar} is not compiled on this thread`);
+  const matching = await compiled.match(new Sheet(sheet));
+  matching.replay(history);
+  matchings.set(matcher, matching);
+}
+
+/** Does a piece of work that the model's thread can watch, and returns how long it took. */
+async function timed(task: number, work: () => Promise<void>): Promise<number> {
+  const started = performance.now();
+  control.begin(task);
+  await work();
+  control.done();
+  return performance.now() - started;
 }
 
 /** The first answer of a new grammar belongs to compiling it: some fail only there. */

@@ -209,6 +209,11 @@ export class Scheduler<S extends Sequence> {
     sequence.computed++;
   }
 
+  /** Gives up the logits behind a sequence's last token, which is fed again. Capability `truncate`. */
+  feedAgain(sequence: S): void {
+    sequence.computed--;
+  }
+
   /** Ends a sequence whose pooled output is complete. */
   finishPooled(sequence: S): void {
     this.#admission.finish(sequence);

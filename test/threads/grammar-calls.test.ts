@@ -9,14 +9,14 @@ import fc from "fast-check";
 import type { ToolSpec } from "../../engines/chat.ts";
 import { readModelMetadata } from "../../engines/gguf/metadata.ts";
 import type { CallDemand } from "../../engines/grammar/calls.ts";
-import { createGrammarHost } from "../../engines/grammar/host.ts";
-import type { GrammarHost, Matcher } from "../../engines/grammar/matcher.ts";
+import type { Matcher } from "../../engines/grammar/matcher.ts";
 import type { GrammarSource } from "../../engines/grammar/source.ts";
 import { type OutputDemand, translateOutput } from "../../engines/grammar/translate.ts";
 import type { CallSyntax } from "../../engines/parse/tool-format.ts";
 import { endOfGenerationTokens } from "../../engines/tokenizer/end-of-generation.ts";
 import { FixedTokens } from "../../engines/tokenizer/fixed-tokens.ts";
 import { createVocabulary, type Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+import { createPatientHost, type PatientHost } from "../fixtures/grammars.ts";
 import { realModel } from "../fixtures/models.ts";
 import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
 
@@ -56,7 +56,7 @@ const calling = (changes: Partial<CallDemand> = {}): OutputDemand => ({
 });
 
 interface Rig {
-  readonly host: GrammarHost;
+  readonly host: PatientHost;
   readonly vocabulary: Vocabulary;
   readonly ends: readonly number[];
   /** Tokens of text by their bytes, one character each. */
@@ -70,7 +70,7 @@ async function start(path: string): Promise<Rig> {
   const options = { modelPath: path, vocabSize: vocabulary.size, endOfGeneration: ends, maxMatchers: 16, threads: 1 };
   const pieces = Array.from({ length: vocabulary.size }, (_, token) => Buffer.from(vocabulary.piece(token)));
   const tokens = new Map(pieces.map((piece, token) => [piece.toString("latin1"), token]));
-  return { host: createGrammarHost(options), vocabulary, ends, tokens };
+  return { host: createPatientHost(options), vocabulary, ends, tokens };
 }
 
 const allows = (mask: Int32Array, token: number) => ((mask[token >> 5]! >> (token & 31)) & 1) === 1;

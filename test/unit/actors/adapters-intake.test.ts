@@ -15,7 +15,9 @@ describe("adapters of jobs that are being prepared", () => {
     const rig = createLoop({ prefixCacheEntries: 4, engine: { sequenceTokens: 512, maxBatchTokens: 512 } });
     const ends = { compile: () => {}, fail: (_error: Error) => {} };
     const matcher: Matcher = {
+      param: undefined,
       isReady: true,
+      wait: () => true,
       allowed: () => ({ forced: new Int32Array(0), mask: new Int32Array(vocabSize / 32).fill(-1) }),
       accept: () => {},
       close: () => {},

@@ -87,10 +87,15 @@ describe("drafted tokens in the step loop", () => {
 
 /** A grammar that allows even tokens only, and after each one 7 forces 10, 12, 14. */
 class EvenTokens implements Matcher {
+  readonly param = undefined;
   isReady = true;
   closed = false;
   readonly accepted: number[] = [];
   #forced: number[] = [];
+
+  wait(): boolean {
+    return this.isReady;
+  }
 
   allowed(): Allowed {
     const mask = new Int32Array(vocabSize / 32).fill(0x5555_5555);

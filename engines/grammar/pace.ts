@@ -1,0 +1,43 @@
+// The pace of one matcher: whether its next answer is likely to come in time, and how much of its thread it takes. Pure: it is
+// told the time.
+
+/** Share of a thread's time that one matcher may take for long; what is above it adds up to its load. */
+const fairShare = 0.25;
+/** An answer that takes no longer is none that a client can be blamed for: the thread may have had to wait for a core. */
+const quickMs = 20;
+
+export class Pace {
+  /** Time taken above the fair share, which falls again with time. */
+  loadMs = 0;
+  /** Time of all slow answers, as far as it is above that of a quick one. */
+  slowMs = 0;
+  #askedMs = 0;
+  #tookMs = 0;
+  /** What the last answer was given that did not come in time. */
+  #patienceMs = Infinity;
+  #isOverdue = false;
+
+  constructor(nowMs: number) {
+    this.#askedMs = nowMs;
+  }
+
+  /** Whether the next answer is likely to be there when it is needed: not so where the last one took too long for that. */
+  get isInTime(): boolean {
+    return !this.#isOverdue && this.#tookMs < this.#patienceMs;
+  }
+
+  /** The last answer, which took so long to work out, has been used; the next one is asked for. */
+  ask(tookMs: number, nowMs: number): void {
+    this.loadMs = Math.max(this.loadMs + tookMs - fairShare * (nowMs - this.#askedMs), 0);
+    this.slowMs += Math.max(tookMs - quickMs, 0);
+    this.#tookMs = tookMs;
+    this.#askedMs = nowMs;
+    this.#isOverdue = false;
+  }
+
+  /** The answer was needed and is not there. */
+  miss(nowMs: number): void {
+    if (!this.#isOverdue) this.#patienceMs = nowMs - this.#askedMs;
+    this.#isOverdue = true;
+  }
+}

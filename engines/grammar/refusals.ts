@@ -1,0 +1,31 @@
+// The grammars that were refused of late, by digest: asked for again they are refused at once. Not for ever: a grammar may
+// have been too slow because the machine had too much to do.
+import type { ServerError } from "../../runtime/errors.ts";
+
+const maxKept = 256;
+const keptMs = 10 * 60_000;
+
+interface Refusal {
+  readonly error: ServerError;
+  readonly untilMs: number;
+}
+
+export class Refusals {
+  /** The oldest first. */
+  readonly #kept = new Map<string, Refusal>();
+
+  add(digest: string, error: ServerError, nowMs: number): void {
+    this.#kept.delete(digest);
+    this.#kept.set(digest, { error, untilMs: nowMs + keptMs });
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > maxKept && oldest !== undefined) this.#kept.delete(oldest);
+  }
+
+  of(digest: string, nowMs: number): ServerError | null {
+    const refusal = this.#kept.get(digest);
+    if (refusal === undefined) return null;
+    if (nowMs < refusal.untilMs) return refusal.error;
+    this.#kept.delete(digest);
+    return null;
+  }
+}

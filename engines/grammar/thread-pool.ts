@@ -1,0 +1,83 @@
+// The grammar threads of one model: one more than are at work is kept ready, so that new work never waits for a start. None
+// before the first is asked for.
+import { ServerError } from "../../runtime/errors.ts";
+import type { WorkerSetup } from "./messages.ts";
+import { GrammarThread, type NumberedSource } from "./thread.ts";
+
+/** Threads that stay when all are idle: the one that had matchers last, with its grammars, and a spare one. */
+const restingCount = 2;
+/** More of them stay so long: the work may come back. */
+const surplusMs = 5000;
+
+export class ThreadPool {
+  readonly #setup: Omit<WorkerSetup, "control">;
+  readonly #onLost: (thread: GrammarThread) => void;
+  /** Those that have not ended. */
+  readonly #threads = new Set<GrammarThread>();
+  /** Those that have, until nothing is left of them. */
+  readonly #leaving = new Set<Promise<void>>();
+  #surplusSinceMs = 0;
+  #isClosed = false;
+
+  /** `onLost` is told of each thread that has ended. */
+  constructor(setup: Omit<WorkerSetup, "control">, onLost: (thread: GrammarThread) => void) {
+    this.#setup = setup;
+    this.#onLost = onLost;
+  }
+
+  get all(): readonly GrammarThread[] {
+    return [...this.#threads];
+  }
+
+  /** A thread with nothing to do: one that has compiled the grammar, where one is named, else one that is ready. */
+  claim(grammar?: NumberedSource): GrammarThread {
+    const holder = grammar && this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
+    const idle = this.#idle();
+    return holder ?? idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
+  }
+
+  /** Starts the spare thread where there is none, once one has proved to start. */
+  keepSpare(): void {
+    const canStart = !this.#isClosed && this.all.some(({ isReady }) => isReady);
+    if (canStart && (this.#idle().length === 0 || this.#threads.size < restingCount)) this.#start();
+  }
+
+  /** Ends idle threads that nobody needs. Returns whether all that are left may stay as they are. */
+  trim(nowMs: number): boolean {
+    for (const thread of this.#threads) if (thread.isIdle && (thread.isFull || thread.isSlow)) thread.end(unused());
+    const idle = this.#idle();
+    if (idle.length <= restingCount) this.#surplusSinceMs = nowMs;
+    else if (nowMs - this.#surplusSinceMs > surplusMs) {
+      idle.sort((a, b) => b.compiledCount - a.compiledCount);
+      for (const thread of idle.slice(restingCount)) thread.end(unused());
+    }
+    return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= restingCount;
+  }
+
+  async close(reason: ServerError): Promise<void> {
+    this.#isClosed = true;
+    for (const thread of this.#threads) thread.end(reason);
+    await Promise.all(this.#leaving);
+  }
+
+  #idle(): GrammarThread[] {
+    return this.all.filter((thread) => thread.isIdle && !thread.isFull && !thread.isSlow);
+  }
+
+  #start(): GrammarThread {
+    const thread = new GrammarThread(this.#setup, () => this.#lose(thread));
+    this.#threads.add(thread);
+    return thread;
+  }
+
+  #lose(thread: GrammarThread): void {
+    this.#threads.delete(thread);
+    this.#leaving.add(thread.gone);
+    void thread.gone.then(() => this.#leaving.delete(thread.gone));
+    this.#onLost(thread);
+  }
+}
+
+function unused(): ServerError {
+  return new ServerError("cancelled", "the grammar thread is not needed any more");
+}
