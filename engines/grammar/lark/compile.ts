@@ -1,6 +1,17 @@
 // Owns the translation of Lark grammars into rules. There is no lexer behind them: a terminal is text like any other, and what
 // is ignored may stand behind each. For translate.ts. Pure.
-import { choice, type Expression, empty, type Rules, repeat, rule, sequence, set, text } from "../ebnf.ts";
+import {
+  choiceOf,
+  type Expression,
+  empty,
+  type Rules,
+  repeat,
+  rule,
+  sequence,
+  sequenceOf,
+  set,
+  text,
+} from "../ebnf.ts";
 import { bothCases, charSet, charsOf } from "../regex/char-set.ts";
 import { regexExpression } from "../regex/expression.ts";
 import { parseRegex } from "../regex/parse.ts";
@@ -33,7 +44,7 @@ class LarkCompiler {
     this.#file = file;
     this.#rules = rules;
     const ignored = file.ignored.map((node) => bounded(this.#expression(node, false)));
-    this.#gap = ignored.length === 0 ? empty : repeat(choice(...ignored), 0, 1);
+    this.#gap = ignored.length === 0 ? empty : repeat(choiceOf(ignored), 0, 1);
   }
 
   compile(): Expression {
@@ -48,9 +59,9 @@ class LarkCompiler {
     const gap = spaced ? this.#gap : empty;
     switch (node.kind) {
       case "sequence":
-        return sequence(...node.parts.map((part) => this.#expression(part, spaced)));
+        return sequenceOf(node.parts.map((part) => this.#expression(part, spaced)));
       case "choice":
-        return choice(...node.options.map((option) => this.#expression(option, spaced)));
+        return choiceOf(node.options.map((option) => this.#expression(option, spaced)));
       case "repeat":
         return repeat(this.#expression(node.of, spaced), node.min, node.max);
       case "name":
@@ -129,9 +140,9 @@ function charRange({ from, to, line }: LarkNode & { kind: "range" }): Expression
 function bounded(expression: Expression): Expression {
   switch (expression.kind) {
     case "sequence":
-      return sequence(...expression.parts.map(bounded));
+      return sequenceOf(expression.parts.map(bounded));
     case "choice":
-      return choice(...expression.options.map(bounded));
+      return choiceOf(expression.options.map(bounded));
     case "repeat":
       return repeat(bounded(expression.of), expression.min, expression.max ?? Math.max(expression.min, maxIgnored));
     default:

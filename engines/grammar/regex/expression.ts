@@ -1,7 +1,8 @@
 // Owns the two ways a regular expression becomes part of a grammar: as it is written, or by the rules of its automaton. Pure.
-import { choice, type Expression, empty, type Rules, repeat, rule, sequence, set } from "../ebnf.ts";
-import { type Automaton, stateOf } from "./automaton.ts";
-import type { CharSet } from "./char-set.ts";
+import { choiceOf, type Expression, empty, type Rules, repeat, rule, sequence, sequenceOf, set } from "../ebnf.ts";
+import { spend, spendOn } from "../work.ts";
+import { type CharSet, charCount } from "./char-set.ts";
+import { type Automaton, type Edge, stateOf } from "./states.ts";
 import { type Regex, type RegexNode, RegexProblem } from "./syntax.ts";
 
 /** A regular expression that must match all of a text, as it is written. Anchors may stand at its ends alone. */
@@ -15,9 +16,9 @@ function expressionOf(node: RegexNode): Expression {
     case "set":
       return set(node.set);
     case "sequence":
-      return sequence(...node.parts.map(expressionOf));
+      return sequenceOf(node.parts.map(expressionOf));
     case "choice":
-      return choice(...node.options.map(expressionOf));
+      return choiceOf(node.options.map(expressionOf));
     case "repeat":
       return repeat(expressionOf(node.of), node.min, node.max);
     default:
@@ -44,9 +45,32 @@ export interface Spelling {
 
 export const plainSpelling: Spelling = { chars: (chars) => [set(chars)], end: empty };
 
+/** An edge of more characters leads the grammar engine through most of its vocabulary. */
+const wideChars = 512;
+
+/**
+ * By edge, those that take almost any character: a number that is the same for the same characters and target. The engine
+ * looks its vocabulary up once for each number.
+ */
+export function wideEdges(automaton: Automaton): ReadonlyMap<Edge, number> {
+  const numbers = new Map<string, number>();
+  const wide = new Map<Edge, number>();
+  for (const { edges } of automaton) {
+    for (const edge of edges) {
+      spendOn(2 + edge.set.length);
+      if (charCount(edge.set) <= wideChars) continue;
+      const key = `${edge.to}:${edge.set.join()}`;
+      const number = numbers.get(key) ?? numbers.size;
+      numbers.set(key, number);
+      wide.set(edge, number);
+    }
+  }
+  return wide;
+}
+
 /**
  * The rules of an automaton. A state that is entered from one place is written there; the others are rules that call each
- * other at their ends.
+ * other at their ends. So are wide edges that several states have: the engine looks at such a rule once.
  */
 export function automatonExpression(
   automaton: Automaton,
@@ -54,39 +78,83 @@ export function automatonExpression(
   prefix: string,
   spelling: Spelling,
 ): Expression {
-  const entries = automaton.map((_, at): number => (at === 0 ? 1 : 0));
-  for (const state of automaton) for (const { to } of state.edges) entries[to] = (entries[to] as number) + 1;
-  const names = new Map<number, string>();
-  const todo: number[] = [];
+  return new AutomatonRules(automaton, rules, prefix, spelling).start();
+}
 
-  function ruleOf(at: number): Expression {
-    const known = names.get(at);
-    if (known !== undefined) return rule(known);
-    const name = rules.reserve(prefix);
-    names.set(at, name);
-    todo.push(at);
+class AutomatonRules {
+  readonly #automaton: Automaton;
+  readonly #rules: Rules;
+  readonly #prefix: string;
+  readonly #spelling: Spelling;
+  /** Edges that lead to each state. */
+  readonly #entries: Int32Array;
+  readonly #wide: ReadonlyMap<Edge, number>;
+  /** By the number of a wide edge, how many there are of it, and the rule of those of which there are several. */
+  readonly #wideCounts: number[] = [];
+  readonly #wideRules = new Map<number, Expression>();
+  readonly #names = new Map<number, string>();
+  readonly #todo: number[] = [];
+
+  constructor(automaton: Automaton, rules: Rules, prefix: string, spelling: Spelling) {
+    this.#automaton = automaton;
+    this.#rules = rules;
+    this.#prefix = prefix;
+    this.#spelling = spelling;
+    this.#wide = wideEdges(automaton);
+    for (const number of this.#wide.values()) this.#wideCounts[number] = (this.#wideCounts[number] ?? 0) + 1;
+    this.#entries = new Int32Array(automaton.length);
+    this.#entries[0] = 1;
+    for (const { edges } of automaton) {
+      for (const { to } of edges) this.#entries[to] = (this.#entries[to] as number) + 1;
+    }
+  }
+
+  start(): Expression {
+    const start = this.#rule(0);
+    for (let at = this.#todo.pop(); at !== undefined; at = this.#todo.pop()) {
+      this.#rules.define(this.#names.get(at) as string, this.#body(at, 0));
+    }
+    return start;
+  }
+
+  #rule(at: number): Expression {
+    let name = this.#names.get(at);
+    if (name === undefined) {
+      name = this.#rules.reserve(this.#prefix);
+      this.#names.set(at, name);
+      this.#todo.push(at);
+    }
     return rule(name);
   }
 
-  function body(at: number, depth: number): Expression {
-    const state = stateOf(automaton, at);
-    const options = state.edges.flatMap(({ set: chars, to }) => {
-      const spelled = spelling.chars(chars);
-      // The engine is four times as quick with "a s | b s" as with "(a | b) s".
-      const rest = spelled.length > 1 ? ruleOf(to) : target(to, depth + 1);
-      return spelled.map((option) => sequence(option, rest));
-    });
-    return choice(...(state.accepts ? [spelling.end] : []), ...options);
+  #body(at: number, depth: number): Expression {
+    const { accepts, edges } = stateOf(this.#automaton, at);
+    spend(1 + edges.length);
+    const options = edges.flatMap((edge) => this.#edge(edge, depth));
+    return choiceOf(accepts ? [this.#spelling.end, ...options] : options);
   }
 
-  function target(to: number, depth: number): Expression {
-    const isShared = (entries[to] as number) > 1 && stateOf(automaton, to).edges.length > 0;
-    return isShared || depth > maxInlineDepth ? ruleOf(to) : body(to, depth);
+  #edge(edge: Edge, depth: number): readonly Expression[] {
+    const number = this.#wide.get(edge);
+    if (number === undefined || this.#wideCounts[number] === 1) return this.#spelled(edge, depth);
+    const known = this.#wideRules.get(number);
+    if (known !== undefined) return [known];
+    const made = this.#rules.add(this.#prefix, choiceOf(this.#spelled(edge, 0)));
+    this.#wideRules.set(number, made);
+    return [made];
   }
 
-  const start = ruleOf(0);
-  for (let at = todo.pop(); at !== undefined; at = todo.pop()) rules.define(names.get(at) as string, body(at, 0));
-  return start;
+  #spelled({ set: chars, to }: Edge, depth: number): readonly Expression[] {
+    const spelled = this.#spelling.chars(chars);
+    // The engine is four times as quick with "a s | b s" as with "(a | b) s".
+    const rest = spelled.length > 1 ? this.#rule(to) : this.#target(to, depth + 1);
+    return spelled.map((option) => sequence(option, rest));
+  }
+
+  #target(to: number, depth: number): Expression {
+    const isShared = (this.#entries[to] as number) > 1 && stateOf(this.#automaton, to).edges.length > 0;
+    return isShared || depth > maxInlineDepth ? this.#rule(to) : this.#body(to, depth);
+  }
 }
 
 /** Nested deeper than this a state becomes a rule too. */

@@ -1,6 +1,6 @@
 // Owns the grammar of arrays: one rule for each place that differs from the next, by how many items there are, which of those
 // `contains` asks for are still missing, and which of a few unique values are used. Pure.
-import { choice, type Expression, rule, sequence, text } from "../ebnf.ts";
+import { choiceOf, type Expression, rule, sequence, text } from "../ebnf.ts";
 import { type Conjunct, type Contains, canonical, type Goal } from "./conjunct.ts";
 import { itemGoal } from "./contradiction.ts";
 import type { Emitter } from "./emitter.ts";
@@ -73,11 +73,11 @@ class ArrayRules {
   expression(): Expression {
     const start: Place = { index: 0, found: this.#plan.conjunct.contains.map(() => 0), used: 0n };
     const options = this.#next(start);
-    const whole = sequence(openArray, choice(...(this.#mayEnd(start) ? [text("]")] : []), ...options));
+    const whole = sequence(openArray, choiceOf([...(this.#mayEnd(start) ? [text("]")] : []), ...options]));
     for (let place = this.#todo.pop(); place !== undefined; place = this.#todo.pop()) {
       const rest = this.#next(place).map((option) => sequence(comma, option));
       const name = this.#names.get(keyOf(place)) as string;
-      this.#emitter.rules.define(name, choice(...(this.#mayEnd(place) ? [closeArray] : []), ...rest));
+      this.#emitter.rules.define(name, choiceOf([...(this.#mayEnd(place) ? [closeArray] : []), ...rest]));
     }
     return whole;
   }

@@ -2,7 +2,7 @@
 // rule, of its alternatives by type. Every text of the grammar matches the schema but for the keywords it lists as unchecked.
 // For translate.ts. Pure.
 
-import { choice, type Expression, Rules, rule, text } from "../ebnf.ts";
+import { choiceOf, type Expression, Rules, rule, text } from "../ebnf.ts";
 import { ebnfText } from "../ebnf-text.ts";
 import { RegexProblem } from "../regex/syntax.ts";
 import { bounded, TooMuchWork } from "../work.ts";
@@ -161,7 +161,7 @@ class SchemaCompiler implements Emitter {
   #body(goal: Goal): Expression {
     const alternatives = this.alternatives(goal);
     if (alternatives.includes(top)) return this.shared.any();
-    return choice(...alternatives.flatMap((conjunct) => this.#alternative(conjunct, goal)));
+    return choiceOf(alternatives.flatMap((conjunct) => this.#alternative(conjunct, goal)));
   }
 
   #alternative(conjunct: Conjunct, goal: Goal): readonly Expression[] {

@@ -1,6 +1,7 @@
 // Owns what one alternative of a schema says of a value: for each type of JSON its own constraints, all of which hold. Schemas
 // are expanded into alternatives (expand.ts), and each becomes a part of the grammar (compile.ts). Pure.
-import { type Automaton, accepts } from "../regex/automaton.ts";
+import { accepts } from "../regex/automaton.ts";
+import type { Automaton } from "../regex/states.ts";
 import { spend } from "../work.ts";
 import type { SchemaNode } from "./document.ts";
 

@@ -1,7 +1,9 @@
 // Owns the digits of numbers between two bounds, as an automaton: numbers are counted in units of their last decimal place, so
 // that nothing is rounded. For numbers.ts. Pure.
-import { type Automaton, explore, least } from "../regex/automaton.ts";
+
 import { type CharSet, charSet, charsOf } from "../regex/char-set.ts";
+import { least } from "../regex/least.ts";
+import { type Automaton, explore } from "../regex/states.ts";
 import type { RegexNode } from "../regex/syntax.ts";
 
 /** A number as digits and how many of them stand behind the point. */

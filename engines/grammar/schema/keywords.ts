@@ -1,8 +1,9 @@
 // Owns what each keyword that looks at one value demands, and what its negation demands: as alternatives, of which none means
 // never. A negation that cannot be said is none as well. For expand.ts. Pure.
-import { type Automaton, not } from "../regex/automaton.ts";
+import { not } from "../regex/automaton.ts";
 import { automatonOf } from "../regex/determinise.ts";
 import { parseRegex } from "../regex/parse.ts";
+import type { Automaton } from "../regex/states.ts";
 import { RegexProblem } from "../regex/syntax.ts";
 import { allTypes, type Conjunct, type Literal, numberTypes, only, top, types } from "./conjunct.ts";
 import type { SchemaNode } from "./document.ts";

@@ -1,10 +1,12 @@
 // Owns the grammar of numbers: bounds and multiples become an automaton over their digits. Pure.
 import type { Expression } from "../ebnf.ts";
-import { type Automaton, both, isEmpty, not, ofTexts } from "../regex/automaton.ts";
+import { both, isEmpty, not } from "../regex/automaton.ts";
 import { automatonOf } from "../regex/determinise.ts";
 import { automatonExpression, plainSpelling } from "../regex/expression.ts";
 import { parseRegex } from "../regex/parse.ts";
+import type { Automaton } from "../regex/states.ts";
 import { RegexProblem } from "../regex/syntax.ts";
+import { ofTexts } from "../regex/texts.ts";
 import { type Conjunct, types } from "./conjunct.ts";
 import { between, type Decimal, decimalOf, floorDiv, multiplesOf, unitsOf } from "./decimals.ts";
 import type { Emitter } from "./emitter.ts";

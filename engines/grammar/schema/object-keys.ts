@@ -1,5 +1,7 @@
 // Owns which schemas the value of a key must match: the layers of an object's constraints, seen from one key. Pure.
-import { type Automaton, accepts, both, isEmpty, not, ofTexts } from "../regex/automaton.ts";
+import { accepts, both, isEmpty, not } from "../regex/automaton.ts";
+import type { Automaton } from "../regex/states.ts";
+import { ofTexts } from "../regex/texts.ts";
 import type { Goal, Literal, ObjectLayer } from "./conjunct.ts";
 
 /** What the value of a key must match; null where `false` stands for it. */

@@ -1,7 +1,8 @@
 // Owns the grammar of objects: keys in the order the schema names them, then the others. One rule for each place that differs
 // from the next; where properties are counted, one for each count too. Pure.
-import { choice, type Expression, rule, sequence, text } from "../ebnf.ts";
-import { type Automaton, accepts, anyText, both } from "../regex/automaton.ts";
+import { choice, choiceOf, type Expression, rule, sequence, text } from "../ebnf.ts";
+import { accepts, both } from "../regex/automaton.ts";
+import { type Automaton, anyText } from "../regex/states.ts";
 import type { Conjunct, Goal } from "./conjunct.ts";
 import type { Emitter } from "./emitter.ts";
 import { closeObject, colon, comma, keyText, openObject } from "./json-text.ts";
@@ -108,7 +109,7 @@ class ObjectRules {
       ? []
       : this.#otherMembers.map((other) => sequence(lead, other, this.#at({ index, count: count + 1 })));
     const end = count < this.#min ? [] : [count === 0 ? text("}") : closeObject];
-    return choice(...end, ...more);
+    return choiceOf([...end, ...more]);
   }
 
   #otherMember({ keys, goal }: KeyClass): Expression {

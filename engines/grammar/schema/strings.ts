@@ -1,9 +1,11 @@
 // Owns the grammar of strings and of the keys of objects: their patterns and lengths as one automaton. Pure.
 import { type Expression, sequence, text } from "../ebnf.ts";
-import { type Automaton, anyText, both, isEmpty, lengths, not, ofLength, ofTexts } from "../regex/automaton.ts";
+import { both, isEmpty, lengths, not, ofLength } from "../regex/automaton.ts";
 import { charCount } from "../regex/char-set.ts";
 import { automatonExpression } from "../regex/expression.ts";
+import { type Automaton, anyText } from "../regex/states.ts";
 import { RegexProblem } from "../regex/syntax.ts";
+import { ofTexts } from "../regex/texts.ts";
 import { type Conjunct, type Goal, types } from "./conjunct.ts";
 import type { Emitter } from "./emitter.ts";
 import { stringSpelling } from "./json-text.ts";
