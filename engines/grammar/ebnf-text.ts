@@ -173,7 +173,7 @@ class Writer {
     this.#left -= written.length;
     if (this.#left < 0) throw tooLong();
     if (sequences.length <= maxInlineSequences) return `(${written})`;
-    const name = `chars_${this.sets.length}`;
+    const name = `utf8_${this.sets.length}`;
     this.sets.push(`${name} ::= ${written}`);
     this.#names.set(key, name);
     return name;

@@ -49,22 +49,23 @@ export const plainSpelling: Spelling = { chars: (chars) => [set(chars)], end: em
 const wideChars = 512;
 
 /**
- * By edge, those that take almost any character: a number that is the same for the same characters and target. The engine
- * looks its vocabulary up once for each number.
+ * By edge, those that take almost any character: a number that is the same for the same characters and target, as the engine
+ * can then look its vocabulary up once. An edge back to its own state has a number of its own: the engine is quick only with a
+ * rule that calls itself.
  */
 export function wideEdges(automaton: Automaton): ReadonlyMap<Edge, number> {
   const numbers = new Map<string, number>();
   const wide = new Map<Edge, number>();
-  for (const { edges } of automaton) {
+  automaton.forEach(({ edges }, at) => {
     for (const edge of edges) {
       spendOn(2 + edge.set.length);
       if (charCount(edge.set) <= wideChars) continue;
-      const key = `${edge.to}:${edge.set.join()}`;
+      const key = edge.to === at ? `itself:${at}` : `${edge.to}:${edge.set.join()}`;
       const number = numbers.get(key) ?? numbers.size;
       numbers.set(key, number);
       wide.set(edge, number);
     }
-  }
+  });
   return wide;
 }
 
