@@ -39,6 +39,8 @@ class LarkCompiler {
   readonly #rules: Rules;
   /** What may stand between two terminals. */
   readonly #gap: Expression;
+  /** Regular expressions and imported terminals, each made once. */
+  readonly #made = new Map<string, Expression>();
 
   constructor(file: LarkFile, rules: Rules) {
     this.#file = file;
@@ -71,7 +73,10 @@ class LarkCompiler {
       case "range":
         return sequence(charRange(node), gap);
       case "regex":
-        return sequence(regex(node), gap);
+        return sequence(
+          this.#once(`/${node.pattern}/${node.flags}`, () => regex(node)),
+          gap,
+        );
       case "json":
         return sequence(this.#json(node), gap);
     }
@@ -90,7 +95,16 @@ class LarkCompiler {
     const pattern = commonTerminals.get(imported.name);
     if (pattern === undefined)
       throw larkError("unsupported", imported.line, `common.${imported.name} is not supported`);
-    return sequence(regexExpression(parseRegex(pattern)), gap);
+    return sequence(
+      this.#once(imported.name, () => regexExpression(parseRegex(pattern))),
+      gap,
+    );
+  }
+
+  #once(key: string, make: () => Expression): Expression {
+    const known = this.#made.get(key) ?? make();
+    this.#made.set(key, known);
+    return known;
   }
 
   #json({ schema, line }: LarkNode & { kind: "json" }): Expression {
@@ -123,7 +137,11 @@ function regex({ pattern, flags, line }: LarkNode & { kind: "regex" }): Expressi
 }
 
 function anyCase(value: string): Expression {
-  return sequence(...[...value].map((char) => set(bothCases(charsOf(char)) ?? charsOf(char))));
+  const sets = new Map<string, Expression>();
+  for (const char of value) {
+    if (!sets.has(char)) sets.set(char, set(bothCases(charsOf(char)) ?? charsOf(char)));
+  }
+  return sequenceOf([...value].map((char) => sets.get(char) as Expression));
 }
 
 function charRange({ from, to, line }: LarkNode & { kind: "range" }): Expression {

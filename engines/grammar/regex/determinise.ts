@@ -9,6 +9,7 @@ import { type Automaton, explore, tooComplex } from "./states.ts";
 import type { Regex, RegexNode } from "./syntax.ts";
 
 const maxNodes = 20_000;
+const maxCompared = 32;
 
 /** How a pattern applies: somewhere in the text, as in a JSON schema, or to all of it. */
 export type Anchoring = "anywhere" | "whole";
@@ -147,7 +148,7 @@ type Place = "none" | "start" | "end" | "start+end";
 class Nfa {
   readonly edges: NfaEdge[][] = [];
   readonly sets: CharSet[] = [];
-  readonly #setNumbers = new Map<CharSet | number, number>();
+  readonly #setNumbers = new Map<CharSet | string, number>();
   readonly #jumps: { readonly to: number; readonly only: "start" | "end" | null }[][] = [];
   /** By state: the closure it was last reached in. */
   #reachedIn: Int32Array = new Int32Array(0);
@@ -182,9 +183,9 @@ class Nfa {
     }
   }
 
-  /** The same for the same set, or the same single range. */
+  /** The same for the same characters; of a large set only where it is the same object. */
   #setNumber(set: CharSet): number {
-    const key = set.length === 2 ? (set[0] as number) * 0x110000 + (set[1] as number) : set;
+    const key = set.length <= maxCompared ? set.join() : set;
     const known = this.#setNumbers.get(key);
     if (known !== undefined) return known;
     const number = this.sets.push(set) - 1;
