@@ -1,9 +1,10 @@
 // Owns the two ways a regular expression becomes part of a grammar: as it is written, or by the rules of its automaton. Pure.
 import { choiceOf, type Expression, empty, type Rules, repeat, rule, sequence, sequenceOf, set } from "../ebnf.ts";
-import { spend, spendOn } from "../work.ts";
-import { type CharSet, charCount } from "./char-set.ts";
-import { type Automaton, type Edge, stateOf } from "./states.ts";
+import { spend } from "../work.ts";
+import type { CharSet } from "./char-set.ts";
+import { type Automaton, type Edge, isAnyText, stateOf } from "./states.ts";
 import { type Regex, type RegexNode, RegexProblem } from "./syntax.ts";
+import { anyTextPlace, type WidePlace, wideRules } from "./wide-edges.ts";
 
 /** A regular expression that must match all of a text, as it is written. Anchors may stand at its ends alone. */
 export function regexExpression({ node, ahead }: Regex): Expression {
@@ -45,41 +46,18 @@ export interface Spelling {
 
 export const plainSpelling: Spelling = { chars: (chars) => [set(chars)], end: empty };
 
-/** An edge of more characters leads the grammar engine through most of its vocabulary. */
-const wideChars = 512;
-
-/**
- * By edge, those that take almost any character: a number that is the same for the same characters and target, as the engine
- * can then look its vocabulary up once. An edge back to its own state has a number of its own: the engine is quick only with a
- * rule that calls itself.
- */
-export function wideEdges(automaton: Automaton): ReadonlyMap<Edge, number> {
-  const numbers = new Map<string, number>();
-  const wide = new Map<Edge, number>();
-  automaton.forEach(({ edges }, at) => {
-    for (const edge of edges) {
-      spendOn(2 + edge.set.length);
-      if (charCount(edge.set) <= wideChars) continue;
-      const key = edge.to === at ? `itself:${at}` : `${edge.to}:${edge.set.join()}`;
-      const number = numbers.get(key) ?? numbers.size;
-      numbers.set(key, number);
-      wide.set(edge, number);
-    }
-  });
-  return wide;
-}
-
 /**
  * The rules of an automaton. A state that is entered from one place is written there; the others are rules that call each
- * other at their ends. So are wide edges that several states have: the engine looks at such a rule once.
+ * other at their ends. `common` holds the names of rules that other automata of the grammar have too.
  */
 export function automatonExpression(
   automaton: Automaton,
   rules: Rules,
   prefix: string,
   spelling: Spelling,
+  common: Map<string, string> = new Map(),
 ): Expression {
-  return new AutomatonRules(automaton, rules, prefix, spelling).start();
+  return new AutomatonRules(automaton, rules, prefix, spelling, common).start();
 }
 
 class AutomatonRules {
@@ -89,20 +67,20 @@ class AutomatonRules {
   readonly #spelling: Spelling;
   /** Edges that lead to each state. */
   readonly #entries: Int32Array;
-  readonly #wide: ReadonlyMap<Edge, number>;
-  /** By the number of a wide edge, how many there are of it, and the rule of those of which there are several. */
-  readonly #wideCounts: number[] = [];
-  readonly #wideRules = new Map<number, Expression>();
+  readonly #wide: ReadonlyMap<Edge, WidePlace>;
+  /** Names by the keys of wide places. */
+  readonly #common: Map<string, string>;
+  readonly #own = new Map<string, string>();
   readonly #names = new Map<number, string>();
   readonly #todo: number[] = [];
 
-  constructor(automaton: Automaton, rules: Rules, prefix: string, spelling: Spelling) {
+  constructor(automaton: Automaton, rules: Rules, prefix: string, spelling: Spelling, common: Map<string, string>) {
     this.#automaton = automaton;
     this.#rules = rules;
     this.#prefix = prefix;
     this.#spelling = spelling;
-    this.#wide = wideEdges(automaton);
-    for (const number of this.#wide.values()) this.#wideCounts[number] = (this.#wideCounts[number] ?? 0) + 1;
+    this.#common = common;
+    this.#wide = wideRules(automaton);
     this.#entries = new Int32Array(automaton.length);
     this.#entries[0] = 1;
     for (const { edges } of automaton) {
@@ -119,12 +97,13 @@ class AutomatonRules {
   }
 
   #rule(at: number): Expression {
-    let name = this.#names.get(at);
-    if (name === undefined) {
-      name = this.#rules.reserve(this.#prefix);
-      this.#names.set(at, name);
-      this.#todo.push(at);
-    }
+    const isCommon = isAnyText(this.#automaton, at);
+    const known = isCommon ? this.#common.get(anyTextPlace.key) : this.#names.get(at);
+    if (known !== undefined) return rule(known);
+    const name = this.#rules.reserve(this.#prefix);
+    if (isCommon) this.#common.set(anyTextPlace.key, name);
+    this.#names.set(at, name);
+    this.#todo.push(at);
     return rule(name);
   }
 
@@ -136,13 +115,14 @@ class AutomatonRules {
   }
 
   #edge(edge: Edge, depth: number): readonly Expression[] {
-    const number = this.#wide.get(edge);
-    if (number === undefined || this.#wideCounts[number] === 1) return this.#spelled(edge, depth);
-    const known = this.#wideRules.get(number);
-    if (known !== undefined) return [known];
-    const made = this.#rules.add(this.#prefix, choiceOf(this.#spelled(edge, 0)));
-    this.#wideRules.set(number, made);
-    return [made];
+    const place = this.#wide.get(edge);
+    if (place === undefined) return this.#spelled(edge, depth);
+    const names = place.isCommon ? this.#common : this.#own;
+    const known = names.get(place.key);
+    if (known !== undefined) return [rule(known)];
+    const name = this.#rules.reserve(this.#prefix);
+    names.set(place.key, name);
+    return [this.#rules.define(name, choiceOf(this.#spelled(edge, 0)))];
   }
 
   #spelled({ set: chars, to }: Edge, depth: number): readonly Expression[] {

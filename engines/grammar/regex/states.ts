@@ -68,6 +68,13 @@ export function stateOf(automaton: Automaton, at: number): State {
   return automaton[at] as State;
 }
 
+/** Whether any text is accepted from a state on. */
+export function isAnyText(automaton: Automaton, at: number): boolean {
+  const { accepts, edges } = stateOf(automaton, at);
+  const [only] = edges;
+  return accepts && edges.length === 1 && only?.to === at && only.set.join() === anyChar.join();
+}
+
 /** The ranges of a state's edges in order, each as its first and last character and the index of its edge. */
 export function rangesOfState({ edges }: State): Int32Array {
   const ranges: [lo: number, hi: number, edge: number][] = [];

@@ -2,7 +2,8 @@
 // once what follows it is known. Linear in the characters. Pure.
 import { spend, spendOn } from "../work.ts";
 import { charOf } from "./char-set.ts";
-import { type Automaton, type Edge, explore, noText, type State, stateOf, tooComplex } from "./states.ts";
+import { type Automaton, type Edge, explore, noText, type State, stateOf } from "./states.ts";
+import { RegexProblem } from "./syntax.ts";
 
 const maxTextStates = 20_000;
 
@@ -65,8 +66,12 @@ class Builder {
     const key = `${accepts} ${edges.map(({ set, to }) => `${set[0]}:${to}`).join()}`;
     const known = this.#numbers.get(key);
     if (known !== undefined) return known;
-    if (this.#states.length >= maxTextStates) throw tooComplex();
+    if (this.#states.length >= maxTextStates) throw tooMany();
     this.#numbers.set(key, this.#states.length);
     return this.#states.push({ accepts, edges }) - 1;
   }
+}
+
+function tooMany(): RegexProblem {
+  return new RegexProblem("unsupported", "these are too many, or too long, texts to be told from others; name fewer");
 }
