@@ -2,7 +2,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { OutputGrammar } from "../chat.ts";
 import type { Expression, Rules } from "./ebnf.ts";
-import { hasEnd } from "./ebnf-text.ts";
+import { hasEnd } from "./endings.ts";
 import { compileLarkInto, noLarkText } from "./lark/compile.ts";
 import { readLlguidance } from "./lark/llguidance.ts";
 import { regexExpression } from "./regex/expression.ts";

@@ -4,8 +4,20 @@ import assert from "node:assert/strict";
 import { ServerError } from "../../runtime/errors.ts";
 import type { ToolSpec } from "../chat.ts";
 import type { CallSyntax } from "../parse/tool-format.ts";
-import { anything, choice, type Expression, empty, freeText, type Rules, rule, sequence, set, text } from "./ebnf.ts";
-import { canEnd, endingRules } from "./ebnf-text.ts";
+import {
+  anything,
+  choice,
+  choiceOf,
+  type Expression,
+  empty,
+  freeText,
+  type Rules,
+  rule,
+  sequence,
+  set,
+  text,
+} from "./ebnf.ts";
+import { Endings } from "./endings.ts";
 import { charsOf, complement, union } from "./regex/char-set.ts";
 import { type Check, schemaCheck } from "./schema/check.ts";
 import { closed } from "./schema/closed.ts";
@@ -42,7 +54,7 @@ export function compileCalls(demand: CallDemand, answerOpen: string, hasFreeText
   const calls = tools.map(({ spec, args }) =>
     sequence(text(syntax.before(spec.name)), args.expression, text(syntax.after(spec.name))),
   );
-  const rest = restOf(rules.add("call", choice(...calls)), demand, rules);
+  const rest = restOf(rules.add("call", choiceOf(calls)), demand, rules);
   const whole = sequence(text(syntax.open), rest);
   return {
     calls: whole,
@@ -64,9 +76,9 @@ function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly Called
     known.set(key, args);
     return { spec, args };
   });
-  const ending = endingRules(rules);
+  const endings = new Endings(rules);
   for (const { spec, args } of tools) {
-    if (!canEnd(args.expression, ending)) throw forTool(spec, noObject(args));
+    if (!endings.canEnd(args.expression)) throw forTool(spec, noObject(args));
   }
   return tools;
 }

@@ -4,7 +4,8 @@
 // sequences of its UTF-8; a set of one byte is taken as a character, so the byte is written twice; and \x takes as many
 // hexadecimal digits as follow it.
 import { ServerError } from "../../runtime/errors.ts";
-import { type Expression, isNever, type Rules, repeat, sequence } from "./ebnf.ts";
+import { type Expression, isNever, type Rules } from "./ebnf.ts";
+import { pruned } from "./endings.ts";
 import {
   asciiChars,
   type ByteRanges,
@@ -14,28 +15,34 @@ import {
   rangesOf,
   utf8Sequences,
 } from "./regex/char-set.ts";
+import { spend, spendOn } from "./work.ts";
 
 /** A set with more byte sequences than this becomes a rule, so that it is written once. */
 const maxInlineSequences = 2;
 
 /** Elements of a grammar whose repetitions are written out, as the engine writes them. */
 const maxElements = 50_000;
+/** Most characters of a grammar. */
+const maxCharacters = 4_000_000;
 
 /**
  * The grammar from `root` on as text; null where no text at all matches it. Throws `unsupported` where it has more than
- * `limit` elements.
+ * `limit` elements, or is too long.
  */
 export function ebnfText(rules: Rules, root: string, limit = maxElements): string | null {
   const live = pruned(rules, root);
   if (live === null) return null;
+  const sizes = new Sizes();
   let elements = 0;
-  for (const expression of live.values()) elements += elementCount(expression);
-  if (elements > limit) {
-    throw new ServerError(
-      "unsupported",
-      `the grammar has more than ${limit} elements with its repetitions written out; make it smaller`,
-    );
+  let characters = 0;
+  for (const expression of live.values()) {
+    const size = sizes.of(expression);
+    elements += size.elements;
+    characters += size.characters;
   }
+  if (elements > limit)
+    throw tooLarge(`the grammar has more than ${limit} elements with its repetitions written out; make it smaller`);
+  if (characters > maxCharacters) throw tooLong();
   const writer = new Writer();
   const lines = [...live].map(([name, expression]) => {
     const lookahead = rules.lookaheads.get(name);
@@ -45,99 +52,75 @@ export function ebnfText(rules: Rules, root: string, limit = maxElements): strin
   return [...lines, ...writer.sets].join("\n");
 }
 
-function elementCount(expression: Expression): number {
-  switch (expression.kind) {
-    case "sequence":
-      return expression.parts.reduce((sum, part) => sum + elementCount(part), 1);
-    case "choice":
-      return expression.options.reduce((sum, option) => sum + elementCount(option), 1);
-    case "repeat":
-      return elementCount(expression.of) * Math.max(1, expression.min, expression.max ?? 1);
-    default:
-      return 1;
-  }
+function tooLarge(message: string): ServerError {
+  return new ServerError("unsupported", message);
 }
 
-/** The rules that `root` needs, without what cannot end; null where `root` cannot. */
-export function pruned(rules: Rules, root: string): ReadonlyMap<string, Expression> | null {
-  const ending = endingRules(rules);
-  if (!ending.has(root)) return null;
-  const live = new Map<string, Expression>();
-  const todo = [root];
-  for (let name = todo.pop(); name !== undefined; name = todo.pop()) {
-    if (live.has(name)) continue;
-    const expression = withoutDeadEnds(rules.byName.get(name) as Expression, ending);
-    live.set(name, expression);
-    todo.push(...rulesIn(expression));
-  }
-  return live;
+function tooLong(): ServerError {
+  return tooLarge(`the grammar takes more than ${maxCharacters} characters; make it smaller`);
 }
 
-/** The rules from which some finite text can be derived. */
-export function endingRules(rules: Rules): ReadonlySet<string> {
-  const users = new Map<string, string[]>();
-  for (const [name, expression] of rules.byName) {
-    for (const used of rulesIn(expression)) users.set(used, [...(users.get(used) ?? []), name]);
-  }
-  const ending = new Set<string>();
-  const todo = [...rules.byName.keys()];
-  for (let name = todo.pop(); name !== undefined; name = todo.pop()) {
-    const expression = rules.byName.get(name);
-    if (expression === undefined || ending.has(name) || !canEnd(expression, ending)) continue;
-    ending.add(name);
-    todo.push(...(users.get(name) ?? []));
-  }
-  return ending;
+interface Size {
+  /** With all repetitions written out. */
+  readonly elements: number;
+  /** Of its texts and the names of its rules. */
+  readonly characters: number;
 }
 
-/** Whether there is a text of the expression. */
-export function hasEnd(expression: Expression, rules: Rules): boolean {
-  return canEnd(expression, endingRules(rules));
-}
+/** How large expressions are: one that stands in many places is counted there, and looked at once. */
+class Sizes {
+  readonly #known = new Map<Expression, Size>();
 
-export function canEnd(expression: Expression, ending: ReadonlySet<string>): boolean {
-  switch (expression.kind) {
-    case "rule":
-      return ending.has(expression.name);
-    case "sequence":
-      return expression.parts.every((part) => canEnd(part, ending));
-    case "choice":
-      return expression.options.some((option) => canEnd(option, ending));
-    case "repeat":
-      return expression.min === 0 || canEnd(expression.of, ending);
-    default:
-      return true;
-  }
-}
-
-function withoutDeadEnds(expression: Expression, ending: ReadonlySet<string>): Expression {
-  switch (expression.kind) {
-    case "sequence":
-      return sequence(...expression.parts.map((part) => withoutDeadEnds(part, ending)));
-    case "choice": {
-      const options = expression.options.filter((option) => canEnd(option, ending));
-      return { kind: "choice", options: options.map((option) => withoutDeadEnds(option, ending)) };
+  of(expression: Expression): Size {
+    switch (expression.kind) {
+      case "text":
+        return { elements: 1, characters: expression.text.length };
+      case "rule":
+        return { elements: 1, characters: expression.name.length };
+      case "sequence":
+      case "choice":
+      case "repeat":
+        return this.#ofComposite(expression);
+      default:
+        return { elements: 1, characters: 1 };
     }
-    case "repeat":
-      if (!canEnd(expression.of, ending)) return sequence();
-      return repeat(withoutDeadEnds(expression.of, ending), expression.min, expression.max);
-    default:
-      return expression;
   }
-}
 
-function* rulesIn(expression: Expression): Iterable<string> {
-  if (expression.kind === "rule") yield expression.name;
-  else if (expression.kind === "sequence") for (const part of expression.parts) yield* rulesIn(part);
-  else if (expression.kind === "choice") for (const option of expression.options) yield* rulesIn(option);
-  else if (expression.kind === "repeat") yield* rulesIn(expression.of);
-  else if (expression.kind === "any" && expression.next !== null) yield expression.next;
+  #ofComposite(expression: Expression & { kind: "sequence" | "choice" | "repeat" }): Size {
+    const known = this.#known.get(expression);
+    if (known !== undefined) return known;
+    const size =
+      expression.kind === "repeat"
+        ? this.#ofRepeat(expression)
+        : this.#ofParts(expression.kind === "choice" ? expression.options : expression.parts);
+    this.#known.set(expression, size);
+    return size;
+  }
+
+  #ofRepeat({ of, min, max }: Expression & { kind: "repeat" }): Size {
+    const { elements, characters } = this.of(of);
+    return { elements: elements * Math.max(1, min, max ?? 1), characters };
+  }
+
+  #ofParts(parts: readonly Expression[]): Size {
+    let elements = 1;
+    let characters = 0;
+    spend(1 + parts.length / 4);
+    for (const part of parts) {
+      const size = this.of(part);
+      elements += size.elements;
+      characters += size.characters;
+    }
+    return { elements, characters };
+  }
 }
 
 /** Writes expressions; large sets become rules of their own, in `sets`. */
 class Writer {
   readonly sets: string[] = [];
   readonly #names = new Map<string, string>();
+  readonly #written = new Map<CharSet, string>();
+  #left = maxCharacters;
 
   body(expression: Expression): string {
     if (expression.kind !== "choice") return this.part(expression);
@@ -169,21 +152,28 @@ class Writer {
   }
 
   #set(set: CharSet): string {
+    const known = this.#written.get(set);
+    if (known !== undefined) return known;
     const wide = difference(set, asciiChars);
     const narrow = intersection(set, asciiChars);
     const options = narrow.length === 0 ? [] : [byteClass([...rangesOf(narrow)])];
     if (wide.length > 0) options.push(this.#wideSet(wide));
-    return options.length === 1 ? (options[0] as string) : `(${options.join(" | ")})`;
+    const written = options.length === 1 ? (options[0] as string) : `(${options.join(" | ")})`;
+    this.#written.set(set, written);
+    return written;
   }
 
   #wideSet(set: CharSet): string {
+    spend(set.length / 4);
     const key = set.join();
     const known = this.#names.get(key);
     if (known !== undefined) return known;
     const sequences = utf8Sequences(set);
     const written = sequences.map(byteSequence).join(" | ");
+    this.#left -= written.length;
+    if (this.#left < 0) throw tooLong();
     if (sequences.length <= maxInlineSequences) return `(${written})`;
-    const name = `chars_${this.sets.length}`;
+    const name = `utf8_${this.sets.length}`;
     this.sets.push(`${name} ::= ${written}`);
     this.#names.set(key, name);
     return name;
@@ -223,13 +213,12 @@ function anyText(mark: string | null, next: string | null): string {
 }
 
 function quoted(text: string): string {
-  return `"${[...text].map(quotedChar).join("")}"`;
+  spendOn(text.length);
+  return `"${text.replace(/[^ !#-[\]-~]/gu, quotedChar)}"`;
 }
 
 function quotedChar(char: string): string {
-  const code = char.codePointAt(0) as number;
-  if (code < 0x20 || code >= 0x7f) return hexEscape(code);
-  return char === '"' || char === "\\" ? `\\${char}` : char;
+  return char === '"' || char === "\\" ? `\\${char}` : hexEscape(char.codePointAt(0) as number);
 }
 
 function quantifier(min: number, max: number | null): string {

@@ -4,6 +4,7 @@
 // that goes on belongs into one rule that calls itself at its end (s ::= "\"" | [^"] s), never into a small rule that is
 // repeated (c* with c ::= [^"]): there every token is tried anew at each step.
 import type { CharSet } from "./regex/char-set.ts";
+import { spendOn } from "./work.ts";
 
 export type Expression =
   | { readonly kind: "text"; readonly text: string }
@@ -33,19 +34,34 @@ export function rule(name: string): Expression {
 }
 
 export function sequence(...parts: readonly Expression[]): Expression {
+  return sequenceOf(parts);
+}
+
+/** The same of any number of parts: a call takes only so many arguments. */
+export function sequenceOf(parts: readonly Expression[]): Expression {
   if (parts.some(isNever)) return never;
-  const flat = parts.flatMap((part) => (part.kind === "sequence" ? part.parts : [part]));
   const joined: Expression[] = [];
-  for (const part of flat) {
+  const append = (part: Expression): void => {
     const last = joined[joined.length - 1];
     if (part.kind === "text" && last?.kind === "text") joined[joined.length - 1] = text(last.text + part.text);
     else joined.push(part);
+  };
+  for (const part of parts) {
+    if (part.kind === "sequence") part.parts.forEach(append);
+    else append(part);
   }
+  spendOn(parts.length + joined.length);
   return joined.length === 1 ? (joined[0] as Expression) : { kind: "sequence", parts: joined };
 }
 
 export function choice(...options: readonly Expression[]): Expression {
+  return choiceOf(options);
+}
+
+/** The same of any number of options. */
+export function choiceOf(options: readonly Expression[]): Expression {
   const flat = options.flatMap((option) => (option.kind === "choice" ? option.options : [option]));
+  spendOn(options.length + flat.length);
   return flat.length === 1 ? (flat[0] as Expression) : { kind: "choice", options: flat };
 }
 

@@ -1,27 +1,51 @@
-// Owns the bound on how long one translation may take on the agents' thread: counted in units of work, so that the same grammar
-// is always taken or always refused. A translation is synchronous, so there is one at a time.
+// The bound on how long one translation may take on its thread. Work is counted in units, so that the same grammar is always
+// taken or always refused; a clock stands behind the count, for a machine that is slow or loaded. A translation is
+// synchronous, so there is one at a time.
 
 export class TooMuchWork extends Error {}
 
-let unitsLeft = Number.POSITIVE_INFINITY;
-
-/** Some quarter of a second. */
+/** Some 0.2 s of an idle core: a unit is an object made, compared or remembered. */
 const unitsOfOne = 600_000;
+/** Elements copied or scanned in plain loops, and characters, that make a unit. */
+const elementsOfUnit = 16;
+/** The clock ends what the units should have ended: never on a machine that is not overloaded. */
+const maxMs = 4000;
+/** Units between two looks at the clock. */
+const unitsOfLook = 5000;
+
+let unitsLeft = Number.POSITIVE_INFINITY;
+let unitsAtLook = 0;
+let deadline = Number.POSITIVE_INFINITY;
 
 /** Runs a translation, or a part of one; throws TooMuchWork where it takes too much of it. */
 export function bounded<Result>(translate: () => Result): Result {
   const outer = unitsLeft;
+  const outerDeadline = deadline;
   const granted = Math.min(outer, unitsOfOne);
   unitsLeft = granted;
+  unitsAtLook = granted - unitsOfLook;
+  deadline = Math.min(outerDeadline, performance.now() + maxMs);
   try {
     return translate();
   } finally {
     unitsLeft = outer - (granted - unitsLeft);
+    unitsAtLook = unitsLeft - unitsOfLook;
+    deadline = outerDeadline;
   }
 }
 
-/** To be called by whatever loops, with about as many units as it has looked at things. */
+/** To be called by whatever loops, with as many units as it makes, compares or remembers things. */
 export function spend(units: number): void {
   unitsLeft -= units;
+  if (unitsLeft >= unitsAtLook) return;
   if (unitsLeft < 0) throw new TooMuchWork("it takes too much work to be translated; make it simpler");
+  unitsAtLook = unitsLeft - unitsOfLook;
+  if (performance.now() > deadline) {
+    throw new TooMuchWork(`it takes more than ${maxMs / 1000} s to be translated; make it simpler, or try again`);
+  }
+}
+
+/** The same of elements of plain lists and of characters, which cost less each. */
+export function spendOn(elements: number): void {
+  spend(elements / elementsOfUnit);
 }

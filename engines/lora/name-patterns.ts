@@ -2,9 +2,10 @@
 // for either. The config comes from a client, so expressions run as automata, whose work has a bound.
 
 import { quote } from "../gguf/invalid-file.ts";
-import { type Automaton, accepts } from "../grammar/regex/automaton.ts";
+import { accepts } from "../grammar/regex/automaton.ts";
 import { automatonOf } from "../grammar/regex/determinise.ts";
 import { parseRegex } from "../grammar/regex/parse.ts";
+import type { Automaton } from "../grammar/regex/states.ts";
 import { RegexProblem } from "../grammar/regex/syntax.ts";
 import { bounded, TooMuchWork } from "../grammar/work.ts";
 import { invalidAdapter } from "./adapter-problems.ts";

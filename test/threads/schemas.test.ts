@@ -2,7 +2,7 @@
 // text matches the schema. And what takes too long for the unit tests of the translation.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { pruned } from "../../engines/grammar/ebnf-text.ts";
+import { pruned } from "../../engines/grammar/endings.ts";
 import { GrammarEngine } from "../../engines/grammar/library.ts";
 import { schemaCheck } from "../../engines/grammar/schema/check.ts";
 import { type CompiledSchema, compileSchema } from "../../engines/grammar/schema/compile.ts";

@@ -1,6 +1,17 @@
 // Owns the translation of Lark grammars into rules. There is no lexer behind them: a terminal is text like any other, and what
 // is ignored may stand behind each. For translate.ts. Pure.
-import { choice, type Expression, empty, type Rules, repeat, rule, sequence, set, text } from "../ebnf.ts";
+import {
+  choiceOf,
+  type Expression,
+  empty,
+  type Rules,
+  repeat,
+  rule,
+  sequence,
+  sequenceOf,
+  set,
+  text,
+} from "../ebnf.ts";
 import { bothCases, charSet, charsOf } from "../regex/char-set.ts";
 import { regexExpression } from "../regex/expression.ts";
 import { parseRegex } from "../regex/parse.ts";
@@ -28,12 +39,14 @@ class LarkCompiler {
   readonly #rules: Rules;
   /** What may stand between two terminals. */
   readonly #gap: Expression;
+  /** Regular expressions and imported terminals, each made once. */
+  readonly #made = new Map<string, Expression>();
 
   constructor(file: LarkFile, rules: Rules) {
     this.#file = file;
     this.#rules = rules;
     const ignored = file.ignored.map((node) => bounded(this.#expression(node, false)));
-    this.#gap = ignored.length === 0 ? empty : repeat(choice(...ignored), 0, 1);
+    this.#gap = ignored.length === 0 ? empty : repeat(choiceOf(ignored), 0, 1);
   }
 
   compile(): Expression {
@@ -48,9 +61,9 @@ class LarkCompiler {
     const gap = spaced ? this.#gap : empty;
     switch (node.kind) {
       case "sequence":
-        return sequence(...node.parts.map((part) => this.#expression(part, spaced)));
+        return sequenceOf(node.parts.map((part) => this.#expression(part, spaced)));
       case "choice":
-        return choice(...node.options.map((option) => this.#expression(option, spaced)));
+        return choiceOf(node.options.map((option) => this.#expression(option, spaced)));
       case "repeat":
         return repeat(this.#expression(node.of, spaced), node.min, node.max);
       case "name":
@@ -60,7 +73,10 @@ class LarkCompiler {
       case "range":
         return sequence(charRange(node), gap);
       case "regex":
-        return sequence(regex(node), gap);
+        return sequence(
+          this.#once(`/${node.pattern}/${node.flags}`, () => regex(node)),
+          gap,
+        );
       case "json":
         return sequence(this.#json(node), gap);
     }
@@ -79,7 +95,16 @@ class LarkCompiler {
     const pattern = commonTerminals.get(imported.name);
     if (pattern === undefined)
       throw larkError("unsupported", imported.line, `common.${imported.name} is not supported`);
-    return sequence(regexExpression(parseRegex(pattern)), gap);
+    return sequence(
+      this.#once(imported.name, () => regexExpression(parseRegex(pattern))),
+      gap,
+    );
+  }
+
+  #once(key: string, make: () => Expression): Expression {
+    const known = this.#made.get(key) ?? make();
+    this.#made.set(key, known);
+    return known;
   }
 
   #json({ schema, line }: LarkNode & { kind: "json" }): Expression {
@@ -112,7 +137,11 @@ function regex({ pattern, flags, line }: LarkNode & { kind: "regex" }): Expressi
 }
 
 function anyCase(value: string): Expression {
-  return sequence(...[...value].map((char) => set(bothCases(charsOf(char)) ?? charsOf(char))));
+  const sets = new Map<string, Expression>();
+  for (const char of value) {
+    if (!sets.has(char)) sets.set(char, set(bothCases(charsOf(char)) ?? charsOf(char)));
+  }
+  return sequenceOf([...value].map((char) => sets.get(char) as Expression));
 }
 
 function charRange({ from, to, line }: LarkNode & { kind: "range" }): Expression {
@@ -129,9 +158,9 @@ function charRange({ from, to, line }: LarkNode & { kind: "range" }): Expression
 function bounded(expression: Expression): Expression {
   switch (expression.kind) {
     case "sequence":
-      return sequence(...expression.parts.map(bounded));
+      return sequenceOf(expression.parts.map(bounded));
     case "choice":
-      return choice(...expression.options.map(bounded));
+      return choiceOf(expression.options.map(bounded));
     case "repeat":
       return repeat(bounded(expression.of), expression.min, expression.max ?? Math.max(expression.min, maxIgnored));
     default:

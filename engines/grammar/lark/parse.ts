@@ -1,5 +1,6 @@
 // Owns the syntax of Lark grammars: from tokens to definitions. What a grammar cannot follow (priorities, templates, %declare)
 // is refused by name. Pure; nesting is bounded.
+import { spend } from "../work.ts";
 import { larkError } from "./problem.ts";
 import { type Token, type TokenKind, tokensOf } from "./tokens.ts";
 
@@ -130,7 +131,10 @@ class Parser {
 
   #choice(): LarkNode {
     const options = [this.#sequence()];
-    while (this.#takeSymbol("|")) options.push(this.#sequence());
+    while (this.#takeSymbol("|")) {
+      spend(1);
+      options.push(this.#sequence());
+    }
     return options.length === 1 ? (options[0] as LarkNode) : { kind: "choice", options };
   }
 
@@ -189,6 +193,7 @@ class Parser {
   }
 
   #item(): LarkNode {
+    spend(1);
     const token = this.#next();
     switch (token.kind) {
       case "rule":

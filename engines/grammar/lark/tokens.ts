@@ -1,5 +1,6 @@
 // Owns cutting the text of a Lark grammar into tokens. A token that nothing can be made of is refused here, with its line. Pure,
 // linear in the text.
+import { spend, spendOn } from "../work.ts";
 import { larkError } from "./problem.ts";
 
 export type TokenKind =
@@ -24,57 +25,100 @@ export interface Token {
 
 const maxLength = 262_144;
 
-/** Tried in this order at each place. */
-const patterns: readonly (readonly [TokenKind | "skip", RegExp])[] = [
-  ["skip", /[ \t\r]+|(?:\/\/|#)[^\n]*|\\\n/y],
-  // A line that begins with a bar goes on with the rule above it.
-  ["skip", /\n(?:[ \t\r\n]|(?:\/\/|#)[^\n]*\n)*(?=\|)/y],
-  ["line", /\n[ \t\r\n]*/y],
-  ["directive", /%[a-z_]+/y],
-  ["rule", /_?[a-z][a-z0-9_]*/y],
-  ["terminal", /_?[A-Z][A-Z0-9_]*/y],
-  ["string", /"((?:[^"\\\n]|\\.)*)"(i?)/y],
-  ["regex", /\/((?:[^/\\\n[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)\/([a-z]*)/y],
-  ["number", /-?\d+/y],
-  ["symbol", /->|\.\.|[:|()[\]?!*+~.,{}<>@&=]/y],
+/** What tokens may be, and what each begins with; tried in this order. */
+const patterns: readonly (readonly [kind: TokenKind | "skip", first: RegExp, pattern: RegExp])[] = [
+  ["skip", /[ \t\r/#\\]/, /[ \t\r]+|(?:\/\/|#)[^\n]*|\\\n/y],
+  ["directive", /%/, /%[a-z_]+/y],
+  ["rule", /[_a-z]/, /_?[a-z][a-z0-9_]*/y],
+  ["terminal", /[_A-Z]/, /_?[A-Z][A-Z0-9_]*/y],
+  ["string", /"/, /"((?:[^"\\\n]|\\.)*)"(i?)/y],
+  ["regex", /\//, /\/((?:[^/\\\n[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)\/([a-z]*)/y],
+  ["number", /[-0-9]/, /-?\d+/y],
+  ["symbol", /[^\s\w]/, /->|\.\.|[:|()[\]?!*+~.,{}<>@&=]/y],
 ];
+
+/** By the code of their first character. */
+const candidates = Array.from({ length: 128 }, (_, code) =>
+  patterns.filter(([, first]) => first.test(String.fromCharCode(code))),
+);
 
 export function tokensOf(text: string): readonly Token[] {
   if (text.length > maxLength)
     throw larkError("invalid_value", 1, `expected at most ${maxLength} characters, got ${text.length}`);
-  const tokens: Token[] = [];
-  let line = 1;
-  for (let at = 0; at < text.length; ) {
-    const [kind, match] = matchAt(text, at, line);
-    if (kind !== "skip") tokens.push({ kind, text: match[1] ?? match[0], flags: match[2] ?? "", line });
-    let length = match[0].length;
-    if (kind === "directive" && (match[0] === "%json" || match[0] === "%llguidance")) {
-      const json = jsonAt(text, at + length, line);
-      tokens.push({ kind: "json", text: json.trim(), flags: "", line });
-      length += json.length;
+  return new Tokenizer(text).tokens();
+}
+
+class Tokenizer {
+  readonly #text: string;
+  readonly #tokens: Token[] = [];
+  #at = 0;
+  #line = 1;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  tokens(): readonly Token[] {
+    while (this.#at < this.#text.length) {
+      spend(1);
+      if (this.#text[this.#at] === "\n") this.#lines();
+      else this.#token();
     }
-    for (let i = at; i < at + length; i++) if (text[i] === "\n") line++;
-    at += length;
+    this.#push("line", "");
+    this.#push("end", "the end");
+    return this.#tokens;
   }
-  tokens.push({ kind: "line", text: "", flags: "", line }, { kind: "end", text: "the end", flags: "", line });
-  return tokens;
+
+  #push(kind: TokenKind, text: string, flags = ""): void {
+    this.#tokens.push({ kind, text, flags, line: this.#line });
+  }
+
+  /** The end of a line, with the empty lines and the comments behind it. A bar there goes on with the rule above it. */
+  #lines(): void {
+    const end = endOfLines(this.#text, this.#at);
+    if (this.#text[end] !== "|") this.#push("line", "");
+    this.#move(end);
+  }
+
+  #token(): void {
+    for (const [kind, , pattern] of candidates[this.#text.charCodeAt(this.#at)] ?? []) {
+      pattern.lastIndex = this.#at;
+      const match = pattern.exec(this.#text);
+      if (match === null) continue;
+      if (kind !== "skip") this.#push(kind, match[1] ?? match[0], match[2]);
+      this.#move(pattern.lastIndex);
+      if (kind === "directive" && (match[0] === "%json" || match[0] === "%llguidance")) this.#json();
+      return;
+    }
+    const rest = JSON.stringify(this.#text.slice(this.#at, this.#at + 20));
+    throw larkError("invalid_value", this.#line, `there is no token that begins with ${rest}`);
+  }
+
+  /** The JSON object that follows, up to its closing brace. */
+  #json(): void {
+    const end = endOfJson(this.#text, this.#at);
+    if (end === null) throw larkError("invalid_value", this.#line, "expected a JSON object that is closed");
+    this.#push("json", this.#text.slice(this.#at, end).trim());
+    this.#move(end);
+  }
+
+  #move(to: number): void {
+    spendOn(to - this.#at);
+    for (; this.#at < to; this.#at++) if (this.#text[this.#at] === "\n") this.#line++;
+  }
 }
 
-function matchAt(text: string, at: number, line: number): readonly [TokenKind | "skip", RegExpExecArray] {
-  for (const [kind, pattern] of patterns) {
-    pattern.lastIndex = at;
-    const match = pattern.exec(text);
-    if (match !== null) return [kind, match];
+/** Behind a line's end, all blanks, and all comments that have an end of their own. */
+function endOfLines(text: string, from: number): number {
+  for (let at = from; ; ) {
+    while (at < text.length && " \t\r\n".includes(text[at] as string)) at++;
+    const end = text[at] === "#" || text.startsWith("//", at) ? text.indexOf("\n", at) : -1;
+    if (end === -1) return at;
+    at = end;
   }
-  throw larkError(
-    "invalid_value",
-    line,
-    `there is no token that begins with ${JSON.stringify(text.slice(at, at + 20))}`,
-  );
 }
 
-/** The JSON object that follows, up to its closing brace. */
-function jsonAt(text: string, from: number, line: number): string {
+function endOfJson(text: string, from: number): number | null {
   let depth = 0;
   let isText = false;
   for (let at = from; at < text.length; at++) {
@@ -84,7 +128,7 @@ function jsonAt(text: string, from: number, line: number): string {
       else if (char === '"') isText = false;
     } else if (char === '"') isText = true;
     else if (char === "{" || char === "[") depth++;
-    else if ((char === "}" || char === "]") && --depth <= 0) return text.slice(from, at + 1);
+    else if ((char === "}" || char === "]") && --depth <= 0) return at + 1;
   }
-  throw larkError("invalid_value", line, "expected a JSON object that is closed");
+  return null;
 }

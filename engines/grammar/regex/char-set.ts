@@ -1,6 +1,9 @@
 // Owns sets of Unicode code points: sorted, disjoint ranges as a flat list lo, hi, lo, hi, both inclusive. Surrogates are in
 // no set: what a model writes is whole characters. Pure.
 
+import { spend, spendOn } from "../work.ts";
+import { otherCases } from "./letter-cases.ts";
+
 export type CharSet = readonly number[];
 
 export const noChar: CharSet = [];
@@ -26,17 +29,45 @@ export function charsOf(text: string): CharSet {
   return charSet([...text].map((char) => [char.codePointAt(0) as number, char.codePointAt(0) as number] as const));
 }
 
+export function charOf(code: number): CharSet {
+  return code >= 0xd800 && code <= 0xdfff ? noChar : [code, code];
+}
+
 export function* rangesOf(set: CharSet): Iterable<readonly [number, number]> {
   for (let i = 0; i < set.length; i += 2) yield [set[i] as number, set[i + 1] as number];
 }
 
 export function union(...sets: readonly CharSet[]): CharSet {
-  const [only] = sets;
-  if (only !== undefined && sets.length === 1) return only;
-  return charSet(sets.flatMap((set) => [...rangesOf(set)]));
+  return unionOf(sets);
+}
+
+/** By halves, so that each range is copied as often as there are halvings. */
+export function unionOf(sets: readonly CharSet[], from = 0, to = sets.length): CharSet {
+  if (to - from <= 1) return sets[from] ?? noChar;
+  const middle = (from + to) >> 1;
+  return unionOfTwo(unionOf(sets, from, middle), unionOf(sets, middle, to));
+}
+
+function unionOfTwo(a: CharSet, b: CharSet): CharSet {
+  spendOn(a.length + b.length);
+  const all: number[] = [];
+  let i = 0;
+  let j = 0;
+  while (i < a.length || j < b.length) {
+    const isFromA = j >= b.length || (i < a.length && (a[i] as number) <= (b[j] as number));
+    const lo = (isFromA ? a[i] : b[j]) as number;
+    const hi = (isFromA ? a[i + 1] : b[j + 1]) as number;
+    if (isFromA) i += 2;
+    else j += 2;
+    const last = all.length - 1;
+    if (last > 0 && lo <= (all[last] as number) + 1) all[last] = Math.max(all[last] as number, hi);
+    else all.push(lo, hi);
+  }
+  return all;
 }
 
 export function intersection(a: CharSet, b: CharSet): CharSet {
+  spendOn(a.length + b.length);
   const both: number[] = [];
   let i = 0;
   let j = 0;
@@ -51,6 +82,7 @@ export function intersection(a: CharSet, b: CharSet): CharSet {
 }
 
 export function complement(set: CharSet): CharSet {
+  spendOn(set.length);
   const rest: number[] = [];
   let from = 0;
   for (const [lo, hi] of rangesOf(set)) {
@@ -66,11 +98,14 @@ export function difference(a: CharSet, b: CharSet): CharSet {
 }
 
 export function hasChar(set: CharSet, char: number): boolean {
-  for (let i = 0; i < set.length; i += 2) {
-    if (char < (set[i] as number)) return false;
-    if (char <= (set[i + 1] as number)) return true;
+  let from = 0;
+  let to = set.length >> 1;
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (char > (set[2 * middle + 1] as number)) from = middle + 1;
+    else to = middle;
   }
-  return false;
+  return from < set.length >> 1 && char >= (set[2 * from] as number);
 }
 
 export function charCount(set: CharSet): number {
@@ -82,20 +117,12 @@ export function charCount(set: CharSet): number {
 /** The set with the letters of the other case added; null where it has too many for that. */
 export function bothCases(set: CharSet): CharSet | null {
   if (charCount(set) > maxFolded) return null;
-  const all: (readonly [number, number])[] = [...rangesOf(set)];
+  const others: (readonly [number, number])[] = [];
   for (const [lo, hi] of rangesOf(set)) {
-    for (let char = lo; char <= hi; char++) {
-      for (const other of otherCases(char)) all.push([other, other]);
-    }
+    for (const other of otherCases(lo, hi)) others.push([other, other]);
   }
-  return charSet(all);
-}
-
-function otherCases(char: number): number[] {
-  const text = String.fromCodePoint(char);
-  return [text.toLowerCase(), text.toUpperCase()]
-    .filter((other) => other !== text && [...other].length === 1)
-    .map((other) => other.codePointAt(0) as number);
+  spend(others.length);
+  return others.length === 0 ? set : union(set, charSet(others));
 }
 
 /** A range of bytes at each place of a UTF-8 sequence. */
@@ -103,6 +130,7 @@ export type ByteRanges = readonly (readonly [number, number])[];
 
 /** The characters beyond ASCII as sequences of byte ranges, each of which stands for well-formed UTF-8 alone. */
 export function utf8Sequences(set: CharSet): ByteRanges[] {
+  spend(set.length);
   const sequences: ByteRanges[] = [];
   for (const [lo, hi] of rangesOf(set)) {
     for (const [from, to] of utf8Lengths) {

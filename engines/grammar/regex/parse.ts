@@ -1,15 +1,19 @@
 // Owns the parser of regular expressions: the syntax of ECMAScript with its `u` flag, as JSON schemas use it, to trees. What
 // a grammar cannot follow (backreferences, lookaround, word boundaries) is refused by name. Pure, linear in the pattern.
+
+import { spend } from "../work.ts";
 import {
   anyChar,
   bothCases,
   type CharSet,
+  charOf,
   charSet,
   charsOf,
   complement,
   intersection,
   noChar,
   union,
+  unionOf,
 } from "./char-set.ts";
 import { controls, escapedSets, latinChars, lineEnds } from "./escapes.ts";
 import { propertySet } from "./property-set.ts";
@@ -19,6 +23,8 @@ const maxLength = 10_000;
 const maxDepth = 100;
 /** Beyond it a bound of a repetition is refused: a grammar writes each turn out. */
 export const maxRepeat = 1000;
+
+const lineChars = complement(lineEnds);
 
 export interface RegexFlags {
   /** i */
@@ -40,11 +46,13 @@ export function parseRegex(pattern: string, flags: RegexFlags = {}): Regex {
 class Parser {
   readonly #chars: readonly string[];
   readonly #flags: RegexFlags;
+  readonly #properties = new Map<string, CharSet>();
   #at = 0;
   #depth = 0;
 
   constructor(pattern: string, flags: RegexFlags) {
     this.#chars = [...pattern];
+    spend(this.#chars.length / 2);
     this.#flags = flags;
   }
 
@@ -117,7 +125,7 @@ class Parser {
       case "$":
         return { kind: "end" };
       case ".":
-        return { kind: "set", set: this.#flags.dotAll ? anyChar : complement(lineEnds) };
+        return { kind: "set", set: this.#flags.dotAll ? anyChar : lineChars };
       case "[":
         return { kind: "set", set: this.#class() };
       case "(":
@@ -131,7 +139,7 @@ class Parser {
       case "{":
         throw this.#invalid("nothing to repeat");
       default:
-        return this.#literal(charsOf(char));
+        return this.#literal(charOf(char.codePointAt(0) as number));
     }
   }
 
@@ -191,7 +199,7 @@ class Parser {
 
   #codePoint(code: number): CharSet {
     if (code > 0x10ffff) throw this.#invalid(`there is no character ${code.toString(16)}`);
-    return charSet([[code, code]]);
+    return charOf(code);
   }
 
   #unicodeEscape(): number {
@@ -223,24 +231,29 @@ class Parser {
     if (!this.#take("{") || end === -1) throw this.#invalid('expected a property like "\\p{L}"');
     const name = this.#chars.slice(this.#at, end).join("");
     this.#at = end + 1;
+    const key = `${negated} ${name}`;
+    const known = this.#properties.get(key);
+    if (known !== undefined) return known;
     const set = propertySet(name);
     if (set === null) throw this.#invalid(`there is no character property "${name.slice(0, 40)}"`);
-    return negated ? complement(set) : set;
+    const made = negated ? complement(set) : set;
+    this.#properties.set(key, made);
+    return made;
   }
 
   #class(): CharSet {
     const negated = this.#take("^");
-    let set = noChar;
+    const sets: CharSet[] = [];
     while (!this.#take("]")) {
       const from = this.#classChar();
       if (this.#peek() !== "-" || this.#chars[this.#at + 1] === "]") {
-        set = union(set, from);
+        sets.push(from);
         continue;
       }
       this.#at++;
-      const to = this.#classChar();
-      set = union(set, this.#range(from, to));
+      sets.push(this.#range(from, this.#classChar()));
     }
+    const set = unionOf(sets);
     const folded = this.#flags.ignoreCase ? this.#folded(set) : set;
     return negated ? complement(folded) : folded;
   }
@@ -256,7 +269,7 @@ class Parser {
 
   #classChar(): CharSet {
     const char = this.#next();
-    if (char !== "\\") return charsOf(char);
+    if (char !== "\\") return charOf(char.codePointAt(0) as number);
     if (this.#take("b")) return charsOf("\b");
     if (this.#take("-")) return charsOf("-");
     return this.#escapedSet();

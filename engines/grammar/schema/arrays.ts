@@ -1,10 +1,12 @@
 // Owns the grammar of arrays: one rule for each place that differs from the next, by how many items there are, which of those
 // `contains` asks for are still missing, and which of a few unique values are used. Pure.
-import { choice, type Expression, rule, sequence, text } from "../ebnf.ts";
-import { type Conjunct, type Contains, canonical, type Goal } from "./conjunct.ts";
+import { choiceOf, type Expression, rule, sequence, text } from "../ebnf.ts";
+import { spend, spendOn } from "../work.ts";
+import type { Conjunct, Contains, Goal } from "./conjunct.ts";
 import { itemGoal } from "./contradiction.ts";
 import type { Emitter } from "./emitter.ts";
 import { closeArray, comma, openArray, valueText } from "./json-text.ts";
+import { canonical } from "./values.ts";
 
 /** More items than this are not counted one by one: their number is checked in the finished text. */
 const maxCounted = 128;
@@ -16,8 +18,8 @@ interface Place {
   readonly index: number;
   /** For each `contains`, how many items have matched. */
   readonly found: readonly number[];
-  /** Which of the unique values are used: a bit each. */
-  readonly used: bigint;
+  /** Which of the unique values are used: a bit each where they may come in any order, else how many are behind. */
+  readonly used: number;
 }
 
 interface ArrayPlan {
@@ -34,7 +36,7 @@ export function arrayExpression(conjunct: Conjunct, emitter: Emitter): Expressio
 }
 
 function planOf(conjunct: Conjunct, emitter: Emitter): ArrayPlan {
-  const prefix = Math.max(0, ...conjunct.arrays.map((layer) => layer.prefix.length));
+  const prefix = conjunct.arrays.reduce((longest, layer) => Math.max(longest, layer.prefix.length), 0);
   let min = conjunct.itemsMin;
   let max = conjunct.itemsMax;
   if (min > maxCounted) {
@@ -71,13 +73,13 @@ class ArrayRules {
   }
 
   expression(): Expression {
-    const start: Place = { index: 0, found: this.#plan.conjunct.contains.map(() => 0), used: 0n };
+    const start: Place = { index: 0, found: this.#plan.conjunct.contains.map(() => 0), used: 0 };
     const options = this.#next(start);
-    const whole = sequence(openArray, choice(...(this.#mayEnd(start) ? [text("]")] : []), ...options));
+    const whole = sequence(openArray, choiceOf([...(this.#mayEnd(start) ? [text("]")] : []), ...options]));
     for (let place = this.#todo.pop(); place !== undefined; place = this.#todo.pop()) {
       const rest = this.#next(place).map((option) => sequence(comma, option));
       const name = this.#names.get(keyOf(place)) as string;
-      this.#emitter.rules.define(name, choice(...(this.#mayEnd(place) ? [closeArray] : []), ...rest));
+      this.#emitter.rules.define(name, choiceOf([...(this.#mayEnd(place) ? [closeArray] : []), ...rest]));
     }
     return whole;
   }
@@ -106,10 +108,10 @@ class ArrayRules {
   #nextUnique(place: Place, unique: readonly unknown[]): Expression[] {
     const isAnyOrder = unique.length <= maxAnyOrder;
     return unique.flatMap((value, i) => {
-      const bit = 1n << BigInt(i);
-      if (isAnyOrder ? (place.used & bit) !== 0n : place.used >= bit) return [];
+      spend(2);
+      if (isAnyOrder ? (place.used & (1 << i)) !== 0 : i < place.used) return [];
       // Of values in their order only the last one matters.
-      const used = isAnyOrder ? place.used | bit : bit;
+      const used = isAnyOrder ? place.used | (1 << i) : i + 1;
       return [sequence(valueText(value), this.#place({ ...place, index: place.index + 1, used }))];
     });
   }
@@ -137,6 +139,8 @@ interface Step {
 
 /** The item as one that a `contains` counts, and as one that it does not. */
 function contained({ goal, found }: Step, { item, min, max }: Contains, count: number): Step[] {
+  spend(2);
+  spendOn(2 * (goal.length + found.length));
   const most = max ?? min;
   const other = { node: item.node, negated: !item.negated };
   const matching: Step[] = count < most ? [{ goal: [...goal, item], found: [...found, count + 1] }] : [];

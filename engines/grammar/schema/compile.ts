@@ -2,10 +2,10 @@
 // rule, of its alternatives by type. Every text of the grammar matches the schema but for the keywords it lists as unchecked.
 // For translate.ts. Pure.
 
-import { choice, type Expression, Rules, rule, text } from "../ebnf.ts";
+import { choiceOf, type Expression, Rules, rule, text } from "../ebnf.ts";
 import { ebnfText } from "../ebnf-text.ts";
 import { RegexProblem } from "../regex/syntax.ts";
-import { bounded, TooMuchWork } from "../work.ts";
+import { bounded, spend, spendOn, TooMuchWork } from "../work.ts";
 import { arrayExpression } from "./arrays.ts";
 import { type Conjunct, type Goal, numberTypes, top, types } from "./conjunct.ts";
 import { CountedStrings } from "./counted-strings.ts";
@@ -17,10 +17,11 @@ import { SharedRules, valueText } from "./json-text.ts";
 import { numberExpression } from "./numbers.ts";
 import { objectExpression } from "./objects.ts";
 import { stringExpression } from "./strings.ts";
+import { has as contains } from "./values.ts";
 
 const maxRules = 8000;
 /** The grammar engine looks its whole vocabulary up for each of them: some 10 ms. */
-const maxWideStates = 400;
+const maxWidePlaces = 400;
 /** An alternative with more values is not looked through for unique ones. */
 const maxFewValues = 64;
 
@@ -53,7 +54,7 @@ export interface SchemaPart {
 
 /** What the schemas of one grammar may take of the engine's time, all together. */
 export class SchemaBudget {
-  wideStates = maxWideStates;
+  widePlaces = maxWidePlaces;
 }
 
 export function compileSchemaInto(schema: unknown, rules: Rules, budget = new SchemaBudget()): SchemaPart {
@@ -62,7 +63,7 @@ export function compileSchemaInto(schema: unknown, rules: Rules, budget = new Sc
 
 /** The same of the schema's objects alone. */
 export function compileObjectsInto(schema: unknown, rules: Rules, budget = new SchemaBudget()): SchemaPart {
-  const isObject = (document: SchemaDocument) => document.node(" object", { type: "object" }, document.root.base);
+  const isObject = (document: SchemaDocument) => document.beside("object", { type: "object" });
   return part(schema, (compiler, document) => compiler.compile([document.root, isObject(document)]), rules, budget);
 }
 
@@ -85,7 +86,7 @@ class SchemaCompiler implements Emitter {
   readonly #expander = new Expander((keyword) => this.checkLater(keyword));
   readonly #names = new Map<string, string>();
   readonly #todo: { readonly name: string; readonly goal: Goal }[] = [];
-  #where = "";
+  #where: SchemaNode | null = null;
   readonly #budget: SchemaBudget;
   readonly #afforded = new Set<string>();
 
@@ -101,12 +102,12 @@ class SchemaCompiler implements Emitter {
     const whole = this.value(roots.map((node) => ({ node, negated: false })));
     try {
       for (let next = this.#todo.pop(); next !== undefined; next = this.#todo.pop()) {
-        this.#where = next.goal[0]?.node.pointer ?? "";
+        this.#where = next.goal[0]?.node ?? null;
         this.rules.define(next.name, this.#body(next.goal));
       }
     } catch (thrown) {
       const isLimit = thrown instanceof TooMuchWork || thrown instanceof RegexProblem;
-      throw isLimit ? schemaError("unsupported", this.#where, thrown.message) : thrown;
+      throw isLimit ? schemaError("unsupported", this.#where?.pointer ?? "", thrown.message) : thrown;
     }
     return whole;
   }
@@ -120,6 +121,7 @@ class SchemaCompiler implements Emitter {
   }
 
   value(goal: Goal): Expression {
+    spend(goal.length);
     const said = goal.filter(({ node, negated }) => node.value !== !negated);
     if (said.length === 0) return this.shared.any();
     const key = goalKey(said);
@@ -142,11 +144,11 @@ class SchemaCompiler implements Emitter {
     return all.flatMap((values) => values ?? []).filter((value) => matchesGoal(value, goal, this.#expander));
   }
 
-  affords(key: string, wideStates: number): boolean {
-    if (this.#afforded.has(key)) return true;
-    if (wideStates > this.#budget.wideStates) return false;
-    this.#budget.wideStates -= wideStates;
-    this.#afforded.add(key);
+  affords(widePlaces: readonly string[]): boolean {
+    const added = widePlaces.filter((key) => !this.#afforded.has(key));
+    if (added.length > this.#budget.widePlaces) return false;
+    this.#budget.widePlaces -= added.length;
+    for (const key of added) this.#afforded.add(key);
     return true;
   }
 
@@ -155,20 +157,22 @@ class SchemaCompiler implements Emitter {
   }
 
   refuse(keyword: string, message: string): Error {
-    return schemaError("unsupported", `${this.#where}/${keyword}`, message);
+    return schemaError("unsupported", `${this.#where?.pointer ?? ""}/${keyword}`, message);
   }
 
   #body(goal: Goal): Expression {
     const alternatives = this.alternatives(goal);
     if (alternatives.includes(top)) return this.shared.any();
-    return choice(...alternatives.flatMap((conjunct) => this.#alternative(conjunct, goal)));
+    return choiceOf(alternatives.flatMap((conjunct) => this.#alternative(conjunct, goal)));
   }
 
   #alternative(conjunct: Conjunct, goal: Goal): readonly Expression[] {
     if (conjunct.values !== null) {
-      return conjunct.values.filter((value) => matchesGoal(value, goal, this.#expander)).map(valueText);
+      const left = conjunct.values.filter((value) => matchesGoal(value, goal, this.#expander));
+      spend(left.length);
+      return left.map(valueText);
     }
-    const isAllowed = (value: unknown): boolean => !conjunct.excluded.includes(value);
+    const isAllowed = (value: unknown): boolean => !contains(conjunct.excluded, value);
     const has = (bits: number): boolean => (conjunct.types & bits) !== 0;
     const options: (Expression | null)[] = [];
     if (has(types.object)) options.push(objectExpression(conjunct, this));
@@ -177,6 +181,7 @@ class SchemaCompiler implements Emitter {
     if (has(numberTypes)) options.push(numberExpression(conjunct, this));
     if (has(types.boolean)) options.push(...[true, false].filter(isAllowed).map((value) => text(String(value))));
     if (has(types.null) && isAllowed(null)) options.push(text("null"));
+    spendOn(conjunct.excluded.length);
     const excludesDeep = conjunct.excluded.some((value) => typeof value === "object" && value !== null);
     if (excludesDeep && has(types.object | types.array)) this.checkLater("not");
     return options.filter((option) => option !== null);

@@ -1,8 +1,13 @@
 // Owns what one alternative of a schema says of a value: for each type of JSON its own constraints, all of which hold. Schemas
 // are expanded into alternatives (expand.ts), and each becomes a part of the grammar (compile.ts). Pure.
-import { type Automaton, accepts } from "../regex/automaton.ts";
+import { accepts } from "../regex/automaton.ts";
+import type { Automaton } from "../regex/states.ts";
 import { spend } from "../work.ts";
 import type { SchemaNode } from "./document.ts";
+import { common, has } from "./values.ts";
+
+/** Alternatives of one schema that are told apart. */
+export const maxAlternatives = 64;
 
 /** A schema, or that it must not match. */
 export interface Literal {
@@ -122,9 +127,12 @@ export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   });
 }
 
-function sizeOf({ excluded, values, arrays, contains, objects, required, forbidden }: Conjunct): number {
+/** Of what is copied. */
+function sizeOf(conjunct: Conjunct): number {
+  const { excluded, values, arrays, contains, objects, required, forbidden, multiples, patterns, names } = conjunct;
   const named = objects.reduce((sum, layer) => sum + 1 + layer.patterns.length, required.length + forbidden.length);
-  return excluded.length + (values?.length ?? 0) + arrays.length + contains.length + named;
+  const listed = excluded.length + (values?.length ?? 0) + arrays.length + contains.length;
+  return named + listed + multiples.length + patterns.length + names.length;
 }
 
 /** Without the types and values that its own constraints leave no room for. */
@@ -135,7 +143,7 @@ function consistent(from: Conjunct): Conjunct | null {
   if (from.itemsMax !== null && from.itemsMin > from.itemsMax) left &= ~types.array;
   const needed = Math.max(from.propertiesMin, from.required.length);
   if (from.propertiesMax !== null && needed > from.propertiesMax) left &= ~types.object;
-  if (from.required.some((key) => from.forbidden.includes(key))) left &= ~types.object;
+  if (hasCommon(from.required, from.forbidden)) left &= ~types.object;
   const narrowed = { ...from, types: left };
   if (from.values === null) return left === 0 ? null : narrowed;
   const values = from.values.filter((value) => allowsScalar(narrowed, value));
@@ -143,10 +151,16 @@ function consistent(from: Conjunct): Conjunct | null {
   return values.length === 0 ? null : { ...narrowed, values, types: left & used };
 }
 
+function hasCommon(keys: readonly string[], others: readonly string[]): boolean {
+  if (keys.length === 0 || others.length === 0) return false;
+  const known = new Set(others);
+  return keys.some((key) => known.has(key));
+}
+
 /** As far as it can be told without looking into arrays and objects. */
 function allowsScalar(conjunct: Conjunct, value: unknown): boolean {
   if ((typeOf(value) & conjunct.types) === 0) return false;
-  if (conjunct.excluded.some((other) => isSame(other, value))) return false;
+  if (has(conjunct.excluded, value)) return false;
   if (typeof value === "number")
     return !isEmptyRange(
       tighter(conjunct.lower, { value, exclusive: false }, 1),
@@ -163,23 +177,9 @@ export function typeOf(value: unknown): number {
   return Array.isArray(value) ? types.array : types.object;
 }
 
-/** Equal as JSON values. */
-export function isSame(a: unknown, b: unknown): boolean {
-  return a === b || (typeof a === "object" && typeof b === "object" && canonical(a) === canonical(b));
-}
-
-/** The same text for equal values. */
-export function canonical(value: unknown): string {
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  const keys = Object.keys(value).sort();
-  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical((value as Record<string, unknown>)[key])}`).join()}}`;
-}
-
 function commonValues(a: readonly unknown[] | null, b: readonly unknown[] | null): readonly unknown[] | null {
   if (a === null || b === null) return a ?? b;
-  const others = new Set(b.map(canonical));
-  return a.filter((value) => others.has(canonical(value)));
+  return common(a, b);
 }
 
 function tighter(a: Bound | null, b: Bound | null, direction: 1 | -1): Bound | null {

@@ -16,6 +16,7 @@ export function isContradiction(conjunct: Conjunct, expander: Expander, depth = 
 }
 
 function hasDeadProperty(conjunct: Conjunct, expander: Expander, depth: number): boolean {
+  spend(conjunct.required.length / 4);
   return conjunct.required.some((key) => isDead(keyGoal(conjunct.objects, key), expander, depth));
 }
 
@@ -32,6 +33,7 @@ function isDead(goal: Goal | null, expander: Expander, depth: number): boolean {
 
 /** What item `i` of an array must match. */
 export function itemGoal(conjunct: Conjunct, i: number): Goal {
+  spend(conjunct.arrays.length / 4);
   return conjunct.arrays.flatMap(({ prefix, rest }) => {
     const literal = i < prefix.length ? prefix[i] : rest;
     return literal === null || literal === undefined ? [] : [literal];

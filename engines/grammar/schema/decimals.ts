@@ -1,8 +1,11 @@
 // Owns the digits of numbers between two bounds, as an automaton: numbers are counted in units of their last decimal place, so
 // that nothing is rounded. For numbers.ts. Pure.
-import { type Automaton, explore, least } from "../regex/automaton.ts";
-import { type CharSet, charSet, charsOf } from "../regex/char-set.ts";
+
+import { type CharSet, charsOf } from "../regex/char-set.ts";
+import { least } from "../regex/least.ts";
+import { type Automaton, explore } from "../regex/states.ts";
 import type { RegexNode } from "../regex/syntax.ts";
+import { spend, spendOn } from "../work.ts";
 
 /** A number as digits and how many of them stand behind the point. */
 export interface Decimal {
@@ -61,6 +64,8 @@ function* ofMagnitude(low: bigint, high: bigint, places: number): Iterable<Regex
 
 /** Digits from one text to another of the same length. */
 function digits(from: string, to: string, places: number): RegexNode {
+  spend(4);
+  spendOn(4 * from.length);
   const first = Number(from[0]);
   const last = Number(to[0]);
   if (from.length === 0) return { kind: "sequence", parts: [] };
@@ -84,12 +89,12 @@ function chars(text: string): RegexNode {
 }
 
 function range(from: number, to: number): RegexNode {
-  return { kind: "set", set: digitRange(from, to) };
+  return { kind: "set", set: [0x30 + from, 0x30 + to] };
 }
 
-function digitRange(from: number, to: number): CharSet {
-  return charSet([[0x30 + from, 0x30 + to]]);
-}
+const minusChar = charsOf("-");
+const pointChar = charsOf(".");
+const digitChars: readonly CharSet[] = Array.from({ length: 10 }, (_, digit) => [0x30 + digit, 0x30 + digit]);
 
 /** Digits read so far: the remainder, and how many stand behind the point (-1: none yet). */
 interface Read {
@@ -103,16 +108,16 @@ export function multiplesOf(unit: number, places: number, maxStates: number): Au
   return least(
     explore<Read | null>(
       null,
-      (read) => (read === null ? "" : `${read.remainder}:${read.places}`),
+      (read) => (read === null ? "" : read.remainder * (places + 2) + read.places + 1),
       (read) => {
         if (read === null)
           return {
             accepts: false,
-            edges: [{ set: charsOf("-"), to: null }, ...nextDigits({ remainder: 0, places: -1 }, unit)],
+            edges: [{ set: minusChar, to: null }, ...nextDigits({ remainder: 0, places: -1 }, unit)],
           };
         const factor = scale[Math.max(0, read.places)] as number;
         const edges = read.places < places ? nextDigits(read, unit) : [];
-        const point = read.places === -1 && places > 0 ? [{ set: charsOf("."), to: { ...read, places: 0 } }] : [];
+        const point = read.places === -1 && places > 0 ? [{ set: pointChar, to: { ...read, places: 0 } }] : [];
         return { accepts: read.places !== 0 && (read.remainder * factor) % unit === 0, edges: [...edges, ...point] };
       },
       maxStates,
@@ -122,7 +127,7 @@ export function multiplesOf(unit: number, places: number, maxStates: number): Au
 
 function nextDigits({ remainder, places }: Read, unit: number): { set: CharSet; to: Read }[] {
   return Array.from({ length: 10 }, (_, digit) => ({
-    set: digitRange(digit, digit),
+    set: digitChars[digit] as CharSet,
     to: { remainder: (remainder * 10 + digit) % unit, places: places === -1 ? -1 : places + 1 },
   }));
 }

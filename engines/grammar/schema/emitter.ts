@@ -15,10 +15,10 @@ export interface Emitter {
   /** The few values that match a goal, or null where there are many. */
   values(goal: Goal): readonly unknown[] | null;
   /**
-   * Takes so many states that accept almost any character from what a grammar may have of them, once for each key; false
-   * where it has not so many left.
+   * Takes places where almost any character may come from what a grammar may have of them, once for each key; false where
+   * it has not so many left.
    */
-  affords(key: string, wideStates: number): boolean;
+  affords(widePlaces: readonly string[]): boolean;
   /** The grammar lets through what this keyword forbids: the finished text is to be checked. */
   checkLater(keyword: string): void;
   /** For a keyword that neither the grammar nor the model can be relied upon to keep. */

@@ -2,14 +2,15 @@
 // that an alternative has only constraints that hold at once. What cannot be said of a negation is left out of it: fewer texts
 // match then, never others. Pure; bounded by the number of alternatives.
 
-import { spend } from "../work.ts";
-import { type Conjunct, type Goal, type Literal, meet, only, top, types } from "./conjunct.ts";
+import { spend, spendOn } from "../work.ts";
+import { type Conjunct, type Goal, type Literal, maxAlternatives, meet, only, top, types } from "./conjunct.ts";
 import { isContradiction } from "./contradiction.ts";
 import type { SchemaNode } from "./document.ts";
 import { cannotNegate, leafAssertion } from "./keywords.ts";
 
-const maxAlternatives = 64;
 const maxBranches = 256;
+/** Schemas inside of each other, of one value: a chain of references may be as long as the document. */
+const maxDepth = 300;
 
 /** Keywords of earlier drafts, whose meaning is another one now or none. */
 const outdated: ReadonlyMap<string, string> = new Map([
@@ -31,6 +32,7 @@ export class Expander {
   readonly #known = new Map<string, readonly Conjunct[]>();
   readonly #open = new Set<string>();
   readonly #never = new Map<string, boolean>();
+  readonly #alternatives = new Map<string, readonly Conjunct[]>();
 
   constructor(checkLater: (keyword: string) => void) {
     this.#checkLater = checkLater;
@@ -38,6 +40,15 @@ export class Expander {
 
   /** Everything that a value may be to match all of the goal. */
   alternatives(goal: Goal): readonly Conjunct[] {
+    const key = goalKey(goal);
+    const known = this.#alternatives.get(key);
+    if (known !== undefined) return known;
+    const made = this.#makeAlternatives(goal);
+    this.#alternatives.set(key, made);
+    return made;
+  }
+
+  #makeAlternatives(goal: Goal): readonly Conjunct[] {
     let all: readonly Conjunct[] = [top];
     for (const literal of goal) {
       const sets = () => this.#product(all, this.#literal(literal));
@@ -74,6 +85,9 @@ export class Expander {
       return known;
     }
     if (this.#open.has(key)) throw node.expected("$ref", "a schema that says something before it refers to itself");
+    if (this.#open.size >= maxDepth)
+      throw node.error("unsupported", "$ref", `this leads through more than ${maxDepth} schemas of one value`);
+    spend(4);
     const wasIncomplete = this.#isIncomplete;
     this.#isIncomplete = false;
     this.#open.add(key);
@@ -137,19 +151,23 @@ export class Expander {
   }
 
   #any(nodes: readonly SchemaNode[], negated: boolean): readonly Conjunct[] {
-    const all = nodes.flatMap((node) => this.#literal({ node, negated }));
-    if (all.length > maxBranches) throw new TooMany();
+    const all: Conjunct[] = [];
+    for (const node of nodes) {
+      all.push(...this.#literal({ node, negated }));
+      if (all.length > maxBranches) throw new TooMany();
+    }
     return all;
   }
 
   /** Each branch without what the others match too. Where that cannot be said, the finished text is checked. */
   #one(nodes: readonly SchemaNode[]): readonly Conjunct[] {
-    const branches = nodes.map((node) => this.#literal({ node, negated: false }));
-    const all = branches.flatMap((branch, i) => {
-      const overlapping = nodes.filter(
-        (_, j) => j !== i && !this.#areDisjoint(branch, branches[j] as readonly Conjunct[]),
-      );
-      return overlapping.reduce((left, node) => this.#without(left, node), branch);
+    const branches = nodes
+      .map((node) => ({ node, made: this.#literal({ node, negated: false }) }))
+      .filter(({ made }) => made.length > 0);
+    const all = branches.flatMap((branch) => {
+      spend(branches.length);
+      const others = branches.filter((other) => other !== branch && !this.#areDisjoint(branch.made, other.made));
+      return others.reduce((left, { node }) => this.#without(left, node), branch.made);
     });
     if (all.length > maxBranches) throw new TooMany();
     return all;
@@ -181,8 +199,14 @@ export class Expander {
 
   /** None, or two at once. */
   #notOne(nodes: readonly SchemaNode[]): readonly Conjunct[] {
-    const pairs = nodes.flatMap((a, i) => nodes.slice(i + 1).map((b) => this.#all([a, b], false)));
-    return [...this.#all(nodes, true), ...pairs.flat()];
+    const all = [...this.#all(nodes, true)];
+    for (const [i, a] of nodes.entries()) {
+      for (let j = i + 1; j < nodes.length && all.length <= maxAlternatives; j++) {
+        spend(1);
+        all.push(...this.#all([a, nodes[j] as SchemaNode], false));
+      }
+    }
+    return all;
   }
 
   #condition(node: SchemaNode, negated: boolean): readonly Conjunct[] {
@@ -199,6 +223,7 @@ export class Expander {
   #dependentSchemas(node: SchemaNode, negated: boolean): readonly Conjunct[] {
     let all: readonly Conjunct[] = negated ? [] : [top];
     for (const [key, schema] of node.named("dependentSchemas")) {
+      spendOn(2 * all.length);
       const present = this.#product(
         [only(types.object, { required: [key] })],
         this.#literal({ node: schema, negated }),
@@ -214,6 +239,8 @@ export class Expander {
       if (!Array.isArray(value) || !value.every((name) => typeof name === "string")) {
         throw node.expected("dependentRequired", "arrays of strings");
       }
+      spend(value.length);
+      spendOn(2 * all.length);
       const missing = value.map((name: string) => only(types.object, { required: [key], forbidden: [name] }));
       const present: Conjunct = { ...top, required: [key, ...value] };
       all = negated ? [...all, ...missing] : this.#product(all, [{ ...top, forbidden: [key] }, present]);
@@ -237,6 +264,7 @@ export class Expander {
 }
 
 export function goalKey(goal: Goal): string {
+  spend(goal.length / 2);
   return [...new Set(goal.map(literalKey))].sort().join();
 }
 
@@ -256,12 +284,13 @@ function refusing<Value>(attempt: () => Value, node: SchemaNode, keyword: string
 /** What the schemas of this place left unevaluated, as one more layer. */
 function withUnevaluated(node: SchemaNode, conjunct: Conjunct): Conjunct {
   let result = conjunct;
+  spend(conjunct.objects.length + conjunct.arrays.length);
   if (node.get("unevaluatedProperties") !== undefined) {
     const seen = conjunct.objects.filter((layer) => layer.evaluates);
     if (seen.every((layer) => layer.rest === null)) {
-      const properties = new Map(
-        seen.flatMap((layer) => [...layer.properties.keys()].map((key) => [key, null] as const)),
-      );
+      const keys = seen.flatMap((layer) => [...layer.properties.keys()]);
+      spend(keys.length / 2);
+      const properties = new Map(keys.map((key) => [key, null] as const));
       const patterns = seen.flatMap((layer) => layer.patterns.map((pattern) => ({ ...pattern, value: null })));
       const rest = { node: node.schema("unevaluatedProperties"), negated: false };
       result = { ...result, objects: [...conjunct.objects, { properties, patterns, rest, evaluates: true }] };
@@ -270,7 +299,8 @@ function withUnevaluated(node: SchemaNode, conjunct: Conjunct): Conjunct {
   if (node.get("unevaluatedItems") !== undefined) {
     const seen = conjunct.arrays.filter((layer) => layer.evaluates);
     if (seen.every((layer) => layer.rest === null)) {
-      const count = Math.max(0, ...seen.map((layer) => layer.prefix.length));
+      const count = seen.reduce((longest, layer) => Math.max(longest, layer.prefix.length), 0);
+      spendOn(count);
       const rest = { node: node.schema("unevaluatedItems"), negated: false };
       const prefix = Array.from({ length: count }, () => null);
       result = { ...result, arrays: [...conjunct.arrays, { prefix, rest, evaluates: true }] };

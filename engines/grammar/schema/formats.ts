@@ -1,8 +1,9 @@
 // Owns what the formats of JSON schema mean, as patterns of the texts (or bounds of the numbers) that a model may write: each a
 // part of what the format allows, none outside it. A format that is not here is an annotation, as the draft has it. Pure.
-import type { Automaton } from "../regex/automaton.ts";
+
 import { automatonOf } from "../regex/determinise.ts";
 import { parseRegex } from "../regex/parse.ts";
+import type { Automaton } from "../regex/states.ts";
 import { type Conjunct, top, types } from "./conjunct.ts";
 
 const leapYear = "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";

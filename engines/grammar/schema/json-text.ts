@@ -1,6 +1,6 @@
 // Owns how JSON is spelled in the grammar: separators and the few blanks around them, strings, the values of an enum, and any
 // value at all. What stands between tokens is written where it is used, never as a rule of its own: see ebnf.ts. Pure.
-import { choice, type Expression, type Rules, repeat, rule, sequence, set, text } from "../ebnf.ts";
+import { choice, type Expression, type Rules, repeat, rule, sequence, sequenceOf, set, text } from "../ebnf.ts";
 import {
   asciiChars,
   type CharSet,
@@ -14,6 +14,8 @@ import {
   union,
 } from "../regex/char-set.ts";
 import type { Spelling } from "../regex/expression.ts";
+import type { Automaton } from "../regex/states.ts";
+import { spendOn } from "../work.ts";
 
 /** Between values: nothing, a blank, or a new line with its indentation. Bounded: a model cannot write blanks for ever. */
 const gap: Expression = choice(
@@ -64,6 +66,10 @@ export class SharedRules {
   readonly #rules: Rules;
   readonly #made = new Set<string>();
   readonly #known = new Map<string, Expression>();
+  /** Names of rules that the automata of strings and keys have in common. */
+  readonly common = new Map<string, string>();
+  readonly #automata = new Map<string, string>();
+  readonly #automatonKeys = new WeakMap<Automaton, string>();
 
   constructor(rules: Rules) {
     this.#rules = rules;
@@ -121,6 +127,18 @@ export class SharedRules {
     });
   }
 
+  /** A key that is the same for equal automata. */
+  automatonKey(automaton: Automaton): string {
+    const known = this.#automatonKeys.get(automaton);
+    if (known !== undefined) return known;
+    const text = JSON.stringify(automaton);
+    spendOn(2 * text.length);
+    const key = this.#automata.get(text) ?? `automaton ${this.#automata.size}`;
+    this.#automata.set(text, key);
+    this.#automatonKeys.set(automaton, key);
+    return key;
+  }
+
   /** The same expression for the same key. */
   once(key: string, make: () => Expression): Expression {
     const known = this.#known.get(key) ?? make();
@@ -148,10 +166,10 @@ export function valueText(value: unknown): Expression {
   if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
   if (Array.isArray(value)) {
     if (value.length === 0) return text("[]");
-    return sequence(openArray, ...separated(value.map(valueText)), closeArray);
+    return sequenceOf([openArray, ...separated(value.map(valueText)), closeArray]);
   }
   const members = Object.entries(value).map(([key, inner]) => sequence(keyText(key), valueText(inner)));
-  return members.length === 0 ? text("{}") : sequence(openObject, ...separated(members), closeObject);
+  return members.length === 0 ? text("{}") : sequenceOf([openObject, ...separated(members), closeObject]);
 }
 
 export function keyText(key: string): Expression {

@@ -1,10 +1,8 @@
 // Owns what each keyword that looks at one value demands, and what its negation demands: as alternatives, of which none means
 // never. A negation that cannot be said is none as well. For expand.ts. Pure.
-import { type Automaton, not } from "../regex/automaton.ts";
-import { automatonOf } from "../regex/determinise.ts";
-import { parseRegex } from "../regex/parse.ts";
+import type { Automaton } from "../regex/states.ts";
 import { RegexProblem } from "../regex/syntax.ts";
-import { allTypes, type Conjunct, type Literal, numberTypes, only, top, types } from "./conjunct.ts";
+import { allTypes, type Conjunct, type Literal, maxAlternatives, numberTypes, only, top, types } from "./conjunct.ts";
 import type { SchemaNode } from "./document.ts";
 import { formatConstraint } from "./formats.ts";
 
@@ -122,13 +120,15 @@ function atMost(count: number, bits: number, min: Counted, max: Counted, negated
 
 function pattern(node: SchemaNode, negated: boolean): Assertion {
   const automaton = keyAutomaton(node, "pattern", node.string("pattern"));
-  return [negated ? only(types.string, { patterns: [not(automaton)] }) : { ...top, patterns: [automaton] }];
+  return [
+    negated ? only(types.string, { patterns: [node.patterns.not(automaton)] }) : { ...top, patterns: [automaton] },
+  ];
 }
 
 /** Texts in which a pattern of the schema is found. */
 function keyAutomaton(node: SchemaNode, keyword: string, source: string): Automaton {
   try {
-    return automatonOf(parseRegex(source), "anywhere");
+    return node.patterns.find(source);
   } catch (thrown) {
     if (!(thrown instanceof RegexProblem)) throw thrown;
     throw node.error(thrown.code, keyword, thrown.message);
@@ -146,7 +146,8 @@ function prefixItems(node: SchemaNode, negated: boolean): Assertion {
   const prefix = node.schemas("prefixItems");
   if (!negated)
     return [{ ...top, arrays: [{ prefix: prefix.map((item) => literal(item)), rest: null, evaluates: true }] }];
-  return prefix.map((item, i) => wrongItem(i, item));
+  // More are too many: there is no need to make them, each with a prefix of its own.
+  return prefix.slice(0, maxAlternatives + 1).map((item, i) => wrongItem(i, item));
 }
 
 /** An array whose item `i` does not match. */

@@ -1,10 +1,13 @@
 // Owns the grammar of numbers: bounds and multiples become an automaton over their digits. Pure.
 import type { Expression } from "../ebnf.ts";
-import { type Automaton, both, isEmpty, not, ofTexts } from "../regex/automaton.ts";
+import { both, isEmpty, not } from "../regex/automaton.ts";
 import { automatonOf } from "../regex/determinise.ts";
 import { automatonExpression, plainSpelling } from "../regex/expression.ts";
 import { parseRegex } from "../regex/parse.ts";
+import type { Automaton } from "../regex/states.ts";
 import { RegexProblem } from "../regex/syntax.ts";
+import { ofTexts } from "../regex/texts.ts";
+import { spend } from "../work.ts";
 import { type Conjunct, types } from "./conjunct.ts";
 import { between, type Decimal, decimalOf, floorDiv, multiplesOf, unitsOf } from "./decimals.ts";
 import type { Emitter } from "./emitter.ts";
@@ -53,7 +56,9 @@ interface Range {
 
 function rangeOf({ lower, upper, multiples }: Conjunct, isInteger: boolean): Range {
   const bounds = [lower, upper].map((bound) => (bound === null ? null : decimalOf(bound.value)));
-  const wanted = Math.max(...[...bounds, ...multiples.map(decimalOf)].map((decimal) => decimal?.places ?? 0));
+  spend(multiples.length);
+  const decimals = [...bounds, ...multiples.map(decimalOf)];
+  const wanted = decimals.reduce((most, decimal) => Math.max(most, decimal?.places ?? 0), 0);
   const least = multiples.length > 0 ? 0 : usualPlaces;
   const places = isInteger ? 0 : Math.min(maxPlaces, Math.max(least, wanted));
   // Beyond these, division in floating point no longer tells a multiple of 0.01 from its neighbours.
@@ -117,7 +122,10 @@ function gcd(a: bigint, b: bigint): bigint {
 }
 
 function listMultiples(steps: readonly bigint[], low: bigint, high: bigint, places: number): string[] | null {
-  const step = steps.reduce((all, one) => (all * one) / gcd(all, one), 1n);
+  const step = steps.reduce((all, one) => {
+    spend(1 + all.toString(16).length / 16);
+    return (all * one) / gcd(all, one);
+  }, 1n);
   if (steps.length === 0 || (high - low) / step > BigInt(maxListed)) return null;
   const listed: string[] = [];
   for (let units = -floorDiv(-low, step) * step; units <= high; units += step) listed.push(unitsText(units, places));

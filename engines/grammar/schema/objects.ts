@@ -1,12 +1,14 @@
 // Owns the grammar of objects: keys in the order the schema names them, then the others. One rule for each place that differs
 // from the next; where properties are counted, one for each count too. Pure.
-import { choice, type Expression, rule, sequence, text } from "../ebnf.ts";
-import { type Automaton, accepts, anyText, both } from "../regex/automaton.ts";
+import { choice, choiceOf, type Expression, rule, sequence, text } from "../ebnf.ts";
+import { accepts, both } from "../regex/automaton.ts";
+import { type Automaton, anyText, maxStates } from "../regex/states.ts";
+import { spend } from "../work.ts";
 import type { Conjunct, Goal } from "./conjunct.ts";
 import type { Emitter } from "./emitter.ts";
 import { closeObject, colon, comma, keyText, openObject } from "./json-text.ts";
 import { type KeyClass, keyGoal, otherKeys } from "./object-keys.ts";
-import { keyAutomaton, keyRest } from "./strings.ts";
+import { affords, keyAutomaton, keyRest } from "./strings.ts";
 
 const maxPlaces = 3000;
 /** More properties than this are not counted one by one: their number is checked in the finished text. */
@@ -22,8 +24,23 @@ export function objectExpression(conjunct: Conjunct, emitter: Emitter): Expressi
   const names = allowedNames(conjunct, emitter);
   const members = membersOf(conjunct, names);
   if (members === null) return null;
+  if (members.length > maxPlaces) throw tooManyProperties(emitter);
+  return new ObjectRules(conjunct, members, othersOf(conjunct, names, emitter), emitter).expression();
+}
+
+function tooManyProperties(emitter: Emitter): Error {
+  return emitter.refuse("properties", "this object has too many properties to be counted");
+}
+
+/** The keys beyond those named, where they can be told from them. */
+function othersOf(conjunct: Conjunct, names: Automaton, emitter: Emitter): readonly KeyClass[] {
   const others = otherKeys(conjunct.objects, [...knownKeys(conjunct)], names);
-  return new ObjectRules(conjunct, members, others, emitter).expression();
+  for (const { keys } of others) {
+    const isTooMuch = keys !== anyText && (keys.length > maxStates || !affords(keys, emitter));
+    if (isTooMuch)
+      throw emitter.refuse("properties", "other keys cannot be told from so many, or so long, ones; forbid others");
+  }
+  return others;
 }
 
 /** What `propertyNames` leaves of all keys. */
@@ -47,9 +64,11 @@ function knownKeys(conjunct: Conjunct): ReadonlySet<string> {
 /** The named keys that may come, in order; null where a required one cannot. */
 function membersOf(conjunct: Conjunct, names: Automaton): readonly Member[] | null {
   const members: Member[] = [];
+  const [required, forbidden] = [new Set(conjunct.required), new Set(conjunct.forbidden)];
   for (const key of knownKeys(conjunct)) {
-    const isRequired = conjunct.required.includes(key);
-    const goal = conjunct.forbidden.includes(key) || !accepts(names, key) ? null : keyGoal(conjunct.objects, key);
+    spend(1);
+    const isRequired = required.has(key);
+    const goal = forbidden.has(key) || !accepts(names, key) ? null : keyGoal(conjunct.objects, key);
     if (goal !== null) members.push({ key, goal, isRequired });
     else if (isRequired) return null;
   }
@@ -108,7 +127,7 @@ class ObjectRules {
       ? []
       : this.#otherMembers.map((other) => sequence(lead, other, this.#at({ index, count: count + 1 })));
     const end = count < this.#min ? [] : [count === 0 ? text("}") : closeObject];
-    return choice(...end, ...more);
+    return choiceOf([...end, ...more]);
   }
 
   #otherMember({ keys, goal }: KeyClass): Expression {
@@ -122,8 +141,8 @@ class ObjectRules {
     const key = keyOf(settled);
     let name = this.#names.get(key);
     if (name === undefined) {
-      if (this.#names.size >= maxPlaces)
-        throw this.#emitter.refuse("properties", "this object has too many properties to be counted");
+      spend(2);
+      if (this.#names.size >= maxPlaces) throw tooManyProperties(this.#emitter);
       name = this.#emitter.rules.reserve("members");
       this.#names.set(key, name);
       this.#todo.push(settled);

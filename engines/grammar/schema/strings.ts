@@ -1,9 +1,11 @@
 // Owns the grammar of strings and of the keys of objects: their patterns and lengths as one automaton. Pure.
-import { type Expression, sequence, text } from "../ebnf.ts";
-import { type Automaton, anyText, both, isEmpty, lengths, not, ofLength, ofTexts } from "../regex/automaton.ts";
-import { charCount } from "../regex/char-set.ts";
+import { type Expression, isNever, never, sequence, text } from "../ebnf.ts";
+import { both, isEmpty, lengths, not, ofLength } from "../regex/automaton.ts";
 import { automatonExpression } from "../regex/expression.ts";
+import { type Automaton, anyText } from "../regex/states.ts";
 import { RegexProblem } from "../regex/syntax.ts";
+import { ofTexts } from "../regex/texts.ts";
+import { widePlaces } from "../regex/wide-edges.ts";
 import { type Conjunct, type Goal, types } from "./conjunct.ts";
 import type { Emitter } from "./emitter.ts";
 import { stringSpelling } from "./json-text.ts";
@@ -12,23 +14,29 @@ import { stringSpelling } from "./json-text.ts";
 const maxCounted = 1000;
 /** The same beside a pattern, where the grammar engine looks the whole vocabulary up for each count. */
 const maxCountedInPattern = 64;
-/** A state that takes as many characters is one that costs as much. */
-const wideChars = 512;
 
 /** null where no string is left. */
 export function stringExpression(conjunct: Conjunct, emitter: Emitter): Expression | null {
-  const shape = shapeAutomaton(conjunct, emitter);
-  if (shape === anyText) return plainString(conjunct, emitter);
-  const automaton = withLength(shape, conjunct, emitter);
-  if (isEmpty(automaton)) return null;
-  return sequence(text('"'), keyRest(automaton, emitter));
+  const excluded = conjunct.excluded.filter((value) => typeof value === "string");
+  if (conjunct.patterns.length === 0 && excluded.length === 0) return plainString(conjunct, emitter);
+  if (excluded.length > 0) return shapedString(conjunct, excluded, emitter) ?? null;
+  // Many fields of one schema have the same pattern or format, and the same bounds.
+  const patterns = conjunct.patterns.map((pattern) => emitter.shared.automatonKey(pattern));
+  const key = `string ${patterns.join()} ${conjunct.lengthMin} ${conjunct.lengthMax}`;
+  const made = emitter.shared.once(key, () => shapedString(conjunct, excluded, emitter) ?? never);
+  return isNever(made) ? null : made;
+}
+
+function shapedString(conjunct: Conjunct, excluded: readonly string[], emitter: Emitter): Expression | null {
+  const automaton = withLength(shapeAutomaton(conjunct, excluded, emitter), conjunct, emitter);
+  return isEmpty(automaton) ? null : sequence(text('"'), keyRest(automaton, emitter));
 }
 
 /** What follows the opening quote of a string that an automaton describes. */
 export function keyRest(automaton: Automaton, emitter: Emitter): Expression {
-  // Many fields of one schema have the same bound or format.
-  const make = () => automatonExpression(automaton, emitter.rules, "chars", stringSpelling);
-  return emitter.shared.once(JSON.stringify(automaton), make);
+  const { rules, shared } = emitter;
+  const make = () => automatonExpression(automaton, rules, "chars", stringSpelling, shared.common);
+  return shared.once(shared.automatonKey(automaton), make);
 }
 
 /** A string of which only the length matters. */
@@ -43,11 +51,10 @@ function plainString({ lengthMin, lengthMax }: Conjunct, emitter: Emitter): Expr
 }
 
 /** What patterns and excluded values leave of all texts. */
-function shapeAutomaton(conjunct: Conjunct, emitter: Emitter): Automaton {
+function shapeAutomaton(conjunct: Conjunct, excluded: readonly string[], emitter: Emitter): Automaton {
   let automaton: Automaton = anyText;
   try {
     for (const pattern of conjunct.patterns) automaton = both(automaton, pattern);
-    const excluded = conjunct.excluded.filter((value) => typeof value === "string");
     if (excluded.length > 0) automaton = both(automaton, not(ofTexts(excluded)));
   } catch (thrown) {
     if (thrown instanceof RegexProblem) throw emitter.refuse("pattern", thrown.message);
@@ -82,9 +89,9 @@ function countedChars(automaton: Automaton, min: number, max: number | null): Au
 }
 
 /** The same automaton again costs nothing: its rules are there. */
-function affords(automaton: Automaton, emitter: Emitter): boolean {
-  const wideStates = automaton.filter(({ edges }) => edges.some(({ set }) => charCount(set) > wideChars)).length;
-  return emitter.affords(JSON.stringify(automaton), wideStates);
+export function affords(automaton: Automaton, emitter: Emitter): boolean {
+  const own = emitter.shared.automatonKey(automaton);
+  return emitter.affords(widePlaces(automaton).map(({ key, isCommon }) => (isCommon ? key : `${own}: ${key}`)));
 }
 
 /** The texts a goal allows as keys; null where it cannot be told. */
@@ -93,10 +100,14 @@ export function keyAutomaton(goal: Goal, emitter: Emitter): Automaton | null {
   for (const conjunct of emitter.alternatives(goal)) {
     if ((conjunct.types & types.string) === 0) continue;
     const strings = conjunct.values?.filter((value) => typeof value === "string");
-    const keys =
-      strings === undefined ? withLength(shapeAutomaton(conjunct, emitter), conjunct, emitter) : ofTexts(strings);
+    const keys = strings === undefined ? patternedKeys(conjunct, emitter) : ofTexts(strings);
     // Either of two is neither of both that are not.
     all = all === null ? keys : not(both(not(all), not(keys)));
   }
   return all;
+}
+
+function patternedKeys(conjunct: Conjunct, emitter: Emitter): Automaton {
+  const excluded = conjunct.excluded.filter((value) => typeof value === "string");
+  return withLength(shapeAutomaton(conjunct, excluded, emitter), conjunct, emitter);
 }

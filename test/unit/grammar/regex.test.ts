@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { accepts, both, lengths, not, ofLength, ofTexts } from "../../../engines/grammar/regex/automaton.ts";
+import { accepts, both, lengths, not, ofLength } from "../../../engines/grammar/regex/automaton.ts";
 import { charSet, utf8Sequences } from "../../../engines/grammar/regex/char-set.ts";
 import { automatonOf } from "../../../engines/grammar/regex/determinise.ts";
 import { parseRegex } from "../../../engines/grammar/regex/parse.ts";
 import { RegexProblem } from "../../../engines/grammar/regex/syntax.ts";
+import { ofTexts } from "../../../engines/grammar/regex/texts.ts";
 
 function anywhere(pattern: string) {
   return automatonOf(parseRegex(pattern), "anywhere");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { pruned } from "../../../engines/grammar/ebnf-text.ts";
+import { pruned } from "../../../engines/grammar/endings.ts";
 import { schemaCheck } from "../../../engines/grammar/schema/check.ts";
 import { type CompiledSchema, compileSchema } from "../../../engines/grammar/schema/compile.ts";
 import { ServerError } from "../../../runtime/errors.ts";

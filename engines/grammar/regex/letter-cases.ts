@@ -1,0 +1,42 @@
+// The letters of the other case, for patterns that ignore it: read off the runtime once, since asking it letter by letter
+// takes too long where classes are large. For char-set.ts.
+
+/** Pairs of a character and its other case, sorted by the character. */
+let pairs: Int32Array | null = null;
+
+/** The other cases of the characters from `lo` to `hi`. */
+export function otherCases(lo: number, hi: number): Int32Array {
+  pairs ??= readPairs();
+  const from = firstAt(pairs, lo);
+  const others = new Int32Array(firstAt(pairs, hi + 1) - from);
+  for (let i = 0; i < others.length; i++) others[i] = pairs[2 * (from + i) + 1] as number;
+  return others;
+}
+
+/** The index of the first pair of a character that is not below `char`. */
+function firstAt(sorted: Int32Array, char: number): number {
+  let from = 0;
+  let to = sorted.length >> 1;
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if ((sorted[2 * middle] as number) < char) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
+/** No letter beyond these planes has cases. */
+const lastCased = 0x1ffff;
+
+function readPairs(): Int32Array {
+  const found: number[] = [];
+  for (let char = 0; char <= lastCased; char++) {
+    if (char === 0xd800) char = 0xe000;
+    const text = String.fromCodePoint(char);
+    for (const other of [text.toLowerCase(), text.toUpperCase()]) {
+      const code = other.codePointAt(0) as number;
+      if (code !== char && other.length === (code > 0xffff ? 2 : 1)) found.push(char, code);
+    }
+  }
+  return Int32Array.from(found);
+}

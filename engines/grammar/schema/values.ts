@@ -1,0 +1,49 @@
+// JSON values that a schema names (const, enum), compared: as texts that are the same for equal values, of which those of arrays
+// and objects are kept, and lists of them as sets. Pure.
+import { spend, spendOn } from "../work.ts";
+
+const texts = new WeakMap<object, string>();
+const sets = new WeakMap<readonly unknown[], ReadonlySet<string>>();
+
+/** The same text for equal values. */
+export function canonical(value: unknown): string {
+  if (typeof value !== "object" || value === null) {
+    if (typeof value === "string") spendOn(value.length);
+    return JSON.stringify(value);
+  }
+  const known = texts.get(value);
+  if (known !== undefined) return known;
+  const text = Array.isArray(value) ? `[${value.map(canonical).join()}]` : `{${members(value).join()}}`;
+  spendOn(text.length);
+  texts.set(value, text);
+  return text;
+}
+
+function members(value: object): string[] {
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return entries.map(([key, inner]) => `${JSON.stringify(key)}:${canonical(inner)}`);
+}
+
+/** Equal as JSON values. */
+export function isSame(a: unknown, b: unknown): boolean {
+  return a === b || (typeof a === "object" && typeof b === "object" && canonical(a) === canonical(b));
+}
+
+/** Whether a list has a value. The list must not change. */
+export function has(list: readonly unknown[], value: unknown): boolean {
+  return list.length > 0 && setOf(list).has(canonical(value));
+}
+
+export function common(a: readonly unknown[], b: readonly unknown[]): readonly unknown[] {
+  spend(a.length);
+  return a.filter((value) => has(b, value));
+}
+
+function setOf(list: readonly unknown[]): ReadonlySet<string> {
+  const known = sets.get(list);
+  if (known !== undefined) return known;
+  spend(list.length);
+  const set = new Set(list.map(canonical));
+  sets.set(list, set);
+  return set;
+}
