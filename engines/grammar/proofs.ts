@@ -3,7 +3,7 @@
 // goes on in a lane of its own, where one is compiled at a time, and quick ones go on beside it. A grammar that nobody waits
 // for any more is not compiled.
 import { ServerError } from "../../runtime/errors.ts";
-import { FairQueue } from "../scheduler/fair-queue.ts";
+import { FairQueue } from "../../runtime/fair-queue.ts";
 import { slowMs } from "./limits.ts";
 import type { ProvedGrammar } from "./live-matcher.ts";
 import type { CompiledGrammar, GrammarAsker } from "./matcher.ts";
