@@ -73,6 +73,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     });
     this.#proofs = new Proofs({
       pool,
+      maxAskers: options.maxMatchers,
       compileLimitMs,
       onProved: (grammar) => this.#keep(grammar),
       onRefused: (digest, error) => this.#refuse(digest, error),
@@ -87,7 +88,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     const kept = this.#grammars.get(digest);
     if (kept === undefined) {
       this.#startWatch();
-      return this.#proofs.ask(digest, source, this.#nextId++, asker);
+      return this.#proofs.ask(digest, { id: this.#nextId++, source }, asker);
     }
     this.#grammars.delete(digest);
     this.#grammars.set(digest, kept);

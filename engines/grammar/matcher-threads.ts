@@ -2,6 +2,7 @@
 // grammars take long to compile, are kept from the others. A thread that ends under matchers costs the one it worked for, and
 // the others go on elsewhere.
 import { ServerError } from "../../runtime/errors.ts";
+import { abandoned } from "./abandoned.ts";
 import { slowMs } from "./limits.ts";
 import type { LiveMatcher, ProvedGrammar } from "./live-matcher.ts";
 import type { GrammarThread } from "./thread.ts";
@@ -143,8 +144,4 @@ function tooSlow({ source }: ProvedGrammar, took: string): ServerError {
 
 function brokenMatcher(): ServerError {
   return new ServerError("model_failed", "the grammar engine has failed on this output; try again");
-}
-
-function abandoned(): ServerError {
-  return new ServerError("cancelled", "nobody waits for the grammar any more");
 }

@@ -1,6 +1,7 @@
 // The grammar threads of one model: one more than are at work is kept ready, so that new work never waits for a start. None
 // before the first is asked for.
-import { ServerError } from "../../runtime/errors.ts";
+import type { ServerError } from "../../runtime/errors.ts";
+import { abandoned } from "./abandoned.ts";
 import type { WorkerSetup } from "./messages.ts";
 import { GrammarThread, type NumberedSource } from "./thread.ts";
 
@@ -29,11 +30,12 @@ export class ThreadPool {
     return [...this.#threads];
   }
 
-  /** A thread with nothing to do: one that has compiled the grammar, where one is named, else one that is ready. */
+  /** A thread with nothing to do: one that has compiled the grammar, where one is named, else one with little to lose. */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
-    const idle = this.#idle();
-    return holder ?? idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
+    if (holder) return holder;
+    const idle = this.#idle().sort((a, b) => a.compiledCount - b.compiledCount);
+    return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
   /** Starts the spare thread where there is none, once one has proved to start. */
@@ -44,12 +46,12 @@ export class ThreadPool {
 
   /** Ends idle threads that nobody needs. Returns whether all that are left may stay as they are. */
   trim(nowMs: number): boolean {
-    for (const thread of this.#threads) if (thread.isIdle && (thread.isFull || thread.isSlow)) thread.end(unused());
+    for (const thread of this.#threads) if (thread.isIdle && (thread.isFull || thread.isSlow)) thread.end(abandoned());
     const idle = this.#idle();
     if (idle.length <= restingCount) this.#surplusSinceMs = nowMs;
     else if (nowMs - this.#surplusSinceMs > surplusMs) {
       idle.sort((a, b) => b.compiledCount - a.compiledCount);
-      for (const thread of idle.slice(restingCount)) thread.end(unused());
+      for (const thread of idle.slice(restingCount)) thread.end(abandoned());
     }
     return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= restingCount;
   }
@@ -76,8 +78,4 @@ export class ThreadPool {
     void thread.gone.then(() => this.#leaving.delete(thread.gone));
     this.#onLost(thread);
   }
-}
-
-function unused(): ServerError {
-  return new ServerError("cancelled", "the grammar thread is not needed any more");
 }

@@ -7,7 +7,7 @@ import type { Worker } from "node:worker_threads";
 import { readModelMetadata } from "../../engines/gguf/metadata.ts";
 import { createGrammarHost, type GrammarHostOptions } from "../../engines/grammar/host.ts";
 import type { CompiledGrammar, GrammarHost } from "../../engines/grammar/matcher.ts";
-import { maxWaiting, maxWaitingOfClient } from "../../engines/grammar/proofs.ts";
+import { maxWaiting, maxWaitingOfClient } from "../../engines/grammar/proof-queue.ts";
 import type { GrammarSource } from "../../engines/grammar/source.ts";
 import { translateGrammar } from "../../engines/grammar/translate.ts";
 import { endOfGenerationTokens } from "../../engines/tokenizer/end-of-generation.ts";
@@ -149,13 +149,16 @@ describe("grammars that wait to be compiled", () => {
   });
 
   it("are as many as there may be, of a client and in all, and others have room when some leave", async (test) => {
-    const rig = await start(test, await tinyModel());
+    const rig = await start(test, await tinyModel(), { maxMatchers: maxWaiting + 2 });
     const full = (error: unknown) => isCode("queue_full")(error) && (error as ServerError).retryAfterSeconds! > 0;
     const ask = (client: string, mark: number) => leaver(rig, schema(`${client}${mark}`), client);
     const askers = Array.from({ length: maxWaitingOfClient }, (_, i) => ask("greedy", i));
     await assert.rejects(rig.host.compile(schema("more"), anAsker("greedy")), full);
     for (let i = askers.length; i < maxWaiting; i++) askers.push(ask(`client${i % 50}`, i));
     await assert.rejects(rig.host.compile(schema("more"), anAsker("late")), full);
+    // Who asks for what waits already takes no room, but has to wait as well.
+    askers.push(ask("greedy", 3), ask("greedy", 3));
+    await assert.rejects(rig.host.compile(schema("greedy3"), anAsker("late")), full);
     for (const { leave } of askers) leave();
     await Promise.all(askers.map(({ left }) => left));
     await rig.host.compile(schema("more"), anAsker("greedy"));

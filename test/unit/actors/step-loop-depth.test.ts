@@ -4,7 +4,7 @@ import { jobDefaults, rowFinishedLength, rowFinishedStop, rowHasToken } from "..
 import { Intake } from "../../../actors/scheduler/intake.ts";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
 import { greedySampling } from "../../../engines/chat.ts";
-import type { Allowed, GrammarHost, Matcher } from "../../../engines/grammar/matcher.ts";
+import type { Allowed, GrammarAsker, GrammarHost, Matcher } from "../../../engines/grammar/matcher.ts";
 import type { Sequence } from "../../../engines/scheduler/sequence.ts";
 import type { Speculation } from "../../../engines/speculation/speculation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -187,6 +187,41 @@ describe("a sequence under a grammar", () => {
     await settled();
     assert.equal(loop.step(), false);
     assert.equal(matchers.length, 0);
+  });
+});
+
+describe("a grammar that is being compiled", () => {
+  it("is given up when its sequence is cancelled or its consumer dropped, and not before", async () => {
+    const loop = new StepLoop(createFakeEngine({ vocabSize }), { limits: generousLimits, frameIntervalMs: 0 });
+    const asked: GrammarAsker[] = [];
+    const grammars: GrammarHost = {
+      compile: (_, asker) => {
+        asked.push(asker);
+        return new Promise((_, reject) => asker.signal.addEventListener("abort", () => reject(new Error("given up"))));
+      },
+      dispose: async () => {},
+    };
+    const intake = new Intake({ loop, grammars, store: null });
+    const grammar = { kind: "ebnf", grammar: "any" } as const;
+    const [one, other] = [new Frames(), new Frames()];
+    const submitted = [
+      intake.submit(one, [job(1, { grammar, client: "a" }), job(2, { grammar, client: "a" })]),
+      intake.submit(one, [job(3, { grammar })]),
+      intake.submit(other, [job(1, { grammar, client: "b" })]),
+    ];
+    assert.deepEqual(
+      asked.map(({ client }) => client),
+      ["a", "client", "b"],
+    );
+    intake.cancel(one, [1]);
+    await settled();
+    const isGivenUp = () => asked.map(({ signal }) => signal.aborted);
+    assert.deepEqual(isGivenUp(), [true, false, false, false], "the second choice is wanted");
+    intake.drop(one);
+    assert.deepEqual(isGivenUp(), [true, true, false, true]);
+    intake.cancel(other, [1]);
+    await Promise.all(submitted);
+    assert.equal(loop.step(), false);
   });
 });
 

@@ -133,6 +133,23 @@ describe("answers of a grammar that come late", () => {
     assert.ok(late.counts.memoryPreemptions > 0);
   });
 
+  it("change none where sequences wait for the prompt of one that is late", async () => {
+    const outputs = [];
+    for (const lateness of [inTime, lateInTurn]) {
+      const limits = { prefixCacheEntries: 4, maxPrefillChunkTokens: 32 };
+      const rig = createRig({ engine: { sequenceTokens: 256 }, limits });
+      const prompt = Int32Array.from({ length: 100 }, (_, i) => i % 64);
+      rig.submit(
+        [1, 2, 3].map((id) => structured(id, { prompt })),
+        lateness,
+      );
+      await runToEnd(rig);
+      outputs.push([1, 2, 3].map(rig.tokensOf));
+    }
+    assert.equal(outputs[0]![0]!.length, 24);
+    assert.deepEqual(outputs[0], outputs[1]);
+  });
+
   it("leave the logprobs of a prompt as they are", async () => {
     const records = [];
     for (const lateness of [inTime, lateInTurn]) {

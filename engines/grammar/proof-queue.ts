@@ -1,0 +1,121 @@
+// The grammars that are to be compiled for the first time, until they are: bounded, clients take turns, and those that turn out
+// slow wait in a lane of their own. Which of them are being compiled is not known here.
+import { ServerError } from "../../runtime/errors.ts";
+import { FairQueue } from "../../runtime/fair-queue.ts";
+import type { CompiledGrammar } from "./matcher.ts";
+import type { GrammarSource } from "./source.ts";
+import type { GrammarThread, NumberedSource } from "./thread.ts";
+
+/** Grammars that may wait, in all and of one client, and their characters. */
+export const maxWaiting = 512;
+export const maxWaitingOfClient = 128;
+const maxCharacters = 64 * 2 ** 20;
+/** When one that is refused for want of room may come again. */
+const retryAfterSeconds = 5;
+/** A client whose grammar was slow has its next ones compiled in the slow lane for so long. */
+const slowClientMs = 60_000;
+
+export type Lane = "quick" | "slow";
+
+export interface Asker {
+  readonly client: string;
+  resolve(grammar: CompiledGrammar): void;
+  reject(error: unknown): void;
+}
+
+export interface Proof extends NumberedSource {
+  readonly digest: string;
+  /** Whose turn it takes: one of those who ask for it. */
+  client: string;
+  readonly askers: Set<Asker>;
+  lane: Lane;
+  /** Where it is being compiled. */
+  thread: GrammarThread | null;
+  /** It is stopped, to be compiled from its beginning when the slow lane is free. */
+  isPutBack: boolean;
+}
+
+export class ProofQueue {
+  /** Those that wait and those that are being compiled. */
+  readonly #byDigest = new Map<string, Proof>();
+  readonly #waiting: Readonly<Record<Lane, FairQueue<Proof>>> = { quick: new FairQueue(), slow: new FairQueue() };
+  /** How many of all each client has. */
+  readonly #counts = new Map<string, number>();
+  #characters = 0;
+  /** Until when a client's grammars are taken to be slow; the one added last at the end. */
+  readonly #slowUntilMs = new Map<string, number>();
+
+  find(digest: string): Proof | undefined {
+    return this.#byDigest.get(digest);
+  }
+
+  /** Throws `queue_full`. */
+  add(digest: string, { id, source }: NumberedSource, client: string): Proof {
+    this.#checkRoom(source, client);
+    const lane = performance.now() < (this.#slowUntilMs.get(client) ?? 0) ? "slow" : "quick";
+    const proof: Proof = { digest, source, id, client, askers: new Set(), lane, thread: null, isPutBack: false };
+    this.#byDigest.set(digest, proof);
+    this.#waiting[lane].add(proof, false);
+    this.#count(client, 1);
+    this.#characters += source.grammar.length;
+    return proof;
+  }
+
+  /** The next one of a lane, which waits no more. */
+  take(lane: Lane): Proof | undefined {
+    return this.#waiting[lane].take();
+  }
+
+  /** It waits for the slow lane, ahead of all others of its client. */
+  putBack(proof: Proof): void {
+    proof.lane = "slow";
+    this.#waiting.slow.putBack(proof);
+  }
+
+  /** It takes another client's turn from now on. */
+  handOver(proof: Proof, client: string): void {
+    const isWaiting = proof.thread === null;
+    if (isWaiting) this.#waiting[proof.lane].remove(proof);
+    this.#count(proof.client, -1);
+    this.#count(client, 1);
+    proof.client = client;
+    if (isWaiting) this.#waiting[proof.lane].add(proof, false);
+  }
+
+  /** It is compiled, refused or wanted no more: it may be added again. */
+  remove(proof: Proof): void {
+    this.#waiting[proof.lane].remove(proof);
+    if (this.#byDigest.get(proof.digest) !== proof) return;
+    this.#byDigest.delete(proof.digest);
+    this.#count(proof.client, -1);
+    this.#characters -= proof.source.grammar.length;
+  }
+
+  /** A client's grammar has been slow, or quick again. */
+  setSlow(client: string, isSlow: boolean): void {
+    const now = performance.now();
+    this.#slowUntilMs.delete(client);
+    if (isSlow) this.#slowUntilMs.set(client, now + slowClientMs);
+    for (const [known, untilMs] of this.#slowUntilMs) {
+      if (untilMs > now) return;
+      this.#slowUntilMs.delete(known);
+    }
+  }
+
+  #checkRoom({ grammar }: GrammarSource, client: string): void {
+    const isFull = this.#byDigest.size >= maxWaiting || this.#characters + grammar.length > maxCharacters;
+    if (!isFull && (this.#counts.get(client) ?? 0) < maxWaitingOfClient) return;
+    throw tooManyWait(isFull ? "grammars" : "grammars of this client");
+  }
+
+  #count(client: string, change: number): void {
+    const count = (this.#counts.get(client) ?? 0) + change;
+    if (count === 0) this.#counts.delete(client);
+    else this.#counts.set(client, count);
+  }
+}
+
+export function tooManyWait(what: string): ServerError {
+  const message = `as many ${what} as may wait to be compiled already; try again later`;
+  return new ServerError("queue_full", message, { retryAfterSeconds });
+}
