@@ -11,11 +11,16 @@ export interface HttpRequest {
   readonly query: string;
   /** Names in lower case; values of a repeated header are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
+  /** Empty from `releaseBody` on. */
   readonly body: Uint8Array;
+  /** Size of the body as it came; 0 where it was not read. Stays when the body is released. */
+  readonly bodyBytes: number;
   /** Of the other end of the connection, which may be a proxy. */
   readonly address: string;
   /** Fires when the client goes away before its answer has ended. */
   readonly signal: AbortSignal;
+  /** The bytes are no longer needed: they go back to the budget of bodies, and `body` is empty from then on. */
+  releaseBody(): void;
 }
 
 export type ReplyHeaders = Readonly<Record<string, string>>;
@@ -56,8 +61,10 @@ export interface EdgeOptions {
   readonly host: string;
   /** 0 takes any free port. */
   readonly port: number;
-  /** Most bytes of bodies of requests that are not answered yet; 400 MiB unless said otherwise. */
+  /** Most bytes of bodies that are not yet parsed; 400 MiB unless said otherwise. */
   readonly maxBodyBytesInFlight?: number;
+  /** Longest that the body of one request may take to arrive; 300 s unless said otherwise. */
+  readonly requestTimeoutMs?: number;
 }
 
 /** Opens a server on one kind of edge. Throws ServerError `config_invalid` where the address cannot be had. */

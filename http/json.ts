@@ -51,7 +51,7 @@ export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schem
   return body;
 }
 
-/** The body of a request as whatever it holds. */
+/** The body of a request as whatever it holds. Once it is parsed, its bytes are let go. */
 export function readJsonValue(request: HttpRequest): unknown {
   const contentType = request.headers.get("content-type");
   if (contentType === undefined || !jsonType.test(contentType)) {
@@ -59,6 +59,7 @@ export function readJsonValue(request: HttpRequest): unknown {
     throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
   }
   const value = parseJson(request.body);
+  request.releaseBody();
   const { model, model_id } = (value ?? {}) as NamedModels;
   namedModels.set(request, { model, model_id });
   return value;

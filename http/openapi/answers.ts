@@ -16,7 +16,14 @@ const ofBodies: readonly ErrorCode[] = [
 const ofQueries: readonly ErrorCode[] = ["invalid_value"];
 const ofInference: readonly ErrorCode[] = ["draining"];
 /** Whatever the operation: said of each under `default`. */
-const ofOtherRequests: readonly ErrorCode[] = ["method_not_allowed", "body_too_large", "queue_full"];
+const ofOtherRequests: readonly ErrorCode[] = [
+  "method_not_allowed",
+  "body_too_large",
+  "queue_full",
+  "invalid_request",
+  "headers_too_large",
+  "request_timeout",
+];
 
 export const headerComponents: Record<string, oas31.HeaderObject> = {
   RequestId: {

@@ -21,7 +21,7 @@ export interface NativeResponse {
 export interface NativeRequest {
   getCaseSensitiveMethod(): string;
   getUrl(): string;
-  getQuery(): string;
+  getQuery(): string | undefined;
   forEach(callback: (name: string, value: string) => void): void;
 }
 

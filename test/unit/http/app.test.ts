@@ -49,8 +49,8 @@ describe("the app", () => {
     ["model_loading", 503, "server_error", "2"],
     ["draining", 503, "server_error", "5"],
     ["timeout", 503, "server_error", "1"],
-    ["model_failed", 500, "server_error", undefined],
-    ["peer_gone", 500, "server_error", undefined],
+    ["model_failed", 503, "server_error", "1"],
+    ["peer_gone", 503, "server_error", "1"],
     ["internal", 500, "server_error", undefined],
   ];
   for (const [code, status, type, retryAfter] of statuses) {
