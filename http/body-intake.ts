@@ -29,9 +29,9 @@ export abstract class EdgeRequest implements HttpRequest {
     return this.#reader?.sizeBytes ?? 0;
   }
 
-  releaseBody(): void {
+  releaseBody(keptBytes = 0): void {
     this.#body = EMPTY;
-    this.#reader?.release();
+    this.#reader?.release(keptBytes);
   }
 
   /** All of its body has come. */

@@ -12,7 +12,7 @@ const EMPTY = new Uint8Array(0);
 /** Chunks that are kept apart. A client may send one byte a chunk, and each costs some 200 bytes besides. */
 const LOOSE_CHUNKS = 1024;
 
-/** Counts the bytes of all bodies held by one server: those that are arriving, and those that are not yet read as JSON. */
+/** Counts the bytes of all bodies held by one server: as they arrive, until they are parsed, and what is kept of large ones. */
 export class BodyBudget {
   readonly limitBytes: number;
   /** Most bytes of one client: its share of all, but always enough for one body. */
@@ -107,10 +107,13 @@ export class BodyReader {
     return chunks.length <= 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, this.#sizeBytes);
   }
 
-  /** Gives the bytes back to the budget: nobody needs them any more. */
-  release(): void {
-    if (this.#takenBytes > 0) this.#budget.giveBack(this.#client, this.#takenBytes);
-    this.#takenBytes = 0;
+  /** Gives the bytes back to the budget, all but `keptBytes` of them. */
+  release(keptBytes = 0): void {
+    const freedBytes = this.#takenBytes - keptBytes;
+    if (freedBytes > 0) {
+      this.#budget.giveBack(this.#client, freedBytes);
+      this.#takenBytes = keptBytes;
+    }
     this.#joined = [];
     this.#loose = [];
   }

@@ -19,8 +19,11 @@ export interface HttpRequest {
   readonly address: string;
   /** Fires when the client goes away before its answer has ended. */
   readonly signal: AbortSignal;
-  /** The bytes are no longer needed: they go back to the budget of bodies, and `body` is empty from then on. */
-  releaseBody(): void;
+  /**
+   * The bytes are no longer needed: they go back to the budget of bodies, and `body` is empty from then on. `keptBytes` of them
+   * stay counted until the answer ends, or until another call says fewer: what has been made of the body holds so many.
+   */
+  releaseBody(keptBytes?: number): void;
 }
 
 export type ReplyHeaders = Readonly<Record<string, string>>;

@@ -31,6 +31,14 @@ export function tellIgnored(schema: Schema, body: unknown, log: Log): void {
   });
 }
 
+/** Takes the ignored fields at the top out of a body that its schema has read: they may be large, and nobody looks at them. */
+export function dropIgnored({ shape }: z.ZodObject, body: Record<string, unknown>): void {
+  for (const name in shape) {
+    if (body[name] !== undefined && z.globalRegistry.get(shape[name] as Schema)?.support === "ignored")
+      delete body[name];
+  }
+}
+
 /** null where there is nothing to find. `around`: the schemas that this one is in, so that one inside itself has an end. */
 function searchOf(schema: Schema, path: string, around: readonly Schema[]): Search | null {
   const meta = z.globalRegistry.get(schema);

@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { ServerError } from "../runtime/errors.ts";
 import type { HttpRequest } from "./edge.ts";
-import { tellIgnored } from "./ignored.ts";
+import { dropIgnored, tellIgnored } from "./ignored.ts";
 import { describeIssue, expectation } from "./issues.ts";
 import type { Log } from "./log.ts";
 
@@ -14,13 +14,19 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
-const jsonType = /^application\/(?:json|[\w.-]+\+json)(?:\s*;\s*charset="?utf-?8"?)?\s*;?\s*$/i;
+const jsonType = /^application\/(?:json|[\w.-]+\+json)$/i;
+const utf8 = /^charset="?utf-?8"?$/i;
+/** A longer content type is none that anybody sends. */
+const MAX_TYPE_LENGTH = 200;
 
 /**
  * Most values in one body. A body may be 50 MB of one long text, but 50 MB of `[0,0,…` or `[[[[…` would hold this thread
  * for many seconds and fill the heap with values, and with one complaint a value.
  */
 const MAX_VALUES = 200_000;
+
+/** What a smaller body comes to is not counted once it is parsed. */
+const SMALL_BODY_BYTES = 256 * 1024;
 
 /** What a body may name a model in. */
 type ModelField = "model" | "model_id";
@@ -46,23 +52,56 @@ export function noteModel(request: HttpRequest): void {
 
 /** The body of a request as a value of `schema`. Which of its fields change nothing is told to `log`. */
 export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
-  const body = validate(schema, readJsonValue(request));
+  const body = validate(schema, parseBody(request));
   tellIgnored(schema, body, log);
+  dropIgnored(schema, body);
+  release(request, body);
   return body;
 }
 
-/** The body of a request as whatever it holds. Once it is parsed, its bytes are let go. */
+/** The body of a request as whatever it holds. Its bytes are let go. */
 export function readJsonValue(request: HttpRequest): unknown {
+  const value = parseBody(request);
+  release(request, value);
+  return value;
+}
+
+/** Lets the bytes go. Of a large body, the texts in what was made of it are held on, and stay counted. */
+function release(request: HttpRequest, value: unknown): void {
+  request.releaseBody(request.bodyBytes > SMALL_BODY_BYTES ? textLength(value) : 0);
+}
+
+/** Characters of all texts in a value. */
+function textLength(value: unknown): number {
+  let length = 0;
+  const open: unknown[] = [value];
+  while (open.length > 0) {
+    const next = open.pop();
+    if (typeof next === "string") length += next.length;
+    else if (typeof next === "object" && next !== null) for (const inner of Object.values(next)) open.push(inner);
+  }
+  return length;
+}
+
+function parseBody(request: HttpRequest): unknown {
   const contentType = request.headers.get("content-type");
-  if (contentType === undefined || !jsonType.test(contentType)) {
+  if (contentType === undefined || !isJson(contentType)) {
     const got = contentType === undefined ? "none" : JSON.stringify(contentType.slice(0, 100));
     throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
   }
   const value = parseJson(request.body);
-  request.releaseBody();
   const { model, model_id } = (value ?? {}) as NamedModels;
   namedModels.set(request, { model, model_id });
   return value;
+}
+
+/** JSON's own type or one that is made of it, with no parameter but UTF-8 as its charset. */
+function isJson(contentType: string): boolean {
+  if (contentType.length > MAX_TYPE_LENGTH) return false;
+  const parts = contentType.split(";").map((part) => part.trim());
+  if (parts.length > 1 && parts.at(-1) === "") parts.pop();
+  const [type = "", charset, ...more] = parts;
+  return jsonType.test(type) && (charset === undefined || utf8.test(charset)) && more.length === 0;
 }
 
 function parseJson(body: Uint8Array): unknown {

@@ -374,6 +374,17 @@ for (const edge of loadableEdges()) {
       await stop();
     });
 
+    it("is held on by what has been made of a large body, until its answer ends", async () => {
+      const { ask, inference, stop } = await serve();
+      const text = JSON.stringify({ messages: "x".repeat(0.9 * limit) });
+      const first = assert.rejects(ask(text));
+      await until(() => inference.runs.length === 1, "started");
+      assert.equal((await ask(text)).status, 429);
+      assert.equal((await ask(JSON.stringify({ messages: "hi", stream: true }))).status, 200);
+      await stop();
+      await first;
+    });
+
     it("is there for others when a client leaves in the middle of a body, or its body is no JSON", async () => {
       const { ask, stop, port } = await serve();
       const socket = connect(port, "127.0.0.1");

@@ -108,6 +108,37 @@ describe("the app", () => {
     }
   });
 
+  it("reads a content type of any length in no time, and quotes a part of it", async () => {
+    const startedAt = performance.now();
+    for (const contentType of [`application/json${" ".repeat(60_000)}x`, `application/${"a".repeat(60_000)}+json`]) {
+      const reply = await request(setUp().app, "POST", path, { body: "{}", headers: { "content-type": contentType } });
+      assert.deepEqual([reply.status, JSON.parse(reply.body).error.code], [415, "invalid_content_type"]);
+      assert.ok(reply.body.length < 500, reply.body);
+    }
+    assert.ok(performance.now() - startedAt < 500);
+  });
+
+  it("takes JSON's own type and those made of it, in UTF-8 and with no other parameter", async () => {
+    const statusOf = async (contentType: string) =>
+      (
+        await request(setUp().app, "POST", path, {
+          body: '{"messages":"hi"}',
+          headers: { "content-type": contentType },
+        })
+      ).status;
+    for (const parameter of ["", ";", " ; charset=utf-8", ';charset="UTF8"', "; Charset=Utf-8 ;"]) {
+      for (const type of ["application/json", "Application/JSON", "application/vnd.a-b+json"]) {
+        assert.equal(await statusOf(type + parameter), 200, type + parameter);
+      }
+    }
+    for (const type of ["text/json", "application/jsonx", "application/+json", "application/json;;", ""]) {
+      assert.equal(await statusOf(type), 415, type);
+    }
+    for (const parameter of ["; charset=latin1", "; x=y", ";charset=utf-8;x=y", ";;charset=utf-8"]) {
+      assert.equal(await statusOf(`application/json${parameter}`), 415, parameter);
+    }
+  });
+
   it("keeps its errors short, whatever a client sends as a name", async () => {
     const long = "k".repeat(100_000);
     for (const body of [

@@ -83,6 +83,10 @@ describe("reading bodies", () => {
     reader.add(chunk(MAX_BODY_BYTES));
     reader.take();
     assert.equal(new BodyReader(budget, "b").add(chunk(1))?.code, "queue_full");
+    reader.release(1000);
+    assert.equal(budget.take("b", MAX_BODY_BYTES - 1000), null);
+    assert.equal(budget.take("c", 1)?.code, "queue_full");
+    budget.giveBack("b", MAX_BODY_BYTES - 1000);
     reader.release();
     reader.release();
     assert.equal(reader.sizeBytes, MAX_BODY_BYTES);
