@@ -1,6 +1,7 @@
 // Owns the MCP server: what comes to its port is checked here, and handed to the session it belongs to, or to none. Made by
 // the composition root beside the app, whose routes its tools call; an edge of its own serves it.
 import { ServerError } from "../../runtime/errors.ts";
+import { clientOf } from "../client.ts";
 import type { HttpReply, HttpRequest } from "../edge.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
 import { readJsonValue } from "../json.ts";
@@ -110,7 +111,8 @@ export class Mcp {
     const request = webRequest(exchange.request);
     this.#exchanges.set(request, exchange);
     if (id !== undefined) await this.#serveIn(this.#sessions.find(id), exchange, request, message);
-    else if (isInitialize(message)) await this.#serveIn(await this.#sessions.open(), exchange, request, message);
+    else if (isInitialize(message))
+      await this.#serveIn(await this.#sessions.open(clientOf(exchange.request)), exchange, request, message);
     else await this.#send(exchange, await this.#sessionless.fetch(request, message));
   }
 

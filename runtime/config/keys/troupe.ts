@@ -183,7 +183,7 @@ export const troupeKeys = {
     ...integer(1, 1_000_000),
     default: 1000,
     commands: ["serve"],
-    help: "Most sessions of the MCP server; the one that has rested longest makes room",
+    help: "Most sessions of the MCP server; the client that has most of them gives up the one that has rested longest",
   },
   mcpSessionIdleSecs: {
     ...seconds(1),
