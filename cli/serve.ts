@@ -49,13 +49,17 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
       accessLogHealth: server.accessLogHealth,
       disableRequestIdHeader: server.disableRequestIdHeader,
       disableMetrics: server.disableMetrics,
+      host: server.host,
+      allowedHosts: [troupe.allowedHosts ?? []].flat(),
+      corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
       maxBackgroundResponses: troupe.maxBackgroundResponses,
       allowLoraUpdates: server.allowRuntimeLoraUpdating,
     },
   });
   const { host, port } = server;
   const { edge, maxBodyBytesInFlight } = troupe;
-  const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, log });
+  const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
+  const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, log });
   const mcp = await mcpOf(config, app, front, log);
   const listeners = mcp === null ? [listener] : [listener, mcp.listener];
   const stop = async (): Promise<void> => {

@@ -4,11 +4,11 @@ import { ServerError } from "../../runtime/errors.ts";
 import { clientOf } from "../client.ts";
 import type { HttpReply, HttpRequest } from "../edge.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
+import { KnownHosts } from "../hosts.ts";
 import { readJsonValue } from "../json.ts";
 import type { Route } from "../routes.ts";
 import { sendResponse, webRequest } from "./bridge.ts";
 import { rpcErrors } from "./errors.ts";
-import { KnownHosts } from "./hosts.ts";
 import { checkMessages, isInitialize } from "./messages.ts";
 import { mcpOperation } from "./operation.ts";
 import type { ServerFactory } from "./protocol.ts";
@@ -54,7 +54,7 @@ export class Mcp {
   constructor({ config, createServer, exchange }: McpOptions) {
     this.#config = config;
     this.#exchangeOptions = exchange;
-    this.#hosts = new KnownHosts(config.host, config.allowedHosts);
+    this.#hosts = new KnownHosts(config.host, config.allowedHosts, exchange.corsOrigins);
     const exchangeOf = (request: Request | undefined) => request && this.#exchanges.get(request);
     this.#sessions = new Sessions({ ...config, createServer, exchangeOf });
     this.#sessionless = new Sessionless(config.keepAliveMs, createServer, exchangeOf);
@@ -94,8 +94,8 @@ export class Mcp {
     if (path !== PATH) {
       throw new ServerError("not_found", `there is nothing at ${path.slice(0, 200)}; this server has ${PATH}`);
     }
-    this.#hosts.check(exchange.request);
-    if (refusal !== null) throw refusal;
+    const refused = this.#hosts.refusal(exchange.request) ?? refusal;
+    if (refused !== null) throw refused;
     if (method === "OPTIONS") exchange.send(204, preflightHeaders, "");
     else await this.#serve(exchange);
   }

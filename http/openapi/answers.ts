@@ -23,6 +23,7 @@ const ofOtherRequests: readonly ErrorCode[] = [
   "invalid_request",
   "headers_too_large",
   "request_timeout",
+  "forbidden",
 ];
 
 export const headerComponents: Record<string, oas31.HeaderObject> = {
@@ -35,7 +36,8 @@ export const headerComponents: Record<string, oas31.HeaderObject> = {
 };
 
 const requestIdHeader = { $ref: "#/components/headers/RequestId" };
-const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
+/** Of answers that say when to try again. */
+export const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
 
 /** The headers of every answer of a route. */
 export function commonHeaders({ errors = commonErrors }: DescribedRoute) {

@@ -10,6 +10,7 @@ import {
   milliseconds,
   numberAbove,
   oneOf,
+  origins,
   seconds,
   text,
   texts,
@@ -108,7 +109,13 @@ export const troupeKeys = {
     ...integer(2 ** 20),
     default: 400 * 2 ** 20,
     commands: ["serve"],
-    help: "Most bytes of request bodies held at once",
+    help: "Most bytes of request bodies held at once; one client may hold half of them, or one body of 50 MiB",
+  },
+  requestTimeoutSecs: {
+    ...seconds(1),
+    default: 300,
+    commands: ["serve"],
+    help: "Longest that the body of a request may take to arrive; one that stands still for 10 s is refused before",
   },
   decodeSlowdown: {
     ...numberAbove(1),
@@ -172,12 +179,20 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "OpenTelemetry collector that traces of requests are sent to, by OTLP over HTTP; unset = none are made",
   },
-  mcpAllowedHosts: {
-    ...texts("a host name", "HOST"),
+  corsOrigins: {
+    ...origins,
     default: null,
     repeats: true,
     commands: ["serve"],
-    help: "Name the MCP server goes by besides those of this machine; its pages may use it",
+    help: "Origin of web pages that may use the server, such as https://chat.example; unset = any: every web page that a user of this machine or network opens can use it",
+  },
+  allowedHosts: {
+    ...texts("a host name", "HOST"),
+    default: null,
+    repeats: true,
+    otherNames: ["mcp_allowed_hosts"],
+    commands: ["serve"],
+    help: "Host name the server goes by besides those of this machine, for the MCP server and where cors_origins is set; its pages may use it",
   },
   mcpMaxSessions: {
     ...integer(1, 1_000_000),

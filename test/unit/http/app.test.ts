@@ -4,6 +4,7 @@ import { createApp } from "../../../http/app.ts";
 import type { HttpConfig } from "../../../http/context.ts";
 import type { ErrorCode } from "../../../runtime/errors.ts";
 import { FakeInference, failure, type Script } from "../../fixtures/fake-inference.ts";
+import { FakeModels } from "../../fixtures/fake-models.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { request } from "../../fixtures/socketless.ts";
 
@@ -22,6 +23,75 @@ describe("the app", () => {
       const { status, body, headers } = await request(setUp().app, "GET", at);
       assert.deepEqual([status, body, headers["content-type"]], [200, "OK", "text/plain; charset=utf-8"]);
     }
+  });
+
+  it("says on /health and on / what every request needs and is down, and when to ask again", async () => {
+    const { app, inference } = setUp();
+    inference.down = ["the text thread is not running", "so is another"];
+    for (const at of ["/health", "/", "/ready"]) {
+      const { status, body, headers } = await request(app, "GET", at);
+      assert.deepEqual([status, headers["retry-after"]], [503, "2"]);
+      assert.equal(body, "the text thread is not running\nso is another");
+    }
+  });
+
+  it("says OK on /ready while the default model is loaded, or the next request loads it; else why not", async () => {
+    const inference = new FakeInference();
+    const models = new FakeModels(inference);
+    const app = createApp({ inference, models, log: recordingLog() });
+    const because = { code: "model_failed", message: "the file is damaged" } as const;
+    for (const [becomes, status, said] of [
+      [{ status: "loaded", error: null }, 200, /^OK$/],
+      [{ status: "unloaded", error: null }, 200, /^OK$/],
+      [{ status: "reloading", error: null }, 503, /^model "tiny" is being loaded$/],
+      [{ status: "unloaded", error: because }, 503, /^model "tiny" is not loaded: the file is damaged$/],
+    ] as const) {
+      models.becomes = becomes;
+      const reply = await request(app, "GET", "/ready");
+      assert.equal(reply.status, status, reply.body);
+      assert.match(reply.body, said);
+      assert.equal(reply.headers["retry-after"], status === 503 ? "2" : undefined);
+      assert.equal((await request(app, "GET", "/health")).status, 200);
+    }
+  });
+
+  it("lets pages of any origin read its answers, unless cors_origins names some", async () => {
+    const origin = "https://page.example";
+    const config = { corsOrigins: [origin, "app://notes"], allowedHosts: ["chat.example"], host: "0.0.0.0" };
+    const { app } = setUp({ config });
+    const ask = (method: string, headers: Record<string, string>) =>
+      request(app, method, "/v1/models", { headers: { host: "chat.example", ...headers } });
+    for (const method of ["GET", "OPTIONS", "DELETE"]) {
+      for (const listed of [origin, "app://notes"]) {
+        const { status, headers } = await ask(method, { origin: listed });
+        assert.notEqual(status, 403);
+        assert.deepEqual([headers["access-control-allow-origin"], headers.vary], [listed, "origin"]);
+      }
+      for (const other of ["https://evil.example", "https://page.example:8443", "null"]) {
+        const { status, body, headers } = await ask(method, { origin: other });
+        assert.deepEqual([status, JSON.parse(body).error.code], [403, "forbidden"]);
+        assert.deepEqual([headers["access-control-allow-origin"], headers.vary], [undefined, "origin"]);
+      }
+      const own = await ask(method, { origin: "https://chat.example" });
+      assert.notEqual(own.status, 403);
+      assert.equal(own.headers["access-control-allow-origin"], undefined);
+    }
+    const any = await request(setUp().app, "GET", "/v1/models", { headers: { host: "evil.example", origin: "null" } });
+    assert.deepEqual([any.status, any.headers["access-control-allow-origin"]], [200, "*"]);
+  });
+
+  it("serves hosts that it knows alone where cors_origins is set, for pages cannot rename those", async () => {
+    const { app, inference } = setUp({
+      config: { corsOrigins: ["https://page.example"], allowedHosts: ["chat.example"] },
+    });
+    const statusBy = async (host: string) =>
+      (await request(app, "POST", path, { ...chat, headers: { "content-type": "application/json", host } })).status;
+    for (const host of ["localhost:1234", "127.0.0.1", "[::1]:80", "10.1.2.3", "chat.example"]) {
+      assert.equal(await statusBy(host), 200, host);
+    }
+    const runs = inference.runs.length;
+    for (const host of ["evil.example", "", "page.example"]) assert.equal(await statusBy(host), 403, host);
+    assert.equal(inference.runs.length, runs);
   });
 
   it("gives the engines' numbers as Prometheus text on /metrics, and 503 where they are switched off", async () => {
