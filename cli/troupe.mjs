@@ -145,4 +145,10 @@ function build() {
 requireNode();
 if (hasSources() && !isFresh()) buildLocked();
 if (!existsSync(program)) fail(`${program} is missing: this copy of troupe is incomplete`);
-await import(pathToFileURL(program).href);
+try {
+  await import(pathToFileURL(program).href);
+} catch (error) {
+  // The program's own files are read many at a time.
+  if (error.code !== "EMFILE" && error.code !== "ENFILE") throw error;
+  fail(`troupe needs at least 256 files that it may have open; raise the limit, for example with "ulimit -n 4096"`);
+}

@@ -68,6 +68,8 @@ export interface EdgeOptions {
   readonly maxBodyBytesInFlight?: number;
   /** Longest that the body of one request may take to arrive; 300 s unless said otherwise. */
   readonly requestTimeoutMs?: number;
+  /** Called when connections are refused from now on, as the process can open too few files more. */
+  readonly onFull?: () => void;
 }
 
 /** Opens a server on one kind of edge. Throws ServerError `config_invalid` where the address cannot be had. */

@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ServerError } from "../../runtime/errors.ts";
 import { BodyIntake, EdgeRequest } from "../body-intake.ts";
+import { ConnectionCount, fullAtFiles } from "../connection-limit.ts";
 import type { EdgeServer, OpenEdge } from "../edge.ts";
 import { errorBody, statusOf } from "../errors.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
@@ -56,6 +57,8 @@ class NodeRequest extends EdgeRequest {
   }
 }
 
+const connectionCount = new ConnectionCount(fullAtFiles());
+
 /** What is known of a connection beside its requests. */
 class Connection {
   /** Nothing more is read from it: its last answer is under way. */
@@ -65,6 +68,7 @@ class Connection {
 
   constructor(socket: Socket) {
     socket.once("close", () => {
+      connectionCount.delete();
       for (const reply of this.replies) reply.connectionClosed();
     });
   }
@@ -89,7 +93,12 @@ export const nodeEdge: OpenEdge = async (handler, options) => {
     connection.isRefused = true;
     intake.refuse(request, reply, refusal);
   });
-  server.on("connection", (socket) => connections.set(socket, new Connection(socket)));
+  server.on("connection", (socket) => {
+    connections.set(socket, new Connection(socket));
+    if (connectionCount.add()) return;
+    socket.destroy();
+    options.onFull?.();
+  });
   server.on("clientError", answerUnreadable);
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => reject(listenFailure(host, port, error.code)));

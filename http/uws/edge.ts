@@ -5,8 +5,8 @@ import { BodyIntake, EdgeRequest } from "../body-intake.ts";
 import type { EdgeServer, OpenEdge } from "../edge.ts";
 import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
 import { InFlight } from "../in-flight.ts";
-import { listenFailure } from "../listen-failure.ts";
-import type { Native, NativeRequest, NativeResponse } from "./native.ts";
+import { ListenGate } from "./listen-gate.ts";
+import type { Native, NativeApp, NativeRequest, NativeResponse } from "./native.ts";
 import { UwsReply } from "./reply.ts";
 
 /** What end() left in uWS's own buffer is flushed without a word to us: closing the sockets waits this long for it. */
@@ -56,35 +56,24 @@ export function uwsEdge(native: Native): OpenEdge {
       if (refusal !== null) setImmediate(() => intake.refuse(ours, ours.reply, refusal));
       else readBody(response, ours, intake);
     });
-    // Without the exclusive option uWS would share a port that another server already has.
-    const socket = await new Promise<object | false>((resolve) => {
-      app.listen(host, port, native.LIBUS_LISTEN_EXCLUSIVE_PORT, resolve);
-    });
-    if (socket === false) throw await listenFailure(host, port);
-    return server(native, app, socket, inFlight, intake);
+    const gate = await ListenGate.open({ native, app, host, port, onFull: options.onFull ?? (() => {}) });
+    return server(app, gate, inFlight, intake);
   };
 }
 
-function server(
-  native: Native,
-  app: ReturnType<Native["App"]>,
-  socket: object,
-  inFlight: InFlight,
-  intake: BodyIntake,
-): EdgeServer {
+function server(app: NativeApp, gate: ListenGate, inFlight: InFlight, intake: BodyIntake): EdgeServer {
   const flushed = inFlight.empty.then(() => new Promise<void>((resolve) => setTimeout(resolve, FLUSH_MS)));
   const closed = flushed.then(() => {
     app.close();
     intake.stop();
   });
-  const port = native.us_socket_local_port(socket);
   const close = (): void => {
     if (inFlight.isClosing) return;
-    native.us_listen_socket_close(socket);
+    gate.close();
     inFlight.close();
   };
   return {
-    port,
+    port: gate.port,
     closed,
     close,
     forceClose() {

@@ -25,7 +25,7 @@ export interface NativeRequest {
   forEach(callback: (name: string, value: string) => void): void;
 }
 
-interface NativeApp {
+export interface NativeApp {
   any(pattern: string, handler: (response: NativeResponse, request: NativeRequest) => void): NativeApp;
   listen(host: string, port: number, options: number, callback: (socket: object | false) => void): NativeApp;
   close(): NativeApp;
