@@ -1,10 +1,9 @@
 // Owns logging: one pino logger a place, whole lines written at once to stderr, so that lines of threads and children do not
 // mix. Text for a person at a terminal, JSON for machines. Secrets are struck out here and texts cut, whoever logs them.
-import { fstatSync } from "node:fs";
 import { isatty } from "node:tty";
 import pino from "pino";
 import { prettyFactory } from "pino-pretty";
-import { PipeLines } from "./pipe-lines.ts";
+import { onLostLines, writeStderr } from "./stderr.ts";
 
 export type Logger = pino.Logger;
 export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
@@ -25,8 +24,6 @@ const stderr = 2;
 /** Most characters of one text in a line, whoever sent it: a client may choose a path of any length. */
 export const maxTextLength = 2000;
 const maxStackLength = 8000;
-/** How long the end of the process waits for room for the last lines. */
-const exitFlushMs = 500;
 const secretKeys = [
   ...["authorization", "x-api-key", "apiKey", "api_key", "token", "tokenSource", "password", "secret"],
   ...["access_token", "refresh_token", "client_secret"],
@@ -34,10 +31,11 @@ const secretKeys = [
 
 /** A logger for this place. Call it once a place and use `logger.child({ … })` below. */
 export function createLogger(options: LogOptions, destination?: LogDestination): Logger {
-  const lost = (count: number): void => {
-    logger.warn({ lost: count }, "lines of this log are lost: nobody read stderr, and the buffer was full");
-  };
-  const logger = loggerTo(destination ?? stderrLines(lost), options);
+  if (destination !== undefined) return loggerTo(destination, options);
+  const logger = loggerTo({ write: writeStderr }, options);
+  onLostLines((lost) => {
+    logger.warn({ lost }, "lines of this log are lost: nobody read stderr, and the buffer was full");
+  });
   return logger;
 }
 
@@ -60,20 +58,6 @@ function loggerTo(destination: LogDestination, options: LogOptions): Logger {
   if (options.format === "json") return pino(settings, destination);
   const toText = textFormatter();
   return pino(settings, { write: (line: string) => destination.write(toText(line)) });
-}
-
-/**
- * Written synchronously: what was logged before a crash is there after it. A pipe or socket that nobody reads must not hold
- * this thread, which a terminal or a file does not.
- */
-function stderrLines(onLost: (count: number) => void): LogDestination {
-  const kind = fstatSync(stderr);
-  // Opening node's own stream makes the descriptor one that does not block, for child processes that share it as well.
-  const isOpen = (kind.isFIFO() || kind.isSocket()) && process.stderr.writable;
-  if (!isOpen) return pino.destination({ dest: stderr, sync: true });
-  const lines = new PipeLines({ fd: stderr, onLost });
-  process.on("exit", () => lines.flush(exitFlushMs));
-  return lines;
 }
 
 /** The fields of a line, with the texts in them and in what they hold cut. Made anew only where there is one to cut. */

@@ -7,8 +7,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { listen } from "../../http/listen.ts";
 import { loadableEdges, recordingLog, startServer, type TestServer } from "../fixtures/http-server.ts";
 
-/** How long an answer is waited for that is not to come. */
+/** How long an answer is waited for that is not to come, and one that is. */
 const QUIET_MS = 150;
+const PATIENT_MS = 5000;
 
 const post = "POST /v1/models/status HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
 const hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -76,7 +77,7 @@ interface Connection {
 }
 
 /** Sends bytes and gives what has come back when the connection is closed, `isEnough` says so, or it has been quiet. */
-function send(server: TestServer, bytes: string, isEnough: (text: string) => boolean = () => false) {
+function send(server: TestServer, bytes: string, isEnough?: (text: string) => boolean) {
   return new Promise<Connection>((resolve) => {
     const socket = connect(server.listener.port, "127.0.0.1");
     let text = "";
@@ -85,11 +86,11 @@ function send(server: TestServer, bytes: string, isEnough: (text: string) => boo
       socket.destroy();
       resolve({ text, isClosed });
     };
-    const quiet = setTimeout(() => end(false), QUIET_MS);
+    const quiet = setTimeout(() => end(false), isEnough === undefined ? QUIET_MS : PATIENT_MS);
     socket.on("data", (chunk) => {
       text += chunk.toString("latin1");
       quiet.refresh();
-      if (isEnough(text)) end(false);
+      if (isEnough?.(text)) end(false);
     });
     socket.on("error", () => {});
     socket.on("close", () => end(true));
@@ -122,7 +123,7 @@ for (const edge of loadableEdges()) {
 
     for (const what of refusedByUs) {
       it(`are refused by a named error, and the connection is closed, for ${what}`, async () => {
-        const answer = await send(server, unclear[what] ?? "");
+        const answer = await send(server, unclear[what] ?? "", () => false);
         assert.match(answer.text, /^HTTP\/1\.1 400 .*"code":"invalid_request"\}\}$/s);
         assert.match(answer.text, /\r\nconnection: close\r\n/i);
         assert.ok(answer.isClosed);
@@ -137,11 +138,11 @@ for (const edge of loadableEdges()) {
 
     it("have at most 16 KiB of headers", async () => {
       const withHeader = (bytes: number) => `GET /health HTTP/1.1\r\nHost: x\r\nX-A: ${"a".repeat(bytes)}\r\n\r\n`;
-      assert.deepEqual(statusesOf(await send(server, withHeader(15_000))), ["200"]);
-      const refused = await send(server, withHeader(17_000));
+      assert.deepEqual(statusesOf(await send(server, withHeader(15_000), (text) => text.endsWith("OK"))), ["200"]);
+      const refused = await send(server, withHeader(17_000), () => false);
       assert.match(refused.text, /^HTTP\/1\.1 431 .*"code":"headers_too_large"\}\}$/s);
       assert.ok(refused.isClosed);
-      const longPath = await send(server, `GET /${"a".repeat(60_000)} HTTP/1.1\r\nHost: x\r\n\r\n`);
+      const longPath = await send(server, `GET /${"a".repeat(60_000)} HTTP/1.1\r\nHost: x\r\n\r\n`, () => false);
       assert.match(longPath.text, /^HTTP\/1\.1 431 /);
     });
   });
@@ -197,3 +198,15 @@ for (const edge of loadableEdges()) {
     });
   });
 }
+
+describe("a health check of HTTP/1.0 on the node edge", async () => {
+  const server = await startServer("node");
+  after(() => server.stop());
+
+  for (const headers of ["", "Host: x\r\n", "Connection: close\r\n", "Connection: keep-alive\r\n"]) {
+    it(`is answered at once, with ${JSON.stringify(headers)}`, async () => {
+      const answer = await send(server, `GET /health HTTP/1.0\r\n${headers}\r\n`, (text) => text.endsWith("OK"));
+      assert.match(answer.text, /^HTTP\/1\.1 200 OK\r\n.*\r\n\r\nOK$/s);
+    });
+  }
+});

@@ -2,6 +2,9 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -9,6 +12,7 @@ import { tinyModel } from "../fixtures/models.ts";
 
 const command = fileURLToPath(new URL("../../../cli/troupe.mjs", import.meta.url));
 const logModule = new URL("../../runtime/log.js", import.meta.url).href;
+const placeModule = new URL("../../runtime/thread/place.js", import.meta.url).href;
 
 /** More than a pipe and the buffer hold: a line of the access log has some 180 bytes. */
 const requestCount = 9000;
@@ -74,13 +78,17 @@ describe("a server whose stderr nobody reads", () => {
 });
 
 describe("a process that ends", () => {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-stderr-"));
+  let scriptCount = 0;
+  after(() => rmSync(folder, { recursive: true }));
+
   async function run(code: string, isRead: boolean) {
     const script = `const { createLogger } = await import(${JSON.stringify(logModule)});
       const log = createLogger({ level: "info", format: "json" });
       ${code}`;
-    const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
-      stdio: ["ignore", "ignore", "pipe"],
-    });
+    const file = join(folder, `${scriptCount++}.mjs`);
+    writeFileSync(file, script);
+    const child = spawn(process.execPath, [file], { stdio: ["ignore", "ignore", "pipe"] });
     let text = "";
     if (isRead) {
       // Late, when the pipe has long been full.
@@ -96,6 +104,32 @@ describe("a process that ends", () => {
     return { exitCode, signal, text };
   }
   const logMuch = `for (let i = 0; i < 4000; i++) log.info({ i, padding: "x".repeat(80) }, "line");`;
+
+  for (const carrier of ["thread", "process"]) {
+    it(`has seen its ${carrier} start, print much and die of an error, though nobody read a line`, async () => {
+      const inside = `export async function start() {
+        for (let i = 0; i < 4000; i++) console.error("x".repeat(100));
+        setTimeout(() => { throw new Error("boom"); }, 50);
+        return "ready";
+      }`;
+      const options = {
+        name: "probe",
+        module: `data:text/javascript,${encodeURIComponent(inside)}`,
+        init: null,
+        carrier,
+      };
+      const ended = await run(
+        `${logMuch}
+        const { spawnPlace } = await import(${JSON.stringify(placeModule)});
+        const options = ${JSON.stringify({ ...options, startTimeoutMs: 8000 })};
+        const place = await spawnPlace({ ...options, module: new URL(options.module) });
+        const { reason } = await place.exit;
+        process.exit(place.ready === "ready" && /boom/.test(reason) ? 0 : 5);`,
+        false,
+      );
+      assert.deepEqual([ended.exitCode, ended.signal], [0, null]);
+    });
+  }
 
   for (const [how, code, exitCode] of [
     ["by itself", "", 0],

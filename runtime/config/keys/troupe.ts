@@ -32,7 +32,7 @@ export const troupeKeys = {
     ...oneOf(["auto", "uws", "uws-compat", "node"]),
     default: "auto",
     commands: ["serve"],
-    help: "HTTP server underneath: the fastest that loads here, or the one named",
+    help: "HTTP server underneath: the fastest that loads here, or the one named; `node` alone answers HTTP/1.0",
   },
   threads: { ...integer(0, 1024), default: 0, help: "Compute threads of a model; 0 = one per physical core" },
   mmap: { ...boolean, default: true, help: "Map the model file instead of reading it" },
