@@ -14,8 +14,9 @@ const command = fileURLToPath(new URL("../../../cli/troupe.mjs", import.meta.url
 const logModule = new URL("../../runtime/log.js", import.meta.url).href;
 const placeModule = new URL("../../runtime/thread/place.js", import.meta.url).href;
 
-/** More than a pipe and the buffer hold: a line of the access log has some 180 bytes. */
-const requestCount = 9000;
+/** More than a pipe and the buffer hold, as each line of the access log has a long path. */
+const requestCount = 3000;
+const path = `/${"x".repeat(1500)}`;
 
 async function urlOf(child: ChildProcess): Promise<string> {
   let output = "";
@@ -45,7 +46,7 @@ describe("a server whose stderr nobody reads", () => {
   it("answers thousands of requests, keeps lines in order, and says how many are lost once they are read", async () => {
     const ask = async (i: number) => {
       const id = String(i);
-      const reply = await fetch(`${url}/v1/models`, {
+      const reply = await fetch(url + path, {
         headers: { "x-request-id": id },
         signal: AbortSignal.timeout(10_000),
       });
@@ -69,7 +70,7 @@ describe("a server whose stderr nobody reads", () => {
       .map((line) => JSON.parse(line) as { msg: string; requestId?: string; lost?: number });
     const ids = lines.flatMap(({ msg, requestId }) => (msg === "request" ? [Number(requestId)] : []));
     const lost = lines.reduce((sum, line) => sum + (line.lost ?? 0), 0);
-    assert.ok(lost > 0 && ids.length > 4000, `${lost} lost, ${ids.length} kept`);
+    assert.ok(lost > 0 && ids.length > 500, `${lost} lost, ${ids.length} kept`);
     assert.equal(ids.length + lost, requestCount + 1);
     // Twenty are under way at once.
     for (const [i, id] of ids.entries()) assert.ok(id > (ids[i - 1] ?? -1) - 20, `${id} after ${ids[i - 1]}`);
