@@ -31,11 +31,14 @@ export function tellIgnored(schema: Schema, body: unknown, log: Log): void {
   });
 }
 
-/** Takes the ignored fields at the top out of a body that its schema has read: they may be large, and nobody looks at them. */
-export function dropIgnored({ shape }: z.ZodObject, body: Record<string, unknown>): void {
+/**
+ * Takes the ignored fields at the top out of a body that its schema has read, but those that are `shown` in the answer: they
+ * may be large, and nobody looks at them.
+ */
+export function dropIgnored({ shape }: z.ZodObject, body: Record<string, unknown>, shown: readonly string[]): void {
   for (const name in shape) {
-    if (body[name] !== undefined && z.globalRegistry.get(shape[name] as Schema)?.support === "ignored")
-      delete body[name];
+    if (body[name] === undefined || shown.includes(name)) continue;
+    if (z.globalRegistry.get(shape[name] as Schema)?.support === "ignored") delete body[name];
   }
 }
 

@@ -50,11 +50,19 @@ export function noteModel(request: HttpRequest): void {
   }
 }
 
-/** The body of a request as a value of `schema`. Which of its fields change nothing is told to `log`. */
-export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
+/**
+ * The body of a request as a value of `schema`. Which of its fields change nothing is told to `log`, and they are left out, but
+ * those that are `shown` in the answer.
+ */
+export function readJson<Schema extends z.ZodObject>(
+  request: HttpRequest,
+  schema: Schema,
+  log: Log,
+  shown: readonly (keyof Schema["shape"] & string)[] = [],
+): z.output<Schema> {
   const body = validate(schema, parseBody(request));
   tellIgnored(schema, body, log);
-  dropIgnored(schema, body);
+  dropIgnored(schema, body, shown);
   release(request, body);
   return body;
 }

@@ -14,13 +14,13 @@ import { conversation, strayResult } from "./conversation.ts";
 import { earlierItems, inputItems } from "./input.ts";
 import type { InputItem } from "./input-items.ts";
 import { type ResponseRequestBody, responseRequestSchema, toGenerateRequest } from "./request.ts";
-import { responseSettings } from "./resource.ts";
+import { responseSettings, shownFields } from "./resource.ts";
 import type { ResponsePlan, ResponseRun } from "./response-run.ts";
 import { namespacedNames } from "./tools.ts";
 
 export const createResponse: RouteHandler = async (exchange, context) => {
   const { inference, log, responses } = context;
-  const body = readJson(exchange.request, responseRequestSchema, log);
+  const body = readJson(exchange.request, responseRequestSchema, log, shownFields);
   const model = chosenModel(exchange, inference, body);
 
   const id = `resp_${randomBytes(16).toString("hex")}`;

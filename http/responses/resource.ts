@@ -78,6 +78,9 @@ export interface ResponseState {
   readonly adapterGeneration: string | null;
 }
 
+/** Fields that change nothing and are shown again all the same. */
+export const shownFields = ["prompt_cache_key", "safety_identifier", "user"] as const;
+
 export function responseSettings(body: ResponseRequestBody): object {
   return {
     background: body.background ?? false,
