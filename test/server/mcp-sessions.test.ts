@@ -71,11 +71,11 @@ describe("the sessions of the MCP server", () => {
   });
 
   it("ends one that nobody uses", async () => {
-    const server = await startMcp("node", { sessionIdleMs: 60 });
+    const server = await startMcp("node", { sessionIdleMs: 500 });
     after(() => server.stop());
     const begun = await open(server);
     assert.equal((await use(server, begun)).status, 200);
-    await sleep(120);
+    await sleep(1000);
     assert.equal((await use(server, begun)).status, 404);
   });
 });
