@@ -82,6 +82,12 @@ export class Front implements Inference, ModelManagement {
     return this.#models.lora;
   }
 
+  /** While it stops, what is missing is no fault. */
+  faults(): readonly string[] {
+    if (this.#isStopping || this.#agents.link !== null) return [];
+    return ["the thread that handles the texts of all models is not running"];
+  }
+
   models(): readonly ModelEntry[] {
     return this.#models.entries();
   }

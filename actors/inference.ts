@@ -68,6 +68,8 @@ export interface Embeddings {
 }
 
 export interface Inference {
+  /** What every request needs and is down now, each in words; none when all is well. */
+  faults(): readonly string[];
   /** All models in configured order. */
   models(): readonly ModelEntry[];
   /**

@@ -23,19 +23,25 @@ export async function listenMcp(
 ): Promise<McpListener> {
   const { log } = options;
   const { host, disableRequestIdHeader, disableAccessLog } = server;
-  const { edge, maxBodyBytesInFlight } = troupe;
+  const { edge, corsOrigins, maxBodyBytesInFlight } = troupe;
+  const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
   const observers = disableAccessLog ? [] : [new AccessLog(log)];
   const mcp = new Mcp({
     createServer: modelServers({ ...options, version }),
-    exchange: { log, disableRequestIdHeader, observers },
+    exchange: {
+      log,
+      disableRequestIdHeader,
+      corsOrigins: corsOrigins === null ? null : [corsOrigins].flat(),
+      observers,
+    },
     config: {
       host,
-      allowedHosts: [troupe.mcpAllowedHosts ?? []].flat(),
+      allowedHosts: [troupe.allowedHosts ?? []].flat(),
       maxSessions: troupe.mcpMaxSessions,
       sessionIdleMs: troupe.mcpSessionIdleSecs * 1000,
       keepAliveMs: troupe.keepAliveInterval,
       readerStallMs: troupe.stalledReaderSecs * 1000,
     },
   });
-  return { mcp, listener: await listen(mcp, { host, port, edge, maxBodyBytesInFlight, log }) };
+  return { mcp, listener: await listen(mcp, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, log }) };
 }

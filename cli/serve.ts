@@ -3,9 +3,12 @@
 import { Front } from "../actors/front.ts";
 import type { Inference } from "../actors/inference.ts";
 import { type App, createApp } from "../http/app.ts";
+import { MIN_OPEN_FILES } from "../http/connection-limit.ts";
 import { type Listener, listen } from "../http/listen.ts";
 import type { Config } from "../runtime/config/config.ts";
+import { ServerError } from "../runtime/errors.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
+import { openFileLimit } from "../runtime/open-files.ts";
 import { frontOptions, placeStopMs } from "./front-options.ts";
 import type { McpListener } from "./mcp.ts";
 import { type ClosableObserver, openObservers } from "./observers.ts";
@@ -18,6 +21,7 @@ import { systemInspector } from "./system/inspector.ts";
 const lastWordsMs = 500;
 
 export async function serve(config: Config): Promise<void> {
+  checkOpenFiles();
   const log = createLogger({ level: config.troupe.logLevel, format: config.server.accessLogFormat });
   const observers = await openObservers(config, log);
   try {
@@ -26,6 +30,14 @@ export async function serve(config: Config): Promise<void> {
     await Promise.allSettled(observers.map((observer) => observer.close()));
     throw error;
   }
+}
+
+/** Refused at the start, or it would be some file or connection that cannot be opened, at some time. */
+function checkOpenFiles(): void {
+  const limit = openFileLimit();
+  if (limit >= MIN_OPEN_FILES) return;
+  const message = `a server needs at least ${MIN_OPEN_FILES} files that it may have open, this one may have ${limit}`;
+  throw new ServerError("config_invalid", `${message}; raise the limit, for example with "ulimit -n 4096"`);
 }
 
 /** Settles when all models are there to be asked; the observers are closed when told to stop. */
@@ -49,13 +61,17 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
       accessLogHealth: server.accessLogHealth,
       disableRequestIdHeader: server.disableRequestIdHeader,
       disableMetrics: server.disableMetrics,
+      host: server.host,
+      allowedHosts: [troupe.allowedHosts ?? []].flat(),
+      corsOrigins: troupe.corsOrigins === null ? null : [troupe.corsOrigins].flat(),
       maxBackgroundResponses: troupe.maxBackgroundResponses,
       allowLoraUpdates: server.allowRuntimeLoraUpdating,
     },
   });
   const { host, port } = server;
   const { edge, maxBodyBytesInFlight } = troupe;
-  const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, log });
+  const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
+  const listener = await listen(app, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, log });
   const mcp = await mcpOf(config, app, front, log);
   const listeners = mcp === null ? [listener] : [listener, mcp.listener];
   const stop = async (): Promise<void> => {

@@ -3,7 +3,17 @@
 // process, so that signals reach it. Plain JavaScript, since it runs before anything is compiled. It must stay readable
 // by old versions of Node, to tell them so.
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
@@ -17,6 +27,8 @@ const sourceFolders = ["cli", "http", "actors", "engines", "runtime"];
 const sourceFiles = ["package.json", "tsconfig.json"];
 const lockPollMs = 100;
 const lockLimitMs = 5 * 60 * 1000;
+/** A start writes its pid into the lock at once: a lock without one for so long belongs to nobody. */
+const lockPidLimitMs = 5000;
 
 function requireNode() {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
@@ -73,17 +85,41 @@ function takeLock() {
     return true;
   } catch (error) {
     if (error.code !== "EEXIST") throw error;
-    if (isAbandoned()) rmSync(lock, { recursive: true, force: true });
+    removeAbandoned();
     return false;
   }
 }
 
+/** Removes a lock whose owner is gone. Several starts may see it at once: none is to remove what another then took. */
+function removeAbandoned() {
+  const taken = lockTime(lock);
+  if (taken === null || !isAbandoned(taken)) return;
+  const aside = `${lock}-${process.pid}`;
+  try {
+    renameSync(lock, aside);
+    if (lockTime(aside) === taken) rmSync(aside, { recursive: true, force: true });
+    else renameSync(aside, lock);
+  } catch {
+    // Another start was quicker.
+  }
+}
+
+/** When a lock was taken, in milliseconds since 1970; null where there is none any more. */
+function lockTime(path) {
+  try {
+    return statSync(path).mtimeMs;
+  } catch {
+    return null;
+  }
+}
+
 /** Whether the process that holds the lock is gone. Between its two steps of taking it there is no pid yet. */
-function isAbandoned() {
+function isAbandoned(taken) {
   try {
     process.kill(Number(readFileSync(join(lock, "pid"), "utf8")), 0);
     return false;
   } catch (error) {
+    if (error.code === "ENOENT") return Date.now() - taken > lockPidLimitMs;
     return error.code === "ESRCH";
   }
 }
@@ -109,4 +145,10 @@ function build() {
 requireNode();
 if (hasSources() && !isFresh()) buildLocked();
 if (!existsSync(program)) fail(`${program} is missing: this copy of troupe is incomplete`);
-await import(pathToFileURL(program).href);
+try {
+  await import(pathToFileURL(program).href);
+} catch (error) {
+  // The program's own files are read many at a time.
+  if (error.code !== "EMFILE" && error.code !== "ENFILE") throw error;
+  fail(`troupe needs at least 256 files that it may have open; raise the limit, for example with "ulimit -n 4096"`);
+}

@@ -22,7 +22,7 @@ export class AccessLog implements ExchangeObserver {
       status: exchange.status,
       ...(code !== undefined && { code }),
       durationMs: Math.round(exchange.elapsedMs * 1000) / 1000,
-      requestBytes: request.body.byteLength,
+      requestBytes: request.bodyBytes,
       bytes: exchange.sentBytes,
       address: request.address,
       requestId: exchange.id,

@@ -12,6 +12,7 @@ import { AccessLog } from "./access-log.ts";
 import type { Context, HttpConfig } from "./context.ts";
 import type { EdgeHandler, HttpRequest } from "./edge.ts";
 import { Exchange } from "./exchange.ts";
+import { KnownHosts } from "./hosts.ts";
 import { noteModel } from "./json.ts";
 import type { Log } from "./log.ts";
 import { HttpMetrics } from "./metrics/recorder.ts";
@@ -55,6 +56,9 @@ const defaults: HttpConfig = {
   disableRequestIdHeader: false,
   disableMetrics: false,
   maxBackgroundResponses: 64,
+  host: "localhost",
+  allowedHosts: [],
+  corsOrigins: null,
   allowLoraUpdates: false,
 };
 
@@ -87,7 +91,9 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   const context: Context = { inference, models, lora, config, log, responses, metrics, system };
   const table = new RouteTable(routes.filter(({ setting }) => setting === undefined || config[setting]));
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
-  const common = { log, disableRequestIdHeader: config.disableRequestIdHeader };
+  const { host, allowedHosts, corsOrigins } = config;
+  const hosts = corsOrigins === null ? null : new KnownHosts(host, allowedHosts, corsOrigins);
+  const common = { log, disableRequestIdHeader: config.disableRequestIdHeader, corsOrigins };
   const quietOptions = { ...common, observers: config.accessLogHealth ? accessLog : [] };
   const loudOptions = { ...common, observers: metrics === null ? accessLog : [...accessLog, metrics] };
   const inferenceOptions = { ...common, observers: [...loudOptions.observers, ...observers] };
@@ -102,7 +108,8 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
     const exchange = new Exchange(request, reply, options);
     if (route !== undefined) exchange.matched(route, matched?.parameters ?? {});
     exchange.begin();
-    if (refusal !== null) exchange.fail(refusal);
+    const refused = refusal ?? hosts?.refusal(request) ?? null;
+    if (refused !== null) exchange.fail(refused);
     else if (request.method === "OPTIONS") exchange.send(204, { ...preflightHeaders, ...allow(methods) }, "");
     else if (route === undefined) refuseRoute(exchange, methods, table);
     else if (isDraining && route.kind === "inference") refuseDraining(exchange);

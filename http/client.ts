@@ -11,8 +11,19 @@ const bearer = /^Bearer\s+/i;
 /** New in each process, so that a digest says nothing about its key. */
 const salt = randomBytes(16);
 
+type Asker = Pick<HttpRequest, "headers" | "address">;
+
+/** Asked for a request's body, and again for what it has generated. */
+const known = new WeakMap<Asker, string>();
+
 /** A short name for the client of a request: the same for all its requests, as long as this process lives. */
-export function clientOf({ headers, address }: Pick<HttpRequest, "headers" | "address">): string {
+export function clientOf(request: Asker): string {
+  const client = known.get(request) ?? digestOf(request);
+  known.set(request, client);
+  return client;
+}
+
+function digestOf({ headers, address }: Asker): string {
   const key = headers.get("authorization")?.replace(bearer, "") || headers.get("x-api-key") || "";
   const identity = key.length >= MIN_KEY_LENGTH ? key : `${address} ${key}`;
   return createHash("sha256").update(salt).update(identity).digest("base64url").slice(0, DIGEST_LENGTH);

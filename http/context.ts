@@ -23,6 +23,12 @@ export interface HttpConfig {
   readonly disableMetrics: boolean;
   /** Most responses that run at once with no client to wait for them. */
   readonly maxBackgroundResponses: number;
+  /** The address the server listens on. */
+  readonly host: string;
+  /** Names it goes by besides, behind a proxy say. */
+  readonly allowedHosts: readonly string[];
+  /** Web pages of these alone may use the server, by hosts that are known; null: of any, by any. */
+  readonly corsOrigins: readonly string[] | null;
   /** Let requests load and unload LoRA adapters, and show where those come from. */
   readonly allowLoraUpdates: boolean;
 }

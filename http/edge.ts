@@ -11,11 +11,19 @@ export interface HttpRequest {
   readonly query: string;
   /** Names in lower case; values of a repeated header are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
+  /** Empty from `releaseBody` on. */
   readonly body: Uint8Array;
+  /** Size of the body as it came; 0 where it was not read. Stays when the body is released. */
+  readonly bodyBytes: number;
   /** Of the other end of the connection, which may be a proxy. */
   readonly address: string;
   /** Fires when the client goes away before its answer has ended. */
   readonly signal: AbortSignal;
+  /**
+   * The bytes are no longer needed: they go back to the budget of bodies, and `body` is empty from then on. `keptBytes` of them
+   * stay counted until the answer ends, or until another call says fewer: what has been made of the body holds so many.
+   */
+  releaseBody(keptBytes?: number): void;
 }
 
 export type ReplyHeaders = Readonly<Record<string, string>>;
@@ -56,8 +64,12 @@ export interface EdgeOptions {
   readonly host: string;
   /** 0 takes any free port. */
   readonly port: number;
-  /** Most bytes of bodies of requests that are not answered yet; 400 MiB unless said otherwise. */
+  /** Most bytes of bodies that are not yet parsed; 400 MiB unless said otherwise. */
   readonly maxBodyBytesInFlight?: number;
+  /** Longest that the body of one request may take to arrive; 300 s unless said otherwise. */
+  readonly requestTimeoutMs?: number;
+  /** Called when connections are refused from now on, as the process can open too few files more. */
+  readonly onFull?: () => void;
 }
 
 /** Opens a server on one kind of edge. Throws ServerError `config_invalid` where the address cannot be had. */

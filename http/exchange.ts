@@ -13,6 +13,8 @@ import type { Route } from "./routes.ts";
 export interface ExchangeOptions {
   readonly log: Log;
   readonly disableRequestIdHeader: boolean;
+  /** Pages of these may read answers; null: of any. */
+  readonly corsOrigins: readonly string[] | null;
   readonly observers: readonly ExchangeObserver[];
 }
 
@@ -24,6 +26,10 @@ const eventStreamHeaders = {
   "cache-control": "no-cache",
   "x-accel-buffering": "no",
 };
+
+const anyOrigin = { "access-control-allow-origin": "*" };
+/** Caches must not give one page the answer to another. */
+const variesByOrigin = { vary: "origin" };
 
 export class Exchange {
   readonly request: HttpRequest;
@@ -133,12 +139,20 @@ export class Exchange {
   #withCommon(headers: ReplyHeaders): ReplyHeaders {
     const names = requestIdHeaders(this.#errors);
     const common: Record<string, string> = {
-      "access-control-allow-origin": "*",
+      ...this.#originHeaders(),
       "access-control-expose-headers": names.join(", "),
       ...headers,
     };
     if (!this.#options.disableRequestIdHeader) for (const name of names) common[name] = this.id;
     return common;
+  }
+
+  #originHeaders(): ReplyHeaders {
+    const { corsOrigins } = this.#options;
+    if (corsOrigins === null) return anyOrigin;
+    const origin = this.request.headers.get("origin");
+    const isListed = origin !== undefined && corsOrigins.includes(origin);
+    return isListed ? { ...variesByOrigin, "access-control-allow-origin": origin } : variesByOrigin;
   }
 
   get #isObserved(): boolean {

@@ -14,7 +14,10 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
-const jsonType = /^application\/(?:json|[\w.-]+\+json)(?:\s*;\s*charset="?utf-?8"?)?\s*;?\s*$/i;
+const jsonType = /^application\/(?:json|[\w.-]+\+json)$/i;
+const utf8 = /^charset="?utf-?8"?$/i;
+/** A longer content type is none that anybody sends. */
+const MAX_TYPE_LENGTH = 200;
 
 /**
  * Most values in one body. A body may be 50 MB of one long text, but 50 MB of `[0,0,…` or `[[[[…` would hold this thread
@@ -24,6 +27,9 @@ const MAX_VALUES = 200_000;
 
 /** Longest body that is read on the front; a longer one takes a millisecond and more, and is read on a text worker. */
 export const MAX_BODY_READ_HERE = 64 * 1024;
+
+/** What is made of a longer body stays counted until its request is answered. */
+const SMALL_BODY_BYTES = 256 * 1024;
 
 /** What a body may name a model in. */
 type ModelField = "model" | "model_id";
@@ -65,7 +71,10 @@ export function readJson<Schema extends z.ZodObject>(
   return body;
 }
 
-/** The body of a request as whatever it holds; of at most `limitBytes`, since this thread stands still meanwhile. */
+/**
+ * The body of a request as whatever it holds; of at most `limitBytes`, since this thread stands still meanwhile. The bytes are
+ * let go.
+ */
 export function readJsonValue(request: HttpRequest, limitBytes = MAX_BODY_READ_HERE): unknown {
   checkContentType(request);
   const { byteLength } = request.body;
@@ -75,15 +84,25 @@ export function readJsonValue(request: HttpRequest, limitBytes = MAX_BODY_READ_H
   const value = parseJson(request.body);
   const { model, model_id } = (value ?? {}) as NamedModels;
   namedModels.set(request, { model, model_id });
+  request.releaseBody(byteLength > SMALL_BODY_BYTES ? byteLength : 0);
   return value;
 }
 
 /** Throws `invalid_content_type`. */
 export function checkContentType({ headers }: HttpRequest): void {
   const contentType = headers.get("content-type");
-  if (contentType !== undefined && jsonType.test(contentType)) return;
+  if (contentType !== undefined && isJson(contentType)) return;
   const got = contentType === undefined ? "none" : JSON.stringify(contentType.slice(0, 100));
   throw new ServerError("invalid_content_type", `expected content-type application/json in UTF-8, got ${got}`);
+}
+
+/** JSON's own type or one that is made of it, with no parameter but UTF-8 as its charset. */
+function isJson(contentType: string): boolean {
+  if (contentType.length > MAX_TYPE_LENGTH) return false;
+  const parts = contentType.split(";").map((part) => part.trim());
+  if (parts.length > 1 && parts.at(-1) === "") parts.pop();
+  const [type = "", charset, ...more] = parts;
+  return jsonType.test(type) && (charset === undefined || utf8.test(charset)) && more.length === 0;
 }
 
 /** Throws invalid_json, and invalid_value for too many values. */

@@ -2,11 +2,14 @@
 // log line that says which serves and why. Called by the composition root with the app it has made.
 
 import { ServerError } from "../runtime/errors.ts";
+import { openFileLimit } from "../runtime/open-files.ts";
 import type { EdgeHandler, EdgeOptions, EdgeServer, OpenEdge } from "./edge.ts";
 import type { Log } from "./log.ts";
 import { nodeEdge } from "./node/edge.ts";
 import { uwsEdge } from "./uws/edge.ts";
 import { loadNative, type NativePackage } from "./uws/native.ts";
+
+const WARN_EVERY_MS = 60_000;
 
 export type EdgeName = NativePackage | "node";
 export type EdgeChoice = EdgeName | "auto";
@@ -23,9 +26,21 @@ export interface Listener extends EdgeServer {
 /** Serves `app` on an address. */
 export async function listen(app: { readonly handle: EdgeHandler }, options: ListenOptions): Promise<Listener> {
   const { name, open, why } = chooseEdge(options.edge);
-  const server = await open(app.handle, options);
+  const server = await open(app.handle, { onFull: fullWarning(options.log), ...options });
   options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge: ${why}`);
   return Object.assign(server, { edgeName: name });
+}
+
+/** A crowd at the door is told of once in a while. */
+function fullWarning(log: Log): () => void {
+  let warnedAt = Number.NEGATIVE_INFINITY;
+  return () => {
+    const now = performance.now();
+    if (now - warnedAt < WARN_EVERY_MS) return;
+    warnedAt = now;
+    const limit = openFileLimit();
+    log.warn({ limit }, "connections are refused: the process has nearly as many files open as it may (ulimit -n)");
+  };
 }
 
 interface ChosenEdge {

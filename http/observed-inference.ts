@@ -29,6 +29,10 @@ export class ObservedInference implements Inference {
     this.#holder = holder;
   }
 
+  faults(): readonly string[] {
+    return this.#inner.faults();
+  }
+
   models(): readonly ModelEntry[] {
     return this.#inner.models();
   }

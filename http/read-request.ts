@@ -23,6 +23,8 @@ export async function readRequest<T extends Translation>(
   }
   checkContentType(request);
   const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters };
+  // It is counted on: as bytes that a text worker reads, then as what those say, until the request has what it needs of it.
+  request.releaseBody(body.byteLength);
   const translated = (await inference.translate(message)) as T;
   nameModel(request, translated.model);
   tellIgnored(translated.ignored, log);

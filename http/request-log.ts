@@ -1,5 +1,6 @@
 // Owns the request log (`log`): each request for inference and its answer, in full, as one JSON line in a file. Headers are
-// no part of it; secrets in bodies are struck out. It keeps a copy of an answer as it leaves, within bounds. What a response
+// no part of it; secrets in bodies are struck out. It keeps copies of the bodies, within bounds: a request's is let go
+// once it is parsed, an answer's as it leaves. What a response
 // in the background has become is in it when somebody fetches that: its request was answered before there was anything.
 import { ServerError } from "../runtime/errors.ts";
 import { LineFile } from "../runtime/line-file.ts";
@@ -11,7 +12,7 @@ import type { ExchangeObserver } from "./observer.ts";
 
 /** Most of one body that is logged; what was cut is counted. */
 export const maxLoggedBytes = 4 * 2 ** 20;
-/** Most of all answers under way that is kept for the log. */
+/** Most of all bodies of requests under way and their answers that is kept for the log. */
 const maxHeldBytes = 256 * 2 ** 20;
 const maxWaitingBytes = 64 * 2 ** 20;
 
@@ -19,7 +20,7 @@ const decoder = new TextDecoder();
 
 export class RequestLog implements ExchangeObserver {
   readonly #file: LineFile;
-  readonly #answers = new Map<Exchange, AnswerCopy>();
+  readonly #copies = new Map<Exchange, ExchangeCopy>();
   #heldBytes = 0;
 
   private constructor(file: LineFile) {
@@ -32,16 +33,18 @@ export class RequestLog implements ExchangeObserver {
   }
 
   began(exchange: Exchange): void {
-    const copy: AnswerCopy = { pieces: [], bytes: 0, cutBytes: 0 };
-    this.#answers.set(exchange, copy);
+    const request = this.#requestCopy(exchange.request.body);
+    const copy: ExchangeCopy = { request, pieces: [], bytes: 0, cutBytes: 0 };
+    this.#heldBytes += request.byteLength;
+    this.#copies.set(exchange, copy);
     exchange.tap = (body) => this.#keep(copy, body);
   }
 
   ended(exchange: Exchange): void {
-    const copy = this.#answers.get(exchange);
+    const copy = this.#copies.get(exchange);
     if (copy === undefined) return;
-    this.#answers.delete(exchange);
-    this.#heldBytes -= copy.bytes;
+    this.#copies.delete(exchange);
+    this.#heldBytes -= copy.request.byteLength + copy.bytes;
     this.#file.append(entry(exchange, copy));
   }
 
@@ -49,8 +52,13 @@ export class RequestLog implements ExchangeObserver {
     return this.#file.close();
   }
 
+  /** A copy of its own: a view would hold all of a body of which a part is logged. */
+  #requestCopy(body: Uint8Array): Uint8Array {
+    return Uint8Array.from(body.subarray(0, Math.min(maxLoggedBytes, Math.max(maxHeldBytes - this.#heldBytes, 0))));
+  }
+
   /** Pieces are kept whole or not at all: those of a stream are whole events. */
-  #keep(copy: AnswerCopy, body: string | Uint8Array): void {
+  #keep(copy: ExchangeCopy, body: string | Uint8Array): void {
     const bytes = Buffer.byteLength(body);
     const fits = copy.bytes + bytes <= maxLoggedBytes && this.#heldBytes + bytes <= maxHeldBytes;
     if (!fits || copy.cutBytes > 0) {
@@ -77,15 +85,18 @@ export async function openLogFile(path: string, log: Log): Promise<LineFile> {
   }
 }
 
-interface AnswerCopy {
+interface ExchangeCopy {
+  /** The start of the request's body, or all of it. */
+  readonly request: Uint8Array;
+  /** Of the answer. */
   readonly pieces: string[];
   bytes: number;
   cutBytes: number;
 }
 
-function entry(exchange: Exchange, { pieces, cutBytes }: AnswerCopy): string {
+function entry(exchange: Exchange, { request: kept, pieces, cutBytes }: ExchangeCopy): string {
   const { request, model, status, id: requestId } = exchange;
-  const requestCut = Math.max(request.body.byteLength - maxLoggedBytes, 0);
+  const requestCut = request.bodyBytes - kept.byteLength;
   const head = {
     time: new Date(exchange.receivedAt).toISOString(),
     requestId,
@@ -99,14 +110,14 @@ function entry(exchange: Exchange, { pieces, cutBytes }: AnswerCopy): string {
   };
   const answer = withoutSecrets(pieces.join(""));
   const response = exchange.isStream ? payloads(answer) : asJson(answer);
-  return `${JSON.stringify(head).slice(0, -1)},"request":${requestBody(exchange)},"response":${response}}`;
+  return `${JSON.stringify(head).slice(0, -1)},"request":${requestBody(exchange, kept)},"response":${response}}`;
 }
 
 /** As it came where it is whole JSON, else as text; null where there was none. Line breaks in JSON stand between its tokens only. */
-function requestBody({ request }: Exchange): string {
-  if (request.body.byteLength === 0) return "null";
-  const text = withoutSecrets(decoder.decode(request.body.subarray(0, maxLoggedBytes)));
-  const isJson = namedModel(request) !== null && request.body.byteLength <= maxLoggedBytes;
+function requestBody({ request }: Exchange, kept: Uint8Array): string {
+  if (request.bodyBytes === 0) return "null";
+  const text = withoutSecrets(decoder.decode(kept));
+  const isJson = namedModel(request) !== null && kept.byteLength === request.bodyBytes;
   return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);
 }
 

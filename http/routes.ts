@@ -11,8 +11,8 @@ import { docs, docsAsset } from "./docs/route.ts";
 import { embeddingOperation } from "./embeddings/operation.ts";
 import { embeddings } from "./embeddings/route.ts";
 import type { ErrorFormat } from "./errors.ts";
-import { healthOperation, rootOperation } from "./health/operation.ts";
-import { health } from "./health/route.ts";
+import { healthOperation, readyOperation, rootOperation } from "./health/operation.ts";
+import { health, ready } from "./health/route.ts";
 import { loraErrors, loraListErrors } from "./lora/errors.ts";
 import { listAdaptersOperation, loadAdapterOperation, unloadAdapterOperation } from "./lora/operation.ts";
 import { listAdapters, loadAdapter, unloadAdapter } from "./lora/route.ts";
@@ -75,6 +75,7 @@ export interface Route extends DescribedRoute {
 export const routes: readonly Route[] = [
   { method: "GET", path: "/health", kind: "operations", handler: health, operation: healthOperation },
   { method: "GET", path: "/", kind: "operations", handler: health, operation: rootOperation },
+  { method: "GET", path: "/ready", kind: "operations", handler: ready, operation: readyOperation },
   { method: "GET", path: "/docs", kind: "operations", handler: docs, operation: docsOperation },
   { method: "GET", path: "/docs/{asset}", kind: "operations", handler: docsAsset, operation: docsAssetOperation },
   { method: "GET", path: "/api-doc/openapi.json", kind: "operations", handler: openApi, operation: openApiOperation },

@@ -5,6 +5,16 @@
 const codes = {
   invalid_json: { retryable: false, meaning: "The body is not JSON in UTF-8." },
   invalid_content_type: { retryable: false, meaning: "The content type is not `application/json` in UTF-8." },
+  invalid_request: {
+    retryable: false,
+    meaning:
+      "The bytes are no request of HTTP/1.1, or leave open where it ends: a transfer-encoding other than `chunked`, two lengths. The connection is closed.",
+  },
+  headers_too_large: { retryable: false, meaning: "The request line and headers together are larger than 16 KiB." },
+  request_timeout: {
+    retryable: true,
+    meaning: "The request took too long to arrive (`request_timeout_secs`), or stood still on its way.",
+  },
   body_too_large: { retryable: false, meaning: "The body is larger than 50 MiB." },
   invalid_value: {
     retryable: false,

@@ -1,8 +1,9 @@
 // Owns logging: one pino logger a place, whole lines written at once to stderr, so that lines of threads and children do not
-// mix. Text for a person at a terminal, JSON for machines. Secrets are struck out here, whoever logs them.
+// mix. Text for a person at a terminal, JSON for machines. Secrets are struck out here and texts cut, whoever logs them.
 import { isatty } from "node:tty";
 import pino from "pino";
 import { prettyFactory } from "pino-pretty";
+import { onLostLines, writeStderr } from "./stderr.ts";
 
 export type Logger = pino.Logger;
 export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" | "silent";
@@ -20,26 +21,72 @@ export interface LogDestination {
 }
 
 const stderr = 2;
+/** Most characters of one text in a line, whoever sent it: a client may choose a path of any length. */
+export const maxTextLength = 2000;
+const maxStackLength = 8000;
 const secretKeys = [
   ...["authorization", "x-api-key", "apiKey", "api_key", "token", "tokenSource", "password", "secret"],
   ...["access_token", "refresh_token", "client_secret"],
 ];
 
 /** A logger for this place. Call it once a place and use `logger.child({ … })` below. */
-export function createLogger(options: LogOptions, destination: LogDestination = stderrLines()): Logger {
+export function createLogger(options: LogOptions, destination?: LogDestination): Logger {
+  if (destination !== undefined) return loggerTo(destination, options);
+  const logger = loggerTo({ write: writeStderr }, options);
+  onLostLines((lost) => {
+    logger.warn({ lost }, "lines of this log are lost: nobody read stderr, and the buffer was full");
+  });
+  return logger;
+}
+
+function loggerTo(destination: LogDestination, options: LogOptions): Logger {
   const settings: pino.LoggerOptions = {
     level: options.level,
     base: options.place === undefined ? null : { place: options.place },
     redact: { paths: secretKeys.flatMap(pathsOf), censor: "[redacted]" },
+    formatters: { log: cutFields },
+    serializers: { err: cutError },
+    hooks: {
+      logMethod(args, method) {
+        const [first, second] = args;
+        if (typeof first === "string") args[0] = cut(first);
+        else if (typeof second === "string") args[1] = cut(second);
+        method.apply(this, args);
+      },
+    },
   };
   if (options.format === "json") return pino(settings, destination);
   const toText = textFormatter();
   return pino(settings, { write: (line: string) => destination.write(toText(line)) });
 }
 
-/** Written synchronously: what was logged before a crash is there after it. */
-function stderrLines(): LogDestination {
-  return pino.destination({ dest: stderr, sync: true });
+/** The fields of a line, with the texts in them and in what they hold cut. Made anew only where there is one to cut. */
+function cutFields(fields: Record<string, unknown>, depth = 2): Record<string, unknown> {
+  let cutOnes: Record<string, unknown> | null = null;
+  for (const key in fields) {
+    const value = fields[key];
+    const shown = cutValue(value, depth);
+    if (shown === value) continue;
+    cutOnes ??= { ...fields };
+    cutOnes[key] = shown;
+  }
+  return cutOnes ?? fields;
+}
+
+function cutValue(value: unknown, depth: number): unknown {
+  if (typeof value === "string") return cut(value);
+  if (typeof value !== "object" || value === null || value instanceof Error || depth === 0) return value;
+  if (Array.isArray(value)) return value.map((item) => cutValue(item, depth - 1));
+  return cutFields(value as Record<string, unknown>, depth - 1);
+}
+
+function cut(text: string, limit = maxTextLength): string {
+  return text.length <= limit ? text : `${text.slice(0, limit)}… (${text.length - limit} more characters)`;
+}
+
+function cutError(error: Error): object {
+  const { stack = "", ...fields } = pino.stdSerializers.err(error);
+  return { ...cutFields(fields), stack: cut(stack, maxStackLength) };
 }
 
 /** The key at the top, and one and two levels down: headers, and requests that hold headers. */

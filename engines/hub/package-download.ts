@@ -15,11 +15,15 @@ export interface WheelDownload {
   readonly signal: FetchOptions["signal"];
 }
 
-/** Installers in the order they are tried. uv has no download of its own, but it can run pip. */
+/**
+ * Installers in the order they are tried. uv has no download of its own, but it can run pip. Python's -I keeps the folder it
+ * is run in and PYTHONPATH from its modules; pip's own settings count as ever. A pip of the user's own needs it without.
+ */
 const installers: readonly (readonly string[])[] = [
   ["pip"],
+  ["python3", "-I", "-m", "pip"],
   ["python3", "-m", "pip"],
-  ["python", "-m", "pip"],
+  ["python", "-I", "-m", "pip"],
   ["uv", "tool", "run", "pip"],
 ];
 
@@ -62,6 +66,8 @@ async function runInstaller(installer: readonly string[], download: WheelDownloa
   const [command = "", ...prefix] = installer;
   const child = spawn(command, [...prefix, ...downloadFlags, `--dest=${directory}`, requirement], {
     stdio: ["ignore", "pipe", "pipe"],
+    // Whatever it finds to run or read in its folder it would take for its own: this one is new, and empty.
+    cwd: directory,
     env: { ...process.env, TMPDIR: directory, TEMP: directory, TMP: directory },
     windowsHide: true,
   });

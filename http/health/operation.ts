@@ -1,8 +1,15 @@
-// Owns what the API document says of the health check and its alias.
+// Owns what the API document says of the health check, its alias, and the readiness check.
 import type { Operation } from "../operation.ts";
 
-const answers = { 200: [{ contentType: "text/plain; charset=utf-8", description: "`OK`" }] };
-const description = "Says that the server is up, not that a model is loaded: that is `GET /v1/models`.";
+const TEXT = "text/plain; charset=utf-8";
+
+const answers = {
+  200: [{ contentType: TEXT, description: "`OK`" }],
+  503: [{ contentType: TEXT, description: "What every request needs and is down, a line each; it is started again" }],
+};
+const description =
+  "Says that the process is well: it takes requests, and nothing that all of them need is down. Whether a model is loaded is " +
+  "`GET /ready`.";
 
 export const healthOperation: Operation = {
   id: "getHealth",
@@ -19,5 +26,19 @@ export const rootOperation: Operation = {
   summary: "The same as `/health`",
   description,
   answers,
+  errors: [],
+};
+
+export const readyOperation: Operation = {
+  id: "getReady",
+  tag: "Operations",
+  summary: "Whether the default model answers requests",
+  description:
+    "Says that the process is well and the default model is loaded, or is unloaded so that the next request loads it: it had " +
+    "rested, or made room for another one.",
+  answers: {
+    200: [{ contentType: TEXT, description: "`OK`" }],
+    503: [{ contentType: TEXT, description: "Why not, a line each: the model is being loaded, or could not be" }],
+  },
   errors: [],
 };

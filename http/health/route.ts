@@ -1,4 +1,31 @@
-// Owns GET /health and GET /: the server is up. Says nothing of any model; that is GET /v1/models.
+// Owns GET /health and its alias /, which tell how the process is, and GET /ready, which tells whether the default model
+// answers requests.
+import type { ModelOutcome } from "../../actors/model-management.ts";
 import type { RouteHandler } from "../context.ts";
+import type { Exchange } from "../exchange.ts";
 
-export const health: RouteHandler = (exchange) => exchange.text(200, "OK");
+/** What is down is started again by itself; asked again after so long it may be there. */
+const RETRY_AFTER_SECONDS = 2;
+
+export const health: RouteHandler = (exchange, { inference }) => {
+  const faults = inference.faults();
+  if (faults.length === 0) exchange.text(200, "OK");
+  else unavailable(exchange, faults);
+};
+
+export const ready: RouteHandler = (exchange, { inference, models }) => {
+  const reasons = [...inference.faults(), ...hindrances(models.statusOf("default"))];
+  if (reasons.length === 0) exchange.text(200, "OK");
+  else unavailable(exchange, reasons);
+};
+
+/** Why a request on a model would not be answered. One that is unloaded without an error is loaded by the next request. */
+function hindrances({ id, status, error }: ModelOutcome): readonly string[] {
+  if (status === "reloading") return [`model "${id}" is being loaded`];
+  return error === null ? [] : [`model "${id}" is not loaded: ${error.message}`];
+}
+
+function unavailable(exchange: Exchange, reasons: readonly string[]): void {
+  const headers = { "content-type": "text/plain; charset=utf-8", "retry-after": String(RETRY_AFTER_SECONDS) };
+  exchange.send(503, headers, reasons.join("\n"));
+}

@@ -49,7 +49,18 @@ function innerRequest({ path, body, caller, requestId, signal }: InnerRequest): 
     if (value !== undefined) headers.set(name, value);
   }
   const bytes = Buffer.from(JSON.stringify(body));
-  return { method: "POST", path, query: "", headers, body: bytes, address: caller.address, signal };
+  return {
+    method: "POST",
+    path,
+    query: "",
+    headers,
+    body: bytes,
+    bodyBytes: bytes.byteLength,
+    address: caller.address,
+    signal,
+    // It is small, and nobody but the tool's call holds it.
+    releaseBody: () => {},
+  };
 }
 
 function innerReply(

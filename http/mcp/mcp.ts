@@ -1,13 +1,14 @@
 // Owns the MCP server: what comes to its port is checked here, and handed to the session it belongs to, or to none. Made by
 // the composition root beside the app, whose routes its tools call; an edge of its own serves it.
 import { ServerError } from "../../runtime/errors.ts";
+import { clientOf } from "../client.ts";
 import type { HttpReply, HttpRequest } from "../edge.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
+import { KnownHosts } from "../hosts.ts";
 import { readJsonValue } from "../json.ts";
 import type { Route } from "../routes.ts";
 import { sendResponse, webRequest } from "./bridge.ts";
 import { rpcErrors } from "./errors.ts";
-import { KnownHosts } from "./hosts.ts";
 import { checkMessages, isInitialize } from "./messages.ts";
 import { mcpOperation } from "./operation.ts";
 import type { ServerFactory } from "./protocol.ts";
@@ -55,7 +56,7 @@ export class Mcp {
   constructor({ config, createServer, exchange }: McpOptions) {
     this.#config = config;
     this.#exchangeOptions = exchange;
-    this.#hosts = new KnownHosts(config.host, config.allowedHosts);
+    this.#hosts = new KnownHosts(config.host, config.allowedHosts, exchange.corsOrigins);
     const exchangeOf = (request: Request | undefined) => request && this.#exchanges.get(request);
     this.#sessions = new Sessions({ ...config, createServer, exchangeOf });
     this.#sessionless = new Sessionless(config.keepAliveMs, createServer, exchangeOf);
@@ -95,8 +96,8 @@ export class Mcp {
     if (path !== PATH) {
       throw new ServerError("not_found", `there is nothing at ${path.slice(0, 200)}; this server has ${PATH}`);
     }
-    this.#hosts.check(exchange.request);
-    if (refusal !== null) throw refusal;
+    const refused = this.#hosts.refusal(exchange.request) ?? refusal;
+    if (refused !== null) throw refused;
     if (method === "OPTIONS") exchange.send(204, preflightHeaders, "");
     else await this.#serve(exchange);
   }
@@ -112,7 +113,8 @@ export class Mcp {
     const request = webRequest(exchange.request);
     this.#exchanges.set(request, exchange);
     if (id !== undefined) await this.#serveIn(this.#sessions.find(id), exchange, request, message);
-    else if (isInitialize(message)) await this.#serveIn(await this.#sessions.open(), exchange, request, message);
+    else if (isInitialize(message))
+      await this.#serveIn(await this.#sessions.open(clientOf(exchange.request)), exchange, request, message);
     else await this.#send(exchange, await this.#sessionless.fetch(request, message));
   }
 

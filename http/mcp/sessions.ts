@@ -1,5 +1,5 @@
 // Owns the sessions of the protocol's 2025 revisions: begun by initialize, ended by DELETE or by resting too long. There is
-// a most of them; where it is reached, the one that has rested longest makes room.
+// a most of them; where it is reached, the client that has most of them gives up the one that has rested longest.
 import { randomUUID } from "node:crypto";
 import type { Server } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";
@@ -17,13 +17,20 @@ export interface SessionOptions {
 
 export class Session {
   readonly id = randomUUID();
+  /** Who began it. */
+  readonly client: string;
   readonly #transport: PostTransport;
   readonly #server: Server;
   readonly #idleTimer: NodeJS.Timeout;
   /** Requests whose answer has not ended, the open stream of a listening client included. */
   #heldCount = 0;
 
-  constructor({ keepAliveMs, sessionIdleMs, createServer, exchangeOf }: SessionOptions, onClosed: () => void) {
+  constructor(
+    client: string,
+    { keepAliveMs, sessionIdleMs, createServer, exchangeOf }: SessionOptions,
+    onClosed: () => void,
+  ) {
+    this.client = client;
     this.#transport = new PostTransport({ sessionIdGenerator: () => this.id, keepAliveMs });
     this.#server = createServer(exchangeOf);
     this.#server.onclose = () => {
@@ -89,10 +96,10 @@ export class Sessions {
     return session;
   }
 
-  /** A session for a client to initialize. Throws `queue_full` where there are as many as may be, all of them in use. */
-  async open(): Promise<Session> {
+  /** A session for `client` to initialize. Throws `queue_full` where there are as many as may be, all of them in use. */
+  async open(client: string): Promise<Session> {
     if (this.#open.size >= this.#options.maxSessions) this.#makeRoom();
-    const session = new Session(this.#options, () => this.#open.delete(session.id));
+    const session = new Session(client, this.#options, () => this.#open.delete(session.id));
     this.#open.set(session.id, session);
     await session.connect();
     return session;
@@ -108,10 +115,19 @@ export class Sessions {
   }
 
   #makeRoom(): void {
+    const counts = new Map<string, number>();
+    for (const { client } of this.#open.values()) counts.set(client, (counts.get(client) ?? 0) + 1);
+    let most = 0;
+    let ending: Session | null = null;
     for (const session of this.#open.values()) {
-      if (session.isHeld) continue;
-      this.#open.delete(session.id);
-      void session.close();
+      const count = counts.get(session.client) ?? 0;
+      if (session.isHeld || count <= most) continue;
+      most = count;
+      ending = session;
+    }
+    if (ending !== null) {
+      this.#open.delete(ending.id);
+      void ending.close();
       return;
     }
     const message = `there are ${this.#options.maxSessions} sessions in use (mcp_max_sessions); try again when one has ended`;

@@ -73,7 +73,7 @@ export class HttpMetrics implements ExchangeObserver {
     const answer = { ...labels, status: `${exchange.status}` };
     this.#requests.inc(answer);
     this.#durations.observe(answer, exchange.elapsedMs / 1000);
-    const bytes = bodyBytes(exchange.request);
+    const bytes = knownBodyBytes(exchange.request);
     if (bytes !== null) this.#bodies.observe(labels, bytes);
   }
 
@@ -127,9 +127,9 @@ function queriedModel({ query }: HttpRequest): { readonly name: unknown } {
 }
 
 /** null where it is not known: a request without a body, and a body of no declared length that was not read to its end. */
-function bodyBytes({ headers, body }: HttpRequest): number | null {
+function knownBodyBytes({ headers, bodyBytes }: HttpRequest): number | null {
   if (!bringsBody(headers)) return null;
-  if (body.byteLength > 0) return body.byteLength;
+  if (bodyBytes > 0) return bodyBytes;
   const declared = Number(headers.get("content-length") ?? "none");
   return Number.isFinite(declared) ? declared : null;
 }

@@ -1,25 +1,30 @@
 // Owns the answer to one request on node:http.
 import type { ServerResponse } from "node:http";
-import type { HttpReply, ReplyHeaders, StreamSink } from "../edge.ts";
+import type { EdgeReply } from "../body-intake.ts";
+import type { ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 
-export class NodeReply implements HttpReply, StreamSink {
+export class NodeReply implements EdgeReply, StreamSink {
   readonly #response: ServerResponse;
   readonly #inFlight: InFlight;
+  readonly #ofConnection: Set<NodeReply>;
   readonly #aborter = new AbortController();
+  closesConnection = false;
   #isWritable = true;
+  #isDone = false;
   #wake: () => void = () => {};
 
-  constructor(response: ServerResponse, inFlight: InFlight, onDone: () => void) {
+  /** Called once, when the request has ended in whatever way. */
+  onDone: () => void = () => {};
+
+  /** `ofConnection` are the replies that are open on its connection. */
+  constructor(response: ServerResponse, inFlight: InFlight, ofConnection: Set<NodeReply>) {
     this.#response = response;
     this.#inFlight = inFlight;
+    this.#ofConnection = ofConnection;
+    ofConnection.add(this);
     inFlight.add(this);
-    response.on("close", () => {
-      if (!response.writableFinished) this.#aborter.abort();
-      this.#wake();
-      inFlight.delete(this);
-      onDone();
-    });
+    response.on("close", () => this.connectionClosed());
   }
 
   get signal(): AbortSignal {
@@ -27,14 +32,14 @@ export class NodeReply implements HttpReply, StreamSink {
   }
 
   send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
-    if (this.#isDone) return;
+    if (this.#isAnswered) return;
     if (status !== 204) this.#response.setHeader("content-length", Buffer.byteLength(body));
     this.#writeHead(status, headers);
     this.#response.end(body);
   }
 
   stream(status: number, headers: ReplyHeaders): StreamSink {
-    if (this.#isDone) return this;
+    if (this.#isAnswered) return this;
     this.#writeHead(status, headers);
     this.#response.on("drain", () => {
       this.#isWritable = true;
@@ -44,7 +49,7 @@ export class NodeReply implements HttpReply, StreamSink {
   }
 
   write(text: string): boolean {
-    if (this.#isDone || text === "") return true;
+    if (this.#isAnswered || text === "") return true;
     this.#isWritable = this.#response.write(text);
     return this.#isWritable;
   }
@@ -53,26 +58,37 @@ export class NodeReply implements HttpReply, StreamSink {
   keepOpen(): void {}
 
   drained(): Promise<void> {
-    if (this.#isDone || this.#isWritable) return Promise.resolve();
+    if (this.#isAnswered || this.#isWritable) return Promise.resolve();
     return new Promise((resolve) => {
       this.#wake = resolve;
     });
   }
 
   end(): void {
-    if (!this.#isDone) this.#response.end();
+    if (!this.#isAnswered) this.#response.end();
   }
 
   abort(): void {
     this.#response.destroy();
   }
 
-  get #isDone(): boolean {
-    return this.#response.writableEnded || this.#response.destroyed;
+  /** To be called when the connection is gone: node tells only the answer whose turn it was. */
+  connectionClosed(): void {
+    if (this.#isDone) return;
+    this.#isDone = true;
+    if (!this.#response.writableFinished) this.#aborter.abort();
+    this.#wake();
+    this.#ofConnection.delete(this);
+    this.#inFlight.delete(this);
+    this.onDone();
+  }
+
+  get #isAnswered(): boolean {
+    return this.#isDone || this.#response.writableEnded || this.#response.destroyed;
   }
 
   #writeHead(status: number, headers: ReplyHeaders): void {
-    if (this.#inFlight.isClosing) this.#response.setHeader("connection", "close");
+    if (this.closesConnection || this.#inFlight.isClosing) this.#response.setHeader("connection", "close");
     this.#response.writeHead(status, headers);
   }
 }

@@ -16,7 +16,15 @@ const ofBodies: readonly ErrorCode[] = [
 const ofQueries: readonly ErrorCode[] = ["invalid_value"];
 const ofInference: readonly ErrorCode[] = ["draining"];
 /** Whatever the operation: said of each under `default`. */
-const ofOtherRequests: readonly ErrorCode[] = ["method_not_allowed", "body_too_large", "queue_full"];
+const ofOtherRequests: readonly ErrorCode[] = [
+  "method_not_allowed",
+  "body_too_large",
+  "queue_full",
+  "invalid_request",
+  "headers_too_large",
+  "request_timeout",
+  "forbidden",
+];
 
 export const headerComponents: Record<string, oas31.HeaderObject> = {
   RequestId: {
@@ -28,7 +36,8 @@ export const headerComponents: Record<string, oas31.HeaderObject> = {
 };
 
 const requestIdHeader = { $ref: "#/components/headers/RequestId" };
-const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
+/** Of answers that say when to try again. */
+export const retryAfterHeader = { "retry-after": { $ref: "#/components/headers/RetryAfter" } };
 
 /** The headers of every answer of a route. */
 export function commonHeaders({ errors = commonErrors }: DescribedRoute) {

@@ -4,12 +4,13 @@ import type { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
 import type { DescribedRoute } from "../routes.ts";
-import { commonHeaders, errorAnswers, headerComponents } from "./answers.ts";
+import { commonHeaders, errorAnswers, headerComponents, retryAfterHeader } from "./answers.ts";
 
 /** The version of the interface; what this server's own version is, GET /v1/system/info says. */
 const API_VERSION = "0.9.5";
 
 const EVENT_STREAM = "text/event-stream";
+const UNAVAILABLE = "503";
 
 const tags: Readonly<Record<Tag, string>> = {
   Inference: "Asking a model for something",
@@ -107,7 +108,8 @@ function answers(route: DescribedRoute, names: SchemaNames): ZodOpenApiOperation
     Object.entries(operation.answers).map(([status, contents]) => {
       const description = contents.length === 1 ? (contents[0]?.description ?? "") : contents.map(inWords).join("\n\n");
       const types = contents.map((content) => [content.contentType, mediaType(content, operation, names)]);
-      return [status, { description, headers, content: Object.fromEntries(types) }];
+      const ofStatus = status === UNAVAILABLE ? { ...headers, ...retryAfterHeader } : headers;
+      return [status, { description, headers: ofStatus, content: Object.fromEntries(types) }];
     }),
   );
 }

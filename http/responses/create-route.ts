@@ -102,7 +102,7 @@ async function answerBackground(
   plan: ResponsePlan,
   request: GenerateRequest,
 ): Promise<void> {
-  const run = await responses.beginBackground(plan, exchange.request.body.byteLength);
+  const run = await responses.beginBackground(plan, exchange.request.bodyBytes);
   // The reader is there before the first event is: nothing is dropped before its client has had it.
   const reader = run.log?.creatorReader(exchange.request.signal);
   void responses.pump(run, inference.generate(request, run.signal));

@@ -124,7 +124,7 @@ function requestAttributes({ id, request, route }: Exchange): Attributes {
 
 function answerAttributes({ request, status, sentBytes }: Exchange): Attributes {
   return {
-    "http.request.body.size": request.body.byteLength,
+    "http.request.body.size": request.bodyBytes,
     "http.response.body.size": sentBytes,
     ...(status === CLIENT_GONE ? { "error.type": "client_gone" } : { "http.response.status_code": status }),
   };

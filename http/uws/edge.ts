@@ -1,33 +1,38 @@
 // Owns the uWebSockets.js edge: listening, reading a request into our HttpRequest, closing. uWS's request object dies
 // when its callback returns, so everything is copied from it first; `onAborted` is registered in the same callback.
 
-import { BodyBudget, BodyReader, bringsBody } from "../body.ts";
-import type { EdgeHandler, EdgeServer, HttpRequest, OpenEdge } from "../edge.ts";
+import { BodyIntake, EdgeRequest } from "../body-intake.ts";
+import type { EdgeServer, OpenEdge } from "../edge.ts";
+import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
 import { InFlight } from "../in-flight.ts";
-import { listenFailure } from "../listen-failure.ts";
-import type { Native, NativeRequest, NativeResponse } from "./native.ts";
+import { ListenGate } from "./listen-gate.ts";
+import type { Native, NativeApp, NativeRequest, NativeResponse } from "./native.ts";
 import { UwsReply } from "./reply.ts";
 
 /** What end() left in uWS's own buffer is flushed without a word to us: closing the sockets waits this long for it. */
 const FLUSH_MS = 100;
 
-class UwsRequest implements HttpRequest {
+class UwsRequest extends EdgeRequest {
   readonly method: string;
   readonly path: string;
   readonly query: string;
   readonly headers = new Map<string, string>();
+  readonly headerBytes: number;
   readonly reply: UwsReply;
   readonly address: string;
-  body: Uint8Array = new Uint8Array(0);
 
   constructor(response: NativeResponse, request: NativeRequest, inFlight: InFlight) {
+    super();
     this.method = request.getCaseSensitiveMethod().toUpperCase();
     this.path = request.getUrl();
-    this.query = request.getQuery();
+    this.query = request.getQuery() ?? "";
+    let headerBytes = this.path.length + this.query.length;
     request.forEach((name, value) => {
+      headerBytes += name.length + value.length;
       const earlier = this.headers.get(name);
       this.headers.set(name, earlier === undefined ? value : `${earlier}, ${value}`);
     });
+    this.headerBytes = headerBytes;
     this.address = Buffer.from(response.getRemoteAddressAsText()).toString("latin1");
     this.reply = new UwsReply(response, this.method === "HEAD", inFlight);
   }
@@ -39,41 +44,36 @@ class UwsRequest implements HttpRequest {
 
 /** The edge on a loaded uWebSockets.js. */
 export function uwsEdge(native: Native): OpenEdge {
-  return async (handler, { host, port, maxBodyBytesInFlight }) => {
+  return async (handler, options) => {
+    const { host, port } = options;
     const inFlight = new InFlight();
-    const budget = new BodyBudget(maxBodyBytesInFlight);
+    const intake = new BodyIntake(handler, options);
     const app = native.App().any("/*", (response, request) => {
       const ours = new UwsRequest(response, request, inFlight);
-      // Of two lengths uWS takes the first; a proxy in front may have taken the other, and seen another request's start.
-      if (ours.headers.get("content-length")?.includes(",")) {
-        ours.reply.abort();
-        return;
-      }
-      if (bringsBody(ours.headers)) readBody(response, ours, new BodyReader(budget), handler);
-      else handler(ours, ours.reply, null);
+      const refusal = ours.headerBytes > MAX_HEADER_BYTES ? headersTooLarge() : framingFault(ours);
+      // While the answer is not there, uWS reads no further request from the connection: it would cut it. Ended in this
+      // callback, the next one would be answered before the connection closes.
+      if (refusal !== null) setImmediate(() => intake.refuse(ours, ours.reply, refusal));
+      else readBody(response, ours, intake);
     });
-    // Without the exclusive option uWS would share a port that another server already has.
-    const socket = await new Promise<object | false>((resolve) => {
-      app.listen(host, port, native.LIBUS_LISTEN_EXCLUSIVE_PORT, resolve);
-    });
-    if (socket === false) throw await listenFailure(host, port);
-    return server(native, app, socket, inFlight);
+    const gate = await ListenGate.open({ native, app, host, port, onFull: options.onFull ?? (() => {}) });
+    return server(app, gate, inFlight, intake);
   };
 }
 
-function server(native: Native, app: ReturnType<Native["App"]>, socket: object, inFlight: InFlight): EdgeServer {
+function server(app: NativeApp, gate: ListenGate, inFlight: InFlight, intake: BodyIntake): EdgeServer {
   const flushed = inFlight.empty.then(() => new Promise<void>((resolve) => setTimeout(resolve, FLUSH_MS)));
   const closed = flushed.then(() => {
     app.close();
+    intake.stop();
   });
-  const port = native.us_socket_local_port(socket);
   const close = (): void => {
     if (inFlight.isClosing) return;
-    native.us_listen_socket_close(socket);
+    gate.close();
     inFlight.close();
   };
   return {
-    port,
+    port: gate.port,
     closed,
     close,
     forceClose() {
@@ -83,21 +83,16 @@ function server(native: Native, app: ReturnType<Native["App"]>, socket: object, 
   };
 }
 
-/** Collects the body, then hands the request over; a body refused midway is answered at once and the rest discarded by uWS. */
-function readBody(response: NativeResponse, request: UwsRequest, reader: BodyReader, handler: EdgeHandler): void {
+/** Hands a request over, when its body has come where it brings one. What follows a refused body is discarded by uWS. */
+function readBody(response: NativeResponse, request: UwsRequest, intake: BodyIntake): void {
   const { reply } = request;
-  reply.onDone = () => reader.release();
-  const refusal = reader.refuseLength(request.headers.get("content-length"));
-  if (refusal !== null) {
-    handler(request, reply, refusal);
-    return;
-  }
+  const reception = intake.begin(request, reply);
+  if (reception === null) return;
+  reply.onDone = () => reception.done();
   response.onData((chunk, isLast) => {
     if (reply.isDone) return;
     // The chunk is detached when this callback returns: it must be copied.
-    const refused = chunk.byteLength === 0 ? null : reader.add(new Uint8Array(chunk.slice(0)));
-    if (refused === null && !isLast) return;
-    if (refused === null) request.body = reader.bytes();
-    handler(request, reply, refused);
+    if (chunk.byteLength > 0) reception.add(new Uint8Array(chunk.slice(0)));
+    if (isLast) reception.end();
   });
 }

@@ -21,11 +21,11 @@ export interface NativeResponse {
 export interface NativeRequest {
   getCaseSensitiveMethod(): string;
   getUrl(): string;
-  getQuery(): string;
+  getQuery(): string | undefined;
   forEach(callback: (name: string, value: string) => void): void;
 }
 
-interface NativeApp {
+export interface NativeApp {
   any(pattern: string, handler: (response: NativeResponse, request: NativeRequest) => void): NativeApp;
   listen(host: string, port: number, options: number, callback: (socket: object | false) => void): NativeApp;
   close(): NativeApp;

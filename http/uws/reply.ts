@@ -1,7 +1,8 @@
 // Owns the answer to one request on uWebSockets.js. Its response object must never be touched once it has ended or
 // aborted: every method here checks that first.
 import { STATUS_CODES } from "node:http";
-import type { HttpReply, ReplyHeaders, StreamSink } from "../edge.ts";
+import type { EdgeReply } from "../body-intake.ts";
+import type { ReplyHeaders, StreamSink } from "../edge.ts";
 import type { InFlight } from "../in-flight.ts";
 import type { NativeResponse } from "./native.ts";
 
@@ -9,10 +10,11 @@ import type { NativeResponse } from "./native.ts";
 // of losing a request to the race.
 const KEEP_ALIVE_HINT = "timeout=5";
 
-export class UwsReply implements HttpReply, StreamSink {
+export class UwsReply implements EdgeReply, StreamSink {
   readonly #response: NativeResponse;
   readonly #isHead: boolean;
   readonly #inFlight: InFlight;
+  closesConnection = false;
   #isDone = false;
   #isGone = false;
   #aborter: AbortController | null = null;
@@ -48,8 +50,9 @@ export class UwsReply implements HttpReply, StreamSink {
     this.#response.cork(() => {
       this.#writeHead(status, headers);
       // endWithoutBody(length) would leave the response unfinished in older releases, so HEAD names no length.
-      if (this.#isHead || status === 204) this.#response.endWithoutBody();
-      else this.#response.end(body, this.#inFlight.isClosing);
+      if (this.closesConnection && this.#isHead) this.#response.end("", true);
+      else if (this.#isHead || status === 204) this.#response.endWithoutBody();
+      else this.#response.end(body, this.closesConnection || this.#inFlight.isClosing);
     });
     this.#finish();
   }

@@ -73,6 +73,16 @@ export const httpUrl = {
 
 export const folder = text("a folder", "DIR");
 
+const origin = z.string().regex(/^[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/);
+
+/** One origin as browsers send it, or a list of them in a file. */
+export const origins = {
+  type: z.union([origin, z.array(origin).min(1).readonly()]),
+  expects: "an origin in lower case without a path, such as https://chat.example",
+  shows: "ORIGIN",
+  read: asIs,
+};
+
 /** One text, or a list of them in a file. */
 export function texts(expects: string, shows: string) {
   const type = z.union([z.string().min(1), z.array(z.string().min(1)).min(1).readonly()]);

@@ -40,7 +40,7 @@ const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("adapter", "xloraOrder"), [xlora]],
   [entryAt("adapter", "tgtNonGranularIndex"), [xlora]],
   [entryAt("troupe", "prefixCacheDisk"), [prefixCacheDir]],
-  [entryAt("troupe", "mcpAllowedHosts"), [entryAt("server", "mcpPort")]],
+  [entryAt("troupe", "allowedHosts"), [entryAt("server", "mcpPort"), entryAt("troupe", "corsOrigins")]],
   [entryAt("run", "image"), input],
   [entryAt("run", "video"), input],
   [entryAt("run", "audio"), input],

@@ -28,23 +28,20 @@ const inheritedFlag = /^--(enable-source-maps|no-warnings|max-|stack-trace-limit
 const secretName = /(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(API|ACCESS|PRIVATE)_KEY)$/i;
 
 export function startProcess(options: HostOptions): Host {
-  const output = options.onOutput === null ? 2 : "pipe";
   const child = spawn(
     process.execPath,
     [...process.execArgv.filter((flag) => inheritedFlag.test(flag)), entry, options.name],
     {
-      // stdout is the operator's: whatever a place prints goes to stderr.
-      stdio: ["ignore", output, output, "pipe"],
+      // A child that had our own stderr would make it block: what it prints comes to us, who may lose it.
+      stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: { ...withoutSecrets(process.env), ...options.environment },
       // A session of its own: ctrl-c in the terminal reaches the spawner, which decides when its places stop.
       detached: true,
     },
   );
   const gone = untilGone(child); // first of all: an error event without a listener would end this process
-  if (options.onOutput !== null) {
-    for (const stream of [child.stdout, child.stderr]) {
-      if (stream !== null) createInterface({ input: stream }).on("line", options.onOutput);
-    }
+  for (const stream of [child.stdout, child.stderr]) {
+    if (stream !== null) createInterface({ input: stream }).on("line", options.onOutput);
   }
   const link = new SocketEndpoint(child.stdio[3] as Socket, { peer: options.name, explain: options.explain });
   let path: Promise<string> | null = null;

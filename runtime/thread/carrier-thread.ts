@@ -13,19 +13,17 @@ export function startThread(options: HostOptions): Host {
     workerData: { name: options.name, port: theirs },
     transferList: [theirs],
     env: { ...process.env, ...options.environment },
-    stdout: options.onOutput !== null,
-    stderr: options.onOutput !== null,
+    stdout: true,
+    stderr: true,
     ...(options.heapMiB !== null && { resourceLimits: { maxOldGenerationSizeMb: options.heapMiB } }),
   });
-  if (options.onOutput !== null) {
-    createInterface({ input: worker.stdout }).on("line", options.onOutput);
-    createInterface({ input: worker.stderr }).on("line", options.onOutput);
-  }
+  createInterface({ input: worker.stdout }).on("line", options.onOutput);
+  createInterface({ input: worker.stderr }).on("line", options.onOutput);
   const link = new PortEndpoint(ours, { peer: options.name, explain: options.explain });
   return {
     link,
     pid: null,
-    gone: untilGone(worker, options.onOutput ?? ((line) => process.stderr.write(`${line}\n`))),
+    gone: untilGone(worker, options.onOutput),
     kill: () => void worker.terminate(),
     dial: async () => {
       // A port posted to a thread that is gone would never close.

@@ -7,7 +7,7 @@ import type { Explain, Link } from "./link.ts";
 export interface HostOptions {
   readonly name: string;
   readonly environment: Readonly<Record<string, string>>;
-  readonly onOutput: ((line: string) => void) | null;
+  readonly onOutput: (line: string) => void;
   /** Of a thread; null is what the runtime gives it. */
   readonly heapMiB: number | null;
   readonly explain: Explain;

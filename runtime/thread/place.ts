@@ -1,6 +1,7 @@
 // Owns a place as its spawner sees it: start with a time limit, progress, dialling, orderly stop, death and its reason.
 // Used by the composition root and by supervisors. What runs inside a place is entry.ts's business.
 import { fromErrorRecord, ServerError } from "../errors.ts";
+import { writeStderr } from "../stderr.ts";
 import type { Host, HostExit } from "./carrier.ts";
 import { startProcess } from "./carrier-process.ts";
 import { startThread } from "./carrier-thread.ts";
@@ -33,7 +34,7 @@ export interface PlaceOptions<Init> {
   readonly onProgress?: (value: unknown) => void;
   /** Variables beside the ones inherited. A process does not inherit those that look like secrets. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** Lines the place prints; without it they go to our stderr (a thread's stdout to our stdout). */
+  /** Lines the place prints; without it they go to our stderr. */
   readonly onOutput?: (line: string) => void;
 }
 
@@ -94,7 +95,7 @@ class PlaceHost<Init> {
     this.#host = start({
       name: options.name,
       environment: options.environment ?? {},
-      onOutput: options.onOutput ?? null,
+      onOutput: options.onOutput ?? ((line) => writeStderr(`${line}\n`)),
       heapMiB: options.heapMiB ?? null,
       explain: (loss, isFailure) => this.#explain(loss, isFailure),
     });

@@ -132,7 +132,7 @@ for (const edge of loadableEdges()) {
       server.inference.script = () => [[begin, text("a")], [failure("model_failed", "the engine died")]];
       await assert.rejects(client.messages.stream({ model, max_tokens, messages }).finalMessage(), (error) => {
         assert.ok(error instanceof Anthropic.APIError);
-        assert.deepEqual([error.type, error.apiMessage], ["api_error", "the engine died"]);
+        assert.deepEqual([error.type, error.apiMessage], ["overloaded_error", "the engine died"]);
         return true;
       });
       server.inference.script = hello;

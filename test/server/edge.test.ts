@@ -341,6 +341,91 @@ for (const edge of loadableEdges()) {
     });
   });
 
+  describe(`the memory of bodies on the ${edge} edge`, () => {
+    const limit = 2 ** 20;
+    const large = JSON.stringify({ messages: "hi", stream: true, metadata: { padding: "x".repeat(0.9 * limit) } });
+
+    async function serve() {
+      const { app, inference, ...server } = await startServer(edge, {
+        script: () => [[text("a")], { waitMs: 60_000 }],
+      });
+      const log = recordingLog();
+      const listener = await listen(app, { host: "127.0.0.1", port: 0, edge, log, maxBodyBytesInFlight: limit });
+      const ask = (body: string) => {
+        const headers = { "content-type": "application/json" };
+        return fetch(`http://127.0.0.1:${listener.port}${chat}`, { method: "POST", body, headers });
+      };
+      const stop = async () => {
+        listener.forceClose();
+        await listener.closed;
+        await server.stop();
+      };
+      return { ask, inference, stop, port: listener.port };
+    }
+
+    it("is there for others once a body is parsed, however long its answer takes", async () => {
+      const { ask, stop } = await serve();
+      const answers: Response[] = [];
+      for (let i = 0; i < 4; i++) answers.push(await ask(large));
+      assert.deepEqual(
+        answers.map(({ status }) => status),
+        [200, 200, 200, 200],
+      );
+      await stop();
+    });
+
+    it("is held on by what has been made of a large body, until its answer ends", async () => {
+      const { ask, inference, stop } = await serve();
+      const text = JSON.stringify({ messages: "x".repeat(0.9 * limit) });
+      const first = assert.rejects(ask(text));
+      await until(() => inference.runs.length === 1, "started");
+      assert.equal((await ask(text)).status, 429);
+      assert.equal((await ask(JSON.stringify({ messages: "hi", stream: true }))).status, 200);
+      await stop();
+      await first;
+    });
+
+    it("is there for others when a client leaves in the middle of a body, or its body is no JSON", async () => {
+      const { ask, stop, port } = await serve();
+      const socket = connect(port, "127.0.0.1");
+      socket.on("error", () => {});
+      socket.write(head("POST", chat, `Content-Type: application/json\r\nContent-Length: ${large.length}\r\n`));
+      socket.write(large.slice(0, -1));
+      await sleep(100);
+      assert.equal((await ask(large)).status, 429);
+      socket.destroy();
+      await sleep(100);
+      for (let i = 0; i < 3; i++) assert.equal((await ask(`[${large}`)).status, 400);
+      assert.equal((await ask(large)).status, 200);
+      await stop();
+    });
+
+    it("is counted in the metrics and the log as it came", async () => {
+      const server = await startServer(edge);
+      const body = JSON.stringify({ messages: "hi" });
+      await (await post(server, {})).text();
+      await until(() => server.log.lines.length > 1, "a log line");
+      assert.equal(server.log.lines.at(-1)?.fields.requestBytes, body.length);
+      const metrics = await (await fetch(`${server.url}/metrics`)).text();
+      assert.match(metrics, new RegExp(`http_request_body_bytes_sum\\{.*\\} ${body.length}\n`));
+      await server.stop();
+    });
+  });
+
+  describe(`pipelined requests on the ${edge} edge`, () => {
+    it("are all cancelled when their connection goes, also those whose turn has not come", async () => {
+      const server = await startServer(edge, { script: () => [[text("a")], { waitMs: 60_000 }] });
+      const { socket } = open(server);
+      socket.write(rawStream({}) + rawStream({}));
+      await until(() => server.inference.runs.length > 0, "started");
+      await sleep(50);
+      socket.destroy();
+      await until(() => server.inference.runs.every(({ state }) => state === "cancelled"), "cancelled");
+      server.listener.close();
+      await server.listener.closed;
+    });
+  });
+
   describe(`closing on the ${edge} edge`, () => {
     const refusesConnections = (server: TestServer) =>
       new Promise<boolean>((resolve) => {

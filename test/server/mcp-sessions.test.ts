@@ -20,6 +20,22 @@ describe("the sessions of the MCP server", () => {
     assert.equal((await use(server, third)).status, 200);
   });
 
+  it("takes the place of the client that has most, however long others have rested", async () => {
+    const server = await startMcp("node", { maxSessions: 4 });
+    after(() => server.stop());
+    const openAs = (client: string) => post(server, initialize, { "x-api-key": `the key of the client ${client}` });
+    const quiet = await openAs("quiet");
+    const other = await openAs("other");
+    const greedy: Reply[] = [];
+    for (let i = 0; i < 20; i++) greedy.push(await openAs("greedy"));
+    assert.equal((await use(server, quiet)).status, 200);
+    assert.equal((await use(server, other)).status, 200);
+    const last = await openAs("third");
+    const statuses = await Promise.all(greedy.map(async (reply) => (await use(server, reply)).status));
+    assert.deepEqual(statuses, [...Array(19).fill(404), 200]);
+    for (const reply of [quiet, other, last]) assert.equal((await use(server, reply)).status, 200);
+  });
+
   it("ends none for an initialize that it refuses", async () => {
     const server = await startMcp("node", { maxSessions: 1 });
     after(() => server.stop());
@@ -55,11 +71,11 @@ describe("the sessions of the MCP server", () => {
   });
 
   it("ends one that nobody uses", async () => {
-    const server = await startMcp("node", { sessionIdleMs: 60 });
+    const server = await startMcp("node", { sessionIdleMs: 500 });
     after(() => server.stop());
     const begun = await open(server);
     assert.equal((await use(server, begun)).status, 200);
-    await sleep(120);
+    await sleep(1000);
     assert.equal((await use(server, begun)).status, 404);
   });
 });

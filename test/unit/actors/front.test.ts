@@ -62,6 +62,13 @@ describe("a front whose model is being loaded", () => {
     }
   });
 
+  it("says that the thread of all texts is not running, until it stops", async () => {
+    const front = createFront();
+    assert.deepEqual(front.faults(), ["the thread that handles the texts of all models is not running"]);
+    await front.stop(0);
+    assert.deepEqual(front.faults(), []);
+  });
+
   it("has no statistics", async () => {
     await assert.rejects(createFront().statistics("tiny"), { code: "model_state_conflict" });
     await assert.rejects(createFront().statistics("other"), { code: "model_not_found" });

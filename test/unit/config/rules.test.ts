@@ -46,9 +46,22 @@ describe("the startup rules", () => {
       "mcp_port expects another port than port; got 8000 for both",
     );
     assert.equal(resolve({ flags: { "--port": "0", "--mcp-port": "0" } }).server.mcpPort, 0);
-    assertRefused({ flags: { "--mcp-allowed-hosts": ["a.example"] } }, /"--mcp-allowed-hosts" requires "--mcp-port"/);
-    const { troupe } = resolve({ flags: { "--mcp-port": "1", "--mcp-allowed-hosts": ["a.example"] } });
-    assert.deepEqual([troupe.mcpAllowedHosts].flat(), ["a.example"]);
+    for (const flag of ["--allowed-hosts", "--mcp-allowed-hosts"]) {
+      const needed = `"${flag}" requires "--mcp-port" or "--cors-origins"; got none`;
+      assertRefused({ flags: { [flag]: ["a.example"] } }, needed);
+      for (const other of [{ "--mcp-port": "1" }, { "--cors-origins": ["https://a.example"] }]) {
+        const { troupe } = resolve({ flags: { ...other, [flag]: ["a.example"] } });
+        assert.deepEqual([troupe.allowedHosts].flat(), ["a.example"]);
+      }
+    }
+  });
+
+  it("of origins: each as a browser sends it", () => {
+    const { troupe } = resolve({ flags: { "--cors-origins": ["https://a.example:8443", "app://obsidian.md"] } });
+    assert.deepEqual(troupe.corsOrigins, ["https://a.example:8443", "app://obsidian.md"]);
+    for (const wrong of ["*", "a.example", "https://a.example/", "HTTPS://a.example", "https://a.example/chat"]) {
+      assertRefused({ flags: { "--cors-origins": [wrong] } }, /--cors-origins expects an origin in lower case/);
+    }
   });
 
   it("expect a depth above 0 when the benchmark generates", () => {

@@ -5,6 +5,7 @@ import { translators } from "../../../http/body-translators.ts";
 import type { HttpConfig } from "../../../http/context.ts";
 import type { ErrorCode } from "../../../runtime/errors.ts";
 import { FakeInference, failure, type Script } from "../../fixtures/fake-inference.ts";
+import { FakeModels } from "../../fixtures/fake-models.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 import { request } from "../../fixtures/socketless.ts";
 
@@ -23,6 +24,75 @@ describe("the app", () => {
       const { status, body, headers } = await request(setUp().app, "GET", at);
       assert.deepEqual([status, body, headers["content-type"]], [200, "OK", "text/plain; charset=utf-8"]);
     }
+  });
+
+  it("says on /health and on / what every request needs and is down, and when to ask again", async () => {
+    const { app, inference } = setUp();
+    inference.down = ["the text thread is not running", "so is another"];
+    for (const at of ["/health", "/", "/ready"]) {
+      const { status, body, headers } = await request(app, "GET", at);
+      assert.deepEqual([status, headers["retry-after"]], [503, "2"]);
+      assert.equal(body, "the text thread is not running\nso is another");
+    }
+  });
+
+  it("says OK on /ready while the default model is loaded, or the next request loads it; else why not", async () => {
+    const inference = new FakeInference();
+    const models = new FakeModels(inference);
+    const app = createApp({ inference, models, log: recordingLog() });
+    const because = { code: "model_failed", message: "the file is damaged" } as const;
+    for (const [becomes, status, said] of [
+      [{ status: "loaded", error: null }, 200, /^OK$/],
+      [{ status: "unloaded", error: null }, 200, /^OK$/],
+      [{ status: "reloading", error: null }, 503, /^model "tiny" is being loaded$/],
+      [{ status: "unloaded", error: because }, 503, /^model "tiny" is not loaded: the file is damaged$/],
+    ] as const) {
+      models.becomes = becomes;
+      const reply = await request(app, "GET", "/ready");
+      assert.equal(reply.status, status, reply.body);
+      assert.match(reply.body, said);
+      assert.equal(reply.headers["retry-after"], status === 503 ? "2" : undefined);
+      assert.equal((await request(app, "GET", "/health")).status, 200);
+    }
+  });
+
+  it("lets pages of any origin read its answers, unless cors_origins names some", async () => {
+    const origin = "https://page.example";
+    const config = { corsOrigins: [origin, "app://notes"], allowedHosts: ["chat.example"], host: "0.0.0.0" };
+    const { app } = setUp({ config });
+    const ask = (method: string, headers: Record<string, string>) =>
+      request(app, method, "/v1/models", { headers: { host: "chat.example", ...headers } });
+    for (const method of ["GET", "OPTIONS", "DELETE"]) {
+      for (const listed of [origin, "app://notes"]) {
+        const { status, headers } = await ask(method, { origin: listed });
+        assert.notEqual(status, 403);
+        assert.deepEqual([headers["access-control-allow-origin"], headers.vary], [listed, "origin"]);
+      }
+      for (const other of ["https://evil.example", "https://page.example:8443", "null"]) {
+        const { status, body, headers } = await ask(method, { origin: other });
+        assert.deepEqual([status, JSON.parse(body).error.code], [403, "forbidden"]);
+        assert.deepEqual([headers["access-control-allow-origin"], headers.vary], [undefined, "origin"]);
+      }
+      const own = await ask(method, { origin: "https://chat.example" });
+      assert.notEqual(own.status, 403);
+      assert.equal(own.headers["access-control-allow-origin"], undefined);
+    }
+    const any = await request(setUp().app, "GET", "/v1/models", { headers: { host: "evil.example", origin: "null" } });
+    assert.deepEqual([any.status, any.headers["access-control-allow-origin"]], [200, "*"]);
+  });
+
+  it("serves hosts that it knows alone where cors_origins is set, for pages cannot rename those", async () => {
+    const { app, inference } = setUp({
+      config: { corsOrigins: ["https://page.example"], allowedHosts: ["chat.example"] },
+    });
+    const statusBy = async (host: string) =>
+      (await request(app, "POST", path, { ...chat, headers: { "content-type": "application/json", host } })).status;
+    for (const host of ["localhost:1234", "127.0.0.1", "[::1]:80", "10.1.2.3", "chat.example"]) {
+      assert.equal(await statusBy(host), 200, host);
+    }
+    const runs = inference.runs.length;
+    for (const host of ["evil.example", "", "page.example"]) assert.equal(await statusBy(host), 403, host);
+    assert.equal(inference.runs.length, runs);
   });
 
   it("gives the engines' numbers as Prometheus text on /metrics, and 503 where they are switched off", async () => {
@@ -50,8 +120,8 @@ describe("the app", () => {
     ["model_loading", 503, "server_error", "2"],
     ["draining", 503, "server_error", "5"],
     ["timeout", 503, "server_error", "1"],
-    ["model_failed", 500, "server_error", undefined],
-    ["peer_gone", 500, "server_error", undefined],
+    ["model_failed", 503, "server_error", "1"],
+    ["peer_gone", 503, "server_error", "1"],
     ["internal", 500, "server_error", undefined],
   ];
   for (const [code, status, type, retryAfter] of statuses) {
@@ -109,6 +179,37 @@ describe("the app", () => {
     const deep = (open: string, close: string) => `{"messages":${open.repeat(300_000)}1${close.repeat(300_000)}}`;
     for (const body of [deep("[", "]"), deep('{"a":', "}")]) {
       assert.match(JSON.parse((await post(body)).body).error.message, /at most 200000 values/);
+    }
+  });
+
+  it("reads a content type of any length in no time, and quotes a part of it", async () => {
+    const startedAt = performance.now();
+    for (const contentType of [`application/json${" ".repeat(60_000)}x`, `application/${"a".repeat(60_000)}+json`]) {
+      const reply = await request(setUp().app, "POST", path, { body: "{}", headers: { "content-type": contentType } });
+      assert.deepEqual([reply.status, JSON.parse(reply.body).error.code], [415, "invalid_content_type"]);
+      assert.ok(reply.body.length < 500, reply.body);
+    }
+    assert.ok(performance.now() - startedAt < 500);
+  });
+
+  it("takes JSON's own type and those made of it, in UTF-8 and with no other parameter", async () => {
+    const statusOf = async (contentType: string) =>
+      (
+        await request(setUp().app, "POST", path, {
+          body: '{"messages":"hi"}',
+          headers: { "content-type": contentType },
+        })
+      ).status;
+    for (const parameter of ["", ";", " ; charset=utf-8", ';charset="UTF8"', "; Charset=Utf-8 ;"]) {
+      for (const type of ["application/json", "Application/JSON", "application/vnd.a-b+json"]) {
+        assert.equal(await statusOf(type + parameter), 200, type + parameter);
+      }
+    }
+    for (const type of ["text/json", "application/jsonx", "application/+json", "application/json;;", ""]) {
+      assert.equal(await statusOf(type), 415, type);
+    }
+    for (const parameter of ["; charset=latin1", "; x=y", ";charset=utf-8;x=y", ";;charset=utf-8"]) {
+      assert.equal(await statusOf(`application/json${parameter}`), 415, parameter);
     }
   });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
-import { commonErrors } from "../../../http/errors.ts";
+import { commonErrors, saysWhenToRetry } from "../../../http/errors.ts";
 import { describedRoutes } from "../../../http/routes.ts";
 import { type ErrorCode, errorCodes, errorMeaning, ServerError } from "../../../runtime/errors.ts";
 import { FakeInference } from "../../fixtures/fake-inference.ts";
@@ -12,6 +12,9 @@ import { request } from "../../fixtures/socketless.ts";
 const statuses: Readonly<Record<ErrorCode, number>> = {
   invalid_json: 400,
   invalid_content_type: 415,
+  invalid_request: 400,
+  headers_too_large: 431,
+  request_timeout: 408,
   body_too_large: 413,
   invalid_value: 422,
   unsupported: 422,
@@ -30,9 +33,9 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   cancelled: 503,
   metrics_disabled: 503,
   model_source_unreachable: 503,
-  model_failed: 500,
-  peer_gone: 500,
-  reader_stalled: 500,
+  model_failed: 503,
+  peer_gone: 503,
+  reader_stalled: 503,
   config_invalid: 500,
   model_file_invalid: 500,
   invalid_lora_name: 400,
@@ -92,11 +95,18 @@ describe("the table of error codes", () => {
       const type = status === 429 ? "rate_limit_error" : status < 500 ? "invalid_request_error" : "server_error";
       assert.deepEqual(body, { error: { message: "because", type, param: "model", code } });
       assert.ok(commonErrors.schema.safeParse(body).success);
-      const isWorthAnotherTry = (status === 429 || status === 503) && !staysSo.includes(code);
+      const isWorthAnotherTry = [408, 429, 503].includes(status) && !staysSo.includes(code);
       assert.equal(reply.headers["retry-after"] !== undefined, isWorthAnotherTry);
       if (isWorthAnotherTry) assert.ok(Number(reply.headers["retry-after"]) > 0);
     });
   }
+
+  it("says when to try again of every code for which that can help", async () => {
+    for (const code of errorCodes) {
+      const { retryable } = new ServerError(code, "because");
+      if (retryable) assert.ok(saysWhenToRetry(code), code);
+    }
+  });
 
   for (const { path, errors } of describedRoutes.filter((route) => route.errors !== undefined)) {
     it(`gives each code a status on ${path} too, of the same class, and a body of its schema`, () => {

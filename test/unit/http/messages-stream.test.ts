@@ -151,7 +151,7 @@ describe("a streamed message", () => {
     const events = stream([begin, text("a"), failure("model_failed", "it died")]);
     assert.deepEqual(events.at(-1), {
       type: "error",
-      error: { type: "api_error", message: "it died", details: { error_code: "model_failed", param: null } },
+      error: { type: "overloaded_error", message: "it died", details: { error_code: "model_failed", param: null } },
       request_id: "req-1",
     });
     // As where a comment has kept it open before anything came.

@@ -115,7 +115,7 @@ describe("POST /v1/messages", () => {
       ]);
       assert.deepEqual(await failed("queue_full"), [429, "rate_limit_error", "queue_full", "1"]);
       assert.deepEqual(await failed("model_loading"), [503, "overloaded_error", "model_loading", "2"]);
-      assert.deepEqual(await failed("model_failed"), [500, "api_error", "model_failed", undefined]);
+      assert.deepEqual(await failed("model_failed"), [503, "overloaded_error", "model_failed", "1"]);
     }
   });
 
@@ -142,6 +142,8 @@ describe("POST /v1/messages", () => {
           query: "",
           headers: new Map(),
           body: new Uint8Array(0),
+          bodyBytes: 0,
+          releaseBody: () => {},
           address: "",
           signal: new AbortController().signal,
         },

@@ -80,7 +80,7 @@ describe("the routes that manage models", () => {
   });
 
   const failures: readonly (readonly [ErrorCode, ModelStatus, number, string])[] = [
-    ["model_failed", "unloaded", 500, "internal_error"],
+    ["model_failed", "unloaded", 503, "internal_error"],
     ["model_file_invalid", "unloaded", 500, "internal_error"],
     ["model_source_unreachable", "unloaded", 503, "internal_error"],
     ["model_state_conflict", "reloading", 409, "reloading"],

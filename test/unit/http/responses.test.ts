@@ -220,7 +220,7 @@ describe("a response", () => {
     assert.deepEqual(events.at(-2)?.error, { type: "internal_error", code: "model_failed", message: "it broke" });
     assert.deepEqual([response.error.code, response.output[0].status], ["model_failed", "incomplete"]);
     assert.deepEqual(await rig.fetch(response.id), response);
-    assert.deepEqual(errorOf(await rig.send({ input })), [500, "model_failed", null]);
+    assert.deepEqual(errorOf(await rig.send({ input })), [503, "model_failed", null]);
     assert.equal(rig.addedIds.length, 1);
   });
 

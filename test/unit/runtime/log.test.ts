@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createLogger, type LogOptions } from "../../../runtime/log.ts";
+import { createLogger, type LogOptions, maxTextLength } from "../../../runtime/log.ts";
 
 function createLog(options: LogOptions) {
   const lines: string[] = [];
@@ -36,6 +36,27 @@ describe("the log", () => {
     const { time, ...rest } = JSON.parse(lines[0] ?? "");
     assert.equal(typeof time, "number");
     assert.deepEqual(rest, { level: 40, place: "front", port: 1234, msg: "careful" });
+  });
+
+  it("cuts a text, whoever sent it and wherever it stands, and says how much", () => {
+    for (const format of ["text", "json"] as const) {
+      const { log, lines } = createLog({ level: "info", format });
+      const long = "x".repeat(60_000);
+      log.info({ path: `/${long}`, request: { headers: { host: long } }, tags: [long] }, long);
+      log.error({ err: new Error(long) }, "it broke");
+      for (const line of lines) {
+        assert.ok(line.length < 20_000, `${line.length} characters`);
+        assert.match(line, /… \(\d+ more characters\)/);
+      }
+      assert.doesNotMatch(lines[0] ?? "", new RegExp(`x{${maxTextLength + 1}}`));
+    }
+  });
+
+  it("changes nothing that a program logs, but in its line", () => {
+    const { log } = createLog({ level: "info", format: "json" });
+    const fields = { path: "x".repeat(3000), list: ["x".repeat(3000)] };
+    log.info(fields, "request");
+    assert.deepEqual([fields.path.length, fields.list[0]?.length], [3000, 3000]);
   });
 
   it("leaves out what is below its level", () => {

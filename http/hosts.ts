@@ -1,32 +1,35 @@
 // Owns the check against pages that make a browser talk to a server on its own machine (DNS rebinding): which names a
-// request may come by, and which pages may send one. Asked by mcp.ts before anything else is read.
+// request may come by, and which pages may send one. Asked for every request to the MCP server, and where `cors_origins` is
+// set for every other one, before anything else is read.
 import { isIP } from "node:net";
 import { hostname } from "node:os";
-import { ServerError } from "../../runtime/errors.ts";
-import type { HttpRequest } from "../edge.ts";
+import { ServerError } from "../runtime/errors.ts";
+import type { HttpRequest } from "./edge.ts";
 
 /** The hosts a server goes by. A page can give its own name any address, so a name must be known and an address need not. */
 export class KnownHosts {
   readonly #names: ReadonlySet<string>;
+  readonly #origins: ReadonlySet<string>;
 
-  /** `boundTo` is the address the server listens on. */
-  constructor(boundTo: string, others: readonly string[]) {
+  /** `boundTo` is the address the server listens on; pages of `origins` may send requests besides its own. */
+  constructor(boundTo: string, others: readonly string[], origins: readonly string[] | null) {
+    this.#origins = new Set(origins);
     this.#names = new Set([boundTo, hostname(), ...others].map((name) => name.toLowerCase()));
   }
 
-  /** Throws `forbidden` for a name that is not this server's, and for a page that is neither its own nor of this machine. */
-  check({ headers }: Pick<HttpRequest, "headers">): void {
+  /** `forbidden` for a name that is not this server's, and for a page that may not use it; null for all else. */
+  refusal({ headers }: Pick<HttpRequest, "headers">): ServerError | null {
     const host = headers.get("host") ?? "";
     const name = nameIn(`http://${host}`);
     if (name === null || !(this.#isKnown(name) || isIP(name) !== 0)) {
-      throw forbidden(`the host "${host.slice(0, 100)}" is not known here; a proxy's names go into mcp_allowed_hosts`);
+      return forbidden(`the host "${host.slice(0, 100)}" is not known here; a proxy's names go into allowed_hosts`);
     }
     const origin = headers.get("origin");
-    if (origin === undefined) return;
+    if (origin === undefined || this.#origins.has(origin)) return null;
     const page = nameIn(origin);
-    if (page !== null && (page === name || this.#isKnown(page))) return;
-    throw forbidden(
-      `pages of "${origin.slice(0, 100)}" may not use this server; mcp_allowed_hosts names those that may`,
+    if (page !== null && (page === name || this.#isKnown(page))) return null;
+    return forbidden(
+      `pages of "${origin.slice(0, 100)}" may not use this server; cors_origins and allowed_hosts name those that may`,
     );
   }
 

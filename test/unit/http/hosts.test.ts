@@ -1,22 +1,18 @@
 import assert from "node:assert/strict";
 import { hostname } from "node:os";
 import { describe, it } from "node:test";
-import { KnownHosts } from "../../../http/mcp/hosts.ts";
+import { KnownHosts } from "../../../http/hosts.ts";
 
-describe("the hosts of the MCP server", () => {
-  const hosts = new KnownHosts("mcp.lan", ["Chat.Example"]);
+describe("the hosts a server goes by", () => {
+  const hosts = new KnownHosts("mcp.lan", ["Chat.Example"], ["https://page.example"]);
   const isTaken = (host: string | null, origin?: string): boolean => {
     const headers = new Map([
       ...(host === null ? [] : [["host", host] as const]),
       ...(origin ? [["origin", origin] as const] : []),
     ]);
-    try {
-      hosts.check({ headers });
-      return true;
-    } catch (error) {
-      assert.equal((error as { code?: string }).code, "forbidden");
-      return false;
-    }
+    const refusal = hosts.refusal({ headers });
+    if (refusal !== null) assert.equal(refusal.code, "forbidden");
+    return refusal === null;
   };
 
   it("are this machine, any address, what it is bound to, and what is allowed", () => {
@@ -36,10 +32,23 @@ describe("the hosts of the MCP server", () => {
   });
 
   it("send pages of their own, of this machine, and of what is allowed", () => {
-    for (const origin of ["http://192.168.1.7:3000", "http://localhost:6274", "http://[::1]", "https://chat.example"]) {
+    for (const origin of [
+      "http://192.168.1.7:3000",
+      "http://localhost:6274",
+      "http://[::1]",
+      "https://chat.example",
+      "https://page.example",
+    ]) {
       assert.ok(isTaken("192.168.1.7", origin), origin);
     }
-    for (const origin of ["null", "http://192.168.1.8", "http://evil.example", "http://localhost.evil.example"]) {
+    for (const origin of [
+      "null",
+      "http://page.example",
+      "https://page.example:8443",
+      "http://192.168.1.8",
+      "http://evil.example",
+      "http://localhost.evil.example",
+    ]) {
       assert.ok(!isTaken("192.168.1.7", origin), origin);
     }
   });

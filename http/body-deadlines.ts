@@ -1,0 +1,68 @@
+// Deadlines of bodies that are arriving: a body must be whole in time, and must not stand still meanwhile. One timer looks
+// after all of them, so that a request whose body comes with its head costs no timer.
+import { ServerError } from "../runtime/errors.ts";
+
+/** How long no byte of a body may come. */
+const STILL_LIMIT_MS = 10_000;
+const CHECK_EVERY_MS = 1000;
+
+/** Told why its body is given up. */
+export type OnLate = (refusal: ServerError) => void;
+
+/** One body while it arrives. */
+export class ArrivingBody {
+  readonly startedAt = performance.now();
+  readonly onLate: OnLate;
+  lastByteAt = this.startedAt;
+
+  constructor(onLate: OnLate) {
+    this.onLate = onLate;
+  }
+}
+
+export class BodyDeadlines {
+  readonly #limitMs: number;
+  readonly #arriving = new Set<ArrivingBody>();
+  readonly #timer: NodeJS.Timeout;
+
+  /** `limitMs` is the longest that one body may take. */
+  constructor(limitMs: number) {
+    this.#limitMs = limitMs;
+    this.#timer = setInterval(() => this.#check(), Math.min(CHECK_EVERY_MS, limitMs)).unref();
+  }
+
+  add(onLate: OnLate): ArrivingBody {
+    const body = new ArrivingBody(onLate);
+    this.#arriving.add(body);
+    return body;
+  }
+
+  /** It is whole, or nobody waits for it any more. */
+  delete(body: ArrivingBody): void {
+    this.#arriving.delete(body);
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #check(): void {
+    const now = performance.now();
+    for (const body of this.#arriving) {
+      const isLate = now - body.startedAt > this.#limitMs;
+      if (!isLate && now - body.lastByteAt <= STILL_LIMIT_MS) continue;
+      this.#arriving.delete(body);
+      body.onLate(isLate ? tooSlow(this.#limitMs) : stoodStill);
+    }
+  }
+}
+
+function tooSlow(limitMs: number): ServerError {
+  const message = `expected the whole body within ${limitMs / 1000} s (request_timeout_secs); send it faster`;
+  return new ServerError("request_timeout", message);
+}
+
+const stoodStill = new ServerError(
+  "request_timeout",
+  `expected a body to arrive without a pause of ${STILL_LIMIT_MS / 1000} s; send the request again`,
+);

@@ -1,0 +1,70 @@
+// Listening on uWebSockets.js, which goes on accepting at full speed where the process can open no more files. So the listening
+// socket is closed while there are too few left, and opened again when connections have gone.
+import { openFileCount } from "../../runtime/open-files.ts";
+import { freeAtFiles, fullAtFiles } from "../connection-limit.ts";
+import { listenFailure } from "../listen-failure.ts";
+import type { Native, NativeApp } from "./native.ts";
+
+const CHECK_EVERY_MS = 200;
+
+export interface ListenGateOptions {
+  readonly native: Native;
+  readonly app: NativeApp;
+  readonly host: string;
+  readonly port: number;
+  /** Called when connections are refused from now on. */
+  readonly onFull: () => void;
+}
+
+export class ListenGate {
+  readonly port: number;
+  readonly #options: ListenGateOptions;
+  readonly #fullAt = fullAtFiles();
+  readonly #freeAt = freeAtFiles();
+  readonly #timer: NodeJS.Timeout;
+  /** null while connections are refused. */
+  #socket: object | null;
+
+  private constructor(options: ListenGateOptions, socket: object) {
+    this.#options = options;
+    this.#socket = socket;
+    this.port = options.native.us_socket_local_port(socket);
+    this.#timer = setInterval(() => this.#check(), CHECK_EVERY_MS).unref();
+  }
+
+  /** Throws ServerError `config_invalid` where the address cannot be had. */
+  static async open(options: ListenGateOptions): Promise<ListenGate> {
+    const { host, port } = options;
+    const socket = await new Promise<object | false>((resolve) => listen(options, port, resolve));
+    if (socket === false) throw await listenFailure(host, port);
+    return new ListenGate(options, socket);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#closeSocket();
+  }
+
+  #check(): void {
+    const count = openFileCount();
+    if (this.#socket !== null && count > this.#fullAt) {
+      this.#closeSocket();
+      this.#options.onFull();
+    } else if (this.#socket === null && count < this.#freeAt) {
+      // It is tried again at the next check where somebody else has the port meanwhile.
+      listen(this.#options, this.port, (socket) => {
+        if (socket !== false) this.#socket = socket;
+      });
+    }
+  }
+
+  #closeSocket(): void {
+    if (this.#socket !== null) this.#options.native.us_listen_socket_close(this.#socket);
+    this.#socket = null;
+  }
+}
+
+/** Without the exclusive option uWS would share a port that another server already has. */
+function listen({ native, app, host }: ListenGateOptions, port: number, done: (socket: object | false) => void): void {
+  app.listen(host, port, native.LIBUS_LISTEN_EXCLUSIVE_PORT, done);
+}

@@ -1,0 +1,43 @@
+// Open files of this process: how many there may be, and how many there are. Sockets count as files.
+import { readdirSync, readFileSync, statSync } from "node:fs";
+
+const ofLinux = "/proc/self/fd";
+const ofOthers = "/dev/fd";
+
+/** Most files this process may have open; Infinity where that is not known. */
+export function openFileLimit(): number {
+  try {
+    const [, soft = ""] = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
+    return soft === "" ? Number.POSITIVE_INFINITY : Number(soft);
+  } catch {
+    return limitInReport();
+  }
+}
+
+function limitInReport(): number {
+  const report = process.report?.getReport() as { userLimits?: { open_files?: { soft?: unknown } } } | undefined;
+  const soft = report?.userLimits?.open_files?.soft;
+  return typeof soft === "number" ? soft : Number.POSITIVE_INFINITY;
+}
+
+/** Files open now; Infinity where not even one more can be opened to count them. */
+export function openFileCount(): number {
+  return sizeOfLinux() || entryCount();
+}
+
+/** Newer Linux has the count for the asking; older ones say 0. */
+function sizeOfLinux(): number {
+  try {
+    return statSync(ofLinux).size;
+  } catch {
+    return 0;
+  }
+}
+
+function entryCount(): number {
+  try {
+    return readdirSync(process.platform === "linux" ? ofLinux : ofOthers).length;
+  } catch {
+    return Number.POSITIVE_INFINITY;
+  }
+}
