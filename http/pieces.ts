@@ -47,9 +47,11 @@ async function stream(
   const sink = exchange.openStream(headers);
   try {
     for (const piece of begun) await write(sink, piece, readerStallMs);
+    await turns.next();
     for await (const piece of rest) {
       if (signal.aborted) return;
       await write(sink, piece, readerStallMs);
+      await turns.next();
     }
     sink.end();
   } catch (thrown) {
@@ -61,6 +63,28 @@ async function stream(
 async function write(sink: StreamSink, piece: Piece, readerStallMs: number): Promise<void> {
   if (!sink.write(piece)) await drained(sink, readerStallMs);
 }
+
+/**
+ * Lets those that write go on one after the other, one in each turn of the event loop: what a hundred of them have to write is
+ * there at once, and would be written at once.
+ */
+class Turns {
+  #waiting: (() => void)[] = [];
+
+  next(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+      if (this.#waiting.length === 1) setImmediate(this.#serve);
+    });
+  }
+
+  readonly #serve = (): void => {
+    this.#waiting.shift()?.();
+    if (this.#waiting.length > 0) setImmediate(this.#serve);
+  };
+}
+
+const turns = new Turns();
 
 async function* cut(pieces: Pieces): AsyncGenerator<Piece, undefined> {
   for await (const piece of pieces) {

@@ -24,7 +24,7 @@ export function sliceOf(
     room -= bytes.byteLength;
     if (room === 0) break;
   }
-  return joined(pieces);
+  return pieces.length === 1 ? (pieces[0] ?? null) : joined(pieces);
 }
 
 /** All bytes in a buffer of their own. */

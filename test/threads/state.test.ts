@@ -55,6 +55,11 @@ async function read(store: StoredResponses, spans: readonly Span[] | undefined):
   return slice === null ? null : Buffer.from(slice).toString();
 }
 
+/** Some turns of the event loop. */
+async function turns(count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise(setImmediate);
+}
+
 /** The state place in a process of its own, which can be killed as a whole server can. */
 async function killable(init: StatePlaceInit): Promise<{ place: Place<null>; responses: Ref<StoredResponses> }> {
   const place = await spawnPlace<StatePlaceInit, null>({
@@ -148,6 +153,42 @@ describe("the state place", () => {
     await other.place.stop(2000);
     assert.equal((await mine.find("theirs"))?.runner, "nobody");
     await mine.stop(1000);
+  });
+
+  it("never has a deleted response come back, however its deletion and its end meet", async () => {
+    const init = { ...initOf("race"), responses: { ...limits, maxEntries: 1000 } };
+    const other = await killable(init);
+    const mine = stateFront(init);
+    await mine.start();
+    const seen = new Set<string>();
+    for (let round = 0; round < 150; round++) {
+      const id = `r${round}`;
+      await other.responses.ask("add", stored(id, { isRunning: true }));
+      const [deleted, updated] = await Promise.all([
+        round % 2 === 0 ? mine.delete(id) : turns(round % 7).then(() => mine.delete(id)),
+        other.responses.ask("update", stored(id)),
+      ]);
+      assert.deepEqual([deleted, await mine.find(id), await other.responses.ask("find", id)], [true, null, null], id);
+      assert.notEqual(updated, "evicted");
+      seen.add(updated);
+    }
+    await Promise.all([other.place.stop(2000), mine.stop(1000)]);
+    assert.ok(seen.size > 0);
+  });
+
+  it("keeps all in memory where it is given no folder", async () => {
+    const front = stateFront({ ...initOf(""), folder: null });
+    await front.start();
+    await front.add(stored("a", { body: Buffer.alloc(600_000, 32) }));
+    const found = await front.find("a");
+    const slices = [];
+    for (let at = 0; at < 600_001; at += slices.at(-1)!.length) {
+      slices.push(Buffer.from((await front.slice({ spans: found!.body, at })) ?? []));
+    }
+    assert.equal(Buffer.concat(slices).toString(), `${" ".repeat(600_000)}}`);
+    assert.ok(slices.length > 1);
+    assert.equal(await front.delete("a"), true);
+    await front.stop(1000);
   });
 
   it("does not start in a folder that is none, and says so", async () => {
