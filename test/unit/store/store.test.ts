@@ -1,5 +1,15 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
@@ -32,6 +42,14 @@ function textOf(store: Notes, key: string, part = "text"): string | null {
   const found = store.get(key)?.parts[part];
   const bytes = found === undefined ? null : store.read(found.id, 0, found.bytes);
   return bytes === null ? null : Buffer.from(bytes).toString();
+}
+
+function targetOf(file: string): string {
+  try {
+    return readlinkSync(`/proc/self/fd/${file}`);
+  } catch {
+    return "";
+  }
 }
 
 const kept = (store: Notes, keys: string): string => [...keys].filter((key) => store.get(key) !== null).join("");
@@ -278,6 +296,22 @@ describe("a store in a folder", () => {
     }
     await large;
     assert.ok(turns >= 9, `${turns} turns`);
+    await store.close();
+  });
+
+  it("is opened again after a failure that does not pass by itself", {
+    skip: process.platform !== "linux",
+  }, async () => {
+    const folder = newFolder();
+    const store = openFolder(folder);
+    await store.put("a", note("a"));
+    for (const file of readdirSync("/proc/self/fd")) {
+      // Closed under the database, as a network file system may do.
+      if (targetOf(file) === join(folder, "data.mdb")) closeSync(Number(file));
+    }
+    await assert.rejects(store.put("b", note("b")), isCode("storage_unavailable"));
+    await store.put("c", note("c"));
+    assert.equal(kept(store, "abc"), "ac");
     await store.close();
   });
 
