@@ -14,6 +14,8 @@ import type { Table, Tables } from "./tables.ts";
 const OLD_MS = 3_600_000;
 /** Most entries that one change removes for being beyond the limits. */
 const MOST_REMOVED = 32;
+/** Most changes of one transaction: some 20 ms. */
+const MOST_WRITES = 32;
 
 export const storeTables: readonly string[] = ["entries", ...ledgerTables, ...partTables];
 
@@ -148,13 +150,13 @@ export class TableStore<Head> implements Store<Head> {
 
   /** Writes what waits, as much as one transaction may take. */
   #flush(): void {
+    if (this.#writes.length === 0) return;
     let bytes = 0;
-    const over = this.#writes.findIndex((write) => {
+    const count = this.#writes.findIndex((write, i) => {
       bytes += write.bytes;
-      return bytes > STEP_BYTES;
+      return i > 0 && (i === MOST_WRITES || bytes > STEP_BYTES);
     });
-    const writes = this.#writes.splice(0, over < 0 ? this.#writes.length : Math.max(1, over));
-    this.#write(writes);
+    this.#write(this.#writes.splice(0, count < 0 ? this.#writes.length : count));
     if (this.#writes.length > 0) setImmediate(() => this.#flush());
   }
 
