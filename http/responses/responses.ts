@@ -13,7 +13,7 @@ import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../log.ts";
 import type { Piece } from "../pieces.ts";
 import { checkStart, type EventLog } from "./event-log.ts";
-import { allKeptBytes, eventsAfter, keptBytes, lengthOf } from "./kept-bytes.ts";
+import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./kept-bytes.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
 import { ResponseSaver } from "./response-saver.ts";
 
@@ -114,7 +114,7 @@ export class Responses implements RunOwner {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const found = await this.#found(id);
       const spans = shownState(found).spans;
-      const first = await store.slice({ spans, at: 0 });
+      const first = await keptSlice(store, spans, 0);
       // It has ended meanwhile, at another server: it is found as it is now.
       if (first === null) continue;
       yield first;
