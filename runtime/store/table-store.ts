@@ -1,11 +1,11 @@
-// Store over tables: its entries, their limits, and the transactions they change in. Changes that come in one turn of the event
-// loop are written together, so that a crowd waits for the disk once.
+// Store over tables: its entries, their parts, and the limits they are kept to.
 import { pack, unpack } from "msgpackr";
 import { ServerError } from "../errors.ts";
 import { type Counted, Ledger, ledgerTables } from "./ledger.ts";
-import { bytesToWrite, Parts, type PreparedParts, partTables, preparedBytes, STEP_BYTES } from "./parts.ts";
+import { bytesToWrite, Parts, type PreparedParts, partTables, preparedBytes } from "./parts.ts";
 import type { Change, Entry, KeptEntry, Part, PartChanges, Store, StoreLimits } from "./store.ts";
 import type { Table, Tables } from "./tables.ts";
+import { WriteQueue } from "./write-queue.ts";
 
 /**
  * What is too old is hidden at once, and removed when it has been too old for as long as this while this process runs: a clock
@@ -14,8 +14,6 @@ import type { Table, Tables } from "./tables.ts";
 const OLD_MS = 3_600_000;
 /** Most entries that one change removes for being beyond the limits. */
 const MOST_REMOVED = 32;
-/** Most changes of one transaction: some 20 ms. */
-const MOST_WRITES = 32;
 
 export const storeTables: readonly string[] = ["entries", ...ledgerTables, ...partTables];
 
@@ -23,16 +21,6 @@ interface Kept<Head> extends KeptEntry<Head> {
   readonly share: string;
   readonly born: number;
   readonly bytes: number;
-}
-
-/** A change that waits for its transaction. */
-interface Write {
-  /** Throws before it changes anything where it refuses. */
-  readonly apply: () => void;
-  /** How much it writes. */
-  readonly bytes: number;
-  readonly resolve: () => void;
-  readonly reject: (error: unknown) => void;
 }
 
 export class TableStore<Head> implements Store<Head> {
@@ -43,7 +31,7 @@ export class TableStore<Head> implements Store<Head> {
   readonly #entries: Table;
   readonly #parts: Parts;
   readonly #ledger: Ledger;
-  #writes: Write[] = [];
+  readonly #writes: WriteQueue;
   /** Changes that were asked for and are not done. */
   readonly #pending = new Set<Promise<void>>();
   #tidying: Promise<void> | null = null;
@@ -55,6 +43,7 @@ export class TableStore<Head> implements Store<Head> {
     this.#limits = limits;
     this.#now = now;
     this.#openedAt = now();
+    this.#writes = new WriteQueue(tables);
     this.#entries = tables.table("entries");
     this.#parts = new Parts(tables, now);
     this.#ledger = new Ledger(tables);
@@ -119,17 +108,10 @@ export class TableStore<Head> implements Store<Head> {
     this.#checkSize(Object.values(parts).reduce((sum, part) => sum + (part?.byteLength ?? 0), 0));
     const prepared = await this.#parts.prepare(parts);
     try {
-      await this.#commit(bytesToWrite(prepared), () => apply(prepared));
+      await this.#writes.add(bytesToWrite(prepared), () => apply(prepared));
     } finally {
       this.#parts.abandon(prepared);
     }
-  }
-
-  #commit(bytes: number, apply: () => void): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#writes.push({ apply, bytes, resolve, reject });
-      if (this.#writes.length === 1) setImmediate(() => this.#flush());
-    });
   }
 
   /** Removes all that is beyond the limits, some of it in each of several transactions. */
@@ -142,36 +124,9 @@ export class TableStore<Head> implements Store<Head> {
 
   async #evictAll(): Promise<void> {
     for (let isMore = true; isMore && !this.#isClosing; ) {
-      await this.#commit(0, () => {
+      await this.#writes.add(0, () => {
         isMore = this.#evict(null);
       });
-    }
-  }
-
-  /** Writes what waits, as much as one transaction may take. */
-  #flush(): void {
-    if (this.#writes.length === 0) return;
-    let bytes = 0;
-    const count = this.#writes.findIndex((write, i) => {
-      bytes += write.bytes;
-      return i > 0 && (i === MOST_WRITES || bytes > STEP_BYTES);
-    });
-    this.#write(this.#writes.splice(0, count < 0 ? this.#writes.length : count));
-    if (this.#writes.length > 0) setImmediate(() => this.#flush());
-  }
-
-  #write(writes: readonly Write[]): void {
-    try {
-      const refusals = this.#tables.transaction(() => writes.map(({ apply }) => refusalOf(apply)));
-      for (const [i, { resolve, reject }] of writes.entries()) {
-        const refusal = refusals[i];
-        if (refusal === null) resolve();
-        else reject(refusal);
-      }
-    } catch (fault) {
-      // One that does not fit on a full disk is no reason to refuse the others.
-      if (writes.length > 1) for (const write of writes) this.#write([write]);
-      else writes[0]?.reject(fault);
     }
   }
 
@@ -271,15 +226,4 @@ function steadyTime(): number {
 
 function counted(key: string, { share, born, bytes }: Omit<Counted, "key">): Counted {
   return { key, share, born, bytes };
-}
-
-/** What a change is refused for; null where it was made. Other errors end the transaction. */
-function refusalOf(apply: () => void): ServerError | null {
-  try {
-    apply();
-    return null;
-  } catch (error) {
-    if (error instanceof ServerError) return error;
-    throw error;
-  }
 }
