@@ -309,8 +309,8 @@ export interface TextTaskSettings {
 
 /** What the state place is told when it starts. Its actors' protocols are their faces: StoredResponses. */
 export interface StatePlaceInit {
-  /** Made where it is missing. */
-  readonly folder: string;
+  /** Made where it is missing; null keeps all in memory. */
+  readonly folder: string | null;
   readonly mailboxLimit: number;
   readonly responses: StoreLimits;
 }

@@ -1,21 +1,41 @@
-// Owns the main thread's side of what outlives the process: starts the state place, keeps it supervised, and hands what http/
-// asks to the actors there.
+// State front: the main thread's side of what outlives a request. Starts the state place, starts it again whenever it ends, and
+// hands what http/ asks to the actors there.
 import type { Ref } from "../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
 import { ActorSystem } from "../runtime/actor/system.ts";
-import { ServerError } from "../runtime/errors.ts";
+import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
-import { spawnPlace } from "../runtime/thread/place.ts";
+import { type Place, spawnPlace } from "../runtime/thread/place.ts";
 import type { StatePlaceInit } from "./messages.ts";
 import { stateModule } from "./placement.ts";
-import type { FoundResponse, StoredResponse, StoredResponses, Turn, UpdateOutcome } from "./stored-responses.ts";
+import type {
+  FoundResponse,
+  ItemPage,
+  PageRequest,
+  ResponseUpdate,
+  SliceRequest,
+  Span,
+  StoredResponse,
+  StoredResponses,
+  Turn,
+  UpdateOutcome,
+} from "./stored-responses.ts";
 
 const startTimeoutMs = 30_000;
+/** Once it has been up it is started again for ever: a disk that was full has room again some day. */
+const restartPolicy: RestartPolicy = {
+  kind: "restart",
+  minBackoffMs: 500,
+  maxBackoffMs: 30_000,
+  resetAfterMs: 60_000,
+  maxRestarts: Number.POSITIVE_INFINITY,
+};
 
 export interface StateFrontOptions {
   readonly init: StatePlaceInit;
-  readonly restart: RestartPolicy;
   readonly log: Logger;
+  /** Of restarts; the usual one where left out. */
+  readonly minBackoffMs?: number;
 }
 
 export class StateFront implements StoredResponses {
@@ -28,16 +48,15 @@ export class StateFront implements StoredResponses {
     this.#options = options;
   }
 
-  /** Rejects with config_invalid where the folder cannot be used. */
+  /** Rejects, and starts nothing again, where the first start fails: with config_invalid where the folder cannot be used. */
   async start(): Promise<void> {
-    const { init, restart, log } = this.#options;
+    const { log, minBackoffMs = restartPolicy.minBackoffMs } = this.#options;
     let wasUp = false;
     await new Promise<void>((resolve, reject) => {
       this.#supervisor = supervise<null>({
         name: "state",
-        start: (signal) =>
-          spawnPlace({ signal, name: "state", module: stateModule, init, carrier: "thread", startTimeoutMs }),
-        policy: restart,
+        start: (signal) => this.#spawn(signal, wasUp),
+        policy: { ...restartPolicy, minBackoffMs },
         onUp: (place) => {
           this.#responses = this.#system.ref<StoredResponses>("responses", place.endpoint);
           wasUp = true;
@@ -46,18 +65,26 @@ export class StateFront implements StoredResponses {
         onDown: (exit, next) => {
           this.#responses = null;
           // Whoever starts it is told by the rejection.
-          if (exit.orderly || (!wasUp && next === null)) return;
+          if (exit.orderly || !wasUp) return;
           log.error(
             { reason: exit.reason, retryInMs: next?.retryInMs },
             "the state place ended; nothing is kept until it is back",
           );
         },
-        onEscalate: (error) => {
-          if (wasUp) log.error({ err: error }, "the state place does not stay up; nothing is kept until a restart");
-          reject(error);
-        },
+        onEscalate: reject,
       });
     });
+  }
+
+  async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<null>> {
+    const { init } = this.#options;
+    try {
+      return await spawnPlace({ signal, name: "state", module: stateModule, init, carrier: "thread", startTimeoutMs });
+    } catch (thrown) {
+      const { code, message } = toErrorRecord(thrown);
+      // The supervisor tries again after what may pass, which at a restart is all, and at the first start nothing.
+      throw new ServerError(isRestart ? "peer_gone" : code === "config_invalid" ? code : "internal", message);
+    }
   }
 
   async stop(deadlineMs: number): Promise<void> {
@@ -69,16 +96,28 @@ export class StateFront implements StoredResponses {
     await this.#actor().ask("add", response);
   }
 
-  async update(response: StoredResponse): Promise<UpdateOutcome> {
-    return await this.#actor().ask("update", response);
+  async update(update: ResponseUpdate): Promise<UpdateOutcome> {
+    return await this.#actor().ask("update", update);
   }
 
-  async get(id: string): Promise<FoundResponse | null> {
-    return await this.#actor().ask("get", id);
+  async find(id: string): Promise<FoundResponse | null> {
+    return await this.#actor().ask("find", id);
   }
 
   async delete(id: string): Promise<boolean> {
     return await this.#actor().ask("delete", id);
+  }
+
+  async slice(request: SliceRequest): Promise<Uint8Array | null> {
+    return await this.#actor().ask("slice", request);
+  }
+
+  async page(request: PageRequest): Promise<ItemPage | null> {
+    return await this.#actor().ask("page", request);
+  }
+
+  async item(request: { readonly id: string; readonly itemId: string }): Promise<readonly Span[] | null> {
+    return await this.#actor().ask("item", request);
   }
 
   async history(id: string): Promise<readonly Turn[]> {

@@ -1,14 +1,12 @@
-// Owns where the server keeps what outlives it, made from the settings: a folder, by the place that may wait for disk, or
-// memory. Called by serve, which goes on without a folder where none was asked for.
+// State of the server, made from the settings: in a folder, or in the memory of the state place. Called by serve, which goes on
+// without a folder where none was asked for.
 import { isAbsolute, join, resolve } from "node:path";
-import { ResponseKeeper } from "../actors/response-store/response-keeper.ts";
 import { StateFront } from "../actors/state-front.ts";
 import type { StoredResponses } from "../actors/stored-responses.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { homeFolder } from "../runtime/home.ts";
 import type { Logger } from "../runtime/log.ts";
-import { MemoryStore } from "../runtime/store/memory-store.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 
 const mailboxLimit = 4096;
@@ -31,27 +29,19 @@ export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger)
     maxAgeMs: troupe.storedResponseDays * dayMs,
   };
   const { stateDir } = troupe;
-  if (stateDir === "none") return inMemory(limits);
-  if (stateDir !== null) return inFolder(resolve(stateDir), limits, log);
+  if (stateDir === "none") return openFront(null, limits, log);
+  if (stateDir !== null) return openFront(resolve(stateDir), limits, log);
   try {
-    return await inFolder(defaultFolder(process.env), limits, log);
+    return await openFront(defaultFolder(process.env), limits, log);
   } catch (error) {
     if (!(error instanceof ServerError)) throw error;
     log.warn({ reason: error.message }, "state is kept in memory only; state_dir names another folder for it, or none");
-    return inMemory(limits);
+    return openFront(null, limits, log);
   }
 }
 
-function inMemory(limits: StoreLimits): State {
-  return { responses: new ResponseKeeper(new MemoryStore(limits)), stop: async () => {} };
-}
-
-async function inFolder(folder: string, limits: StoreLimits, log: Logger): Promise<State> {
-  const front = new StateFront({
-    init: { folder, mailboxLimit, responses: limits },
-    restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 60_000, maxRestarts: 5 },
-    log,
-  });
+async function openFront(folder: string | null, limits: StoreLimits, log: Logger): Promise<State> {
+  const front = new StateFront({ init: { folder, mailboxLimit, responses: limits }, log });
   try {
     await front.start();
   } catch (error) {

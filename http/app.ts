@@ -6,7 +6,8 @@ import type { ModelManagement } from "../actors/model-management.ts";
 import { ResponseKeeper } from "../actors/response-store/response-keeper.ts";
 import type { StoredResponses } from "../actors/stored-responses.ts";
 import { ServerError } from "../runtime/errors.ts";
-import { MemoryStore } from "../runtime/store/memory-store.ts";
+import { MemoryTables } from "../runtime/store/memory-tables.ts";
+import { TableStore } from "../runtime/store/table-store.ts";
 import { bareInspector, type SystemInspector } from "../runtime/system.ts";
 import { AccessLog } from "./access-log.ts";
 import type { Context, HttpConfig } from "./context.ts";
@@ -85,7 +86,7 @@ const preflightHeaders = {
 export function createApp({ inference, log, storedResponses, config: given, ...rest }: AppOptions): App {
   const config = { ...defaults, ...given };
   const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null } = rest;
-  const store = storedResponses ?? new ResponseKeeper(new MemoryStore(memoryLimits));
+  const store = storedResponses ?? new ResponseKeeper(new TableStore(new MemoryTables(), memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
   const context: Context = { inference, models, lora, config, log, responses, metrics, system };

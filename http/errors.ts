@@ -31,6 +31,7 @@ const rules: Readonly<Record<ErrorCode, WireRule>> = {
   model_loading: { status: 503, retryAfterSeconds: 2 },
   draining: { status: 503, retryAfterSeconds: 5 },
   timeout: { status: 503, retryAfterSeconds: 1 },
+  storage_unavailable: { status: 503, retryAfterSeconds: 10 },
   cancelled: { status: 503, retryAfterSeconds: 1 },
   metrics_disabled: { status: 503 },
   model_source_unreachable: { status: 503, retryAfterSeconds: 10 },

@@ -21,7 +21,9 @@ export interface ExchangeOptions {
 /** The status of a request whose client went away before it was answered. */
 export const CLIENT_GONE = 499;
 
-const eventStreamHeaders = {
+export const jsonHeaders = { "content-type": "application/json" };
+
+export const eventStreamHeaders = {
   "content-type": "text/event-stream",
   "cache-control": "no-cache",
   "x-accel-buffering": "no",
@@ -93,7 +95,7 @@ export class Exchange {
   }
 
   json(status: number, value: unknown): void {
-    this.send(status, { "content-type": "application/json" }, JSON.stringify(value));
+    this.send(status, jsonHeaders, JSON.stringify(value));
   }
 
   text(status: number, text: string): void {
@@ -113,7 +115,7 @@ export class Exchange {
     if (this.request.signal.aborted) return;
     const error = thrown instanceof ServerError ? toErrorRecord(thrown) : this.unexpected(thrown);
     this.errorCode = error.code;
-    const head = { "content-type": "application/json", ...errorHeaders(error), ...headers };
+    const head = { ...jsonHeaders, ...errorHeaders(error), ...headers };
     this.send(format.statusOf(error.code), head, format.body(error, this.id));
   }
 
@@ -125,9 +127,14 @@ export class Exchange {
 
   /** Begins a stream of server-sent events. */
   openEventStream(headers: ReplyHeaders = {}): StreamSink {
+    return this.openStream({ ...eventStreamHeaders, ...headers });
+  }
+
+  /** Begins an answer of several pieces. */
+  openStream(headers: ReplyHeaders): StreamSink {
     this.#status = 200;
-    this.#isStream = true;
-    const sink = this.#reply.stream(200, this.#withCommon({ ...eventStreamHeaders, ...headers }));
+    this.#isStream = headers["content-type"] === eventStreamHeaders["content-type"];
+    const sink = this.#reply.stream(200, this.#withCommon(headers));
     return this.#isObserved ? this.#observed(sink) : sink;
   }
 
@@ -167,9 +174,9 @@ export class Exchange {
 
   #observed(sink: StreamSink): StreamSink {
     return {
-      write: (text) => {
-        this.#observe(text);
-        return sink.write(text);
+      write: (piece) => {
+        this.#observe(piece);
+        return sink.write(piece);
       },
       keepOpen: () => sink.keepOpen(),
       drained: () => sink.drained(),

@@ -52,6 +52,10 @@ const codes = {
     retryable: false,
     meaning: "The request came by a host name, or from a web page, that this server does not serve.",
   },
+  storage_unavailable: {
+    retryable: true,
+    meaning: "The server's disk is full, or cannot be read or written now; nothing was kept or changed.",
+  },
   cancelled: { retryable: false, meaning: "The request was cancelled before it was done." },
   metrics_disabled: { retryable: false, meaning: "Metrics are switched off on this server." },
   config_invalid: { retryable: false, meaning: "A setting is wrong; the message names it." },

@@ -1,5 +1,5 @@
-// Owns the question whether the process that wrote something still lives: process numbers are given again, so on Linux the
-// time of its start belongs to its name. Processes that share a folder must see each other: they are of one machine.
+// Process identity: whether the process that wrote something still lives. Process numbers are given again, so on Linux the time
+// of its start belongs to its name. Processes that share a folder must see each other: they are of one machine.
 import { readFileSync } from "node:fs";
 
 export function ownIdentity(): string {
@@ -19,12 +19,16 @@ export function isAlive(identity: string): boolean {
   return startOf(number) === start;
 }
 
-/** Clock ticks from boot to the start of a process; "" where the system does not say. */
-function startOf(pid: number): string {
+/**
+ * Clock ticks from boot to the start of a process; "" where the system does not say. null of one that has ended, which is there
+ * until its parent has asked how.
+ */
+function startOf(pid: number): string | null {
   try {
     const status = readFileSync(`/proc/${pid}/stat`, "latin1");
     // The name before, in parentheses, may hold anything.
-    return status.slice(status.lastIndexOf(")") + 2).split(" ")[19] ?? "";
+    const fields = status.slice(status.lastIndexOf(")") + 2).split(" ");
+    return fields[0] === "Z" || fields[0] === "X" ? null : (fields[19] ?? "");
   } catch {
     return "";
   }

@@ -70,15 +70,21 @@ function innerReply(
 ): HttpReply {
   return {
     send: (status, _headers, body) => settle({ status, body: body.toString() }),
-    stream: (status): StreamSink => ({
-      write: (text) => {
-        onPiece(text);
-        return true;
-      },
-      keepOpen: () => {},
-      drained: () => Promise.resolve(),
-      end: () => settle({ status, body: "" }),
-      abort,
-    }),
+    stream: (status, headers): StreamSink => {
+      // What is no stream of events is one body that comes in pieces.
+      const isEvents = headers["content-type"] === "text/event-stream";
+      const pieces: Buffer[] = [];
+      return {
+        write: (piece) => {
+          if (isEvents) onPiece(piece.toString());
+          else pieces.push(Buffer.from(piece));
+          return true;
+        },
+        keepOpen: () => {},
+        drained: () => Promise.resolve(),
+        end: () => settle({ status, body: Buffer.concat(pieces).toString() }),
+        abort,
+      };
+    },
   };
 }

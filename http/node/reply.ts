@@ -48,9 +48,9 @@ export class NodeReply implements EdgeReply, StreamSink {
     return this;
   }
 
-  write(text: string): boolean {
-    if (this.#isAnswered || text === "") return true;
-    this.#isWritable = this.#response.write(text);
+  write(piece: string | Uint8Array): boolean {
+    if (this.#isAnswered || piece.length === 0) return true;
+    this.#isWritable = this.#response.write(piece);
     return this.#isWritable;
   }
 

@@ -5,16 +5,19 @@ import type { ResolvedModel } from "../../actors/inference.ts";
 import type { GenerateRequest } from "../../engines/chat.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { chosenModel } from "../chosen-model.ts";
+import { clientOf } from "../client.ts";
 import type { Context, RouteHandler } from "../context.ts";
-import type { Exchange } from "../exchange.ts";
+import { type Exchange, jsonHeaders } from "../exchange.ts";
 import { readJson } from "../json.ts";
 import { originOf } from "../origin.ts";
+import { sendPieces } from "../pieces.ts";
 import { streamEvents } from "../sse.ts";
 import { conversation, strayResult } from "./conversation.ts";
 import { earlierItems, inputItems } from "./input.ts";
 import type { InputItem } from "./input-items.ts";
+import { itemTexts } from "./item-texts.ts";
 import { askedRequest, type ResponseRequestBody, responseRequestSchema } from "./request.ts";
-import { responseSettings } from "./resource.ts";
+import { settingsText } from "./resource.ts";
 import type { ResponsePlan, ResponseRun } from "./response-run.ts";
 import { namespacedNames } from "./tools.ts";
 
@@ -30,9 +33,10 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   const request = requestOf(body, [...earlier, ...input], exchange, model);
   const createdAt = Math.floor(Date.now() / 1000);
   const plan: ResponsePlan = {
-    head: { id, createdAt, model: model.id, settings: responseSettings(body), namespacedNames: namespacedNames(body) },
+    head: { id, createdAt, model: model.id, settings: settingsText(body), namespacedNames: namespacedNames(body) },
+    client: clientOf(exchange.request),
     previousId,
-    input,
+    input: itemTexts(input),
     isStored: body.store ?? true,
     isBackground: body.background ?? false,
     isStreamed: body.stream ?? false,
@@ -69,7 +73,7 @@ async function answerWaiting(
   try {
     const events = inference.generate(request, AbortSignal.any([exchange.request.signal, run.signal]));
     if (plan.isStreamed) await streamEvents(exchange, events, run, config);
-    else await answerWhole(exchange, events, run);
+    else await answerWhole(exchange, events, run, config);
   } finally {
     run.abandon();
   }
@@ -79,16 +83,18 @@ async function answerWhole(
   exchange: Exchange,
   events: ReturnType<Context["inference"]["generate"]>,
   run: ResponseRun,
+  config: Context["config"],
 ): Promise<void> {
   for await (const batch of events) {
     const last = batch.at(-1);
     // The client is told so, and never learns of an id: there is nothing to keep.
     if (last?.type === "error") throw fromErrorRecord(last.error);
     run.encode(batch);
-    if (run.isEnded) {
-      exchange.json(200, run.resource());
-      return;
-    }
+    if (run.isEnded) break;
+  }
+  if (run.isEnded) {
+    await sendPieces(exchange, jsonHeaders, [run.text()], config);
+    return;
   }
   if (exchange.request.signal.aborted) return;
   if (run.signal.aborted) throw new ServerError("cancelled", "the response was deleted while it was generated");
@@ -106,6 +112,6 @@ async function answerBackground(
   // The reader is there before the first event is: nothing is dropped before its client has had it.
   const reader = run.log?.creatorReader(exchange.request.signal);
   void responses.pump(run, inference.generate(request, run.signal));
-  if (reader === undefined) exchange.json(200, run.resource());
+  if (reader === undefined) await sendPieces(exchange, jsonHeaders, [run.text()], config);
   else await streamEvents(exchange, reader.batches(), reader, config);
 }

@@ -2,12 +2,10 @@
 // of a very long stream only the end is kept, and what its creator has not been given yet.
 import type { KeptEvents } from "../../actors/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import type { Chunk } from "./event-text.ts";
 import { LogReader } from "./log-reader.ts";
 
 const MAX_LENGTH = 8 * 2 ** 20;
-
-/** A piece of the log, of whole events; `first` is the number of its first event. */
-export type Chunk = KeptEvents;
 
 export class EventLog {
   readonly #maxLength: number;
@@ -23,14 +21,6 @@ export class EventLog {
 
   constructor(maxLength: number = MAX_LENGTH) {
     this.#maxLength = maxLength;
-  }
-
-  /** The log of a response that has ended. */
-  static ended({ first, text }: KeptEvents): EventLog {
-    const log = new EventLog(Number.POSITIVE_INFINITY);
-    log.append(first, text);
-    log.close();
-    return log;
   }
 
   append(first: number, text: string): void {
@@ -50,16 +40,12 @@ export class EventLog {
   kept(): KeptEvents {
     const over = this.#droppable(this.#chunks.length);
     const chunks = this.#chunks.slice(over);
-    return { first: chunks[0]?.first ?? 0, text: chunks.map(({ text }) => text).join("") };
+    return { first: chunks[0]?.first ?? 0, text: Buffer.from(chunks.map(({ text }) => text).join("")) };
   }
 
   /** Reads what comes after event number `after`. Throws not_found where the start of that is not kept. */
   reader(after: number, aborted: AbortSignal): LogReader {
-    const first = this.#chunks[0]?.first ?? 0;
-    if (after + 1 < first) {
-      const text = `of this response's events the ones before number ${first} are not kept any more; ask for those after ${first - 1}`;
-      throw new ServerError("not_found", text, { param: "starting_after" });
-    }
+    checkStart(after, this.#chunks[0]?.first ?? 0);
     return new LogReader(this, after, aborted);
   }
 
@@ -128,4 +114,11 @@ export class EventLog {
     }
     return count;
   }
+}
+
+/** Throws not_found where the first event that is kept is not among the first that are asked for. */
+export function checkStart(after: number, first: number): void {
+  if (after + 1 >= first) return;
+  const text = `of this response's events the ones before number ${first} are not kept any more; ask for those after ${first - 1}`;
+  throw new ServerError("not_found", text, { param: "starting_after" });
 }

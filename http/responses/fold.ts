@@ -9,8 +9,9 @@ import {
   type ItemStatus,
   type OutputItem,
   type ResponseHead,
+  type ResponseState,
   type ResponseStatus,
-  responseResource,
+  responseText,
   wireError,
 } from "./resource.ts";
 
@@ -60,8 +61,8 @@ export class ResponseFold {
   }
 
   /** As it is now. What it holds may change: to be written down at once. */
-  resource(): object {
-    return responseResource(this.#head, {
+  get state(): ResponseState {
+    return {
       status: this.#status,
       completedAt: this.#completedAt,
       error: this.#error,
@@ -69,7 +70,7 @@ export class ResponseFold {
       output: this.#output,
       usage: this.#usage,
       adapterGeneration: this.#adapterGeneration,
-    });
+    };
   }
 
   take(event: GenerateEvent): void {
@@ -212,7 +213,8 @@ export class ResponseFold {
   }
 
   #lifecycle(type: string): void {
-    this.#events.event(type, { response: this.resource() });
+    // It may be long.
+    if (this.#events.areSent) this.#events.lifecycle(type, responseText(this.#head, this.state));
   }
 }
 

@@ -2,8 +2,8 @@
 // is what the log has. Made by event-log.ts.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
-import type { Chunk, EventLog } from "./event-log.ts";
-import { DONE } from "./event-text.ts";
+import type { EventLog } from "./event-log.ts";
+import { type Chunk, DONE } from "./event-text.ts";
 import { wireError } from "./resource.ts";
 
 const EVENT_END = "\n\n";

@@ -24,7 +24,7 @@ export const createResponseOperation: Operation = {
     "Without, a client that hangs up ends it: it is kept as incomplete, with what there was. What is too large to be kept is found as failed.",
   body: responseRequestSchema,
   answers: { 200: [json, stream] },
-  errors: [...modelErrors, "not_found", "conflict"],
+  errors: [...modelErrors, "not_found", "conflict", "storage_unavailable"],
 };
 
 export const retrieveResponseOperation: Operation = {
@@ -36,7 +36,7 @@ export const retrieveResponseOperation: Operation = {
   path,
   query: retrieveQuery,
   answers: { 200: [json, stream] },
-  errors: ["not_found", "invalid_value", "peer_gone", "timeout"],
+  errors: ["not_found", "invalid_value", "storage_unavailable", "peer_gone", "timeout"],
 };
 
 export const deleteResponseOperation: Operation = {
@@ -45,7 +45,7 @@ export const deleteResponseOperation: Operation = {
   summary: "Delete a response; one that is still generated is ended",
   path,
   answers: jsonAnswer(deletedSchema, "It is gone"),
-  errors: ["not_found", "peer_gone", "timeout"],
+  errors: ["not_found", "storage_unavailable", "peer_gone", "timeout"],
 };
 
 export const cancelResponseOperation: Operation = {
@@ -55,7 +55,7 @@ export const cancelResponseOperation: Operation = {
   description: "The engine stops before its next step. What has been cancelled already is shown again.",
   path,
   answers: jsonAnswer(responseSchema, "The response, cancelled"),
-  errors: ["not_found", "peer_gone", "timeout"],
+  errors: ["not_found", "storage_unavailable", "peer_gone", "timeout"],
 };
 
 export const listInputItemsOperation: Operation = {
@@ -65,5 +65,5 @@ export const listInputItemsOperation: Operation = {
   path,
   query: inputItemsQuery,
   answers: jsonAnswer(inputItemListSchema, "A page of the items"),
-  errors: ["not_found", "invalid_value", "peer_gone", "timeout"],
+  errors: ["not_found", "invalid_value", "storage_unavailable", "peer_gone", "timeout"],
 };

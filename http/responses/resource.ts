@@ -60,8 +60,8 @@ export interface ResponseHead {
   /** Unix seconds. */
   readonly createdAt: number;
   readonly model: string;
-  /** The request's own settings, as they are shown. */
-  readonly settings: object;
+  /** The request's own settings, as they are shown: the end of the response's JSON text, from a comma on. */
+  readonly settings: string;
   /** Functions that are shown in a namespace, by the names that the model knows them by. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
@@ -78,7 +78,12 @@ export interface ResponseState {
   readonly adapterGeneration: string | null;
 }
 
-export function responseSettings(body: ResponseRequestBody): object {
+/** The settings of a request as a response shows them: the end of its JSON text. */
+export function settingsText(body: ResponseRequestBody): string {
+  return `,${JSON.stringify(responseSettings(body)).slice(1)}`;
+}
+
+function responseSettings(body: ResponseRequestBody): object {
   return {
     background: body.background ?? false,
     instructions: body.instructions ?? null,
@@ -105,8 +110,14 @@ export function responseSettings(body: ResponseRequestBody): object {
   };
 }
 
-export function responseResource(head: ResponseHead, state: ResponseState): object {
-  return {
+/** A response as it is answered: JSON. */
+export function responseText(head: ResponseHead, state: ResponseState): string {
+  return bodyText(head, state) + head.settings;
+}
+
+/** A response as it is answered, up to where its settings follow. */
+export function bodyText(head: ResponseHead, state: ResponseState): string {
+  const resource = {
     id: head.id,
     object: "response",
     created_at: head.createdAt,
@@ -119,33 +130,20 @@ export function responseResource(head: ResponseHead, state: ResponseState): obje
     output_text: outputText(state.output),
     usage: state.usage === null ? null : wireUsage(state.usage),
     ...generationFields(state.adapterGeneration),
-    ...head.settings,
   };
+  return JSON.stringify(resource).slice(0, -1);
 }
 
-/** A stored response that nobody is going to finish, as it is answered: the server that made it is gone. */
-export function interruptedResource(body: string): object {
-  const resource = JSON.parse(body) as { readonly output: readonly OutputItem[] };
-  return {
-    ...resource,
-    status: "incomplete",
-    incomplete_details: { reason: "interrupted" satisfies IncompleteReason },
-  };
+/** A response that nobody is going to finish: the server that made it is gone. */
+export function interruptedState(state: ResponseState): ResponseState {
+  return { ...state, status: "incomplete", incomplete: "interrupted" };
 }
 
 /** What is kept of a response that is too large to be kept: that there was one, and what it was asked for. */
-export function tooLargeResource(resource: object): object {
+export function tooLargeState(state: ResponseState): ResponseState {
   const message = "the response was generated, and was too large to be kept";
-  const error = wireError({ code: "invalid_value", message });
-  return {
-    ...resource,
-    status: "failed",
-    completed_at: null,
-    incomplete_details: null,
-    error,
-    output: [],
-    output_text: "",
-  };
+  const error = { code: "invalid_value", message } as const;
+  return { ...state, status: "failed", completedAt: null, incomplete: null, error, output: [] };
 }
 
 /** Also the body of the `error` event. */

@@ -1,15 +1,23 @@
 // Owns one response while it is generated: the fold, its events, and what is kept of it when. Made by responses.ts; driven by
 // whoever reads the generation: the pump of a client's stream, or the run itself where nobody waits.
-import type { KeptEvents, StoredResponse } from "../../actors/stored-responses.ts";
+import type { ItemTexts, KeptEvents, ResponseUpdate, StoredResponse } from "../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
 import { EventLog } from "./event-log.ts";
 import { DONE, EventText, noEvents } from "./event-text.ts";
 import { ResponseFold } from "./fold.ts";
-import type { InputItem } from "./input-items.ts";
-import { type ResponseHead, tooLargeResource } from "./resource.ts";
-import type { ResponseSaver } from "./response-saver.ts";
+import { itemTexts } from "./item-texts.ts";
+import {
+  bodyText,
+  interruptedState,
+  type ResponseHead,
+  type ResponseState,
+  type ResponseStatus,
+  responseText,
+  tooLargeState,
+} from "./resource.ts";
+import type { ResponseSaver, SavedResponse } from "./response-saver.ts";
 
 const noText = { first: 0, text: "" };
 const alreadyLogged = (): void => {};
@@ -17,9 +25,11 @@ const deletedError: ErrorRecord = { code: "cancelled", message: "the response wa
 
 export interface ResponsePlan {
   readonly head: ResponseHead;
+  /** A name for the client. */
+  readonly client: string;
   readonly previousId: string | null;
   /** What the request adds to the conversation. */
-  readonly input: readonly InputItem[];
+  readonly input: ItemTexts;
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
@@ -31,7 +41,7 @@ export interface RunOwner {
   ended(run: ResponseRun): void;
 }
 
-export class ResponseRun implements StreamCodec {
+export class ResponseRun implements StreamCodec, SavedResponse {
   readonly id: string;
   readonly isBackground: boolean;
   /** Of one whose stream may be read again and again. */
@@ -65,8 +75,13 @@ export class ResponseRun implements StreamCodec {
     return this.#fold.isEnded;
   }
 
-  resource(): object {
-    return this.#fold.resource();
+  get status(): ResponseStatus {
+    return this.#fold.status;
+  }
+
+  /** The response as it is now: JSON. */
+  text(): string {
+    return responseText(this.#plan.head, this.#fold.state);
   }
 
   /** Takes events; the text is what they come to in the stream. */
@@ -132,7 +147,7 @@ export class ResponseRun implements StreamCodec {
 
   async #add(): Promise<void> {
     if (!this.#isToBeKept) return;
-    const adding = this.#owner.saver.add(this.#record(this.resource(), "[]", null));
+    const adding = this.#owner.saver.add(this.added(this.#update(this.#fold.state, null)));
     this.#wasAdded = adding.then(
       () => true,
       () => false,
@@ -142,35 +157,36 @@ export class ResponseRun implements StreamCodec {
 
   #keepEnd(): void {
     if (!this.#isToBeKept) return;
-    void this.#owner.saver.end(this.id, () => this.#endRecords(), this.#wasAdded ?? Promise.resolve(false));
+    void this.#owner.saver.end(this, this.#wasAdded ?? Promise.resolve(false));
   }
 
-  /** Nothing changes any more: they may be made as late as they are needed. */
-  *#endRecords(): Iterable<StoredResponse> {
-    const resource = this.resource();
-    const output = JSON.stringify(this.#fold.output);
+  /** What is kept of its end: the whole of it first, then less. Nothing changes any more: made as late as it is needed. */
+  *ends(): Iterable<ResponseUpdate> {
+    const { state } = this.#fold;
     const events = this.log?.kept() ?? null;
-    yield this.#record(resource, output, events);
-    if (events !== null) yield this.#record(resource, output, null);
-    yield this.#record(tooLargeResource(resource), "[]", null);
+    yield this.#update(state, events);
+    if (events !== null) yield this.#update(state, null);
+    yield this.#update(tooLargeState(state), null);
   }
 
-  /** What came is written down anew each time: kept as text besides, it would double what a long run holds. */
-  #record(resource: object, output: string, events: KeptEvents | null): StoredResponse {
-    const { previousId, input } = this.#plan;
+  /** All of what is kept, with what never changes. */
+  added(update: ResponseUpdate): StoredResponse {
+    const { client, previousId, isBackground, input, head } = this.#plan;
+    return { ...update, client, previousId, isBackground, input, settings: Buffer.from(head.settings) };
+  }
+
+  #update(state: ResponseState, events: KeptEvents | null): ResponseUpdate {
+    const { head } = this.#plan;
+    const isRunning = !this.isEnded;
     return {
       id: this.id,
-      previousId,
-      isRunning: !this.isEnded,
-      body: JSON.stringify(resource),
-      items: joinedLists(JSON.stringify(input), output),
-      inputCount: input.length,
+      isRunning,
+      status: state.status,
+      body: Buffer.from(bodyText(head, state)),
+      interrupted: isRunning ? Buffer.from(bodyText(head, interruptedState(state))) : null,
+      // What is not whole yet is nothing to go on from.
+      output: itemTexts(isRunning ? [] : state.output),
       events,
     };
   }
-}
-
-function joinedLists(first: string, second: string): string {
-  if (first === "[]") return second;
-  return second === "[]" ? first : `${first.slice(0, -1)},${second.slice(1)}`;
 }

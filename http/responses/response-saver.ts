@@ -1,15 +1,21 @@
 // Owns the way of responses into the store: what is on its way there, and what becomes of it where the store refuses it, does
 // not answer, or has let the response go meanwhile. Used by responses.ts.
 import { setTimeout as sleep } from "node:timers/promises";
-import type { StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
+import type { ResponseUpdate, StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Log } from "../log.ts";
 
 /** Until a save is tried once more: a state place that has ended is back by then. */
 const RETRY_MS = 1000;
 
-/** What became of a response: the whole of it first, then what is kept where that is too large. */
-export type EndRecords = () => Iterable<StoredResponse>;
+/** A response that has ended. */
+export interface SavedResponse {
+  readonly id: string;
+  /** What became of it: the whole of it first, then what is kept where that is too large. */
+  ends(): Iterable<ResponseUpdate>;
+  /** The same with all that was known before. */
+  added(update: ResponseUpdate): StoredResponse;
+}
 
 export class ResponseSaver {
   readonly #store: StoredResponses;
@@ -50,9 +56,9 @@ export class ResponseSaver {
   }
 
   /** Keeps how one has ended; `wasAdded` says whether it has been added before. Never rejects. */
-  async end(id: string, records: EndRecords, wasAdded: Promise<boolean>): Promise<void> {
-    const ending = this.#end(id, records, wasAdded);
-    this.#track(id, ending);
+  async end(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
+    const ending = this.#end(response, wasAdded);
+    this.#track(response.id, ending);
     await ending;
   }
 
@@ -65,27 +71,27 @@ export class ResponseSaver {
     this.#pending.set(id, settled);
   }
 
-  async #end(id: string, records: EndRecords, wasAdded: Promise<boolean>): Promise<void> {
+  async #end(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
     const isThere = await wasAdded;
     try {
-      await this.#put(records, isThere);
+      await this.#put(response, isThere);
     } catch (error) {
-      this.#log.error({ response: id, err: error }, "a response could not be kept");
+      this.#log.error({ response: response.id, err: error }, "a response could not be kept");
       if (isTooLarge(error)) return;
       await sleep(this.#retryMs);
       // A second failure says what the first one has said; the response is found as interrupted, if at all.
-      await this.#put(records, isThere).catch(() => {});
+      await this.#put(response, isThere).catch(() => {});
     }
   }
 
-  /** Keeps the first record that is not too large. Throws why none is kept. */
-  async #put(records: EndRecords, isThere: boolean): Promise<void> {
+  /** Keeps the first end that is not too large. Throws why none is kept. */
+  async #put(response: SavedResponse, isThere: boolean): Promise<void> {
     let refusal: unknown;
-    for (const record of records()) {
+    for (const end of response.ends()) {
       try {
-        await this.#write(record, isThere);
+        await this.#write(response, end, isThere);
         if (refusal !== undefined) {
-          this.#log.warn({ response: record.id, err: refusal }, "a response was too large to be kept as a whole");
+          this.#log.warn({ response: response.id, err: refusal }, "a response was too large to be kept as a whole");
         }
         return;
       } catch (error) {
@@ -96,13 +102,13 @@ export class ResponseSaver {
     throw refusal;
   }
 
-  async #write(record: StoredResponse, isThere: boolean): Promise<void> {
-    if (isThere && (await this.#store.update(record)) !== "evicted") return;
+  async #write(response: SavedResponse, end: ResponseUpdate, isThere: boolean): Promise<void> {
+    if (isThere && (await this.#store.update(end)) !== "evicted") return;
     if (isThere) {
-      const text = "a response was no longer kept when it ended, being the oldest; it is added again";
-      this.#log.warn({ response: record.id }, text);
+      const text = "a response was no longer kept when it ended, having had to go; it is added again";
+      this.#log.warn({ response: response.id }, text);
     }
-    await this.#store.add(record);
+    await this.#store.add(response.added(end));
   }
 }
 

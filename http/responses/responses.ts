@@ -1,17 +1,27 @@
 // Owns the responses that are generated now, and the way to those that are kept: one owner of each at a time, so that no change
 // is lost. Made by the app; used by the routes of this folder.
-import type { FoundResponse, StoredResponses } from "../../actors/stored-responses.ts";
+import type {
+  FoundResponse,
+  ItemPage,
+  ItemTexts,
+  PageRequest,
+  Span,
+  StoredResponses,
+} from "../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../engines/chat.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../log.ts";
-import { EventLog } from "./event-log.ts";
-import type { NamedItem } from "./input-items.ts";
-import { interruptedResource } from "./resource.ts";
+import type { Piece } from "../pieces.ts";
+import { checkStart, type EventLog } from "./event-log.ts";
+import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./kept-bytes.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
 import { ResponseSaver } from "./response-saver.ts";
 
 /** Most bytes of the requests that are generated in the background at once: each is held until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
+
+/** Times that a response is looked for again because it has changed since it was found, which it does once or twice. */
+const MAX_TRIES = 4;
 
 export interface ResponsesOptions {
   readonly store: StoredResponses;
@@ -21,6 +31,19 @@ export interface ResponsesOptions {
   readonly maxBackgroundBytes?: number;
   /** Until what could not be kept is tried once more. */
   readonly saveRetryMs?: number;
+}
+
+/** Some text that is kept, and not read yet. */
+export interface KeptText {
+  readonly bytes: number;
+  /** Throws not_found where it is kept no longer. */
+  read(): Promise<Uint8Array>;
+}
+
+interface ShownState {
+  readonly status: string;
+  readonly isBackground: boolean;
+  readonly spans: readonly Span[];
 }
 
 export class Responses implements RunOwner {
@@ -80,14 +103,25 @@ export class Responses implements RunOwner {
     }
   }
 
-  /** The resource as JSON. Throws not_found. */
-  async body(id: string): Promise<string> {
+  /** The response as JSON. Throws not_found. */
+  async *body(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
-    if (run !== undefined) return JSON.stringify(run.resource());
-    const found = await this.#found(id);
-    // Of this process it would run here: its end could not be kept.
-    const isInterrupted = found.runner === "nobody" || found.runner === "here";
-    return isInterrupted ? JSON.stringify(interruptedResource(found.body)) : found.body;
+    if (run !== undefined) {
+      yield run.text();
+      return;
+    }
+    const { store } = this.#options;
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const found = await this.#found(id);
+      const spans = shownState(found).spans;
+      const first = await keptSlice(store, spans, 0);
+      // It has ended meanwhile, at another server: it is found as it is now.
+      if (first === null) continue;
+      yield first;
+      yield* keptBytes(store, spans, first.byteLength);
+      return;
+    }
+    throw new ServerError("storage_unavailable", `the response '${id}' cannot be read as a whole now; try again`);
   }
 
   /** Deletes one, and ends it where it is still generated. Throws not_found. */
@@ -102,26 +136,32 @@ export class Responses implements RunOwner {
   }
 
   /** Stops one that runs in the background; of one that was stopped before, says so again. Throws not_found. */
-  async cancel(id: string): Promise<string> {
+  async *cancel(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
-    if (run?.isBackground) {
-      run.interrupt("cancelled");
-      return JSON.stringify(run.resource());
+    if (run?.isBackground) run.interrupt("cancelled");
+    const { status, isBackground } = run ?? shownState(await this.#found(id));
+    if (run?.isBackground) yield run.text();
+    else if (status === "cancelled") yield* this.body(id);
+    else {
+      const state = isBackground ? `is ${status}` : "does not run in the background";
+      const text = `Response with ID '${id}' ${state}: only one that is queued or in progress in the background can be cancelled`;
+      throw new ServerError("not_found", text, { param: "response_id" });
     }
-    const body = await this.body(id);
-    const { status, background } = JSON.parse(body) as { readonly status: string; readonly background: boolean };
-    if (status === "cancelled") return body;
-    const state = background ? `is ${status}` : "does not run in the background";
-    const text = `Response with ID '${id}' ${state}: only one that is queued or in progress in the background can be cancelled`;
-    throw new ServerError("not_found", text, { param: "response_id" });
   }
 
-  /** The events of a response that runs, or has run, in the background and as a stream. Throws not_found. */
-  async events(id: string): Promise<EventLog> {
+  /**
+   * The events of a response that runs, or has run, in the background and as a stream: those after event number `after`, as they
+   * are kept, or the log where more are to come. Throws not_found.
+   */
+  async events(id: string, after: number): Promise<EventLog | AsyncIterable<Piece>> {
     const run = this.#running.get(id);
     if (run?.log) return run.log;
     const found = run === undefined ? await this.#found(id) : null;
-    if (found?.events) return EventLog.ended(found.events);
+    if (found?.events) {
+      const { first, spans } = found.events;
+      checkStart(after, first);
+      return eventsAfter(keptBytes(this.#options.store, spans), after + 1 - first);
+    }
     const isLost = found !== null && found.runner !== null;
     const text = isLost
       ? `the server that generated response '${id}' ended before its events were kept`
@@ -129,19 +169,25 @@ export class Responses implements RunOwner {
     throw new ServerError("not_found", text, { param: "stream" });
   }
 
-  /** What came with a request, and what was answered. Throws not_found. */
-  async items(id: string): Promise<readonly NamedItem[]> {
-    return JSON.parse((await this.#found(id)).items) as readonly NamedItem[];
+  /** An item that came with a request, or was answered: its JSON text. null where it is not kept. */
+  async item(id: string, itemId: string): Promise<KeptText | null> {
+    await this.saver.settled(id);
+    const { store } = this.#options;
+    const spans = isResponseId(id) ? await store.item({ id, itemId }) : null;
+    return spans === null ? null : { bytes: lengthOf(spans), read: () => allKeptBytes(store, spans) };
   }
 
-  /** What came with a request. Throws not_found. */
-  async inputItems(id: string): Promise<readonly NamedItem[]> {
-    const { items, inputCount } = await this.#found(id);
-    return (JSON.parse(items) as readonly NamedItem[]).slice(0, inputCount);
+  /** Some of what came with a request, and the texts of these items. Throws not_found, and invalid_value. */
+  async inputItems(request: PageRequest): Promise<{ readonly page: ItemPage; readonly texts: AsyncIterable<Piece> }> {
+    await this.saver.settled(request.id);
+    const { store } = this.#options;
+    const page = isResponseId(request.id) ? await store.page(request) : null;
+    if (page === null) throw unknownResponse(request.id);
+    return { page, texts: keptBytes(store, page.spans) };
   }
 
   /** The items of a response and of all it goes on from. Throws not_found, conflict, invalid_value. */
-  async history(id: string): Promise<readonly string[]> {
+  async history(id: string): Promise<readonly ItemTexts[]> {
     if (!isResponseId(id)) throw unknownResponse(id, "previous_response_id");
     await this.saver.settled(id);
     // As they are now: one that ends while the store reads may have been read before.
@@ -175,7 +221,7 @@ export class Responses implements RunOwner {
   async #found(id: string): Promise<FoundResponse> {
     // The store is asked after it has been told: how a response ended is not missed.
     await this.saver.settled(id);
-    const found = isResponseId(id) ? await this.#options.store.get(id) : null;
+    const found = isResponseId(id) ? await this.#options.store.find(id) : null;
     if (found === null) throw unknownResponse(id);
     return found;
   }
@@ -196,6 +242,15 @@ export class Responses implements RunOwner {
 }
 
 const unexpected = { code: "internal", message: "internal error; the server's log says more" } as const;
+
+/** A stored response as it is shown. */
+function shownState({ runner, status, isBackground, body, interrupted }: FoundResponse): ShownState {
+  // Of this process it would run here: its end could not be kept.
+  const isInterrupted = interrupted !== null && (runner === "nobody" || runner === "here");
+  return isInterrupted
+    ? { status: "incomplete", isBackground, spans: interrupted }
+    : { status, isBackground, spans: body };
+}
 
 /** What the store may be asked for: a client may send anything. */
 function isResponseId(id: string): boolean {

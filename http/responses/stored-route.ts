@@ -1,22 +1,26 @@
 // Owns the routes of one response: fetch it, or its stream once more; delete it; cancel it; list what it was given.
-import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
-import type { Exchange } from "../exchange.ts";
+import { type Exchange, eventStreamHeaders, jsonHeaders } from "../exchange.ts";
+import { type Piece, sendPieces } from "../pieces.ts";
 import { streamEvents } from "../sse.ts";
+import { EventLog } from "./event-log.ts";
 import { inputItemsQuery, readQuery, retrieveQuery } from "./query.ts";
 
 const PAGE_LENGTH = 20;
 
 export const retrieveResponse: RouteHandler = async (exchange, { responses, config }) => {
   const id = idOf(exchange);
-  const { stream, starting_after: after } = readQuery(exchange.request.query, retrieveQuery);
+  const { stream, starting_after } = readQuery(exchange.request.query, retrieveQuery);
   if (stream !== "true") {
-    sendJson(exchange, await responses.body(id));
+    await sendPieces(exchange, jsonHeaders, responses.body(id), config);
     return;
   }
-  const log = await responses.events(id);
-  const reader = log.reader(after === undefined ? -1 : Number(after), exchange.request.signal);
-  await streamEvents(exchange, reader.batches(), reader, config);
+  const after = starting_after === undefined ? -1 : Number(starting_after);
+  const events = await responses.events(id, after);
+  if (events instanceof EventLog) {
+    const reader = events.reader(after, exchange.request.signal);
+    await streamEvents(exchange, reader.batches(), reader, config);
+  } else await sendPieces(exchange, eventStreamHeaders, events, config);
 };
 
 export const deleteResponse: RouteHandler = async (exchange, { responses }) => {
@@ -25,33 +29,37 @@ export const deleteResponse: RouteHandler = async (exchange, { responses }) => {
   exchange.json(200, { id, object: "response.deleted", deleted: true });
 };
 
-export const cancelResponse: RouteHandler = async (exchange, { responses }) => {
-  sendJson(exchange, await responses.cancel(idOf(exchange)));
+export const cancelResponse: RouteHandler = async (exchange, { responses, config }) => {
+  await sendPieces(exchange, jsonHeaders, responses.cancel(idOf(exchange)), config);
 };
 
-export const listInputItems: RouteHandler = async (exchange, { responses }) => {
-  const { limit, order, after } = readQuery(exchange.request.query, inputItemsQuery);
-  const given = await responses.inputItems(idOf(exchange));
-  const items = order === "asc" ? given : given.toReversed();
-  const from = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
-  if (after !== undefined && from === 0) {
-    const text = `after: expected the id of an input item of this response, got ${JSON.stringify(after)}`;
-    throw new ServerError("invalid_value", text, { param: "after" });
-  }
-  const data = items.slice(from, from + (limit === undefined ? PAGE_LENGTH : Number(limit)));
-  exchange.json(200, {
-    object: "list",
-    data,
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
-    has_more: from + data.length < items.length,
-  });
+export const listInputItems: RouteHandler = async (exchange, { responses, config }) => {
+  const { limit, order = "desc", after = null } = readQuery(exchange.request.query, inputItemsQuery);
+  const count = limit === undefined ? PAGE_LENGTH : Number(limit);
+  const { page, texts } = await responses.inputItems({ id: idOf(exchange), order, after, limit: count });
+  const rest = JSON.stringify({ first_id: page.firstId, last_id: page.lastId, has_more: page.hasMore });
+  await sendPieces(exchange, jsonHeaders, listOf(texts, `,${rest.slice(1)}`), config);
 };
+
+/** A list of items whose texts come in pieces; a short one is one piece. */
+async function* listOf(texts: AsyncIterable<Piece>, rest: string): AsyncGenerator<Piece> {
+  let held: Piece = '{"object":"list","data":[';
+  let isFirst = true;
+  for await (const piece of texts) {
+    if (isFirst) held = joined(held, piece);
+    else {
+      yield held;
+      held = piece;
+    }
+    isFirst = false;
+  }
+  yield joined(held, `]${rest}`);
+}
+
+function joined(...pieces: readonly Piece[]): Piece {
+  return Buffer.concat(pieces.map((piece) => Buffer.from(piece)));
+}
 
 function idOf(exchange: Exchange): string {
   return exchange.parameters.response_id ?? "";
-}
-
-function sendJson(exchange: Exchange, body: string): void {
-  exchange.send(200, { "content-type": "application/json" }, body);
 }

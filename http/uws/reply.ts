@@ -20,7 +20,7 @@ export class UwsReply implements EdgeReply, StreamSink {
   #aborter: AbortController | null = null;
   #status = 0;
   #headers: ReplyHeaders | null = null;
-  #pending = "";
+  #pending: string | Uint8Array = "";
   #isWritable = true;
   #wake: () => void = () => {};
   /** Called once, when the request has ended in whatever way. */
@@ -69,9 +69,9 @@ export class UwsReply implements EdgeReply, StreamSink {
     return this;
   }
 
-  write(text: string): boolean {
-    if (this.#isDone || text === "") return true;
-    this.#pending = text;
+  write(piece: string | Uint8Array): boolean {
+    if (this.#isDone || piece.length === 0) return true;
+    this.#pending = piece;
     this.#response.cork(this.#flush);
     return this.#isWritable;
   }

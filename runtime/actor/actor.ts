@@ -7,6 +7,7 @@ import type { Endpoint } from "../thread/endpoint.ts";
 import type { ActorContext } from "./behaviour.ts";
 import { Later } from "./later.ts";
 import { Mailbox } from "./mailbox.ts";
+import { Moved } from "./moved.ts";
 import { failure, type Settle } from "./ref.ts";
 
 /** Hears of failures nobody waits for, and of programmer mistakes; `at` is "actor.method at place". */
@@ -94,7 +95,7 @@ export class Actor {
       assert(handler !== null, `actor "${this.#name}" has no method ${letter.method}`);
       const value = await handler.call(this.#behaviour, letter.message, { sender: letter.sender });
       if (value instanceof Later) void this.#settleLater(letter, value.reply);
-      else letter.settle?.({ ok: true, value });
+      else answer(letter, value);
     } catch (error) {
       this.#fail(letter, error);
     }
@@ -102,7 +103,7 @@ export class Actor {
 
   async #settleLater(letter: Letter, reply: Promise<unknown>): Promise<void> {
     try {
-      letter.settle?.({ ok: true, value: await reply });
+      answer(letter, await reply);
     } catch (error) {
       this.#fail(letter, error);
     }
@@ -114,6 +115,11 @@ export class Actor {
     if (!isExpected) this.#onError(error, `${this.#name}.${letter.method}`);
     letter.settle?.(failure(error));
   }
+}
+
+function answer({ settle }: Letter, value: unknown): void {
+  if (value instanceof Moved) settle?.({ ok: true, value: value.value }, value.buffers);
+  else settle?.({ ok: true, value });
 }
 
 /** The behaviour's own handler: what peers name must not reach onStop or what every object inherits. */

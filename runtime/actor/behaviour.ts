@@ -2,6 +2,7 @@
 // implements it. Types only; read by whoever writes an actor or a ref to one.
 import type { Endpoint } from "../thread/endpoint.ts";
 import type { Later } from "./later.ts";
+import type { Moved } from "./moved.ts";
 
 /** What P must look like: every method takes ONE plain-data message and answers plain data. */
 export type Protocol<P> = { readonly [K in keyof P]: (message: never) => unknown };
@@ -14,15 +15,17 @@ export interface ActorContext {
   readonly sender: Endpoint | null;
 }
 
+type Answer<T> = T | Moved<T>;
+
 /**
  * An actor's handlers. One message is handled at a time, in order; the next one waits for a handler's promise, but not for what
- * it returns as Later. Throwing a ServerError answers the ask with it; throwing anything else is a programmer's mistake.
+ * it returns as Later. What it returns as Moved is not copied on its way. Throwing a ServerError answers the ask with it; throwing anything else is a programmer's mistake.
  */
 export type Behaviour<P> = {
   readonly [K in keyof P]: (
     message: MessageOf<P, K>,
     context: ActorContext,
-  ) => ReplyOf<P, K> | Promise<ReplyOf<P, K>> | Later<ReplyOf<P, K>>;
+  ) => Answer<ReplyOf<P, K>> | Promise<Answer<ReplyOf<P, K>>> | Later<Answer<ReplyOf<P, K>>>;
 } & {
   /** Runs once, after the last message: frees what the actor owns. */
   readonly onStop?: () => void | Promise<void>;

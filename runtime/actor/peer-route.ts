@@ -37,7 +37,11 @@ export class PeerRoute implements Route {
     this.#endpoint = endpoint;
     const local: Remote = {
       deliver: (actor, method, message) =>
-        new Promise((settle) => post(actor, { method, message, sender: endpoint, settle })),
+        new Promise((resolve) => {
+          const settle: Settle = (envelope, moved = []) =>
+            resolve(moved.length === 0 ? envelope : transfer(envelope, [...moved]));
+          post(actor, { method, message, sender: endpoint, settle });
+        }),
     };
     expose(local, channelPair(endpoint, replyChannel, askChannel));
     // Kept for the link's life: when comlink's last proxy is collected it tells the peer to stop listening.

@@ -11,7 +11,8 @@ export type Envelope =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: ErrorRecord };
 
-export type Settle = (envelope: Envelope) => void;
+/** `moved` are buffers in the envelope that need not be copied. */
+export type Settle = (envelope: Envelope, moved?: readonly Transferable[]) => void;
 
 export interface AskOptions {
   /** 30 s unless said otherwise. */

@@ -1,6 +1,6 @@
-// Owns the look at a database file before LMDB maps it: LMDB trusts what it maps, and would end the whole process over a file
-// that is none, or not whole. Reads the two pages a file begins with, as LMDB lays them out.
-import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+// Checks of a database folder before LMDB maps its files: LMDB trusts what it maps, and would end the whole process over a
+// file that is none, or not whole, or has no room on the disk. Reads the two pages a file begins with, as LMDB lays them out.
+import { closeSync, fstatSync, openSync, readSync, rmSync, writeFileSync } from "node:fs";
 
 const MAGIC = 0xbeefc0de;
 const metaBytes = 160;
@@ -11,6 +11,8 @@ const lastPageAt = 144;
 const transactionAt = 152;
 /** Pages at the end that were taken and given back without being written. */
 const slackPages = 64;
+/** More than LMDB's table of 126 readers. */
+const lockFileBytes = 16_384;
 
 /** Throws where the file is there and is no whole database. An empty one becomes one. */
 export function checkLmdbFile(path: string): void {
@@ -26,6 +28,20 @@ export function checkLmdbFile(path: string): void {
     if (size > 0) checkPages(file, size);
   } finally {
     closeSync(file);
+  }
+}
+
+/**
+ * Makes LMDB's lock file where there is none, with its room on the disk: LMDB maps it without writing it first, and a page that
+ * a full disk has no room for ends the process. Throws what the file system says.
+ */
+export function makeLockFile(path: string): void {
+  try {
+    writeFileSync(path, Buffer.alloc(lockFileBytes), { flag: "wx", mode: 0o600 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return;
+    rmSync(path, { force: true });
+    throw error;
   }
 }
 

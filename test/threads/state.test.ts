@@ -6,7 +6,8 @@ import { after, describe, it } from "node:test";
 import type { StatePlaceInit } from "../../actors/messages.ts";
 import { stateModule } from "../../actors/placement.ts";
 import { StateFront } from "../../actors/state-front.ts";
-import type { StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
+import type { ItemTexts, Span, StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
+import { itemTexts } from "../../http/responses/item-texts.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import type { ServerError } from "../../runtime/errors.ts";
@@ -17,7 +18,6 @@ const root = mkdtempSync(join(tmpdir(), "troupe-state-"));
 after(() => rmSync(root, { recursive: true, force: true }));
 
 const limits = { maxEntries: 10, maxBytes: 1e7, maxEntryBytes: 1e6, maxAgeMs: 1e6 };
-const restart = { kind: "restart", minBackoffMs: 1, maxBackoffMs: 1, resetAfterMs: 1e6, maxRestarts: 1 } as const;
 const log = createLogger({ level: "silent", format: "text" });
 
 function initOf(name: string): StatePlaceInit {
@@ -25,12 +25,39 @@ function initOf(name: string): StatePlaceInit {
 }
 
 function stateFront(init: StatePlaceInit): StateFront {
-  return new StateFront({ init, restart, log });
+  return new StateFront({ init, log, minBackoffMs: 1 });
 }
 
+const bytes = (text: string): Uint8Array => Buffer.from(text);
+const textOf = (items: ItemTexts): string => Buffer.from(items.texts).toString();
+
 function stored(id: string, rest: Partial<StoredResponse> = {}): StoredResponse {
-  const items = JSON.stringify([{ id }]);
-  return { id, previousId: null, isRunning: false, body: "{}", items, inputCount: 1, events: null, ...rest };
+  const isRunning = rest.isRunning ?? false;
+  return {
+    id,
+    client: "client",
+    previousId: null,
+    isRunning,
+    status: isRunning ? "in_progress" : "completed",
+    isBackground: false,
+    body: bytes("{"),
+    interrupted: isRunning ? bytes("{!") : null,
+    settings: bytes("}"),
+    input: itemTexts([{ id }]),
+    output: itemTexts([]),
+    events: null,
+    ...rest,
+  };
+}
+
+async function read(store: StoredResponses, spans: readonly Span[] | undefined): Promise<string | null> {
+  const slice = spans === undefined ? null : await store.slice({ spans, at: 0 });
+  return slice === null ? null : Buffer.from(slice).toString();
+}
+
+/** Some turns of the event loop. */
+async function turns(count: number): Promise<void> {
+  for (let i = 0; i < count; i++) await new Promise(setImmediate);
 }
 
 /** The state place in a process of its own, which can be killed as a whole server can. */
@@ -50,7 +77,7 @@ describe("the state place", () => {
     const init = initOf("restart");
     const first = stateFront(init);
     await first.start();
-    await first.add(stored("a", { events: { first: 3, text: "e" } }));
+    await first.add(stored("a", { events: { first: 3, text: bytes("e") }, output: itemTexts([{ id: "out" }]) }));
     await first.add(stored("b", { previousId: "a", isRunning: true }));
     assert.equal(await first.update(stored("none")), "evicted");
     assert.deepEqual(
@@ -65,13 +92,22 @@ describe("the state place", () => {
 
     const second = stateFront(init);
     await second.start();
-    const { isRunning: _, ...a } = stored("a", { events: { first: 3, text: "e" } });
-    assert.deepEqual(await second.get("a"), { ...a, runner: null });
+    const found = await second.find("a");
     assert.deepEqual(
-      (await second.history("b")).map(({ items }) => items),
-      ['[{"id":"a"}]', '[{"id":"b"}]'],
+      [found?.runner, found?.status, await read(second, found?.body), await read(second, found?.events?.spans)],
+      [null, "completed", "{}", "e"],
     );
-    assert.deepEqual([await second.delete("a"), await second.get("a")], [true, null]);
+    assert.equal(found?.events?.first, 3);
+    const turns = await second.history("b");
+    assert.deepEqual(
+      turns.map(({ items }) => [items.ids, textOf(items), [...items.ends]]),
+      [
+        [["a", "out"], '{"id":"a"},{"id":"out"},', [10, 23]],
+        [["b"], '{"id":"b"},', [10]],
+      ],
+    );
+    assert.deepEqual([await second.delete("a"), await second.find("a")], [true, null]);
+    assert.equal(await read(second, found?.body), null);
     await assert.rejects(
       second.history("b"),
       (error: ServerError) => error.code === "not_found" && /'a'/.test(error.message),
@@ -84,17 +120,18 @@ describe("the state place", () => {
     const { place, responses } = await killable(init);
     await responses.ask("add", stored("ended"));
     await responses.ask("add", stored("running", { isRunning: true }));
-    assert.deepEqual((await responses.ask("get", "running"))?.runner, "here");
+    assert.deepEqual((await responses.ask("find", "running"))?.runner, "here");
     process.kill(place.pid!, "SIGKILL");
     await place.exit;
 
     const later = stateFront(init);
     await later.start();
-    const found = await Promise.all(["ended", "running"].map((id) => later.get(id)));
+    const found = await Promise.all(["ended", "running"].map((id) => later.find(id)));
     assert.deepEqual(
       found.map((each) => each?.runner),
       [null, "nobody"],
     );
+    assert.deepEqual([found[0]?.interrupted, await read(later, found[1]?.interrupted ?? [])], [null, "{!}"]);
     assert.equal((await later.history("running")).length, 1);
     await later.stop(1000);
   });
@@ -105,17 +142,53 @@ describe("the state place", () => {
     const mine = stateFront(init);
     await mine.start();
     await other.responses.ask("add", stored("theirs", { isRunning: true }));
-    assert.equal((await mine.get("theirs"))?.runner, "elsewhere");
+    assert.equal((await mine.find("theirs"))?.runner, "elsewhere");
     await other.responses.ask("add", stored("unwanted", { isRunning: true }));
     assert.deepEqual(
-      [await mine.delete("unwanted"), await mine.delete("unwanted"), await other.responses.ask("get", "unwanted")],
+      [await mine.delete("unwanted"), await mine.delete("unwanted"), await other.responses.ask("find", "unwanted")],
       [true, false, null],
     );
     assert.equal(await other.responses.ask("update", stored("unwanted")), "deleted");
-    assert.equal(await mine.get("unwanted"), null);
+    assert.equal(await mine.find("unwanted"), null);
     await other.place.stop(2000);
-    assert.equal((await mine.get("theirs"))?.runner, "nobody");
+    assert.equal((await mine.find("theirs"))?.runner, "nobody");
     await mine.stop(1000);
+  });
+
+  it("never has a deleted response come back, however its deletion and its end meet", async () => {
+    const init = { ...initOf("race"), responses: { ...limits, maxEntries: 1000 } };
+    const other = await killable(init);
+    const mine = stateFront(init);
+    await mine.start();
+    const seen = new Set<string>();
+    for (let round = 0; round < 150; round++) {
+      const id = `r${round}`;
+      await other.responses.ask("add", stored(id, { isRunning: true }));
+      const [deleted, updated] = await Promise.all([
+        round % 2 === 0 ? mine.delete(id) : turns(round % 7).then(() => mine.delete(id)),
+        other.responses.ask("update", stored(id)),
+      ]);
+      assert.deepEqual([deleted, await mine.find(id), await other.responses.ask("find", id)], [true, null, null], id);
+      assert.notEqual(updated, "evicted");
+      seen.add(updated);
+    }
+    await Promise.all([other.place.stop(2000), mine.stop(1000)]);
+    assert.ok(seen.size > 0);
+  });
+
+  it("keeps all in memory where it is given no folder", async () => {
+    const front = stateFront({ ...initOf(""), folder: null });
+    await front.start();
+    await front.add(stored("a", { body: Buffer.alloc(600_000, 32) }));
+    const found = await front.find("a");
+    const slices = [];
+    for (let at = 0; at < 600_001; at += slices.at(-1)!.length) {
+      slices.push(Buffer.from((await front.slice({ spans: found!.body, at })) ?? []));
+    }
+    assert.equal(Buffer.concat(slices).toString(), `${" ".repeat(600_000)}}`);
+    assert.ok(slices.length > 1);
+    assert.equal(await front.delete("a"), true);
+    await front.stop(1000);
   });
 
   it("does not start in a folder that is none, and says so", async () => {
@@ -125,7 +198,7 @@ describe("the state place", () => {
       front.start(),
       (error: ServerError) => error.code === "config_invalid" && /cannot keep state/.test(error.message),
     );
-    await assert.rejects(front.get("a"), (error: ServerError) => error.code === "peer_gone");
+    await assert.rejects(front.find("a"), (error: ServerError) => error.code === "peer_gone");
     await front.stop(1000);
   });
 });

@@ -66,7 +66,7 @@ export const troupeKeys = {
     ...integer(1),
     default: 1000,
     commands: ["serve"],
-    help: "Most responses that are kept; the oldest go first",
+    help: "Most responses that are kept; the client with most of them gives up its oldest first",
   },
   storedResponseDays: {
     ...integer(1, 36_500),

@@ -29,7 +29,7 @@ describe("what the server keeps", () => {
   it("is kept in memory, with one warning, where the usual folder cannot be used", async () => {
     process.env.XDG_STATE_HOME = unusable;
     const { state, lines } = await open();
-    assert.equal(await state.responses.get(`resp_${"0".repeat(32)}`), null);
+    assert.equal(await state.responses.find(`resp_${"0".repeat(32)}`), null);
     assert.deepEqual(
       lines.map(({ level }) => level),
       [40],
@@ -56,7 +56,7 @@ describe("what the server keeps", () => {
   it("needs no folder where it is told so, and uses the one it is given", async () => {
     for (const stateDir of ["none", join(folder, "given")]) {
       const { state, lines } = await open({ "--state-dir": stateDir });
-      assert.equal(await state.responses.get(`resp_${"0".repeat(32)}`), null);
+      assert.equal(await state.responses.find(`resp_${"0".repeat(32)}`), null);
       assert.deepEqual(lines, []);
       await state.stop(1000);
     }

@@ -30,6 +30,7 @@ const statuses: Readonly<Record<ErrorCode, number>> = {
   model_loading: 503,
   draining: 503,
   timeout: 503,
+  storage_unavailable: 503,
   cancelled: 503,
   metrics_disabled: 503,
   model_source_unreachable: 503,

@@ -34,7 +34,6 @@ describe("the log of a response's events", () => {
     log.close();
     assert.equal(await early, event(1) + event(2) + event(3) + DONE);
     assert.equal(await ahead, DONE);
-    assert.equal(await read(EventLog.ended(log.kept()).reader(2, never)), event(3) + DONE);
   });
 
   it("lets a reader go that has left, though nothing comes", async () => {
@@ -50,7 +49,7 @@ describe("the log of a response's events", () => {
     const log = new EventLog(3 * event(0).length);
     const slow = log.reader(-1, never);
     for (let number = 0; number < 5; number++) log.append(number, event(number));
-    assert.deepEqual(log.kept(), { first: 2, text: event(2) + event(3) + event(4) });
+    assert.deepEqual(log.kept(), { first: 2, text: Buffer.from(event(2) + event(3) + event(4)) });
     assert.throws(() => log.reader(0, never), isCode("not_found"));
     assert.equal(log.reader(1, never).encode(), event(2) + event(3) + event(4));
     assert.throws(() => slow.encode(), isCode("reader_stalled"));

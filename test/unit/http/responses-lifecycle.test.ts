@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type KeptBulk, type KeptHead, ResponseKeeper } from "../../../actors/response-store/response-keeper.ts";
-import { MemoryStore } from "../../../runtime/store/memory-store.ts";
+import { type KeptHead, ResponseKeeper } from "../../../actors/response-store/response-keeper.ts";
+import { MemoryTables } from "../../../runtime/store/memory-tables.ts";
+import { TableStore } from "../../../runtime/store/table-store.ts";
 import { done, finish, hello, type Script, text, toolCall } from "../../fixtures/fake-inference.ts";
 import { memoryResponses, testLimits } from "../../fixtures/memory-responses.ts";
 import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
@@ -153,13 +154,11 @@ describe("a response that is kept", () => {
   });
 
   it("is found as interrupted where the process that made it is gone", async () => {
-    const values = new MemoryStore<KeptHead, KeptBulk>(testLimits);
+    const values = new TableStore<KeptHead>(new MemoryTables(), testLimits);
     const rig = new ResponsesRig(slow, { store: new ResponseKeeper(values) });
     const { id } = await rig.create({ input, background: true });
     // Such a process number is never given.
-    const kept = await values.get(id);
-    assert.ok(kept !== null);
-    await values.replace(id, { ...kept, head: { ...kept.head, owner: "999999999:1" } });
+    await values.change(id, {}, (kept) => ({ head: { ...kept!.head, owner: "999999999:1" } }));
     const later = new ResponsesRig(hello, { store: new ResponseKeeper(values) });
     const { status, incomplete_details } = await later.fetch(id);
     assert.deepEqual([status, incomplete_details], ["incomplete", { reason: "interrupted" }]);

@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredResponses } from "../../../actors/stored-responses.ts";
 import { createApp } from "../../../http/app.ts";
+import type { Piece } from "../../../http/pieces.ts";
 import { responseEventSchema, responseSchema } from "../../../http/responses/resource-schema.ts";
 import { FakeInference, type Script } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
-import { memoryResponses } from "../../fixtures/memory-responses.ts";
+import { altered, memoryResponses } from "../../fixtures/memory-responses.ts";
 import {
   checkResource,
   checkResponseStream,
@@ -37,16 +38,12 @@ export class ResponsesRig {
     const { store = memoryResponses(), maxBackgroundResponses = 4 } = options;
     this.inference = new FakeInference(script);
     const { inference, log, addedIds } = this;
-    this.store = {
+    this.store = altered(store, {
       add(response) {
         addedIds.push(response.id);
         return store.add(response);
       },
-      update: (response) => store.update(response),
-      get: (id) => store.get(id),
-      delete: (id) => store.delete(id),
-      history: (id) => store.history(id),
-    };
+    });
     this.app = createApp({
       inference,
       log,
@@ -123,4 +120,11 @@ export function streamed(reply: SocketlessReply): Streamed {
 export function errorOf(reply: SocketlessReply): readonly [status: number, code: string, param: string | null] {
   const { error } = JSON.parse(reply.body) as Json;
   return [reply.status, error.code, error.param];
+}
+
+/** What pieces come to, as text. */
+export async function whole(pieces: AsyncIterable<Piece>): Promise<string> {
+  const all: Buffer[] = [];
+  for await (const piece of pieces) all.push(Buffer.from(piece));
+  return Buffer.concat(all).toString();
 }

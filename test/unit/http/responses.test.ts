@@ -4,6 +4,7 @@ import fc from "fast-check";
 import type { GenerateEvent } from "../../../engines/chat.ts";
 import { EventText, noEvents } from "../../../http/responses/event-text.ts";
 import { ResponseFold } from "../../../http/responses/fold.ts";
+import { responseText } from "../../../http/responses/resource.ts";
 import { done, failure, finish, reasoning, type Step, text, toolCall, usage } from "../../fixtures/fake-inference.ts";
 import { checkResponseStream, parseResponseStream } from "../../fixtures/responses-checker.ts";
 import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
@@ -246,7 +247,13 @@ describe("a response", () => {
     fc.assert(
       fc.property(fc.array(event), ends, fc.boolean(), (events, end, isQueued) => {
         const id = `resp_${"0".repeat(32)}`;
-        const head = { id, createdAt: 1, model: "m", settings: settings(), namespacedNames: new Map() };
+        const head = {
+          id,
+          createdAt: 1,
+          model: "m",
+          settings: `,${JSON.stringify(settings()).slice(1)}`,
+          namespacedNames: new Map(),
+        };
         const written = new EventText();
         const folds = [written, noEvents].map(
           (sink) => new ResponseFold(head, sink, isQueued ? "queued" : "in_progress"),
@@ -255,7 +262,10 @@ describe("a response", () => {
           for (const each of [...events.flat(), ...(end ?? [])]) fold.take(each);
           if (end === null) fold.interrupt("cancelled");
         }
-        const [streamed, whole] = folds.map((fold) => ({ ...fold.resource(), completed_at: 0 }));
+        const [streamed, whole] = folds.map((fold) => ({
+          ...JSON.parse(responseText(head, fold.state)),
+          completed_at: 0,
+        }));
         const isCall = ({ type }: GenerateEvent): boolean => type !== "tool_call_failed";
         if (events.flat().every(isCall)) assert.deepEqual(streamed, whole);
         const body = `${written.take().text}data: [DONE]\n\n`;

@@ -103,6 +103,17 @@ describe("a supervisor", () => {
     ]);
   });
 
+  it("is started again for ever where no number of restarts is too many", async () => {
+    const { clock, log, crash } = createSupervised({ policy: { ...policy, maxRestarts: Number.POSITIVE_INFINITY } });
+    await settled();
+    for (let i = 0; i < 50; i++) {
+      await crash();
+      await clock.advance(1000);
+    }
+    assert.equal(log.filter((line) => line === "crashed, retry in 500").length, 46);
+    assert.ok(!log.some((line) => line.startsWith("escalated")));
+  });
+
   it("starts counting again after a life that was long enough", async () => {
     const { clock, log, crash } = createSupervised();
     await settled();

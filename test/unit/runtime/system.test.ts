@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import type { Behaviour } from "../../../runtime/actor/behaviour.ts";
 import { Later } from "../../../runtime/actor/later.ts";
+import { Moved } from "../../../runtime/actor/moved.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { portPair } from "../../fixtures/actors/endpoint-pair.ts";
@@ -104,6 +106,32 @@ describe("an actor", () => {
     const counter = new ActorSystem("here").ref<Counter>("counter", left);
     counter.tell("add", { by: 5 });
     assert.equal(await counter.ask("add", { by: 2 }), 7);
+    left.close();
+    await right.exit;
+  });
+
+  it("moves the buffers that it answers with as Moved, also later, and does not copy them", async () => {
+    interface Bytes {
+      take(isLater: boolean): Uint8Array;
+    }
+    const { left, right } = portPair();
+    const there = new ActorSystem("there");
+    const made: Uint8Array[] = [];
+    const take = (): Moved<Uint8Array> => {
+      const bytes = new Uint8Array([1, 2, 3]);
+      made.push(bytes);
+      return new Moved(bytes, [bytes.buffer]);
+    };
+    const behaviour: Behaviour<Bytes> = { take: (isLater) => (isLater ? new Later(Promise.resolve(take())) : take()) };
+    const nearby = there.spawn<Bytes>("bytes", behaviour);
+    there.attach(right);
+    const bytes = new ActorSystem("here").ref<Bytes>("bytes", left);
+    for (const isLater of [false, true]) assert.deepEqual(await bytes.ask("take", isLater), new Uint8Array([1, 2, 3]));
+    assert.deepEqual(
+      made.map(({ byteLength }) => byteLength),
+      [0, 0],
+    );
+    assert.deepEqual(await nearby.ask("take", false), new Uint8Array([1, 2, 3]));
     left.close();
     await right.exit;
   });

@@ -1,0 +1,105 @@
+// Pieces: an answer that is written as its client reads it, so that a large one, or a hundred of them, costs the server little more
+// than the piece that is on its way.
+import { ServerError } from "../runtime/errors.ts";
+import type { ReplyHeaders, StreamSink } from "./edge.ts";
+import type { Exchange } from "./exchange.ts";
+import { drained } from "./sse.ts";
+
+export type Piece = string | Uint8Array;
+
+/** Some of a body; may be of any length. */
+export type Pieces = AsyncIterable<Piece> | Iterable<Piece>;
+
+/** Most bytes, or characters, that are written at once. */
+const MAX_WRITE = 256 * 1024;
+
+/**
+ * Answers with 200 and these pieces. Nothing is sent before the second of them, so that what fails until then still gets its status
+ * (thrown here); what fails later cuts the connection, which shows the client that the body is not whole. A client that reads
+ * nothing for `readerStallMs` is cut off.
+ */
+export async function sendPieces(
+  exchange: Exchange,
+  headers: ReplyHeaders,
+  pieces: Pieces,
+  { readerStallMs }: { readonly readerStallMs: number },
+): Promise<void> {
+  const writes = cut(pieces);
+  try {
+    const first = await writes.next();
+    const second = first.done ? first : await writes.next();
+    // One piece has a length, which the client is told.
+    if (second.done) exchange.send(200, headers, first.done ? "" : first.value);
+    else await stream(exchange, headers, [first.value ?? "", second.value], writes, readerStallMs);
+  } finally {
+    await writes.return(undefined);
+  }
+}
+
+async function stream(
+  exchange: Exchange,
+  headers: ReplyHeaders,
+  begun: readonly Piece[],
+  rest: AsyncIterable<Piece>,
+  readerStallMs: number,
+): Promise<void> {
+  const { signal } = exchange.request;
+  const sink = exchange.openStream(headers);
+  try {
+    for (const piece of begun) await write(sink, piece, readerStallMs);
+    await turns.next();
+    for await (const piece of rest) {
+      if (signal.aborted) return;
+      await write(sink, piece, readerStallMs);
+      await turns.next();
+    }
+    sink.end();
+  } catch (thrown) {
+    if (!signal.aborted && !(thrown instanceof ServerError)) exchange.unexpected(thrown);
+    sink.abort();
+  }
+}
+
+async function write(sink: StreamSink, piece: Piece, readerStallMs: number): Promise<void> {
+  if (!sink.write(piece)) await drained(sink, readerStallMs);
+}
+
+/**
+ * Lets those that write go on one after the other, one in each turn of the event loop: what a hundred of them have to write is
+ * there at once, and would be written at once.
+ */
+class Turns {
+  #waiting: (() => void)[] = [];
+
+  next(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+      if (this.#waiting.length === 1) setImmediate(this.#serve);
+    });
+  }
+
+  readonly #serve = (): void => {
+    this.#waiting.shift()?.();
+    if (this.#waiting.length > 0) setImmediate(this.#serve);
+  };
+}
+
+const turns = new Turns();
+
+async function* cut(pieces: Pieces): AsyncGenerator<Piece, undefined> {
+  for await (const piece of pieces) {
+    for (let at = 0; at < piece.length; ) {
+      const end = cutOf(piece, at);
+      yield typeof piece === "string" ? piece.slice(at, end) : piece.subarray(at, end);
+      at = end;
+    }
+  }
+}
+
+/** Where a write from there on ends: never between the two halves of one character. */
+function cutOf(piece: Piece, at: number): number {
+  const end = Math.min(at + MAX_WRITE, piece.length);
+  if (typeof piece !== "string" || end === piece.length) return end;
+  const last = piece.charCodeAt(end - 1);
+  return last >= 0xd800 && last <= 0xdbff ? end - 1 : end;
+}

@@ -1,0 +1,87 @@
+// Kept bytes: what the store keeps of a response, read slice by slice as it is sent.
+import type { Span, StoredResponses } from "../../actors/stored-responses.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { DONE } from "./event-text.ts";
+
+/** What ends an event, which nothing inside one can be. */
+const EVENT_END = Buffer.from("\n\n");
+/** Most slices that are on their way at once. What has arrived is handled in one turn of the event loop, however much it is. */
+const MOST_SLICES = 4;
+
+export function lengthOf(spans: readonly Span[]): number {
+  return spans.reduce((sum, { from, to }) => sum + to - from, 0);
+}
+
+/** Bytes of the spans from there on; null where they are kept no longer. */
+export function keptSlice(store: StoredResponses, spans: readonly Span[], at: number): Promise<Uint8Array | null> {
+  return gate.pass(() => store.slice({ spans, at }));
+}
+
+/** The bytes of the spans from there on. Throws not_found where they are kept no longer. */
+export async function* keptBytes(store: StoredResponses, spans: readonly Span[], from = 0): AsyncGenerator<Uint8Array> {
+  const length = lengthOf(spans);
+  for (let at = from; at < length; ) {
+    const slice = await keptSlice(store, spans, at);
+    if (slice === null) throw gone();
+    yield slice;
+    at += slice.byteLength;
+  }
+}
+
+/** All bytes of the spans. Throws not_found where they are kept no longer. */
+export async function allKeptBytes(store: StoredResponses, spans: readonly Span[]): Promise<Uint8Array> {
+  const slices: Uint8Array[] = [];
+  for await (const slice of keptBytes(store, spans)) slices.push(slice);
+  return Buffer.concat(slices);
+}
+
+/** What follows the first `count` events, and what ends the stream. */
+export async function* eventsAfter(
+  slices: AsyncIterable<Uint8Array>,
+  count: number,
+): AsyncGenerator<Uint8Array | string> {
+  let skipped = 0;
+  /** The last byte of the slice before, which an event's end may begin with. */
+  let held: Uint8Array = new Uint8Array(0);
+  for await (const slice of slices) {
+    const bytes = skipped < count ? Buffer.concat([held, slice]) : slice;
+    let at = 0;
+    while (skipped < count) {
+      const end = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).indexOf(EVENT_END, at);
+      if (end < 0) break;
+      at = end + EVENT_END.byteLength;
+      skipped++;
+    }
+    if (skipped === count) yield bytes.subarray(at);
+    else held = bytes.subarray(Math.max(at, bytes.byteLength - 1));
+  }
+  yield DONE;
+}
+
+/** Lets in a few at once, and another one in the turn of the event loop after one has left. */
+class Gate {
+  #free = MOST_SLICES;
+  readonly #waiting: (() => void)[] = [];
+
+  async pass<T>(run: () => Promise<T>): Promise<T> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await run();
+    } finally {
+      setImmediate(this.#leave);
+    }
+  }
+
+  readonly #leave = (): void => {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#free++;
+    else next();
+  };
+}
+
+const gate = new Gate();
+
+function gone(): ServerError {
+  return new ServerError("not_found", "the response was deleted, or changed, while it was read");
+}

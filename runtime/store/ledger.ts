@@ -1,0 +1,118 @@
+// Ledger: what the entries of a store come to, in all and by share, and which is to go first. Every question takes as many steps
+// as the logarithm of the entries. Its rows change in the transactions of their entries.
+import { pack, unpack } from "msgpackr";
+import type { Table, TableKey, Tables } from "./tables.ts";
+
+/** What an entry counts for. */
+export interface Counted {
+  readonly key: string;
+  readonly share: string;
+  /** Milliseconds since 1970. */
+  readonly born: number;
+  readonly bytes: number;
+}
+
+export interface Totals {
+  readonly entries: number;
+  readonly bytes: number;
+}
+
+interface Share extends Totals {
+  /** When its oldest entry was born. */
+  readonly oldest: number;
+}
+
+export const ledgerTables = ["totals", "ages", "shares", "by-share", "most-entries", "most-bytes"] as const;
+
+const nothing: Totals = { entries: 0, bytes: 0 };
+const totalsKey: TableKey = ["all"];
+/** Of rows that say all by their keys. */
+const row = Uint8Array.of(0);
+
+export class Ledger {
+  readonly #totals: Table;
+  /** [born, key] of every entry. */
+  readonly #ages: Table;
+  readonly #shares: Table;
+  /** [share, born, key] of every entry. */
+  readonly #byShare: Table;
+  /** [entries, -oldest, share] of every share: of those with equally many, the one with the oldest entry comes last. */
+  readonly #mostEntries: Table;
+  /** [bytes, -oldest, share] of every share. */
+  readonly #mostBytes: Table;
+
+  constructor(tables: Tables) {
+    this.#totals = tables.table("totals");
+    this.#ages = tables.table("ages");
+    this.#shares = tables.table("shares");
+    this.#byShare = tables.table("by-share");
+    this.#mostEntries = tables.table("most-entries");
+    this.#mostBytes = tables.table("most-bytes");
+  }
+
+  totals(): Totals {
+    return read(this.#totals.get(totalsKey)) ?? nothing;
+  }
+
+  /** The oldest entry; null where there is none. */
+  oldest(): Pick<Counted, "key" | "born"> | null {
+    const [first] = this.#ages.first(1);
+    return first === undefined ? null : { born: first[0] as number, key: first[1] as string };
+  }
+
+  /** The oldest entry, but for one, of the share that has most; null where that one is the only entry. */
+  oldestOfMost(what: keyof Totals, spared: string | null): string | null {
+    const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
+    // The first share may have no other entry than the spared one; the second has.
+    for (const [, , share] of most.last(2)) {
+      for (const [owner, , key] of this.#byShare.first(2, [share as string])) {
+        if (owner === share && key !== spared) return key as string;
+      }
+    }
+    return null;
+  }
+
+  add(entry: Counted): void {
+    this.#ages.put([entry.born, entry.key], row);
+    this.#byShare.put([entry.share, entry.born, entry.key], row);
+    this.#count(entry.share, 1, entry.bytes);
+  }
+
+  remove(entry: Counted): void {
+    this.#ages.remove([entry.born, entry.key]);
+    this.#byShare.remove([entry.share, entry.born, entry.key]);
+    this.#count(entry.share, -1, -entry.bytes);
+  }
+
+  #count(name: string, entries: number, bytes: number): void {
+    this.#totals.put(totalsKey, pack(sum(this.totals(), entries, bytes)));
+    const old = read<Share>(this.#shares.get([name]));
+    if (old !== null) this.#unrank(name, old);
+    const share = { ...sum(old ?? nothing, entries, bytes), oldest: this.#oldestOf(name) };
+    if (share.entries === 0) {
+      this.#shares.remove([name]);
+      return;
+    }
+    this.#shares.put([name], pack(share));
+    this.#mostEntries.put([share.entries, -share.oldest, name], row);
+    this.#mostBytes.put([share.bytes, -share.oldest, name], row);
+  }
+
+  #unrank(name: string, { entries, bytes, oldest }: Share): void {
+    this.#mostEntries.remove([entries, -oldest, name]);
+    this.#mostBytes.remove([bytes, -oldest, name]);
+  }
+
+  #oldestOf(share: string): number {
+    const [first] = this.#byShare.first(1, [share]);
+    return first?.[0] === share ? (first[1] as number) : 0;
+  }
+}
+
+function sum(totals: Totals, entries: number, bytes: number): Totals {
+  return { entries: totals.entries + entries, bytes: totals.bytes + bytes };
+}
+
+function read<T>(bytes: Uint8Array | undefined): T | null {
+  return bytes === undefined ? null : (unpack(bytes) as T);
+}

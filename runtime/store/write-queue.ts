@@ -1,0 +1,73 @@
+// Write queue: changes that wait for a transaction. Those that come in one turn of the event loop share one, so that a crowd waits
+// for the disk once.
+import { ServerError } from "../errors.ts";
+import { STEP_BYTES } from "./parts.ts";
+import type { Tables } from "./tables.ts";
+
+/** Most changes of one transaction: some 20 ms. */
+const MOST_WRITES = 32;
+
+interface Write {
+  readonly apply: () => void;
+  readonly bytes: number;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class WriteQueue {
+  readonly #tables: Tables;
+  #writes: Write[] = [];
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /**
+   * Settles when the change is written, which is about so many bytes. `apply` throws a ServerError, before it changes anything,
+   * where it refuses. It may be called more than once; the last call counts.
+   */
+  add(bytes: number, apply: () => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#writes.push({ apply, bytes, resolve, reject });
+      if (this.#writes.length === 1) setImmediate(() => this.#flush());
+    });
+  }
+
+  /** Writes what waits, as much as one transaction may take. */
+  #flush(): void {
+    if (this.#writes.length === 0) return;
+    let bytes = 0;
+    const count = this.#writes.findIndex((write, i) => {
+      bytes += write.bytes;
+      return i > 0 && (i === MOST_WRITES || bytes > STEP_BYTES);
+    });
+    this.#write(this.#writes.splice(0, count < 0 ? this.#writes.length : count));
+    if (this.#writes.length > 0) setImmediate(() => this.#flush());
+  }
+
+  #write(writes: readonly Write[]): void {
+    try {
+      const refusals = this.#tables.transaction(() => writes.map(({ apply }) => refusalOf(apply)));
+      for (const [i, { resolve, reject }] of writes.entries()) {
+        const refusal = refusals[i];
+        if (refusal === null) resolve();
+        else reject(refusal);
+      }
+    } catch (fault) {
+      // One that does not fit on a full disk is no reason to refuse the others.
+      if (writes.length > 1) for (const write of writes) this.#write([write]);
+      else writes[0]?.reject(fault);
+    }
+  }
+}
+
+/** What a change is refused for; null where it was made. Other errors end the transaction. */
+function refusalOf(apply: () => void): ServerError | null {
+  try {
+    apply();
+    return null;
+  } catch (error) {
+    if (error instanceof ServerError) return error;
+    throw error;
+  }
+}
