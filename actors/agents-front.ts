@@ -1,5 +1,6 @@
 // Owns the agents place as the main thread sees it: keeps it supervised, links to it, and makes the models that are loaded
 // known to it. Used by front.ts and, through it, by the lives of the models.
+import { SharedTokenTexts, type TokenTexts } from "../engines/tokenizer/token-texts.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
 import { StreamHub } from "../runtime/actor/stream.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
@@ -41,6 +42,8 @@ export class AgentsFront implements ModelUsers {
   #supervisor: Supervisor | null = null;
   #link: AgentsLink | null = null;
   #models: Ref<ModelsProtocol> | null = null;
+  /** Of the models that are attached. */
+  readonly #tokenTexts = new Map<string, TokenTexts>();
 
   constructor(options: AgentsFrontOptions) {
     this.#options = options;
@@ -98,7 +101,8 @@ export class AgentsFront implements ModelUsers {
       const { id, spec, chatTemplate, jinjaExplicit } = served;
       const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket };
       const options = { timeoutMs: this.#options.loadTimeoutMs, transfer: ticketTransfer(ticket) };
-      await models.ask("attachModel", message, options);
+      const table = await models.ask("attachModel", message, options);
+      if (table !== null) this.#tokenTexts.set(id, new SharedTokenTexts(table));
     } catch (error) {
       // One of the two has died. Its next life attaches again; the other one must not die of it.
       if (toErrorRecord(error).code !== "peer_gone") throw error;
@@ -106,7 +110,13 @@ export class AgentsFront implements ModelUsers {
   }
 
   detach(id: string, error: ErrorRecord): void {
+    this.#tokenTexts.delete(id);
     this.#models?.tell("detachModel", { id, error });
+  }
+
+  /** null while the model is not attached, and for one that generates nothing. */
+  tokenTexts(id: string): TokenTexts | null {
+    return this.#tokenTexts.get(id) ?? null;
   }
 
   async #up(place: Place<null>): Promise<void> {

@@ -8,6 +8,7 @@ import type { PrefixStatistics } from "../engines/scheduler/prefix-cache.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { SpeculationOptions } from "../engines/speculation/options.ts";
 import type { SpeculationStatistics } from "../engines/speculation/speculation.ts";
+import type { TokenTextTable } from "../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
@@ -212,8 +213,11 @@ export interface ModelPlaceReady {
 
 /** The models actor of the agents place: apart from the agents actor, so that no run waits while a model is attached. */
 export interface ModelsProtocol {
-  /** Makes a model available to runs: reads its vocabulary and template, links to its place. */
-  attachModel(message: AttachedModel): void;
+  /**
+   * Makes a model available to runs: reads its vocabulary and template, links to its place. Returns the texts of its tokens, by
+   * which logprobs are written; null for a model that generates nothing.
+   */
+  attachModel(message: AttachedModel): TokenTextTable | null;
   detachModel(message: { readonly id: string; readonly error: ErrorRecord }): void;
 }
 

@@ -1,10 +1,16 @@
 // Owns the face of the stored responses towards http/: what is kept of one, and what may be done with it. It knows nothing of
 // what a response looks like. Implemented here in memory and by the state place; see response-store/.
 
+/** Most bytes of one response that is kept: more than the longest request and its answer come to. */
+export const maxStoredBytes = 64 * 2 ** 20;
+
+/** A text; in UTF-8 where it is long. */
+export type StoredText = string | Uint8Array;
+
 /** Events of a stream as they were sent, from number `first` on. */
 export interface KeptEvents {
   readonly first: number;
-  readonly text: string;
+  readonly text: StoredText;
 }
 
 /** What is kept of a response. */
@@ -15,7 +21,7 @@ export interface StoredResponse {
   /** It is being generated: more is to come. */
   readonly isRunning: boolean;
   /** As it is answered: JSON. */
-  readonly body: string;
+  readonly body: StoredText;
   /** What it adds to the conversation: JSON, an array of the items that came and those it has answered. */
   readonly items: string;
   /** How many of the items came with the request. */

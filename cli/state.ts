@@ -3,7 +3,7 @@
 import { isAbsolute, join, resolve } from "node:path";
 import { ResponseKeeper } from "../actors/response-store/response-keeper.ts";
 import { StateFront } from "../actors/state-front.ts";
-import type { StoredResponses } from "../actors/stored-responses.ts";
+import { maxStoredBytes, type StoredResponses } from "../actors/stored-responses.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { homeFolder } from "../runtime/home.ts";
@@ -12,8 +12,6 @@ import { MemoryStore } from "../runtime/store/memory-store.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 
 const mailboxLimit = 4096;
-/** More than the longest request and its answer come to. */
-const maxEntryBytes = 64 * 2 ** 20;
 const failedStopMs = 1000;
 const dayMs = 24 * 3600 * 1000;
 
@@ -27,7 +25,7 @@ export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger)
   const limits: StoreLimits = {
     maxEntries: troupe.maxStoredResponses,
     maxBytes: troupe.storedResponsesDisk,
-    maxEntryBytes,
+    maxEntryBytes: maxStoredBytes,
     maxAgeMs: troupe.storedResponseDays * dayMs,
   };
   const { stateDir } = troupe;

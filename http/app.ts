@@ -4,11 +4,12 @@ import type { Inference } from "../actors/inference.ts";
 import type { LoraAdapters } from "../actors/lora-adapters.ts";
 import type { ModelManagement } from "../actors/model-management.ts";
 import { ResponseKeeper } from "../actors/response-store/response-keeper.ts";
-import type { StoredResponses } from "../actors/stored-responses.ts";
+import { maxStoredBytes, type StoredResponses } from "../actors/stored-responses.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { MemoryStore } from "../runtime/store/memory-store.ts";
 import { bareInspector, type SystemInspector } from "../runtime/system.ts";
 import { AccessLog } from "./access-log.ts";
+import { AnswerMemory } from "./answer-memory.ts";
 import type { Context, HttpConfig } from "./context.ts";
 import type { EdgeHandler, HttpRequest } from "./edge.ts";
 import { Exchange } from "./exchange.ts";
@@ -61,7 +62,7 @@ const defaults: HttpConfig = {
 const memoryLimits = {
   maxEntries: 1000,
   maxBytes: 256 * 2 ** 20,
-  maxEntryBytes: 64 * 2 ** 20,
+  maxEntryBytes: maxStoredBytes,
   maxAgeMs: 30 * 24 * 3600 * 1000,
 };
 
@@ -84,7 +85,10 @@ export function createApp({ inference, log, storedResponses, config: given, ...r
   const store = storedResponses ?? new ResponseKeeper(new MemoryStore(memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
-  const context: Context = { inference, models, lora, config, log, responses, metrics, system };
+  const answerMemory = new AnswerMemory();
+  const tokenTexts = (model: string) => inference.tokenTexts(model);
+  const shared = { models, lora, config, log, answerMemory, tokenTexts, responses, metrics, system };
+  const context: Context = { inference, ...shared };
   const table = new RouteTable(routes.filter(({ setting }) => setting === undefined || config[setting]));
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
   const common = { log, disableRequestIdHeader: config.disableRequestIdHeader };

@@ -1,4 +1,4 @@
-// Owns the face between sockets and handlers: a request, a reply, a stream of text, a listening server. Implemented by
+// Owns the face between sockets and handlers: a request, a reply, a body in pieces, a listening server. Implemented by
 // http/uws and http/node, and by tests with no socket at all. Nothing here knows what any path means.
 import type { ServerError } from "../runtime/errors.ts";
 
@@ -29,7 +29,7 @@ export interface HttpReply {
 /** A body sent piece by piece. Status and headers leave with the first piece. */
 export interface StreamSink {
   /** False when the client reads more slowly than we write: then write no more before `drained`. */
-  write(text: string): boolean;
+  write(piece: string | Uint8Array): boolean;
   /** To be called every few seconds while `drained` is waited for: the client is behind, and yet to be kept. */
   keepOpen(): void;
   /** Settles when writing may go on, and at once if it may already or if the client has gone. */

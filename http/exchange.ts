@@ -48,6 +48,7 @@ export class Exchange {
   #status = CLIENT_GONE;
   #sentBytes = 0;
   #isStream = false;
+  #isWhole = false;
 
   constructor(request: HttpRequest, reply: HttpReply, options: ExchangeOptions) {
     this.request = request;
@@ -67,6 +68,11 @@ export class Exchange {
   /** Its answer is a stream of events, which has begun. */
   get isStream(): boolean {
     return this.#isStream;
+  }
+
+  /** Its answer has been given to its end. */
+  get isWhole(): boolean {
+    return this.#isWhole;
   }
 
   /** Bytes of the answer's body, those of a client that has gone included. */
@@ -96,6 +102,7 @@ export class Exchange {
 
   send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
     this.#status = status;
+    this.#isWhole = true;
     this.#observe(body);
     this.#reply.send(status, this.#withCommon(headers), body);
   }
@@ -119,9 +126,14 @@ export class Exchange {
 
   /** Begins a stream of server-sent events. */
   openEventStream(headers: ReplyHeaders = {}): StreamSink {
-    this.#status = 200;
     this.#isStream = true;
-    const sink = this.#reply.stream(200, this.#withCommon({ ...eventStreamHeaders, ...headers }));
+    return this.openStream(200, { ...eventStreamHeaders, ...headers });
+  }
+
+  /** Begins a body that is sent in pieces. */
+  openStream(status: number, headers: ReplyHeaders): StreamSink {
+    this.#status = status;
+    const sink = this.#reply.stream(status, this.#withCommon(headers));
     return this.#isObserved ? this.#observed(sink) : sink;
   }
 
@@ -153,13 +165,16 @@ export class Exchange {
 
   #observed(sink: StreamSink): StreamSink {
     return {
-      write: (text) => {
-        this.#observe(text);
-        return sink.write(text);
+      write: (piece) => {
+        this.#observe(piece);
+        return sink.write(piece);
       },
       keepOpen: () => sink.keepOpen(),
       drained: () => sink.drained(),
-      end: () => sink.end(),
+      end: () => {
+        this.#isWhole = true;
+        sink.end();
+      },
       abort: () => sink.abort(),
     };
   }

@@ -3,6 +3,7 @@
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
 import { queueFull } from "../../engines/scheduler/queue-full.ts";
+import { type TokenTextTable, tokenTextTable } from "../../engines/tokenizer/token-texts.ts";
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamHub } from "../../runtime/actor/stream.ts";
@@ -61,7 +62,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     this.#options = options;
   }
 
-  async attachModel(message: AttachedModel): Promise<void> {
+  async attachModel(message: AttachedModel): Promise<TokenTextTable | null> {
     const [text, endpoint] = await Promise.all([TextModel.open(message), openEndpoint(message.ticket)]);
     const actor = this.#options.system.ref<ModelProtocol>("model", endpoint);
     const linked: LinkedModel = {
@@ -79,6 +80,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     this.#models.set(message.id, linked);
     this.#detached.delete(message.id);
     void endpoint.exit.then((exit) => this.#lost(message.id, linked, exit));
+    return linked.capabilities.generates ? tokenTextTable(text.vocabulary) : null;
   }
 
   detachModel({ id, error }: { readonly id: string; readonly error: ErrorRecord }): void {

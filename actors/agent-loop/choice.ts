@@ -8,7 +8,6 @@ import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../messages.ts"
 import { AnswerReader } from "./answer-reader.ts";
 import type { ChoiceEvent } from "./event-backlog.ts";
 import type { AnswerPlan } from "./jobs.ts";
-import { alternatives, tokenLogprob } from "./token-logprobs.ts";
 
 /** How a choice ended: the engine stopped it, or its text did and the engine has to be told. */
 export type ChoiceEnd = "engine" | "text" | null;
@@ -114,11 +113,7 @@ export class Choice {
   }
 
   #noteLogprob(token: number, record: Float32Array, at: number, start: number): void {
-    const { vocabulary, reportsLogprobs } = this.#options;
-    const logprob = record[at] as number;
-    this.#logprobSum += logprob;
-    if (!reportsLogprobs) return;
-    const described = { ...tokenLogprob(vocabulary, token, logprob), top: alternatives(vocabulary, record, at) };
-    this.#reader.note(start, this.#decodedLength, described);
+    this.#logprobSum += record[at] as number;
+    if (this.#options.reportsLogprobs) this.#reader.note(start, this.#decodedLength, token, record, at);
   }
 }

@@ -181,7 +181,7 @@ export class Run {
   }
 
   #tellPrompt(prompt: Int32Array, records: Float32Array): void {
-    this.#emit({ type: "prompt", logprobs: promptLogprobs(this.#options.model.text.vocabulary, prompt, records) });
+    this.#emit({ type: "prompt", logprobs: promptLogprobs(prompt, records) });
   }
 
   #begin(elapsed: number): void {

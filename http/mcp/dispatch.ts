@@ -14,19 +14,19 @@ export interface InnerRequest {
   readonly caller: HttpRequest;
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Is given the pieces of an answer that is streamed. */
+  /** Is given an answer that comes in pieces; without it, that is put together. */
   readonly onPiece?: (text: string) => void;
 }
 
 export interface InnerReply {
   readonly status: number;
-  /** "" where it was streamed. */
+  /** "" where it was given in pieces. */
   readonly body: string;
 }
 
 /** Rejects with `cancelled` once the signal is aborted. */
 export function dispatch(app: App, request: InnerRequest): Promise<InnerReply> {
-  const { signal, onPiece = () => {} } = request;
+  const { signal, onPiece } = request;
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(new ServerError("cancelled", "the call was cancelled"));
     signal.addEventListener("abort", abort, { once: true });
@@ -53,21 +53,30 @@ function innerRequest({ path, body, caller, requestId, signal }: InnerRequest): 
 }
 
 function innerReply(
-  onPiece: (text: string) => void,
+  onPiece: ((text: string) => void) | undefined,
   settle: (reply: InnerReply) => void,
   abort: () => void,
 ): HttpReply {
   return {
-    send: (status, _headers, body) => settle({ status, body: body.toString() }),
-    stream: (status): StreamSink => ({
-      write: (text) => {
-        onPiece(text);
-        return true;
-      },
-      keepOpen: () => {},
-      drained: () => Promise.resolve(),
-      end: () => settle({ status, body: "" }),
-      abort,
-    }),
+    send: (status, _headers, body) => settle({ status, body: textOf(body) }),
+    stream: (status): StreamSink => {
+      const decoder = new TextDecoder();
+      const pieces: string[] = [];
+      const take = onPiece ?? ((text: string) => void pieces.push(text));
+      return {
+        write: (piece) => {
+          take(typeof piece === "string" ? piece : decoder.decode(piece, { stream: true }));
+          return true;
+        },
+        keepOpen: () => {},
+        drained: () => Promise.resolve(),
+        end: () => settle({ status, body: pieces.join("") }),
+        abort,
+      };
+    },
   };
+}
+
+function textOf(body: string | Uint8Array): string {
+  return typeof body === "string" ? body : new TextDecoder().decode(body);
 }

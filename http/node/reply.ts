@@ -43,9 +43,9 @@ export class NodeReply implements HttpReply, StreamSink {
     return this;
   }
 
-  write(text: string): boolean {
-    if (this.#isDone || text === "") return true;
-    this.#isWritable = this.#response.write(text);
+  write(piece: string | Uint8Array): boolean {
+    if (this.#isDone || piece.length === 0) return true;
+    this.#isWritable = this.#response.write(piece);
     return this.#isWritable;
   }
 

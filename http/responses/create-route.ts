@@ -8,18 +8,20 @@ import { chosenModel } from "../chosen-model.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 import { readJson } from "../json.ts";
+import { PIECE_LENGTH } from "../json-pieces.ts";
 import { originOf } from "../origin.ts";
-import { streamEvents } from "../sse.ts";
+import { type StreamLimits, streamEvents } from "../sse.ts";
 import { conversation, strayResult } from "./conversation.ts";
 import { earlierItems, inputItems } from "./input.ts";
 import type { InputItem } from "./input-items.ts";
 import { type ResponseRequestBody, responseRequestSchema, toGenerateRequest } from "./request.ts";
 import { responseSettings } from "./resource.ts";
 import type { ResponsePlan, ResponseRun } from "./response-run.ts";
+import { sendResponse } from "./stored-route.ts";
 import { namespacedNames } from "./tools.ts";
 
 export const createResponse: RouteHandler = async (exchange, context) => {
-  const { inference, log, responses } = context;
+  const { inference, log, responses, answerMemory, tokenTexts } = context;
   const body = readJson(exchange.request, responseRequestSchema, log);
   const model = chosenModel(exchange, inference, body);
 
@@ -28,14 +30,24 @@ export const createResponse: RouteHandler = async (exchange, context) => {
   const earlier = await earlierItems(previousId, responses);
   const input = await inputItems(body.input, id, responses);
   const request = requestOf(body, [...earlier, ...input], exchange, model);
+  const { length: bodyLength } = exchange.request.body;
   const createdAt = Math.floor(Date.now() / 1000);
   const plan: ResponsePlan = {
-    head: { id, createdAt, model: model.id, settings: responseSettings(body), namespacedNames: namespacedNames(body) },
+    head: {
+      id,
+      createdAt,
+      model: model.id,
+      settings: responseSettings(body),
+      settingsLength: bodyLength > PIECE_LENGTH ? bodyLength : 0,
+      namespacedNames: namespacedNames(body),
+    },
     previousId,
     input,
     isStored: body.store ?? true,
     isBackground: body.background ?? false,
     isStreamed: body.stream ?? false,
+    tokenTexts,
+    lease: answerMemory.lease(request.client),
   };
   if (plan.isBackground) await answerBackground(exchange, context, plan, request);
   else await answerWaiting(exchange, context, plan, request);
@@ -66,12 +78,14 @@ async function answerWaiting(
   request: GenerateRequest,
 ): Promise<void> {
   const run = responses.begin(plan);
+  plan.lease.retain();
   try {
     const events = inference.generate(request, AbortSignal.any([exchange.request.signal, run.signal]));
     if (plan.isStreamed) await streamEvents(exchange, events, run, config);
-    else await answerWhole(exchange, events, run);
+    else await answerWhole(exchange, events, run, config);
   } finally {
     run.abandon();
+    plan.lease.release();
   }
 }
 
@@ -79,6 +93,7 @@ async function answerWhole(
   exchange: Exchange,
   events: ReturnType<Context["inference"]["generate"]>,
   run: ResponseRun,
+  limits: StreamLimits,
 ): Promise<void> {
   for await (const batch of events) {
     const last = batch.at(-1);
@@ -86,7 +101,7 @@ async function answerWhole(
     if (last?.type === "error") throw fromErrorRecord(last.error);
     run.encode(batch);
     if (run.isEnded) {
-      exchange.json(200, run.resource());
+      await sendResponse(exchange, run.json(), limits);
       return;
     }
   }
@@ -106,6 +121,6 @@ async function answerBackground(
   // The reader is there before the first event is: nothing is dropped before its client has had it.
   const reader = run.log?.creatorReader(exchange.request.signal);
   void responses.pump(run, inference.generate(request, run.signal));
-  if (reader === undefined) exchange.json(200, run.resource());
+  if (reader === undefined) await sendResponse(exchange, run.json(), config);
   else await streamEvents(exchange, reader.batches(), reader, config);
 }

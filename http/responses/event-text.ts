@@ -1,19 +1,31 @@
 // Owns how the events of a response are written: names, sequence numbers, server-sent events. Hot path: of the many deltas of
 // one part all but number and text is built once.
-import type { KeptEvents } from "../../actors/stored-responses.ts";
-import type { WireTokenLogprob } from "../logprobs.ts";
+import type { LogprobRecords } from "../../engines/logprobs.ts";
+import { arrayFragments, gathered, jsonPieces, PIECE_LENGTH } from "../json-pieces.ts";
+import { jsonLength, type TokenJson } from "../logprobs.ts";
+import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";
 
 /** What ends a stream after its last event. */
 export const DONE = "data: [DONE]\n\n";
+
+/** Logprobs of a delta, and what writes their tokens. */
+export interface DeltaLogprobs {
+  readonly records: LogprobRecords;
+  readonly tokens: TokenJson;
+}
 
 /** Takes the events of a response in their order. */
 export interface ResponseEvents {
   /** What has been said is not to be taken back: somebody reads it. */
   readonly areSent: boolean;
-  event(type: string, fields: object): void;
+  /**
+   * `length`: about how many characters `fields` come to as JSON; 0 where they are few, and JSON.stringify can write them. What
+   * long fields hold does not change any more.
+   */
+  event(type: string, fields: object, length?: number): void;
   /** What the deltas of one part have in common, to be given to `delta`. */
   deltaHead(type: string, fields: object): string;
-  delta(head: string, text: string, logprobs?: readonly WireTokenLogprob[]): void;
+  delta(head: string, text: string, logprobs?: DeltaLogprobs): void;
 }
 
 /** Where nobody reads events. */
@@ -27,13 +39,18 @@ export const noEvents: ResponseEvents = {
 export class EventText implements ResponseEvents {
   readonly areSent = true;
   #nextSequence = 0;
+  /** Those before #text. */
+  #chunks: EventChunk[] = [];
   /** Number of the first event in #text. */
   #first = 0;
   #text = "";
 
-  event(type: string, fields: object): void {
-    const data = JSON.stringify({ type, sequence_number: this.#nextSequence++, ...fields });
-    this.#text += `event: ${type}\ndata: ${data}\n\n`;
+  event(type: string, fields: object, length = 0): void {
+    const data = { type, sequence_number: this.#nextSequence, ...fields };
+    const pieces = () => surrounded(`event: ${type}\ndata: `, jsonPieces(data), "\n\n");
+    if (length === 0) this.#add(`event: ${type}\ndata: ${JSON.stringify(data)}\n\n`);
+    else if (length <= PIECE_LENGTH) this.#add([...pieces()].join(""));
+    else this.#addLong(length, pieces);
   }
 
   deltaHead(type: string, fields: object): string {
@@ -41,16 +58,55 @@ export class EventText implements ResponseEvents {
     return `event: ${type}\ndata: ${common.slice(0, -1)},"sequence_number":`;
   }
 
-  delta(head: string, text: string, logprobs?: readonly WireTokenLogprob[]): void {
-    const more = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
-    this.#text += `${head}${this.#nextSequence++},"delta":${JSON.stringify(text)}${more}}\n\n`;
+  delta(head: string, text: string, logprobs?: DeltaLogprobs): void {
+    const said = `${head}${this.#nextSequence},"delta":${JSON.stringify(text)}`;
+    if (logprobs === undefined) {
+      this.#add(`${said}}\n\n`);
+      return;
+    }
+    const { records, tokens } = logprobs;
+    const length = jsonLength(records);
+    if (length <= PIECE_LENGTH) {
+      this.#add(`${said},"logprobs":${tokens.list(records)}}\n\n`);
+      return;
+    }
+    const list = () => arrayFragments(tokens.each([records.floats]));
+    this.#addLong(length, () => surrounded(`${said},"logprobs":`, list(), "}\n\n"));
   }
 
-  /** What has been written since the last call, and the number of its first event. */
-  take(): KeptEvents {
-    const taken = { first: this.#first, text: this.#text };
+  /** What has been written since the last call. */
+  take(): readonly EventChunk[] {
+    this.#endText();
+    const chunks = this.#chunks;
+    this.#chunks = [];
+    return chunks;
+  }
+
+  /** Adds the next event. */
+  #add(text: string): void {
+    this.#nextSequence++;
+    this.#text += text;
+  }
+
+  #addLong(length: number, pieces: () => Iterable<string>): void {
+    this.#endText();
+    this.#chunks.push(new LongEvent(this.#nextSequence++, length, pieces));
+    this.#first = this.#nextSequence;
+  }
+
+  #endText(): void {
+    if (this.#text !== "") this.#chunks.push(new TextChunk(this.#first, this.#text));
     this.#first = this.#nextSequence;
     this.#text = "";
-    return taken;
   }
+}
+
+function surrounded(before: string, fragments: Iterable<string>, after: string): Iterable<string> {
+  return gathered(
+    (function* () {
+      yield before;
+      yield* fragments;
+      yield after;
+    })(),
+  );
 }

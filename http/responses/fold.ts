@@ -1,10 +1,16 @@
 // Owns the fold of a generation's events into a response: its resource, and in step with it the events of its stream, so that
 // the two cannot differ. An answer that is not streamed is the same fold without events.
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/chat.ts";
+import type { LogprobRecords } from "../../engines/logprobs.ts";
+import type { TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
-import type { ResponseEvents } from "./event-text.ts";
+import type { AnswerLease } from "../answer-memory.ts";
+import { jsonPieces } from "../json-pieces.ts";
+import { jsonLength, TokenJson } from "../logprobs.ts";
+import type { DeltaLogprobs, ResponseEvents } from "./event-text.ts";
 import { type ItemPlace, OpenCall, OpenMessage, OpenReasoning } from "./open-item.ts";
 import {
+  copyOf,
   type IncompleteReason,
   type ItemStatus,
   type OutputItem,
@@ -24,7 +30,19 @@ const terminalEvents = {
 
 type EndStatus = keyof typeof terminalEvents;
 
+export interface FoldOptions {
+  readonly head: ResponseHead;
+  readonly events: ResponseEvents;
+  /** One that runs in the background is queued until its first event. */
+  readonly status: "queued" | "in_progress";
+  /** The texts of a model's tokens; asked for where there are logprobs. */
+  readonly tokenTexts: (model: string) => TokenTexts;
+  /** On the memory of the logprobs. */
+  readonly lease: AnswerLease;
+}
+
 export class ResponseFold {
+  readonly #options: FoldOptions;
   readonly #head: ResponseHead;
   readonly #events: ResponseEvents;
   readonly #output: OutputItem[] = [];
@@ -37,9 +55,12 @@ export class ResponseFold {
   #incomplete: IncompleteReason | null = null;
   #usage: Usage | null = null;
   #adapterGeneration: string | null = null;
+  #tokens: TokenJson | null = null;
+  #logprobsLength = 0;
 
-  /** One that runs in the background is queued until its first event. */
-  constructor(head: ResponseHead, events: ResponseEvents, status: "queued" | "in_progress") {
+  constructor(options: FoldOptions) {
+    const { head, events, status } = options;
+    this.#options = options;
     this.#head = head;
     this.#events = events;
     this.#status = status;
@@ -59,19 +80,31 @@ export class ResponseFold {
     return this.#output;
   }
 
-  /** As it is now. What it holds may change: to be written down at once. */
+  /** About how many characters the resource comes to as JSON; 0 where JSON.stringify can write it. */
+  get length(): number {
+    return this.#head.settingsLength + this.#logprobsLength;
+  }
+
+  /** The resource as it is now, as JSON. */
+  json(): string | Iterable<string> {
+    const resource = this.resource();
+    return this.length === 0 ? JSON.stringify(resource) : jsonPieces(resource);
+  }
+
+  /** As it is now. Where its length is 0, what it holds may change: to be written down at once. */
   resource(): object {
     return responseResource(this.#head, {
       status: this.#status,
       completedAt: this.#completedAt,
       error: this.#error,
       incomplete: this.#incomplete,
-      output: this.#output,
+      output: this.length === 0 ? this.#output : copyOf(this.#output),
       usage: this.#usage,
       adapterGeneration: this.#adapterGeneration,
     });
   }
 
+  /** Throws queue_full where its logprobs are too much to hold. */
   take(event: GenerateEvent): void {
     if (this.#isEnded) return;
     if (event.type === "error") {
@@ -88,7 +121,7 @@ export class ResponseFold {
         this.#reasoning().append(event.text);
         break;
       case "text":
-        this.#message().append(event.text, event.logprobs);
+        this.#say(event.text, event.logprobs);
         break;
       case "refusal":
         this.#message().refuse(event.reason);
@@ -147,6 +180,19 @@ export class ResponseFold {
     const opened = new OpenReasoning(this.#nextPlace("rs"), this.#output, this.#events);
     this.#open = opened;
     return opened;
+  }
+
+  #say(text: string, records: LogprobRecords | undefined): void {
+    const logprobs = records === undefined ? undefined : this.#held(records);
+    this.#message().append(text, logprobs);
+  }
+
+  #held(records: LogprobRecords): DeltaLogprobs {
+    const { lease, tokenTexts } = this.#options;
+    this.#tokens ??= TokenJson.of(tokenTexts(this.#head.model));
+    lease.add(records.floats.byteLength);
+    this.#logprobsLength += jsonLength(records);
+    return { records, tokens: this.#tokens };
   }
 
   #message(): OpenMessage {
@@ -212,7 +258,7 @@ export class ResponseFold {
   }
 
   #lifecycle(type: string): void {
-    this.#events.event(type, { response: this.resource() });
+    this.#events.event(type, { response: this.resource() }, this.length);
   }
 }
 

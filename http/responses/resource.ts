@@ -17,7 +17,8 @@ export interface OutputText {
   readonly type: "output_text";
   text: string;
   readonly annotations: readonly never[];
-  readonly logprobs: WireTokenLogprob[];
+  /** Empty, or written by jsonPieces. */
+  logprobs: readonly WireTokenLogprob[];
 }
 
 export interface Refusal {
@@ -62,6 +63,8 @@ export interface ResponseHead {
   readonly model: string;
   /** The request's own settings, as they are shown. */
   readonly settings: object;
+  /** About how many characters they come to as JSON; 0 where they are few. */
+  readonly settingsLength: number;
   /** Functions that are shown in a namespace, by the names that the model knows them by. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
@@ -131,6 +134,25 @@ export function interruptedResource(body: string): object {
     status: "incomplete",
     incomplete_details: { reason: "interrupted" satisfies IncompleteReason },
   };
+}
+
+/** A copy of items that are still written to. */
+export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
+  return output.map((item) => ({
+    ...item,
+    ...("content" in item && { content: item.content.map((part) => ({ ...part })) }),
+  })) as readonly OutputItem[];
+}
+
+/** Items as a conversation goes on from them, which has no use for logprobs. */
+export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputItem[] {
+  return output.map((item) => {
+    if (item.type !== "message") return item;
+    return {
+      ...item,
+      content: item.content.map((part) => (part.type === "refusal" ? part : { ...part, logprobs: [] })),
+    };
+  });
 }
 
 /** What is kept of a response that is too large to be kept: that there was one, and what it was asked for. */

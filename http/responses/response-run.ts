@@ -1,17 +1,25 @@
 // Owns one response while it is generated: the fold, its events, and what is kept of it when. Made by responses.ts; driven by
 // whoever reads the generation: the pump of a client's stream, or the run itself where nobody waits.
-import type { KeptEvents, StoredResponse } from "../../actors/stored-responses.ts";
+import {
+  type KeptEvents,
+  maxStoredBytes,
+  type StoredResponse,
+  type StoredText,
+} from "../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../engines/chat.ts";
+import type { TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
+import type { AnswerLease } from "../answer-memory.ts";
+import { utf8Of } from "../json-pieces.ts";
 import type { StreamCodec } from "../sse.ts";
+import { type EventChunk, joinedTexts } from "./event-chunks.ts";
 import { EventLog } from "./event-log.ts";
 import { DONE, EventText, noEvents } from "./event-text.ts";
 import { ResponseFold } from "./fold.ts";
 import type { InputItem } from "./input-items.ts";
-import { type ResponseHead, tooLargeResource } from "./resource.ts";
+import { type ResponseHead, tooLargeResource, withoutLogprobs } from "./resource.ts";
 import type { ResponseSaver } from "./response-saver.ts";
 
-const noText = { first: 0, text: "" };
 const alreadyLogged = (): void => {};
 const deletedError: ErrorRecord = { code: "cancelled", message: "the response was deleted while it was generated" };
 
@@ -23,6 +31,9 @@ export interface ResponsePlan {
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
+  readonly tokenTexts: (model: string) => TokenTexts;
+  /** On the memory of its logprobs. The run releases it when it has ended and is kept. */
+  readonly lease: AnswerLease;
 }
 
 export interface RunOwner {
@@ -52,8 +63,9 @@ export class ResponseRun implements StreamCodec {
     this.id = plan.head.id;
     this.isBackground = plan.isBackground;
     this.#text = plan.isStreamed ? new EventText() : null;
-    this.log = plan.isStreamed && plan.isBackground ? new EventLog() : null;
-    this.#fold = new ResponseFold(plan.head, this.#text ?? noEvents, plan.isBackground ? "queued" : "in_progress");
+    this.log = plan.isStreamed && plan.isBackground ? new EventLog(undefined, plan.lease) : null;
+    const events = this.#text ?? noEvents;
+    this.#fold = new ResponseFold({ ...plan, events, status: plan.isBackground ? "queued" : "in_progress" });
   }
 
   /** Fires when nothing more is to be generated. */
@@ -65,17 +77,18 @@ export class ResponseRun implements StreamCodec {
     return this.#fold.isEnded;
   }
 
-  resource(): object {
-    return this.#fold.resource();
+  /** The resource as it is now, as JSON. */
+  json(): string | Iterable<string> {
+    return this.#fold.json();
   }
 
-  /** Takes events; the text is what they come to in the stream. */
-  encode(events: readonly GenerateEvent[]): string {
+  /** Takes events; the text is what they come to in the stream. Throws queue_full where there is too much to hold. */
+  encode(events: readonly GenerateEvent[]): string | Iterable<string> {
     for (const event of events) this.#fold.take(event);
     return this.#step();
   }
 
-  fail(error: ErrorRecord): string {
+  fail(error: ErrorRecord): string | Iterable<string> {
     this.#fold.fail(this.#isForgotten ? deletedError : error);
     return this.#step();
   }
@@ -104,16 +117,14 @@ export class ResponseRun implements StreamCodec {
 
   /** Keeps one that is to run in the background, so that it is found at once. Throws why it cannot be kept. */
   async queue(): Promise<void> {
-    const { first, text } = this.#text?.take() ?? noText;
-    this.log?.append(first, text);
+    this.#takeEvents();
     await this.#add();
   }
 
   /** What follows from each change: for the log, for the store, and at the end. */
-  #step(): string {
+  #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;
-    const { first, text } = this.#text?.take() ?? noText;
-    this.log?.append(first, text);
+    const texts = this.#takeEvents().map((chunk) => chunk.after(-1));
     if (isEnd) {
       this.#hasEnded = true;
       this.log?.close();
@@ -122,8 +133,17 @@ export class ResponseRun implements StreamCodec {
     // the text is, it is kept before anybody can ask for it.
     if (isEnd) this.#keepEnd();
     else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
-    if (isEnd) this.#owner.ended(this);
-    return isEnd && this.#text !== null ? text + DONE : text;
+    if (isEnd) {
+      this.#plan.lease.release();
+      this.#owner.ended(this);
+    }
+    return joinedTexts(isEnd && this.#text !== null ? [...texts, DONE] : texts);
+  }
+
+  #takeEvents(): readonly EventChunk[] {
+    const chunks = this.#text?.take() ?? [];
+    for (const chunk of chunks) this.log?.append(chunk);
+    return chunks;
   }
 
   get #isToBeKept(): boolean {
@@ -132,7 +152,7 @@ export class ResponseRun implements StreamCodec {
 
   async #add(): Promise<void> {
     if (!this.#isToBeKept) return;
-    const adding = this.#owner.saver.add(this.#record(this.resource(), "[]", null));
+    const adding = this.#owner.saver.add(this.#record(wholeText(this.#fold.json()), "[]", null));
     this.#wasAdded = adding.then(
       () => true,
       () => false,
@@ -142,32 +162,55 @@ export class ResponseRun implements StreamCodec {
 
   #keepEnd(): void {
     if (!this.#isToBeKept) return;
-    void this.#owner.saver.end(this.id, () => this.#endRecords(), this.#wasAdded ?? Promise.resolve(false));
+    const { lease } = this.#plan;
+    lease.retain();
+    const ending = this.#owner.saver.end(this.id, () => this.#endRecords(), this.#wasAdded ?? Promise.resolve(false));
+    void ending.then(() => lease.release());
   }
 
   /** Nothing changes any more: they may be made as late as they are needed. */
-  *#endRecords(): Iterable<StoredResponse> {
-    const resource = this.resource();
-    const output = JSON.stringify(this.#fold.output);
-    const events = this.log?.kept() ?? null;
-    yield this.#record(resource, output, events);
-    if (events !== null) yield this.#record(resource, output, null);
-    yield this.#record(tooLargeResource(resource), "[]", null);
+  *#endRecords(): Iterable<Promise<StoredResponse>> {
+    const chunks = this.log?.kept() ?? null;
+    if (chunks !== null) yield this.#endRecord(chunks);
+    yield this.#endRecord(null);
+    const tooLarge = JSON.stringify(tooLargeResource(this.#fold.resource()));
+    yield Promise.resolve(this.#record(tooLarge, "[]", null));
+  }
+
+  /** Throws invalid_value where it is too large to be kept. */
+  async #endRecord(chunks: readonly EventChunk[] | null): Promise<StoredResponse> {
+    const body = await storedText(this.#fold.json());
+    const output = JSON.stringify(withoutLogprobs(this.#fold.output));
+    return this.#record(body, output, chunks === null ? null : await keptEvents(chunks));
   }
 
   /** What came is written down anew each time: kept as text besides, it would double what a long run holds. */
-  #record(resource: object, output: string, events: KeptEvents | null): StoredResponse {
+  #record(body: StoredText, output: string, events: KeptEvents | null): StoredResponse {
     const { previousId, input } = this.#plan;
     return {
       id: this.id,
       previousId,
       isRunning: !this.isEnded,
-      body: JSON.stringify(resource),
+      body,
       items: joinedLists(JSON.stringify(input), output),
       inputCount: input.length,
       events,
     };
   }
+}
+
+/** Of a response that has just begun, and is not long. */
+function wholeText(text: string | Iterable<string>): string {
+  return typeof text === "string" ? text : [...text].join("");
+}
+
+async function keptEvents(chunks: readonly EventChunk[]): Promise<KeptEvents> {
+  const text = await storedText(joinedTexts(chunks.map((chunk) => chunk.after(-1))));
+  return { first: chunks[0]?.first ?? 0, text };
+}
+
+async function storedText(text: string | Iterable<string>): Promise<StoredText> {
+  return typeof text === "string" ? text : await utf8Of(text, maxStoredBytes);
 }
 
 function joinedLists(first: string, second: string): string {

@@ -8,8 +8,8 @@ import type { Log } from "../log.ts";
 /** Until a save is tried once more: a state place that has ended is back by then. */
 const RETRY_MS = 1000;
 
-/** What became of a response: the whole of it first, then what is kept where that is too large. */
-export type EndRecords = () => Iterable<StoredResponse>;
+/** What became of a response: the whole of it first, then what is kept where that is too large. Each may reject as `add` does. */
+export type EndRecords = () => Iterable<Promise<StoredResponse>>;
 
 export class ResponseSaver {
   readonly #store: StoredResponses;
@@ -81,8 +81,9 @@ export class ResponseSaver {
   /** Keeps the first record that is not too large. Throws why none is kept. */
   async #put(records: EndRecords, isThere: boolean): Promise<void> {
     let refusal: unknown;
-    for (const record of records()) {
+    for (const making of records()) {
       try {
+        const record = await making;
         await this.#write(record, isThere);
         if (refusal !== undefined) {
           this.#log.warn({ response: record.id, err: refusal }, "a response was too large to be kept as a whole");

@@ -1,6 +1,6 @@
 // Owns the responses that are generated now, and the way to those that are kept: one owner of each at a time, so that no change
 // is lost. Made by the app; used by the routes of this folder.
-import type { FoundResponse, StoredResponses } from "../../actors/stored-responses.ts";
+import type { FoundResponse, StoredResponses, StoredText } from "../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../engines/chat.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../log.ts";
@@ -9,6 +9,9 @@ import type { NamedItem } from "./input-items.ts";
 import { interruptedResource } from "./resource.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
 import { ResponseSaver } from "./response-saver.ts";
+
+/** JSON text of a response; in pieces where it is made while it is sent. */
+export type ResponseText = StoredText | Iterable<string>;
 
 /** Most bytes of the requests that are generated in the background at once: each is held until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;
@@ -81,13 +84,9 @@ export class Responses implements RunOwner {
   }
 
   /** The resource as JSON. Throws not_found. */
-  async body(id: string): Promise<string> {
+  async body(id: string): Promise<ResponseText> {
     const run = this.#running.get(id);
-    if (run !== undefined) return JSON.stringify(run.resource());
-    const found = await this.#found(id);
-    // Of this process it would run here: its end could not be kept.
-    const isInterrupted = found.runner === "nobody" || found.runner === "here";
-    return isInterrupted ? JSON.stringify(interruptedResource(found.body)) : found.body;
+    return run === undefined ? await this.#endedBody(id) : run.json();
   }
 
   /** Deletes one, and ends it where it is still generated. Throws not_found. */
@@ -102,18 +101,20 @@ export class Responses implements RunOwner {
   }
 
   /** Stops one that runs in the background; of one that was stopped before, says so again. Throws not_found. */
-  async cancel(id: string): Promise<string> {
+  async cancel(id: string): Promise<ResponseText> {
     const run = this.#running.get(id);
     if (run?.isBackground) {
       run.interrupt("cancelled");
-      return JSON.stringify(run.resource());
+      return run.json();
     }
-    const body = await this.body(id);
-    const { status, background } = JSON.parse(body) as { readonly status: string; readonly background: boolean };
+    if (run !== undefined) throw notCancellable(id, "does not run in the background");
+    const body = await this.#endedBody(id);
+    const { status, background } = JSON.parse(textOf(body)) as {
+      readonly status: string;
+      readonly background: boolean;
+    };
     if (status === "cancelled") return body;
-    const state = background ? `is ${status}` : "does not run in the background";
-    const text = `Response with ID '${id}' ${state}: only one that is queued or in progress in the background can be cancelled`;
-    throw new ServerError("not_found", text, { param: "response_id" });
+    throw notCancellable(id, background ? `is ${status}` : "does not run in the background");
   }
 
   /** The events of a response that runs, or has run, in the background and as a stream. Throws not_found. */
@@ -171,6 +172,14 @@ export class Responses implements RunOwner {
     this.#background.delete(run.id);
   }
 
+  /** Of one that does not run here. Throws not_found. */
+  async #endedBody(id: string): Promise<StoredText> {
+    const found = await this.#found(id);
+    // Of this process it would run here: its end could not be kept.
+    const isInterrupted = found.runner === "nobody" || found.runner === "here";
+    return isInterrupted ? JSON.stringify(interruptedResource(textOf(found.body))) : found.body;
+  }
+
   /** Throws not_found. */
   async #found(id: string): Promise<FoundResponse> {
     // The store is asked after it has been told: how a response ended is not missed.
@@ -200,6 +209,15 @@ const unexpected = { code: "internal", message: "internal error; the server's lo
 /** What the store may be asked for: a client may send anything. */
 function isResponseId(id: string): boolean {
   return /^resp_[0-9a-f]{32}$/.test(id);
+}
+
+function notCancellable(id: string, state: string): ServerError {
+  const text = `Response with ID '${id}' ${state}: only one that is queued or in progress in the background can be cancelled`;
+  return new ServerError("not_found", text, { param: "response_id" });
+}
+
+function textOf(text: StoredText): string {
+  return typeof text === "string" ? text : new TextDecoder().decode(text);
 }
 
 function unknownResponse(id: string, param = "response_id"): ServerError {

@@ -2,8 +2,11 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
-import { streamEvents } from "../sse.ts";
+import { PIECE_LENGTH } from "../json-pieces.ts";
+import { sendPieces } from "../pieces.ts";
+import { type StreamLimits, streamEvents } from "../sse.ts";
 import { inputItemsQuery, readQuery, retrieveQuery } from "./query.ts";
+import type { ResponseText } from "./responses.ts";
 
 const PAGE_LENGTH = 20;
 
@@ -11,7 +14,7 @@ export const retrieveResponse: RouteHandler = async (exchange, { responses, conf
   const id = idOf(exchange);
   const { stream, starting_after: after } = readQuery(exchange.request.query, retrieveQuery);
   if (stream !== "true") {
-    sendJson(exchange, await responses.body(id));
+    await sendResponse(exchange, await responses.body(id), config);
     return;
   }
   const log = await responses.events(id);
@@ -25,8 +28,8 @@ export const deleteResponse: RouteHandler = async (exchange, { responses }) => {
   exchange.json(200, { id, object: "response.deleted", deleted: true });
 };
 
-export const cancelResponse: RouteHandler = async (exchange, { responses }) => {
-  sendJson(exchange, await responses.cancel(idOf(exchange)));
+export const cancelResponse: RouteHandler = async (exchange, { responses, config }) => {
+  await sendResponse(exchange, await responses.cancel(idOf(exchange)), config);
 };
 
 export const listInputItems: RouteHandler = async (exchange, { responses }) => {
@@ -52,6 +55,13 @@ function idOf(exchange: Exchange): string {
   return exchange.parameters.response_id ?? "";
 }
 
-function sendJson(exchange: Exchange, body: string): void {
-  exchange.send(200, { "content-type": "application/json" }, body);
+/** Answers with a response. */
+export async function sendResponse(exchange: Exchange, text: ResponseText, limits: StreamLimits): Promise<void> {
+  const headers = { "content-type": "application/json" };
+  if (typeof text === "string") exchange.send(200, headers, text);
+  else await sendPieces(exchange, 200, headers, text instanceof Uint8Array ? slices(text) : text, limits);
+}
+
+function* slices(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += PIECE_LENGTH) yield bytes.subarray(at, at + PIECE_LENGTH);
 }

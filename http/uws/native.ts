@@ -6,7 +6,7 @@ export interface NativeResponse {
   cork(callback: () => void): NativeResponse;
   writeStatus(status: string): NativeResponse;
   writeHeader(name: string, value: string): NativeResponse;
-  write(chunk: string): boolean;
+  write(chunk: string | Uint8Array): boolean;
   end(body?: string | Uint8Array, closeConnection?: boolean): NativeResponse;
   endWithoutBody(): NativeResponse;
   close(): NativeResponse;

@@ -18,7 +18,7 @@ export class UwsReply implements HttpReply, StreamSink {
   #aborter: AbortController | null = null;
   #status = 0;
   #headers: ReplyHeaders | null = null;
-  #pending = "";
+  #pending: string | Uint8Array = "";
   #isWritable = true;
   #wake: () => void = () => {};
   /** Called once, when the request has ended in whatever way. */
@@ -66,9 +66,9 @@ export class UwsReply implements HttpReply, StreamSink {
     return this;
   }
 
-  write(text: string): boolean {
-    if (this.#isDone || text === "") return true;
-    this.#pending = text;
+  write(piece: string | Uint8Array): boolean {
+    if (this.#isDone || piece.length === 0) return true;
+    this.#pending = piece;
     this.#response.cork(this.#flush);
     return this.#isWritable;
   }

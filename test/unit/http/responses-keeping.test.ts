@@ -3,13 +3,16 @@ import { describe, it } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import type { StoredResponses } from "../../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../../engines/chat.ts";
+import { AnswerMemory } from "../../../http/answer-memory.ts";
 import { EventLog } from "../../../http/responses/event-log.ts";
 import type { ResponsePlan } from "../../../http/responses/response-run.ts";
 import { Responses, type ResponsesOptions } from "../../../http/responses/responses.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { done, finish, text } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
+import { testTokens } from "../../fixtures/logprobs.ts";
 import { memoryResponses } from "../../fixtures/memory-responses.ts";
+import { wholeText } from "../../fixtures/pieces.ts";
 import type { Json } from "./responses-rig.ts";
 
 const requestBytes = 100;
@@ -24,6 +27,7 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
       createdAt: 1,
       model: "m",
       settings: { background: kind.isBackground ?? false },
+      settingsLength: 0,
       namespacedNames: new Map(),
     },
     previousId: null,
@@ -31,6 +35,8 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
     isStored: true,
     isBackground: false,
     isStreamed: true,
+    tokenTexts: () => testTokens,
+    lease: new AnswerMemory().lease("client"),
     ...kind,
   };
 }
@@ -70,7 +76,10 @@ function rig(
   };
 }
 
-const shown = async (responses: Responses, id: string): Promise<Json> => JSON.parse(await responses.body(id));
+const shown = async (responses: Responses, id: string): Promise<Json> => {
+  const body = await responses.body(id);
+  return JSON.parse(body instanceof Uint8Array ? Buffer.from(body).toString() : wholeText(body));
+};
 const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
 
 describe("the keeping of responses", () => {

@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { GenerateEvent } from "../../../engines/chat.ts";
+import { AnswerMemory } from "../../../http/answer-memory.ts";
 import { EventText, noEvents } from "../../../http/responses/event-text.ts";
 import { ResponseFold } from "../../../http/responses/fold.ts";
 import { done, failure, finish, reasoning, type Step, text, toolCall, usage } from "../../fixtures/fake-inference.ts";
+import { testTokens } from "../../fixtures/logprobs.ts";
+import { wholeText } from "../../fixtures/pieces.ts";
 import { checkResponseStream, parseResponseStream } from "../../fixtures/responses-checker.ts";
 import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
 
@@ -246,10 +249,19 @@ describe("a response", () => {
     fc.assert(
       fc.property(fc.array(event), ends, fc.boolean(), (events, end, isQueued) => {
         const id = `resp_${"0".repeat(32)}`;
-        const head = { id, createdAt: 1, model: "m", settings: settings(), namespacedNames: new Map() };
+        const head = {
+          id,
+          createdAt: 1,
+          model: "m",
+          settings: settings(),
+          settingsLength: 0,
+          namespacedNames: new Map(),
+        };
+        const status = isQueued ? "queued" : "in_progress";
+        const lease = new AnswerMemory().lease("client");
         const written = new EventText();
         const folds = [written, noEvents].map(
-          (sink) => new ResponseFold(head, sink, isQueued ? "queued" : "in_progress"),
+          (events) => new ResponseFold({ head, events, status, tokenTexts: () => testTokens, lease }),
         );
         for (const fold of folds) {
           for (const each of [...events.flat(), ...(end ?? [])]) fold.take(each);
@@ -258,7 +270,8 @@ describe("a response", () => {
         const [streamed, whole] = folds.map((fold) => ({ ...fold.resource(), completed_at: 0 }));
         const isCall = ({ type }: GenerateEvent): boolean => type !== "tool_call_failed";
         if (events.flat().every(isCall)) assert.deepEqual(streamed, whole);
-        const body = `${written.take().text}data: [DONE]\n\n`;
+        const said = written.take().map((chunk) => wholeText(chunk.after(-1)));
+        const body = `${said.join("")}data: [DONE]\n\n`;
         assert.deepEqual(
           { ...checkResponseStream(parseResponseStream(body)), completed_at: 0 },
           JSON.parse(JSON.stringify(streamed)),
