@@ -151,7 +151,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
     }
     this.#logprobs.add(logprobs.records);
     this.#logprobsLength += jsonLength(logprobs.records);
-    part.logprobs = wireTokenLogprobs(logprobs.tokens, this.#logprobs);
+    if (this.#logprobs.count > 0) part.logprobs = wireTokenLogprobs(logprobs.tokens, this.#logprobs);
     this.events.delta(this.#headOfLogprobs, text, logprobs);
   }
 
