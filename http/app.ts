@@ -33,6 +33,8 @@ export interface AppOptions {
   /** Where responses are kept; in memory where left out. */
   readonly storedResponses?: StoredResponses;
   readonly config?: Partial<HttpConfig>;
+  /** See MAX_ANSWER_BYTES. */
+  readonly maxAnswerBytes?: number;
   readonly system?: SystemInspector;
   /** Told of each request for inference, and for what a model made, besides the access log and the metrics. */
   readonly observers?: readonly ExchangeObserver[];
@@ -81,11 +83,11 @@ const preflightHeaders = {
 
 export function createApp({ inference, log, storedResponses, config: given, ...rest }: AppOptions): App {
   const config = { ...defaults, ...given };
-  const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null } = rest;
+  const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null, maxAnswerBytes } = rest;
   const store = storedResponses ?? new ResponseKeeper(new MemoryStore(memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
-  const answerMemory = new AnswerMemory();
+  const answerMemory = new AnswerMemory(maxAnswerBytes);
   const tokenTexts = (model: string) => inference.tokenTexts(model);
   const shared = { models, lora, config, log, answerMemory, tokenTexts, responses, metrics, system };
   const context: Context = { inference, ...shared };

@@ -3,6 +3,10 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import type { HttpReply, HttpRequest, StreamSink } from "../edge.ts";
+import { errorBody, statusOf } from "../errors.ts";
+
+/** Most characters of an answer that is put together: it is held several times over while it becomes the result of a call. */
+const MAX_BODY_LENGTH = 8 * 2 ** 20;
 
 /** Of the caller's headers, those that say who it is. */
 const passedHeaders = ["authorization", "x-api-key", "traceparent", "tracestate"];
@@ -14,7 +18,7 @@ export interface InnerRequest {
   readonly caller: HttpRequest;
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Is given an answer that comes in pieces; without it, that is put together. */
+  /** Is given an answer that comes in pieces; without it, that is put together, up to a length. */
   readonly onPiece?: (text: string) => void;
 }
 
@@ -26,8 +30,9 @@ export interface InnerReply {
 
 /** Rejects with `cancelled` once the signal is aborted. */
 export function dispatch(app: App, request: InnerRequest): Promise<InnerReply> {
-  const { signal, onPiece } = request;
+  const { signal } = request;
   return new Promise((resolve, reject) => {
+    const stop = new AbortController();
     const abort = (): void => reject(new ServerError("cancelled", "the call was cancelled"));
     signal.addEventListener("abort", abort, { once: true });
     if (signal.aborted) abort();
@@ -35,11 +40,21 @@ export function dispatch(app: App, request: InnerRequest): Promise<InnerReply> {
       signal.removeEventListener("abort", abort);
       resolve(reply);
     };
-    app.handle(innerRequest(request), innerReply(onPiece, settle, abort), null);
+    const body = new WholeBody(() => {
+      settle(tooLong);
+      stop.abort();
+    });
+    const onPiece = request.onPiece ?? ((text) => body.add(text));
+    const inner = innerRequest(request, AbortSignal.any([signal, stop.signal]));
+    app.handle(
+      inner,
+      innerReply(onPiece, () => body.text(), settle, abort),
+      null,
+    );
   });
 }
 
-function innerRequest({ path, body, caller, requestId, signal }: InnerRequest): HttpRequest {
+function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: AbortSignal): HttpRequest {
   const headers = new Map([
     ["content-type", "application/json"],
     ["x-request-id", requestId],
@@ -52,8 +67,10 @@ function innerRequest({ path, body, caller, requestId, signal }: InnerRequest): 
   return { method: "POST", path, query: "", headers, body: bytes, address: caller.address, signal };
 }
 
+/** `wholeBody`: what was put together of an answer that came in pieces. */
 function innerReply(
-  onPiece: ((text: string) => void) | undefined,
+  onPiece: (text: string) => void,
+  wholeBody: () => string,
   settle: (reply: InnerReply) => void,
   abort: () => void,
 ): HttpReply {
@@ -61,20 +78,51 @@ function innerReply(
     send: (status, _headers, body) => settle({ status, body: textOf(body) }),
     stream: (status): StreamSink => {
       const decoder = new TextDecoder();
-      const pieces: string[] = [];
-      const take = onPiece ?? ((text: string) => void pieces.push(text));
       return {
         write: (piece) => {
-          take(typeof piece === "string" ? piece : decoder.decode(piece, { stream: true }));
+          onPiece(typeof piece === "string" ? piece : decoder.decode(piece, { stream: true }));
           return true;
         },
         keepOpen: () => {},
         drained: () => Promise.resolve(),
-        end: () => settle({ status, body: pieces.join("") }),
+        end: () => settle({ status, body: wholeBody() }),
         abort,
       };
     },
   };
+}
+
+const tooLong: InnerReply = {
+  status: statusOf("invalid_value"),
+  body: errorBody({
+    code: "invalid_value",
+    message: `the answer is longer than the ${MAX_BODY_LENGTH} characters that a call may come to; ask for less at once`,
+  }),
+};
+
+/** A body that is put together of its pieces. */
+class WholeBody {
+  readonly #onTooLong: () => void;
+  #pieces: string[] = [];
+  #length = 0;
+
+  constructor(onTooLong: () => void) {
+    this.#onTooLong = onTooLong;
+  }
+
+  add(piece: string): void {
+    this.#length += piece.length;
+    if (this.#length <= MAX_BODY_LENGTH) {
+      this.#pieces.push(piece);
+      return;
+    }
+    this.#pieces = [];
+    this.#onTooLong();
+  }
+
+  text(): string {
+    return this.#pieces.join("");
+  }
 }
 
 function textOf(body: string | Uint8Array): string {

@@ -46,6 +46,17 @@ async function killable(init: StatePlaceInit): Promise<{ place: Place<null>; res
 }
 
 describe("the state place", () => {
+  it("keeps long texts as the bytes they come as", async () => {
+    const front = stateFront(initOf("bytes"));
+    await front.start();
+    const [body, text] = ['{"a":"é"}', "data: é\n\n"].map((long) => Buffer.from(long));
+    await front.add(stored("a", { body: body!, events: { first: 1, text: text! } }));
+    const found = await front.get("a");
+    assert.ok(found?.body instanceof Uint8Array && found.events?.text instanceof Uint8Array);
+    assert.deepEqual([Buffer.from(found.body), Buffer.from(found.events.text)], [body, text]);
+    await front.stop(1000);
+  });
+
   it("keeps responses across restarts, and says what there is not", async () => {
     const init = initOf("restart");
     const first = stateFront(init);

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { TextChunk } from "../../../http/responses/event-chunks.ts";
+import { LongEvent, TextChunk } from "../../../http/responses/event-chunks.ts";
 import { EventLog } from "../../../http/responses/event-log.ts";
 import type { LogReader } from "../../../http/responses/log-reader.ts";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -43,6 +43,44 @@ describe("the log of a response's events", () => {
     assert.equal(await early, event(1) + event(2) + event(3) + DONE);
     assert.equal(await ahead, DONE);
     assert.equal(await read(EventLog.ended({ first: 0, text: textOf(log) }).reader(2, never)), event(3) + DONE);
+  });
+
+  it("gives each reader the long events it has still to be given, whole, and numbers them like others", async () => {
+    const long = (number: number) => new LongEvent(number, 1000, () => ["event: e\n", `data: ${number}\n\n`]);
+    for (const maxLength of [100, 10_000]) {
+      const log = new EventLog(maxLength);
+      log.append(new TextChunk(0, event(0) + event(1)));
+      const reading = [-1, 0, 1, 2, 3, 4].map((after) => read(log.reader(after, never)));
+      await nextTurn();
+      log.append(long(2));
+      const failing = log.reader(1, never);
+      for (const _ of failing.encode());
+      assert.match(wholeText(failing.fail({ code: "reader_stalled", message: "" })), /"sequence_number":3/);
+      await nextTurn();
+      log.append(new TextChunk(3, event(3)));
+      await nextTurn();
+      log.append(long(4));
+      log.close();
+      const all = [0, 1, 2, 3, 4].map(event);
+      const given = await Promise.all(reading);
+      assert.deepEqual(
+        given,
+        [0, 1, 2, 3, 4, 5].map((first) => all.slice(first).join("") + DONE),
+      );
+      const kept = log.kept();
+      assert.deepEqual([kept[0]?.first, textOf(log)], maxLength === 100 ? [4, event(4)] : [0, all.join("")]);
+    }
+  });
+
+  it("is read on from bytes as from a text", async () => {
+    const text = ["é", "b", "", "😀".repeat(2 ** 16), "e"].map((word) => `data: ${word}\n\n`);
+    const bytes = Buffer.from(text.join(""));
+    for (let after = 6; after < 12; after++) {
+      const reader = EventLog.ended({ first: 7, text: bytes }).reader(after, never);
+      assert.equal(await read(reader), text.slice(after - 6).join("") + DONE);
+      assert.match(wholeText(reader.fail({ code: "internal", message: "" })), /"sequence_number":12/);
+    }
+    assert.throws(() => EventLog.ended({ first: 7, text: bytes }).reader(5, never), isCode("not_found"));
   });
 
   it("lets a reader go that has left, though nothing comes", async () => {
