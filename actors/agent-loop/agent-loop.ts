@@ -64,6 +64,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
 
   async attachModel(message: AttachedModel): Promise<TokenTextTable | null> {
     const [text, endpoint] = await Promise.all([TextModel.open(message), openEndpoint(message.ticket)]);
+    const table = message.ready.capabilities.generates ? tokenTextTable(text.vocabulary) : null;
     const actor = this.#options.system.ref<ModelProtocol>("model", endpoint);
     const linked: LinkedModel = {
       text,
@@ -80,7 +81,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     this.#models.set(message.id, linked);
     this.#detached.delete(message.id);
     void endpoint.exit.then((exit) => this.#lost(message.id, linked, exit));
-    return linked.capabilities.generates ? tokenTextTable(text.vocabulary) : null;
+    return table;
   }
 
   detachModel({ id, error }: { readonly id: string; readonly error: ErrorRecord }): void {

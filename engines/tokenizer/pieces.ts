@@ -7,11 +7,16 @@ import { byteOfToken, type TokenKind } from "./token-kinds.ts";
 /** How a normal token's name stands for its bytes: one character a byte, or as it is with U+2581 for a space. */
 export type Spelling = "bytes" | "spaces";
 
-export class PieceTable {
+/** The pieces of all tokens, one behind another: token t's is bytes[ends[t - 1] .. ends[t]). Not to be changed. */
+export interface Pieces {
+  readonly bytes: Uint8Array;
+  readonly ends: Int32Array;
+}
+
+export class PieceTable implements Pieces {
   readonly longestBytes: number;
-  /** Token t's piece is bytes[ends[t - 1] .. ends[t]). */
-  private readonly bytes: Buffer;
-  private readonly ends: Int32Array;
+  readonly bytes: Buffer;
+  readonly ends: Int32Array;
   private readonly texts: (string | null | undefined)[];
 
   constructor(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling) {

@@ -2,14 +2,12 @@
 // written.
 import assert from "node:assert";
 import { maxVocabulary } from "../logprobs.ts";
+import type { Pieces } from "./pieces.ts";
 import type { Vocabulary } from "./vocabulary.ts";
 
-/** Plain data; sending it to another thread copies neither the pieces nor their ends. */
+/** Plain data; sending it to another thread does not copy the pieces. */
 export interface TokenTextTable {
-  /** The pieces of all tokens, one behind another. */
-  readonly pieces: Uint8Array;
-  /** Token t's piece is pieces[ends[t - 1] .. ends[t]). */
-  readonly ends: Int32Array;
+  readonly pieces: Pieces;
   /** Texts of control tokens, which are no bytes of an answer. */
   readonly controlNames: ReadonlyMap<number, string>;
 }
@@ -23,30 +21,23 @@ export interface TokenTexts {
 }
 
 export function tokenTextTable(vocabulary: Vocabulary): TokenTextTable {
-  const { size, controlTokens } = vocabulary;
+  const { size, controlTokens, pieces } = vocabulary;
   assert(size <= maxVocabulary, `a vocabulary has at most ${maxVocabulary} tokens, not ${size}`);
-  const ends = new Int32Array(new SharedArrayBuffer(size * Int32Array.BYTES_PER_ELEMENT));
-  let end = 0;
-  for (let token = 0; token < size; token++) {
-    end += vocabulary.piece(token).length;
-    ends[token] = end;
-  }
-  const pieces = new Uint8Array(new SharedArrayBuffer(end));
-  for (let token = 0; token < size; token++) {
-    const piece = vocabulary.piece(token);
-    pieces.set(piece, (ends[token] as number) - piece.length);
-  }
+  const bytes = new Uint8Array(new SharedArrayBuffer(pieces.bytes.byteLength));
+  bytes.set(pieces.bytes);
+  const ends = new Int32Array(new SharedArrayBuffer(pieces.ends.byteLength));
+  ends.set(pieces.ends);
   const controlNames = new Map(controlTokens.map((token) => [token, vocabulary.tokenText(token)] as const));
-  return { pieces, ends, controlNames };
+  return { pieces: { bytes, ends }, controlNames };
 }
 
 export class SharedTokenTexts implements TokenTexts {
-  readonly #pieces: Buffer;
+  readonly #bytes: Buffer;
   readonly #ends: Int32Array;
   readonly #controlNames: ReadonlyMap<number, string>;
 
-  constructor({ pieces, ends, controlNames }: TokenTextTable) {
-    this.#pieces = Buffer.from(pieces.buffer, pieces.byteOffset, pieces.byteLength);
+  constructor({ pieces: { bytes, ends }, controlNames }: TokenTextTable) {
+    this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.#ends = ends;
     this.#controlNames = controlNames;
   }
@@ -57,7 +48,7 @@ export class SharedTokenTexts implements TokenTexts {
 
   bytes(token: number): Buffer {
     if (token >= this.#ends.length) return nothing;
-    return this.#pieces.subarray(token === 0 ? 0 : this.#ends[token - 1], this.#ends[token]);
+    return this.#bytes.subarray(token === 0 ? 0 : this.#ends[token - 1], this.#ends[token]);
   }
 }
 

@@ -6,7 +6,7 @@ import type { TokenizerMetadata } from "../gguf/metadata.ts";
 import type { Encoder } from "./encoders.ts";
 import { planEncoding } from "./encoding-plan.ts";
 import { FixedTokens, type Swallowing } from "./fixed-tokens.ts";
-import { PieceTable } from "./pieces.ts";
+import { type Pieces, PieceTable } from "./pieces.ts";
 import { type TokenKind, tokenKinds } from "./token-kinds.ts";
 
 /** A rendered chat template. Where user text spells a control token it is broken by `marker`, which occurs nowhere else. */
@@ -40,6 +40,8 @@ export interface Vocabulary {
   encodeWhole(text: string): Int32Array;
   /** Tokens of a rendered template: control tokens count, except in user text. Adds BOS if wanted and not there. */
   encodePrompt(prompt: PromptText): Int32Array;
+  /** Those of all tokens. */
+  readonly pieces: Pieces;
   /** The bytes a token stands for in output: none for a control token. A view, not to be changed. */
   piece(token: number): Uint8Array;
   /** The same as text, or null if the bytes are not whole characters. */
@@ -103,7 +105,7 @@ class GgufVocabulary implements Vocabulary {
   private readonly encoder: Encoder;
   private readonly controls: FixedTokens;
   private readonly userDefined: FixedTokens;
-  private readonly pieces: PieceTable;
+  readonly pieces: PieceTable;
 
   constructor(tokenizer: TokenizerMetadata) {
     this.names = tokenizer.tokens;

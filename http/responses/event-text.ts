@@ -39,7 +39,7 @@ export const noEvents: ResponseEvents = {
 export class EventText implements ResponseEvents {
   readonly areSent = true;
   #nextSequence = 0;
-  /** Those before #text. */
+  /** Those before #text, which end with a long one. */
   #chunks: EventChunk[] = [];
   /** Number of the first event in #text. */
   #first = 0;
@@ -74,12 +74,24 @@ export class EventText implements ResponseEvents {
     this.#addLong(length, () => surrounded(`${said},"logprobs":`, list(), "}\n\n"));
   }
 
+  /** Long events have been written since the last call of `take`. */
+  get hasLong(): boolean {
+    return this.#chunks.length > 0;
+  }
+
   /** What has been written since the last call. */
   take(): readonly EventChunk[] {
-    this.#endText();
-    const chunks = this.#chunks;
+    const chunks = [...this.#chunks, this.takeText()];
     this.#chunks = [];
     return chunks;
+  }
+
+  /** What has been written since the last call and the last long event. */
+  takeText(): TextChunk {
+    const chunk = new TextChunk(this.#first, this.#text);
+    this.#first = this.#nextSequence;
+    this.#text = "";
+    return chunk;
   }
 
   /** Adds the next event. */
@@ -89,15 +101,8 @@ export class EventText implements ResponseEvents {
   }
 
   #addLong(length: number, pieces: () => Iterable<string>): void {
-    this.#endText();
-    this.#chunks.push(new LongEvent(this.#nextSequence++, length, pieces));
+    this.#chunks.push(this.takeText(), new LongEvent(this.#nextSequence++, length, pieces));
     this.#first = this.#nextSequence;
-  }
-
-  #endText(): void {
-    if (this.#text !== "") this.#chunks.push(new TextChunk(this.#first, this.#text));
-    this.#first = this.#nextSequence;
-    this.#text = "";
   }
 }
 

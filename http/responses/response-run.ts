@@ -124,7 +124,7 @@ export class ResponseRun implements StreamCodec {
   /** What follows from each change: for the log, for the store, and at the end. */
   #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;
-    const texts = this.#takeEvents().map((chunk) => chunk.after(-1));
+    const text = this.#takeEvents();
     if (isEnd) {
       this.#hasEnded = true;
       this.log?.close();
@@ -137,13 +137,21 @@ export class ResponseRun implements StreamCodec {
       this.#plan.lease.release();
       this.#owner.ended(this);
     }
-    return joinedTexts(isEnd && this.#text !== null ? [...texts, DONE] : texts);
+    return isEnd && this.#text !== null ? joinedTexts([text, DONE]) : text;
   }
 
-  #takeEvents(): readonly EventChunk[] {
-    const chunks = this.#text?.take() ?? [];
+  /** The text of the events since the last call, which are in the log from then on. */
+  #takeEvents(): string | Iterable<string> {
+    const events = this.#text;
+    if (events === null) return "";
+    if (!events.hasLong) {
+      const chunk = events.takeText();
+      this.log?.append(chunk);
+      return chunk.text;
+    }
+    const chunks = events.take();
     for (const chunk of chunks) this.log?.append(chunk);
-    return chunks;
+    return textOf(chunks);
   }
 
   get #isToBeKept(): boolean {
@@ -205,8 +213,11 @@ function wholeText(text: string | Iterable<string>): string {
 }
 
 async function keptEvents(chunks: readonly EventChunk[]): Promise<KeptEvents> {
-  const text = await storedText(joinedTexts(chunks.map((chunk) => chunk.after(-1))));
-  return { first: chunks[0]?.first ?? 0, text };
+  return { first: chunks[0]?.first ?? 0, text: await storedText(textOf(chunks)) };
+}
+
+function textOf(chunks: readonly EventChunk[]): string | Iterable<string> {
+  return joinedTexts(chunks.map((chunk) => chunk.after(-1)));
 }
 
 async function storedText(text: string | Iterable<string>): Promise<StoredText> {

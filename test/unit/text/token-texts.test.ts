@@ -60,8 +60,9 @@ describe("the shared texts of tokens", () => {
   it("lie in memory that is shared, not copied, with another thread", async () => {
     const table = tokenTextTable(createVocabulary((await readModelMetadata((await realModel()).path)).tokenizer));
     const received = structuredClone(table);
-    assert.ok(received.pieces.buffer instanceof SharedArrayBuffer && received.ends.buffer instanceof SharedArrayBuffer);
-    table.pieces[0] = 7;
-    assert.equal(received.pieces[0], 7);
+    for (const part of ["bytes", "ends"] as const) {
+      table.pieces[part][0] = 7;
+      assert.equal(received.pieces[part][0], 7);
+    }
   });
 });
