@@ -1,18 +1,12 @@
 // Owns how the events of a response are written: names, sequence numbers, server-sent events. Hot path: of the many deltas of
 // one part all but number and text is built once.
-import type { LogprobRecords } from "../../engines/logprobs.ts";
 import { arrayFragments, gathered, jsonPieces, PIECE_LENGTH } from "../json-pieces.ts";
-import { jsonLength, type TokenJson } from "../logprobs.ts";
+import { jsonLength } from "../logprobs.ts";
 import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";
+import type { HeldLogprobs } from "./held-logprobs.ts";
 
 /** What ends a stream after its last event. */
 export const DONE = "data: [DONE]\n\n";
-
-/** Logprobs of a delta, and what writes their tokens. */
-export interface DeltaLogprobs {
-  readonly records: LogprobRecords;
-  readonly tokens: TokenJson;
-}
 
 /** Takes the events of a response in their order. */
 export interface ResponseEvents {
@@ -25,7 +19,7 @@ export interface ResponseEvents {
   event(type: string, fields: object, length?: number): void;
   /** What the deltas of one part have in common, to be given to `delta`. */
   deltaHead(type: string, fields: object): string;
-  delta(head: string, text: string, logprobs?: DeltaLogprobs): void;
+  delta(head: string, text: string, logprobs?: HeldLogprobs): void;
 }
 
 /** Where nobody reads events. */
@@ -58,7 +52,7 @@ export class EventText implements ResponseEvents {
     return `event: ${type}\ndata: ${common.slice(0, -1)},"sequence_number":`;
   }
 
-  delta(head: string, text: string, logprobs?: DeltaLogprobs): void {
+  delta(head: string, text: string, logprobs?: HeldLogprobs): void {
     const said = `${head}${this.#nextSequence},"delta":${JSON.stringify(text)}`;
     if (logprobs === undefined) {
       this.#add(`${said}}\n\n`);

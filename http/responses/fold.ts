@@ -1,13 +1,12 @@
 // Owns the fold of a generation's events into a response: its resource, and in step with it the events of its stream, so that
 // the two cannot differ. An answer that is not streamed is the same fold without events.
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/chat.ts";
-import type { LogprobRecords } from "../../engines/logprobs.ts";
 import type { TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { AnswerLease } from "../answer-memory.ts";
 import { jsonPieces } from "../json-pieces.ts";
-import { jsonLength, TokenJson } from "../logprobs.ts";
-import type { DeltaLogprobs, ResponseEvents } from "./event-text.ts";
+import type { ResponseEvents } from "./event-text.ts";
+import { LogprobHolder } from "./held-logprobs.ts";
 import { type ItemPlace, OpenCall, OpenMessage, OpenReasoning } from "./open-item.ts";
 import {
   copyOf,
@@ -42,7 +41,6 @@ export interface FoldOptions {
 }
 
 export class ResponseFold {
-  readonly #options: FoldOptions;
   readonly #head: ResponseHead;
   readonly #events: ResponseEvents;
   readonly #output: OutputItem[] = [];
@@ -55,15 +53,13 @@ export class ResponseFold {
   #incomplete: IncompleteReason | null = null;
   #usage: Usage | null = null;
   #adapterGeneration: string | null = null;
-  #tokens: TokenJson | null = null;
-  #logprobsLength = 0;
+  readonly #logprobs: LogprobHolder;
 
-  constructor(options: FoldOptions) {
-    const { head, events, status } = options;
-    this.#options = options;
+  constructor({ head, events, status, tokenTexts, lease }: FoldOptions) {
     this.#head = head;
     this.#events = events;
     this.#status = status;
+    this.#logprobs = new LogprobHolder(() => tokenTexts(head.model), lease);
     this.#lifecycle("response.created");
     this.#lifecycle(status === "queued" ? "response.queued" : "response.in_progress");
   }
@@ -82,7 +78,7 @@ export class ResponseFold {
 
   /** About how many characters the resource comes to as JSON; 0 where JSON.stringify can write it. */
   get length(): number {
-    return this.#head.settingsLength + this.#logprobsLength;
+    return this.#head.settingsLength + this.#logprobs.length;
   }
 
   /** The resource as it is now, as JSON. */
@@ -121,7 +117,7 @@ export class ResponseFold {
         this.#reasoning().append(event.text);
         break;
       case "text":
-        this.#say(event.text, event.logprobs);
+        this.#message().append(event.text, event.logprobs && this.#logprobs.hold(event.logprobs));
         break;
       case "refusal":
         this.#message().refuse(event.reason);
@@ -180,19 +176,6 @@ export class ResponseFold {
     const opened = new OpenReasoning(this.#nextPlace("rs"), this.#output, this.#events);
     this.#open = opened;
     return opened;
-  }
-
-  #say(text: string, records: LogprobRecords | undefined): void {
-    const logprobs = records === undefined ? undefined : this.#held(records);
-    this.#message().append(text, logprobs);
-  }
-
-  #held(records: LogprobRecords): DeltaLogprobs {
-    const { lease, tokenTexts } = this.#options;
-    this.#tokens ??= TokenJson.of(tokenTexts(this.#head.model));
-    lease.add(records.floats.byteLength);
-    this.#logprobsLength += jsonLength(records);
-    return { records, tokens: this.#tokens };
   }
 
   #message(): OpenMessage {

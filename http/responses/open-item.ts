@@ -2,7 +2,8 @@
 // an item holds is only changed here. Driven by fold.ts.
 import { LogprobList } from "../../engines/logprobs.ts";
 import { jsonLength, wireTokenLogprobs } from "../logprobs.ts";
-import type { DeltaLogprobs, ResponseEvents } from "./event-text.ts";
+import type { ResponseEvents } from "./event-text.ts";
+import type { HeldLogprobs } from "./held-logprobs.ts";
 import type {
   FunctionCallItem,
   ItemStatus,
@@ -142,7 +143,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
     output.push(item);
   }
 
-  append(text: string, logprobs: DeltaLogprobs | undefined): void {
+  append(text: string, logprobs: HeldLogprobs | undefined): void {
     const part = this.#text ?? this.#openText();
     part.text += text;
     if (logprobs === undefined) {

@@ -10,7 +10,7 @@ import type { GenerateEvent } from "../../engines/chat.ts";
 import type { TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { AnswerLease } from "../answer-memory.ts";
-import { utf8Of } from "../json-pieces.ts";
+import { PIECE_LENGTH, utf8Of } from "../json-pieces.ts";
 import type { StreamCodec } from "../sse.ts";
 import { type EventChunk, joinedTexts } from "./event-chunks.ts";
 import { EventLog } from "./event-log.ts";
@@ -172,24 +172,24 @@ export class ResponseRun implements StreamCodec {
     if (!this.#isToBeKept) return;
     const { lease } = this.#plan;
     lease.retain();
-    const ending = this.#owner.saver.end(this.id, () => this.#endRecords(), this.#wasAdded ?? Promise.resolve(false));
+    const end = { isLong: this.#fold.length > PIECE_LENGTH, records: () => this.#endRecords() };
+    const ending = this.#owner.saver.end(this.id, end, this.#wasAdded ?? Promise.resolve(false));
     void ending.then(() => lease.release());
   }
 
   /** Nothing changes any more: they may be made as late as they are needed. */
   *#endRecords(): Iterable<Promise<StoredResponse>> {
-    const chunks = this.log?.kept() ?? null;
-    if (chunks !== null) yield this.#endRecord(chunks);
-    yield this.#endRecord(null);
+    const body = storedText(this.#fold.json());
+    if (this.log !== null) yield this.#endRecord(body, this.log.kept());
+    yield this.#endRecord(body, null);
     const tooLarge = JSON.stringify(tooLargeResource(this.#fold.resource()));
     yield Promise.resolve(this.#record(tooLarge, "[]", null));
   }
 
   /** Throws invalid_value where it is too large to be kept. */
-  async #endRecord(chunks: readonly EventChunk[] | null): Promise<StoredResponse> {
-    const body = await storedText(this.#fold.json());
+  async #endRecord(body: Promise<StoredText>, chunks: readonly EventChunk[] | null): Promise<StoredResponse> {
     const output = JSON.stringify(withoutLogprobs(this.#fold.output));
-    return this.#record(body, output, chunks === null ? null : await keptEvents(chunks));
+    return this.#record(await body, output, chunks === null ? null : await keptEvents(chunks));
   }
 
   /** What came is written down anew each time: kept as text besides, it would double what a long run holds. */

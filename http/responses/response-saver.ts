@@ -8,8 +8,12 @@ import type { Log } from "../log.ts";
 /** Until a save is tried once more: a state place that has ended is back by then. */
 const RETRY_MS = 1000;
 
-/** What became of a response: the whole of it first, then what is kept where that is too large. Each may reject as `add` does. */
-export type EndRecords = () => Iterable<Promise<StoredResponse>>;
+export interface ResponseEnd {
+  /** Its text is long: it is made and kept when no other long one is. */
+  readonly isLong: boolean;
+  /** What became of it: the whole first, then what is kept where that is too large. Each may reject as `add` does. */
+  records(): Iterable<Promise<StoredResponse>>;
+}
 
 export class ResponseSaver {
   readonly #store: StoredResponses;
@@ -17,6 +21,8 @@ export class ResponseSaver {
   readonly #retryMs: number;
   /** The last save of each that is on its way. */
   readonly #pending = new Map<string, Promise<unknown>>();
+  /** Settles when the long responses that have ended so far are kept. */
+  #long: Promise<unknown> = Promise.resolve();
 
   constructor(store: StoredResponses, log: Log, retryMs: number = RETRY_MS) {
     this.#store = store;
@@ -50,8 +56,10 @@ export class ResponseSaver {
   }
 
   /** Keeps how one has ended; `wasAdded` says whether it has been added before. Never rejects. */
-  async end(id: string, records: EndRecords, wasAdded: Promise<boolean>): Promise<void> {
-    const ending = this.#end(id, records, wasAdded);
+  async end(id: string, end: ResponseEnd, wasAdded: Promise<boolean>): Promise<void> {
+    const keep = () => this.#end(id, end, wasAdded);
+    const ending = end.isLong ? this.#long.then(keep) : keep();
+    if (end.isLong) this.#long = ending.catch(() => {});
     this.#track(id, ending);
     await ending;
   }
@@ -65,23 +73,23 @@ export class ResponseSaver {
     this.#pending.set(id, settled);
   }
 
-  async #end(id: string, records: EndRecords, wasAdded: Promise<boolean>): Promise<void> {
+  async #end(id: string, end: ResponseEnd, wasAdded: Promise<boolean>): Promise<void> {
     const isThere = await wasAdded;
     try {
-      await this.#put(records, isThere);
+      await this.#put(end, isThere);
     } catch (error) {
       this.#log.error({ response: id, err: error }, "a response could not be kept");
       if (isTooLarge(error)) return;
       await sleep(this.#retryMs);
       // A second failure says what the first one has said; the response is found as interrupted, if at all.
-      await this.#put(records, isThere).catch(() => {});
+      await this.#put(end, isThere).catch(() => {});
     }
   }
 
   /** Keeps the first record that is not too large. Throws why none is kept. */
-  async #put(records: EndRecords, isThere: boolean): Promise<void> {
+  async #put(end: ResponseEnd, isThere: boolean): Promise<void> {
     let refusal: unknown;
-    for (const making of records()) {
+    for (const making of end.records()) {
       try {
         const record = await making;
         await this.#write(record, isThere);

@@ -182,6 +182,40 @@ describe("the keeping of responses", () => {
     assert.match((await responses.history(run.id))[0] ?? "", /Hello/);
   });
 
+  it("keeps long responses one after another, and short ones meanwhile", async () => {
+    const inner = memoryResponses({ maxBytes: 2 ** 26, maxEntryBytes: 2 ** 25 });
+    const kept: string[] = [];
+    const blocked: (() => void)[] = [];
+    const store: StoredResponses = {
+      add: async (response) => {
+        kept.push(response.id);
+        if (response.body instanceof Uint8Array) await new Promise<void>((resolve) => blocked.push(resolve));
+        await inner.add(response);
+      },
+      update: (response) => inner.update(response),
+      get: (id) => inner.get(id),
+      delete: (id) => inner.delete(id),
+      history: (id) => inner.history(id),
+    };
+    const { responses } = rig({}, { store });
+    const token = { token: "x", bytes: [120], logprob: -1, top: [] };
+    const long = [text("x", 0, new Array(1000).fill(token)), finish(), done];
+    const [first, second, short] = [long, long, whole()].map((events) => {
+      const run = responses.begin(plan({ isStreamed: false }));
+      run.encode(events);
+      return run.id;
+    });
+    assert.equal((await shown(responses, short!)).output_text, "Hello");
+    for (let i = 0; i < 100 && blocked.length === 0; i++) await turn();
+    assert.deepEqual(kept, [short, first]);
+    blocked[0]!();
+    for (let i = 0; i < 100 && blocked.length === 1; i++) await turn();
+    assert.deepEqual(kept, [short, first, second]);
+    blocked[1]!();
+    const { output } = await shown(responses, second!);
+    assert.equal(output[0].content[0].logprobs.length, 1000);
+  });
+
   it("has room for the requests in the background up to a number of bytes, until they have ended", async () => {
     const { responses } = rig({}, { maxBackgroundBytes: 150 });
     const first = await responses.beginBackground(plan(inBackground), 100);
