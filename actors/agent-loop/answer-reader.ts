@@ -42,7 +42,7 @@ export class AnswerReader {
     return this.#options.parser?.isThinking ?? false;
   }
 
-  /** The logprobs, as a frame has them at `at`, of the token whose text, which is read next, lies from character `start` to `end`. */
+  /** The token whose text, which is read next, lies from character `start` to `end`; `frame` has its logprobs at `at`. */
   note(start: number, end: number, token: number, frame: Float32Array, at: number): void {
     this.#held.add(start, end, token, frame, at);
   }
