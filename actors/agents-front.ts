@@ -1,5 +1,6 @@
 // The agents place as the main thread sees it: keeps it supervised, links to it, and makes the models that are loaded known
 // to it. Used by front.ts and, through it, by the lives of the models.
+import { SharedTokenTexts, type TokenTexts } from "../engines/tokenizer/token-texts.ts";
 import type { Ref } from "../runtime/actor/ref.ts";
 import { StreamHub } from "../runtime/actor/stream.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
@@ -55,6 +56,8 @@ export class AgentsFront implements ModelUsers {
   #models: Ref<ModelsProtocol> | null = null;
   /** What has been read of a model's files, for when the agents place has to be started again: they may be gone then. */
   readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
+  /** Of the models that are attached. */
+  readonly #tokenTexts = new Map<string, TokenTexts>();
 
   constructor(options: AgentsFrontOptions) {
     this.#options = options;
@@ -118,7 +121,9 @@ export class AgentsFront implements ModelUsers {
       const files = this.#files.get(place) ?? null;
       const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket, files };
       const options = { timeoutMs: this.#options.loadTimeoutMs, transfer: ticketTransfer(ticket) };
-      this.#files.set(place, await models.ask("attachModel", message, options));
+      const read = await models.ask("attachModel", message, options);
+      this.#files.set(place, read);
+      this.#tokenTexts.set(id, new SharedTokenTexts(read.tokenTexts));
     } catch (error) {
       // One of the two has died. Its next life attaches again; the other one must not die of it.
       if (toErrorRecord(error).code !== "peer_gone") throw error;
@@ -126,7 +131,13 @@ export class AgentsFront implements ModelUsers {
   }
 
   detach(id: string, error: ErrorRecord): void {
+    this.#tokenTexts.delete(id);
     this.#models?.tell("detachModel", { id, error });
+  }
+
+  /** null while the model is not attached. */
+  tokenTexts(id: string): TokenTexts | null {
+    return this.#tokenTexts.get(id) ?? null;
   }
 
   async #up(place: Place<null>): Promise<void> {

@@ -1,6 +1,7 @@
 // Owns the main thread's side of inference: which models there are, and turning a request into a stream of events from the
 // agents place. Implements Inference and ModelManagement for http/. It never sees a token.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../engines/chat.ts";
+import type { ShownTokens } from "../engines/tokenizer/token-texts.ts";
 import { ActorSystem } from "../runtime/actor/system.ts";
 import { realClock } from "../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
@@ -149,6 +150,12 @@ export class Front implements Inference, ModelManagement {
       return agents.actor.ask("start", message, options).finally(onPrepared);
     };
     return this.#events<GenerateEvent>(request, signal, start, onPrepared);
+  }
+
+  tokenTexts(model: string): ShownTokens {
+    const texts = this.#agents.tokenTexts(model);
+    if (texts !== null) return texts;
+    throw new ServerError("model_failed", `the engine of model "${model}" ended; the request can be retried`);
   }
 
   async countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {

@@ -1,6 +1,7 @@
 // Owns the face the front thread shows to the protocol routes: which models there are, "generate" and "embed". It hides
 // where the actors run. Implemented by actors/front.ts; tests of http/ implement it with a few lines.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../engines/chat.ts";
+import type { ShownTokens } from "../engines/tokenizer/token-texts.ts";
 import type { EngineMetric } from "./engine-metrics.ts";
 import type { BodyToTranslate } from "./text-tasks/body-translators.ts";
 
@@ -89,6 +90,11 @@ export interface Inference {
     signal: AbortSignal,
     onPrepared?: () => void,
   ): AsyncIterable<readonly GenerateEvent[]>;
+  /**
+   * The texts of a model's tokens, by its id: to be asked for while a generation on it runs, whose logprobs name tokens by their
+   * ids. What is returned stays valid. Throws model_failed where the model's engine has ended meanwhile.
+   */
+  tokenTexts(model: string): ShownTokens;
   /** Tokens of the prompt a request comes to. Throws what would refuse the request; `cancelled` once the signal is aborted. */
   countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number>;
   /** The engine metrics of the models that are loaded now. */

@@ -9,6 +9,7 @@ import type { PrefixStatistics } from "../engines/scheduler/prefix-cache.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { SpeculationOptions } from "../engines/speculation/options.ts";
 import type { SpeculationStatistics } from "../engines/speculation/speculation.ts";
+import type { TokenTextTable } from "../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
@@ -215,7 +216,7 @@ export interface ModelPlaceReady {
 
 /** The models actor of the agents place: apart from the agents actor, so that no run waits while a model is attached. */
 export interface ModelsProtocol {
-  /** Makes a model available to runs: reads its vocabulary and template, links to its place. */
+  /** Makes a model available to runs: reads its vocabulary and template, links to its place. Returns what it has read. */
   attachModel(message: AttachedModel): Promise<ModelFiles>;
   detachModel(message: { readonly id: string; readonly error: ErrorRecord }): void;
 }
@@ -263,6 +264,7 @@ export interface ModelFiles {
   readonly head: HeadBytes;
   /** The chat template that the configuration names; null where the model's own is used. */
   readonly template: string | null;
+  readonly tokenTexts: TokenTextTable;
 }
 
 /** Channel of event streams on the link between the front and an agents place. */

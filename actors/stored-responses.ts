@@ -1,6 +1,9 @@
 // Stored responses as http/ sees them: what is kept of one, and what may be done with it. It knows nothing of what a response
 // looks like: what is large is bytes, and is read in slices. Implemented by the state place; see response-store/.
 
+/** Most bytes of one response that is kept: more than the longest request and its answer come to. */
+export const maxStoredBytes = 64 * 2 ** 20;
+
 /** Items as JSON texts in UTF-8, one behind the other. */
 export interface ItemTexts {
   /** The items' ids, in their order. */

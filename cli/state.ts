@@ -2,7 +2,7 @@
 // without a folder where none was asked for.
 import { isAbsolute, join, resolve } from "node:path";
 import { StateFront } from "../actors/state-front.ts";
-import type { StoredResponses } from "../actors/stored-responses.ts";
+import { maxStoredBytes, type StoredResponses } from "../actors/stored-responses.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { homeFolder } from "../runtime/home.ts";
@@ -10,8 +10,6 @@ import type { Logger } from "../runtime/log.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 
 const mailboxLimit = 4096;
-/** More than the longest request and its answer come to. */
-const maxEntryBytes = 64 * 2 ** 20;
 const failedStopMs = 1000;
 const dayMs = 24 * 3600 * 1000;
 
@@ -25,7 +23,7 @@ export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger)
   const limits: StoreLimits = {
     maxEntries: troupe.maxStoredResponses,
     maxBytes: troupe.storedResponsesDisk,
-    maxEntryBytes,
+    maxEntryBytes: maxStoredBytes,
     maxAgeMs: troupe.storedResponseDays * dayMs,
   };
   const { stateDir } = troupe;

@@ -1,6 +1,7 @@
 // Owns the neutral vocabulary between the wire protocols and the engines: what a request asks and the one closed union
 // of events that answers it. No protocol's own type appears here.
 import type { ErrorRecord } from "../runtime/errors.ts";
+import type { LogprobRecords } from "./logprobs.ts";
 
 export interface ChatMessage {
   readonly role: string;
@@ -190,26 +191,6 @@ export interface TemplateArguments {
   readonly reasoningEffort?: string;
 }
 
-/** A token as logprobs report it. */
-export interface TokenLogprob {
-  readonly token: string;
-  readonly bytes: readonly number[];
-  readonly logprob: number;
-}
-
-export interface ChoiceLogprob extends TokenLogprob {
-  readonly top: readonly TokenLogprob[];
-}
-
-/** A token of the prompt. */
-export interface PromptLogprob {
-  readonly token: string;
-  readonly bytes: readonly number[];
-  /** null for the first one, which nothing came before. */
-  readonly logprob: number | null;
-  readonly top: readonly TokenLogprob[];
-}
-
 /** `tool_calls`: it ended by itself or by a stop string, after at least one whole call. */
 export type FinishReason = "stop" | "length" | "tool_calls" | "cancelled";
 
@@ -254,15 +235,18 @@ export type GenerateEvent =
       /** Of the adapter it is answered with; left out for the base model. */
       readonly adapterGeneration?: string;
     }
-  /** The prompt's own tokens, where their logprobs were asked for; the first has none. */
-  | { readonly type: "prompt"; readonly logprobs: readonly PromptLogprob[] }
+  /**
+   * The prompt's own tokens, where their logprobs were asked for. Nothing comes before the first: what its record says of
+   * its logprob means nothing.
+   */
+  | { readonly type: "prompt"; readonly logprobs: LogprobRecords }
   /** What the model thinks before it answers. */
   | { readonly type: "reasoning"; readonly choice: number; readonly text: string }
   | {
       readonly type: "text";
       readonly choice: number;
       readonly text: string;
-      readonly logprobs?: readonly ChoiceLogprob[];
+      readonly logprobs?: LogprobRecords;
     }
   /** A call begins, the `call`-th of its choice, counted from 0. */
   | {

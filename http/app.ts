@@ -4,12 +4,13 @@ import type { Inference } from "../actors/inference.ts";
 import type { LoraAdapters } from "../actors/lora-adapters.ts";
 import type { ModelManagement } from "../actors/model-management.ts";
 import { ResponseKeeper } from "../actors/response-store/response-keeper.ts";
-import type { StoredResponses } from "../actors/stored-responses.ts";
+import { maxStoredBytes, type StoredResponses } from "../actors/stored-responses.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { MemoryTables } from "../runtime/store/memory-tables.ts";
 import { TableStore } from "../runtime/store/table-store.ts";
 import { bareInspector, type SystemInspector } from "../runtime/system.ts";
 import { AccessLog } from "./access-log.ts";
+import { AnswerMemory } from "./answer-memory.ts";
 import type { Context, HttpConfig } from "./context.ts";
 import type { EdgeHandler, HttpRequest } from "./edge.ts";
 import { Exchange } from "./exchange.ts";
@@ -34,6 +35,8 @@ export interface AppOptions {
   /** Where responses are kept; in memory where left out. */
   readonly storedResponses?: StoredResponses;
   readonly config?: Partial<HttpConfig>;
+  /** See MAX_ANSWER_BYTES. */
+  readonly maxAnswerBytes?: number;
   readonly system?: SystemInspector;
   /** Told of each request for inference, and for what a model made, besides the access log and the metrics. */
   readonly observers?: readonly ExchangeObserver[];
@@ -66,7 +69,7 @@ const defaults: HttpConfig = {
 const memoryLimits = {
   maxEntries: 1000,
   maxBytes: 256 * 2 ** 20,
-  maxEntryBytes: 64 * 2 ** 20,
+  maxEntryBytes: maxStoredBytes,
   maxAgeMs: 30 * 24 * 3600 * 1000,
 };
 
@@ -85,11 +88,14 @@ const preflightHeaders = {
 
 export function createApp({ inference, log, storedResponses, config: given, ...rest }: AppOptions): App {
   const config = { ...defaults, ...given };
-  const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null } = rest;
+  const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null, maxAnswerBytes } = rest;
   const store = storedResponses ?? new ResponseKeeper(new TableStore(new MemoryTables(), memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
-  const context: Context = { inference, models, lora, config, log, responses, metrics, system };
+  const answerMemory = new AnswerMemory(maxAnswerBytes);
+  const tokenTexts = (model: string) => inference.tokenTexts(model);
+  const shared = { models, lora, config, log, answerMemory, tokenTexts, responses, metrics, system };
+  const context: Context = { inference, ...shared };
   const table = new RouteTable(routes.filter(({ setting }) => setting === undefined || config[setting]));
   const accessLog = config.accessLog ? [new AccessLog(log)] : [];
   const { host, allowedHosts, corsOrigins } = config;

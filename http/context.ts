@@ -3,7 +3,9 @@
 import type { Inference } from "../actors/inference.ts";
 import type { LoraAdapters } from "../actors/lora-adapters.ts";
 import type { ModelManagement } from "../actors/model-management.ts";
+import type { ShownTokens } from "../engines/tokenizer/token-texts.ts";
 import type { SystemInspector } from "../runtime/system.ts";
+import type { AnswerMemory } from "./answer-memory.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Log } from "./log.ts";
 import type { HttpMetrics } from "./metrics/recorder.ts";
@@ -42,6 +44,10 @@ export interface Context {
   readonly lora: LoraAdapters | null;
   readonly config: HttpConfig;
   readonly log: Log;
+  /** As that of `inference`, for what outlives its exchange: it holds nothing of one. */
+  readonly tokenTexts: (model: string) => ShownTokens;
+  /** Of all answers under way. */
+  readonly answerMemory: AnswerMemory;
   /** Those that are generated now, and those that are kept. */
   readonly responses: Responses;
   /** null where metrics are switched off. */

@@ -1,4 +1,4 @@
-// Owns the face between sockets and handlers: a request, a reply, a stream, a listening server. Implemented by
+// Owns the face between sockets and handlers: a request, a reply, a body in pieces, a listening server. Implemented by
 // http/uws and http/node, and by tests with no socket at all. Nothing here knows what any path means.
 import type { ServerError } from "../runtime/errors.ts";
 

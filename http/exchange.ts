@@ -56,6 +56,7 @@ export class Exchange {
   #status = CLIENT_GONE;
   #sentBytes = 0;
   #isStream = false;
+  #isWhole = false;
 
   constructor(request: HttpRequest, reply: HttpReply, options: ExchangeOptions) {
     this.request = request;
@@ -75,6 +76,11 @@ export class Exchange {
   /** Its answer is a stream of events, which has begun. */
   get isStream(): boolean {
     return this.#isStream;
+  }
+
+  /** Its answer has been given to its end. */
+  get isWhole(): boolean {
+    return this.#isWhole;
   }
 
   /** Bytes of the answer's body, those of a client that has gone included. */
@@ -104,6 +110,7 @@ export class Exchange {
 
   send(status: number, headers: ReplyHeaders, body: string | Uint8Array): void {
     this.#status = status;
+    this.#isWhole = true;
     this.#observe(body);
     this.#reply.send(status, this.#withCommon(headers), body);
   }
@@ -180,7 +187,10 @@ export class Exchange {
       },
       keepOpen: () => sink.keepOpen(),
       drained: () => sink.drained(),
-      end: () => sink.end(),
+      end: () => {
+        this.#isWhole = true;
+        sink.end();
+      },
       abort: () => sink.abort(),
     };
   }

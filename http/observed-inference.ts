@@ -4,6 +4,7 @@ import type { EngineMetric } from "../actors/engine-metrics.ts";
 import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "../actors/inference.ts";
 import type { BodyToTranslate } from "../actors/text-tasks/body-translators.ts";
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../engines/chat.ts";
+import type { ShownTokens } from "../engines/tokenizer/token-texts.ts";
 import { type ErrorRecord, toErrorRecord } from "../runtime/errors.ts";
 
 /** What became of what a request asked of a model. */
@@ -39,6 +40,10 @@ export class ObservedInference implements Inference {
 
   resolveModel(requested: string | undefined): ResolvedModel {
     return this.#inner.resolveModel(requested);
+  }
+
+  tokenTexts(model: string): ShownTokens {
+    return this.#inner.tokenTexts(model);
   }
 
   countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {

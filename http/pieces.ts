@@ -1,11 +1,9 @@
 // Pieces: an answer that is written as its client reads it, so that a large one, or a hundred of them, costs the server little more
 // than the piece that is on its way.
 import { ServerError } from "../runtime/errors.ts";
-import type { ReplyHeaders, StreamSink } from "./edge.ts";
+import type { ReplyHeaders } from "./edge.ts";
 import type { Exchange } from "./exchange.ts";
-import { drained } from "./sse.ts";
-
-export type Piece = string | Uint8Array;
+import { type Piece, writePiece } from "./write-piece.ts";
 
 /** Some of a body; may be of any length. */
 export type Pieces = AsyncIterable<Piece> | Iterable<Piece>;
@@ -46,12 +44,10 @@ async function stream(
   const { signal } = exchange.request;
   const sink = exchange.openStream(headers);
   try {
-    for (const piece of begun) await write(sink, piece, readerStallMs);
-    await turns.next();
+    for (const piece of begun) await writePiece(sink, piece, readerStallMs);
     for await (const piece of rest) {
       if (signal.aborted) return;
-      await write(sink, piece, readerStallMs);
-      await turns.next();
+      await writePiece(sink, piece, readerStallMs);
     }
     sink.end();
   } catch (thrown) {
@@ -59,32 +55,6 @@ async function stream(
     sink.abort();
   }
 }
-
-async function write(sink: StreamSink, piece: Piece, readerStallMs: number): Promise<void> {
-  if (!sink.write(piece)) await drained(sink, readerStallMs);
-}
-
-/**
- * Lets those that write go on one after the other, one in each turn of the event loop: what a hundred of them have to write is
- * there at once, and would be written at once.
- */
-class Turns {
-  #waiting: (() => void)[] = [];
-
-  next(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#waiting.push(resolve);
-      if (this.#waiting.length === 1) setImmediate(this.#serve);
-    });
-  }
-
-  readonly #serve = (): void => {
-    this.#waiting.shift()?.();
-    if (this.#waiting.length > 0) setImmediate(this.#serve);
-  };
-}
-
-const turns = new Turns();
 
 async function* cut(pieces: Pieces): AsyncGenerator<Piece, undefined> {
   for await (const piece of pieces) {

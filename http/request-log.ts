@@ -57,7 +57,7 @@ export class RequestLog implements ExchangeObserver {
     return Uint8Array.from(body.subarray(0, Math.min(maxLoggedBytes, Math.max(maxHeldBytes - this.#heldBytes, 0))));
   }
 
-  /** Pieces are kept whole or not at all: those of a stream are whole events. */
+  /** Pieces are kept whole or not at all. */
   #keep(copy: ExchangeCopy, body: string | Uint8Array): void {
     const bytes = Buffer.byteLength(body);
     const fits = copy.bytes + bytes <= maxLoggedBytes && this.#heldBytes + bytes <= maxHeldBytes;
@@ -109,7 +109,8 @@ function entry(exchange: Exchange, { request: kept, pieces, cutBytes }: Exchange
     ...(cutBytes > 0 && { responseCutBytes: cutBytes }),
   };
   const answer = withoutSecrets(pieces.join(""));
-  const response = exchange.isStream ? payloads(answer) : asJson(answer);
+  const isCut = cutBytes > 0 || !exchange.isWhole;
+  const response = exchange.isStream ? payloads(answer) : isCut ? cutText(answer) : asJson(answer);
   return `${JSON.stringify(head).slice(0, -1)},"request":${requestBody(exchange, kept)},"response":${response}}`;
 }
 
@@ -121,10 +122,16 @@ function requestBody({ request }: Exchange, kept: Uint8Array): string {
   return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);
 }
 
-/** The data of each event of a stream, in order. */
+/** The data of each whole event of a stream, in order. */
 function payloads(stream: string): string {
-  const data = stream.split("\n").flatMap((line) => (line.startsWith("data: ") ? [asJson(line.slice(6))] : []));
+  const whole = stream.slice(0, stream.lastIndexOf("\n\n") + 1);
+  const data = whole.split("\n").flatMap((line) => (line.startsWith("data: ") ? [asJson(line.slice(6))] : []));
   return `[${data.join(",")}]`;
+}
+
+/** The beginning of a body, which is no JSON of its own. */
+function cutText(text: string): string {
+  return text === "" ? "null" : JSON.stringify(text);
 }
 
 /** What we answer is JSON where it begins like an object. */

@@ -1,27 +1,24 @@
 // Owns the pump from a generation's events to a stream of server-sent events: when the answer begins, keep-alive
 // comments, back pressure, and the end. A protocol brings a codec; nothing here knows what its events look like.
-
 import type { GenerateEvent } from "../engines/chat.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { StreamSink } from "./edge.ts";
 import type { Exchange } from "./exchange.ts";
+import { drained, writePiece } from "./write-piece.ts";
 
 export interface StreamCodec {
-  /** The text of one batch of events, "" if there is nothing to send yet. */
-  encode(events: readonly GenerateEvent[]): string;
+  /**
+   * The text of one batch of events, "" if there is nothing to send yet; where it is long, in pieces, which are all taken
+   * before the next batch is given.
+   */
+  encode(events: readonly GenerateEvent[]): string | Iterable<string>;
   /** The text that ends a stream which failed after it had begun. */
-  fail(error: ErrorRecord): string;
+  fail(error: ErrorRecord): string | Iterable<string>;
   /** True once the text that ends the stream has been given out. */
   readonly isEnded: boolean;
   /** What an idle stream gets now and then; a comment where left out. */
   readonly keepAlive?: string;
 }
-
-/**
- * A server underneath may close a connection on which nothing moves (uWS does, after 8 seconds), and how long a reader
- * may stall is for `readerStallMs` to say.
- */
-const keepOpenMs = 4000;
 
 export interface StreamLimits {
   readonly keepAliveMs: number;
@@ -43,7 +40,9 @@ export async function streamEvents(
     for await (const batch of events) {
       const first = batch[0];
       if (!writer.hasBegun && first?.type === "error") throw fromErrorRecord(first.error);
-      if (!writer.write(codec.encode(batch))) await writer.drained();
+      const text = codec.encode(batch);
+      if (typeof text !== "string") await writer.writePieces(text);
+      else if (!writer.write(text)) await writer.drained();
       if (exchange.request.signal.aborted || codec.isEnded) break;
     }
     if (!codec.isEnded && !exchange.request.signal.aborted) {
@@ -54,19 +53,12 @@ export async function streamEvents(
   } catch (thrown) {
     if (!writer.hasBegun) throw thrown;
     if (exchange.request.signal.aborted) return;
-    writer.write(codec.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : exchange.unexpected(thrown)));
+    const text = codec.fail(thrown instanceof ServerError ? toErrorRecord(thrown) : exchange.unexpected(thrown));
+    if (typeof text === "string") writer.write(text);
+    else await writer.writePieces(text);
   } finally {
     writer.end();
   }
-}
-
-/** Waits until a stream may be written to again; a reader that stays stalled is cut off. */
-export async function drained(sink: StreamSink, readerStallMs: number): Promise<void> {
-  const stalled = setTimeout(() => sink.abort(), readerStallMs);
-  const keeping = setInterval(() => sink.keepOpen(), keepOpenMs);
-  await sink.drained();
-  clearTimeout(stalled);
-  clearInterval(keeping);
 }
 
 class SseWriter {
@@ -75,7 +67,8 @@ class SseWriter {
   readonly #limits: StreamLimits;
   readonly #timer: NodeJS.Timeout | undefined;
   #sink: StreamSink | null = null;
-  #isBlocked = false;
+  /** It waits for its reader, or is in the middle of an event. */
+  #isBusy = false;
 
   constructor(exchange: Exchange, codec: StreamCodec, limits: StreamLimits) {
     this.#exchange = exchange;
@@ -105,10 +98,29 @@ class SseWriter {
   async drained(): Promise<void> {
     const sink = this.#sink;
     if (sink === null) return;
-    this.#isBlocked = true;
+    this.#isBusy = true;
     await drained(sink, this.#limits.readerStallMs);
-    this.#isBlocked = false;
+    this.#isBusy = false;
     this.#timer?.refresh();
+  }
+
+  /** Writes pieces at the reader's pace. What they throw cuts the connection: an event may have been half written. */
+  async writePieces(pieces: Iterable<string>): Promise<void> {
+    const { signal } = this.#exchange.request;
+    const sink = this.begin();
+    this.#isBusy = true;
+    try {
+      for (const piece of pieces) {
+        await writePiece(sink, piece, this.#limits.readerStallMs);
+        if (signal.aborted) break;
+      }
+    } catch (thrown) {
+      sink.abort();
+      throw thrown;
+    } finally {
+      this.#isBusy = false;
+      this.#timer?.refresh();
+    }
   }
 
   end(): void {
@@ -117,7 +129,7 @@ class SseWriter {
   }
 
   #keepAlive(): void {
-    if (!this.#isBlocked) this.write(this.#codec.keepAlive ?? ": keep-alive\n\n");
+    if (!this.#isBusy) this.write(this.#codec.keepAlive ?? ": keep-alive\n\n");
     else this.#timer?.refresh();
   }
 }

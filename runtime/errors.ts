@@ -38,7 +38,8 @@ const codes = {
   },
   queue_full: {
     retryable: true,
-    meaning: "As many requests as are allowed are waiting already, or their bodies hold as much memory as they may.",
+    meaning:
+      "As many requests as are allowed are waiting already, or their bodies or answers hold as much memory as they may.",
   },
   queue_timeout: { retryable: true, meaning: "The request waited longer than `queue_timeout_secs` for its turn." },
   mailbox_full: { retryable: true, meaning: "A part of the server has more to do than it may put off." },

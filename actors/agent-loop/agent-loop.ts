@@ -2,9 +2,8 @@
 // run. One run is one request; what it does with tokens is run.ts's affair. What a client has written is read by text tasks.
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
-import { parseModelMetadata } from "../../engines/gguf/metadata.ts";
 import { queueFull } from "../../engines/scheduler/queue-full.ts";
-import { createVocabulary, type Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+import { SharedTokenTexts, type TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { Later } from "../../runtime/actor/later.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
@@ -46,7 +45,7 @@ export interface AgentLoopOptions {
 interface LinkedModel {
   /** By which text tasks know it. */
   readonly textKey: string;
-  readonly vocabulary: Vocabulary;
+  readonly texts: TokenTexts;
   readonly endpoint: Endpoint;
   readonly actor: Ref<ModelProtocol>;
   /** Live sequences by id. */
@@ -74,11 +73,14 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     const { tasks, system } = this.#options;
     const { id, ready } = message;
     const files = message.files ?? (await tasks.read(message));
-    const [textKey, endpoint] = await Promise.all([tasks.open({ id, ready, ...files }), openEndpoint(message.ticket)]);
+    const [textKey, endpoint] = await Promise.all([
+      tasks.open({ id, ready, head: files.head, template: files.template }),
+      openEndpoint(message.ticket),
+    ]);
     const actor = system.ref<ModelProtocol>("model", endpoint);
     const linked: LinkedModel = {
       textKey,
-      vocabulary: createVocabulary(parseModelMetadata(files.head).tokenizer),
+      texts: new SharedTokenTexts(files.tokenTexts),
       endpoint,
       actor,
       sequences: new Map(),
@@ -124,7 +126,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
         adapter,
         writer,
         model: {
-          vocabulary: model.vocabulary,
+          texts: model.texts,
           prepare: (asked, signal) => tasks.prepare(model.textKey, asked, signal),
           check: (checks, text, call) => tasks.check(checks, text, call, request.client),
           actor: model.actor,

@@ -1,17 +1,10 @@
 // Owns what one choice's text turns out to be: pieces of text in, events of reasoning, content and calls out, with the logprobs
 // of the tokens the content is made of. Called by choice.ts; it neither ends a choice nor knows tokens' ids.
 import { randomUUID } from "node:crypto";
-import type { ChoiceLogprob } from "../../engines/chat.ts";
+import type { LogprobRecords } from "../../engines/logprobs.ts";
 import type { OutputParser, OutputPart } from "../../engines/parse/tool-format.ts";
 import type { ChoiceEvent } from "./event-backlog.ts";
-
-/** A logprob record that waits for its text. */
-interface HeldLogprob {
-  /** Characters of text before this token, and with it. Both are the same where it has only part of a character. */
-  readonly start: number;
-  readonly end: number;
-  readonly logprob: ChoiceLogprob;
-}
+import { HeldLogprobs } from "./held-logprobs.ts";
 
 export interface ReaderOptions {
   readonly choice: number;
@@ -35,7 +28,8 @@ export class AnswerReader {
   isChecking = false;
   readonly #waiting: OutputPart[] = [];
   readonly #options: ReaderOptions;
-  #held: HeldLogprob[] = [];
+  /** Of tokens whose text is not read yet. */
+  readonly #held = new HeldLogprobs();
   /** Characters read without a parser. */
   #readLength = 0;
   #callCount = 0;
@@ -53,9 +47,9 @@ export class AnswerReader {
     return this.#options.parser?.isThinking ?? false;
   }
 
-  /** The token whose text, which is read next, lies from character `start` to `end`. */
-  note(start: number, end: number, logprob: ChoiceLogprob): void {
-    this.#held.push({ start, end, logprob });
+  /** The token whose text, which is read next, lies from character `start` to `end`; `frame` has its logprobs at `at`. */
+  note(start: number, end: number, token: number, frame: Float32Array, at: number): void {
+    this.#held.add(start, end, token, frame, at);
   }
 
   read(text: string): void {
@@ -76,8 +70,8 @@ export class AnswerReader {
 
   /** The last tokens had no text, and belong to the content before them. */
   finishLogprobs(): void {
-    if (this.#isContent && this.#held.length > 0) this.#emitText("", this.#held);
-    this.#held = [];
+    if (this.#isContent && this.#held.count > 0) this.#emitText("", this.#held.take(this.#held.count));
+    this.#held.drop(this.#held.count);
   }
 
   #takeAll(parts: readonly OutputPart[]): void {
@@ -97,7 +91,7 @@ export class AnswerReader {
         this.#content(part.text, part.at);
         break;
       case "reasoning":
-        this.#forget(part.at + part.text.length);
+        this.#held.dropBefore(part.at + part.text.length);
         emit({ type: "reasoning", choice, text: part.text });
         break;
       case "call":
@@ -106,7 +100,7 @@ export class AnswerReader {
         break;
       case "arguments":
         // What the last token has beyond the arguments may be content.
-        if (this.#held.length > 1) this.#held = this.#held.slice(-1);
+        this.#held.drop(this.#held.count - 1);
         this.#call.text += part.text;
         emit({ type: "tool_arguments", choice, call: this.#callCount, text: part.text });
         break;
@@ -157,28 +151,15 @@ export class AnswerReader {
   }
 
   #content(text: string, at: number): void {
-    if (this.#held.length === 0) {
-      if (text !== "") this.#emitText(text, []);
-      return;
-    }
-    this.#forget(at);
-    const next = this.#held.findIndex(({ start }) => start >= at + text.length);
-    const count = next < 0 ? this.#held.length : next;
-    const ready = this.#held.slice(0, count);
-    this.#held = this.#held.slice(count);
-    if (text !== "" || ready.length > 0) this.#emitText(text, ready);
+    this.#held.dropBefore(at);
+    const ready = this.#held.countBefore(at + text.length);
+    if (ready > 0) this.#emitText(text, this.#held.take(ready));
+    else if (text !== "") this.#emitText(text, null);
   }
 
-  /** Drops the logprobs of tokens that lie before character `at`. */
-  #forget(at: number): void {
-    const first = this.#held.findIndex(({ start, end }) => end > at || start >= at);
-    this.#held = first < 0 ? [] : this.#held.slice(first);
-  }
-
-  #emitText(text: string, ready: readonly HeldLogprob[]): void {
+  #emitText(text: string, logprobs: LogprobRecords | null): void {
     const event = { type: "text", choice: this.#options.choice, text } as const;
-    if (ready.length === 0) this.#options.emit(event);
-    else this.#options.emit({ ...event, logprobs: ready.map(({ logprob }) => logprob) });
+    this.#options.emit(logprobs === null ? event : { ...event, logprobs });
   }
 }
 

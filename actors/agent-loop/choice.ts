@@ -3,19 +3,18 @@
 import type { FinishReason } from "../../engines/chat.ts";
 import { StopStrings } from "../../engines/parse/stop-strings.ts";
 import { Detokenizer } from "../../engines/tokenizer/detokenizer.ts";
-import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+import type { TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../messages.ts";
 import type { AnswerPlan } from "./answer-plan.ts";
 import { AnswerReader } from "./answer-reader.ts";
 import type { ChoiceEvent } from "./event-backlog.ts";
-import { alternatives, tokenLogprob } from "./token-logprobs.ts";
 
 /** Says why a text is not what was asked for, or null; `call` is the tool that was called, null for content. Never rejects. */
 export type CheckOutput = (text: string, call: string | null) => Promise<string | null>;
 
 export interface ChoiceOptions {
   readonly index: number;
-  readonly vocabulary: Vocabulary;
+  readonly texts: TokenTexts;
   /** The prompt's last token. */
   readonly previousToken: number | null;
   readonly stop: readonly string[];
@@ -51,9 +50,9 @@ export class Choice {
   #decodedLength = 0;
 
   constructor(options: ChoiceOptions) {
-    const { vocabulary, previousToken, answer, check } = options;
+    const { texts, previousToken, answer, check } = options;
     this.#options = options;
-    this.#detokenizer = new Detokenizer(vocabulary, previousToken, answer.shownTokens);
+    this.#detokenizer = new Detokenizer(texts, previousToken, answer.shownTokens);
     this.#stop = options.stop.length > 0 ? new StopStrings(options.stop) : null;
     this.#reader = new AnswerReader({
       choice: options.index,
@@ -151,11 +150,7 @@ export class Choice {
   }
 
   #noteLogprob(token: number, record: Float32Array, at: number, start: number): void {
-    const { vocabulary, reportsLogprobs } = this.#options;
-    const logprob = record[at] as number;
-    this.#logprobSum += logprob;
-    if (!reportsLogprobs) return;
-    const described = { ...tokenLogprob(vocabulary, token, logprob), top: alternatives(vocabulary, record, at) };
-    this.#reader.note(start, this.#decodedLength, described);
+    this.#logprobSum += record[at] as number;
+    if (this.#options.reportsLogprobs) this.#reader.note(start, this.#decodedLength, token, record, at);
   }
 }

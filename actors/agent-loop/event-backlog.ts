@@ -1,6 +1,7 @@
 // Owns a run's events where they cannot leave at once: pieces of the same text become one. Kept by runs whose reader is
 // behind, and by candidates that wait for their rank.
-import type { ChoiceLogprob, GenerateEvent } from "../../engines/chat.ts";
+import type { GenerateEvent } from "../../engines/chat.ts";
+import { LogprobList } from "../../engines/logprobs.ts";
 
 /** What happens to one choice. */
 export type ChoiceEvent = Extract<GenerateEvent, { readonly choice: number }>;
@@ -11,7 +12,7 @@ type Piece = Extract<GenerateEvent, { readonly type: "text" | "reasoning" | "too
 interface Growing {
   readonly first: Piece;
   text: string;
-  logprobs: ChoiceLogprob[] | null;
+  readonly logprobs: LogprobList;
 }
 
 type Entry = Growing | { readonly whole: GenerateEvent };
@@ -30,7 +31,7 @@ export class EventBacklog {
     const last = "choice" in event ? this.#lasts.get(event.choice) : undefined;
     if (last !== undefined && "first" in last && joins(last.first, event)) {
       last.text += event.text;
-      if (event.type === "text" && event.logprobs) last.logprobs = joined(last.logprobs, event.logprobs);
+      if (event.type === "text" && event.logprobs) last.logprobs.add(event.logprobs);
       return;
     }
     const entry = entryOf(event);
@@ -57,20 +58,14 @@ function isPiece(event: GenerateEvent): event is Piece {
 
 function entryOf(event: GenerateEvent): Entry {
   if (!isPiece(event)) return { whole: event };
-  const logprobs = event.type === "text" && event.logprobs ? [...event.logprobs] : null;
+  const logprobs = new LogprobList();
+  if (event.type === "text" && event.logprobs) logprobs.add(event.logprobs);
   return { first: event, text: event.text, logprobs };
 }
 
 function eventOf(entry: Entry): GenerateEvent {
   if ("whole" in entry) return entry.whole;
   const { first, text, logprobs } = entry;
-  return first.type === "text" && logprobs !== null ? { ...first, text, logprobs } : { ...first, text };
-}
-
-/** Appends to `first`, which is the entry's own. */
-function joined(first: ChoiceLogprob[] | null, second: readonly ChoiceLogprob[]): ChoiceLogprob[] {
-  const all = first ?? [];
-  // Not spread: a whole long text may come as one event.
-  for (const logprob of second) all.push(logprob);
-  return all;
+  if (first.type !== "text" || logprobs.count === 0) return { ...first, text };
+  return { ...first, text, logprobs: logprobs.records() };
 }

@@ -2,7 +2,7 @@
 // ends them all however it ends (finished, cancelled, reader stalled, engine lost). Events leave through one bounded stream.
 import { performance } from "node:perf_hooks";
 import type { GenerateEvent, GenerateRequest, Usage } from "../../engines/chat.ts";
-import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+import type { TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { Clock } from "../../runtime/clock.ts";
@@ -35,7 +35,7 @@ export interface RunOptions {
   readonly adapter: RunAdapter | null;
   readonly writer: StreamWriter<GenerateEvent>;
   readonly model: {
-    readonly vocabulary: Vocabulary;
+    readonly texts: TokenTexts;
     /** Has a text worker prepare the prompt. Throws what refuses the request. */
     prepare(request: GenerateRequest, signal: AbortSignal): Promise<PreparedPrompt>;
     /** Has a text worker say why an output is not what was asked for, or null. */
@@ -148,7 +148,7 @@ export class Run {
     const bestOf = this.#bestOf;
     return new Choice({
       index,
-      vocabulary: model.vocabulary,
+      texts: model.texts,
       previousToken: prompt.at(-1) ?? null,
       stop: request.stop,
       reportsLogprobs: request.sampling.topLogprobs !== null,
@@ -204,7 +204,7 @@ export class Run {
   }
 
   #tellPrompt(prompt: Int32Array, records: Float32Array): void {
-    this.#emit({ type: "prompt", logprobs: promptLogprobs(this.#options.model.vocabulary, prompt, records) });
+    this.#emit({ type: "prompt", logprobs: promptLogprobs(prompt, records) });
   }
 
   #begin(elapsed: number): void {

@@ -1,31 +1,17 @@
-// Owns turning the logprob records of frames into what events report: tokens by their text. Called by choices, and once a
-// request for its prompt.
-import type { PromptLogprob, TokenLogprob } from "../../engines/chat.ts";
-import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
+// Logprobs of a prompt as an event reports them, made of what the model's place sends.
+import { type LogprobRecords, recordHead } from "../../engines/logprobs.ts";
 
-/** Floats of a record before its pairs: the token's own logprob, and the number of pairs. */
-const headFloats = 2;
-
-export function tokenLogprob(vocabulary: Vocabulary, token: number, logprob: number): TokenLogprob {
-  return { token: vocabulary.tokenText(token), bytes: [...vocabulary.piece(token)], logprob };
-}
-
-/** The alternatives of the record at `at`, likeliest first. */
-export function alternatives(vocabulary: Vocabulary, records: Float32Array, at: number): TokenLogprob[] {
-  const pairs = at + headFloats;
-  return Array.from({ length: records[at + 1] as number }, (_, i) =>
-    tokenLogprob(vocabulary, records[pairs + 2 * i] as number, records[pairs + 2 * i + 1] as number),
-  );
-}
-
-/** A prompt's tokens with their records; the first token has none. */
-export function promptLogprobs(vocabulary: Vocabulary, prompt: Int32Array, records: Float32Array): PromptLogprob[] {
-  let at = 0;
-  return Array.from(prompt, (token, i) => {
-    if (i === 0) return { ...tokenLogprob(vocabulary, token, 0), logprob: null, top: [] };
-    const top = alternatives(vocabulary, records, at);
-    const logprob = records[at] as number;
-    at += headFloats + 2 * top.length;
-    return { ...tokenLogprob(vocabulary, token, logprob), top };
+/** The records of a prompt's tokens. The model has nothing to say of the first one. */
+export function promptLogprobs(prompt: Int32Array, sent: Float32Array): LogprobRecords {
+  const stride = prompt.length > 1 ? sent.length / (prompt.length - 1) : 0;
+  const floats = new Float32Array(recordHead * prompt.length + sent.length);
+  let used = 0;
+  prompt.forEach((token, i) => {
+    const at = (i - 1) * stride;
+    const alternatives = i === 0 ? 0 : (sent[at + 1] as number);
+    floats[used] = token;
+    if (i > 0) floats.set(sent.subarray(at, at + recordHead - 1 + 2 * alternatives), used + 1);
+    used += recordHead + 2 * alternatives;
   });
+  return { count: prompt.length, floats: floats.slice(0, used) };
 }

@@ -2,8 +2,11 @@
 // task that takes too long is ended together with its thread.
 import { deserialize } from "node:v8";
 import type { GenerateRequest, OpenRequest } from "../../engines/chat.ts";
+import { parseModelMetadata } from "../../engines/gguf/metadata.ts";
 import { readHeadBytes } from "../../engines/gguf/reader.ts";
 import { loadTemplateOverride } from "../../engines/template/template-source.ts";
+import { tokenTextTable } from "../../engines/tokenizer/token-texts.ts";
+import { createVocabulary } from "../../engines/tokenizer/vocabulary.ts";
 import type { TaskHandlers, TaskOutput } from "../../runtime/thread/task.ts";
 import type { EmbedInputs } from "../inference.ts";
 import type { ModelFiles } from "../messages.ts";
@@ -73,7 +76,9 @@ export function textHandlers(translators: BodyTranslators): TaskHandlers {
       const named = jinjaExplicit ?? chatTemplate;
       const key = jinjaExplicit === null ? "chat_template" : "jinja_explicit";
       const template = named === null ? null : await loadTemplateOverride(named, key);
-      return { value: { head: await readHeadBytes(path), template } };
+      const head = await readHeadBytes(path);
+      const tokenTexts = tokenTextTable(createVocabulary(parseModelMetadata(head).tokenizer));
+      return { value: { head, template, tokenTexts } satisfies ModelFiles };
     },
     prepare({ key, request }, enter) {
       enter("messages");

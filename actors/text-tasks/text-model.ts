@@ -22,7 +22,7 @@ const truncatedPromptShare = 0.75;
 const openingCharacters = 256;
 
 /** What a text worker is given of a model, read once: a worker that starts later needs no file, which may be gone by then. */
-export interface TextSource extends ModelFiles {
+export interface TextSource extends Pick<ModelFiles, "head" | "template"> {
   readonly id: string;
   readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
     readonly card: { readonly vocabSize: number };

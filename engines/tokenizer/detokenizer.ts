@@ -1,13 +1,13 @@
 // Owns turning one sequence's tokens into text as they come. Called once a token on the agents thread, so the usual token,
 // whole characters, costs one array look-up. It never gives out half a character: the rest waits for the next token.
-import type { Vocabulary } from "./vocabulary.ts";
+import type { TokenTexts } from "./token-texts.ts";
 
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
 const nothing: ReadonlySet<number> = new Set();
 
 export class Detokenizer {
-  private readonly vocabulary: Vocabulary;
+  private readonly texts: TokenTexts;
   private readonly shown: ReadonlySet<number>;
   /** The start of a character whose end has not come: at most 3 bytes. */
   private readonly pending = new Uint8Array(3);
@@ -18,17 +18,17 @@ export class Detokenizer {
    * `previousToken` is the prompt's last token, null if there is none: text that begins there has no added space. Control
    * tokens of `shown` come out as the text of their names.
    */
-  constructor(vocabulary: Vocabulary, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
-    this.vocabulary = vocabulary;
+  constructor(texts: TokenTexts, previousToken: number | null, shown: ReadonlySet<number> = nothing) {
+    this.texts = texts;
     this.shown = shown;
-    this.dropsSpace = vocabulary.addsSpacePrefix && (previousToken === null || vocabulary.isControl(previousToken));
+    this.dropsSpace = texts.addsSpacePrefix && (previousToken === null || texts.isControl(previousToken));
   }
 
   /** The text that this token completes; "" if it completes none. */
   push(token: number): string {
     if (this.shown.has(token)) return this.pushName(token);
-    const whole = this.pendingLength === 0 ? this.vocabulary.pieceText(token) : null;
-    const text = whole ?? this.pushBytes(this.vocabulary.piece(token));
+    const whole = this.pendingLength === 0 ? this.texts.pieceText(token) : null;
+    const text = whole ?? this.pushBytes(this.texts.piece(token));
     if (!this.dropsSpace || text === "") return text;
     this.dropsSpace = false;
     return text.startsWith(" ") ? text.slice(1) : text;
@@ -44,8 +44,8 @@ export class Detokenizer {
   /** What a control token cuts off is never completed. */
   private pushName(token: number): string {
     const cut = this.flush();
-    this.dropsSpace = this.vocabulary.addsSpacePrefix;
-    return cut + this.vocabulary.tokenText(token);
+    this.dropsSpace = this.texts.addsSpacePrefix;
+    return cut + this.texts.tokenText(token);
   }
 
   private pushBytes(piece: Uint8Array): string {

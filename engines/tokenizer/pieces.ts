@@ -7,19 +7,21 @@ import { byteOfToken, type TokenKind } from "./token-kinds.ts";
 /** How a normal token's name stands for its bytes: one character a byte, or as it is with U+2581 for a space. */
 export type Spelling = "bytes" | "spaces";
 
-export class PieceTable {
-  readonly longestBytes: number;
-  /** Token t's piece is bytes[ends[t - 1] .. ends[t]). */
-  private readonly bytes: Buffer;
-  private readonly ends: Int32Array;
+/** The pieces of all tokens, one behind another: token t's is bytes[ends[t - 1] .. ends[t]). Not to be changed. */
+export interface Pieces {
+  readonly bytes: Uint8Array;
+  readonly ends: Int32Array;
+}
+
+export class PieceTable implements Pieces {
+  readonly bytes: Buffer;
+  readonly ends: Int32Array;
   private readonly texts: (string | null | undefined)[];
 
-  constructor(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling) {
-    const pieces = names.map((name, token) => pieceOf(name, kinds[token], spelling));
-    this.bytes = Buffer.concat(pieces);
-    this.ends = endsOf(pieces);
-    this.longestBytes = longestBytes(pieces, names);
-    this.texts = new Array(names.length);
+  constructor({ bytes, ends }: Pieces) {
+    this.bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.ends = ends;
+    this.texts = new Array(ends.length);
   }
 
   /** A view, not to be changed. Of a token outside the vocabulary it is empty. */
@@ -59,6 +61,22 @@ export class PieceTable {
 
 const nothing = Buffer.alloc(0);
 
+/** The pieces of tokens of these names. */
+export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling): Pieces {
+  const pieces = names.map((name, token) => pieceOf(name, kinds[token], spelling));
+  return { bytes: Buffer.concat(pieces), ends: endsOf(pieces) };
+}
+
+/** Bytes of the longest piece. Names count too: in a prompt a control token stands for its whole name. */
+export function longestPiece({ ends }: Pieces, names: readonly string[]): number {
+  let longest = 1;
+  names.forEach((name, token) => {
+    const start = token === 0 ? 0 : (ends[token - 1] as number);
+    longest = Math.max(longest, (ends[token] as number) - start, Buffer.byteLength(name, "utf8"));
+  });
+  return longest;
+}
+
 function pieceOf(name: string, kind: TokenKind | undefined, spelling: Spelling): Uint8Array {
   if (kind === "user-defined" || kind === "shown-control") return Buffer.from(name, "utf8");
   if (kind === "byte") return Uint8Array.of(byteOfToken(name));
@@ -72,13 +90,4 @@ function endsOf(pieces: readonly Uint8Array[]): Int32Array {
     end += piece.length;
     return end;
   });
-}
-
-/** Names count too: in a prompt a control token stands for its whole name. */
-function longestBytes(pieces: readonly Uint8Array[], names: readonly string[]): number {
-  let longest = 1;
-  pieces.forEach((piece, token) => {
-    longest = Math.max(longest, piece.length, Buffer.byteLength(names[token] ?? "", "utf8"));
-  });
-  return longest;
 }

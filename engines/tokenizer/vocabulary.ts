@@ -6,8 +6,9 @@ import type { TokenizerMetadata } from "../gguf/metadata.ts";
 import type { Encoder } from "./encoders.ts";
 import { planEncoding } from "./encoding-plan.ts";
 import { FixedTokens, type Swallowing } from "./fixed-tokens.ts";
-import { PieceTable } from "./pieces.ts";
+import { longestPiece, PieceTable, piecesOf } from "./pieces.ts";
 import { type TokenKind, tokenKinds } from "./token-kinds.ts";
+import type { TabledVocabulary } from "./token-texts.ts";
 
 /** A rendered chat template. Where user text spells a control token it is broken by `marker`, which occurs nowhere else. */
 export interface PromptText {
@@ -15,14 +16,11 @@ export interface PromptText {
   readonly marker: string;
 }
 
-export interface Vocabulary {
-  readonly size: number;
+export interface Vocabulary extends TabledVocabulary {
   readonly bosToken: number | null;
   readonly eosToken: number | null;
   /** Stands behind a whole text, if the model wants one. */
   readonly closingToken: number | null;
-  /** Tokens that are structure, not text. */
-  readonly controlTokens: readonly number[];
   /** Tokens of text that encoding makes wherever it meets their text. */
   readonly userDefinedTokens: readonly number[];
   /**
@@ -30,8 +28,6 @@ export interface Vocabulary {
    * become one token (unknown words, runs of spaces), as many bytes as text that means something never has.
    */
   readonly longestPieceBytes: number;
-  /** Encoding puts a space before text that follows a control token, so decoding takes it off. */
-  readonly addsSpacePrefix: boolean;
   /** Tokens of plain text: control tokens' names are ordinary characters. */
   encode(text: string): Int32Array;
   /** As encode, with the BOS token in front if the model wants one. */
@@ -40,13 +36,6 @@ export interface Vocabulary {
   encodeWhole(text: string): Int32Array;
   /** Tokens of a rendered template: control tokens count, except in user text. Adds BOS if wanted and not there. */
   encodePrompt(prompt: PromptText): Int32Array;
-  /** The bytes a token stands for in output: none for a control token. A view, not to be changed. */
-  piece(token: number): Uint8Array;
-  /** The same as text, or null if the bytes are not whole characters. */
-  pieceText(token: number): string | null;
-  /** A token as logprobs show it: control tokens by name, broken characters as U+FFFD. */
-  tokenText(token: number): string;
-  isControl(token: number): boolean;
   /** Tokens whose bytes contain those of `text`. */
   tokensContaining(text: string): Int32Array;
   /** Names of the control tokens that `text` spells. */
@@ -103,7 +92,7 @@ class GgufVocabulary implements Vocabulary {
   private readonly encoder: Encoder;
   private readonly controls: FixedTokens;
   private readonly userDefined: FixedTokens;
-  private readonly pieces: PieceTable;
+  readonly pieces: PieceTable;
 
   constructor(tokenizer: TokenizerMetadata) {
     this.names = tokenizer.tokens;
@@ -127,10 +116,9 @@ class GgufVocabulary implements Vocabulary {
     this.userDefinedTokens = this.kinds.flatMap((kind, token) => (kind === "user-defined" ? [token] : []));
     const userDefined = this.userDefinedTokens.map((token) => [this.name(token), token] as const);
     this.userDefined = new FixedTokens(userDefined, swallowing);
-    this.pieces = new PieceTable(this.names, this.kinds, plan.spelling);
-    this.longestPieceBytes = plan.isLossy
-      ? Math.max(lossyTokenBytes, this.pieces.longestBytes)
-      : this.pieces.longestBytes;
+    this.pieces = new PieceTable(piecesOf(this.names, this.kinds, plan.spelling));
+    const longest = longestPiece(this.pieces, this.names);
+    this.longestPieceBytes = plan.isLossy ? Math.max(lossyTokenBytes, longest) : longest;
   }
 
   encode(text: string): Int32Array {

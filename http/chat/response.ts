@@ -1,8 +1,8 @@
 // Owns the body of a chat completion that is not streamed, and the shape of its logprobs.
-import type { ChoiceLogprob } from "../../engines/chat.ts";
+import type { LogprobList } from "../../engines/logprobs.ts";
 import { generationFields } from "../adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../answer.ts";
-import { wireTokenLogprobs } from "../logprobs.ts";
+import { type TokenJson, wireTokenLogprobs } from "../logprobs.ts";
 import { wireFinishReason, wireUsage } from "../usage.ts";
 import type { WireChatCompletion, WireChoice, WireLogprobs } from "./schemas.ts";
 
@@ -14,6 +14,7 @@ export interface CompletionHead {
   readonly model: string;
 }
 
+/** To be written by jsonPieces where the answer is long. */
 export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogprobs: boolean): WireChatCompletion {
   return {
     id: head.id,
@@ -21,18 +22,14 @@ export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogpro
     created: head.created,
     model: head.model,
     system_fingerprint: "local",
-    choices: answer.choices.map((choice, index) => completionChoice(choice, index, wantsLogprobs)),
+    choices: answer.choices.map((choice, index) => ({
+      index,
+      message: message(choice),
+      logprobs: wantsLogprobs ? wireLogprobs(answer.tokens, choice.logprobs) : null,
+      finish_reason: wireFinishReason(choice.finishReason),
+    })),
     usage: wireUsage(answer.usage),
     ...generationFields(answer.adapterGeneration),
-  };
-}
-
-function completionChoice(choice: AnswerChoice, index: number, wantsLogprobs: boolean): WireChoice {
-  return {
-    index,
-    message: message(choice),
-    logprobs: wantsLogprobs ? wireLogprobs(choice.logprobs) : null,
-    finish_reason: wireFinishReason(choice.finishReason),
   };
 }
 
@@ -49,6 +46,7 @@ function message({ text, reasoning, toolCalls, refusal }: AnswerChoice): WireCho
   };
 }
 
-export function wireLogprobs(logprobs: readonly ChoiceLogprob[]): WireLogprobs {
-  return { content: wireTokenLogprobs(logprobs), refusal: null };
+/** `tokens` null: there are none. */
+function wireLogprobs(tokens: TokenJson | null, logprobs: LogprobList): WireLogprobs {
+  return { content: tokens === null ? [] : wireTokenLogprobs(tokens, logprobs), refusal: null };
 }

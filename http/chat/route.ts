@@ -1,10 +1,10 @@
 // POST /v1/chat/completions: body to request, events to body or stream.
-import { collectAnswer } from "../answer.ts";
 import { chosenModel } from "../chosen-model.ts";
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../ids.ts";
 import { originOf } from "../origin.ts";
 import { readRequest } from "../read-request.ts";
+import { sendAnswer } from "../send-answer.ts";
 import { streamEvents } from "../sse.ts";
 import { type CompletionHead, chatCompletion } from "./response.ts";
 import { ChatStream } from "./stream.ts";
@@ -16,12 +16,12 @@ export const chatCompletions: RouteHandler = async (exchange, context) => {
   const model = chosenModel(exchange, inference, facts);
   const request = { ...asked, ...originOf(exchange, model, facts.isStreamed) };
   const head: CompletionHead = { id: randomId("chatcmpl"), created: Math.floor(Date.now() / 1000), model: model.id };
-  const events = inference.generate(request, exchange.request.signal);
-  if (facts.isStreamed) {
-    const codec = new ChatStream(head, request.choices, facts.includesUsage);
-    await streamEvents(exchange, events, codec, config);
+  if (!facts.isStreamed) {
+    await sendAnswer(exchange, context, request, 0, (answer) => chatCompletion(head, answer, facts.wantsLogprobs));
     return;
   }
-  const answer = await collectAnswer(events, request.choices);
-  exchange.json(200, chatCompletion(head, answer, facts.wantsLogprobs));
+  const events = inference.generate(request, exchange.request.signal);
+  const texts = () => inference.tokenTexts(model.id);
+  const codec = new ChatStream(head, { choiceCount: request.choices, includeUsage: facts.includesUsage, texts });
+  await streamEvents(exchange, events, codec, config);
 };

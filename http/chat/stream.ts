@@ -2,15 +2,21 @@
 // Hot path: one call a step and stream, so everything constant is built once and only the text is encoded.
 
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/chat.ts";
+import type { LogprobRecords } from "../../engines/logprobs.ts";
+import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { generationFields } from "../adapter-generation.ts";
 import { errorBody } from "../errors.ts";
+import { arrayFragments, gathered } from "../json-pieces.ts";
+import { hasLongLogprobs, TokenJson } from "../logprobs.ts";
 import type { StreamCodec } from "../sse.ts";
 import { wireFinishReason, wireUsage } from "../usage.ts";
-import { type CompletionHead, wireLogprobs } from "./response.ts";
+import type { CompletionHead } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";
 const DELTA_END = '},"logprobs":null,"finish_reason":null}]}\n\n';
+const LOGPROBS = '},"logprobs":{"content":';
+const LOGPROBS_END = ',"refusal":null},"finish_reason":null}]}\n\n';
 
 type TextEvent = Extract<GenerateEvent, { readonly type: "text" }>;
 type CallEvent = Extract<GenerateEvent, { readonly type: "tool_call" }>;
@@ -27,9 +33,22 @@ interface ChoiceFrame {
   hasRole: boolean;
 }
 
+export interface ChatStreamOptions {
+  readonly choiceCount: number;
+  /**
+   * `usage` always rides on the stream's last chunk. With this that is one more chunk with no choices, as OpenAI's clients
+   * expect; without, it is the chunk of the last finish_reason, so that no chunk lacks a choice.
+   */
+  readonly includeUsage: boolean;
+  /** Those of the model that generates; asked for where there are logprobs. */
+  readonly texts: () => ShownTokens;
+}
+
 export class ChatStream implements StreamCodec {
   readonly #completion: CompletionHead;
   readonly #includeUsage: boolean;
+  readonly #texts: () => ShownTokens;
+  #tokens: TokenJson | null = null;
   #head = "";
   #choices: readonly ChoiceFrame[] = [];
   #unfinishedCount: number;
@@ -37,13 +56,10 @@ export class ChatStream implements StreamCodec {
   #lastChunk = "";
   #isEnded = false;
 
-  /**
-   * `usage` always rides on the stream's last chunk. With `includeUsage` that is one more chunk with no choices, as
-   * OpenAI's clients expect; without, it is the chunk of the last finish_reason, so that no chunk lacks a choice.
-   */
-  constructor(head: CompletionHead, choiceCount: number, includeUsage: boolean) {
+  constructor(head: CompletionHead, { choiceCount, includeUsage, texts }: ChatStreamOptions) {
     this.#completion = head;
     this.#includeUsage = includeUsage;
+    this.#texts = texts;
     this.#unfinishedCount = choiceCount;
     this.#frame(choiceCount, null);
   }
@@ -52,52 +68,60 @@ export class ChatStream implements StreamCodec {
     return this.#isEnded;
   }
 
-  encode(events: readonly GenerateEvent[]): string {
+  encode(events: readonly GenerateEvent[]): string | Iterable<string> {
+    if (hasLongLogprobs(events)) return gathered(this.#fragments(this.#json(), events));
     let out = "";
-    for (const event of events) {
-      switch (event.type) {
-        case "begin":
-          if (event.adapterGeneration !== undefined) this.#frame(this.#choices.length, event.adapterGeneration);
-          break;
-        case "prompt":
-        case "tool_call_end":
-        case "tool_call_failed": // what there was of it has been sent
-          break;
-        case "reasoning":
-          out += this.#delta(event.choice, "reasoning_content", event.text);
-          break;
-        case "text":
-          out +=
-            event.logprobs === undefined ? this.#delta(event.choice, "content", event.text) : this.#withLogprobs(event);
-          break;
-        case "tool_call":
-          out += this.#call(event);
-          break;
-        case "tool_arguments":
-          out += this.#arguments(event);
-          break;
-        case "refusal":
-          out += this.#delta(event.choice, "refusal", event.reason);
-          break;
-        case "finish":
-          out += this.#finish(event.choice, event.reason);
-          break;
-        case "done":
-          out += this.#done(event.usage);
-          break;
-        case "error":
-          out += this.fail(event.error);
-          break;
-        default:
-          event satisfies never;
-      }
-    }
+    for (const event of events) out += this.#chunk(event);
     return out;
   }
 
   fail(error: ErrorRecord): string {
     this.#isEnded = true;
     return `${this.#closeLastChunk("")}data: ${errorBody(error)}\n\n${DONE}`;
+  }
+
+  *#fragments(tokens: TokenJson, events: readonly GenerateEvent[]): Generator<string> {
+    for (const event of events) {
+      if (event.type !== "text" || event.logprobs === undefined) yield this.#chunk(event);
+      else yield* this.#longDelta(tokens, event, event.logprobs);
+    }
+  }
+
+  /** "" for an event that says nothing, or waits for the next one. */
+  #chunk(event: GenerateEvent): string {
+    switch (event.type) {
+      case "begin":
+        if (event.adapterGeneration !== undefined) this.#frame(this.#choices.length, event.adapterGeneration);
+        return "";
+      case "prompt":
+      case "tool_call_end":
+      case "tool_call_failed": // what there was of it has been sent
+        return "";
+      case "reasoning":
+        return this.#delta(event.choice, "reasoning_content", event.text);
+      case "text":
+        if (event.logprobs === undefined) return this.#delta(event.choice, "content", event.text);
+        return this.#deltaWithLogprobs(event, this.#json().list(event.logprobs));
+      case "tool_call":
+        return this.#call(event);
+      case "tool_arguments":
+        return this.#arguments(event);
+      case "refusal":
+        return this.#delta(event.choice, "refusal", event.reason);
+      case "finish":
+        return this.#finish(event.choice, event.reason);
+      case "done":
+        return this.#done(event.usage);
+      case "error":
+        return this.fail(event.error);
+      default:
+        return event satisfies never;
+    }
+  }
+
+  #json(): TokenJson {
+    this.#tokens ??= TokenJson.of(this.#texts());
+    return this.#tokens;
   }
 
   /** Builds what is constant. Which adapter it is, is known before there is any chunk. */
@@ -123,11 +147,18 @@ export class ChatStream implements StreamCodec {
     return this.#before(choice, field) + JSON.stringify(text) + DELTA_END;
   }
 
-  #withLogprobs({ choice: index, text, logprobs }: TextEvent): string {
+  #deltaWithLogprobs({ choice: index, text }: TextEvent, list: string): string {
     const choice = this.#choices[index];
     if (choice === undefined) return "";
-    const delta = this.#before(choice, "content") + JSON.stringify(text);
-    return `${delta}},"logprobs":${JSON.stringify(wireLogprobs(logprobs ?? []))},"finish_reason":null}]}\n\n`;
+    return this.#before(choice, "content") + JSON.stringify(text) + LOGPROBS + list + LOGPROBS_END;
+  }
+
+  *#longDelta(tokens: TokenJson, { choice: index, text }: TextEvent, { floats }: LogprobRecords): Generator<string> {
+    const choice = this.#choices[index];
+    if (choice === undefined) return;
+    yield this.#before(choice, "content") + JSON.stringify(text) + LOGPROBS;
+    yield* arrayFragments(tokens.each([floats]));
+    yield LOGPROBS_END;
   }
 
   #call({ choice: index, call, id, name }: CallEvent): string {

@@ -1,10 +1,10 @@
 // POST /v1/completions: body to request, events to body.
-import { collectAnswer } from "../answer.ts";
 import { chosenModel } from "../chosen-model.ts";
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../ids.ts";
 import { originOf } from "../origin.ts";
 import { readRequest } from "../read-request.ts";
+import { sendAnswer } from "../send-answer.ts";
 import { textCompletion } from "./response.ts";
 import { completionTranslator } from "./translator.ts";
 
@@ -13,8 +13,8 @@ export const completions: RouteHandler = async (exchange, context) => {
   const { facts, asked } = await readRequest(exchange, context, completionTranslator);
   const model = chosenModel(exchange, inference, facts);
   const request = { ...asked, ...originOf(exchange, model, false) };
-  const created = Math.floor(Date.now() / 1000);
-  const answer = await collectAnswer(inference.generate(request, exchange.request.signal), request.choices);
   const { prefix, wantsLogprobs } = facts;
-  exchange.json(200, textCompletion({ id: randomId("cmpl"), created, model: model.id, prefix, wantsLogprobs }, answer));
+  const created = Math.floor(Date.now() / 1000);
+  const options = { id: randomId("cmpl"), created, model: model.id, prefix, wantsLogprobs };
+  await sendAnswer(exchange, context, request, prefix.length, (answer) => textCompletion(options, answer));
 };

@@ -1,33 +1,47 @@
-// Owns the body of an embeddings answer. It may be tens of megabytes, so it is written in turns: this thread has others to
-// answer meanwhile.
-import { setImmediate as nextTurn } from "node:timers/promises";
+// The body of an embeddings answer, in pieces: it may be tens of megabytes.
 import type { Embeddings } from "../../actors/inference.ts";
+import { gathered } from "../json-pieces.ts";
 
-/** Numbers written before others get their turn: about a millisecond's worth. */
-const FLOATS_PER_TURN = 8192;
+/** Numbers written at once. Of so many the bytes are whole groups of base64. */
+const FLOATS_AT_ONCE = 3 * 1024;
 
 /** The body as JSON text. */
-export async function embeddingList(
+export function embeddingList(model: string, embeddings: Embeddings, format: "float" | "base64"): Iterable<string> {
+  return gathered(fragments(model, embeddings, format === "float" ? numberFragments : base64Fragments));
+}
+
+function* fragments(
   model: string,
   { vectors, promptTokens }: Embeddings,
-  format: "float" | "base64",
-): Promise<string> {
-  const data: string[] = [];
-  let floats = 0;
+  written: (vector: Float32Array) => Iterable<string>,
+): Generator<string> {
+  yield '{"object":"list","data":[';
   for (const [index, vector] of vectors.entries()) {
-    floats += vector.length;
-    if (floats > FLOATS_PER_TURN) {
-      floats = 0;
-      await nextTurn();
-    }
-    const embedding = format === "float" ? `[${vector.join(",")}]` : `"${base64(vector)}"`;
-    data.push(`{"object":"embedding","index":${index},"embedding":${embedding}}`);
+    yield `${index === 0 ? "" : ","}{"object":"embedding","index":${index},"embedding":`;
+    yield* written(vector);
+    yield "}";
   }
   const usage = JSON.stringify({ prompt_tokens: promptTokens, total_tokens: promptTokens });
-  return `{"object":"list","data":[${data.join(",")}],"model":${JSON.stringify(model)},"usage":${usage}}`;
+  yield `],"model":${JSON.stringify(model)},"usage":${usage}}`;
+}
+
+function* numberFragments(vector: Float32Array): Generator<string> {
+  yield "[";
+  for (const [i, some] of slices(vector)) yield i === 0 ? some.join(",") : `,${some.join(",")}`;
+  yield "]";
 }
 
 /** Little-endian floats, as every machine this runs on has them. */
-function base64(vector: Float32Array): string {
-  return Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString("base64");
+function* base64Fragments(vector: Float32Array): Generator<string> {
+  yield '"';
+  for (const [, { buffer, byteOffset, byteLength }] of slices(vector)) {
+    yield Buffer.from(buffer, byteOffset, byteLength).toString("base64");
+  }
+  yield '"';
+}
+
+function* slices(vector: Float32Array): Generator<readonly [index: number, some: Float32Array]> {
+  for (let at = 0; at < vector.length; at += FLOATS_AT_ONCE) {
+    yield [at / FLOATS_AT_ONCE, vector.subarray(at, at + FLOATS_AT_ONCE)];
+  }
 }

@@ -3,20 +3,28 @@ import { ServerError } from "../../runtime/errors.ts";
 import { chosenModel } from "../chosen-model.ts";
 import { clientOf } from "../client.ts";
 import type { RouteHandler } from "../context.ts";
+import { jsonHeaders } from "../exchange.ts";
+import { sendPieces } from "../pieces.ts";
 import { readRequest } from "../read-request.ts";
 import { embeddingList } from "./response.ts";
 import { embeddingTranslator } from "./translator.ts";
 
 export const embeddings: RouteHandler = async (exchange, context) => {
   const { request } = exchange;
-  const { inference } = context;
+  const { inference, answerMemory, config } = context;
   const { model: named, format, asked } = await readRequest(exchange, context, embeddingTranslator);
   const { id: model, adapter } = chosenModel(exchange, inference, { model: named });
   if (adapter !== null) {
     const text = `model: expected a model without an adapter, as embeddings are made without; send ${JSON.stringify(model)}`;
     throw new ServerError("unsupported", text, { param: "model" });
   }
-  const made = await inference.embed({ ...asked, model, client: clientOf(request) }, request.signal);
-  const text = await embeddingList(model, made, format);
-  if (!request.signal.aborted) exchange.send(200, { "content-type": "application/json" }, text);
+  const client = clientOf(request);
+  const lease = answerMemory.lease(client);
+  try {
+    const made = await inference.embed({ ...asked, model, client }, request.signal);
+    lease.add(made.vectors.reduce((bytes, vector) => bytes + vector.byteLength, 0));
+    await sendPieces(exchange, jsonHeaders, embeddingList(model, made, format), config);
+  } finally {
+    lease.release();
+  }
 };

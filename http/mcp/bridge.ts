@@ -3,7 +3,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { HttpRequest, ReplyHeaders, StreamSink } from "../edge.ts";
 import type { Exchange } from "../exchange.ts";
-import { drained } from "../sse.ts";
+import { drained } from "../write-piece.ts";
 import { isResponse } from "./messages.ts";
 
 const EVENT_STREAM = "text/event-stream";

@@ -3,6 +3,10 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
 import type { HttpReply, HttpRequest, StreamSink } from "../edge.ts";
+import { errorBody, statusOf } from "../errors.ts";
+
+/** Most characters of an answer that is put together: it is held several times over while it becomes the result of a call. */
+const MAX_BODY_LENGTH = 8 * 2 ** 20;
 
 /** Of the caller's headers, those that say who it is. */
 const passedHeaders = ["authorization", "x-api-key", "traceparent", "tracestate"];
@@ -14,20 +18,21 @@ export interface InnerRequest {
   readonly caller: HttpRequest;
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Is given the pieces of an answer that is streamed. */
+  /** Is given an answer that comes in pieces; without it, that is put together, up to a length. */
   readonly onPiece?: (text: string) => void;
 }
 
 export interface InnerReply {
   readonly status: number;
-  /** "" where it was streamed. */
+  /** "" where it was given in pieces. */
   readonly body: string;
 }
 
 /** Rejects with `cancelled` once the signal is aborted. */
 export function dispatch(app: App, request: InnerRequest): Promise<InnerReply> {
-  const { signal, onPiece = () => {} } = request;
+  const { signal } = request;
   return new Promise((resolve, reject) => {
+    const stop = new AbortController();
     const abort = (): void => reject(new ServerError("cancelled", "the call was cancelled"));
     signal.addEventListener("abort", abort, { once: true });
     if (signal.aborted) abort();
@@ -35,11 +40,21 @@ export function dispatch(app: App, request: InnerRequest): Promise<InnerReply> {
       signal.removeEventListener("abort", abort);
       resolve(reply);
     };
-    app.handle(innerRequest(request), innerReply(onPiece, settle, abort), null);
+    const body = new WholeBody(() => {
+      settle(tooLong);
+      stop.abort();
+    });
+    const onPiece = request.onPiece ?? ((text) => body.add(text));
+    const inner = innerRequest(request, AbortSignal.any([signal, stop.signal]));
+    app.handle(
+      inner,
+      innerReply(onPiece, () => body.text(), settle, abort),
+      null,
+    );
   });
 }
 
-function innerRequest({ path, body, caller, requestId, signal }: InnerRequest): HttpRequest {
+function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: AbortSignal): HttpRequest {
   const headers = new Map([
     ["content-type", "application/json"],
     ["x-request-id", requestId],
@@ -63,28 +78,64 @@ function innerRequest({ path, body, caller, requestId, signal }: InnerRequest): 
   };
 }
 
+/** `wholeBody`: what was put together of an answer that came in pieces. */
 function innerReply(
   onPiece: (text: string) => void,
+  wholeBody: () => string,
   settle: (reply: InnerReply) => void,
   abort: () => void,
 ): HttpReply {
   return {
-    send: (status, _headers, body) => settle({ status, body: body.toString() }),
-    stream: (status, headers): StreamSink => {
-      // What is no stream of events is one body that comes in pieces.
-      const isEvents = headers["content-type"] === "text/event-stream";
-      const pieces: Buffer[] = [];
+    send: (status, _headers, body) => settle({ status, body: textOf(body) }),
+    stream: (status): StreamSink => {
+      const decoder = new TextDecoder();
       return {
         write: (piece) => {
-          if (isEvents) onPiece(piece.toString());
-          else pieces.push(Buffer.from(piece));
+          onPiece(typeof piece === "string" ? piece : decoder.decode(piece, { stream: true }));
           return true;
         },
         keepOpen: () => {},
         drained: () => Promise.resolve(),
-        end: () => settle({ status, body: Buffer.concat(pieces).toString() }),
+        end: () => settle({ status, body: wholeBody() }),
         abort,
       };
     },
   };
+}
+
+const tooLong: InnerReply = {
+  status: statusOf("invalid_value"),
+  body: errorBody({
+    code: "invalid_value",
+    message: `the answer is longer than the ${MAX_BODY_LENGTH} characters that a call may come to; ask for less at once`,
+  }),
+};
+
+/** A body that is put together of its pieces. */
+class WholeBody {
+  readonly #onTooLong: () => void;
+  #pieces: string[] = [];
+  #length = 0;
+
+  constructor(onTooLong: () => void) {
+    this.#onTooLong = onTooLong;
+  }
+
+  add(piece: string): void {
+    this.#length += piece.length;
+    if (this.#length <= MAX_BODY_LENGTH) {
+      this.#pieces.push(piece);
+      return;
+    }
+    this.#pieces = [];
+    this.#onTooLong();
+  }
+
+  text(): string {
+    return this.#pieces.join("");
+  }
+}
+
+function textOf(body: string | Uint8Array): string {
+  return typeof body === "string" ? body : new TextDecoder().decode(body);
 }

@@ -22,7 +22,7 @@ import type { ResponsePlan, ResponseRun } from "./response-run.ts";
 import { namespacedNames } from "./tools.ts";
 
 export const createResponse: RouteHandler = async (exchange, context) => {
-  const { inference, log, responses } = context;
+  const { inference, log, responses, answerMemory, tokenTexts } = context;
   const body = readJson(exchange.request, responseRequestSchema, log, Number.POSITIVE_INFINITY);
   const model = chosenModel(exchange, inference, body);
 
@@ -40,6 +40,8 @@ export const createResponse: RouteHandler = async (exchange, context) => {
     isStored: body.store ?? true,
     isBackground: body.background ?? false,
     isStreamed: body.stream ?? false,
+    tokenTexts,
+    lease: answerMemory.lease(request.client),
   };
   if (plan.isBackground) await answerBackground(exchange, context, plan, request);
   else await answerWaiting(exchange, context, plan, request);
@@ -70,12 +72,14 @@ async function answerWaiting(
   request: GenerateRequest,
 ): Promise<void> {
   const run = responses.begin(plan);
+  plan.lease.retain();
   try {
     const events = inference.generate(request, AbortSignal.any([exchange.request.signal, run.signal]));
     if (plan.isStreamed) await streamEvents(exchange, events, run, config);
     else await answerWhole(exchange, events, run, config);
   } finally {
     run.abandon();
+    plan.lease.release();
   }
 }
 
@@ -93,7 +97,7 @@ async function answerWhole(
     if (run.isEnded) break;
   }
   if (run.isEnded) {
-    await sendPieces(exchange, jsonHeaders, [run.text()], config);
+    await sendPieces(exchange, jsonHeaders, run.json(), config);
     return;
   }
   if (exchange.request.signal.aborted) return;
@@ -112,6 +116,6 @@ async function answerBackground(
   // The reader is there before the first event is: nothing is dropped before its client has had it.
   const reader = run.log?.creatorReader(exchange.request.signal);
   void responses.pump(run, inference.generate(request, run.signal));
-  if (reader === undefined) await sendPieces(exchange, jsonHeaders, [run.text()], config);
+  if (reader === undefined) await sendPieces(exchange, jsonHeaders, run.json(), config);
   else await streamEvents(exchange, reader.batches(), reader, config);
 }

@@ -1,17 +1,18 @@
 // Owns the events of a response that runs in the background, as they were written, so that readers may come and go. Bounded:
 // of a very long stream only the end is kept, and what its creator has not been given yet.
-import type { KeptEvents } from "../../actors/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { Chunk } from "./event-text.ts";
+import type { AnswerLease } from "../answer-memory.ts";
+import type { EventChunk } from "./event-chunks.ts";
 import { LogReader } from "./log-reader.ts";
 
 const MAX_LENGTH = 8 * 2 ** 20;
 
 export class EventLog {
   readonly #maxLength: number;
+  readonly #lease: AnswerLease | null;
   /** Called whenever there is more. */
   readonly #listeners = new Set<() => void>();
-  #chunks: Chunk[] = [];
+  #chunks: EventChunk[] = [];
   /** Chunks that were dropped before the first that is kept. */
   #droppedCount = 0;
   #length = 0;
@@ -19,14 +20,16 @@ export class EventLog {
   /** Nothing that this reader has still to be given is dropped. */
   #creator: LogReader | null = null;
 
-  constructor(maxLength: number = MAX_LENGTH) {
+  /** The lease is on the memory of its long events: null where it has none. */
+  constructor(maxLength: number = MAX_LENGTH, lease: AnswerLease | null = null) {
     this.#maxLength = maxLength;
+    this.#lease = lease;
   }
 
-  append(first: number, text: string): void {
-    if (text === "") return;
-    this.#chunks.push({ first, text });
-    this.#length += text.length;
+  append(chunk: EventChunk): void {
+    if (chunk.length === 0) return;
+    this.#chunks.push(chunk);
+    this.#length += chunk.length;
     this.#trim();
     this.#wake();
   }
@@ -36,11 +39,9 @@ export class EventLog {
     this.#wake();
   }
 
-  /** What may be kept of it, in one piece. */
-  kept(): KeptEvents {
-    const over = this.#droppable(this.#chunks.length);
-    const chunks = this.#chunks.slice(over);
-    return { first: chunks[0]?.first ?? 0, text: Buffer.from(chunks.map(({ text }) => text).join("")) };
+  /** What may be kept of it. */
+  kept(): readonly EventChunk[] {
+    return this.#chunks.slice(this.#droppable(this.#chunks.length));
   }
 
   /** Reads what comes after event number `after`. Throws not_found where the start of that is not kept. */
@@ -59,15 +60,21 @@ export class EventLog {
     return reader;
   }
 
+  /** A reader has begun to read. */
+  entered(): void {
+    this.#lease?.retain();
+  }
+
   /** A reader has left. */
   left(reader: LogReader): void {
+    this.#lease?.release();
     if (reader !== this.#creator) return;
     this.#creator = null;
     this.#trim();
   }
 
   /** For readers: the chunks from number `at` on. Throws reader_stalled where they are not kept any more. */
-  chunksFrom(at: number): readonly Chunk[] {
+  chunksFrom(at: number): readonly EventChunk[] {
     if (at < this.#droppedCount) {
       throw new ServerError(
         "reader_stalled",
@@ -100,7 +107,7 @@ export class EventLog {
   #trim(): void {
     const unread = this.#creator?.nextChunk ?? Number.POSITIVE_INFINITY;
     const count = this.#droppable(Math.min(unread - this.#droppedCount, this.#chunks.length));
-    for (const { text } of this.#chunks.splice(0, count)) this.#length -= text.length;
+    for (const { length } of this.#chunks.splice(0, count)) this.#length -= length;
     this.#droppedCount += count;
   }
 
@@ -109,7 +116,7 @@ export class EventLog {
     let count = 0;
     let length = this.#length;
     while (count < limit && count < this.#chunks.length - 1 && length > this.#maxLength) {
-      length -= this.#chunks[count]?.text.length ?? 0;
+      length -= this.#chunks[count]?.length ?? 0;
       count++;
     }
     return count;

@@ -1,6 +1,9 @@
 // Owns how the events of a response are written: names, sequence numbers, server-sent events. Hot path: of the many deltas of
 // one part all but number and text is built once.
-import type { WireTokenLogprob } from "../logprobs.ts";
+import { arrayFragments, gathered, jsonPieces, PIECE_LENGTH } from "../json-pieces.ts";
+import { jsonLength } from "../logprobs.ts";
+import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";
+import type { HeldLogprobs } from "./held-logprobs.ts";
 
 /** What ends a stream after its last event. */
 export const DONE = "data: [DONE]\n\n";
@@ -15,12 +18,16 @@ export interface Chunk {
 export interface ResponseEvents {
   /** What has been said is not to be taken back: somebody reads it. */
   readonly areSent: boolean;
-  event(type: string, fields: object): void;
-  /** An event with the response itself, as JSON. */
-  lifecycle(type: string, response: string): void;
+  /**
+   * `length`: about how many characters `fields` come to as JSON; 0 where they are few, and JSON.stringify can write them. What
+   * long fields hold does not change any more.
+   */
+  event(type: string, fields: object, length?: number): void;
+  /** An event with the response itself, as JSON; where that is long, `length` says about how many characters it comes to. */
+  lifecycle(type: string, response: string | (() => Iterable<string>), length: number): void;
   /** What the deltas of one part have in common, to be given to `delta`. */
   deltaHead(type: string, fields: object): string;
-  delta(head: string, text: string, logprobs?: readonly WireTokenLogprob[]): void;
+  delta(head: string, text: string, logprobs?: HeldLogprobs): void;
 }
 
 /** Where nobody reads events. */
@@ -35,18 +42,22 @@ export const noEvents: ResponseEvents = {
 export class EventText implements ResponseEvents {
   readonly areSent = true;
   #nextSequence = 0;
+  /** Those before #text, which end with a long one. */
+  #chunks: EventChunk[] = [];
   /** Number of the first event in #text. */
   #first = 0;
   #text = "";
 
-  event(type: string, fields: object): void {
-    const data = JSON.stringify({ type, sequence_number: this.#nextSequence++, ...fields });
-    this.#text += `event: ${type}\ndata: ${data}\n\n`;
+  event(type: string, fields: object, length = 0): void {
+    const data = { type, sequence_number: this.#nextSequence, ...fields };
+    if (length === 0) this.#add(`event: ${type}\ndata: ${JSON.stringify(data)}\n\n`);
+    else this.#addPieces(length, () => surrounded(`event: ${type}\ndata: `, jsonPieces(data), "\n\n"));
   }
 
-  lifecycle(type: string, response: string): void {
-    const data = `{"type":"${type}","sequence_number":${this.#nextSequence++},"response":${response}}`;
-    this.#text += `event: ${type}\ndata: ${data}\n\n`;
+  lifecycle(type: string, response: string | (() => Iterable<string>), length: number): void {
+    const head = `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#nextSequence},"response":`;
+    if (typeof response === "string") this.#add(`${head}${response}}\n\n`);
+    else this.#addPieces(length, () => surrounded(head, response(), "}\n\n"));
   }
 
   deltaHead(type: string, fields: object): string {
@@ -54,16 +65,66 @@ export class EventText implements ResponseEvents {
     return `event: ${type}\ndata: ${common.slice(0, -1)},"sequence_number":`;
   }
 
-  delta(head: string, text: string, logprobs?: readonly WireTokenLogprob[]): void {
-    const more = logprobs === undefined ? "" : `,"logprobs":${JSON.stringify(logprobs)}`;
-    this.#text += `${head}${this.#nextSequence++},"delta":${JSON.stringify(text)}${more}}\n\n`;
+  delta(head: string, text: string, logprobs?: HeldLogprobs): void {
+    const said = `${head}${this.#nextSequence},"delta":${JSON.stringify(text)}`;
+    if (logprobs === undefined) {
+      this.#add(`${said}}\n\n`);
+      return;
+    }
+    const { records, tokens } = logprobs;
+    const length = jsonLength(records);
+    if (length <= PIECE_LENGTH) {
+      this.#add(`${said},"logprobs":${tokens.list(records)}}\n\n`);
+      return;
+    }
+    const list = () => arrayFragments(tokens.each([records.floats]));
+    this.#addLong(length, () => surrounded(`${said},"logprobs":`, list(), "}\n\n"));
   }
 
-  /** What has been written since the last call, and the number of its first event. */
-  take(): Chunk {
-    const taken = { first: this.#first, text: this.#text };
+  /** Long events have been written since the last call of `take`. */
+  get hasLong(): boolean {
+    return this.#chunks.length > 0;
+  }
+
+  /** What has been written since the last call. */
+  take(): readonly EventChunk[] {
+    const chunks = [...this.#chunks, this.takeText()];
+    this.#chunks = [];
+    return chunks;
+  }
+
+  /** What has been written since the last call and the last long event. */
+  takeText(): TextChunk {
+    const chunk = new TextChunk(this.#first, this.#text);
     this.#first = this.#nextSequence;
     this.#text = "";
-    return taken;
+    return chunk;
   }
+
+  /** Adds the next event. */
+  #add(text: string): void {
+    this.#nextSequence++;
+    this.#text += text;
+  }
+
+  /** Adds the next event: at once where it is short, else as what writes it. */
+  #addPieces(length: number, pieces: () => Iterable<string>): void {
+    if (length <= PIECE_LENGTH) this.#add([...pieces()].join(""));
+    else this.#addLong(length, pieces);
+  }
+
+  #addLong(length: number, pieces: () => Iterable<string>): void {
+    this.#chunks.push(this.takeText(), new LongEvent(this.#nextSequence++, length, pieces));
+    this.#first = this.#nextSequence;
+  }
+}
+
+function surrounded(before: string, fragments: Iterable<string>, after: string): Iterable<string> {
+  return gathered(
+    (function* () {
+      yield before;
+      yield* fragments;
+      yield after;
+    })(),
+  );
 }

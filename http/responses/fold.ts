@@ -1,16 +1,22 @@
 // Owns the fold of a generation's events into a response: its resource, and in step with it the events of its stream, so that
 // the two cannot differ. An answer that is not streamed is the same fold without events.
 import type { FinishReason, GenerateEvent, Usage } from "../../engines/chat.ts";
+import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
+import type { AnswerLease } from "../answer-memory.ts";
+import { PIECE_LENGTH } from "../json-pieces.ts";
 import type { ResponseEvents } from "./event-text.ts";
+import { LogprobHolder } from "./held-logprobs.ts";
 import { type ItemPlace, OpenCall, OpenMessage, OpenReasoning } from "./open-item.ts";
 import {
+  copyOf,
   type IncompleteReason,
   type ItemStatus,
   type OutputItem,
   type ResponseHead,
   type ResponseState,
   type ResponseStatus,
+  responsePieces,
   responseText,
   wireError,
 } from "./resource.ts";
@@ -25,6 +31,17 @@ const terminalEvents = {
 
 type EndStatus = keyof typeof terminalEvents;
 
+export interface FoldOptions {
+  readonly head: ResponseHead;
+  readonly events: ResponseEvents;
+  /** One that runs in the background is queued until its first event. */
+  readonly status: "queued" | "in_progress";
+  /** The texts of a model's tokens; asked for where there are logprobs. */
+  readonly tokenTexts: (model: string) => ShownTokens;
+  /** On the memory of the logprobs. */
+  readonly lease: AnswerLease;
+}
+
 export class ResponseFold {
   readonly #head: ResponseHead;
   readonly #events: ResponseEvents;
@@ -38,12 +55,13 @@ export class ResponseFold {
   #incomplete: IncompleteReason | null = null;
   #usage: Usage | null = null;
   #adapterGeneration: string | null = null;
+  readonly #logprobs: LogprobHolder;
 
-  /** One that runs in the background is queued until its first event. */
-  constructor(head: ResponseHead, events: ResponseEvents, status: "queued" | "in_progress") {
+  constructor({ head, events, status, tokenTexts, lease }: FoldOptions) {
     this.#head = head;
     this.#events = events;
     this.#status = status;
+    this.#logprobs = new LogprobHolder(() => tokenTexts(head.model), lease);
     this.#lifecycle("response.created");
     this.#lifecycle(status === "queued" ? "response.queued" : "response.in_progress");
   }
@@ -60,19 +78,31 @@ export class ResponseFold {
     return this.#output;
   }
 
-  /** As it is now. What it holds may change: to be written down at once. */
+  /** About how many characters the response comes to as JSON; 0 where JSON.stringify can write it. */
+  get length(): number {
+    const { length } = this.#head.settings;
+    return (length > PIECE_LENGTH ? length : 0) + this.#logprobs.length;
+  }
+
+  /** The response as it is now: JSON. */
+  json(): Iterable<string> {
+    return this.length === 0 ? [responseText(this.#head, this.state)] : responsePieces(this.#head, this.state);
+  }
+
+  /** As it is now. Where its length is 0, what it holds may change: to be written down at once. */
   get state(): ResponseState {
     return {
       status: this.#status,
       completedAt: this.#completedAt,
       error: this.#error,
       incomplete: this.#incomplete,
-      output: this.#output,
+      output: this.length === 0 ? this.#output : copyOf(this.#output),
       usage: this.#usage,
       adapterGeneration: this.#adapterGeneration,
     };
   }
 
+  /** Throws queue_full where its logprobs are too much to hold. */
   take(event: GenerateEvent): void {
     if (this.#isEnded) return;
     if (event.type === "error") {
@@ -89,7 +119,7 @@ export class ResponseFold {
         this.#reasoning().append(event.text);
         break;
       case "text":
-        this.#message().append(event.text, event.logprobs);
+        this.#message().append(event.text, event.logprobs && this.#logprobs.hold(event.logprobs));
         break;
       case "refusal":
         this.#message().refuse(event.reason);
@@ -213,8 +243,10 @@ export class ResponseFold {
   }
 
   #lifecycle(type: string): void {
-    // It may be long.
-    if (this.#events.areSent) this.#events.lifecycle(type, responseText(this.#head, this.state));
+    if (!this.#events.areSent) return;
+    const { length, state } = this;
+    const response = length === 0 ? responseText(this.#head, state) : () => responsePieces(this.#head, state);
+    this.#events.lifecycle(type, response, length);
   }
 }
 

@@ -2,11 +2,10 @@
 // is what the log has. Made by event-log.ts.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
+import { type EventChunk, joinedTexts } from "./event-chunks.ts";
 import type { EventLog } from "./event-log.ts";
-import { type Chunk, DONE } from "./event-text.ts";
+import { DONE } from "./event-text.ts";
 import { wireError } from "./resource.ts";
-
-const EVENT_END = "\n\n";
 
 export class LogReader implements StreamCodec {
   readonly #log: EventLog;
@@ -14,7 +13,7 @@ export class LogReader implements StreamCodec {
   readonly #aborted: AbortSignal;
   #next: number;
   /** What was given out last. */
-  #last: Chunk | null = null;
+  #last: EventChunk | null = null;
   #isEnded = false;
 
   constructor(log: EventLog, after: number, aborted: AbortSignal) {
@@ -35,6 +34,7 @@ export class LogReader implements StreamCodec {
 
   async *batches(): AsyncGenerator<readonly never[]> {
     const bell = new Bell();
+    this.#log.entered();
     this.#log.listen(bell.ring);
     this.#aborted.addEventListener("abort", bell.ring);
     try {
@@ -49,15 +49,14 @@ export class LogReader implements StreamCodec {
     }
   }
 
-  encode(): string {
+  encode(): string | Iterable<string> {
     const isLast = this.#log.isClosed;
     const chunks = this.#log.chunksFrom(this.#next);
-    let text = "";
-    for (const chunk of chunks) text += textAfter(chunk, this.#after);
     this.#next += chunks.length;
     this.#last = chunks.at(-1) ?? this.#last;
     this.#isEnded = isLast;
-    return isLast ? text + DONE : text;
+    const texts = chunks.map((chunk) => chunk.after(this.#after));
+    return joinedTexts(isLast ? [...texts, DONE] : texts);
   }
 
   /** The response goes on; only this reader's stream has failed. */
@@ -76,8 +75,7 @@ export class LogReader implements StreamCodec {
   }
 
   #nextNumber(): number {
-    const given = this.#last === null ? 0 : this.#last.first + this.#last.text.split(EVENT_END).length - 1;
-    return Math.max(given, this.#after + 1);
+    return Math.max(this.#last?.next ?? 0, this.#after + 1);
   }
 }
 
@@ -100,15 +98,4 @@ class Bell {
     this.#wake = null;
     this.#hasRung = false;
   }
-}
-
-/** Events end in an empty line, which nothing inside them can be. */
-function textAfter({ first, text }: Chunk, after: number): string {
-  let at = 0;
-  for (let number = first; number <= after && at < text.length; number++) {
-    const end = text.indexOf(EVENT_END, at);
-    if (end < 0) return "";
-    at = end + EVENT_END.length;
-  }
-  return at === 0 ? text : text.slice(at);
 }

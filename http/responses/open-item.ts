@@ -1,8 +1,9 @@
 // Owns the output item that is being written, one a kind: how it opens, grows and closes, as state and as events in step. What
 // an item holds is only changed here. Driven by fold.ts.
-import type { ChoiceLogprob } from "../../engines/chat.ts";
-import { wireTokenLogprobs } from "../logprobs.ts";
+import { LogprobList } from "../../engines/logprobs.ts";
+import { jsonLength, wireTokenLogprobs } from "../logprobs.ts";
 import type { ResponseEvents } from "./event-text.ts";
+import type { HeldLogprobs } from "./held-logprobs.ts";
 import type {
   FunctionCallItem,
   ItemStatus,
@@ -34,10 +35,15 @@ abstract class OpenItem<Item extends OutputItem> {
   close(status: ItemStatus): void {
     this.closeContent();
     this.item.status = status;
-    this.events.event("response.output_item.done", { output_index: this.#index, item: this.item });
+    this.events.event("response.output_item.done", { output_index: this.#index, item: this.item }, this.length);
   }
 
   protected abstract closeContent(): void;
+
+  /** Of what it holds, about, as JSON; 0 where JSON.stringify can write it. */
+  protected get length(): number {
+    return 0;
+  }
 
   protected get place() {
     return { item_id: this.item.id, output_index: this.#index };
@@ -127,6 +133,9 @@ export class OpenMessage extends OpenItem<MessageItem> {
   #head = "";
   /** Of deltas that bring log probabilities of their own. */
   #headOfLogprobs = "";
+  /** Of the text; their length as JSON is that of all texts of the message. */
+  #logprobs = new LogprobList();
+  #logprobsLength = 0;
 
   constructor({ index, id }: ItemPlace, output: OutputItem[], events: ResponseEvents) {
     const item: MessageItem = { id, type: "message", status: "in_progress", role: "assistant", content: [] };
@@ -134,17 +143,21 @@ export class OpenMessage extends OpenItem<MessageItem> {
     output.push(item);
   }
 
-  append(text: string, logprobs: readonly ChoiceLogprob[] | undefined): void {
+  append(text: string, logprobs: HeldLogprobs | undefined): void {
     const part = this.#text ?? this.#openText();
     part.text += text;
     if (logprobs === undefined) {
       if (text !== "") this.events.delta(this.#head, text);
       return;
     }
-    const wire = wireTokenLogprobs(logprobs);
-    // Not spread: a whole long text may come as one event.
-    for (const logprob of wire) part.logprobs.push(logprob);
-    this.events.delta(this.#headOfLogprobs, text, wire);
+    this.#logprobs.add(logprobs.records);
+    this.#logprobsLength += jsonLength(logprobs.records);
+    if (this.#logprobs.count > 0) part.logprobs = wireTokenLogprobs(logprobs.tokens, this.#logprobs);
+    this.events.delta(this.#headOfLogprobs, text, logprobs);
+  }
+
+  protected override get length(): number {
+    return this.#logprobsLength;
   }
 
   refuse(reason: string): void {
@@ -167,6 +180,7 @@ export class OpenMessage extends OpenItem<MessageItem> {
     this.#head = this.events.deltaHead("response.output_text.delta", { ...this.#at, logprobs: [] });
     this.#headOfLogprobs = this.events.deltaHead("response.output_text.delta", this.#at);
     this.#text = part;
+    this.#logprobs = new LogprobList();
     return part;
   }
 
@@ -179,8 +193,9 @@ export class OpenMessage extends OpenItem<MessageItem> {
     const part = this.#text;
     if (part === null) return;
     this.#text = null;
-    this.events.event("response.output_text.done", { ...this.#at, text: part.text, logprobs: part.logprobs });
-    this.events.event("response.content_part.done", { ...this.#at, part });
+    const { text, logprobs } = part;
+    this.events.event("response.output_text.done", { ...this.#at, text, logprobs }, this.length);
+    this.events.event("response.content_part.done", { ...this.#at, part }, this.length);
   }
 
   /** Of the part begun last. */

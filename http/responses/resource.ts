@@ -4,6 +4,7 @@ import type { Usage } from "../../engines/chat.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { generationFields } from "../adapter-generation.ts";
 import { statusOf } from "../errors.ts";
+import { jsonPieces, textPieces } from "../json-pieces.ts";
 import type { WireTokenLogprob } from "../logprobs.ts";
 import { maxOutputTokens, type ResponseRequestBody } from "./request.ts";
 import { wireText } from "./text-format.ts";
@@ -17,7 +18,8 @@ export interface OutputText {
   readonly type: "output_text";
   text: string;
   readonly annotations: readonly never[];
-  readonly logprobs: WireTokenLogprob[];
+  /** Empty, or written by jsonPieces. */
+  logprobs: readonly WireTokenLogprob[];
 }
 
 export interface Refusal {
@@ -112,12 +114,27 @@ function responseSettings(body: ResponseRequestBody): object {
 
 /** A response as it is answered: JSON. */
 export function responseText(head: ResponseHead, state: ResponseState): string {
-  return bodyText(head, state) + head.settings;
+  return JSON.stringify(bodyOf(head, state)).slice(0, -1) + head.settings;
+}
+
+/** The same in pieces, for a long one. */
+export function* responsePieces(head: ResponseHead, state: ResponseState): Generator<string> {
+  yield* bodyPieces(head, state);
+  yield* textPieces(head.settings);
 }
 
 /** A response as it is answered, up to where its settings follow. */
-export function bodyText(head: ResponseHead, state: ResponseState): string {
-  const resource = {
+export function* bodyPieces(head: ResponseHead, state: ResponseState): Generator<string> {
+  let held = "";
+  for (const piece of jsonPieces(bodyOf(head, state))) {
+    if (held !== "") yield held;
+    held = piece;
+  }
+  yield held.slice(0, -1);
+}
+
+function bodyOf(head: ResponseHead, state: ResponseState): object {
+  return {
     id: head.id,
     object: "response",
     created_at: head.createdAt,
@@ -131,12 +148,30 @@ export function bodyText(head: ResponseHead, state: ResponseState): string {
     usage: state.usage === null ? null : wireUsage(state.usage),
     ...generationFields(state.adapterGeneration),
   };
-  return JSON.stringify(resource).slice(0, -1);
 }
 
 /** A response that nobody is going to finish: the server that made it is gone. */
 export function interruptedState(state: ResponseState): ResponseState {
   return { ...state, status: "incomplete", incomplete: "interrupted" };
+}
+
+/** A copy of items that are still written to. */
+export function copyOf(output: readonly OutputItem[]): readonly OutputItem[] {
+  return output.map((item) => ({
+    ...item,
+    ...("content" in item && { content: item.content.map((part) => ({ ...part })) }),
+  })) as readonly OutputItem[];
+}
+
+/** Items as a conversation goes on from them, which has no use for logprobs. */
+export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputItem[] {
+  return output.map((item) => {
+    if (item.type !== "message") return item;
+    return {
+      ...item,
+      content: item.content.map((part) => (part.type === "refusal" ? part : { ...part, logprobs: [] })),
+    };
+  });
 }
 
 /** What is kept of a response that is too large to be kept: that there was one, and what it was asked for. */

@@ -1,25 +1,33 @@
 // Owns one response while it is generated: the fold, its events, and what is kept of it when. Made by responses.ts; driven by
 // whoever reads the generation: the pump of a client's stream, or the run itself where nobody waits.
-import type { ItemTexts, KeptEvents, ResponseUpdate, StoredResponse } from "../../actors/stored-responses.ts";
+import {
+  type ItemTexts,
+  maxStoredBytes,
+  type ResponseUpdate,
+  type StoredResponse,
+} from "../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../engines/chat.ts";
+import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
+import type { AnswerLease } from "../answer-memory.ts";
+import { PIECE_LENGTH, utf8Of } from "../json-pieces.ts";
 import type { StreamCodec } from "../sse.ts";
+import { type EventChunk, joinedTexts } from "./event-chunks.ts";
 import { EventLog } from "./event-log.ts";
 import { DONE, EventText, noEvents } from "./event-text.ts";
 import { ResponseFold } from "./fold.ts";
 import { itemTexts } from "./item-texts.ts";
 import {
-  bodyText,
+  bodyPieces,
   interruptedState,
   type ResponseHead,
   type ResponseState,
   type ResponseStatus,
-  responseText,
   tooLargeState,
+  withoutLogprobs,
 } from "./resource.ts";
 import type { ResponseSaver, SavedResponse } from "./response-saver.ts";
 
-const noText = { first: 0, text: "" };
 const alreadyLogged = (): void => {};
 const deletedError: ErrorRecord = { code: "cancelled", message: "the response was deleted while it was generated" };
 
@@ -33,6 +41,9 @@ export interface ResponsePlan {
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
+  readonly tokenTexts: (model: string) => ShownTokens;
+  /** On the memory of its logprobs. The run releases it when it has ended and is kept. */
+  readonly lease: AnswerLease;
 }
 
 export interface RunOwner {
@@ -62,8 +73,9 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     this.id = plan.head.id;
     this.isBackground = plan.isBackground;
     this.#text = plan.isStreamed ? new EventText() : null;
-    this.log = plan.isStreamed && plan.isBackground ? new EventLog() : null;
-    this.#fold = new ResponseFold(plan.head, this.#text ?? noEvents, plan.isBackground ? "queued" : "in_progress");
+    this.log = plan.isStreamed && plan.isBackground ? new EventLog(undefined, plan.lease) : null;
+    const events = this.#text ?? noEvents;
+    this.#fold = new ResponseFold({ ...plan, events, status: plan.isBackground ? "queued" : "in_progress" });
   }
 
   /** Fires when nothing more is to be generated. */
@@ -79,18 +91,23 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#fold.status;
   }
 
-  /** The response as it is now: JSON. */
-  text(): string {
-    return responseText(this.#plan.head, this.#fold.state);
+  /** The response is long: so is what is kept of it. */
+  get isLong(): boolean {
+    return this.#fold.length > PIECE_LENGTH;
   }
 
-  /** Takes events; the text is what they come to in the stream. */
-  encode(events: readonly GenerateEvent[]): string {
+  /** The response as it is now: JSON. */
+  json(): Iterable<string> {
+    return this.#fold.json();
+  }
+
+  /** Takes events; the text is what they come to in the stream. Throws queue_full where there is too much to hold. */
+  encode(events: readonly GenerateEvent[]): string | Iterable<string> {
     for (const event of events) this.#fold.take(event);
     return this.#step();
   }
 
-  fail(error: ErrorRecord): string {
+  fail(error: ErrorRecord): string | Iterable<string> {
     this.#fold.fail(this.#isForgotten ? deletedError : error);
     return this.#step();
   }
@@ -119,16 +136,14 @@ export class ResponseRun implements StreamCodec, SavedResponse {
 
   /** Keeps one that is to run in the background, so that it is found at once. Throws why it cannot be kept. */
   async queue(): Promise<void> {
-    const { first, text } = this.#text?.take() ?? noText;
-    this.log?.append(first, text);
+    this.#takeEvents();
     await this.#add();
   }
 
   /** What follows from each change: for the log, for the store, and at the end. */
-  #step(): string {
+  #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;
-    const { first, text } = this.#text?.take() ?? noText;
-    this.log?.append(first, text);
+    const text = this.#takeEvents();
     if (isEnd) {
       this.#hasEnded = true;
       this.log?.close();
@@ -137,8 +152,25 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     // the text is, it is kept before anybody can ask for it.
     if (isEnd) this.#keepEnd();
     else if (!this.isEnded && this.#plan.isStreamed && this.#wasAdded === null) this.#add().catch(alreadyLogged);
-    if (isEnd) this.#owner.ended(this);
-    return isEnd && this.#text !== null ? text + DONE : text;
+    if (isEnd) {
+      this.#plan.lease.release();
+      this.#owner.ended(this);
+    }
+    return isEnd && this.#text !== null ? joinedTexts([text, DONE]) : text;
+  }
+
+  /** The text of the events since the last call, which are in the log from then on. */
+  #takeEvents(): string | Iterable<string> {
+    const events = this.#text;
+    if (events === null) return "";
+    if (!events.hasLong) {
+      const chunk = events.takeText();
+      this.log?.append(chunk);
+      return chunk.text;
+    }
+    const chunks = events.take();
+    for (const chunk of chunks) this.log?.append(chunk);
+    return textOf(chunks);
   }
 
   get #isToBeKept(): boolean {
@@ -147,7 +179,13 @@ export class ResponseRun implements StreamCodec, SavedResponse {
 
   async #add(): Promise<void> {
     if (!this.#isToBeKept) return;
-    const adding = this.#owner.saver.add(this.added(this.#update(this.#fold.state, null)));
+    const { state } = this.#fold;
+    const body = this.#bodyNow(state);
+    const interrupted = this.#bodyNow(interruptedState(state));
+    const running = { isRunning: true, status: state.status, body, interrupted };
+    // What is not whole yet is nothing to go on from.
+    const record = this.added({ id: this.id, ...running, output: itemTexts([]), events: null });
+    const adding = this.#owner.saver.add(record);
     this.#wasAdded = adding.then(
       () => true,
       () => false,
@@ -157,16 +195,19 @@ export class ResponseRun implements StreamCodec, SavedResponse {
 
   #keepEnd(): void {
     if (!this.#isToBeKept) return;
-    void this.#owner.saver.end(this, this.#wasAdded ?? Promise.resolve(false));
+    const { lease } = this.#plan;
+    lease.retain();
+    const ending = this.#owner.saver.end(this, this.#wasAdded ?? Promise.resolve(false));
+    void ending.then(() => lease.release());
   }
 
   /** What is kept of its end: the whole of it first, then less. Nothing changes any more: made as late as it is needed. */
-  *ends(): Iterable<ResponseUpdate> {
+  *ends(): Iterable<Promise<ResponseUpdate>> {
     const { state } = this.#fold;
     const events = this.log?.kept() ?? null;
-    yield this.#update(state, events);
-    if (events !== null) yield this.#update(state, null);
-    yield this.#update(tooLargeState(state), null);
+    if (events !== null) yield this.#end(state, events);
+    yield this.#end(state, null);
+    yield this.#end(tooLargeState(state), null);
   }
 
   /** All of what is kept, with what never changes. */
@@ -175,18 +216,31 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return { ...update, client, previousId, isBackground, input, settings: Buffer.from(head.settings) };
   }
 
-  #update(state: ResponseState, events: KeptEvents | null): ResponseUpdate {
-    const { head } = this.#plan;
-    const isRunning = !this.isEnded;
+  /** Throws invalid_value where it is too large to be kept. */
+  async #end(state: ResponseState, events: readonly EventChunk[] | null): Promise<ResponseUpdate> {
     return {
       id: this.id,
-      isRunning,
+      isRunning: false,
       status: state.status,
-      body: Buffer.from(bodyText(head, state)),
-      interrupted: isRunning ? Buffer.from(bodyText(head, interruptedState(state))) : null,
-      // What is not whole yet is nothing to go on from.
-      output: itemTexts(isRunning ? [] : state.output),
-      events,
+      body: await utf8Of(bodyPieces(this.#plan.head, state), maxStoredBytes),
+      interrupted: null,
+      output: itemTexts(withoutLogprobs(state.output)),
+      events:
+        events === null ? null : { first: events[0]?.first ?? 0, text: await utf8Of(piecesOf(events), maxStoredBytes) },
     };
   }
+
+  #bodyNow(state: ResponseState): Uint8Array {
+    return Buffer.from([...bodyPieces(this.#plan.head, state)].join(""));
+  }
+}
+
+function textOf(chunks: readonly EventChunk[]): string | Iterable<string> {
+  return joinedTexts(chunks.map((chunk) => chunk.after(-1)));
+}
+
+function* piecesOf(chunks: readonly EventChunk[]): Generator<string> {
+  const text = textOf(chunks);
+  if (typeof text === "string") yield text;
+  else yield* text;
 }

@@ -11,8 +11,10 @@ const RETRY_MS = 1000;
 /** A response that has ended. */
 export interface SavedResponse {
   readonly id: string;
-  /** What became of it: the whole of it first, then what is kept where that is too large. */
-  ends(): Iterable<ResponseUpdate>;
+  /** It is long: what is kept of it is made and kept when nothing of another long one is. */
+  readonly isLong: boolean;
+  /** What became of it: the whole of it first, then what is kept where that is too large. Each may reject as `add` does. */
+  ends(): Iterable<Promise<ResponseUpdate>>;
   /** The same with all that was known before. */
   added(update: ResponseUpdate): StoredResponse;
 }
@@ -23,6 +25,8 @@ export class ResponseSaver {
   readonly #retryMs: number;
   /** The last save of each that is on its way. */
   readonly #pending = new Map<string, Promise<unknown>>();
+  /** Settles when the long responses that have ended so far are kept. */
+  #long: Promise<unknown> = Promise.resolve();
 
   constructor(store: StoredResponses, log: Log, retryMs: number = RETRY_MS) {
     this.#store = store;
@@ -57,7 +61,9 @@ export class ResponseSaver {
 
   /** Keeps how one has ended; `wasAdded` says whether it has been added before. Never rejects. */
   async end(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
-    const ending = this.#end(response, wasAdded);
+    const keep = () => this.#end(response, wasAdded);
+    const ending = response.isLong ? this.#long.then(keep) : keep();
+    if (response.isLong) this.#long = ending.catch(() => {});
     this.#track(response.id, ending);
     await ending;
   }
@@ -87,9 +93,9 @@ export class ResponseSaver {
   /** Keeps the first end that is not too large. Throws why none is kept. */
   async #put(response: SavedResponse, isThere: boolean): Promise<void> {
     let refusal: unknown;
-    for (const end of response.ends()) {
+    for (const making of response.ends()) {
       try {
-        await this.#write(response, end, isThere);
+        await this.#write(response, await making, isThere);
         if (refusal !== undefined) {
           this.#log.warn({ response: response.id, err: refusal }, "a response was too large to be kept as a whole");
         }

@@ -11,7 +11,7 @@ import type {
 import type { GenerateEvent } from "../../engines/chat.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { Log } from "../log.ts";
-import type { Piece } from "../pieces.ts";
+import type { Piece } from "../write-piece.ts";
 import { checkStart, type EventLog } from "./event-log.ts";
 import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./kept-bytes.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
@@ -107,7 +107,7 @@ export class Responses implements RunOwner {
   async *body(id: string): AsyncGenerator<Piece> {
     const run = this.#running.get(id);
     if (run !== undefined) {
-      yield run.text();
+      yield* run.json();
       return;
     }
     const { store } = this.#options;
@@ -140,7 +140,7 @@ export class Responses implements RunOwner {
     const run = this.#running.get(id);
     if (run?.isBackground) run.interrupt("cancelled");
     const { status, isBackground } = run ?? shownState(await this.#found(id));
-    if (run?.isBackground) yield run.text();
+    if (run?.isBackground) yield* run.json();
     else if (status === "cancelled") yield* this.body(id);
     else {
       const state = isBackground ? `is ${status}` : "does not run in the background";

@@ -1,8 +1,9 @@
 // Owns the routes of one response: fetch it, or its stream once more; delete it; cancel it; list what it was given.
 import type { RouteHandler } from "../context.ts";
 import { type Exchange, eventStreamHeaders, jsonHeaders } from "../exchange.ts";
-import { type Piece, sendPieces } from "../pieces.ts";
+import { sendPieces } from "../pieces.ts";
 import { streamEvents } from "../sse.ts";
+import type { Piece } from "../write-piece.ts";
 import { EventLog } from "./event-log.ts";
 import { inputItemsQuery, readQuery, retrieveQuery } from "./query.ts";
 

@@ -12,6 +12,7 @@ import { createProgress } from "../../cli/progress.ts";
 import { type GenerateEvent, greedySampling, requestDefaults } from "../../engines/chat.ts";
 import { resolveConfig } from "../../runtime/config/config.ts";
 import { createLogger } from "../../runtime/log.ts";
+import { reportedTokens, tokensOf } from "../fixtures/logprobs.ts";
 import { tinyModel } from "../fixtures/models.ts";
 
 interface Move {
@@ -115,6 +116,37 @@ describe("models of the wasm engine that come and go", () => {
     assert.deepEqual(front.statusOf("default"), { id: a, status: "loaded", error: null });
     const statistics = (await front.engineMetrics()).find(({ name }) => name.includes("tokens_processed"));
     assert.ok(statistics, "what was counted outlives the places");
+  });
+
+  it("have the texts of their tokens here for those who write their logprobs, while they are loaded", async () => {
+    await start(1);
+    const prompt = { kind: "text", text: "a story about" } as const;
+    const sampling = { ...greedySampling, topLogprobs: 3 };
+    const common = { ...requestDefaults, model: a, client: "test", prompt, sampling, promptLogprobs: 1 };
+    const request = { ...common, maxTokens: 20, ignoreEos: true };
+    let [told, said, reported] = ["", "", ""];
+    for await (const events of front.generate(request, new AbortController().signal)) {
+      const texts = front.tokenTexts(a);
+      for (const event of events) {
+        if (event.type === "prompt")
+          told += tokensOf(event.logprobs, texts)
+            .map(({ token }) => token)
+            .join("");
+        if (event.type !== "text") continue;
+        said += event.text;
+        const bytes = reportedTokens([event], texts).flatMap(({ bytes }) => bytes);
+        reported += Buffer.from(bytes).toString("latin1");
+      }
+    }
+    assert.ok(told.endsWith(prompt.text));
+    assert.equal(Buffer.from(reported, "latin1").toString(), said);
+    const texts = front.tokenTexts(a);
+    await front.unload(a);
+    assert.throws(() => front.tokenTexts(a), { code: "model_failed" });
+    // Whoever writes an answer has them still.
+    assert.equal(typeof texts.tokenText(1), "string");
+    await front.reload(a);
+    assert.equal(front.tokenTexts(a).tokenText(5), texts.tokenText(5));
   });
 
   it("have room made for them, the least recently used first", async () => {

@@ -2,9 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
 import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../engines/chat.ts";
+import { createVocabulary } from "../../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import { reportedTokens, textsOf, tokensOf } from "../../fixtures/logprobs.ts";
 import { seededRandom } from "../../fixtures/scheduling.ts";
-import { attachment, createServer, crossed, readAll } from "./rig.ts";
+import { attachment, createServer, crossed, readAll, tinyTokenizer } from "./rig.ts";
+
+const texts = textsOf(createVocabulary(await tinyTokenizer()));
 
 async function startServer(t: TestContext, options: Parameters<typeof createServer>[0] = {}) {
   const server = await createServer(options);
@@ -33,8 +37,10 @@ describe("the agents actor and a model", () => {
     const events = await readAll(start({ prompt, promptLogprobs: 2, choices: 2 }));
     const [told, ...more] = events.flatMap((event) => (event.type === "prompt" ? [event.logprobs] : []));
     assert.ok(told !== undefined && more.length === 0);
-    assert.equal(told.map(({ token }) => token).join(""), prompt.text);
-    assert.ok(told.slice(1).every(({ logprob, top }) => logprob !== null && top.length === 2));
+    const tokens = tokensOf(told, texts);
+    assert.equal(told.count, tokens.length);
+    assert.equal(tokens.map(({ token }) => token).join(""), prompt.text);
+    assert.ok(tokens.slice(1).every(({ logprob, top }) => logprob < 0 && top.length === 2));
     const done = lastOf(await readAll(start({ prompt })));
     assert.ok(done?.type === "done");
     assert.ok(done.usage.cachedTokens > 0 && done.usage.cachedTokens < done.usage.promptTokens);
@@ -46,10 +52,10 @@ describe("the agents actor and a model", () => {
     const said = async (changes: Partial<OpenRequest>) => {
       const events = await readAll(start({ sampling, ...changes }));
       return [0, 1, 2, 3].map((choice) => {
-        const texts = events.flatMap((event) => (event.type === "text" && event.choice === choice ? [event] : []));
-        const logprobs = texts.flatMap((event) => event.logprobs ?? []);
+        const pieces = events.flatMap((event) => (event.type === "text" && event.choice === choice ? [event] : []));
+        const logprobs = reportedTokens(pieces, texts);
         const mean = logprobs.reduce((sum, { logprob }) => sum + logprob, 0) / logprobs.length;
-        return { text: texts.map(({ text }) => text).join(""), mean };
+        return { text: pieces.map(({ text }) => text).join(""), mean };
       });
     };
     const all = (await said({ choices: 4 })).toSorted((a, b) => b.mean - a.mean);

@@ -7,6 +7,7 @@ import type { GenerateEvent } from "../../../engines/chat.ts";
 import type { OutputParser, OutputPart } from "../../../engines/parse/tool-format.ts";
 import { createVocabulary, type Vocabulary } from "../../../engines/tokenizer/vocabulary.ts";
 import { settled } from "../../fixtures/fake-clock.ts";
+import { reportedTokens, textsOf } from "../../fixtures/logprobs.ts";
 import { tinyTokenizer } from "./rig.ts";
 
 const vocabulary: Vocabulary = createVocabulary(await tinyTokenizer());
@@ -19,6 +20,13 @@ const plain: AnswerPlan = {
   writeCall: (name, args) => `<call>${name}${args}</call>`,
 };
 
+const texts = textsOf(vocabulary);
+/** The tokens whose logprobs are reported. */
+const lettersOf = (events: readonly GenerateEvent[]) =>
+  reportedTokens(events, texts)
+    .map(({ token }) => token)
+    .join("");
+
 function createChoice({
   answer,
   ...changes
@@ -27,7 +35,7 @@ function createChoice({
   const ends = { stops: 0, ends: 0 };
   const choice = new Choice({
     index: 0,
-    vocabulary,
+    texts: vocabulary,
     previousToken: null,
     stop: [],
     reportsLogprobs: true,
@@ -260,9 +268,7 @@ describe("a choice whose text is parsed", () => {
   it("reports the logprobs of the content alone", () => {
     const { events, take } = createChoice({ answer: parsed });
     take("Aa[b]c", rowFinishedLength, -1);
-    const reported = events.flatMap((event) =>
-      event.type === "text" ? [`${event.text}:${event.logprobs?.map(({ token }) => token).join("")}`] : [],
-    );
+    const reported = events.flatMap((event) => (event.type === "text" ? [`${event.text}:${lettersOf([event])}`] : []));
     assert.deepEqual(reported, ["a:a", "c:c"]);
     assert.ok(events.every((event) => event.type === "text" || !("logprobs" in event)));
   });
@@ -271,11 +277,7 @@ describe("a choice whose text is parsed", () => {
     for (const text of ["ABC", "ab[12"]) {
       const { events, take } = createChoice({ answer: parsed });
       take(text, rowFinishedLength, -1);
-      const reported = events.flatMap((event) => (event.type === "text" ? (event.logprobs ?? []) : []));
-      assert.deepEqual(
-        reported.map(({ token }) => token),
-        [...text].filter((character) => character === "a" || character === "b"),
-      );
+      assert.equal(lettersOf(events), text.replaceAll(/[^ab]/g, ""));
     }
   });
 
@@ -301,10 +303,6 @@ describe("a choice that meets a stop string", () => {
     take("a!!", 0, -1);
     assert.deepEqual(ends, { stops: 1, ends: 1 });
     assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "stop", stopString: "!!" });
-    const tokens = events.flatMap((event) => (event.type === "text" ? (event.logprobs ?? []) : []));
-    assert.deepEqual(
-      tokens.map(({ token }) => token),
-      ["a"],
-    );
+    assert.equal(lettersOf(events), "a");
   });
 });

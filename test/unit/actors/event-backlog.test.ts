@@ -2,10 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { EventBacklog } from "../../../actors/agent-loop/event-backlog.ts";
 import type { GenerateEvent } from "../../../engines/chat.ts";
+import { recordsOf } from "../../fixtures/logprobs.ts";
 
 const text = (choice: number, piece: string, logprob?: number): GenerateEvent => {
   const event = { type: "text", choice, text: piece } as const;
-  return logprob === undefined ? event : { ...event, logprobs: [{ token: piece, bytes: [], logprob, top: [] }] };
+  return logprob === undefined
+    ? event
+    : { ...event, logprobs: recordsOf([{ token: piece, bytes: [], logprob, top: [] }]) };
 };
 
 function through(events: readonly GenerateEvent[]): GenerateEvent[] {
@@ -18,7 +21,7 @@ describe("events that wait", () => {
   it("join to one piece a choice, with the logprobs of both", () => {
     const events = through([text(0, "a", -1), text(1, "x"), text(0, "b", -2), text(1, "y")]);
     assert.deepEqual(
-      events.map((event) => event.type === "text" && [event.choice, event.text, event.logprobs?.length]),
+      events.map((event) => event.type === "text" && [event.choice, event.text, event.logprobs?.count]),
       [
         [0, "ab", 2],
         [1, "xy", undefined],

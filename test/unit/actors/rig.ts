@@ -202,7 +202,7 @@ export async function createRun(
     adapter: options.adapter ?? null,
     writer,
     model: {
-      vocabulary: text.vocabulary,
+      texts: text.vocabulary,
       prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
       check: async () => null,
       actor,

@@ -4,6 +4,7 @@ import { describe, it, type TestContext } from "node:test";
 import { BestOf } from "../../../actors/agent-loop/best-of.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../actors/messages.ts";
 import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../engines/chat.ts";
+import { reportedTokens, textsOf, tokensOf } from "../../fixtures/logprobs.ts";
 import { createRun, crossed, readAll } from "./rig.ts";
 
 async function startRun(t: TestContext, changes: Partial<OpenRequest>, window = 64) {
@@ -74,10 +75,10 @@ describe("a run of more candidates than choices", () => {
 
   it("keeps the logprobs that were asked for", async (t) => {
     const sampling = { ...greedySampling, topLogprobs: 2 };
-    const { say, reader, asked } = await startRun(t, { choices: 1, candidates: 2, sampling });
+    const { say, reader, asked, vocabulary } = await startRun(t, { choices: 1, candidates: 2, sampling });
     say(0, "ab", -2);
     say(1, "xyz", -1);
-    const logprobs = (await readAll(reader)).flatMap((event) => (event.type === "text" ? (event.logprobs ?? []) : []));
+    const logprobs = reportedTokens(await readAll(reader), textsOf(vocabulary));
     assert.deepEqual(
       logprobs.map(({ token, logprob }) => [token, logprob]),
       ["x", "y", "z"].map((letter) => [letter, -1]),
@@ -156,20 +157,22 @@ describe("what a run hears of its prompt", () => {
     say(0, "x", -1);
     const [event] = await readAll(reader);
     assert.ok(event?.type === "prompt");
-    assert.equal(event.logprobs.map(({ bytes }) => Buffer.from(bytes)).join(""), "hello");
+    const [begin, ...rest] = tokensOf(event.logprobs, textsOf(vocabulary));
+    assert.equal([begin!, ...rest].map(({ bytes }) => Buffer.from(bytes)).join(""), "hello");
     assert.deepEqual(
-      event.logprobs.map(({ logprob }) => logprob),
-      Array.from(prompt, (_, i) => (i === 0 ? null : -i)),
+      rest.map(({ logprob }) => logprob),
+      Array.from(prompt.subarray(1), (_, i) => -i - 1),
     );
-    assert.deepEqual(event.logprobs[0]?.top, []);
-    assert.deepEqual(event.logprobs[1]?.top, [{ token: "z", bytes: [122], logprob: -0.5 }]);
+    assert.deepEqual(begin?.top, []);
+    assert.deepEqual(rest[0]?.top, [{ token: "z", bytes: [122], logprob: -0.5 }]);
   });
 
   it("is told at once of a prompt of one token, of which the model has nothing to say", async (t) => {
-    const { say, reader } = await startRun(t, { promptLogprobs: 0, prompt: { kind: "text", text: "a" } });
+    const { say, reader, asked } = await startRun(t, { promptLogprobs: 0, prompt: { kind: "text", text: "a" } });
     say(0, "x", -1);
     const [event] = await readAll(reader);
-    assert.deepEqual(event, { type: "prompt", logprobs: [{ token: "a", bytes: [97], logprob: null, top: [] }] });
+    const floats = Float32Array.of(asked[0]!.prompt[0]!, 0, 0);
+    assert.deepEqual(event, { type: "prompt", logprobs: { count: 1, floats } });
   });
 
   it("counts the cached tokens of the first choice, which the others share", async (t) => {

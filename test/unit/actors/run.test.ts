@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../actors/messages.ts";
 import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../engines/chat.ts";
+import { createVocabulary } from "../../../engines/tokenizer/vocabulary.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { createRun, crossed, readAll } from "./rig.ts";
+import { reportedTokens, textsOf } from "../../fixtures/logprobs.ts";
+import { createRun, crossed, readAll, tinyTokenizer } from "./rig.ts";
 
 async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, window?: number) {
   const rig = await createRun(changes, window === undefined ? {} : { window });
@@ -29,6 +31,7 @@ async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, wind
   return { ...rig, feed, feedLogprob };
 }
 
+const texts = textsOf(createVocabulary(await tinyTokenizer()));
 const withLogprobs = { sampling: { ...greedySampling, topLogprobs: 1 } };
 
 const textOf = (events: readonly GenerateEvent[], choice = 0) =>
@@ -204,11 +207,10 @@ describe("a run whose reader falls behind", () => {
     for (let i = 1; i <= 20; i++) feedLogprob("a", -i, i === 20 ? rowFinishedLength : 0);
     const events = await readAll(reader);
     for (const event of events) {
-      if (event.type === "text") assert.equal(event.logprobs?.length, event.text.length);
+      if (event.type === "text") assert.equal(event.logprobs?.count, event.text.length);
     }
-    const logprobs = events.flatMap((event) => (event.type === "text" ? (event.logprobs ?? []) : []));
     assert.deepEqual(
-      logprobs.map(({ logprob }) => logprob),
+      reportedTokens(events, texts).map(({ logprob }) => logprob),
       Array.from({ length: 20 }, (_, i) => -i - 1),
     );
   });
@@ -216,7 +218,9 @@ describe("a run whose reader falls behind", () => {
 
 describe("logprobs and stop strings", () => {
   const letters = (events: readonly GenerateEvent[]) =>
-    events.flatMap((event) => (event.type === "text" ? (event.logprobs ?? []).map(({ token }) => token) : [])).join("");
+    reportedTokens(events, texts)
+      .map(({ token }) => token)
+      .join("");
 
   it("travel with the text they belong to while it is held back", async (t) => {
     const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, stop: ["abc"] });
@@ -225,7 +229,7 @@ describe("logprobs and stop strings", () => {
     const events = await readAll(reader);
     assert.equal(textOf(events), "xabxy");
     for (const event of events) {
-      if (event.type === "text") assert.equal(event.logprobs?.map(({ token }) => token).join(""), event.text);
+      if (event.type === "text") assert.equal(letters([event]), event.text);
     }
   });
 

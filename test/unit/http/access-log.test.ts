@@ -47,13 +47,16 @@ describe("the access log", () => {
 
   it("says by its code why a request failed, before its answer began or in the middle of it", async () => {
     const { app, log, inference } = setUp();
-    const send = (body: object) => request(app, "POST", chatPath, { body });
+    const send = async (body: object) => {
+      await request(app, "POST", chatPath, { body });
+      // A request ends after its answer has left.
+      await new Promise(setImmediate);
+    };
     await send({ messages: "hi" });
     await send({ messages: "hi", temperature: 9 });
     await send({ messages: "hi", model: "none" });
     inference.script = () => [[text("a")], [failure("model_failed")]];
     await send({ messages: "hi", stream: true });
-    await new Promise(setImmediate);
     assert.deepEqual(
       log.lines.filter(({ message }) => message === "request").map(({ fields }) => [fields.status, fields.code]),
       [
@@ -89,6 +92,7 @@ describe("the access log", () => {
   it("counts the tokens of embeddings, and none of a request that was refused", async () => {
     const { app, log } = setUp();
     await request(app, "POST", "/v1/embeddings", { body: { input: ["a", "b"] } });
+    await new Promise(setImmediate);
     await request(app, "POST", "/v1/embeddings", { body: { input: 5 } });
     await new Promise(setImmediate);
     assert.deepEqual(

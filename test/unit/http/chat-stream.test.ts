@@ -5,13 +5,19 @@ import type { GenerateEvent } from "../../../engines/chat.ts";
 import { chatChunkSchema } from "../../../http/chat/schemas.ts";
 import { ChatStream } from "../../../http/chat/stream.ts";
 import { done, failure, finish, reasoning, text, toolCall } from "../../fixtures/fake-inference.ts";
+import { testTokens } from "../../fixtures/logprobs.ts";
+import { wholeText } from "../../fixtures/pieces.ts";
 
 const head = { id: "chatcmpl-1", created: 5, model: "m" };
 
+function createStream(choiceCount = 1, includeUsage = false): ChatStream {
+  return new ChatStream(head, { choiceCount, includeUsage, texts: () => testTokens });
+}
+
 /** The data of each server-sent event of a stream; chunks match the schema that the API document shows. */
 function stream(events: readonly GenerateEvent[], choices = 1, includeUsage = false) {
-  const codec = new ChatStream(head, choices, includeUsage);
-  const out = events.map((event) => codec.encode([event])).join("");
+  const codec = createStream(choices, includeUsage);
+  const out = events.map((event) => wholeText(codec.encode([event]))).join("");
   assert.ok(out.endsWith("\n\n"));
   const data = out
     .slice(0, -2)
@@ -60,8 +66,8 @@ describe("a streamed chat completion", () => {
   });
 
   it("says usage once a chunk", () => {
-    const codec = new ChatStream(head, 1, true);
-    const lines = codec.encode([text("a"), finish(), done]).split("\n\n");
+    const codec = createStream(1, true);
+    const lines = wholeText(codec.encode([text("a"), finish(), done])).split("\n\n");
     for (const line of lines.filter((one) => one.startsWith("data: {")))
       assert.equal(line.split('"usage":').length, 2, line);
   });
@@ -139,7 +145,7 @@ describe("a streamed chat completion", () => {
   });
 
   it("is this, byte for byte", () => {
-    const codec = new ChatStream(head, 1, false);
+    const codec = createStream();
     const events = [reasoning("\n"), text('"'), ...toolCall("f", ["{}"]), finish("tool_calls"), done];
     const before =
       'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":5,"model":"m","system_fingerprint":"local","choices":[{"index":0,"delta":{';
@@ -191,7 +197,7 @@ describe("a streamed chat completion", () => {
   it("carries any text through unchanged, whatever the batches", () => {
     fc.assert(
       fc.property(fc.array(fc.array(fc.string({ unit: "binary" }), { maxLength: 4 }), { maxLength: 6 }), (batches) => {
-        const codec = new ChatStream(head, 1, false);
+        const codec = createStream();
         const out = [...batches.map((batch) => batch.map((piece) => text(piece))), [finish(), done]]
           .map((batch) => codec.encode(batch))
           .join("");

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { PromptLogprob } from "../../../engines/chat.ts";
 import { createApp } from "../../../http/app.ts";
 import { textCompletionSchema } from "../../../http/completions/schemas.ts";
 import { done, FakeInference, finish, hello, text } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
+import { recordsOf, type TestLogprob } from "../../fixtures/logprobs.ts";
 import { request } from "../../fixtures/socketless.ts";
 
 const inference = new FakeInference();
@@ -122,12 +122,11 @@ describe("an echo with logprobs", () => {
     logprob,
     top: [],
   });
-  const promptOf = (pieces: readonly string[]): PromptLogprob[] =>
-    pieces.map((piece, i) => (i === 0 ? { ...tokenOf(piece, 0), logprob: null } : tokenOf(piece, -i)));
+  const promptOf = (pieces: readonly string[]): TestLogprob[] => pieces.map((piece, i) => tokenOf(piece, -i));
 
-  async function echoed(prompt: string, pieces: readonly PromptLogprob[], body: object = {}) {
+  async function echoed(prompt: string, pieces: readonly TestLogprob[], body: object = {}) {
     inference.script = () => [
-      [{ type: "prompt", logprobs: pieces }],
+      [{ type: "prompt", logprobs: recordsOf(pieces) }],
       [text("xy", 0, [tokenOf("x", -7), tokenOf("y", -8)]), finish("length"), done],
     ];
     const { choices } = await complete({ prompt, echo: true, logprobs: 2, ...body });
@@ -147,7 +146,7 @@ describe("an echo with logprobs", () => {
   });
 
   it("counts offsets in the prompt as sent, where tokens have a space of their own or the start was cut off", async () => {
-    const spaced = await echoed("ab", [{ ...tokenOf("<s>", 0), bytes: [], logprob: null }, tokenOf(" ab", -1)]);
+    const spaced = await echoed("ab", [{ ...tokenOf("<s>", 0), bytes: [] }, tokenOf(" ab", -1)]);
     assert.deepEqual(spaced.logprobs.text_offset, [0, 0, 2, 3]);
     const cut = await echoed("one two", promptOf(["e", " two"]), { truncate_sequence: true });
     assert.deepEqual(cut.logprobs.text_offset, [2, 3, 7, 8]);
@@ -163,9 +162,9 @@ describe("an echo with logprobs", () => {
   });
 
   it("names the chosen token among the alternatives, where it is none of them", async () => {
-    const chosen = { ...tokenOf("x", -3), top: [tokenOf("z", -0.1)] };
+    const chosen = { ...tokenOf("x", -3), top: [tokenOf("z", -0.125)] };
     inference.script = () => [[text("x", 0, [chosen]), finish("length"), done]];
     const { choices } = await complete({ logprobs: 1 });
-    assert.deepEqual(choices[0].logprobs.top_logprobs, [{ z: -0.1, x: -3 }]);
+    assert.deepEqual(choices[0].logprobs.top_logprobs, [{ z: -0.125, x: -3 }]);
   });
 });

@@ -85,6 +85,8 @@ describe("the metrics of requests", () => {
     }
     await request(app, "POST", status, { body: "{", headers: json });
     await request(app, "POST", chatPath, { body: { messages: "hi", model: "tiny::a" } });
+    // A request ends after its answer has left.
+    await new Promise(setImmediate);
     const { body } = await request(app, "GET", "/metrics");
     const counted = body.split("\n").filter((line) => line.startsWith("http_requests_total{"));
     assert.deepEqual(Object.fromEntries(counted.map((line) => line.slice("http_requests_total".length).split(" "))), {

@@ -4,9 +4,11 @@ import { get, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { StreamSink } from "../../../http/edge.ts";
 import { Exchange, jsonHeaders } from "../../../http/exchange.ts";
 import { type EdgeName, type Listener, listen } from "../../../http/listen.ts";
-import { type Piece, type Pieces, sendPieces } from "../../../http/pieces.ts";
+import { type Pieces, sendPieces } from "../../../http/pieces.ts";
+import type { Piece } from "../../../http/write-piece.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { type LogLine, loadableEdges, recordingLog } from "../../fixtures/http-server.ts";
 
@@ -141,3 +143,89 @@ for (const edge of loadableEdges()) {
     });
   });
 }
+
+/** An exchange whose reader takes `room` pieces, and more only when it is told to. */
+function rig({ room = Number.POSITIVE_INFINITY } = {}) {
+  const calls: string[] = [];
+  const client = new AbortController();
+  const log = recordingLog();
+  const reader = { room, wake: () => {} };
+  const sink: StreamSink = {
+    write: (piece) => {
+      calls.push(Buffer.from(piece).toString());
+      reader.room--;
+      return reader.room > 0;
+    },
+    keepOpen: () => {},
+    drained: () =>
+      new Promise((resolve) => {
+        reader.wake = resolve;
+      }),
+    end: () => void calls.push("END"),
+    abort: () => {
+      calls.push("CUT");
+      client.abort();
+      reader.wake();
+    },
+  };
+  const request = {
+    method: "GET",
+    path: "/",
+    query: "",
+    headers: new Map<string, string>(),
+    body: new Uint8Array(0),
+    bodyBytes: 0,
+    releaseBody: () => {},
+    address: "",
+    signal: client.signal,
+  };
+  const reply = {
+    send: (status: number, _headers: object, body: string | Uint8Array) => void calls.push(`SENT ${status} ${body}`),
+    stream: (status: number) => {
+      calls.push(`STREAM ${status}`);
+      return sink;
+    },
+  };
+  const exchange = new Exchange(request, reply, {
+    log,
+    disableRequestIdHeader: false,
+    corsOrigins: null,
+    observers: [],
+  });
+  const send = (pieces: Pieces) => sendPieces(exchange, jsonHeaders, pieces, { readerStallMs });
+  return { calls, client, log, reader, send };
+}
+
+describe("a body in pieces", () => {
+  it("gives others of the thread a turn between two of them", async () => {
+    const { calls, send } = rig();
+    const turns = setInterval(() => calls.push("turn"), 0);
+    await send(
+      (function* () {
+        for (let i = 0; i < 20; i++) {
+          const end = performance.now() + 2;
+          while (performance.now() < end);
+          yield "p";
+        }
+      })(),
+    );
+    clearInterval(turns);
+    assert.doesNotMatch(calls.join(" "), /p p p p/);
+  });
+
+  it("makes a piece only when its reader has taken the one before", async () => {
+    const { calls, reader, send } = rig({ room: 3 });
+    let made = 0;
+    const sending = send(
+      (function* () {
+        for (; made < 6; made++) yield String(made);
+      })(),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    assert.deepEqual([made, calls.length], [2, 4]);
+    reader.room = 100;
+    reader.wake();
+    await sending;
+    assert.equal(calls.at(-1), "END");
+  });
+});

@@ -118,6 +118,34 @@ describe("the request log", () => {
     assert.ok(entry.responseCutBytes > 2_000_000 && entry.responseCutBytes < reply.body.length - 4_000_000);
   });
 
+  it("has the whole events of a stream that is cut, and the beginning of a body that is, as a text", async () => {
+    const tokens = Array.from({ length: 100_000 }, () => ({ token: "token", bytes: [1, 2, 3], logprob: -1, top: [] }));
+    const { app, entries } = await setUp(() => [[text("a", 0, tokens), finish()], [done]]);
+    const ask = (body: object) => request(app, "POST", chatPath, { body: { messages: "hi", logprobs: true, ...body } });
+    const [streamed, whole] = [await ask({ stream: true }), await ask({})];
+    const [ofStream, ofWhole] = await entries();
+    assert.deepEqual(ofStream.response, []);
+    assert.ok(ofStream.responseCutBytes > 0 && ofStream.responseCutBytes < streamed.body.length);
+    assert.equal(typeof ofWhole.response, "string");
+    assert.ok(whole.body.startsWith(ofWhole.response));
+    assert.equal(ofWhole.response.length + ofWhole.responseCutBytes, whole.body.length);
+  });
+
+  it("has the beginning of a body that its client has not read to the end as a text", async () => {
+    const tokens = Array.from({ length: 4000 }, () => ({ token: "token", bytes: [1, 2, 3], logprob: -1, top: [] }));
+    const leaving = new AbortController();
+    const { app, entries } = await setUp(function* () {
+      yield [text("a", 0, tokens), finish()];
+      setTimeout(() => leaving.abort(), 1);
+      yield [done];
+    });
+    void request(app, "POST", chatPath, { body: { messages: "hi", logprobs: true }, signal: leaving.signal });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const [entry] = await entries();
+    assert.equal(typeof entry.response, "string");
+    assert.equal(entry.status, 200);
+  });
+
   it("is refused at the start where its file cannot be had", async () => {
     await assert.rejects(RequestLog.open(join(folder, "no", "where"), recordingLog()), (error: unknown) => {
       return error instanceof ServerError && error.code === "config_invalid" && error.param === "log";

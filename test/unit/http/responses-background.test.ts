@@ -3,9 +3,10 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { parsedItems } from "../../../http/responses/item-texts.ts";
 import { done, failure, finish, hello, type Script, text } from "../../fixtures/fake-inference.ts";
 import { memoryResponses } from "../../fixtures/memory-responses.ts";
-import { errorOf, ResponsesRig, resource, streamed } from "./responses-rig.ts";
+import { errorOf, type Json, ResponsesRig, resource, streamed } from "./responses-rig.ts";
 
 const input = "hi";
 const absent = `resp_${"0".repeat(32)}`;
@@ -135,6 +136,57 @@ describe("a response in the background", () => {
     const instructions = "i".repeat(3 * 2 ** 20);
     const { types } = await rig.stream({ input, instructions, background: true });
     assert.deepEqual(types.slice(0, 3), ["created", "queued", "in_progress"]);
+  });
+
+  it("with logprobs of any length is streamed, kept, fetched and streamed once more as the same", async () => {
+    const logprob = (token: string) => ({ token, bytes: [...Buffer.from(token)], logprob: -0.5 });
+    const top = Array.from({ length: 20 }, (_, i) => logprob(`é${i}`));
+    const word = Array.from({ length: 100 }, (_, i) => ({ ...logprob(`w${i}`), top }));
+    const store = memoryResponses({ maxBytes: 2 ** 26, maxEntryBytes: 2 ** 25 });
+    for (const [name, words] of [
+      ["few", [word.slice(0, 2)]],
+      ["many in one event", [[...word, ...word, ...word]]],
+      ["many in many events", Array.from({ length: 30 }, () => word.slice(0, 20))],
+    ] as const) {
+      const rig = new ResponsesRig(() => [...words.map((some) => [text("x", 0, some)]), [finish(), done]], { store });
+      const asked = { input, include: ["message.output_text.logprobs"], top_logprobs: 20 };
+      const first = await rig.stream({ ...asked, background: true });
+      const { id, output } = first.response;
+      const count = words.flat().length;
+      assert.deepEqual([name, output[0].content[0].logprobs.length], [name, count]);
+      assert.deepEqual(await rig.ended(id), first.response);
+      assert.deepEqual(streamed(await rig.get(id, "stream=true")).events, first.events);
+      const {
+        created_at,
+        completed_at,
+        id: _,
+        output: [item],
+        ...whole
+      } = await rig.create(asked);
+      assert.deepEqual(item.content, output[0].content);
+      assert.ok(completed_at >= created_at && whole.status === "completed");
+      const waiting = await rig.stream(asked);
+      assert.deepEqual(waiting.response.output[0].content, output[0].content);
+      assert.deepEqual(await rig.fetch(waiting.response.id), waiting.response);
+      // What a conversation goes on from has no use for logprobs.
+      const [turn] = await store.history(id);
+      assert.deepEqual(parsedItems<Json>(turn!.items).at(-1)!.content[0].logprobs, []);
+    }
+  });
+
+  it("shows its logprobs while it runs", async () => {
+    const token = { token: "Hel", bytes: [72, 101, 108], logprob: -0.5 };
+    const rig = new ResponsesRig(() => [
+      [text("Hel", 0, [{ ...token, top: [token] }])],
+      { waitMs: 60_000 },
+      [finish(), done],
+    ]);
+    const { id } = await rig.create({ input, background: true });
+    await until(() => rig.inference.lastRun?.batchCount === 1);
+    const { status, output } = await rig.fetch(id);
+    assert.deepEqual([status, output[0].content[0].logprobs], ["in_progress", [{ ...token, top_logprobs: [token] }]]);
+    const cancelled = resource(await rig.cancel(id));
+    assert.deepEqual(cancelled.output[0].content, output[0].content);
   });
 
   it("is refused where as many run already as may, and where it is not to be kept", async () => {

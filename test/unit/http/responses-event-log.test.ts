@@ -3,9 +3,11 @@ import { describe, it } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { LongEvent, TextChunk } from "../../../http/responses/event-chunks.ts";
 import { EventLog } from "../../../http/responses/event-log.ts";
 import type { LogReader } from "../../../http/responses/log-reader.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import { wholeText } from "../../fixtures/pieces.ts";
 
 const DONE = "data: [DONE]\n\n";
 const event = (number: number): string => `event: e\ndata: ${number}\n\n`;
@@ -14,31 +16,64 @@ const never = new AbortController().signal;
 async function read(reader: LogReader): Promise<string> {
   let text = "";
   for await (const _ of reader.batches()) {
-    text += reader.encode();
+    text += wholeText(reader.encode());
     if (reader.isEnded) break;
   }
   return text;
 }
 
+/** What is kept of it. */
+const textOf = (log: EventLog): string =>
+  log
+    .kept()
+    .map((chunk) => wholeText(chunk.after(-1)))
+    .join("");
 const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
 
 describe("the log of a response's events", () => {
   it("gives each reader what comes after its event, however late it comes", async () => {
     const log = new EventLog();
-    log.append(0, event(0) + event(1));
+    log.append(new TextChunk(0, event(0) + event(1)));
     const early = read(log.reader(0, never));
-    log.append(2, event(2));
+    log.append(new TextChunk(2, event(2)));
     const ahead = read(log.reader(9, never));
     await Promise.resolve();
-    log.append(3, event(3));
+    log.append(new TextChunk(3, event(3)));
     log.close();
     assert.equal(await early, event(1) + event(2) + event(3) + DONE);
     assert.equal(await ahead, DONE);
   });
 
+  it("gives each reader the long events it has still to be given, whole, and numbers them like others", async () => {
+    const long = (number: number) => new LongEvent(number, 1000, () => ["event: e\n", `data: ${number}\n\n`]);
+    for (const maxLength of [100, 10_000]) {
+      const log = new EventLog(maxLength);
+      log.append(new TextChunk(0, event(0) + event(1)));
+      const reading = [-1, 0, 1, 2, 3, 4].map((after) => read(log.reader(after, never)));
+      await nextTurn();
+      log.append(long(2));
+      const failing = log.reader(1, never);
+      for (const _ of failing.encode());
+      assert.match(wholeText(failing.fail({ code: "reader_stalled", message: "" })), /"sequence_number":3/);
+      await nextTurn();
+      log.append(new TextChunk(3, event(3)));
+      await nextTurn();
+      log.append(long(4));
+      log.close();
+      const all = [0, 1, 2, 3, 4].map(event);
+      const given = await Promise.all(reading);
+      assert.deepEqual(
+        given,
+        [0, 1, 2, 3, 4, 5].map((first) => all.slice(first).join("") + DONE),
+      );
+      const kept = log.kept();
+      assert.deepEqual([kept[0]?.first, textOf(log)], maxLength === 100 ? [4, event(4)] : [0, all.join("")]);
+    }
+  });
+
   it("lets a reader go that has left, though nothing comes", async () => {
     const log = new EventLog();
-    log.append(0, event(0));
+    log.append(new TextChunk(0, event(0)));
     const leaving = new AbortController();
     const reading = read(log.reader(-1, leaving.signal));
     setImmediate(() => leaving.abort());
@@ -48,8 +83,8 @@ describe("the log of a response's events", () => {
   it("keeps the end of a very long stream, and tells those who want more", () => {
     const log = new EventLog(3 * event(0).length);
     const slow = log.reader(-1, never);
-    for (let number = 0; number < 5; number++) log.append(number, event(number));
-    assert.deepEqual(log.kept(), { first: 2, text: Buffer.from(event(2) + event(3) + event(4)) });
+    for (let number = 0; number < 5; number++) log.append(new TextChunk(number, event(number)));
+    assert.deepEqual([log.kept()[0]?.first, textOf(log)], [2, event(2) + event(3) + event(4)]);
     assert.throws(() => log.reader(0, never), isCode("not_found"));
     assert.equal(log.reader(1, never).encode(), event(2) + event(3) + event(4));
     assert.throws(() => slow.encode(), isCode("reader_stalled"));
@@ -60,14 +95,14 @@ describe("the log of a response's events", () => {
     const leaving = new AbortController();
     const creator = log.creatorReader(leaving.signal);
     const batches = creator.batches();
-    for (let number = 0; number < 4; number++) log.append(number, event(number));
+    for (let number = 0; number < 4; number++) log.append(new TextChunk(number, event(number)));
     await batches.next();
     assert.equal(creator.encode(), event(0) + event(1) + event(2) + event(3));
-    log.append(4, event(4));
+    log.append(new TextChunk(4, event(4)));
     assert.throws(() => log.reader(1, never), isCode("not_found"));
-    for (let number = 5; number < 9; number++) log.append(number, event(number));
+    for (let number = 5; number < 9; number++) log.append(new TextChunk(number, event(number)));
     assert.equal(log.reader(4, never).encode(), [5, 6, 7, 8].map(event).join(""));
-    assert.equal(log.kept().first, 7);
+    assert.equal(log.kept()[0]?.first, 7);
     leaving.abort();
     await batches.return(undefined);
     assert.throws(() => log.reader(4, never), isCode("not_found"));
@@ -78,12 +113,12 @@ describe("the log of a response's events", () => {
     const numberOf = (failed: string): unknown => JSON.parse(failed.split("data: ")[1] ?? "").sequence_number;
     const error = { code: "reader_stalled", message: "too slow" } as const;
     assert.equal(numberOf(log.reader(-1, never).fail(error)), 0);
-    log.append(0, event(0) + event(1));
-    log.append(2, event(2));
+    log.append(new TextChunk(0, event(0) + event(1)));
+    log.append(new TextChunk(2, event(2)));
     const reader = log.reader(0, never);
     assert.equal(numberOf(reader.fail(error)), 1);
     reader.encode();
-    log.append(3, event(3));
+    log.append(new TextChunk(3, event(3)));
     assert.equal(numberOf(reader.fail(error)), 3);
   });
 
@@ -98,7 +133,7 @@ describe("the log of a response's events", () => {
     })();
     const heldAfter = async (count: number): Promise<number> => {
       for (let number = 0; number < count; number++) {
-        log.append(number, "\n\n");
+        log.append(new TextChunk(number, "\n\n"));
         // For the reader to come to wait again.
         for (let turn = 0; turn < 10; turn++) await null;
       }

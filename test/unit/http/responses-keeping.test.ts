@@ -3,14 +3,16 @@ import { describe, it } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import type { StoredResponses } from "../../../actors/stored-responses.ts";
 import type { GenerateEvent } from "../../../engines/chat.ts";
-import type { Piece } from "../../../http/pieces.ts";
+import { AnswerMemory } from "../../../http/answer-memory.ts";
 import { EventLog } from "../../../http/responses/event-log.ts";
 import { itemTexts } from "../../../http/responses/item-texts.ts";
 import type { ResponsePlan } from "../../../http/responses/response-run.ts";
 import { Responses, type ResponsesOptions } from "../../../http/responses/responses.ts";
+import type { Piece } from "../../../http/write-piece.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { done, finish, text } from "../../fixtures/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
+import { testTokens } from "../../fixtures/logprobs.ts";
 import { altered, memoryResponses } from "../../fixtures/memory-responses.ts";
 import { type Json, whole } from "./responses-rig.ts";
 
@@ -34,6 +36,8 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
     isStored: true,
     isBackground: false,
     isStreamed: true,
+    tokenTexts: () => testTokens,
+    lease: new AnswerMemory().lease("client"),
     ...kind,
   };
 }
@@ -178,6 +182,36 @@ describe("the keeping of responses", () => {
     run.encode([text("Hel")]);
     await assert.rejects(responses.history(run.id), isCode("conflict"));
     assert.match(Buffer.from((await responses.history(run.id))[0]!.texts).toString(), /Hello/);
+  });
+
+  it("keeps long responses one after another, and short ones meanwhile", async () => {
+    const inner = memoryResponses({ maxBytes: 2 ** 26, maxEntryBytes: 2 ** 25 });
+    const kept: string[] = [];
+    const blocked: (() => void)[] = [];
+    const store = altered(inner, {
+      add: async (response) => {
+        kept.push(response.id);
+        if (response.body.byteLength > 10_000) await new Promise<void>((resolve) => blocked.push(resolve));
+        await inner.add(response);
+      },
+    });
+    const { responses } = rig({}, { store });
+    const token = { token: "x", bytes: [120], logprob: -1, top: [] };
+    const long = [text("x", 0, new Array(1000).fill(token)), finish(), done];
+    const [first, second, short] = [long, long, saying()].map((events) => {
+      const run = responses.begin(plan({ isStreamed: false }));
+      run.encode(events);
+      return run.id;
+    });
+    assert.equal((await shown(responses, short!)).output_text, "Hello");
+    for (let i = 0; i < 100 && blocked.length === 0; i++) await turn();
+    assert.deepEqual(kept, [short, first]);
+    blocked[0]!();
+    for (let i = 0; i < 100 && blocked.length === 1; i++) await turn();
+    assert.deepEqual(kept, [short, first, second]);
+    blocked[1]!();
+    const { output } = await shown(responses, second!);
+    assert.equal(output[0].content[0].logprobs.length, 1000);
   });
 
   it("has room for the requests in the background up to a number of bytes, until they have ended", async () => {

@@ -2,10 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { GenerateEvent } from "../../../engines/chat.ts";
+import { AnswerMemory } from "../../../http/answer-memory.ts";
 import { EventText, noEvents } from "../../../http/responses/event-text.ts";
 import { ResponseFold } from "../../../http/responses/fold.ts";
 import { responseText } from "../../../http/responses/resource.ts";
 import { done, failure, finish, reasoning, type Step, text, toolCall, usage } from "../../fixtures/fake-inference.ts";
+import { testTokens } from "../../fixtures/logprobs.ts";
+import { wholeText } from "../../fixtures/pieces.ts";
 import { checkResponseStream, parseResponseStream } from "../../fixtures/responses-checker.ts";
 import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
 
@@ -254,9 +257,11 @@ describe("a response", () => {
           settings: `,${JSON.stringify(settings()).slice(1)}`,
           namespacedNames: new Map(),
         };
+        const status = isQueued ? "queued" : "in_progress";
+        const lease = new AnswerMemory().lease("client");
         const written = new EventText();
         const folds = [written, noEvents].map(
-          (sink) => new ResponseFold(head, sink, isQueued ? "queued" : "in_progress"),
+          (events) => new ResponseFold({ head, events, status, tokenTexts: () => testTokens, lease }),
         );
         for (const fold of folds) {
           for (const each of [...events.flat(), ...(end ?? [])]) fold.take(each);
@@ -268,7 +273,8 @@ describe("a response", () => {
         }));
         const isCall = ({ type }: GenerateEvent): boolean => type !== "tool_call_failed";
         if (events.flat().every(isCall)) assert.deepEqual(streamed, whole);
-        const body = `${written.take().text}data: [DONE]\n\n`;
+        const said = written.take().map((chunk) => wholeText(chunk.after(-1)));
+        const body = `${said.join("")}data: [DONE]\n\n`;
         assert.deepEqual(
           { ...checkResponseStream(parseResponseStream(body)), completed_at: 0 },
           JSON.parse(JSON.stringify(streamed)),

@@ -1,0 +1,70 @@
+// Logprobs of tokens as flat numbers: the form in which they travel between threads and wait for the writer of an answer.
+
+/** Most tokens a vocabulary may have: a float of 32 bits holds every id below it exactly. */
+export const maxVocabulary = 2 ** 24;
+
+/** Floats of a record before its alternatives: token id, its logprob, number of alternatives. */
+export const recordHead = 3;
+
+/** Logprobs of `count` tokens in their order. */
+export interface LogprobRecords {
+  readonly count: number;
+  /** For each token `[id, logprob, n, n x (id, logprob)]`, alternatives likeliest first. */
+  readonly floats: Float32Array;
+}
+
+/** Floats of the record at `at`. */
+export function recordLength(floats: Float32Array, at: number): number {
+  return recordHead + 2 * (floats[at + 2] as number);
+}
+
+const noFloats = new Float32Array(0);
+const firstBlockFloats = 256;
+const largestBlockFloats = 2 ** 16;
+
+/** Records that are added bit by bit, in few large blocks. A record lies in one block. */
+export class LogprobList {
+  readonly #blocks: Float32Array[] = [];
+  /** The block that is being filled; it is the last of #blocks. */
+  #block = noFloats;
+  #used = 0;
+  #count = 0;
+
+  get count(): number {
+    return this.#count;
+  }
+
+  add({ count, floats }: LogprobRecords): void {
+    if (this.#used + floats.length > this.#block.length) this.#open(floats.length);
+    this.#block.set(floats, this.#used);
+    this.#used += floats.length;
+    this.#count += count;
+  }
+
+  /** The records so far, in arrays of whole records. Valid when more are added. */
+  blocks(): readonly Float32Array[] {
+    const last = this.#blocks.length - 1;
+    return this.#blocks.map((block, i) => (i === last ? block.subarray(0, this.#used) : block));
+  }
+
+  /** All records in one array of its own. */
+  records(): LogprobRecords {
+    const blocks = this.blocks();
+    const floats = new Float32Array(blocks.reduce((length, block) => length + block.length, 0));
+    let at = 0;
+    for (const block of blocks) {
+      floats.set(block, at);
+      at += block.length;
+    }
+    return { count: this.#count, floats };
+  }
+
+  #open(least: number): void {
+    const last = this.#blocks.length - 1;
+    if (last >= 0) this.#blocks[last] = this.#block.subarray(0, this.#used);
+    const next = Math.min(Math.max(2 * this.#block.length, firstBlockFloats), largestBlockFloats);
+    this.#block = new Float32Array(Math.max(next, least));
+    this.#used = 0;
+    this.#blocks.push(this.#block);
+  }
+}

@@ -1,0 +1,119 @@
+// The older shape of logprobs: four lists beside one another, each with an entry a token.
+import { type LogprobList, recordHead, recordLength } from "../../engines/logprobs.ts";
+import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
+import type { Answer } from "../answer.ts";
+import { arrayFragments, writtenLater } from "../json-pieces.ts";
+import { wireLogprob } from "../logprobs.ts";
+import type { WireLegacyLogprobs } from "./schemas.ts";
+
+const noLogprobs: WireLegacyLogprobs = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
+
+/** Where a token's record is. */
+interface TokenPlace {
+  readonly floats: Float32Array;
+  readonly at: number;
+  /** The prompt's first token: nothing comes before it. */
+  readonly isFirst: boolean;
+}
+
+/** Writes the logprobs of an answer's choices. */
+export class LegacyLogprobs {
+  readonly #prefix: string;
+  readonly #prompt: LogprobList;
+  readonly #texts: ShownTokens | null;
+  /** See #offsets; counted once for all choices. */
+  #start: number | null = null;
+
+  /** `prefix` is put before the text of each choice. */
+  constructor(prefix: string, { prompt, tokens }: Answer) {
+    this.#prefix = prefix;
+    this.#prompt = prompt;
+    this.#texts = tokens?.texts ?? null;
+  }
+
+  /** Logprobs of a choice's text: those of the prompt first, where it is echoed. */
+  of(choice: LogprobList): WireLegacyLogprobs {
+    const texts = this.#texts;
+    if (texts === null) return noLogprobs;
+    const places = () => this.#places(choice);
+    return {
+      tokens: writtenLater(() => arrayFragments(tokenTexts(places(), texts))),
+      token_logprobs: writtenLater(() => arrayFragments(logprobs(places()))),
+      top_logprobs: writtenLater(() => arrayFragments(alternatives(places(), texts))),
+      text_offset: writtenLater(() => arrayFragments(this.#offsets(places(), texts))),
+    };
+  }
+
+  *#places(choice: LogprobList): Generator<TokenPlace> {
+    let isFirst = this.#prompt.count > 0;
+    for (const floats of [...this.#prompt.blocks(), ...choice.blocks()]) {
+      for (let at = 0; at < floats.length; at += recordLength(floats, at)) {
+        yield { floats, at, isFirst };
+        isFirst = false;
+      }
+    }
+  }
+
+  /**
+   * Where each token begins in the text. The prompt's are counted back from its end: what the model saw of it may begin
+   * later, where it was cut, or with a space of its own.
+   */
+  *#offsets(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
+    this.#start ??= characterCount(this.#prefix) - promptLength(this.#prompt, texts);
+    let offset = this.#start;
+    for (const { floats, at } of places) {
+      yield String(Math.max(offset, 0));
+      offset += characterStarts(texts.piece(floats[at] as number));
+    }
+  }
+}
+
+// The entries of the lists as JSON.
+
+function* tokenTexts(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
+  for (const { floats, at } of places) yield JSON.stringify(texts.tokenText(floats[at] as number));
+}
+
+function* logprobs(places: Iterable<TokenPlace>): Generator<string> {
+  for (const { floats, at, isFirst } of places) yield isFirst ? "null" : String(wireLogprob(floats[at + 1] as number));
+}
+
+/** By token, the one that was chosen among them. */
+function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
+  for (const { floats, at, isFirst } of places) {
+    // A token and its logprob lie behind one another.
+    const pair = (from: number) =>
+      [texts.tokenText(floats[from] as number), wireLogprob(floats[from + 1] as number)] as const;
+    const pairs: (readonly [token: string, logprob: number])[] = [];
+    for (let from = at + recordHead; from < at + recordLength(floats, at); from += 2) pairs.push(pair(from));
+    yield isFirst ? "null" : JSON.stringify(Object.fromEntries([...pairs, pair(at)]));
+  }
+}
+
+function promptLength(prompt: LogprobList, texts: ShownTokens): number {
+  let length = 0;
+  for (const floats of prompt.blocks()) {
+    for (let at = 0; at < floats.length; at += recordLength(floats, at)) {
+      length += characterStarts(texts.piece(floats[at] as number));
+    }
+  }
+  return length;
+}
+
+// Offsets count characters (code points), and a token may hold part of one: a UTF-8 byte that does not continue a
+// character starts one.
+function characterStarts(bytes: Uint8Array): number {
+  let count = 0;
+  for (const byte of bytes) if ((byte & 0xc0) !== 0x80) count++;
+  return count;
+}
+
+/** Code points of a text. */
+function characterCount(text: string): number {
+  let count = text.length;
+  for (let i = 1; i < text.length; i++) {
+    const isPair = (text.charCodeAt(i) & 0xfc00) === 0xdc00 && (text.charCodeAt(i - 1) & 0xfc00) === 0xd800;
+    if (isPair) count--;
+  }
+  return count;
+}

@@ -1,0 +1,44 @@
+// A route's answer as a tool call takes it: whole, though it comes in pieces, up to a length.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { createApp } from "../../../http/app.ts";
+import { dispatch } from "../../../http/mcp/dispatch.ts";
+import { FakeInference } from "../../fixtures/fake-inference.ts";
+import { recordingLog } from "../../fixtures/http-server.ts";
+
+const inference = new FakeInference();
+const app = createApp({ inference, log: recordingLog(), config: { accessLog: false } });
+const signal = new AbortController().signal;
+const caller = {
+  method: "POST",
+  path: "/mcp",
+  query: "",
+  headers: new Map(),
+  body: new Uint8Array(0),
+  bodyBytes: 0,
+  releaseBody: () => {},
+  address: "",
+  signal,
+};
+
+function embed(vectorCount: number) {
+  const vectors = Array.from({ length: vectorCount }, (_, i) => new Float32Array(1000).fill(1 / (i + 3)));
+  inference.embedder = async () => ({ vectors, promptTokens: 1 });
+  return dispatch(app, { path: "/v1/embeddings", body: { input: "a" }, caller, requestId: "r", signal });
+}
+
+describe("an answer to a tool call", () => {
+  it("is put together of its pieces", async () => {
+    for (const vectorCount of [1, 200]) {
+      const { status, body } = await embed(vectorCount);
+      assert.equal(status, 200);
+      assert.equal(JSON.parse(body).data.length, vectorCount);
+    }
+  });
+
+  it("is refused where it is too long", async () => {
+    const { status, body } = await embed(1000);
+    assert.equal(status, 422);
+    assert.match(JSON.parse(body).error.message, /longer than the 8388608 characters/);
+  });
+});
