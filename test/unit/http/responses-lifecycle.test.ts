@@ -173,7 +173,7 @@ describe("a response that is kept", () => {
     const rig = new ResponsesRig(hello, { store: broken });
     assert.equal((await rig.create({ input })).status, "completed");
     assert.equal((await rig.stream({ input })).response.status, "completed");
-    await until(() => rig.log.lines.filter(({ level }) => level === "error").length > 1, "the log says nothing");
+    await until(() => rig.log.lines.filter(({ level }) => level === "error").length > 1);
     assert.equal((await rig.send({ input, background: true })).status, 500);
     assert.equal(rig.inference.runs.length, 2);
   });
