@@ -15,6 +15,8 @@ interface IgnoredField {
 type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
 
 const searches = new WeakMap<Schema, Search>();
+/** Fields at the top of a schema; made once. */
+const ignoredNames = new WeakMap<z.ZodObject, ReadonlySet<string>>();
 /** Holds schemas, which are constants: clients cannot make it grow. */
 const toldBy = new WeakMap<Log, Set<Schema>>();
 
@@ -35,11 +37,17 @@ export function tellIgnored(schema: Schema, body: unknown, log: Log): void {
  * Takes the ignored fields at the top out of a body that its schema has read, but those that are `shown` in the answer: they
  * may be large, and nobody looks at them.
  */
-export function dropIgnored({ shape }: z.ZodObject, body: Record<string, unknown>, shown: readonly string[]): void {
-  for (const name in shape) {
-    if (body[name] === undefined || shown.includes(name)) continue;
-    if (z.globalRegistry.get(shape[name] as Schema)?.support === "ignored") delete body[name];
-  }
+export function dropIgnored(schema: z.ZodObject, body: Record<string, unknown>, shown: readonly string[]): void {
+  const names = ignoredNames.get(schema) ?? namesOfIgnored(schema);
+  ignoredNames.set(schema, names);
+  for (const name in body) if (names.has(name) && !shown.includes(name)) delete body[name];
+}
+
+function namesOfIgnored({ shape }: z.ZodObject): ReadonlySet<string> {
+  const fields = Object.entries<Schema>(shape);
+  return new Set(
+    fields.flatMap(([name, schema]) => (z.globalRegistry.get(schema)?.support === "ignored" ? [name] : [])),
+  );
 }
 
 /** null where there is nothing to find. `around`: the schemas that this one is in, so that one inside itself has an end. */
