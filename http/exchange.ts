@@ -29,10 +29,6 @@ export const eventStreamHeaders = {
   "x-accel-buffering": "no",
 };
 
-const anyOrigin = { "access-control-allow-origin": "*" };
-/** Caches must not give one page the answer to another. */
-const variesByOrigin = { vary: "origin" };
-
 export class Exchange {
   readonly request: HttpRequest;
   readonly id: string;
@@ -153,20 +149,22 @@ export class Exchange {
   #withCommon(headers: ReplyHeaders): ReplyHeaders {
     const names = requestIdHeaders(this.#errors);
     const common: Record<string, string> = {
-      ...this.#originHeaders(),
+      "access-control-allow-origin": "*",
       "access-control-expose-headers": names.join(", "),
       ...headers,
     };
+    const { corsOrigins } = this.#options;
+    if (corsOrigins !== null) this.#restrictOrigin(common, corsOrigins);
     if (!this.#options.disableRequestIdHeader) for (const name of names) common[name] = this.id;
     return common;
   }
 
-  #originHeaders(): ReplyHeaders {
-    const { corsOrigins } = this.#options;
-    if (corsOrigins === null) return anyOrigin;
+  /** Where some origins are listed, others are told none; and caches must not give one page the answer to another. */
+  #restrictOrigin(headers: Record<string, string>, corsOrigins: readonly string[]): void {
     const origin = this.request.headers.get("origin");
-    const isListed = origin !== undefined && corsOrigins.includes(origin);
-    return isListed ? { ...variesByOrigin, "access-control-allow-origin": origin } : variesByOrigin;
+    headers.vary = "origin";
+    if (origin !== undefined && corsOrigins.includes(origin)) headers["access-control-allow-origin"] = origin;
+    else delete headers["access-control-allow-origin"];
   }
 
   get #isObserved(): boolean {

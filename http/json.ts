@@ -98,6 +98,7 @@ export function checkContentType({ headers }: HttpRequest): void {
 
 /** JSON's own type or one that is made of it, with no parameter but UTF-8 as its charset. */
 function isJson(contentType: string): boolean {
+  if (contentType === "application/json") return true;
   if (contentType.length > MAX_TYPE_LENGTH) return false;
   const parts = contentType.split(";").map((part) => part.trim());
   if (parts.length > 1 && parts.at(-1) === "") parts.pop();
