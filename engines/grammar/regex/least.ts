@@ -180,10 +180,11 @@ class Partition {
     if (place < end) cuts.push(end);
     const pieces = cuts.slice(1).map((to, i) => ({ from: cuts[i] as number, to }));
     pieces.sort((one, other) => other.to - other.from - (one.to - one.from));
-    return pieces.flatMap(({ from, to }, i) => {
-      this.#setPart(i === 0 ? part : this.#starts.length, from, to);
-      return i === 0 ? [] : Array.from(this.#states.subarray(from, to));
-    });
+    const [largest, ...others] = pieces;
+    this.#starts[part] = largest?.from as number;
+    this.#ends[part] = largest?.to as number;
+    for (const { from, to } of others) this.#setPart(this.#starts.length, from, to);
+    return others.flatMap(({ from, to }) => Array.from(this.#states.subarray(from, to)));
   }
 
   #setPart(part: number, from: number, to: number): void {
