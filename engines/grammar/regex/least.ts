@@ -6,6 +6,7 @@ import { type Automaton, explore, noText, rangesOfState, type State, stateOf } f
 
 /** The same texts by the fewest states, none of which is a dead end. */
 export function least(automaton: Automaton): Automaton {
+  spend(20);
   const live = trimmed(automaton);
   const parts = new Partition(live).parts();
   return merged(live, parts);
@@ -25,7 +26,7 @@ function trimmed(automaton: Automaton): Automaton {
   }
   return order.map((at) => {
     const { accepts, edges } = stateOf(automaton, at);
-    spendOn(4 + 4 * edges.length);
+    spendOn(16 + 8 * edges.length);
     const kept = edges.filter(({ to }) => ending[to] === 1);
     return { accepts, edges: kept.map(({ set, to }) => ({ set, to: numbers[to] as number })) };
   });

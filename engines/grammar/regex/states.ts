@@ -40,7 +40,7 @@ export function explore<Place>(
   for (let at = 0; at < places.length; at++) {
     const { accepts, edges } = describe(places[at] as Place);
     const byTarget = new Map<number, CharSet[]>();
-    spend(2);
+    spend(4);
     for (const edge of edges) {
       spend(1);
       spendOn(edge.set.length);

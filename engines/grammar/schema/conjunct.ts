@@ -130,7 +130,7 @@ export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
 
 /** Whether it is plain that no value is both, without working out what both come to. */
 export function areApart(a: Conjunct, b: Conjunct): boolean {
-  spend(1);
+  spend(0.5);
   if ((a.types & b.types) === 0) return true;
   return a.values !== null && b.values !== null && common(a.values, b.values).length === 0;
 }
