@@ -2,7 +2,6 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { OutputGrammar } from "../chat.ts";
 import type { Expression, Rules } from "./ebnf.ts";
-import { hasEnd } from "./endings.ts";
 import { compileLarkInto, noLarkText } from "./lark/compile.ts";
 import { readLlguidance } from "./lark/llguidance.ts";
 import { regexExpression } from "./regex/expression.ts";
@@ -14,9 +13,11 @@ import { compileSchemaInto } from "./schema/compile.ts";
 interface Answer {
   readonly expression: Expression;
   readonly check: Check | null;
+  /** The error for a grammar that no text matches. */
+  nothingLeft(): Error;
 }
 
-/** Throws ServerError `invalid_value` or `unsupported`, also where no text matches the grammar. */
+/** Throws ServerError `invalid_value` or `unsupported`. */
 export function compileAnswer(grammar: OutputGrammar, rules: Rules): Answer {
   switch (grammar.kind) {
     case "json":
@@ -24,7 +25,7 @@ export function compileAnswer(grammar: OutputGrammar, rules: Rules): Answer {
     case "json_schema":
       return schema(grammar.schema, rules);
     case "regex":
-      return regex(grammar.pattern, rules);
+      return regex(grammar.pattern);
     case "lark":
       return lark(grammar.grammar, false, rules);
     case "llguidance": {
@@ -36,20 +37,16 @@ export function compileAnswer(grammar: OutputGrammar, rules: Rules): Answer {
 
 function schema(value: unknown, rules: Rules): Answer {
   const { expression, unchecked, nothingLeft } = compileSchemaInto(value, rules);
-  if (!hasEnd(expression, rules)) throw nothingLeft();
-  return { expression, check: unchecked.length === 0 ? null : schemaCheck(value) };
+  return { expression, check: unchecked.length === 0 ? null : schemaCheck(value), nothingLeft };
 }
 
 function lark(grammar: string, extensions: boolean, rules: Rules): Answer {
-  const expression = compileLarkInto(grammar, extensions, rules);
-  if (!hasEnd(expression, rules)) throw noLarkText();
-  return { expression, check: null };
+  return { expression: compileLarkInto(grammar, extensions, rules), check: null, nothingLeft: noLarkText };
 }
 
-function regex(pattern: string, rules: Rules): Answer {
-  const expression = regexOf(pattern);
-  if (!hasEnd(expression, rules)) throw new ServerError("invalid_value", "regex: no text can match it");
-  return { expression, check: null };
+function regex(pattern: string): Answer {
+  const nothingLeft = () => new ServerError("invalid_value", "regex: no text can match it");
+  return { expression: regexOf(pattern), check: null, nothingLeft };
 }
 
 function regexOf(pattern: string): Expression {

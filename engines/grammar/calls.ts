@@ -17,7 +17,7 @@ import {
   set,
   text,
 } from "./ebnf.ts";
-import { Endings } from "./endings.ts";
+import type { Endings } from "./endings.ts";
 import { charsOf, complement, union } from "./regex/char-set.ts";
 import { type Check, schemaCheck } from "./schema/check.ts";
 import { closed } from "./schema/closed.ts";
@@ -37,6 +37,8 @@ export interface CallRules {
   /** Any text, with calls at its end or none. */
   readonly free: readonly Expression[];
   readonly check: ((name: string, args: string) => string | null) | null;
+  /** The error for the first tool whose arguments no text can be; null where there is none. */
+  nothingLeft(endings: Endings): unknown;
 }
 
 interface CalledTool {
@@ -63,6 +65,10 @@ export function compileCalls(demand: CallDemand, answerOpen: string, hasFreeText
         ? [freeBeside(answerOpen, rules), whole]
         : [freeUntil(syntax.trigger, syntax, rest, rules)],
     check: checkOf(tools, hasFreeText),
+    nothingLeft: (endings) => {
+      const empty = tools.find(({ args }) => !endings.canEnd(args.expression));
+      return empty === undefined ? null : forTool(empty.spec, noObject(empty.args));
+    },
   };
 }
 
@@ -70,17 +76,12 @@ function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly Called
   const budget = new SchemaBudget();
   // Tools of one maker often take the same.
   const known = new Map<string, SchemaPart>();
-  const tools = specs.map((spec) => {
+  return specs.map((spec) => {
     const key = `${spec.strict} ${JSON.stringify(spec.parameters)}`;
     const args = known.get(key) ?? argumentsOf(spec, rules, budget);
     known.set(key, args);
     return { spec, args };
   });
-  const endings = new Endings(rules);
-  for (const { spec, args } of tools) {
-    if (!endings.canEnd(args.expression)) throw forTool(spec, noObject(args));
-  }
-  return tools;
 }
 
 function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): SchemaPart {

@@ -5,7 +5,7 @@
 // hexadecimal digits as follow it.
 import { ServerError } from "../../runtime/errors.ts";
 import { type Expression, isNever, type Rules } from "./ebnf.ts";
-import { pruned } from "./endings.ts";
+import { Endings, pruned } from "./endings.ts";
 import {
   asciiChars,
   type ByteRanges,
@@ -29,8 +29,8 @@ const maxCharacters = 4_000_000;
  * The grammar from `root` on as text; null where no text at all matches it. Throws `unsupported` where it has more than
  * `limit` elements, or is too long.
  */
-export function ebnfText(rules: Rules, root: string, limit = maxElements): string | null {
-  const live = pruned(rules, root);
+export function ebnfText(rules: Rules, root: string, limit = maxElements, endings = new Endings(rules)): string | null {
+  const live = pruned(rules, root, endings);
   if (live === null) return null;
   const sizes = new Sizes();
   let elements = 0;
@@ -128,6 +128,7 @@ class Writer {
   }
 
   part(expression: Expression): string {
+    spend(0.5);
     switch (expression.kind) {
       case "text":
         return quoted(expression.text);

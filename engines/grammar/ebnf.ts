@@ -39,19 +39,20 @@ export function sequence(...parts: readonly Expression[]): Expression {
 
 /** The same of any number of parts: a call takes only so many arguments. */
 export function sequenceOf(parts: readonly Expression[]): Expression {
-  if (parts.some(isNever)) return never;
   const joined: Expression[] = [];
-  const append = (part: Expression): void => {
-    const last = joined[joined.length - 1];
-    if (part.kind === "text" && last?.kind === "text") joined[joined.length - 1] = text(last.text + part.text);
-    else joined.push(part);
-  };
   for (const part of parts) {
-    if (part.kind === "sequence") part.parts.forEach(append);
-    else append(part);
+    if (isNever(part)) return never;
+    if (part.kind !== "sequence") append(joined, part);
+    else for (const inner of part.parts) append(joined, inner);
   }
   spendOn(parts.length + joined.length);
   return joined.length === 1 ? (joined[0] as Expression) : { kind: "sequence", parts: joined };
+}
+
+function append(parts: Expression[], part: Expression): void {
+  const last = parts[parts.length - 1];
+  if (part.kind === "text" && last?.kind === "text") parts[parts.length - 1] = text(last.text + part.text);
+  else parts.push(part);
 }
 
 export function choice(...options: readonly Expression[]): Expression {

@@ -41,11 +41,6 @@ function isComposite(expression: Expression): expression is Composite {
   return expression.kind === "sequence" || expression.kind === "choice" || expression.kind === "repeat";
 }
 
-/** Whether there is a text of the expression. */
-export function hasEnd(expression: Expression, rules: Rules): boolean {
-  return new Endings(rules).canEnd(expression);
-}
-
 /** A rule, or an expression, that is not known to end. */
 interface Waiting {
   /** Parts of it that must end first. */
@@ -103,7 +98,7 @@ class Search {
     if (expression.kind === "repeat") return expression.min === 0 ? null : this.#blocker(expression.of);
     const isChoice = expression.kind === "choice";
     const parts = isChoice ? expression.options : expression.parts;
-    spend(parts.length / 4);
+    spend(parts.length / 2);
     const blockers = parts.flatMap((part) => this.#blocker(part) ?? []);
     if (isChoice ? blockers.length < parts.length : blockers.length === 0) return null;
     const made: Waiting = { left: isChoice ? 1 : blockers.length, users: [], rule: null };
@@ -113,8 +108,11 @@ class Search {
 }
 
 /** The rules that `root` needs, without what cannot end; null where `root` cannot. */
-export function pruned(rules: Rules, root: string): ReadonlyMap<string, Expression> | null {
-  const endings = new Endings(rules);
+export function pruned(
+  rules: Rules,
+  root: string,
+  endings = new Endings(rules),
+): ReadonlyMap<string, Expression> | null {
   if (!endings.canEnd({ kind: "rule", name: root })) return null;
   const pruner = new Pruner(endings);
   const live = new Map<string, Expression>();

@@ -7,9 +7,10 @@ import { compileAnswer } from "./answer.ts";
 import { type CallDemand, type CallRules, compileCalls } from "./calls.ts";
 import { anything, choice, type Expression, Rules, sequence, text, through } from "./ebnf.ts";
 import { ebnfText } from "./ebnf-text.ts";
+import { Endings } from "./endings.ts";
 import type { Check } from "./schema/check.ts";
 import type { GrammarSource } from "./source.ts";
-import { bounded, TooMuchWork } from "./work.ts";
+import { bounded, TooMuchWork, unitsOfTranslation } from "./work.ts";
 
 const maxRules = 8000;
 /** Elements of a grammar up to which schemas that are not strict are part of it: the engine takes some 2 s to compile them. */
@@ -37,9 +38,13 @@ export interface Translation {
 /** Throws ServerError `invalid_value` or `unsupported`, which names the construct at fault and where it stands. */
 export function translateOutput(demand: OutputDemand): Translation {
   const loose = loosened(demand);
-  if (loose === null) return translated(demand);
+  return loose === null ? translated(demand) : bounded(() => translatedWithLoose(demand, loose));
+}
+
+/** With the schemas that are not strict, where that takes half of what a translation may; then without them. */
+function translatedWithLoose(demand: OutputDemand, loose: OutputDemand): Translation {
   try {
-    return translated(demand, maxLooseElements);
+    return translated(demand, unitsOfTranslation / 2, maxLooseElements);
   } catch (thrown) {
     if (!(thrown instanceof ServerError) || thrown.code !== "unsupported") throw thrown;
     return translated(loose);
@@ -51,9 +56,9 @@ export function translateGrammar(grammar: OutputGrammar): Translation {
   return translateOutput({ grammar, calls: null, thinking: null, answerOpen: "" });
 }
 
-function translated(demand: OutputDemand, elements?: number): Translation {
+function translated(demand: OutputDemand, units?: number, elements?: number): Translation {
   try {
-    return bounded(() => compiled(demand, elements));
+    return bounded(() => compiled(demand, elements), units);
   } catch (thrown) {
     throw thrown instanceof TooMuchWork ? new ServerError("unsupported", thrown.message) : thrown;
   }
@@ -75,8 +80,12 @@ function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputDemand, e
   const answered = answer === null ? null : sequence(text(answerOpen), answer.expression);
   const said = choice(...saidOf(answered, called, calls?.required ?? false));
   rules.define("root", thinking === null ? said : thoughtFirst(thinking, said, rules));
+  const endings = new Endings(rules);
+  if (answer !== null && !endings.canEnd(answer.expression)) throw answer.nothingLeft();
+  const problem = called?.nothingLeft(endings) ?? null;
+  if (problem !== null) throw problem;
   return {
-    source: { kind: "ebnf", grammar: ebnfText(rules, "root", elements) ?? refuseEmpty() },
+    source: { kind: "ebnf", grammar: ebnfText(rules, "root", elements, endings) ?? refuseEmpty() },
     check: answer?.check ?? null,
     checkCall: called?.check ?? null,
   };

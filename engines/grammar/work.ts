@@ -4,8 +4,8 @@
 
 export class TooMuchWork extends Error {}
 
-/** Some 0.2 s of an idle core: a unit is an object made, compared or remembered. */
-const unitsOfOne = 600_000;
+/** Some 0.2 s: a unit is an object made, compared or remembered. Usual schemas take up to 40,000. */
+export const unitsOfTranslation = 200_000;
 /** Elements copied or scanned in plain loops, and characters, that make a unit. */
 const elementsOfUnit = 16;
 /** The clock ends what the units should have ended: never on a machine that is not overloaded. */
@@ -18,10 +18,10 @@ let unitsAtLook = 0;
 let deadline = Number.POSITIVE_INFINITY;
 
 /** Runs a translation, or a part of one; throws TooMuchWork where it takes too much of it. */
-export function bounded<Result>(translate: () => Result): Result {
+export function bounded<Result>(translate: () => Result, units = unitsOfTranslation): Result {
   const outer = unitsLeft;
   const outerDeadline = deadline;
-  const granted = Math.min(outer, unitsOfOne);
+  const granted = Math.min(outer, units);
   unitsLeft = granted;
   unitsAtLook = granted - unitsOfLook;
   deadline = Math.min(outerDeadline, performance.now() + maxMs);

@@ -58,7 +58,6 @@ class LarkCompiler {
 
   /** Inside a rule what is ignored may follow each terminal, inside a terminal nothing may. */
   #expression(node: LarkNode, spaced: boolean): Expression {
-    const gap = spaced ? this.#gap : empty;
     switch (node.kind) {
       case "sequence":
         return sequenceOf(node.parts.map((part) => this.#expression(part, spaced)));
@@ -69,36 +68,41 @@ class LarkCompiler {
       case "name":
         return this.#name(node, spaced);
       case "string":
-        return sequence(node.ignoreCase ? anyCase(node.text) : text(node.text), gap);
+        return this.#terminal(node.ignoreCase ? anyCase(node.text) : text(node.text), spaced);
       case "range":
-        return sequence(charRange(node), gap);
+        return this.#terminal(charRange(node), spaced);
       case "regex":
-        return sequence(
+        return this.#terminal(
           this.#once(`/${node.pattern}/${node.flags}`, () => regex(node)),
-          gap,
+          spaced,
         );
       case "json":
-        return sequence(this.#json(node), gap);
+        return this.#terminal(this.#json(node), spaced);
     }
   }
 
-  #name({ name, line }: LarkNode & { kind: "name" }, spaced: boolean): Expression {
+  #terminal(expression: Expression, spaced: boolean): Expression {
+    return spaced && this.#gap !== empty ? sequence(expression, this.#gap) : expression;
+  }
+
+  /** One expression for all places of a name. */
+  #name(node: LarkNode & { kind: "name" }, spaced: boolean): Expression {
+    return this.#once(`${node.name}${spaced ? " spaced" : ""}`, () => this.#named(node, spaced));
+  }
+
+  #named({ name, line }: LarkNode & { kind: "name" }, spaced: boolean): Expression {
     if (isRule(name)) {
       if (!spaced) throw larkError("invalid_value", line, `the rule ${name} cannot be part of a terminal`);
       if (this.#file.definitions.has(name)) return rule(ruleName(name));
       throw larkError("invalid_value", line, `there is no rule ${name}`);
     }
-    const gap = spaced ? this.#gap : empty;
-    if (this.#file.definitions.has(name)) return sequence(rule(ruleName(name)), gap);
+    if (this.#file.definitions.has(name)) return this.#terminal(rule(ruleName(name)), spaced);
     const imported = this.#file.imports.get(name);
     if (imported === undefined) throw larkError("invalid_value", line, `there is no terminal ${name}`);
     const pattern = commonTerminals.get(imported.name);
     if (pattern === undefined)
       throw larkError("unsupported", imported.line, `common.${imported.name} is not supported`);
-    return sequence(
-      this.#once(imported.name, () => regexExpression(parseRegex(pattern))),
-      gap,
-    );
+    return this.#terminal(regexExpression(parseRegex(pattern)), spaced);
   }
 
   #once(key: string, make: () => Expression): Expression {

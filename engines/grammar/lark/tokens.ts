@@ -81,17 +81,27 @@ class Tokenizer {
   }
 
   #token(): void {
-    for (const [kind, , pattern] of candidates[this.#text.charCodeAt(this.#at)] ?? []) {
-      pattern.lastIndex = this.#at;
-      const match = pattern.exec(this.#text);
-      if (match === null) continue;
-      if (kind !== "skip") this.#push(kind, match[1] ?? match[0], match[2]);
-      this.#move(pattern.lastIndex);
-      if (kind === "directive" && (match[0] === "%json" || match[0] === "%llguidance")) this.#json();
+    const from = this.#at;
+    for (const [kind, , pattern] of candidates[this.#text.charCodeAt(from)] ?? []) {
+      pattern.lastIndex = from;
+      if (!pattern.test(this.#text)) continue;
+      this.#at = pattern.lastIndex;
+      const found = this.#text.slice(from, this.#at);
+      if (kind === "skip") {
+        if (found.startsWith("\\")) this.#line++;
+      } else if (kind === "string" || kind === "regex") this.#pushQuoted(kind, found);
+      else this.#push(kind, found);
+      if (found === "%json" || found === "%llguidance") this.#json();
       return;
     }
-    const rest = JSON.stringify(this.#text.slice(this.#at, this.#at + 20));
+    const rest = JSON.stringify(this.#text.slice(from, from + 20));
     throw larkError("invalid_value", this.#line, `there is no token that begins with ${rest}`);
+  }
+
+  /** Without what it stands between; behind it are its flags. */
+  #pushQuoted(kind: TokenKind, found: string): void {
+    const end = found.lastIndexOf(found[0] as string);
+    this.#push(kind, found.slice(1, end), found.slice(end + 1));
   }
 
   /** The JSON object that follows, up to its closing brace. */

@@ -227,10 +227,10 @@ class Nfa {
     states.forEach(reach);
     for (const state of reached) {
       const jumps = this.#jumps[state] ?? [];
-      spendOn(4 + 4 * jumps.length);
+      spendOn(8 + 4 * jumps.length);
       for (const { to, only } of jumps) if (only === null || place.includes(only)) reach(to);
     }
-    spendOn(2 * states.length);
+    spendOn(8 + 2 * states.length);
     return Array.from(Int32Array.from(reached).sort());
   }
 }

@@ -6,6 +6,7 @@ import { type Automaton, explore, noText, rangesOfState, type State, stateOf } f
 
 /** The same texts by the fewest states, none of which is a dead end. */
 export function least(automaton: Automaton): Automaton {
+  spend(20);
   const live = trimmed(automaton);
   const parts = new Partition(live).parts();
   return merged(live, parts);
@@ -25,7 +26,7 @@ function trimmed(automaton: Automaton): Automaton {
   }
   return order.map((at) => {
     const { accepts, edges } = stateOf(automaton, at);
-    spendOn(4 + 4 * edges.length);
+    spendOn(16 + 8 * edges.length);
     const kept = edges.filter(({ to }) => ending[to] === 1);
     return { accepts, edges: kept.map(({ set, to }) => ({ set, to: numbers[to] as number })) };
   });
@@ -180,10 +181,11 @@ class Partition {
     if (place < end) cuts.push(end);
     const pieces = cuts.slice(1).map((to, i) => ({ from: cuts[i] as number, to }));
     pieces.sort((one, other) => other.to - other.from - (one.to - one.from));
-    return pieces.flatMap(({ from, to }, i) => {
-      this.#setPart(i === 0 ? part : this.#starts.length, from, to);
-      return i === 0 ? [] : Array.from(this.#states.subarray(from, to));
-    });
+    const [largest, ...others] = pieces;
+    this.#starts[part] = largest?.from as number;
+    this.#ends[part] = largest?.to as number;
+    for (const { from, to } of others) this.#setPart(this.#starts.length, from, to);
+    return others.flatMap(({ from, to }) => Array.from(this.#states.subarray(from, to)));
   }
 
   #setPart(part: number, from: number, to: number): void {

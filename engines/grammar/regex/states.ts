@@ -40,7 +40,7 @@ export function explore<Place>(
   for (let at = 0; at < places.length; at++) {
     const { accepts, edges } = describe(places[at] as Place);
     const byTarget = new Map<number, CharSet[]>();
-    spend(1);
+    spend(4);
     for (const edge of edges) {
       spend(1);
       spendOn(edge.set.length);
@@ -77,11 +77,30 @@ export function isAnyText(automaton: Automaton, at: number): boolean {
 
 /** The ranges of a state's edges in order, each as its first and last character and the index of its edge. */
 export function rangesOfState({ edges }: State): Int32Array {
-  const ranges: [lo: number, hi: number, edge: number][] = [];
+  let count = 0;
+  for (const { set } of edges) count += set.length >> 1;
+  spend(count / 4);
+  const starts = new Float64Array(count);
+  let next = 0;
   edges.forEach(({ set }, edge) => {
-    for (let i = 0; i < set.length; i += 2) ranges.push([set[i] as number, set[i + 1] as number, edge]);
+    for (let i = 0; i < set.length; i += 2) starts[next++] = (set[i] as number) * edges.length + edge;
   });
-  spend(ranges.length / 4);
-  if (edges.length > 1) ranges.sort((a, b) => a[0] - b[0]);
-  return Int32Array.from(ranges.flat());
+  if (edges.length > 1) starts.sort();
+  return withEnds(starts, edges);
+}
+
+/** `starts` are the first characters, each times the count of edges and with the index of its edge. */
+function withEnds(starts: Float64Array, edges: readonly Edge[]): Int32Array {
+  const ranges = new Int32Array(3 * starts.length);
+  const seen = new Int32Array(edges.length);
+  starts.forEach((start, i) => {
+    const edge = start % edges.length;
+    const at = seen[edge] as number;
+    seen[edge] = at + 2;
+    const { set } = edges[edge] as Edge;
+    ranges[3 * i] = set[at] as number;
+    ranges[3 * i + 1] = set[at + 1] as number;
+    ranges[3 * i + 2] = edge;
+  });
+  return ranges;
 }

@@ -91,18 +91,27 @@ class ArrayRules {
 
   /** One more item, and what may follow it. */
   #next(place: Place): Expression[] {
-    const { max, unique, conjunct } = this.#plan;
+    const { max, unique } = this.#plan;
     if (max !== null && place.index >= max) return [];
     if (unique !== null) return this.#nextUnique(place, unique);
-    const goal = itemGoal(conjunct, place.index);
-    return conjunct.contains
-      .reduce<readonly Step[]>(
-        (steps, contains, i) => steps.flatMap((step) => contained(step, contains, place.found[i] as number)),
-        [{ goal, found: [] }],
-      )
-      .map((step) =>
-        sequence(this.#emitter.value(step.goal), this.#place({ ...place, index: place.index + 1, found: step.found })),
-      );
+    return this.#steps(place).map((step) =>
+      sequence(this.#emitter.value(step.goal), this.#place({ ...place, index: place.index + 1, found: step.found })),
+    );
+  }
+
+  /** One more item, by which of `contains` count it. Each leads to a place of its own. */
+  #steps({ index, found }: Place): readonly Step[] {
+    const { conjunct } = this.#plan;
+    let steps: readonly Step[] = [{ goal: itemGoal(conjunct, index), found: [] }];
+    for (const [i, contains] of conjunct.contains.entries()) {
+      steps = steps.flatMap((step) => contained(step, contains, found[i] as number));
+      if (steps.length > maxPlaces) throw this.#tooMany();
+    }
+    return steps;
+  }
+
+  #tooMany(): Error {
+    return this.#emitter.refuse("contains", "this counts too many items at once");
   }
 
   #nextUnique(place: Place, unique: readonly unknown[]): Expression[] {
@@ -123,7 +132,7 @@ class ArrayRules {
     const key = keyOf(settled);
     let name = this.#names.get(key);
     if (name === undefined) {
-      if (this.#names.size >= maxPlaces) throw this.#emitter.refuse("contains", "this counts too many items at once");
+      if (this.#names.size >= maxPlaces) throw this.#tooMany();
       name = this.#emitter.rules.reserve("items");
       this.#names.set(key, name);
       this.#todo.push(settled);

@@ -5,6 +5,7 @@ import addFormats from "ajv-formats";
 import { accepts } from "../regex/automaton.ts";
 import { automatonOf } from "../regex/determinise.ts";
 import { parseRegex } from "../regex/parse.ts";
+import { spend, TooMuchWork } from "../work.ts";
 import { schemaError } from "./document.ts";
 
 /** Why a text is no answer, or null. */
@@ -13,6 +14,7 @@ export type Check = (text: string) => string | null;
 /** Decimal places to which multiples are told apart: 0.07 / 0.01 is no integer in floating point. */
 const multiplePrecision = 6;
 
+/** Throws `invalid_value`, and `unsupported` where the schema is too large to be checked. */
 export function schemaCheck(schema: unknown): Check {
   const matches = compiled(schema);
   return (text) => {
@@ -22,25 +24,72 @@ export function schemaCheck(schema: unknown): Check {
     } catch {
       return "the output is not complete JSON";
     }
-    return matches(value) ? null : reason(matches.errors?.[0]);
+    try {
+      return matches(value) ? null : reason(matches.errors?.[0]);
+    } catch (thrown) {
+      if (thrown instanceof RangeError) return "the output is nested too deeply to be checked";
+      throw thrown;
+    }
   };
 }
 
 function compiled(schema: unknown) {
+  chargeFor(schema);
+  // Nothing is inlined or made shorter: both take time that grows with the square of the schema.
   const ajv = new Ajv2020({
     strict: false,
     logger: false,
     validateSchema: false,
+    meta: false,
+    inlineRefs: false,
     multipleOfPrecision: multiplePrecision,
-    code: { regExp: linearRegExp },
+    code: { regExp: linearRegExp, optimize: false },
   });
   addFormats.default(ajv);
   try {
     return ajv.compile(schema as object | boolean);
   } catch (thrown) {
+    if (thrown instanceof TooMuchWork) throw thrown;
+    if (thrown instanceof RangeError)
+      throw schemaError("unsupported", "", "it is too large to be checked in a finished text");
     const message = thrown instanceof Error ? thrown.message : String(thrown);
     throw schemaError("invalid_value", "", message);
   }
+}
+
+/** Of a schema that is compiled: for each, for each of its values, and for each two of them. */
+const unitsOfSchema = 2000;
+const unitsOfValue = 50;
+const unitsOfPair = 0.1;
+
+/** To be paid before the schema is compiled, which cannot be stopped. */
+function chargeFor(schema: unknown): void {
+  const values = valuesIn(schema);
+  try {
+    spend(unitsOfSchema + unitsOfValue * values + unitsOfPair * values * values);
+  } catch (thrown) {
+    if (!(thrown instanceof TooMuchWork)) throw thrown;
+    const problem = `with ${values} values it is too large to be checked in a finished text, as some of its keywords must be`;
+    throw schemaError("unsupported", "", problem);
+  }
+}
+
+/** Keywords that hold schemas by names of the client's. */
+const maps = new Set("properties patternProperties dependentSchemas $defs definitions".split(" "));
+
+/** A constant and an enum count as one value each. */
+function valuesIn(schema: unknown): number {
+  let count = 0;
+  const todo = [{ value: schema, isMap: false }];
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    count++;
+    const { value, isMap } = next;
+    if (typeof value !== "object" || value === null) continue;
+    for (const [key, inner] of Object.entries(value)) {
+      if (isMap || (key !== "const" && key !== "enum")) todo.push({ value: inner, isMap: !isMap && maps.has(key) });
+    }
+  }
+  return count;
 }
 
 /** Takes the place of the runtime's regular expressions, which can take for ever. */

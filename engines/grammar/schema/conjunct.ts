@@ -2,7 +2,7 @@
 // are expanded into alternatives (expand.ts), and each becomes a part of the grammar (compile.ts). Pure.
 import { accepts } from "../regex/automaton.ts";
 import type { Automaton } from "../regex/states.ts";
-import { spend } from "../work.ts";
+import { spend, spendOn } from "../work.ts";
 import type { SchemaNode } from "./document.ts";
 import { common, has } from "./values.ts";
 
@@ -102,7 +102,8 @@ export const top: Conjunct = {
 export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
   if (a === top) return b;
   if (b === top) return a;
-  spend(60 + sizeOf(a) + sizeOf(b));
+  spend(8);
+  spendOn(2 * (sizeOf(a) + sizeOf(b)));
   return consistent({
     types: a.types & b.types,
     values: commonValues(a.values, b.values),
@@ -120,11 +121,24 @@ export function meet(a: Conjunct, b: Conjunct): Conjunct | null {
     unique: a.unique || b.unique,
     propertiesMin: Math.max(a.propertiesMin, b.propertiesMin),
     propertiesMax: least(a.propertiesMax, b.propertiesMax),
-    required: [...new Set([...a.required, ...b.required])],
-    forbidden: [...new Set([...a.forbidden, ...b.forbidden])],
+    required: joined(a.required, b.required),
+    forbidden: joined(a.forbidden, b.forbidden),
     objects: [...a.objects, ...b.objects],
     names: [...a.names, ...b.names],
   });
+}
+
+/** Whether it is plain that no value is both, without working out what both come to. */
+export function areApart(a: Conjunct, b: Conjunct): boolean {
+  spend(0.5);
+  if ((a.types & b.types) === 0) return true;
+  return a.values !== null && b.values !== null && common(a.values, b.values).length === 0;
+}
+
+function joined(a: readonly string[], b: readonly string[]): readonly string[] {
+  if (a.length === 0 || b.length === 0) return a.length === 0 ? b : a;
+  spend((a.length + b.length) / 4);
+  return [...new Set([...a, ...b])];
 }
 
 /** Of what is copied. */
@@ -146,6 +160,7 @@ function consistent(from: Conjunct): Conjunct | null {
   if (hasCommon(from.required, from.forbidden)) left &= ~types.object;
   const narrowed = { ...from, types: left };
   if (from.values === null) return left === 0 ? null : narrowed;
+  spend(from.values.length / 4);
   const values = from.values.filter((value) => allowsScalar(narrowed, value));
   const used = values.reduce((bits: number, value) => bits | typeOf(value), 0);
   return values.length === 0 ? null : { ...narrowed, values, types: left & used };
@@ -153,6 +168,7 @@ function consistent(from: Conjunct): Conjunct | null {
 
 function hasCommon(keys: readonly string[], others: readonly string[]): boolean {
   if (keys.length === 0 || others.length === 0) return false;
+  spend((keys.length + others.length) / 4);
   const known = new Set(others);
   return keys.some((key) => known.has(key));
 }

@@ -8,7 +8,7 @@ import { keyGoal } from "./object-keys.ts";
 const lookAhead = 4;
 
 export function isContradiction(conjunct: Conjunct, expander: Expander, depth = lookAhead): boolean {
-  spend(100);
+  spend(4);
   if (conjunct.values !== null) return conjunct.values.length === 0;
   if (conjunct.types === types.object) return hasDeadProperty(conjunct, expander, depth);
   if (conjunct.types === types.array) return hasDeadItem(conjunct, expander, depth);

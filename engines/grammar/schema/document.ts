@@ -248,7 +248,13 @@ export class SchemaDocument {
     }
     for (const [key, inner] of Object.entries(value)) {
       if (typeof inner !== "object" || inner === null) continue;
-      if (!instanceKeywords.has(key) || Array.isArray(value)) this.#index(inner, () => place().at(key), own);
+      if (instanceKeywords.has(key) && !Array.isArray(value)) continue;
+      let known: Place | null = null;
+      const innerPlace = (): Place => {
+        known ??= place().at(key);
+        return known;
+      };
+      this.#index(inner, innerPlace, own);
     }
   }
 }

@@ -3,7 +3,17 @@
 // match then, never others. Pure; bounded by the number of alternatives.
 
 import { spend, spendOn } from "../work.ts";
-import { type Conjunct, type Goal, type Literal, maxAlternatives, meet, only, top, types } from "./conjunct.ts";
+import {
+  areApart,
+  type Conjunct,
+  type Goal,
+  type Literal,
+  maxAlternatives,
+  meet,
+  only,
+  top,
+  types,
+} from "./conjunct.ts";
 import { isContradiction } from "./contradiction.ts";
 import type { SchemaNode } from "./document.ts";
 import { cannotNegate, leafAssertion } from "./keywords.ts";
@@ -191,6 +201,7 @@ export class Expander {
   #areDisjoint(a: readonly Conjunct[], b: readonly Conjunct[]): boolean {
     return a.every((left) =>
       b.every((right) => {
+        if (areApart(left, right)) return true;
         const both = meet(left, right);
         return both === null || isContradiction(both, this);
       }),
@@ -242,7 +253,7 @@ export class Expander {
       spend(value.length);
       spendOn(2 * all.length);
       const missing = value.map((name: string) => only(types.object, { required: [key], forbidden: [name] }));
-      const present: Conjunct = { ...top, required: [key, ...value] };
+      const present: Conjunct = { ...top, required: [...new Set([key, ...value])] };
       all = negated ? [...all, ...missing] : this.#product(all, [{ ...top, forbidden: [key] }, present]);
     }
     return all;
