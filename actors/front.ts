@@ -18,7 +18,7 @@ import { leaseFor } from "./request-adapter.ts";
 import { type ServedStatistics, shuttingDown } from "./served-model.ts";
 
 import type { BodyToTranslate } from "./text-tasks/body-translators.ts";
-import { movedWith } from "./text-tasks/text-tasks.ts";
+import { movedWith } from "./text-tasks/sealed-content.ts";
 
 export type { FrontOptions } from "./front-options.ts";
 export type { ServedModel } from "./served-model.ts";

@@ -123,10 +123,8 @@ export interface RequestContent {
 /** A RequestContent as bytes, which a text worker opens: on its way nobody has to read it, and it moves from thread to thread. */
 export interface SealedContent {
   readonly kind: "sealed";
-  /** Which opener of the wire protocols makes the content of it. */
-  readonly opener: string;
   readonly isChat: boolean;
-  readonly parts: readonly Uint8Array[];
+  readonly bytes: Uint8Array;
 }
 
 /** A request whose content is open. */

@@ -1,8 +1,8 @@
-// Memory of answers that this thread holds until they are whole or sent: logprobs and vectors. Bounded over all requests, and
-// for each client, in bytes.
+// Memory that requests hold on this thread beside their bodies: logprobs and vectors until an answer is whole or sent, and the
+// conversation it goes on from until that is read. Bounded over all requests, and for each client, in bytes.
 import { ServerError } from "../runtime/errors.ts";
 
-/** Most bytes of logprobs and vectors of all answers under way; of those to one client, half as many. */
+/** Most bytes of all answers under way; of those to one client, half as many. */
 export const MAX_ANSWER_BYTES = 256 * 2 ** 20;
 
 export class AnswerMemory {
@@ -37,7 +37,7 @@ export class AnswerMemory {
 
   #check(bytes: number, limit: number, whose: string): void {
     if (bytes <= limit) return;
-    const text = `the answers under way to ${whose} may hold ${limit} bytes of logprobs and embeddings, and this one goes beyond; stream it where that is possible, or ask for fewer tokens, choices, top_logprobs or inputs at once`;
+    const text = `the answers under way to ${whose} may hold ${limit} bytes of logprobs, embeddings and earlier conversations, and this one goes beyond; stream it where that is possible, or ask for fewer tokens, choices, top_logprobs or inputs at once`;
     throw new ServerError("queue_full", text);
   }
 }

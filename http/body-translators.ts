@@ -1,30 +1,35 @@
 // The module that text workers read request bodies with: see TranslatorModule. One line a route that is asked for inference.
 import type { BodyTranslators } from "../actors/text-tasks/body-translators.ts";
+import type { TaskOutput } from "../runtime/thread/task.ts";
 import { chatTranslator } from "./chat/translator.ts";
 import { completionTranslator } from "./completions/translator.ts";
 import { embeddingTranslator } from "./embeddings/translator.ts";
 import { parseJson } from "./json.ts";
 import { countTranslator, messagesTranslator } from "./messages/translator.ts";
-import { type BodyTranslator, openedContent, type Translation } from "./translation.ts";
+import { responseTranslator } from "./responses/translator.ts";
+import { goOn, goOnName } from "./responses/whole-request.ts";
+import type { BodyTranslator, Translation } from "./translation.ts";
 
-const all: readonly BodyTranslator<Translation>[] = [
-  chatTranslator,
-  completionTranslator,
-  embeddingTranslator,
-  messagesTranslator,
-  countTranslator,
-];
-const byName = new Map(all.map((translator) => [translator.name, translator]));
+type Translate = (body: Uint8Array, parameters: unknown) => TaskOutput;
+
+const byName = new Map<string, Translate>([
+  reader(chatTranslator),
+  reader(completionTranslator),
+  reader(embeddingTranslator),
+  reader(messagesTranslator),
+  reader(countTranslator),
+  reader(responseTranslator),
+  [goOnName, goOn],
+]);
 
 export const translators: BodyTranslators = {
   translate(protocol, body, parameters) {
-    const translator = byName.get(protocol);
-    if (translator === undefined) throw new Error(`no translator "${protocol}"`);
-    return translator.pack(translator.translate(parseJson(body), parameters));
-  },
-  open(sealed) {
-    const content = openedContent(sealed);
-    if (content === null) throw new Error(`no opener "${sealed.opener}"`);
-    return content;
+    const translate = byName.get(protocol);
+    if (translate === undefined) throw new Error(`no translator "${protocol}"`);
+    return translate(body, parameters);
   },
 };
+
+function reader<T extends Translation>({ name, translate, pack }: BodyTranslator<T>): readonly [string, Translate] {
+  return [name, (body, parameters) => pack(translate(parseJson(body), parameters))];
+}

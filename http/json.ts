@@ -60,13 +60,8 @@ export function nameModel(request: HttpRequest, model: unknown): void {
 }
 
 /** The body of a request as a value of `schema`. Which of its fields change nothing is told to `log`. */
-export function readJson<Schema extends z.ZodObject>(
-  request: HttpRequest,
-  schema: Schema,
-  log: Log,
-  limitBytes?: number,
-): z.output<Schema> {
-  const body = validate(schema, readJsonValue(request, limitBytes));
+export function readJson<Schema extends z.ZodObject>(request: HttpRequest, schema: Schema, log: Log): z.output<Schema> {
+  const body = validate(schema, readJsonValue(request));
   tellIgnored(ignoredFields(schema, body), log);
   return body;
 }

@@ -19,7 +19,7 @@ export async function sendAnswer(
 ): Promise<void> {
   const lease = answerMemory.lease(request.client);
   try {
-    const events = inference.generate(request, exchange.request.signal);
+    const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
     const texts = () => inference.tokenTexts(request.model);
     const choiceCount = request.choices;
     const answer = await collectAnswer(events, { choiceCount, prefixLength, texts, lease });

@@ -1,9 +1,9 @@
 // What a request body says, as a route needs it: facts it looks at itself, and the request for the model, which it passes on.
 // Made by a pure function of the body, here or on a text worker; there the content is sealed, so that nobody on its way has
 // to read it again.
-import { deserialize, serialize } from "node:v8";
 import type { z } from "zod";
-import type { GenerateRequest, RequestContent, SealedContent } from "../engines/chat.ts";
+import { movedWith, sealContent } from "../actors/text-tasks/sealed-content.ts";
+import type { GenerateRequest } from "../engines/chat.ts";
 import type { TaskOutput } from "../runtime/thread/task.ts";
 import { type IgnoredField, ignoredFields } from "./ignored.ts";
 import { validate } from "./json.ts";
@@ -50,32 +50,14 @@ export function askedTranslator<Schema extends z.ZodObject, Facts>(
     },
     pack(translated) {
       const asked = sealed(translated.asked);
-      return {
-        value: { ...translated, asked },
-        transfer: asked.prompt.parts.map(({ buffer }) => buffer as ArrayBuffer),
-      };
+      return { value: { ...translated, asked }, transfer: movedWith(asked) };
     },
   };
 }
 
-/** Of all openers: what was sealed is a whole RequestContent. */
-const opener = "content";
-
-function sealed(asked: AskedRequest): AskedRequest & { readonly prompt: SealedContent } {
+/** The request with its content sealed. */
+export function sealed(asked: AskedRequest): AskedRequest {
   const { prompt, grammar, tools } = asked;
-  const bytes = serialize({ prompt, grammar, tools });
-  // Of exactly its own memory, which can move.
-  const parts = [new Uint8Array(bytes)];
-  return {
-    ...asked,
-    grammar: null,
-    tools: null,
-    prompt: { kind: "sealed", opener, isChat: prompt.kind === "chat", parts },
-  };
-}
-
-/** null where another opener is to be asked. */
-export function openedContent({ opener: name, parts }: SealedContent): RequestContent | null {
-  const [bytes] = parts;
-  return name === opener && bytes !== undefined ? (deserialize(bytes) as RequestContent) : null;
+  if (prompt.kind === "sealed") return asked;
+  return { ...asked, prompt: sealContent({ prompt, grammar, tools }), grammar: null, tools: null };
 }

@@ -6,6 +6,7 @@ import { queueFull } from "../../engines/scheduler/queue-full.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { Later } from "../../runtime/actor/later.ts";
+import { Moved } from "../../runtime/actor/moved.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamHub } from "../../runtime/actor/stream.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
@@ -159,8 +160,9 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     return this.#options.tasks.statistics;
   }
 
-  translate(message: BodyToTranslate): Later<unknown> {
-    return new Later(this.#options.tasks.translate(message));
+  translate(message: BodyToTranslate): Later<Moved<unknown>> {
+    const translated = this.#options.tasks.translate(message);
+    return new Later(translated.then(({ value, movable }) => new Moved(value, movable)));
   }
 
   embed({ run: id, request, adapter }: Parameters<AgentsProtocol["embed"]>[0]): void {

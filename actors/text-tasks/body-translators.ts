@@ -1,12 +1,12 @@
-// What the wire protocols bring to a text worker: reading their request bodies, and opening sealed contents. Implemented by
-// http/, whose module the composition root names.
-import type { RequestContent, SealedContent } from "../../engines/chat.ts";
+// What the wire protocols bring to a text worker: reading their request bodies. Implemented by http/, whose module the
+// composition root names.
+
+import type { Transferable } from "../../runtime/thread/endpoint.ts";
 import type { TaskOutput } from "../../runtime/thread/task.ts";
 
 export interface BodyTranslators {
   /** What a body of the protocol says, as plain data. Throws ServerError naming the field at fault. */
   translate(protocol: string, body: Uint8Array, parameters: unknown): TaskOutput;
-  open(sealed: SealedContent): RequestContent;
 }
 
 /** What the module exports. */
@@ -21,4 +21,10 @@ export interface BodyToTranslate {
   readonly body: Uint8Array;
   /** What the protocol's translator wants to know besides. */
   readonly parameters: unknown;
+}
+
+export interface TranslatedBody {
+  readonly value: unknown;
+  /** Memory in the value that may move to another thread. */
+  readonly movable: readonly Transferable[];
 }

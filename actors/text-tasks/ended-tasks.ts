@@ -41,8 +41,5 @@ export class EndedTasks {
 export function requestDigest({ model, prompt, grammar, tools }: GenerateRequest): string | null {
   const hash = createHash("sha256").update(model);
   if (prompt.kind !== "sealed") return hash.update(JSON.stringify([prompt, grammar, tools])).digest("base64");
-  const bytes = prompt.parts.reduce((sum, part) => sum + part.length, 0);
-  if (bytes > maxDigestedBytes) return null;
-  for (const part of prompt.parts) hash.update(part);
-  return hash.digest("base64");
+  return prompt.bytes.length > maxDigestedBytes ? null : hash.update(prompt.bytes).digest("base64");
 }

@@ -10,8 +10,9 @@ import { createVocabulary } from "../../engines/tokenizer/vocabulary.ts";
 import type { TaskHandlers, TaskOutput } from "../../runtime/thread/task.ts";
 import type { EmbedInputs } from "../inference.ts";
 import type { ModelFiles } from "../messages.ts";
-import type { BodyToTranslate, BodyTranslators } from "./body-translators.ts";
+import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "./body-translators.ts";
 import { checkOutput, type OutputToCheck, preparePrompt } from "./prepare.ts";
+import { openContent } from "./sealed-content.ts";
 import { TextModel, type TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 
@@ -43,7 +44,7 @@ export interface TextTaskTypes {
     readonly input: { readonly asked: Uint8Array; readonly text: string; readonly call: string | null };
     readonly output: string | null;
   };
-  readonly translate: { readonly input: BodyToTranslate; readonly output: unknown };
+  readonly translate: { readonly input: BodyToTranslate; readonly output: TranslatedBody };
 }
 
 export type TextTaskKind = keyof TextTaskTypes;
@@ -67,7 +68,7 @@ export function textHandlers(translators: BodyTranslators): TaskHandlers {
   function opened(request: GenerateRequest): OpenRequest {
     const { prompt } = request;
     if (prompt.kind !== "sealed") return { ...request, prompt };
-    return { ...request, ...translators.open(prompt) };
+    return { ...request, ...openContent(prompt) };
   }
 
   const handlers: Handlers = {
@@ -99,7 +100,8 @@ export function textHandlers(translators: BodyTranslators): TaskHandlers {
     },
     translate({ protocol, body, parameters }, enter) {
       enter("body");
-      return translators.translate(protocol, body, parameters);
+      const { value, transfer = [] } = translators.translate(protocol, body, parameters);
+      return { value: { value, movable: transfer }, transfer };
     },
   };
 

@@ -2,14 +2,14 @@
 // task pool: no client's text runs on the agents thread, but for what a model writes.
 import type { GenerateRequest } from "../../engines/chat.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { Transferable } from "../../runtime/thread/endpoint.ts";
 import { type EndReason, TaskEnded } from "../../runtime/thread/task.ts";
 import type { TaskPoolStatistics, TaskRequest } from "../../runtime/thread/task-pool.ts";
 import type { EmbedInputs } from "../inference.ts";
 import type { AttachedModel, EndedTask, ModelFiles, TextStatistics } from "../messages.ts";
-import type { BodyToTranslate } from "./body-translators.ts";
+import type { BodyToTranslate, TranslatedBody } from "./body-translators.ts";
 import { EndedTasks, requestDigest } from "./ended-tasks.ts";
 import type { OutputChecks, PreparedPrompt } from "./prepare.ts";
+import { movedWith } from "./sealed-content.ts";
 import type { TextTaskKind, TextTaskTypes } from "./text-handlers.ts";
 import type { TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
@@ -95,8 +95,8 @@ export class TextTasks {
     return this.#run("check", { asked: checks.asked, text, call }, { client });
   }
 
-  /** What a request body says; typed by whoever knows its protocol. */
-  translate(message: BodyToTranslate): Promise<unknown> {
+  /** What a request body says, typed by whoever knows its protocol, and what of it may move on. */
+  translate(message: BodyToTranslate): Promise<TranslatedBody> {
     const { client, body } = message;
     return this.#run("translate", message, { client, transfer: [body.buffer as ArrayBuffer] });
   }
@@ -169,8 +169,3 @@ const subjects: Readonly<Record<TextPhase, string>> = {
   check: "checking the output against its schema",
   model: "reading the model's files",
 };
-
-/** What moves with a request to another thread: its sealed content. */
-export function movedWith({ prompt }: GenerateRequest): Transferable[] {
-  return prompt.kind === "sealed" ? prompt.parts.map(({ buffer }) => buffer as ArrayBuffer) : [];
-}

@@ -20,7 +20,7 @@ export const chatCompletions: RouteHandler = async (exchange, context) => {
     await sendAnswer(exchange, context, request, 0, (answer) => chatCompletion(head, answer, facts.wantsLogprobs));
     return;
   }
-  const events = inference.generate(request, exchange.request.signal);
+  const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
   const texts = () => inference.tokenTexts(model.id);
   const codec = new ChatStream(head, { choiceCount: request.choices, includeUsage: facts.includesUsage, texts });
   await streamEvents(exchange, events, codec, config);

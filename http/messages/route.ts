@@ -15,7 +15,7 @@ export const messages: RouteHandler = async (exchange, context) => {
   const model = chosenModel(exchange, inference, facts);
   const request = { ...asked, ...originOf(exchange, model, facts.isStreamed) };
   const head = { id: randomId("msg", "_"), model: model.id };
-  const events = inference.generate(request, exchange.request.signal);
+  const events = inference.generate(request, exchange.request.signal, () => exchange.request.releaseBody());
   if (facts.isStreamed) await streamEvents(exchange, events, new MessageStream(head, exchange.id), config);
   else exchange.json(200, await collectMessage(head, events));
 };

@@ -1,6 +1,7 @@
 // Owns what the items of a response's input mean in our own terms: a conversation, in which an assistant's thinking, words and
 // calls that follow each other are one message.
 import type { ChatMessage, ToolCall } from "../../engines/chat.ts";
+import { ServerError } from "../../runtime/errors.ts";
 import type { InputItem } from "./input-items.ts";
 import { modelName } from "./tools.ts";
 
@@ -35,8 +36,19 @@ export function conversation(instructions: string | null, items: readonly InputI
   return messages.all();
 }
 
+/** The same of all there is. Throws invalid_value where there is nothing to answer, or a result of a call that nobody made. */
+export function wholeConversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
+  if (items.length === 0) {
+    throw new ServerError("invalid_value", "input: expected something to answer", { param: "input" });
+  }
+  const stray = strayResult(items);
+  if (stray === null) return conversation(instructions, items);
+  const text = `input: expected a function_call of call_id ${JSON.stringify(stray.call_id)} before its function_call_output`;
+  throw new ServerError("invalid_value", text, { param: "input" });
+}
+
 /** The first result of a call that nobody made; null where there is none. */
-export function strayResult(items: readonly InputItem[]): CallOutput | null {
+function strayResult(items: readonly InputItem[]): CallOutput | null {
   const calls = new Set<string>();
   for (const item of items) {
     if (item.type === "function_call") calls.add(item.call_id);

@@ -1,10 +1,10 @@
-// Owns the way from a request's input to the items it adds to the conversation: every item gets a name, and references become
-// what they refer to. What the conversation goes on from comes before.
+// The items that a request adds to the conversation: every item gets a name, and references become what they refer to.
+import type { ItemTexts } from "../../actors/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { MAX_BODY_BYTES } from "../body.ts";
 import { itemId, responseOfItem } from "./fold.ts";
-import type { InputItem, NamedItem, WireItem } from "./input-items.ts";
-import { parsedItems } from "./item-texts.ts";
+import type { InputItem, NamedItem } from "./input-items.ts";
+import { itemText, joinedItemTexts } from "./item-texts.ts";
 import type { ResponseRequestBody } from "./request.ts";
 import type { Responses } from "./responses.ts";
 
@@ -15,49 +15,55 @@ const MAX_REFERRED_BYTES = MAX_BODY_BYTES;
 
 const prefixes = { message: "msg", function_call: "fc", function_call_output: "fco", reasoning: "rs" } as const;
 
-/** The items of a request, of the response that is to answer it. Throws not_found where one refers to what is not kept. */
-export async function inputItems(
-  input: ResponseRequestBody["input"],
-  responseId: string,
-  responses: Responses,
-): Promise<readonly NamedItem[]> {
-  if (input === null || input === undefined) return [];
-  if (typeof input === "string") return [named({ role: "user", content: input }, responseId, 0)];
-  const referred = new ReferredItems(responses);
-  const items: NamedItem[] = [];
-  for (const [i, item] of input.entries()) {
-    // Only what refers is waited for: inputs are long.
-    if (item.type === "item_reference") items.push(await referred.find(item.id, i));
-    else items.push(named(item, responseId, i));
-  }
-  return items;
+/** An item of the input that is kept: item `at` says its name. */
+export interface InputReference {
+  readonly id: string;
+  readonly at: number;
 }
 
-/** The items of all that a response goes on from. */
-export async function earlierItems(previousId: string | null, responses: Responses): Promise<readonly InputItem[]> {
-  if (previousId === null) return [];
-  const turns = await responses.history(previousId);
-  return turns.flatMap((turn) => parsedItems<InputItem>(turn));
+/** The items of a request, of the response that is to answer it, in their order. */
+export function inputItems(
+  input: ResponseRequestBody["input"],
+  responseId: string,
+): readonly (NamedItem | InputReference)[] {
+  if (input === null || input === undefined) return [];
+  if (typeof input === "string") return [named({ role: "user", content: input }, responseId, 0)];
+  return input.map((item, at) => (item.type === "item_reference" ? { id: item.id, at } : named(item, responseId, at)));
+}
+
+export function isReference(item: NamedItem | ItemTexts | InputReference): item is InputReference {
+  return "at" in item;
+}
+
+/** Items, and what references between them stand for. Throws not_found where one refers to what is not kept. */
+export async function referredItems(
+  input: readonly (ItemTexts | InputReference)[],
+  responses: Responses,
+): Promise<ItemTexts> {
+  const referred = new ReferredItems(responses);
+  const texts: ItemTexts[] = [];
+  for (const part of input) texts.push(isReference(part) ? await referred.find(part) : part);
+  return joinedItemTexts(texts);
 }
 
 class ReferredItems {
   readonly #responses: Responses;
   readonly #known = new Set<string>();
-  readonly #items = new Map<string, NamedItem>();
-  readonly #sizes = new Map<string, number>();
+  readonly #items = new Map<string, ItemTexts>();
   #bytes = 0;
 
   constructor(responses: Responses) {
     this.#responses = responses;
   }
 
-  async find(id: string, at: number): Promise<NamedItem> {
+  async find({ id, at }: InputReference): Promise<ItemTexts> {
     const item = this.#items.get(id) ?? (await this.#read(id, at));
-    this.#count(this.#sizes.get(id) ?? 0, at);
+    this.#bytes += item.texts.byteLength;
+    if (this.#bytes > MAX_REFERRED_BYTES) throw tooLarge(at);
     return item;
   }
 
-  async #read(id: string, at: number): Promise<NamedItem> {
+  async #read(id: string, at: number): Promise<ItemTexts> {
     const response = responseOfItem(id);
     if (response !== null) this.#refer(response, at);
     const text = response === null ? null : await this.#responses.item(response, id);
@@ -68,9 +74,8 @@ class ReferredItems {
     }
     // Before they are read.
     if (this.#bytes + text.bytes > MAX_REFERRED_BYTES) throw tooLarge(at);
-    const item = JSON.parse(Buffer.from(await text.read()).toString()) as NamedItem;
+    const item = itemText(id, await text.read());
     this.#items.set(id, item);
-    this.#sizes.set(id, text.bytes);
     return item;
   }
 
@@ -80,11 +85,6 @@ class ReferredItems {
     const text = `expected references to items of at most ${MAX_REFERRED} responses; send previous_response_id, or the items`;
     throw new ServerError("invalid_value", text, { param: `input[${at}]` });
   }
-
-  #count(bytes: number, at: number): void {
-    this.#bytes += bytes;
-    if (this.#bytes > MAX_REFERRED_BYTES) throw tooLarge(at);
-  }
 }
 
 function tooLarge(at: number): ServerError {
@@ -92,11 +92,7 @@ function tooLarge(at: number): ServerError {
   return new ServerError("invalid_value", text, { param: `input[${at}]` });
 }
 
-function named(
-  item: Exclude<WireItem, { readonly type: "item_reference" }>,
-  responseId: string,
-  index: number,
-): NamedItem {
+function named(item: InputItem, responseId: string, index: number): NamedItem {
   const type = item.type ?? "message";
   const id = item.id ?? itemId(prefixes[type], responseId, `in${index}`);
   if (item.type === "function_call" || item.type === "function_call_output" || item.type === "reasoning") {

@@ -19,6 +19,40 @@ export function itemTexts<Item extends { readonly id: string }>(items: readonly 
   return { ids: items.map(({ id }) => id), texts, ends };
 }
 
+/** The same of one item whose text is there already. */
+export function itemText(id: string, text: Uint8Array): ItemTexts {
+  const texts = Buffer.allocUnsafeSlow(text.byteLength + 1);
+  texts.set(text);
+  texts[text.byteLength] = COMMA;
+  return { ids: [id], texts, ends: Uint32Array.of(text.byteLength) };
+}
+
+/** Items of several lists, in one. */
+export function joinedItemTexts(lists: readonly ItemTexts[]): ItemTexts {
+  const [only, ...more] = lists;
+  if (only !== undefined && more.length === 0) return only;
+  const ends: number[] = [];
+  let length = 0;
+  for (const list of lists) {
+    for (const end of list.ends) ends.push(length + end);
+    length += list.texts.byteLength;
+  }
+  return { ids: lists.flatMap(({ ids }) => ids), texts: joinedTexts(lists), ends: Uint32Array.from(ends) };
+}
+
+/** The texts alone. */
+export function joinedTexts(lists: readonly Pick<ItemTexts, "texts">[]): Uint8Array<ArrayBuffer> {
+  const length = lists.reduce((sum, { texts }) => sum + texts.byteLength, 0);
+  // A buffer of its own: it may move to another thread.
+  const joined = new Uint8Array(length);
+  let at = 0;
+  for (const { texts } of lists) {
+    joined.set(texts, at);
+    at += texts.byteLength;
+  }
+  return joined;
+}
+
 /** The items that the texts are of; they have been checked when they came. */
 export function parsedItems<Item>({ texts }: Pick<ItemTexts, "texts">): readonly Item[] {
   const text = Buffer.from(texts.buffer, texts.byteOffset, texts.byteLength).toString();

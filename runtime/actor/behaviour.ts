@@ -19,7 +19,8 @@ type Answer<T> = T | Moved<T>;
 
 /**
  * An actor's handlers. One message is handled at a time, in order; the next one waits for a handler's promise, but not for what
- * it returns as Later. What it returns as Moved is not copied on its way. Throwing a ServerError answers the ask with it; throwing anything else is a programmer's mistake.
+ * it returns as Later. What it returns as Moved is not copied on its way. Throwing a ServerError answers the ask with it;
+ * throwing anything else is a programmer's mistake.
  */
 export type Behaviour<P> = {
   readonly [K in keyof P]: (

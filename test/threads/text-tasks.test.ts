@@ -5,8 +5,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { serialize } from "node:v8";
 import { textWorkerModule } from "../../actors/placement.ts";
+import { movedWith, sealContent } from "../../actors/text-tasks/sealed-content.ts";
 import type { TextSource } from "../../actors/text-tasks/text-model.ts";
 import { TextTasks } from "../../actors/text-tasks/text-tasks.ts";
 import { greedySampling, type OpenRequest, requestDefaults } from "../../engines/chat.ts";
@@ -97,12 +97,14 @@ describe("text tasks on text workers", () => {
   it("read a body, and open its content again", async () => {
     const said = "word ".repeat(20);
     const body = new TextEncoder().encode(JSON.stringify({ messages: said, stream: true, store: true }));
-    const translated = (await tasks.translate({ client: "a", protocol: "chat", body, parameters: null })) as {
+    const { value, movable } = await tasks.translate({ client: "a", protocol: "chat", body, parameters: null });
+    const translated = value as {
       readonly facts: { readonly isStreamed: boolean };
       readonly asked: OpenRequest;
       readonly ignored: readonly { readonly path: string }[];
     };
     assert.equal(body.length, 0, "the bytes have moved");
+    assert.deepEqual(movable, movedWith(translated.asked));
     assert.ok(translated.facts.isStreamed);
     assert.deepEqual(
       translated.ignored.map((field) => field.path),
@@ -128,10 +130,8 @@ describe("text tasks on text workers", () => {
     ];
     const calling = { kind: "chat", messages, templateArguments: {} } as const;
     for (const request of [asks("", { prompt: calling }), asks(long), asks("\ue000".repeat(2 ** 24))]) {
-      const { prompt, grammar, tools } = request;
       // As a body of that length arrives.
-      const parts = [new Uint8Array(serialize({ prompt, grammar, tools }))];
-      const sealed = { ...request, prompt: { kind: "sealed", opener: "content", isChat: true, parts } as const };
+      const sealed = { ...request, prompt: sealContent(request as OpenRequest) };
       const preparing = assert.rejects(tasks.prepare(key, sealed, signal), { code: "context_length_exceeded" });
       const waited = await longestWait(tasks, key, preparing);
       await preparing;

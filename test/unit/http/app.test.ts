@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { openContent } from "../../../actors/text-tasks/sealed-content.ts";
 import { createApp } from "../../../http/app.ts";
-import { translators } from "../../../http/body-translators.ts";
 import type { HttpConfig } from "../../../http/context.ts";
 import type { ErrorCode } from "../../../runtime/errors.ts";
 import { FakeInference, failure, type Script } from "../../fixtures/fake-inference.ts";
@@ -166,7 +166,7 @@ describe("the app", () => {
     // A body of this length is read on a text worker.
     const { prompt } = inference.lastRun.request;
     assert.ok(prompt.kind === "sealed");
-    const opened = translators.open(prompt).prompt;
+    const opened = openContent(prompt).prompt;
     assert.equal(opened.kind === "chat" && opened.messages[0]!.content, said);
     const reply = await request(app, "POST", path, { body: { messages: "hi", stop: Array(200_002).fill("a") } });
     assert.match(JSON.parse(reply.body).error.message, /at most 200000 values/);

@@ -1,0 +1,19 @@
+// Sealing of what a request asks for: see SealedContent.
+import { deserialize, serialize } from "node:v8";
+import type { GenerateRequest, RequestContent, SealedContent } from "../../engines/chat.ts";
+import type { Transferable } from "../../runtime/thread/endpoint.ts";
+
+export function sealContent({ prompt, grammar, tools }: RequestContent): SealedContent {
+  // Of exactly its own memory, which can move.
+  const bytes = new Uint8Array(serialize({ prompt, grammar, tools } satisfies RequestContent));
+  return { kind: "sealed", isChat: prompt.kind === "chat", bytes };
+}
+
+export function openContent({ bytes }: SealedContent): RequestContent {
+  return deserialize(bytes) as RequestContent;
+}
+
+/** What moves with a request to another thread: its sealed content. */
+export function movedWith({ prompt }: Pick<GenerateRequest, "prompt">): Transferable[] {
+  return prompt.kind === "sealed" ? [prompt.bytes.buffer as ArrayBuffer] : [];
+}

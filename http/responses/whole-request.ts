@@ -1,0 +1,71 @@
+// Requests for responses together with what is kept: items they refer to, and the conversation they go on from. What is long is
+// read on a text worker.
+import assert from "node:assert/strict";
+import type { ItemTexts } from "../../actors/stored-responses.ts";
+import { openContent, sealContent } from "../../actors/text-tasks/sealed-content.ts";
+import type { RequestContent, SealedContent } from "../../engines/chat.ts";
+import type { TaskOutput } from "../../runtime/thread/task.ts";
+import type { AnswerLease } from "../answer-memory.ts";
+import { clientOf } from "../client.ts";
+import type { Context } from "../context.ts";
+import type { Exchange } from "../exchange.ts";
+import { MAX_BODY_READ_HERE } from "../json.ts";
+import type { AskedRequest } from "../translation.ts";
+import { wholeConversation } from "./conversation.ts";
+import { referredItems } from "./input.ts";
+import type { InputItem } from "./input-items.ts";
+import { joinedTexts, parsedItems } from "./item-texts.ts";
+import type { ResponseTranslation } from "./translator.ts";
+
+/** By which text workers know `goOn`. */
+export const goOnName = "conversation";
+
+type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools">;
+
+interface WholeRequest {
+  readonly asked: AskedRequest;
+  /** What comes with the request. */
+  readonly input: ItemTexts;
+}
+
+/** `lease`: on the memory of what is kept. Throws not_found, conflict, invalid_value, queue_full. */
+export async function wholeRequest(
+  exchange: Exchange,
+  { inference, responses }: Context,
+  { facts, asked, input: given, isWhole }: ResponseTranslation,
+  lease: AnswerLease,
+): Promise<WholeRequest> {
+  const { previousId, instructions } = facts;
+  const earlier = previousId === null ? [] : await responses.history(previousId);
+  const input = await referredItems(given, responses);
+  if (isWhole) return { asked, input };
+  const texts = joinedTexts([...earlier, input]);
+  lease.add(texts.byteLength);
+  const { prompt, grammar, tools } = asked;
+  if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
+    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, instructions, texts) }, input };
+  }
+  const content: Content = { prompt, grammar, tools };
+  const message = { client: clientOf(exchange.request), protocol: goOnName, body: texts };
+  const whole = (await inference.translate({ ...message, parameters: { content, instructions } })) as SealedContent;
+  return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, input };
+}
+
+/** As a task: the content of a request with these items as its conversation, sealed. */
+export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
+  const { content, instructions } = parameters as { readonly content: Content; readonly instructions: string | null };
+  const { prompt, grammar, tools } = content;
+  const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
+  const whole = sealContent(withItems(opened, instructions, texts));
+  return { value: whole, transfer: [whole.bytes.buffer as ArrayBuffer] };
+}
+
+function withItems(
+  { prompt, grammar, tools }: RequestContent,
+  instructions: string | null,
+  texts: Uint8Array,
+): RequestContent {
+  assert(prompt.kind === "chat", "a response answers a chat");
+  const messages = wholeConversation(instructions, parsedItems<InputItem>({ texts }));
+  return { prompt: { ...prompt, messages }, grammar, tools };
+}
