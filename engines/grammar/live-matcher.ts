@@ -11,7 +11,7 @@ import type { GrammarThread, NumberedSource } from "./thread.ts";
 export interface ProvedGrammar extends NumberedSource {
   /** Of the source. */
   readonly digest: string;
-  /** How long that took. */
+  /** How long that took, in processor time where the system tells. */
   readonly compileMs: number;
 }
 

@@ -75,7 +75,7 @@ export class MatcherThreads {
     if (thread.isSlow) return;
     const others = [...thread.matchers.values()].filter((one) => one !== matcher);
     if (this.#slow() === undefined && (isBusy || others.length === 0)) {
-      thread.isSlow = true;
+      thread.slowDown();
       for (const other of others) this.#move(other);
     } else {
       this.#move(matcher);
@@ -103,8 +103,10 @@ export class MatcherThreads {
   }
 
   #slowThread(grammar: ProvedGrammar): GrammarThread {
-    const thread = this.#slow() ?? this.#options.pool.claim(grammar);
-    thread.isSlow = true;
+    const known = this.#slow();
+    if (known) return known;
+    const thread = this.#options.pool.claim(grammar);
+    thread.slowDown();
     return thread;
   }
 

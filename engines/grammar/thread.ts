@@ -6,7 +6,7 @@ import { Control } from "./control.ts";
 import type { LiveMatcher } from "./live-matcher.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import type { GrammarSource } from "./source.ts";
-import { processorMs } from "./thread-time.ts";
+import { lowerPriority, processorMs } from "./system-thread.ts";
 
 /** A source under the number by which grammar threads know it. */
 export interface NumberedSource {
@@ -36,8 +36,6 @@ export class GrammarThread {
   readonly matchers = new Map<number, LiveMatcher>();
   /** It compiles a source that has not been proved. */
   isProving = false;
-  /** Its matchers are slow ones. */
-  isSlow = false;
   /** It holds too much memory: it gets nothing new. */
   isFull = false;
   /** Resolves when nothing is left of it. */
@@ -49,6 +47,7 @@ export class GrammarThread {
   readonly #compilations = new Map<number, Compilation>();
   readonly #startedMs = performance.now();
   #isReady = false;
+  #isSlow = false;
   #hasEnded = false;
   /** The system's number of it, null while it is not known. */
   #number: number | null = null;
@@ -73,6 +72,17 @@ export class GrammarThread {
 
   get isReady(): boolean {
     return this.#isReady;
+  }
+
+  /** Whether its matchers are slow ones. */
+  get isSlow(): boolean {
+    return this.#isSlow;
+  }
+
+  /** Its matchers are slow ones from now on: others come first on its core, too. */
+  slowDown(): void {
+    this.#isSlow = true;
+    if (this.#number !== null) lowerPriority(this.#number);
   }
 
   /** Whether it answers for its matchers now. */
@@ -174,6 +184,7 @@ export class GrammarThread {
       case "ready":
         this.#isReady = true;
         this.#number = report.thread;
+        if (this.#isSlow) this.slowDown();
         return;
       case "compiled":
         this.isFull = report.isFull;

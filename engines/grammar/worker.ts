@@ -8,7 +8,7 @@ import { type Compiled, Languages } from "./languages.ts";
 import type { Matching } from "./matching.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import { noToken, Sheet } from "./sheet.ts";
-import { threadNumber } from "./thread-time.ts";
+import { processorMs, threadNumber } from "./system-thread.ts";
 
 type OrderOf<T extends WorkerOrder["type"]> = Extract<WorkerOrder, { type: T }>;
 
@@ -16,6 +16,7 @@ if (!parentPort) throw new Error("a grammar thread is a worker");
 const port = parentPort;
 const setup = workerData as WorkerSetup;
 const control = new Control(setup.control);
+const thread = threadNumber();
 const grammars = new Map<number, Compiled>();
 const matchings = new Map<number, Matching>();
 /** After an answer that took longer, messages come first: what is asked next may be answered elsewhere by now. */
@@ -31,7 +32,7 @@ for (const { sheet } of matchings.values()) sheet.rouse();
 async function load(): Promise<Languages | null> {
   try {
     const languages = await Languages.load(setup);
-    report({ type: "ready", thread: threadNumber() });
+    report({ type: "ready", thread });
     return languages;
   } catch (error) {
     report({ type: "unusable", error: toErrorRecord(error) });
@@ -101,13 +102,14 @@ async function follow(order: WorkerOrder, languages: Languages): Promise<void> {
 
 async function compile({ grammar, source }: OrderOf<"compile">, languages: Languages): Promise<void> {
   compiling = grammar;
-  const tookMs = await timed(grammar, async () => {
+  const startedMs = workedMs();
+  await timed(grammar, async () => {
     const compiled = await languages.compile(source);
     await tryOut(compiled);
     grammars.set(grammar, compiled);
   });
   compiling = null;
-  report({ type: "compiled", grammar, tookMs, isFull: languages.isFull });
+  report({ type: "compiled", grammar, tookMs: workedMs() - startedMs, isFull: languages.isFull });
 }
 
 async function open({ matcher, grammar, sheet, history }: OrderOf<"open">): Promise<void> {
@@ -116,6 +118,11 @@ async function open({ matcher, grammar, sheet, history }: OrderOf<"open">): Prom
   const matching = await compiled.match(new Sheet(sheet));
   matching.replay(history);
   matchings.set(matcher, matching);
+}
+
+/** Processor time of this thread so far, where the system tells, else the time. */
+function workedMs(): number {
+  return (thread === null ? null : processorMs(thread)) ?? performance.now();
 }
 
 /** Does a piece of work that the model's thread can watch, and returns how long it took. */
