@@ -34,6 +34,17 @@ export function bounded<Result>(translate: () => Result, units = unitsOfTranslat
   }
 }
 
+/** Makes what is made once and kept, at no charge: what a grammar takes does not depend on those before it. */
+export function unmetered<Result>(make: () => Result): Result {
+  const left = unitsLeft;
+  unitsLeft = Number.POSITIVE_INFINITY;
+  try {
+    return make();
+  } finally {
+    unitsLeft = left;
+  }
+}
+
 /** To be called by whatever loops, with as many units as it makes, compares or remembers things. */
 export function spend(units: number): void {
   unitsLeft -= units;

@@ -4,6 +4,7 @@
 import { automatonOf } from "../regex/determinise.ts";
 import { parseRegex } from "../regex/parse.ts";
 import type { Automaton } from "../regex/states.ts";
+import { unmetered } from "../work.ts";
 import { type Conjunct, top, types } from "./conjunct.ts";
 
 const leapYear = "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
@@ -68,7 +69,7 @@ export function formatConstraint(format: string): Conjunct {
   if (source === undefined) return top;
   let automaton = automata.get(format);
   if (automaton === undefined) {
-    automaton = automatonOf(parseRegex(source), "whole");
+    automaton = unmetered(() => automatonOf(parseRegex(source), "whole"));
     automata.set(format, automaton);
   }
   return { ...top, patterns: [automaton], lengthMax: format === "hostname" ? maxHostname : null };

@@ -24,11 +24,6 @@ function members(value: object): string[] {
   return entries.map(([key, inner]) => `${JSON.stringify(key)}:${canonical(inner)}`);
 }
 
-/** Equal as JSON values. */
-export function isSame(a: unknown, b: unknown): boolean {
-  return a === b || (typeof a === "object" && typeof b === "object" && canonical(a) === canonical(b));
-}
-
 /** Whether a list has a value. The list must not change. */
 export function has(list: readonly unknown[], value: unknown): boolean {
   return list.length > 0 && setOf(list).has(canonical(value));
