@@ -1,0 +1,81 @@
+// Probes of what the front does with large bodies and headers (findings 8, 9).
+import { setTimeout as sleep } from "node:timers/promises";
+import { isNamed, type Reply, summary } from "../client.ts";
+import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
+import type { Rig } from "../rig.ts";
+
+const legalBytes = 49_000_000;
+/** The contract's limit of one body. */
+const largestBytes = 50 * 1024 * 1024;
+const heldBodies = 8;
+const heldMs = 12_000;
+/** Values a body may have are 200,000. */
+const valueCount = 199_900;
+const headerLength = 60_000;
+
+export const bodyProbes: readonly Probe[] = [
+  {
+    name: "eight bodies of 50 MB in an ignored field, long answers",
+    finding: 8,
+    concerns: ["edge"],
+    run: holdBodies,
+  },
+  {
+    name: "content-type of 60 KB",
+    finding: 9,
+    concerns: ["edge"],
+    async run(rig) {
+      // The node edge takes 16 KB of headers in all.
+      const spaces = " ".repeat(rig.edge === "node" ? 15_000 : headerLength);
+      const headers = { "content-type": `application/json${spaces}x` };
+      const replies: Reply[] = [];
+      for (let i = 0; i < 3; i++) replies.push(await rig.post("/v1/chat/completions", { messages: "hi" }, { headers }));
+      return namedReplies(replies);
+    },
+  },
+  bodyProbe("49 MB of one text", () => `{"messages":"${"a".repeat(legalBytes)}"}`),
+  bodyProbe("49 MB of escapes", () => `{"messages":"${"\\u0061".repeat(legalBytes / 6)}"}`),
+  bodyProbe("49 MB of 200,000 values", () => {
+    const value = `"${"a".repeat(legalBytes / valueCount - 3)}"`;
+    return `{"messages":"hi","max_tokens":2,"metadata":{"x":[${Array(valueCount).fill(value).join()}]}}`;
+  }),
+  bodyProbe("200,000 levels", () => {
+    const levels = valueCount - 10;
+    return `{"messages":"hi","max_tokens":2,"metadata":{"x":${"[".repeat(levels)}${"]".repeat(levels)}}}`;
+  }),
+  bodyProbe("200,000 messages that are none", () => `{"messages":[${Array(valueCount).fill("1").join()}]}`),
+  bodyProbe("49 MB of 200,000 names", () => {
+    const count = valueCount - 10;
+    const name = "k".repeat(legalBytes / count - 12);
+    const pairs = Array.from({ length: count }, (_, i) => `"${name}${i}":1`).join();
+    return `{"messages":"hi","max_tokens":2,"metadata":{${pairs}}}`;
+  }),
+];
+
+/** A body that is within all limits, sent twice. */
+function bodyProbe(name: string, body: () => string): ServerProbe {
+  return {
+    name,
+    finding: 9,
+    concerns: ["edge"],
+    async run(rig) {
+      const text = body();
+      const replies: Reply[] = [];
+      for (let i = 0; i < 2; i++) replies.push(await rig.post("/v1/chat/completions", text));
+      return namedReplies(replies);
+    },
+  };
+}
+
+async function holdBodies(rig: Rig): Promise<Outcome> {
+  const fields = '{"messages":"Count to a million.","max_tokens":3500,"ignore_eos":true,"metadata":{"x":"';
+  const end = '"}}';
+  const body = Buffer.from(`${fields}${"a".repeat(largestBytes - fields.length - end.length)}${end}`);
+  const replies: Reply[] = [];
+  const running = Array.from({ length: heldBodies }, async () => {
+    replies.push(await rig.post("/v1/chat/completions", body));
+  });
+  await Promise.race([Promise.all(running), sleep(heldMs)]);
+  const rest = `${heldBodies - replies.length} still running`;
+  return { attacker: replies.length === 0 ? rest : `${summary(replies)}, ${rest}`, isHeld: replies.every(isNamed) };
+}
