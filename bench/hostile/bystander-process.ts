@@ -48,7 +48,9 @@ class Series {
 }
 
 class ChatSink implements AnswerSink {
-  readonly scanner = new EventScanner([]);
+  /** Pauses between texts. */
+  readonly gapsMs: number[] = [];
+  readonly scanner = new EventScanner(this.gapsMs);
   status = 0;
 
   head(status: number): void {
@@ -60,7 +62,10 @@ class ChatSink implements AnswerSink {
   }
 }
 
-/** Milliseconds to the first text of a streamed chat, to its end where it has none; or why it failed. */
+/**
+ * Milliseconds to the first text of a streamed chat, or of a longer pause after it: an attack may begin in mid-answer. Else why
+ * it failed.
+ */
 async function chat(fields: object): Promise<number | string> {
   const client = new HttpClient(url);
   const sink = new ChatSink();
@@ -69,14 +74,22 @@ async function chat(fields: object): Promise<number | string> {
   try {
     await client.exchange(postBytes(url, "chat/completions", body, key), sink);
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code ?? (error as Error).message.slice(0, 40);
+    return nameOf(error);
   } finally {
     client.close();
   }
-  const { error, firstTextMs } = sink.scanner;
+  const { error, firstTextMs, lastTextMs } = sink.scanner;
   if (sink.status !== 200) return String(sink.status);
   if (error !== null) return error;
-  return (Number.isNaN(firstTextMs) ? performance.now() : firstTextMs) - startMs;
+  const endMs = performance.now();
+  if (Number.isNaN(firstTextMs)) return endMs - startMs;
+  return Math.max(firstTextMs - startMs, endMs - lastTextMs, ...sink.gapsMs);
+}
+
+/** A code may come at the beginning of the message alone. */
+function nameOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return code ?? message.split(":")[0] ?? "failed";
 }
 
 /** Over one connection, as a load balancer asks. */
@@ -95,7 +108,7 @@ async function health(): Promise<number | string> {
   try {
     await healthClient.exchange(healthRequest, sink);
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code ?? (error as Error).message.slice(0, 40);
+    return nameOf(error);
   }
   return status === 200 ? performance.now() - startMs : String(status);
 }

@@ -1,4 +1,5 @@
 // Rig: what a probe works with. Its folder, the server under attack, and attackers that hang up when the probe is over.
+import { setMaxListeners } from "node:events";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { get, post, type Reply, type SendOptions } from "./client.ts";
@@ -31,6 +32,8 @@ export class Rig implements ProbeSetup {
     this.directory = directory;
     this.#nodeFlags = nodeFlags;
     this.stateDir = join(folder, "state");
+    // Each request listens to it.
+    setMaxListeners(0, this.#done.signal);
     mkdirSync(this.stateDir, { recursive: true });
   }
 

@@ -62,9 +62,10 @@ export class HostileServer {
     const ended = once(child, "exit");
     const url = await urlFrom(child, printed, settings.startLimitMs ?? 120_000);
     if (url !== null) return new HostileServer(child, url, printed);
+    const isLate = !hasEnded(child);
     child.kill("SIGKILL");
     await ended;
-    throw new ServerError("config_invalid", `the server did not start:\n${printed.text}`);
+    throw new ServerError("config_invalid", `the server did not start${isLate ? " in time" : ""}\n${printed.text}`);
   }
 
   get port(): number {
@@ -72,7 +73,7 @@ export class HostileServer {
   }
 
   get hasEnded(): boolean {
-    return this.#child.exitCode !== null || this.#child.signalCode !== null;
+    return hasEnded(this.#child);
   }
 
   /** All that it has printed lately. */
@@ -176,9 +177,13 @@ function commandOf({ directory, edge, engine, models, ...rest }: ServerSettings)
   ];
 }
 
+function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null;
+}
+
 async function urlFrom(child: ChildProcess, printed: Printed, limitMs: number): Promise<string | null> {
   const limit = performance.now() + limitMs;
-  while (performance.now() < limit && child.exitCode === null && child.signalCode === null) {
+  while (performance.now() < limit && !hasEnded(child)) {
     const url = /health\s+(http:\/\/\S+)\/health/.exec(printed.text)?.[1];
     if (url !== undefined) return url;
     await sleep(pollMs);

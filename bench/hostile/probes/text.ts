@@ -47,18 +47,8 @@ export const textProbes: readonly Probe[] = [
       return namedReplies([await rig.chat({ messages })]);
     },
   },
-  {
-    name: "endless template of one model",
-    finding: 3,
-    concerns: [],
-    limitMs: 30_000,
-    settings: async ({ folder }) => ({
-      models: [await tinyModel(folder, "plain"), await tinyModel(folder, "endless", templates.endless)],
-    }),
-    async run(rig) {
-      return namedReplies([await rig.chat({ model: `${rig.folder}/endless.gguf`, messages: "loop" })]);
-    },
-  },
+  templateProbe("endless template of one model", templates.endless, "loop"),
+  templateProbe("template of one model that fills memory", templates.bottomless, "fill"),
   {
     name: "endless template of one model, at its load",
     finding: 3,
@@ -96,6 +86,20 @@ function larkProbe(name: string, grammar: () => string): ServerProbe {
     finding: 2,
     concerns: [],
     run: async (rig) => namedReplies([await rig.chat({ grammar: { type: "lark", value: grammar() } })]),
+  };
+}
+
+/** The template of a second model does harm where a message asks for it. */
+function templateProbe(name: string, template: string, word: string): ServerProbe {
+  return {
+    name,
+    finding: 3,
+    concerns: [],
+    limitMs: 40_000,
+    settings: async ({ folder }) => ({
+      models: [await tinyModel(folder, "plain"), await tinyModel(folder, "harmful", template)],
+    }),
+    run: async (rig) => namedReplies([await rig.chat({ model: `${rig.folder}/harmful.gguf`, messages: word })]),
   };
 }
 
