@@ -4,7 +4,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ServerError } from "../../runtime/errors.ts";
 import { sampleMemory } from "../serving/resident-memory.ts";
 import { Bystander, failuresOf, medianMs, type Observations, type Waits, worstMs } from "./bystander.ts";
 import { otherKey } from "./client.ts";
@@ -14,6 +13,7 @@ import type { HostileServer } from "./server.ts";
 
 const memoryPollMs = 500;
 const defaultLimitMs = 60_000;
+const quietTries = 20;
 
 export interface MeasureOptions extends Omit<ProbeSetup, "folder"> {
   /** The built checkout whose server is attacked. */
@@ -65,15 +65,14 @@ export interface Costs {
   readonly hasEnded: boolean;
 }
 
-/** Never rejects for what the server does. */
+/** Never rejects: where the server does not start, that is what was measured. */
 export async function measure(probe: Probe, options: MeasureOptions): Promise<Measurement> {
   const folder = mkdtempSync(join(tmpdir(), "troupe-hostile-"));
   const rig = new Rig({ ...options, folder }, options.directory, options.nodeFlags);
   try {
     return await ("runAlone" in probe ? measureAlone(probe, rig) : measureBeside(probe, rig, options));
   } catch (error) {
-    if (!(error instanceof ServerError)) throw error;
-    return failed(error.message);
+    return failed(error instanceof Error ? error.message : String(error));
   } finally {
     await rig.close();
     rmSync(folder, { recursive: true, force: true });
@@ -91,10 +90,10 @@ async function measureBeside(probe: ServerProbe, rig: Rig, options: MeasureOptio
   const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema: probe.hasSchema ?? false });
   try {
     // What is done for the first time takes longer.
-    await sleep(options.quietMs / 2);
-    await Promise.all([bystander.take(), server.takeFrontDelayMs()]);
-    await sleep(options.quietMs);
-    const [quiet, quietFrontMs] = await Promise.all([bystander.take(), server.takeFrontDelayMs()]);
+    await watchQuiet(bystander, options.quietMs / 2, probe.hasSchema);
+    await server.takeFrontDelayMs();
+    const quiet = await watchQuiet(bystander, options.quietMs, probe.hasSchema);
+    const quietFrontMs = await server.takeFrontDelayMs();
     const before = server.residentMiB();
     const sampler = sampleMemory([server.pid]);
     const outcome = await withinLimit(probe, probe.run(Object.assign(rig, { server })));
@@ -108,6 +107,16 @@ async function measureBeside(probe: ServerProbe, rig: Rig, options: MeasureOptio
     return { outcome, costs, breaches: breachesOf(probe, outcome, costs, options.bars) };
   } finally {
     await bystander.stop();
+  }
+}
+
+/** Observes for so long, and longer where no chat was answered by then. */
+async function watchQuiet(bystander: Bystander, ms: number, hasSchema = false): Promise<Observations> {
+  for (let tries = 1; ; tries++) {
+    await sleep(ms);
+    const seen = await bystander.take();
+    const isEnough = seen.chats.doneMs.length > 0 && (!hasSchema || seen.schemaChats.doneMs.length > 0);
+    if (isEnough || tries === quietTries) return seen;
   }
 }
 

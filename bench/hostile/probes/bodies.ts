@@ -1,6 +1,6 @@
 // Probes of what the front does with large bodies and headers (findings 8, 9).
 import { setTimeout as sleep } from "node:timers/promises";
-import { isNamed, type Reply, summary } from "../client.ts";
+import { isNamed, type Reply, seconds, summary } from "../client.ts";
 import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
 import type { Rig } from "../rig.ts";
 
@@ -8,7 +8,11 @@ const legalBytes = 49_000_000;
 /** The contract's limit of one body. */
 const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
-const heldMs = 12_000;
+/** Less than a few small bodies together, which fill it. */
+const spareBytes = 800;
+const fillers = 12;
+const sendingMs = 1200;
+const heldMs = 10_000;
 /** Values a body may have are 200,000. */
 const valueCount = 199_900;
 const headerLength = 60_000;
@@ -67,15 +71,29 @@ function bodyProbe(name: string, body: () => string): ServerProbe {
   };
 }
 
+/** What the last of the large bodies leaves, smaller ones fill, until nothing more is taken. */
 async function holdBodies(rig: Rig): Promise<Outcome> {
+  const large = Buffer.from(heldBody(largestBytes));
+  const sizes = [...Array(heldBodies - 1).fill(largestBytes), largestBytes - spareBytes, ...Array(fillers).fill(0)];
+  const replies: Reply[] = [];
+  const startMs = performance.now();
+  const send = async (bytes: number) => {
+    replies.push(await rig.post("/v1/chat/completions", bytes === largestBytes ? large : heldBody(bytes)));
+  };
+  const running: Promise<void>[] = [];
+  for (const bytes of sizes) {
+    running.push(send(bytes));
+    // One after the other, so that the large ones are all taken.
+    await sleep(bytes > 0 ? sendingMs : 0);
+  }
+  await Promise.race([Promise.all(running), sleep(heldMs)]);
+  const rest = `${running.length - replies.length} still running after ${seconds(performance.now() - startMs)}`;
+  return { attacker: replies.length === 0 ? rest : `${summary(replies)}, ${rest}`, isHeld: replies.every(isNamed) };
+}
+
+/** A request of a long answer, of so many bytes at least. */
+function heldBody(bytes: number): string {
   const fields = '{"messages":"Count to a million.","max_tokens":3500,"ignore_eos":true,"metadata":{"x":"';
   const end = '"}}';
-  const body = Buffer.from(`${fields}${"a".repeat(largestBytes - fields.length - end.length)}${end}`);
-  const replies: Reply[] = [];
-  const running = Array.from({ length: heldBodies }, async () => {
-    replies.push(await rig.post("/v1/chat/completions", body));
-  });
-  await Promise.race([Promise.all(running), sleep(heldMs)]);
-  const rest = `${heldBodies - replies.length} still running`;
-  return { attacker: replies.length === 0 ? rest : `${summary(replies)}, ${rest}`, isHeld: replies.every(isNamed) };
+  return `${fields}${"a".repeat(Math.max(0, bytes - fields.length - end.length))}${end}`;
 }

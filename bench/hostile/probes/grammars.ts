@@ -15,7 +15,7 @@ export const grammarProbes: readonly Probe[] = [
     concerns: ["engine"],
     async run(rig) {
       const grammar = { type: "lark", value: 'start: start start | "a" | "b" | "c"' };
-      const chats = Array.from({ length: 2 }, () => rig.chat({ grammar, max_tokens: 256, temperature: 1 }));
+      const chats = Array.from({ length: 2 }, () => rig.chat({ grammar, max_tokens: 64, temperature: 1 }));
       return namedReplies(await Promise.all(chats));
     },
   },

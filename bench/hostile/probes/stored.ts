@@ -11,11 +11,14 @@ import type { Rig } from "../rig.ts";
 
 const itemCount = 40_000;
 const largeBytes = 45_000_000;
-/** A conversation may have 16 MiB. */
-const conversationBytes = 15_000_000;
+/** A conversation may have 16 MiB as JSON. */
+const conversationBytes = 8_000_000;
 const readers = 10;
 const diskMiB = 24;
+const fullMs = 20_000;
 const deletions = 60;
+/** By then a short answer has ended. */
+const endedMs = 500;
 const tinyResponses = 1000;
 
 export const storedProbes: readonly Probe[] = [
@@ -29,7 +32,7 @@ export const storedProbes: readonly Probe[] = [
     const input = [{ type: "item_reference", id: `msg_${id.slice("resp_".length)}_in0` }];
     return rig.post("/v1/responses", { input, max_output_tokens: 1, store: false });
   }),
-  readingProbe("10 continuations of 15 MB", 10, conversationBytes, (rig, id) =>
+  readingProbe("10 continuations of 8 MB", 10, conversationBytes, (rig, id) =>
     rig.post("/v1/responses", {
       ...{ input: "Go on.", previous_response_id: id },
       ...{ max_output_tokens: 1, store: false, truncation: "auto" },
@@ -120,16 +123,19 @@ async function fillDisk(rig: Rig): Promise<Outcome> {
   const filler = join(disk, "filler");
   fill(filler);
   const full: Reply[] = [];
-  for (let i = 0; i < 20; i++) full.push(await store());
-  const foundWhileFull = await rig.get(`/v1/responses/${idIn(before)}`);
+  const found: Reply[] = [];
+  for (const end = performance.now() + fullMs; performance.now() < end; await sleep(250)) {
+    full.push(await store());
+    found.push(await rig.get(`/v1/responses/${idIn(before)}`));
+  }
   rmSync(filler);
   await sleep(1000);
-  const after: Reply[] = [await store()];
-  for (const { text } of [before, ...after]) after.push(await rig.get(`/v1/responses/${idIn({ text })}`));
-  const isBack = after.every(({ status }) => status === 200);
+  const next = await store();
+  const after = await Promise.all([before, next].map((reply) => rig.get(`/v1/responses/${idIn(reply)}`)));
+  const areWhole = [...found, next, ...after].every(({ status }) => status === 200);
   return {
-    attacker: `full: ${summary(full)}, reading ${foundWhileFull.status}; with room: ${summary(after)}`,
-    isHeld: before.status === 200 && foundWhileFull.status === 200 && full.every(isNamed) && isBack,
+    attacker: `full: storing ${summary(full)}; reading ${summary(found)}; with room: storing ${summary([next])}; reading ${summary(after)}`,
+    isHeld: before.status === 200 && full.every(isNamed) && areWhole,
   };
 }
 
@@ -162,7 +168,7 @@ async function deleteAtTheEnd(rig: Rig): Promise<Outcome> {
     const gone = await get(other.url, `/v1/responses/${id}`, { method: "DELETE" });
     if (gone.status !== 200) continue;
     deleted++;
-    await sleep(100);
+    await sleep(endedMs);
     const found = await Promise.all([one, other].map(({ url }) => get(url, `/v1/responses/${id}`)));
     if (found.some(({ status }) => status !== 404)) isBack++;
   }
@@ -175,13 +181,14 @@ async function leaveZombie(rig: Rig): Promise<Outcome> {
   const parent = await rig.start({ ...changes, wrapper: ["sh", "-c", '"$@" & exec sleep 600', "sh"] });
   const body = { input: "hi", max_output_tokens: 4000, ignore_eos: true, background: true };
   const begun = await post(parent.url, "/v1/responses", body);
+  await sleep(500);
   const [pid = 0] = childrenOf(parent.pid);
   process.kill(pid, "SIGKILL");
   await sleep(500);
   const next = await rig.start(changes);
   const found = await get(next.url, `/v1/responses/${idIn(begun)}`);
   const status = /"status":"(\w+)"/.exec(found.text)?.[1];
-  return { attacker: `found as ${found.status} ${status}`, isHeld: found.status === 200 && status !== "in_progress" };
+  return { attacker: `found as ${found.status} ${status}`, isHeld: found.status === 200 && status === "incomplete" };
 }
 
 function idIn({ text }: Pick<Reply, "text">): string {
