@@ -1,8 +1,6 @@
 // `bench hostile --faults`: in turn a model's engine is killed, the model is unloaded, its file is taken away and brought back.
 // The other model and every route are to go on, and all to come back without a restart.
-import { mkdtempSync, renameSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { renameSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, exactly, findingsTable, told } from "../overload/finding.ts";
 import { Bystander, failuresOf, medianMs, worstMs } from "./bystander.ts";
@@ -47,11 +45,10 @@ const faults: Readonly<Record<string, (patient: Patient) => Promise<void>>> = {
 
 /** On the first edge and engine asked for. */
 export async function runFaults(options: HostileOptions, rounds: number): Promise<string> {
-  const folder = mkdtempSync(join(tmpdir(), "troupe-hostile-"));
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
-  const rig = new Rig({ folder, model: options.model, edge, engine }, options.directory, options.nodeFlags);
+  const rig = new Rig({ ...options, edge, engine });
   try {
-    const [well, model] = [await tinyModel(folder, "well"), await tinyModel(folder, "harmed")];
+    const [well, model] = [await tinyModel(rig.folder, "well"), await tinyModel(rig.folder, "harmed")];
     const server = await rig.start({ models: [well, model] });
     const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema: true });
     await sleep(quietMs);
@@ -88,7 +85,6 @@ export async function runFaults(options: HostileOptions, rounds: number): Promis
     ]);
   } finally {
     await rig.close();
-    rmSync(folder, { recursive: true, force: true });
   }
 }
 

@@ -7,28 +7,14 @@ import { runFaults } from "./fault-rounds.ts";
 import { bars, measure } from "./measure.ts";
 import { type HostileOptions, parseOptions } from "./options.ts";
 import type { Probe } from "./probe.ts";
-import { bodyProbes } from "./probes/bodies.ts";
-import { edgeProbes } from "./probes/edge.ts";
-import { faultProbes } from "./probes/faults.ts";
-import { grammarProbes } from "./probes/grammars.ts";
-import { slotProbes } from "./probes/slots.ts";
-import { storedProbes } from "./probes/stored.ts";
-import { textProbes } from "./probes/text.ts";
+import { probes } from "./probes/all.ts";
 import { runRandom } from "./random-load.ts";
 import { cells, hostileTable, type Line } from "./table.ts";
 
-const probes: readonly Probe[] = [
-  ...textProbes,
-  ...grammarProbes,
-  ...bodyProbes,
-  ...storedProbes,
-  ...slotProbes,
-  ...edgeProbes,
-  ...faultProbes,
-];
-
 const quietMs = 3000;
 const restMs = 10_000;
+/** Each probe has a shorter limit of its own. */
+const longestMs = 600_000;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const options = await parseOptions(argv);
@@ -50,7 +36,8 @@ async function runProbes(options: HostileOptions): Promise<readonly Line[]> {
     for (const { edge, engine } of placesOf(probe, options)) {
       const { model, directory, nodeFlags } = options;
       process.stderr.write(`${probe.finding} ${probe.name} (${edge}, ${engine})…\n`);
-      const measured = await measure(probe, { model, directory, nodeFlags, edge, engine, bars, quietMs, restMs });
+      const times = { quietMs, restMs, longestMs };
+      const measured = await measure(probe, { model, directory, nodeFlags, edge, engine, bars, ...times });
       const line = { probe, edge, engine, measured };
       process.stderr.write(`  ${cells(line).slice(2).join(" | ")}\n`);
       lines.push(line);

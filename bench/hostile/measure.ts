@@ -1,29 +1,27 @@
 // Measurement of one probe: a quiet time, the attack, a rest; then what it cost the bystander, the front and the memory, and
 // which bars it broke.
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { sampleMemory } from "../serving/resident-memory.ts";
 import { Bystander, failuresOf, medianMs, type Observations, type Waits, worstMs } from "./bystander.ts";
 import { otherKey } from "./client.ts";
-import type { LoneProbe, Outcome, Probe, ProbeSetup, ServerProbe } from "./probe.ts";
-import { Rig } from "./rig.ts";
+import type { LoneProbe, Outcome, Probe, ServerProbe } from "./probe.ts";
+import { Rig, type RigOptions } from "./rig.ts";
 import type { HostileServer } from "./server.ts";
 
-const memoryPollMs = 500;
-const defaultLimitMs = 60_000;
+const memoryPollMs = 250;
+/** What an attack leaves behind shows soon after it. */
+const shortestRestMs = 500;
+const usualLimitMs = 60_000;
 const quietTries = 20;
 
-export interface MeasureOptions extends Omit<ProbeSetup, "folder"> {
-  /** The built checkout whose server is attacked. */
-  readonly directory: string;
-  readonly nodeFlags: readonly string[];
+export interface MeasureOptions extends RigOptions {
   readonly bars: Bars;
   /** How long the bystander is watched before the attack. */
   readonly quietMs: number;
   /** Longest wait for memory to come back. */
   readonly restMs: number;
+  /** An attack is given up after so long, and after its own limit. */
+  readonly longestMs: number;
 }
 
 export interface Bars {
@@ -65,48 +63,83 @@ export interface Costs {
   readonly hasEnded: boolean;
 }
 
-/** Never rejects: where the server does not start, that is what was measured. */
+/** Measures a probe on a server of its own. Never rejects: where the server does not start, that is what was measured. */
 export async function measure(probe: Probe, options: MeasureOptions): Promise<Measurement> {
-  const folder = mkdtempSync(join(tmpdir(), "troupe-hostile-"));
-  const rig = new Rig({ ...options, folder }, options.directory, options.nodeFlags);
+  const rig = new Rig(options);
   try {
-    return await ("runAlone" in probe ? measureAlone(probe, rig) : measureBeside(probe, rig, options));
+    if ("runAlone" in probe) return await measureAlone(probe, rig, options);
+    return await (await WatchedServer.start(rig, options, probe)).attack(probe);
   } catch (error) {
     return failed(error instanceof Error ? error.message : String(error));
   } finally {
     await rig.close();
-    rmSync(folder, { recursive: true, force: true });
   }
 }
 
-async function measureAlone(probe: LoneProbe, rig: Rig): Promise<Measurement> {
-  const outcome = await withinLimit(probe, probe.runAlone(rig));
+async function measureAlone(probe: LoneProbe, rig: Rig, { longestMs }: MeasureOptions): Promise<Measurement> {
+  const outcome = await withinLimit(probe.runAlone(rig), limitOf(probe, longestMs));
   return { outcome, costs: null, breaches: outcome.isHeld ? [] : ["attacker"] };
 }
 
-async function measureBeside(probe: ServerProbe, rig: Rig, options: MeasureOptions): Promise<Measurement> {
-  const server = await rig.start(await probe.settings?.(rig));
-  rig.server = server;
-  const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema: probe.hasSchema ?? false });
-  try {
+/** A server, and a bystander who has seen it quiet. Its rig closes the server. */
+export class WatchedServer {
+  readonly #server: HostileServer;
+  readonly #bystander: Bystander;
+  readonly #rig: Rig & { readonly server: HostileServer };
+  readonly #options: MeasureOptions;
+  readonly #quiet: Observations;
+  readonly #quietFrontMs: number;
+
+  private constructor(
+    rig: Rig & { readonly server: HostileServer },
+    bystander: Bystander,
+    options: MeasureOptions,
+    quiet: { readonly seen: Observations; readonly frontMs: number },
+  ) {
+    this.#server = rig.server;
+    this.#rig = rig;
+    this.#bystander = bystander;
+    this.#options = options;
+    this.#quiet = quiet.seen;
+    this.#quietFrontMs = quiet.frontMs;
+  }
+
+  /** Starts the server that a probe asks for. */
+  static async start(
+    rig: Rig,
+    options: MeasureOptions,
+    { settings, hasSchema = false }: Pick<ServerProbe, "settings" | "hasSchema">,
+  ): Promise<WatchedServer> {
+    const server = await rig.start(await settings?.(rig));
+    const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema });
+    rig.atEnd(() => bystander.stop());
     // What is done for the first time takes longer.
-    await watchQuiet(bystander, options.quietMs / 2, probe.hasSchema);
+    await watchQuiet(bystander, options.quietMs / 2, hasSchema);
     await server.takeFrontDelayMs();
-    const quiet = await watchQuiet(bystander, options.quietMs, probe.hasSchema);
-    const quietFrontMs = await server.takeFrontDelayMs();
+    const seen = await watchQuiet(bystander, options.quietMs, hasSchema);
+    const quiet = { seen, frontMs: await server.takeFrontDelayMs() };
+    return new WatchedServer(Object.assign(rig, { server }), bystander, options, quiet);
+  }
+
+  get hasEnded(): boolean {
+    return this.#server.hasEnded;
+  }
+
+  async attack(probe: ServerProbe): Promise<Measurement> {
+    const [server, { bars, restMs, longestMs }] = [this.#server, this.#options];
+    await Promise.all([this.#bystander.take(), server.takeFrontDelayMs()]);
     const before = server.residentMiB();
     const sampler = sampleMemory([server.pid]);
-    const outcome = await withinLimit(probe, probe.run(Object.assign(rig, { server })));
-    rig.end();
+    const outcome = await withinLimit(probe.run(this.#rig), limitOf(probe, longestMs));
+    this.#rig.hangUp();
     server.readOn();
-    const after = await restedMemory(server, before * options.bars.memoryFactor, options.restMs);
+    const after = await restedMemory(server, before * bars.memoryFactor, restMs);
     const frontMs = await server.takeFrontDelayMs();
-    const beside = await bystander.take();
+    const beside = await this.#bystander.take();
     const memoryMiB = { before, peak: sampler.stop() ?? 0, after };
-    const costs = { ...costsOf(quiet, beside), quietFrontMs, frontMs, memoryMiB, hasEnded: server.hasEnded };
-    return { outcome, costs, breaches: breachesOf(probe, outcome, costs, options.bars) };
-  } finally {
-    await bystander.stop();
+    const quietFrontMs = this.#quietFrontMs;
+    const costs = { ...costsOf(this.#quiet, beside), quietFrontMs, frontMs, memoryMiB, hasEnded: server.hasEnded };
+    return { outcome, costs, breaches: breachesOf(probe, outcome, costs, bars) };
   }
 }
 
@@ -120,26 +153,30 @@ async function watchQuiet(bystander: Bystander, ms: number, hasSchema = false): 
   }
 }
 
-async function withinLimit({ limitMs = defaultLimitMs }: Probe, running: Promise<Outcome>): Promise<Outcome> {
-  const late = new AbortController();
-  const limit = sleep(limitMs, undefined, { signal: late.signal }).then(() => ({
+function limitOf({ limitMs = usualLimitMs }: Probe, longestMs: number): number {
+  return Math.min(limitMs, longestMs);
+}
+
+async function withinLimit(running: Promise<Outcome>, limitMs: number): Promise<Outcome> {
+  const limit = new AbortController();
+  const late = sleep(limitMs, undefined, { signal: limit.signal }).then(() => ({
     attacker: `not over after ${limitMs / 1000} s`,
     isHeld: false,
   }));
-  limit.catch(() => {});
+  late.catch(() => {});
   // What is left over ends with the probe, however that is.
   running.catch(() => {});
   try {
-    return await Promise.race([running, limit]);
+    return await Promise.race([running, late]);
   } finally {
-    late.abort();
+    limit.abort();
   }
 }
 
 /** Resident memory once it is down to so much, or after the longest rest. */
 async function restedMemory(server: HostileServer, enoughMiB: number, restMs: number): Promise<number> {
   const end = performance.now() + restMs;
-  await sleep(Math.min(2 * memoryPollMs, restMs));
+  await sleep(shortestRestMs);
   while (performance.now() < end && !server.hasEnded && server.residentMiB() > enoughMiB) await sleep(memoryPollMs);
   return server.residentMiB();
 }

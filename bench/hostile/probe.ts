@@ -18,15 +18,6 @@ export type ServerChanges = Partial<
   Pick<ServerSettings, "models" | "flags" | "nodeFlags" | "wrapper" | "hasAccessLog">
 >;
 
-export interface ProbeSetup {
-  /** A folder for the probe's files. */
-  readonly folder: string;
-  /** The real model. */
-  readonly model: string;
-  readonly edge: EdgeName;
-  readonly engine: EngineName;
-}
-
 interface CommonProbe {
   readonly name: string;
   /** Number in the list of findings. */

@@ -1,8 +1,6 @@
 // `bench hostile --random`: attackers send random grammars, schemas, regexes and templates to one server while the bystander
 // goes on.
-import { mkdtempSync, renameSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { renameSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { Bystander, failuresOf, medianMs, worstMs } from "./bystander.ts";
@@ -27,18 +25,17 @@ interface Sent {
 
 /** On the first edge and engine asked for. */
 export async function runRandom(options: HostileOptions, count: number): Promise<string> {
-  const folder = mkdtempSync(join(tmpdir(), "troupe-hostile-"));
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
-  const rig = new Rig({ folder, model: options.model, edge, engine }, options.directory, options.nodeFlags);
+  const rig = new Rig({ ...options, edge, engine });
   try {
-    const templated = await tinyModel(folder, "templated");
+    const templated = await tinyModel(rig.folder, "templated");
     const server = await rig.start({ models: [options.model, templated] });
     const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema: true });
     await sleep(quietMs);
     const quiet = await bystander.take();
     await server.takeFrontDelayMs();
     const sent = await sendAll(rig, templated, options.seed, count);
-    rig.end();
+    rig.hangUp();
     const [frontMs, beside] = [await server.takeFrontDelayMs(), await bystander.take()];
     await bystander.stop();
     const delays = { chat: [quiet.chats, beside.chats], schema: [quiet.schemaChats, beside.schemaChats] } as const;
@@ -60,7 +57,6 @@ export async function runRandom(options: HostileOptions, count: number): Promise
     ]);
   } finally {
     await rig.close();
-    rmSync(folder, { recursive: true, force: true });
   }
 }
 

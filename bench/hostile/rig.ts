@@ -1,64 +1,64 @@
-// Rig: what a probe works with. Its folder, the server under attack, and attackers that hang up when the probe is over.
+// Rig: what a probe works with. Its folder, the server under attack, and attackers that hang up when it is over.
 import { setMaxListeners } from "node:events";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { EngineName } from "../../engines/engine.ts";
+import type { EdgeName } from "../../http/listen.ts";
 import { get, post, type Reply, type SendOptions } from "./client.ts";
-import type { ProbeSetup, ServerChanges } from "./probe.ts";
-import { HostileServer, type ServerSettings } from "./server.ts";
+import type { ServerChanges } from "./probe.ts";
+import { HostileServer } from "./server.ts";
 
 /** Blocks of the KV cache for a few long sequences; more takes the llama engine long to set aside. */
 const usualFlags = ["--kv-cache", "32768tokens"];
 
-export class Rig implements ProbeSetup {
-  readonly folder: string;
+export interface RigOptions {
+  /** The real model. */
   readonly model: string;
-  readonly edge: ServerSettings["edge"];
-  readonly engine: ServerSettings["engine"];
-  readonly stateDir: string;
+  readonly edge: EdgeName;
+  readonly engine: EngineName;
   /** The built checkout whose server is attacked. */
   readonly directory: string;
-  server: HostileServer | null = null;
-  readonly #nodeFlags: readonly string[];
-  readonly #done = new AbortController();
-  readonly #servers: HostileServer[] = [];
-  readonly #atEnd: (() => void)[] = [];
+  readonly nodeFlags: readonly string[];
+}
 
-  constructor(setup: ProbeSetup, directory: string, nodeFlags: readonly string[]) {
-    const { folder, model, edge, engine } = setup;
-    this.folder = folder;
-    this.model = model;
-    this.edge = edge;
-    this.engine = engine;
-    this.directory = directory;
-    this.#nodeFlags = nodeFlags;
-    this.stateDir = join(folder, "state");
-    // Each request listens to it.
-    setMaxListeners(0, this.#done.signal);
-    mkdirSync(this.stateDir, { recursive: true });
+export class Rig {
+  /** For files; it goes with the rig. */
+  readonly folder = mkdtempSync(join(tmpdir(), "troupe-hostile-"));
+  readonly stateDir = join(this.folder, "state");
+  readonly options: RigOptions;
+  server: HostileServer | null = null;
+  #attack = new AbortController();
+  readonly #servers: HostileServer[] = [];
+  readonly #atEnd: (() => void | Promise<void>)[] = [];
+
+  constructor(options: RigOptions) {
+    this.options = options;
+    mkdirSync(this.stateDir);
   }
 
-  /** Aborted when the probe is over. */
+  /** Aborted when the attack is over. */
   get signal(): AbortSignal {
-    return this.#done.signal;
+    // Each request listens to it.
+    setMaxListeners(0, this.#attack.signal);
+    return this.#attack.signal;
   }
 
   async start(changes: ServerChanges & { readonly startLimitMs?: number } = {}): Promise<HostileServer> {
-    const { flags = [], nodeFlags = [], models = [this.model], ...rest } = changes;
+    const { flags = [], nodeFlags = [], models = [this.options.model], ...rest } = changes;
     const server = await HostileServer.start({
       ...rest,
-      directory: this.directory,
-      edge: this.edge,
-      engine: this.engine,
+      ...this.options,
       models,
       stateDir: this.stateDir,
       flags: [...usualFlags, ...flags],
-      nodeFlags: [...this.#nodeFlags, ...nodeFlags],
+      nodeFlags: [...this.options.nodeFlags, ...nodeFlags],
     });
     this.#servers.push(server);
     return server;
   }
 
-  /** Posts as the attacker, who hangs up when the probe is over. */
+  /** Posts as the attacker, who hangs up when the attack is over. */
   post(path: string, body: object | string, options: SendOptions = {}): Promise<Reply> {
     return post(this.#url, path, body, { ...options, signal: this.#until(options.signal) });
   }
@@ -71,20 +71,22 @@ export class Rig implements ProbeSetup {
     return this.post("/v1/chat/completions", { messages: "Say something.", max_tokens: 8, ...fields }, options);
   }
 
-  /** Attackers hang up. */
-  end(): void {
-    this.#done.abort();
+  /** All attackers do. */
+  hangUp(): void {
+    this.#attack.abort();
+    this.#attack = new AbortController();
   }
 
-  /** Runs something when the servers have stopped. */
-  atEnd(work: () => void): void {
-    this.#atEnd.push(work);
+  /** Runs something when the servers have stopped; what came last first. */
+  atEnd(work: () => void | Promise<void>): void {
+    this.#atEnd.unshift(work);
   }
 
   async close(): Promise<void> {
-    this.end();
+    this.hangUp();
     await Promise.all(this.#servers.map((server) => server.stop()));
-    for (const work of this.#atEnd) work();
+    for (const work of this.#atEnd) await work();
+    rmSync(this.folder, { recursive: true, force: true });
   }
 
   get #url(): string {
@@ -92,6 +94,6 @@ export class Rig implements ProbeSetup {
   }
 
   #until(signal: AbortSignal | undefined): AbortSignal {
-    return signal === undefined ? this.#done.signal : AbortSignal.any([signal, this.#done.signal]);
+    return signal === undefined ? this.signal : AbortSignal.any([signal, this.signal]);
   }
 }

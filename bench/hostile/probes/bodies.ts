@@ -30,7 +30,7 @@ export const bodyProbes: readonly Probe[] = [
     concerns: ["edge"],
     async run(rig) {
       // The node edge takes 16 KB of headers in all.
-      const spaces = " ".repeat(rig.edge === "node" ? 15_000 : headerLength);
+      const spaces = " ".repeat(rig.options.edge === "node" ? 15_000 : headerLength);
       const headers = { "content-type": `application/json${spaces}x` };
       const replies: Reply[] = [];
       for (let i = 0; i < 3; i++) replies.push(await rig.post("/v1/chat/completions", { messages: "hi" }, { headers }));

@@ -60,7 +60,7 @@ export const edgeProbes: readonly Probe[] = [
     settings: () => ({ hasAccessLog: true }),
     async run(rig) {
       const before = rig.server.log.length;
-      const path = `/${"a".repeat(rig.edge === "node" ? 15_000 : 60_000)}`;
+      const path = `/${"a".repeat(rig.options.edge === "node" ? 15_000 : 60_000)}`;
       const replies: Reply[] = [];
       for (let i = 0; i < 10; i++) replies.push(await rig.get(path));
       await sleep(200);

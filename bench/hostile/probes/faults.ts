@@ -85,7 +85,15 @@ async function offerPip(rig: Rig): Promise<Outcome> {
   mkdirSync(fake);
   const script = `open(${JSON.stringify(marker)}, "w").close()\n`;
   for (const name of ["__init__.py", "__main__.py"]) writeFileSync(join(fake, name), script);
-  const args = [join(rig.directory, "cli/troupe.mjs"), "serve", "-m", "pypi:troupe-probe", "--port", "0", "--cpu"];
+  const args = [
+    join(rig.options.directory, "cli/troupe.mjs"),
+    "serve",
+    "-m",
+    "pypi:troupe-probe",
+    "--port",
+    "0",
+    "--cpu",
+  ];
   const nowhere = "http://127.0.0.1:9/";
   const env = {
     ...process.env,

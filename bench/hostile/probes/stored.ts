@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { childrenOf } from "../../proc.ts";
 import { get, isNamed, otherKey, post, type Reply, summary } from "../client.ts";
 import { tinyModel } from "../models.ts";
-import { namedReplies, type Outcome, type Probe, type ProbeSetup, type ServerProbe } from "../probe.ts";
+import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
 import type { Rig } from "../rig.ts";
 
 const itemCount = 40_000;
@@ -47,7 +47,9 @@ export const storedProbes: readonly Probe[] = [
       const disk = diskOf(rig);
       mkdirSync(disk);
       execFileSync("mount", ["-t", "tmpfs", "-o", `size=${diskMiB}m`, "tmpfs", disk]);
-      rig.atEnd(() => execFileSync("umount", ["-l", disk]));
+      rig.atEnd(() => {
+        execFileSync("umount", ["-l", disk]);
+      });
       return { ...(await onTinyModel(rig)), flags: ["--state-dir", join(disk, "state")] };
     },
     run: fillDisk,
@@ -75,7 +77,7 @@ export const storedProbes: readonly Probe[] = [
   },
 ];
 
-async function onTinyModel({ folder }: ProbeSetup) {
+async function onTinyModel({ folder }: Rig) {
   return { models: [await tinyModel(folder, "tiny")] };
 }
 
@@ -147,7 +149,7 @@ function fill(file: string): void {
   }
 }
 
-function diskOf({ folder }: ProbeSetup): string {
+function diskOf({ folder }: Rig): string {
   return join(folder, "disk");
 }
 
