@@ -102,7 +102,7 @@ function many<Value>(random: Random, count: number, make: (random: Random) => Va
 
 /** Mostly small, now and then near the limit. */
 function skewed(random: Random, limit: number): number {
-  return Math.floor(random() ** 6 * limit) + 1;
+  return Math.floor(random() ** 4 * limit) + 1;
 }
 
 function below(random: Random, limit: number): number {

@@ -9,8 +9,11 @@ import { get, post, type Reply, type SendOptions } from "./client.ts";
 import type { ServerChanges } from "./probe.ts";
 import { HostileServer } from "./server.ts";
 
-/** Blocks of the KV cache for a few long sequences; more takes the llama engine long to set aside. */
-const usualFlags = ["--kv-cache", "32768tokens"];
+/**
+ * A KV cache for a few long sequences: more takes the llama engine long to set aside. One compute thread, so that waits are
+ * those of the server and not of a machine whose cores are all taken.
+ */
+const usualFlags = ["--kv-cache", "32768tokens", "--threads", "1"];
 
 export interface RigOptions {
   /** The real model. */
