@@ -1,5 +1,6 @@
 // Probe: one attack, on a server of its own, and how the attacker fared. What it costs everybody else is measured around it
 // (measure.ts).
+import { setTimeout as sleep } from "node:timers/promises";
 import type { EngineName } from "../../engines/engine.ts";
 import type { EdgeName } from "../../http/listen.ts";
 import { isNamed, type Reply, summary } from "./client.ts";
@@ -53,4 +54,17 @@ export type Probe = ServerProbe | LoneProbe;
 /** Held where each reply is an answer or a named error. */
 export function namedReplies(replies: readonly Reply[]): Outcome {
   return { attacker: summary(replies), isHeld: replies.length > 0 && replies.every(isNamed) };
+}
+
+/** The same of requests whose answers may take longer: after so long, what is still running is left out. */
+export async function namedRepliesWithin(ms: number, sent: readonly Promise<Reply>[]): Promise<Outcome> {
+  const replies: Reply[] = [];
+  const kept = sent.map(async (reply) => void replies.push(await reply));
+  await Promise.race([Promise.all(kept), sleep(ms)]);
+  const running = sent.length - replies.length;
+  const shown = [
+    ...(replies.length === 0 ? [] : [summary(replies)]),
+    ...(running === 0 ? [] : [`${running} still running`]),
+  ];
+  return { attacker: shown.join(", "), isHeld: replies.every(isNamed) };
 }

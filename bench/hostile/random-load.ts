@@ -91,7 +91,8 @@ async function sendTemplate(rig: Rig, path: string, template: string): Promise<R
   renameSync(await tinyModel(rig.folder, "next", template), path);
   for (const change of ["unload", "reload"]) {
     const changed = await rig.post(`/v1/models/${change}`, { model_id: path }, options);
-    if (changed.status !== 200) return changed;
+    // Errors of these routes have no code.
+    if (changed.status !== 200) return { ...changed, code: changed.code ?? `${change}_refused` };
   }
   const messages = Array.from({ length: 5 }, (_, i) => ({ role: i % 2 ? "assistant" : "user", content: "a" }));
   return rig.chat({ model: path, messages }, options);

@@ -1,7 +1,7 @@
 // Probes of what the front does with large bodies and headers (findings 8, 9).
 import { setTimeout as sleep } from "node:timers/promises";
-import { isNamed, type Reply, seconds, summary } from "../client.ts";
-import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
+import type { Reply } from "../client.ts";
+import { namedReplies, namedRepliesWithin, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
 import type { Rig } from "../rig.ts";
 
 const legalBytes = 49_000_000;
@@ -11,7 +11,7 @@ const heldBodies = 8;
 /** Less than a few small bodies together, which fill it. */
 const spareBytes = 800;
 const fillers = 12;
-const sendingMs = 1200;
+const sendingMs = 1500;
 const heldMs = 10_000;
 /** Values a body may have are 200,000. */
 const valueCount = 199_900;
@@ -74,21 +74,16 @@ function bodyProbe(name: string, body: () => string): ServerProbe {
 /** What the last of the large bodies leaves, smaller ones fill, until nothing more is taken. */
 async function holdBodies(rig: Rig): Promise<Outcome> {
   const large = Buffer.from(heldBody(largestBytes));
-  const sizes = [...Array(heldBodies - 1).fill(largestBytes), largestBytes - spareBytes, ...Array(fillers).fill(0)];
-  const replies: Reply[] = [];
-  const startMs = performance.now();
-  const send = async (bytes: number) => {
-    replies.push(await rig.post("/v1/chat/completions", bytes === largestBytes ? large : heldBody(bytes)));
-  };
-  const running: Promise<void>[] = [];
+  const sizes = [...Array(heldBodies - 1).fill(largestBytes), largestBytes - spareBytes];
+  const sent: Promise<Reply>[] = [];
   for (const bytes of sizes) {
-    running.push(send(bytes));
-    // One after the other, so that the large ones are all taken.
-    await sleep(bytes > 0 ? sendingMs : 0);
+    sent.push(rig.post("/v1/chat/completions", bytes === largestBytes ? large : heldBody(bytes)));
+    // One after the other, so that all are taken.
+    await sleep(sendingMs);
   }
-  await Promise.race([Promise.all(running), sleep(heldMs)]);
-  const rest = `${running.length - replies.length} still running after ${seconds(performance.now() - startMs)}`;
-  return { attacker: replies.length === 0 ? rest : `${summary(replies)}, ${rest}`, isHeld: replies.every(isNamed) };
+  await sleep(sendingMs);
+  for (let i = 0; i < fillers; i++) sent.push(rig.post("/v1/chat/completions", heldBody(0)));
+  return namedRepliesWithin(heldMs, sent);
 }
 
 /** A request of a long answer, of so many bytes at least. */

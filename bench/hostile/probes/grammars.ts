@@ -1,11 +1,12 @@
 // Probes of the grammar threads: matchers that are slow, and compilations that nobody waits for any more (findings 4, 5).
 import { setTimeout as sleep } from "node:timers/promises";
 import { summary } from "../client.ts";
-import { namedReplies, type Probe } from "../probe.ts";
+import { namedRepliesWithin, type Probe } from "../probe.ts";
 
 const abandonedCount = 5;
 /** Time enough to be translated and queued. */
 const patienceMs = 500;
+const matchedMs = 20_000;
 const watchedMs = 15_000;
 
 export const grammarProbes: readonly Probe[] = [
@@ -15,8 +16,9 @@ export const grammarProbes: readonly Probe[] = [
     concerns: ["engine"],
     async run(rig) {
       const grammar = { type: "lark", value: 'start: start start | "a" | "b" | "c"' };
-      const chats = Array.from({ length: 2 }, () => rig.chat({ grammar, max_tokens: 64, temperature: 1 }));
-      return namedReplies(await Promise.all(chats));
+      // What a token costs grows with the text before it.
+      const long = { grammar, max_tokens: 256, temperature: 1 };
+      return namedRepliesWithin(matchedMs, [rig.chat(long), rig.chat(long)]);
     },
   },
   {

@@ -1,8 +1,6 @@
 // Probes of what one client may hold: log probabilities of whole answers, slots, the queue (findings 7, 11).
-import { setTimeout as sleep } from "node:timers/promises";
-import { isNamed, type Reply, summary } from "../client.ts";
 import { tinyModel } from "../models.ts";
-import { namedReplies, type Outcome, type Probe } from "../probe.ts";
+import { namedReplies, namedRepliesWithin, type Outcome, type Probe } from "../probe.ts";
 import type { Rig } from "../rig.ts";
 
 const slots = 4;
@@ -43,13 +41,10 @@ export const slotProbes: readonly Probe[] = [
 
 const limits = ["--max-seqs", String(slots), "--max-queue", String(queue)];
 
-async function occupy(rig: Rig, clients: number): Promise<Outcome> {
-  const replies: Reply[] = [];
+function occupy(rig: Rig, clients: number): Promise<Outcome> {
   const long = { messages: "Tell a very long story.", max_tokens: 4000, ignore_eos: true, stream: true };
-  const running = Array.from({ length: clients }, async () => {
-    replies.push(await rig.chat(long));
-  });
-  await Promise.race([Promise.all(running), sleep(watchedMs)]);
-  const rest = `${clients - replies.length} still running`;
-  return { attacker: replies.length === 0 ? rest : `${summary(replies)}, ${rest}`, isHeld: replies.every(isNamed) };
+  return namedRepliesWithin(
+    watchedMs,
+    Array.from({ length: clients }, () => rig.chat(long)),
+  );
 }
