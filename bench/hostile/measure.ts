@@ -105,12 +105,10 @@ export class WatchedServer {
   }
 
   /** Starts the server that a probe asks for. */
-  static async start(
-    rig: Rig,
-    options: MeasureOptions,
-    { settings, hasSchema = false }: Pick<ServerProbe, "settings" | "hasSchema">,
-  ): Promise<WatchedServer> {
-    const server = await rig.start(await settings?.(rig));
+  static async start(rig: Rig, options: MeasureOptions, probe: ServerProbe): Promise<WatchedServer> {
+    const { hasSchema = false } = probe;
+    const server = await rig.start(await probe.settings?.(rig));
+    await probe.prepare?.(rig);
     const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema });
     rig.atEnd(() => bystander.stop());
     // What is done for the first time takes longer.

@@ -41,6 +41,8 @@ export interface ServerProbe extends CommonProbe {
   readonly hasSchema?: boolean;
   /** What of the bystander's bars makes no sense here: it cannot connect while the attack goes on, say. */
   readonly isBystanderExempt?: boolean;
+  /** What the attack needs to be there, and is no part of it. */
+  prepare?(rig: Rig): Promise<void>;
   run(rig: Rig & { readonly server: HostileServer }): Promise<Outcome>;
 }
 

@@ -22,6 +22,13 @@ const endedMs = 500;
 const tinyResponses = 1000;
 
 export const storedProbes: readonly Probe[] = [
+  {
+    name: "storing a response of 45 MB",
+    finding: 6,
+    concerns: [],
+    settings: onTinyModel,
+    run: async (rig) => namedReplies([await storeLarge(rig, largeBytes)]),
+  },
   readingProbe("100 readings of input_items of 45 MB", 100, largeBytes, (rig, id) =>
     rig.get(`/v1/responses/${id}/input_items?limit=20`),
   ),
@@ -88,24 +95,30 @@ function readingProbe(
   bytes: number,
   read: (rig: Rig, id: string) => Promise<Reply>,
 ): ServerProbe {
+  let id = "";
   return {
     name,
     finding: 6,
     concerns: [],
     limitMs: 120_000,
     settings: onTinyModel,
+    async prepare(rig) {
+      id = idIn(await storeLarge(rig, bytes));
+    },
     async run(rig) {
-      const content = "word ".repeat(bytes / itemCount / 5);
-      const input = Array.from({ length: itemCount }, () => ({ role: "user", content }));
-      const stored = await rig.post("/v1/responses", { input, max_output_tokens: 1, truncation: "auto" });
-      if (stored.status !== 200) return { attacker: `storing: ${summary([stored])}`, isHeld: isNamed(stored) };
       const replies: Reply[] = [];
       await inTurns(times, async () => {
-        replies.push(await read(rig, idIn(stored)));
+        replies.push(await read(rig, id));
       });
       return namedReplies(replies);
     },
   };
+}
+
+function storeLarge(rig: Rig, bytes: number): Promise<Reply> {
+  const content = "word ".repeat(bytes / itemCount / 5);
+  const input = Array.from({ length: itemCount }, () => ({ role: "user", content }));
+  return rig.post("/v1/responses", { input, max_output_tokens: 1, truncation: "auto" });
 }
 
 /** Some at once. */
