@@ -26,7 +26,6 @@ const ambiguousLengths = [
   "Transfer-Encoding: xchunked",
   "Transfer-Encoding: identity",
   "Transfer-Encoding: chunked, identity",
-  "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked",
   "Transfer-Encoding: chunked\r\nContent-Length: 5",
   "Content-Length: 5\r\nTransfer-Encoding: chunked",
   "Transfer-Encoding : chunked",
