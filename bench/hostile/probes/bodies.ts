@@ -10,7 +10,9 @@ const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
 /** Less than a few small bodies together, which fill it. */
 const spareBytes = 800;
-const fillers = 12;
+const fillers = 20;
+/** Shorter than anything the bystander sends. */
+const small = { messages: "x", max_tokens: 3500, ignore_eos: true };
 const sendingMs = 1500;
 const heldMs = 10_000;
 /** Values a body may have are 200,000. */
@@ -82,7 +84,7 @@ async function holdBodies(rig: Rig): Promise<Outcome> {
     await sleep(sendingMs);
   }
   await sleep(sendingMs);
-  for (let i = 0; i < fillers; i++) sent.push(rig.post("/v1/chat/completions", heldBody(0)));
+  for (let i = 0; i < fillers; i++) sent.push(rig.chat(small));
   return namedRepliesWithin(heldMs, sent);
 }
 

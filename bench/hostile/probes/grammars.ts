@@ -3,6 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { summary } from "../client.ts";
 import { namedRepliesWithin, type Probe } from "../probe.ts";
 
+const ambiguousCount = 4;
+/** Of the tokens that end an answer, in the real model and in the tiny ones. */
+const neverEnd = { "0": -100, "2": -100 };
 const abandonedCount = 5;
 /** Time enough to be translated and queued. */
 const patienceMs = 500;
@@ -17,8 +20,11 @@ export const grammarProbes: readonly Probe[] = [
     async run(rig) {
       const grammar = { type: "lark", value: 'start: start start | "a" | "b" | "c"' };
       // What a token costs grows with the text before it.
-      const long = { grammar, max_tokens: 256, temperature: 1 };
-      return namedRepliesWithin(matchedMs, [rig.chat(long), rig.chat(long)]);
+      const long = { grammar, max_tokens: 400, temperature: 1, logit_bias: neverEnd };
+      return namedRepliesWithin(
+        matchedMs,
+        Array.from({ length: ambiguousCount }, () => rig.chat(long)),
+      );
     },
   },
   {
