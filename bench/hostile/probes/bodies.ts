@@ -10,9 +10,10 @@ const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
 /** Less than a few small bodies together, which fill it. */
 const spareBytes = 800;
-const fillers = 20;
+const fillers = 40;
+const fillingMs = 50;
 /** Shorter than anything the bystander sends. */
-const small = { messages: "x", max_tokens: 3500, ignore_eos: true };
+const small = '{"messages":"x","ignore_eos":true}';
 const sendingMs = 1500;
 const heldMs = 10_000;
 /** Values a body may have are 200,000. */
@@ -84,7 +85,10 @@ async function holdBodies(rig: Rig): Promise<Outcome> {
     await sleep(sendingMs);
   }
   await sleep(sendingMs);
-  for (let i = 0; i < fillers; i++) sent.push(rig.chat(small));
+  for (let i = 0; i < fillers; i++) {
+    sent.push(rig.post("/v1/chat/completions", small));
+    await sleep(fillingMs);
+  }
   return namedRepliesWithin(heldMs, sent);
 }
 
