@@ -58,6 +58,12 @@ export function namedReplies(replies: readonly Reply[]): Outcome {
   return { attacker: summary(replies), isHeld: replies.length > 0 && replies.every(isNamed) };
 }
 
+/** The same of headers that are too long, for which a connection may be closed without a word. */
+export function namedOrClosed(replies: readonly Reply[]): Outcome {
+  const answered = replies.filter(({ failure }) => failure !== "ECONNRESET");
+  return { attacker: summary(replies), isHeld: answered.every(isNamed) };
+}
+
 /** The same of requests whose answers may take longer: after so long, what is still running is left out. */
 export async function namedRepliesWithin(ms: number, sent: readonly Promise<Reply>[]): Promise<Outcome> {
   const replies: Reply[] = [];

@@ -1,15 +1,22 @@
 // Probes of what the front does with large bodies and headers (findings 8, 9).
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Reply } from "../client.ts";
-import { namedReplies, namedRepliesWithin, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
+import {
+  namedOrClosed,
+  namedReplies,
+  namedRepliesWithin,
+  type Outcome,
+  type Probe,
+  type ServerProbe,
+} from "../probe.ts";
 import type { Rig } from "../rig.ts";
 
 const legalBytes = 49_000_000;
 /** The contract's limit of one body. */
 const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
-/** Less than a few small bodies together, which fill it. */
-const spareBytes = 800;
+/** Room for one request of the bystander, or for a filler. */
+const spareBytes = 100;
 const fillers = 40;
 const fillingMs = 50;
 /** Shorter than anything the bystander sends. */
@@ -37,7 +44,7 @@ export const bodyProbes: readonly Probe[] = [
       const headers = { "content-type": `application/json${spaces}x` };
       const replies: Reply[] = [];
       for (let i = 0; i < 3; i++) replies.push(await rig.post("/v1/chat/completions", { messages: "hi" }, { headers }));
-      return namedReplies(replies);
+      return namedOrClosed(replies);
     },
   },
   bodyProbe("49 MB of one text", () => `{"messages":"${"a".repeat(legalBytes)}"}`),

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { otherKey, post, type Reply, seconds, summary } from "../client.ts";
 import { tinyModel } from "../models.ts";
-import { namedReplies, type Outcome, type Probe } from "../probe.ts";
+import { namedOrClosed, namedReplies, type Outcome, type Probe } from "../probe.ts";
 import { exchangeRaw, openRaw, type RawReply, statusesIn, trickle } from "../raw-client.ts";
 import type { Rig } from "../rig.ts";
 import { freePort, type HostileServer } from "../server.ts";
@@ -64,7 +64,7 @@ export const edgeProbes: readonly Probe[] = [
       for (let i = 0; i < 10; i++) replies.push(await rig.get(path));
       await sleep(200);
       const logged = (rig.server.log.length - before) / replies.length;
-      const { isHeld } = namedReplies(replies);
+      const { isHeld } = namedOrClosed(replies);
       return {
         attacker: `${summary(replies)}; ${logged.toFixed(0)} characters logged each`,
         isHeld: isHeld && logged < 2000,
