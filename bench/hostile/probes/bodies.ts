@@ -17,8 +17,8 @@ const largestBytes = 50 * 1024 * 1024;
 const heldBodies = 8;
 /** Room for one request of the bystander, or for a filler. */
 const spareBytes = 100;
-const fillers = 40;
-const fillingMs = 50;
+const fillers = 8;
+const fillingMs = 20;
 /** Shorter than anything the bystander sends. */
 const small = '{"messages":"x","ignore_eos":true}';
 const sendingMs = 1500;
@@ -92,11 +92,18 @@ async function holdBodies(rig: Rig): Promise<Outcome> {
     await sleep(sendingMs);
   }
   await sleep(sendingMs);
-  for (let i = 0; i < fillers; i++) {
-    sent.push(rig.post("/v1/chat/completions", small));
-    await sleep(fillingMs);
-  }
-  return namedRepliesWithin(heldMs, sent);
+  const end = performance.now() + heldMs;
+  const fill = async () => {
+    while (performance.now() < end && !rig.signal.aborted) {
+      const reply = rig.post("/v1/chat/completions", small);
+      sent.push(reply);
+      await Promise.all([reply, sleep(fillingMs)]);
+    }
+  };
+  // Several at once, so that they are there whenever the bystander gives back what its request took.
+  void Promise.all(Array.from({ length: fillers }, fill));
+  await sleep(heldMs);
+  return namedRepliesWithin(0, sent);
 }
 
 /** A request of a long answer, of so many bytes at least. */
