@@ -11,6 +11,7 @@ interface Bench {
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   adapters: () => import("./adapters/main.ts"),
   engine: () => import("./engine/versus.ts"),
+  hostile: () => import("./hostile/main.ts"),
   http: () => import("./http/bench.ts"),
   kernels: () => import("./kernels/bench.ts"),
   lifecycle: () => import("./lifecycle/main.ts"),

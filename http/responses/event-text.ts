@@ -8,12 +8,6 @@ import type { HeldLogprobs } from "./held-logprobs.ts";
 /** What ends a stream after its last event. */
 export const DONE = "data: [DONE]\n\n";
 
-/** Events as they are sent, from number `first` on. */
-export interface Chunk {
-  readonly first: number;
-  readonly text: string;
-}
-
 /** Takes the events of a response in their order. */
 export interface ResponseEvents {
   /** What has been said is not to be taken back: somebody reads it. */

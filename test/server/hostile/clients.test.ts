@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { after, before, describe, it } from "node:test";
-import { loadableEdges, startServer as startEdge } from "../fixtures/http-server.ts";
-import { tinyModel } from "../fixtures/models.ts";
-import { type RunningServer, startServer } from "../fixtures/serve.ts";
+import { loadableEdges, startServer as startEdge } from "../../fixtures/http-server.ts";
+import { tinyModel } from "../../fixtures/models.ts";
+import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
 const context = 512;
 const queue = 64;

@@ -1,0 +1,117 @@
+// Attacking clients: requests over HTTP libraries' rules, with bodies and headers of any size, and the answers in short. What
+// breaks HTTP itself is in raw-client.ts.
+import { request } from "node:http";
+import { performance } from "node:perf_hooks";
+
+/** Of an answer, what is kept. */
+const keptBytes = 256 * 1024;
+
+/** Two clients by the server's rules: keys of 20 characters or more tell clients apart. */
+export const attackerKey = "attacker-0123456789abcdef";
+export const otherKey = "bystander-0123456789abcdef";
+
+export interface Reply {
+  /** 0 where there was none. */
+  readonly status: number;
+  /** Of an error in the server's envelope. */
+  readonly code: string | null;
+  readonly retryAfter: string | null;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly ms: number;
+  readonly text: string;
+  readonly byteLength: number;
+  /** Why there was no answer, or not all of it. */
+  readonly failure: string | null;
+}
+
+export interface SendOptions {
+  readonly key?: string;
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Hangs up. */
+  readonly signal?: AbortSignal;
+}
+
+/** Posts JSON; a body that is no object is sent as it is. Never rejects. */
+export function post(base: string, path: string, body: object | string, options: SendOptions = {}): Promise<Reply> {
+  const bytes = Buffer.isBuffer(body) ? body : Buffer.from(typeof body === "string" ? body : JSON.stringify(body));
+  const headers = { "content-type": "application/json", ...options.headers };
+  return send(new URL(path, base), { ...options, method: options.method ?? "POST", headers }, bytes);
+}
+
+/** Never rejects. */
+export function get(base: string, path: string, options: SendOptions = {}): Promise<Reply> {
+  return send(new URL(path, base), { ...options, method: options.method ?? "GET" }, null);
+}
+
+function send(url: URL, { key = attackerKey, ...options }: SendOptions, body: Buffer | null): Promise<Reply> {
+  const startMs = performance.now();
+  const headers = {
+    authorization: `Bearer ${key}`,
+    ...(body === null ? {} : { "content-length": body.length }),
+    ...options.headers,
+  };
+  return new Promise((resolve) => {
+    let status = 0;
+    let answered: Reply["headers"] = {};
+    let byteLength = 0;
+    let keptLength = 0;
+    const kept: Buffer[] = [];
+    const done = (failure: string | null): void => {
+      const text = Buffer.concat(kept).toString();
+      const retryAfter = answered["retry-after"]?.toString() ?? null;
+      const ms = performance.now() - startMs;
+      resolve({ status, code: codeIn(text), retryAfter, headers: answered, ms, text, byteLength, failure });
+    };
+    const { method = "GET", signal } = options;
+    const sent = request(url, { method, headers, agent: false, ...(signal && { signal }) }, (response) => {
+      status = response.statusCode ?? 0;
+      answered = response.headers;
+      response.on("data", (data: Buffer) => {
+        byteLength += data.length;
+        if (keptLength >= keptBytes) return;
+        kept.push(data);
+        keptLength += data.length;
+      });
+      response.on("end", () => done(null));
+      response.on("error", (error) => done(nameOf(error)));
+    });
+    sent.on("error", (error) => done(nameOf(error)));
+    sent.end(body ?? undefined);
+  });
+}
+
+function codeIn(text: string): string | null {
+  const inStream = /"error":\{.*?"code":"(\w+)"/s.exec(text)?.[1];
+  return inStream ?? null;
+}
+
+function nameOf(error: NodeJS.ErrnoException): string {
+  return error.name === "AbortError" ? "hung up" : (error.code ?? error.message);
+}
+
+/** An answer, or a refusal that names what is wrong: no connection that breaks, no error that nobody foresaw. */
+export function isNamed({ status, code, failure }: Reply): boolean {
+  if (failure !== null || status === 0) return false;
+  return status < 400 ? code === null || isForeseen(code) : code !== null && isForeseen(code);
+}
+
+function isForeseen(code: string): boolean {
+  return code !== "internal" && code !== "peer_gone";
+}
+
+/** "3 x 200, 1 x 422 unsupported, up to 4.1 s". */
+export function summary(replies: readonly Reply[]): string {
+  const counts = new Map<string, number>();
+  for (const { status, code, failure } of replies) {
+    const name =
+      failure !== null ? `${failure}${status > 0 ? ` after ${status}` : ""}` : `${status}${code ? ` ${code}` : ""}`;
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  const all = [...counts].map(([name, count]) => (replies.length === 1 ? name : `${count} x ${name}`)).join(", ");
+  return `${all}, ${replies.length === 1 ? "" : "up to "}${seconds(Math.max(0, ...replies.map(({ ms }) => ms)))}`;
+}
+
+export function seconds(ms: number): string {
+  return ms < 1000 ? `${ms.toFixed(0)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}

@@ -1,0 +1,214 @@
+// Measurement of one probe: a quiet time, the attack, a rest; then what it cost the bystander, the front and the memory, and
+// which bars it broke.
+import { setTimeout as sleep } from "node:timers/promises";
+import { sampleMemory } from "../serving/resident-memory.ts";
+import { Bystander, failuresOf, medianMs, type Observations, type Waits, worstMs } from "./bystander.ts";
+import { otherKey } from "./client.ts";
+import type { LoneProbe, Outcome, Probe, ServerProbe } from "./probe.ts";
+import { Rig, type RigOptions } from "./rig.ts";
+import type { HostileServer } from "./server.ts";
+
+const memoryPollMs = 250;
+/** What an attack leaves behind shows soon after it. */
+const shortestRestMs = 500;
+const usualLimitMs = 60_000;
+const quietTries = 20;
+
+export interface MeasureOptions extends RigOptions {
+  readonly bars: Bars;
+  /** How long the bystander is watched before the attack. */
+  readonly quietMs: number;
+  /** Longest wait for memory to come back. */
+  readonly restMs: number;
+  /** An attack is given up after so long, and after its own limit. */
+  readonly longestMs: number;
+}
+
+export interface Bars {
+  readonly frontMs: number;
+  /** Of the bystander's first token: so many times the quiet one, and so much more. */
+  readonly firstTokenFactor: number;
+  readonly firstTokenMs: number;
+  /** Of memory after a rest, over that before. */
+  readonly memoryFactor: number;
+}
+
+/** What issue 16 asks for. */
+export const bars: Bars = { frontMs: 100, firstTokenFactor: 2, firstTokenMs: 250, memoryFactor: 1.1 };
+
+export interface Watched {
+  readonly quietMs: number;
+  readonly worstMs: number;
+  readonly failures: string;
+}
+
+export interface Measurement {
+  readonly outcome: Outcome;
+  /** null where no server is watched. */
+  readonly costs: Costs | null;
+  /** Bars that it broke; none where it held. */
+  readonly breaches: readonly string[];
+}
+
+export interface Costs {
+  /** Latest turn of the front's event loop in the quiet time. */
+  readonly quietFrontMs: number;
+  /** NaN where the front did not say so any more. */
+  readonly frontMs: number;
+  readonly chats: Watched;
+  readonly schemaChats: Watched;
+  readonly healthMs: number;
+  readonly memoryMiB: { readonly before: number; readonly peak: number; readonly after: number };
+  /** What became of the server's process. */
+  readonly hasEnded: boolean;
+}
+
+/** Measures a probe on a server of its own. Never rejects: where the server does not start, that is what was measured. */
+export async function measure(probe: Probe, options: MeasureOptions): Promise<Measurement> {
+  const rig = new Rig(options);
+  try {
+    if ("runAlone" in probe) return await measureAlone(probe, rig, options);
+    return await (await WatchedServer.start(rig, options, probe)).attack(probe);
+  } catch (error) {
+    return failed(error instanceof Error ? error.message : String(error));
+  } finally {
+    await rig.close();
+  }
+}
+
+async function measureAlone(probe: LoneProbe, rig: Rig, { longestMs }: MeasureOptions): Promise<Measurement> {
+  const outcome = await withinLimit(probe.runAlone(rig), limitOf(probe, longestMs));
+  return { outcome, costs: null, breaches: outcome.isHeld ? [] : ["attacker"] };
+}
+
+/** A server, and a bystander who has seen it quiet. Its rig closes the server. */
+export class WatchedServer {
+  readonly #server: HostileServer;
+  readonly #bystander: Bystander;
+  readonly #rig: Rig & { readonly server: HostileServer };
+  readonly #options: MeasureOptions;
+  readonly #quiet: Observations;
+  readonly #quietFrontMs: number;
+
+  private constructor(
+    rig: Rig & { readonly server: HostileServer },
+    bystander: Bystander,
+    options: MeasureOptions,
+    quiet: { readonly seen: Observations; readonly frontMs: number },
+  ) {
+    this.#server = rig.server;
+    this.#rig = rig;
+    this.#bystander = bystander;
+    this.#options = options;
+    this.#quiet = quiet.seen;
+    this.#quietFrontMs = quiet.frontMs;
+  }
+
+  /** Starts the server that a probe asks for. */
+  static async start(rig: Rig, options: MeasureOptions, probe: ServerProbe): Promise<WatchedServer> {
+    const { hasSchema = false } = probe;
+    const server = await rig.start(await probe.settings?.(rig));
+    await probe.prepare?.(rig);
+    const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema });
+    rig.atEnd(() => bystander.stop());
+    // What is done for the first time takes longer.
+    await watchQuiet(bystander, options.quietMs / 2, hasSchema);
+    await server.takeFrontDelayMs();
+    const seen = await watchQuiet(bystander, options.quietMs, hasSchema);
+    const quiet = { seen, frontMs: await server.takeFrontDelayMs() };
+    return new WatchedServer(Object.assign(rig, { server }), bystander, options, quiet);
+  }
+
+  get hasEnded(): boolean {
+    return this.#server.hasEnded;
+  }
+
+  async attack(probe: ServerProbe): Promise<Measurement> {
+    const [server, { bars, restMs, longestMs }] = [this.#server, this.#options];
+    await Promise.all([this.#bystander.take(), server.takeFrontDelayMs()]);
+    const before = server.residentMiB();
+    const sampler = sampleMemory([server.pid]);
+    const outcome = await withinLimit(probe.run(this.#rig), limitOf(probe, longestMs));
+    this.#rig.hangUp();
+    server.readOn();
+    const after = await restedMemory(server, before * bars.memoryFactor, restMs);
+    const frontMs = await server.takeFrontDelayMs();
+    const beside = await this.#bystander.take();
+    const memoryMiB = { before, peak: sampler.stop() ?? 0, after };
+    const quietFrontMs = this.#quietFrontMs;
+    const costs = { ...costsOf(this.#quiet, beside), quietFrontMs, frontMs, memoryMiB, hasEnded: server.hasEnded };
+    return { outcome, costs, breaches: breachesOf(probe, outcome, costs, bars) };
+  }
+}
+
+/** Observes for so long, and longer where no chat was answered by then. */
+async function watchQuiet(bystander: Bystander, ms: number, hasSchema = false): Promise<Observations> {
+  for (let tries = 1; ; tries++) {
+    await sleep(ms);
+    const seen = await bystander.take();
+    const isEnough = seen.chats.doneMs.length > 0 && (!hasSchema || seen.schemaChats.doneMs.length > 0);
+    if (isEnough || tries === quietTries) return seen;
+  }
+}
+
+function limitOf({ limitMs = usualLimitMs }: Probe, longestMs: number): number {
+  return Math.min(limitMs, longestMs);
+}
+
+async function withinLimit(running: Promise<Outcome>, limitMs: number): Promise<Outcome> {
+  const limit = new AbortController();
+  const late = sleep(limitMs, undefined, { signal: limit.signal }).then(() => ({
+    attacker: `not over after ${limitMs / 1000} s`,
+    isHeld: false,
+  }));
+  late.catch(() => {});
+  // What is left over ends with the probe, however that is.
+  running.catch(() => {});
+  try {
+    return await Promise.race([running, late]);
+  } finally {
+    limit.abort();
+  }
+}
+
+/** Resident memory once it is down to so much, or after the longest rest. */
+async function restedMemory(server: HostileServer, enoughMiB: number, restMs: number): Promise<number> {
+  const end = performance.now() + restMs;
+  await sleep(shortestRestMs);
+  while (performance.now() < end && !server.hasEnded && server.residentMiB() > enoughMiB) await sleep(memoryPollMs);
+  return server.residentMiB();
+}
+
+function costsOf(quiet: Observations, beside: Observations) {
+  const watched = (before: Waits, during: Waits): Watched => ({
+    quietMs: medianMs(before),
+    worstMs: worstMs(during),
+    failures: failuresOf(during),
+  });
+  return {
+    chats: watched(quiet.chats, beside.chats),
+    schemaChats: watched(quiet.schemaChats, beside.schemaChats),
+    healthMs: worstMs(beside.healths),
+  };
+}
+
+function breachesOf(probe: ServerProbe, { isHeld }: Outcome, costs: Costs, limits: Bars): string[] {
+  const { frontMs, chats, schemaChats, memoryMiB, hasEnded } = costs;
+  const isLate = ({ quietMs, worstMs }: Watched) => worstMs > limits.firstTokenFactor * quietMs + limits.firstTokenMs;
+  const broken = {
+    attacker: !isHeld,
+    "server ended": hasEnded,
+    front: !(frontMs <= limits.frontMs),
+    "first token": !probe.isBystanderExempt && isLate(chats),
+    "bystander failed": !probe.isBystanderExempt && chats.failures !== "",
+    "schema's first token": isLate(schemaChats),
+    "schema failed": schemaChats.failures !== "",
+    memory: memoryMiB.after > memoryMiB.before * limits.memoryFactor,
+  };
+  return Object.entries(broken).flatMap(([name, isBroken]) => (isBroken ? [name] : []));
+}
+
+function failed(message: string): Measurement {
+  const [first = ""] = message.split("\n");
+  return { outcome: { attacker: first, isHeld: false }, costs: null, breaches: ["start"] };
+}

@@ -1,0 +1,34 @@
+// Models of the probes: tiny generated ones, with the chat template that a probe is about.
+import { join } from "node:path";
+import { chatMl, writeTinyModel } from "../../test/fixtures/tiny-gguf.ts";
+
+/** Compares each message with every other one. */
+const quadratic = `{% for one in messages %}{% for other in messages %}{% if one['content'] == other['role'] %}x{% endif %}{% endfor %}{% endfor %}${chatMl}`;
+
+/** Some centuries of work that need no memory. */
+const loops = ["a", "b", "c", "d"];
+const forever = `${loops.map((name) => `{% for ${name} in range(5000) %}`).join("")}{% if a < 0 %}x{% endif %}${"{% endfor %}".repeat(loops.length)}`;
+
+/** An array of more entries than any heap holds. */
+const bottomless = "{% for a in range(1000000000) %}x{% endfor %}";
+
+/** Where the last message asks for it. */
+const onWord = (word: string, text: string) =>
+  `{% if messages[-1]['content'] == '${word}' %}${text}{% endif %}${chatMl}`;
+
+export const templates = {
+  quadratic,
+  /** Never returns where the last message asks for it. */
+  endless: onWord("loop", forever),
+  /** Fills all memory where the last message asks for it. */
+  bottomless: onWord("fill", bottomless),
+  /** Never returns, whatever is rendered. */
+  endlessAtLoad: `${forever}${chatMl}`,
+} as const;
+
+/** Writes a tiny model and gives its path. */
+export async function tinyModel(folder: string, name: string, chatTemplate: string = chatMl): Promise<string> {
+  const path = join(folder, `${name}.gguf`);
+  await writeTinyModel(path, { seed: 1, chatTemplate, contextLength: 4096 });
+  return path;
+}

@@ -1,0 +1,81 @@
+// Flags of `bench hostile`, checked before anything is started.
+import { resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import arg from "arg";
+import type { EngineName } from "../../engines/engine.ts";
+import { defaultPackage } from "../../engines/hub/default-model.ts";
+import { resolveModel } from "../../engines/hub/resolve-model.ts";
+import type { EdgeName } from "../../http/listen.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { loadableEdges } from "../../test/fixtures/http-server.ts";
+import { engineName } from "../command.ts";
+
+export interface HostileOptions {
+  readonly model: string;
+  /** The built checkout whose server is attacked; null is this one. */
+  readonly server: string | null;
+  readonly directory: string;
+  readonly nodeFlags: readonly string[];
+  /** The first of them is where probes run that do not concern edges or engines. */
+  readonly edges: readonly EdgeName[];
+  readonly engines: readonly EngineName[];
+  /** Parts of names; null is all probes. */
+  readonly probes: readonly string[] | null;
+  /** Every probe on every edge and engine. */
+  readonly all: boolean;
+  /** Random texts to send in place of the probes; null where the probes are asked for. */
+  readonly random: number | null;
+  readonly seed: number;
+  /** Rounds of faults in place of the probes; null where the probes are asked for. */
+  readonly faults: number | null;
+  readonly save: boolean;
+}
+
+const usage = `npm run bench -- hostile [FLAGS]
+
+  --probe TEXT          probes whose names contain it, in any case; repeat it for several; else all
+  --edge E --engine E   one edge (uws, uws-compat, node), one engine (wasm, llama); else all that load here
+  --all                 every probe on every edge and engine, not only those that concern them
+  --random N --seed S   N random grammars, schemas, regexes and templates instead
+  --faults ROUNDS       rounds of engines killed and models' files removed instead
+  --server DIR          attack the server of another built checkout
+  --heap MB             heap of the server
+  --model ID --save
+`;
+
+export async function parseOptions(argv: readonly string[]): Promise<HostileOptions> {
+  const flags = arg(
+    {
+      ...{ "--probe": [String], "--edge": String, "--engine": String, "--all": Boolean, "--help": Boolean },
+      ...{ "--random": Number, "--seed": Number, "--faults": Number, "--server": String, "--heap": Number },
+      ...{ "--model": String, "--save": Boolean },
+    },
+    { argv: [...argv] },
+  );
+  if (flags["--help"]) throw new ServerError("config_invalid", usage);
+  const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
+  const engine = flags["--engine"];
+  const heap = flags["--heap"];
+  const server = flags["--server"] ?? null;
+  return {
+    model: path,
+    server,
+    directory: server === null ? fileURLToPath(new URL("../../../", import.meta.url)) : resolve(server),
+    nodeFlags: heap === undefined ? [] : [`--max-old-space-size=${heap}`],
+    edges: edgesNamed(flags["--edge"]),
+    engines: engine === undefined ? ["wasm", "llama"] : [engineName(engine)],
+    probes: flags["--probe"] ?? null,
+    all: flags["--all"] ?? false,
+    random: flags["--random"] ?? null,
+    seed: flags["--seed"] ?? 1,
+    faults: flags["--faults"] ?? null,
+    save: flags["--save"] ?? false,
+  };
+}
+
+function edgesNamed(name: string | undefined): readonly EdgeName[] {
+  const edges = loadableEdges();
+  const named = name === undefined ? edges : edges.filter((edge) => edge === name);
+  if (named.length > 0) return named;
+  throw new ServerError("config_invalid", `--edge expects one of ${edges.join(", ")}; got "${name}"`);
+}

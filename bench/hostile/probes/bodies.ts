@@ -1,0 +1,114 @@
+// Probes of what the front does with large bodies and headers (findings 8, 9).
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Reply } from "../client.ts";
+import {
+  namedOrClosed,
+  namedReplies,
+  namedRepliesWithin,
+  type Outcome,
+  type Probe,
+  type ServerProbe,
+} from "../probe.ts";
+import type { Rig } from "../rig.ts";
+
+const legalBytes = 49_000_000;
+/** The contract's limit of one body. */
+const largestBytes = 50 * 1024 * 1024;
+const heldBodies = 8;
+/** Room for one request of the bystander, or for a filler. */
+const spareBytes = 100;
+const fillers = 8;
+const fillingMs = 20;
+/** Shorter than anything the bystander sends. */
+const small = '{"messages":"x","ignore_eos":true}';
+const sendingMs = 1500;
+const heldMs = 10_000;
+/** Values a body may have are 200,000. */
+const valueCount = 199_900;
+const headerLength = 60_000;
+
+export const bodyProbes: readonly Probe[] = [
+  {
+    name: "eight bodies of 50 MB in an ignored field, long answers",
+    finding: 8,
+    concerns: ["edge"],
+    run: holdBodies,
+  },
+  {
+    name: "content-type of 60 KB",
+    finding: 9,
+    concerns: ["edge"],
+    async run(rig) {
+      // The node edge takes 16 KB of headers in all.
+      const spaces = " ".repeat(rig.options.edge === "node" ? 15_000 : headerLength);
+      const headers = { "content-type": `application/json${spaces}x` };
+      const replies: Reply[] = [];
+      for (let i = 0; i < 3; i++) replies.push(await rig.post("/v1/chat/completions", { messages: "hi" }, { headers }));
+      return namedOrClosed(replies);
+    },
+  },
+  bodyProbe("49 MB of one text", () => `{"messages":"${"a".repeat(legalBytes)}"}`),
+  bodyProbe("49 MB of escapes", () => `{"messages":"${"\\u0061".repeat(legalBytes / 6)}"}`),
+  bodyProbe("49 MB of 200,000 values", () => {
+    const value = `"${"a".repeat(legalBytes / valueCount - 3)}"`;
+    return `{"messages":"hi","max_tokens":2,"metadata":{"x":[${Array(valueCount).fill(value).join()}]}}`;
+  }),
+  bodyProbe("200,000 levels", () => {
+    const levels = valueCount - 10;
+    return `{"messages":"hi","max_tokens":2,"metadata":{"x":${"[".repeat(levels)}${"]".repeat(levels)}}}`;
+  }),
+  bodyProbe("200,000 messages that are none", () => `{"messages":[${Array(valueCount).fill("1").join()}]}`),
+  bodyProbe("49 MB of 200,000 names", () => {
+    const count = valueCount - 10;
+    const name = "k".repeat(legalBytes / count - 12);
+    const pairs = Array.from({ length: count }, (_, i) => `"${name}${i}":1`).join();
+    return `{"messages":"hi","max_tokens":2,"metadata":{${pairs}}}`;
+  }),
+];
+
+/** A body that is within all limits, sent twice. */
+function bodyProbe(name: string, body: () => string): ServerProbe {
+  return {
+    name,
+    finding: 9,
+    concerns: ["edge"],
+    async run(rig) {
+      const text = body();
+      const replies: Reply[] = [];
+      for (let i = 0; i < 2; i++) replies.push(await rig.post("/v1/chat/completions", text));
+      return namedReplies(replies);
+    },
+  };
+}
+
+/** What the last of the large bodies leaves, smaller ones fill, until nothing more is taken. */
+async function holdBodies(rig: Rig): Promise<Outcome> {
+  const large = Buffer.from(heldBody(largestBytes));
+  const sizes = [...Array(heldBodies - 1).fill(largestBytes), largestBytes - spareBytes];
+  const sent: Promise<Reply>[] = [];
+  for (const bytes of sizes) {
+    sent.push(rig.post("/v1/chat/completions", bytes === largestBytes ? large : heldBody(bytes)));
+    // One after the other, so that all are taken.
+    await sleep(sendingMs);
+  }
+  await sleep(sendingMs);
+  const end = performance.now() + heldMs;
+  const fill = async () => {
+    while (performance.now() < end && !rig.signal.aborted) {
+      const reply = rig.post("/v1/chat/completions", small);
+      sent.push(reply);
+      await Promise.all([reply, sleep(fillingMs)]);
+    }
+  };
+  // Several at once, so that they are there whenever the bystander gives back what its request took.
+  void Promise.all(Array.from({ length: fillers }, fill));
+  await sleep(heldMs);
+  return namedRepliesWithin(0, sent);
+}
+
+/** A request of a long answer, of so many bytes at least. */
+function heldBody(bytes: number): string {
+  const fields = '{"messages":"Count to a million.","max_tokens":3500,"ignore_eos":true,"metadata":{"x":"';
+  const end = '"}}';
+  return `${fields}${"a".repeat(Math.max(0, bytes - fields.length - end.length))}${end}`;
+}

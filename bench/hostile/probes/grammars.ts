@@ -1,0 +1,51 @@
+// Probes of the grammar threads: matchers that are slow, and compilations that nobody waits for any more (findings 4, 5).
+import { setTimeout as sleep } from "node:timers/promises";
+import { summary } from "../client.ts";
+import { namedRepliesWithin, type Probe } from "../probe.ts";
+
+const ambiguousCount = 4;
+/** Of the tokens that end an answer, in the real model and in the tiny ones. */
+const neverEnd = { "0": -100, "2": -100 };
+const abandonedCount = 5;
+/** Time enough to be translated and queued. */
+const patienceMs = 500;
+const matchedMs = 20_000;
+const watchedMs = 15_000;
+
+export const grammarProbes: readonly Probe[] = [
+  {
+    name: "ambiguous grammar",
+    finding: 4,
+    concerns: ["engine"],
+    async run(rig) {
+      const grammar = { type: "lark", value: 'start: start start | "a" | "b" | "c"' };
+      // What a token costs grows with the text before it.
+      const long = { grammar, max_tokens: 400, temperature: 1, logit_bias: neverEnd };
+      return namedRepliesWithin(
+        matchedMs,
+        Array.from({ length: ambiguousCount }, () => rig.chat(long)),
+      );
+    },
+  },
+  {
+    name: "five abandoned grammars",
+    finding: 5,
+    concerns: ["engine"],
+    hasSchema: true,
+    limitMs: 90_000,
+    async run(rig) {
+      const replies = await Promise.all(
+        Array.from({ length: abandonedCount }, (_, i) =>
+          rig.chat({ grammar: { type: "regex", value: slowPattern(i) } }, { signal: AbortSignal.timeout(patienceMs) }),
+        ),
+      );
+      await sleep(watchedMs);
+      return { attacker: summary(replies), isHeld: true };
+    },
+  },
+];
+
+/** Each is another one, and takes many seconds to compile. */
+function slowPattern(i: number): string {
+  return `([a-z]{1,${40 + i}} ){1,400}`;
+}

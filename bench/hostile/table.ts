@@ -1,0 +1,59 @@
+// Table of what the probes found: a line for each probe on each edge and engine.
+import { seconds } from "./client.ts";
+import type { Costs, Measurement, Watched } from "./measure.ts";
+import type { Probe } from "./probe.ts";
+
+const header = [
+  "finding",
+  "edge, engine",
+  "front delay, quiet -> max",
+  "/health max",
+  "first token, quiet -> worst",
+  "MiB before -> peak -> after",
+  "held",
+  "attacker",
+];
+
+export interface Line {
+  readonly probe: Probe;
+  readonly edge: string;
+  readonly engine: string;
+  readonly measured: Measurement;
+}
+
+export function hostileTable(lines: readonly Line[]): string {
+  const rows = lines.map(cells);
+  const widths = header.map((name, column) => Math.max(name.length, ...rows.map((row) => row[column]?.length ?? 0)));
+  const shown = (row: readonly string[]) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd();
+  return [header, widths.map((width) => "-".repeat(width)), ...rows].map(shown).join("\n");
+}
+
+export function cells({ probe, edge, engine, measured }: Line): string[] {
+  const { outcome, costs, breaches } = measured;
+  return [
+    `${String(probe.finding).padStart(2)} ${probe.name}`,
+    `${edge}, ${engine}`,
+    ...(costs === null ? ["", "", "", ""] : costCells(costs)),
+    breaches.length === 0 ? "yes" : `NO: ${breaches.join(", ")}`,
+    outcome.attacker,
+  ];
+}
+
+function costCells({ quietFrontMs, frontMs, healthMs, chats, schemaChats, memoryMiB, hasEnded }: Costs): string[] {
+  const { before, peak, after } = memoryMiB;
+  const waits = Number.isNaN(schemaChats.quietMs) ? waited(chats) : `${waited(chats)}; schema ${waited(schemaChats)}`;
+  return [
+    `${seconds(quietFrontMs)} -> ${Number.isNaN(frontMs) ? (hasEnded ? "ended" : "no word") : seconds(frontMs)}`,
+    seconds(healthMs),
+    waits,
+    [before, peak, after].map((value) => value.toFixed(0)).join(" -> "),
+  ];
+}
+
+function waited({ quietMs, worstMs, failures }: Watched): string {
+  return `${seconds(quietMs)} -> ${seconds(worstMs)}${failures === "" ? "" : ` (${failures})`}`;
+}

@@ -1,0 +1,22 @@
+// Large bodies and headers hold neither the front nor the room for the bodies of others.
+import { hostileSuite } from "../../fixtures/hostile/suite.ts";
+import { loadableEdges } from "../../fixtures/http-server.ts";
+import { tinyModel } from "../../fixtures/models.ts";
+
+const [first = "node", ...others] = loadableEdges();
+
+hostileSuite("large bodies", {
+  edge: first,
+  model: tinyModel,
+  names: [
+    "eight bodies of 50 MB in an ignored field, long answers",
+    "content-type of 60 KB",
+    "49 MB of 200,000 values",
+    "200,000 messages that are none",
+    "49 MB of 200,000 names",
+  ],
+});
+
+for (const edge of others) {
+  hostileSuite("large bodies", { edge, model: tinyModel, names: ["49 MB of 200,000 values"] });
+}

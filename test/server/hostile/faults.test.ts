@@ -1,0 +1,13 @@
+// A model without its file fails alone, a killed engine is an error to retry, and what lies in the server's folder is not run.
+import { hostileSuite } from "../../fixtures/hostile/suite.ts";
+import { loadableEdges } from "../../fixtures/http-server.ts";
+import { tinyModel } from "../../fixtures/models.ts";
+
+const [edge = "node"] = loadableEdges();
+
+hostileSuite("faults", {
+  edge,
+  model: tinyModel,
+  names: ["one model's file gone, text thread ended", "a pip of its own in the server's folder"],
+});
+hostileSuite("faults", { edge, engine: "llama", model: tinyModel, names: ["engine killed under a request"] });

@@ -1,0 +1,16 @@
+// One client's answers fill neither the heap, nor the slots, nor the queue for the others.
+import { hostileSuite } from "../../fixtures/hostile/suite.ts";
+import { loadableEdges } from "../../fixtures/http-server.ts";
+import { realModel } from "../../fixtures/models.ts";
+
+const [edge = "node"] = loadableEdges();
+
+hostileSuite("one greedy client", {
+  edge,
+  model: async () => (await realModel()).path,
+  names: [
+    "n x top_logprobs of two answers, heap of 220 MB",
+    "one client in all slots",
+    "one client in all slots and the whole queue",
+  ],
+});

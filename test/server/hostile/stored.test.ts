@@ -1,0 +1,18 @@
+// Stored responses: large ones are read a page at a time, a full disk is borne, an owner that died is known to be dead.
+import { hostileSuite } from "../../fixtures/hostile/suite.ts";
+import { loadableEdges } from "../../fixtures/http-server.ts";
+import { tinyModel } from "../../fixtures/models.ts";
+
+const [edge = "node"] = loadableEdges();
+
+hostileSuite("stored responses", {
+  edge,
+  model: tinyModel,
+  names: [
+    "100 readings of input_items of 45 MB",
+    "10 references to an item among 45 MB",
+    "full disk, then room",
+    "owner killed, not yet reaped",
+    "1,000 tiny responses of one client",
+  ],
+});

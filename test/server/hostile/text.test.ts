@@ -1,0 +1,23 @@
+// What takes long to translate or to render before anything is generated costs its own client alone.
+import { hostileSuite } from "../../fixtures/hostile/suite.ts";
+import { loadableEdges } from "../../fixtures/http-server.ts";
+import { tinyModel } from "../../fixtures/models.ts";
+
+const [edge = "node"] = loadableEdges();
+
+hostileSuite("text that takes long", {
+  edge,
+  model: tinyModel,
+  names: [
+    "long property name",
+    "20,000 enum strings under not",
+    "lark sequence of 80 KB",
+    "50,000 lark comment lines",
+    "open object, name of 600 letters, 3 times",
+    "45 MB of tool arguments",
+    "45 MB of U+E000",
+    "quadratic template, 4,001 messages",
+    "endless template of one model",
+    "endless template of one model, at its load",
+  ],
+});
