@@ -62,11 +62,11 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
   };
 }
 
-function textTasks({ textTaskSecs, textTaskMemory, maxQueue }: Config["troupe"]): TextTaskSettings {
+function textTasks({ textTaskSecs, textTaskMemory, textTaskQueue }: Config["troupe"]): TextTaskSettings {
   return {
     translators: new URL("../http/body-translators.js", import.meta.url).href,
     quickWorkers: Math.min(Math.max(1, Math.floor(availableParallelism() / coresPerTextWorker)), maxTextWorkers),
-    maxQueued: maxQueue,
+    maxQueued: textTaskQueue,
     limitSeconds: textTaskSecs,
     heapMiB: Math.floor(textTaskMemory / 2 ** 20),
   };

@@ -2,7 +2,6 @@
 // run. One run is one request; what it does with tokens is run.ts's affair. What a client has written is read by text tasks.
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
-import { queueFull } from "../../engines/scheduler/queue-full.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/tokenizer/token-texts.ts";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { Later } from "../../runtime/actor/later.ts";
@@ -32,7 +31,7 @@ import type { BodyToTranslate } from "../text-tasks/body-translators.ts";
 import type { TextTasks } from "../text-tasks/text-tasks.ts";
 import { EmbedRun } from "./embed-run.ts";
 import { Run, type SequenceSink } from "./run.ts";
-import { SlotPace } from "./slot-pace.ts";
+import { RunQueue } from "./run-queue.ts";
 
 export interface AgentLoopOptions {
   readonly hub: StreamHub;
@@ -55,7 +54,7 @@ interface LinkedModel {
   readonly capabilities: Capabilities;
   /** Most sequences without a slot. */
   readonly maxQueue: number;
-  readonly pace: SlotPace;
+  readonly queue: RunQueue;
   readonly runs: Set<Run | EmbedRun>;
 }
 
@@ -71,8 +70,9 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
   }
 
   async attachModel(message: AttachedModel): Promise<ModelFiles> {
-    const { tasks, system } = this.#options;
+    const { tasks, system, clock } = this.#options;
     const { id, ready } = message;
+    const { capacity, maxQueue } = ready;
     const files = message.files ?? (await tasks.read(message));
     const [textKey, endpoint] = await Promise.all([
       tasks.open({ id, ready, head: files.head, template: files.template }),
@@ -85,10 +85,10 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       endpoint,
       actor,
       sequences: new Map(),
-      capacity: ready.capacity,
+      capacity,
       capabilities: ready.capabilities,
-      maxQueue: ready.maxQueue,
-      pace: new SlotPace(this.#options.clock),
+      maxQueue,
+      queue: new RunQueue({ slots: capacity.maxSequences, maxQueue, clock }),
       runs: new Set(),
     };
     endpoint.receive(tokenChannel, (frame: TokenFrame) => deliver(linked, frame));
@@ -119,9 +119,10 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       onDrain: () => holder.run?.resume(),
     });
     try {
-      const model = this.#modelFor(request.model, request.candidates);
+      const model = this.#modelFor(request.model);
       if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
       const { clock, stalledReaderMs, tasks } = this.#options;
+      const places = model.queue.enter(request.client, request.candidates);
       const run = new Run({
         request,
         adapter,
@@ -132,14 +133,18 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
           check: (checks, text, call) => tasks.check(checks, text, call, request.client),
           actor: model.actor,
           open: (sink) => this.#openSequence(model, sink),
+          begun: places.begun,
           close: (id, tokenCount) => {
             model.sequences.delete(id);
-            if (tokenCount > 0) model.pace.ended();
+            places.ended(tokenCount);
           },
         },
         clock,
         stalledReaderMs,
-        onClosed: () => model.runs.delete(run),
+        onClosed: () => {
+          model.runs.delete(run);
+          places.close();
+        },
       });
       holder.run = run;
       model.runs.add(run);
@@ -151,7 +156,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
   }
 
   countTokens({ request }: Parameters<AgentsProtocol["countTokens"]>[0]): Later<number> {
-    const model = this.#modelFor(request.model, request.candidates);
+    const model = this.#modelFor(request.model);
     if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
     return new Later(this.#options.tasks.countTokens(model.textKey, request));
   }
@@ -172,11 +177,12 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       onDrain: () => {},
     });
     try {
-      const model = this.#modelFor(request.model, 1);
+      const model = this.#modelFor(request.model);
       const { pooling, pooledLength } = model.capabilities;
       if (pooling === null || pooling === "rank") throw embedsNothing(request.model, pooling);
       const { textKey, actor, capacity, maxQueue } = model;
       const { truncateInputs: truncates, client } = request;
+      model.queue.check(client, 1);
       const run = new EmbedRun({
         request,
         adapter,
@@ -199,14 +205,11 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     }
   }
 
-  /** The model to run so many sequences on. Throws why it cannot take them. */
-  #modelFor(id: string, sequenceCount: number): LinkedModel {
+  /** Throws why it cannot be used. */
+  #modelFor(id: string): LinkedModel {
     const model = this.#models.get(id);
     if (!model) throw fromErrorRecord(this.#unavailable(id));
-    // The scheduler would refuse it; but tokenising a prompt first is what a server that is overloaded must not do.
-    const slotless = model.sequences.size - model.capacity.maxSequences;
-    if (slotless + sequenceCount <= model.maxQueue) return model;
-    throw queueFull(model.maxQueue, model.pace.secondsFor(Math.max(slotless, 1)));
+    return model;
   }
 
   #openSequence(model: LinkedModel, sink: SequenceSink): number {

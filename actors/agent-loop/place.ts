@@ -17,7 +17,8 @@ export async function start(place: PlaceContext<AgentsPlaceInit>): Promise<null>
   const { translators, limitSeconds, ...limits } = place.init.textTasks;
   const init: TextWorkerInit = { translators };
   const limitMs = limitSeconds * 1000;
-  startAgents(place, new TaskPool({ name: "text", module: textWorkerModule, init, quickMs, limitMs, ...limits }));
+  const pool = { name: "text", module: textWorkerModule, init, quickMs, limitMs, maxQueuedName: "text_task_queue" };
+  startAgents(place, new TaskPool({ ...pool, ...limits }));
   return null;
 }
 

@@ -43,6 +43,8 @@ export interface RunOptions {
     readonly actor: Ref<ModelProtocol>;
     /** Reserves a sequence id whose tokens go to the sink. */
     open(sink: SequenceSink): number;
+    /** One of its sequences has its first token. */
+    begun(): void;
     /** The sequence has ended, with so many tokens, or is cancelled: its tokens go nowhere. */
     close(id: number, tokenCount: number): void;
   };
@@ -178,7 +180,10 @@ export class Run {
       onToken: (token, flags, elapsed, logprobs, at) => {
         // It has ended; these rows were on their way.
         if (!this.#open.has(id)) return;
-        firstUnits ??= elapsed;
+        if (firstUnits === null) {
+          firstUnits = elapsed;
+          model.begun();
+        }
         if (this.#firstTokenAt === 0) this.#begin(elapsed);
         this.#completionUnits = Math.max(this.#completionUnits, elapsed - firstUnits);
         try {

@@ -1,8 +1,9 @@
 // Owns the requests that wait for one model to be loaded: how many there may be and whose, for how long, and that each
 // leaves at once when its client does. Used by ModelLife, which says when they come in.
-import { QueueShares } from "../../engines/scheduler/queue-shares.ts";
+
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import { QueueShares } from "../../runtime/queue-shares.ts";
 
 export interface WaitingRoomOptions {
   readonly modelId: string;

@@ -2,7 +2,7 @@
 // give their slot back come first, oldest first, then the one there was too little memory for, then clients in turns. Used
 // by Admission only.
 import { FairQueue } from "../../runtime/fair-queue.ts";
-import { QueueShares } from "./queue-shares.ts";
+import { QueueShares } from "../../runtime/queue-shares.ts";
 import type { Sequence } from "./sequence.ts";
 
 interface Front<S> {

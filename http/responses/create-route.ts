@@ -38,10 +38,10 @@ export const createResponse: RouteHandler = async (exchange, context) => {
       lease: answerMemory.lease(client),
     };
     const request = { ...asked, ...originOf(exchange, model, isStreamed) };
-    const onPrepared = () => {
+    const onPrepared = once(() => {
       kept.release();
-      exchange.request.releaseBody(isStored ? input.texts.byteLength : 0);
-    };
+      exchange.request.releaseBody(settings.length + (isStored ? input.texts.byteLength : 0));
+    });
     if (isBackground) await answerBackground(exchange, context, plan, request, onPrepared);
     else await answerWaiting(exchange, context, plan, request, onPrepared);
   } catch (thrown) {
@@ -106,4 +106,13 @@ async function answerBackground(
   void responses.pump(run, inference.generate(request, run.signal, onPrepared));
   if (reader === undefined) await sendPieces(exchange, jsonHeaders, run.json(), config);
   else await streamEvents(exchange, reader.batches(), reader, config);
+}
+
+/** Lets the action go with its first call: a response in the background outlives its exchange. */
+function once(action: () => void): () => void {
+  let pending: (() => void) | null = action;
+  return () => {
+    pending?.();
+    pending = null;
+  };
 }

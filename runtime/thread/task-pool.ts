@@ -4,9 +4,10 @@
 // `quickMs` at most.
 //
 // There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `maxSlow` of them. A client
-// whose task was slow has its next ones in the slow lane for a while.
+// whose task was slow has its next ones in the slow lane for a while. Clients share the places of those that wait.
 import { ServerError } from "../errors.ts";
 import { FairQueue } from "../fair-queue.ts";
+import { QueueShares } from "../queue-shares.ts";
 import type { Transferable } from "./endpoint.ts";
 import { SlowClients } from "./slow-clients.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
@@ -20,8 +21,9 @@ export interface TaskPoolOptions extends TaskCrewOptions {
   /** Quick tasks at once. */
   readonly quickWorkers: number;
   readonly quickMs: number;
-  /** Most tasks that wait. */
+  /** Most tasks that wait, and how an error names this limit. */
   readonly maxQueued: number;
+  readonly maxQueuedName: string;
 }
 
 export interface TaskPoolStatistics {
@@ -58,6 +60,8 @@ export class TaskPool {
   readonly #crew: TaskCrew;
   readonly #quick = new FairQueue<Task>();
   readonly #slow = new FairQueue<Task>();
+  /** Of the two. */
+  readonly #shares = new QueueShares();
   readonly #running = new Map<TaskWorker, Task>();
   readonly #slowClients = new SlowClients();
   #slowEver = 0;
@@ -100,17 +104,22 @@ export class TaskPool {
    * `cancelled`, `peer_gone` or `draining`.
    */
   run(request: TaskRequest): Promise<unknown> {
-    return new Promise((resolve, reject) => {
+    const { client, signal } = request;
+    let giveUp = () => {};
+    const ended = new Promise((resolve, reject) => {
       const task: Task = { ...request, resolve, reject, worker: null, timer: undefined, isGivenUp: false };
+      giveUp = () => this.#giveUp(task);
       const refusal = this.#refusalOf(task);
       if (refusal !== null) {
         reject(refusal);
         return;
       }
-      task.signal?.addEventListener("abort", () => this.#giveUp(task), { once: true });
-      (this.#slowClients.has(task.client) ? this.#slow : this.#quick).add(task, false);
+      signal?.addEventListener("abort", giveUp);
+      this.#makeRoom(client);
+      this.#wait(task, this.#slowClients.has(client) ? this.#slow : this.#quick);
       this.#dispatch();
     });
+    return ended.finally(() => signal?.removeEventListener("abort", giveUp));
   }
 
   get statistics(): TaskPoolStatistics {
@@ -125,12 +134,43 @@ export class TaskPool {
     this.#refuseWaiting(draining());
   }
 
-  #refusalOf({ signal }: Task): ServerError | null {
+  #refusalOf({ client, signal }: Task): ServerError | null {
     if (signal?.aborted) return cancelled();
     if (this.#isClosed) return draining();
-    const { maxQueued } = this.#options;
-    if (this.#quick.size + this.#slow.size < maxQueued) return null;
-    return new ServerError("queue_full", `${maxQueued} requests wait to be read already; try again later`);
+    return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
+  }
+
+  /** Has a client that has more waiting than this one give its newest place up, where there is none left. */
+  #makeRoom(client: string): void {
+    const newestOf = (other: string) => this.#newestOf(other);
+    for (const task of this.#shares.displacedBy(client, 1, this.#freePlaces, newestOf) ?? []) {
+      this.#remove(task);
+      task.reject(
+        this.#full("this client has most of them, and one of another client took its place; try again later"),
+      );
+    }
+  }
+
+  *#newestOf(client: string): Generator<readonly Task[]> {
+    for (const lane of [this.#slow, this.#quick]) for (const task of lane.newestOf(client)) yield [task];
+  }
+
+  #full(advice: string): ServerError {
+    const { maxQueued, maxQueuedName } = this.#options;
+    return new ServerError("queue_full", `${maxQueued} tasks wait already (${maxQueuedName}); ${advice}`);
+  }
+
+  get #freePlaces(): number {
+    return this.#options.maxQueued - this.#quick.size - this.#slow.size;
+  }
+
+  #wait(task: Task, lane: FairQueue<Task>): void {
+    lane.add(task, false);
+    this.#shares.add(task.client);
+  }
+
+  #remove(task: Task): void {
+    if (this.#quick.remove(task) || this.#slow.remove(task)) this.#shares.remove(task.client);
   }
 
   /** Starts what can be started: workers that are missing, then tasks. */
@@ -147,6 +187,7 @@ export class TaskPool {
     const { free } = this.#crew;
     const task = free.length < leastFree ? undefined : lane.take();
     if (task === undefined) return false;
+    this.#shares.remove(task.client);
     const { needs } = task;
     const worker = free.find((one) => needs === undefined || one.keys.has(needs));
     if (worker !== undefined) {
@@ -155,6 +196,7 @@ export class TaskPool {
     }
     if (this.#crew.mayHave(needs as string)) {
       lane.putBack(task);
+      this.#shares.add(task.client);
       return false;
     }
     task.reject(new ServerError("peer_gone", `"${needs}" cannot be used now; try again shortly`));
@@ -184,7 +226,7 @@ export class TaskPool {
     } else {
       this.#ended(worker);
       this.#crew.drop(worker);
-      if (task.transfer === undefined && !task.isGivenUp) this.#slow.add(task, false);
+      if (task.transfer === undefined && !task.isGivenUp) this.#wait(task, this.#slow);
       else task.reject(new ServerError("queue_full", "too many long requests are read at once; try again shortly"));
     }
     this.#dispatch();
@@ -207,8 +249,7 @@ export class TaskPool {
   }
 
   #giveUp(task: Task): void {
-    this.#quick.remove(task);
-    this.#slow.remove(task);
+    this.#remove(task);
     task.isGivenUp = true;
     task.reject(cancelled());
     // One that is quick still ends sooner than a new worker would start.
@@ -228,11 +269,9 @@ export class TaskPool {
   }
 
   #refuseWaiting(error: ServerError): void {
-    for (const lane of [this.#quick, this.#slow]) {
-      for (const task of [...lane]) {
-        lane.remove(task);
-        task.reject(error);
-      }
+    for (const task of [...this.#quick, ...this.#slow]) {
+      this.#remove(task);
+      task.reject(error);
     }
   }
 

@@ -363,26 +363,38 @@ for (const edge of loadableEdges()) {
       return { ask, inference, stop, port: listener.port };
     }
 
-    it("is there for others once a body is parsed, however long its answer takes", async () => {
+    it("is there for others once a prompt is prepared, however long its answer takes", async () => {
       const { ask, stop } = await serve();
       const answers: Response[] = [];
       for (let i = 0; i < 4; i++) answers.push(await ask(large));
+      await stop();
       assert.deepEqual(
         answers.map(({ status }) => status),
         [200, 200, 200, 200],
       );
-      await stop();
     });
 
-    it("is held on by what has been made of a large body, until its answer ends", async () => {
+    it("is held by what has been read of a large body, until its prompt is prepared", async () => {
       const { ask, inference, stop } = await serve();
-      const text = JSON.stringify({ messages: "x".repeat(0.9 * limit) });
-      const first = assert.rejects(ask(text));
+      const text = JSON.stringify({ messages: "x".repeat(0.9 * limit), stream: true });
+      let prepare = () => {};
+      inference.preparation = new Promise<void>((resolve) => {
+        prepare = resolve;
+      });
+      const first = ask(text);
       await until(() => inference.runs.length === 1, "started");
-      assert.equal((await ask(text)).status, 429);
-      assert.equal((await ask(JSON.stringify({ messages: "hi", stream: true }))).status, 200);
-      await stop();
+      const second = await ask(text);
+      const short = ask(JSON.stringify({ messages: "hi", stream: true }));
+      await until(() => inference.runs.length === 2, "started beside it");
+      prepare();
       await first;
+      const third = await ask(text);
+      const answers = [await first, second, await short, third];
+      await stop();
+      assert.deepEqual(
+        answers.map(({ status }) => status),
+        [200, 429, 200, 200],
+      );
     });
 
     it("is there for others when a client leaves in the middle of a body, or its body is no JSON", async () => {

@@ -16,6 +16,7 @@ function createPool(t: TestContext, changes: Partial<TaskPoolOptions> = {}) {
     limitMs: 1500,
     heapMiB: 64,
     maxQueued: 20,
+    maxQueuedName: "probe_queue",
     ...changes,
   });
   t.after(() => pool.close());
@@ -109,6 +110,20 @@ describe("a task pool", () => {
     const outcomes = await Promise.allSettled(Array.from({ length: 10 }, () => run("spin", 5)));
     const refused = outcomes.flatMap((one) => (one.status === "rejected" ? [one.reason.code] : []));
     assert.ok(refused.length > 0 && refused.every((code) => code === "queue_full"), refused.join());
+  });
+
+  it("has a client that fills the queue give places up to others", async (t) => {
+    const { run } = createPool(t, { maxQueued: 4 });
+    await run("echo");
+    const many = Promise.allSettled(Array.from({ length: 6 }, () => run("spin", 100, "many")));
+    const few = await Promise.allSettled([run("echo", 1, "few"), run("echo", 2, "few")]);
+    assert.deepEqual(
+      few.map(({ status }) => status),
+      ["fulfilled", "fulfilled"],
+    );
+    const refused = (await many).flatMap((one) => (one.status === "rejected" ? [one.reason.message] : []));
+    assert.ok(refused.length >= 2, refused.join());
+    assert.match(refused.join(), /one of another client took its place/);
   });
 
   it("drops a task that is given up: while it waits, and with its worker once it is slow", async (t) => {

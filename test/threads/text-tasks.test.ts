@@ -75,6 +75,7 @@ describe("text tasks on text workers", () => {
       limitMs: limitSeconds * 1000,
       heapMiB: 512,
       maxQueued: 100,
+      maxQueuedName: "text_task_queue",
     });
     tasks = new TextTasks(pool, { seconds: limitSeconds, heapMiB: 512 });
     key = await tasks.open(await source());

@@ -136,6 +136,12 @@ export const troupeKeys = {
     commands: ["serve", "run"],
     help: "Most memory of the JavaScript heap that reading one request may take; beyond it the request is refused",
   },
+  textTaskQueue: {
+    ...integer(1),
+    default: 1024,
+    commands: ["serve"],
+    help: "Most readings of requests that wait for a text worker; where they are more, clients share the places",
+  },
   decodeSlowdown: {
     ...numberAbove(1),
     default: 3,

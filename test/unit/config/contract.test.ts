@@ -66,6 +66,7 @@ slot_share_secs = 5
 max_body_bytes_in_flight = 1048576
 text_task_secs = 5
 text_task_memory = "512MiB"
+text_task_queue = 100
 request_timeout_secs = 60
 decode_slowdown = 2.5
 max_step_ms = 100

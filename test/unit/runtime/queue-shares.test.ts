@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { QueueShares } from "../../../engines/scheduler/queue-shares.ts";
 import type { SequenceRequest } from "../../../engines/scheduler/sequence.ts";
 import { ServerError } from "../../../runtime/errors.ts";
+import { QueueShares } from "../../../runtime/queue-shares.ts";
 import { createScheduler, createSequence } from "../../fixtures/scheduling.ts";
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";

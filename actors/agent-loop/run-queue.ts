@@ -1,0 +1,76 @@
+// RunQueue: counts the sequences that the runs of one model have, from the moment a run is accepted, and refuses a run for which
+// the scheduler would have no place. Preparing a prompt first is what an overloaded server must not do.
+import { queueFull } from "../../engines/scheduler/queue-full.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { QueueShares } from "../../runtime/queue-shares.ts";
+import { SlotPace } from "./slot-pace.ts";
+
+export interface RunQueueOptions {
+  readonly slots: number;
+  /** Most sequences without a slot. */
+  readonly maxQueue: number;
+  readonly clock: Clock;
+}
+
+export class RunQueue {
+  readonly #options: RunQueueOptions;
+  /** Counts what waits for its first token. */
+  readonly #shares = new QueueShares();
+  readonly #pace: SlotPace;
+  /** Sequences of runs that have been accepted and go on. */
+  #count = 0;
+
+  constructor(options: RunQueueOptions) {
+    this.#options = options;
+    this.#pace = new SlotPace(options.clock);
+  }
+
+  /**
+   * Throws `queue_full` where so many sequences of a client find no place, not even those of clients that have more waiting:
+   * which of theirs give way is up to the scheduler, once the prompt is prepared.
+   */
+  check(client: string, count: number): void {
+    const { slots, maxQueue } = this.#options;
+    const free = slots + maxQueue - this.#count;
+    if (this.#shares.hasRoomFor(client, count, free)) return;
+    throw queueFull(maxQueue, this.#pace.secondsFor(Math.max(this.#count - slots, 1)));
+  }
+
+  /** Places for the sequences of a run, which is accepted. Throws `queue_full`. */
+  enter(client: string, count: number): RunPlaces {
+    this.check(client, count);
+    let waiting = count;
+    let held = count;
+    this.#count += count;
+    for (let i = 0; i < count; i++) this.#shares.add(client);
+    const begun = () => {
+      waiting--;
+      this.#shares.remove(client);
+    };
+    const leave = () => {
+      held--;
+      this.#count--;
+      if (waiting > held) begun();
+    };
+    return {
+      begun,
+      ended: (tokenCount) => {
+        leave();
+        if (tokenCount > 0) this.#pace.ended();
+      },
+      close: () => {
+        while (held > 0) leave();
+      },
+    };
+  }
+}
+
+/** Of one run. */
+export interface RunPlaces {
+  /** One of its sequences has its first token. Once for each. */
+  begun(): void;
+  /** One of its sequences has ended, with so many tokens. */
+  ended(tokenCount: number): void;
+  /** The run has ended. */
+  close(): void;
+}
