@@ -84,7 +84,10 @@ export class AgentsFront implements ModelUsers {
             answersWithinMs,
             heapMiB,
             onProgress: (task) =>
-              log.warn({ ...(task as EndedTask) }, "a request was refused for what reading it takes"),
+              log.warn(
+                { ...(task as EndedTask) },
+                "a request was refused: reading it exceeded a limit or crashed its thread",
+              ),
           }),
         // Without it nothing is answered: it is started again for as long as the server lives.
         policy: { ...restart, maxRestarts: Number.POSITIVE_INFINITY },

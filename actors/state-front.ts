@@ -1,5 +1,5 @@
-// State front: the main thread's side of what outlives a request. Starts the state place, starts it again whenever it ends, and
-// hands what http/ asks to the actors there.
+// State front: the main thread's client of the state place, which keeps what outlives a request. Starts the place, restarts it
+// whenever it ends, and passes requests from http/ to the actors there.
 import type { Ref } from "../runtime/actor/ref.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
 import { ActorSystem } from "../runtime/actor/system.ts";

@@ -113,14 +113,14 @@ export type Prompt =
     }
   | { readonly kind: "text"; readonly text: string };
 
-/** What a request says that only its preparation reads: it may be tens of megabytes. */
+/** The part of a request that only its preparation reads. It may be tens of megabytes. */
 export interface RequestContent {
   readonly prompt: Prompt;
   readonly grammar: OutputGrammar | null;
   readonly tools: ToolUse | null;
 }
 
-/** A RequestContent as bytes, which a text worker opens: on its way nobody has to read it, and it moves from thread to thread. */
+/** A RequestContent in serialised form. Threads transfer it without reading it; a text worker opens it. */
 export interface SealedContent {
   readonly kind: "sealed";
   readonly isChat: boolean;

@@ -1,5 +1,5 @@
-// Memory that requests hold on this thread beside their bodies: logprobs and vectors until an answer is whole or sent, and the
-// conversation it goes on from until that is read. Bounded over all requests, and for each client, in bytes.
+// Answer memory: limits what requests hold on this thread besides their bodies. That is logprobs and embeddings until the answer
+// is sent, and an earlier conversation until it is read. Limits in bytes, for all requests and for each client.
 import { ServerError } from "../runtime/errors.ts";
 
 /** Most bytes of all answers under way; of those to one client, half as many. */
@@ -37,7 +37,7 @@ export class AnswerMemory {
 
   #check(bytes: number, limit: number, whose: string): void {
     if (bytes <= limit) return;
-    const text = `the answers under way to ${whose} may hold ${limit} bytes of logprobs, embeddings and earlier conversations, and this one goes beyond; stream it where that is possible, or ask for fewer tokens, choices, top_logprobs or inputs at once`;
+    const text = `the answers in progress for ${whose} may hold ${limit} bytes of logprobs, embeddings and earlier conversations, and this one needs more; stream it where possible, or ask for fewer tokens, choices, top_logprobs or inputs`;
     throw new ServerError("queue_full", text);
   }
 }

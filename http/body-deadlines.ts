@@ -2,7 +2,7 @@
 // after all of them, so that a request whose body comes with its head costs no timer.
 import { ServerError } from "../runtime/errors.ts";
 
-/** How long no byte of a body may come. */
+/** Longest pause between two chunks of a body. */
 const STILL_LIMIT_MS = 10_000;
 const CHECK_EVERY_MS = 1000;
 

@@ -1,5 +1,5 @@
-// Intake of the requests of one server: checks how a request is framed, collects its body within the limits, and hands the
-// request over when its body is whole or refused. Both edges feed it what their servers underneath give them.
+// Body intake of one server: collects the bodies of requests within the limits on size and time, and hands a request over when
+// its body is whole or refused. Both edges feed it the chunks that they receive.
 import type { ServerError } from "../runtime/errors.ts";
 import { BodyBudget, BodyReader, bringsBody } from "./body.ts";
 import { type ArrivingBody, BodyDeadlines } from "./body-deadlines.ts";
@@ -10,7 +10,7 @@ const DEFAULT_REQUEST_TIMEOUT_MS = 300_000;
 
 const EMPTY = new Uint8Array(0);
 
-/** A request of an edge: its body comes after its head, and may be let go before it is answered. */
+/** A request of an edge: its body comes after its head, and may be released before the request is answered. */
 export abstract class EdgeRequest implements HttpRequest {
   abstract readonly method: string;
   abstract readonly path: string;
@@ -59,8 +59,8 @@ export class BodyIntake {
   }
 
   /**
-   * Takes a request whose head has come. What is returned wants its body; null where there is none to read, and the request
-   * has been handed over.
+   * Takes a request whose head has come. Returns the Reception that takes its body; null where no body is to be read, and then
+   * the request has been handed over.
    */
   begin(request: EdgeRequest, reply: EdgeReply): Reception | null {
     if (!bringsBody(request.headers)) {
@@ -129,7 +129,7 @@ export class Reception {
     this.#handler(this.#request, this.#reply, null);
   }
 
-  /** The request has ended in whatever way. */
+  /** The request has ended, answered or not. */
   done(): void {
     this.#close();
     this.#reader.release();

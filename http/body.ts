@@ -5,7 +5,7 @@ import { ServerError } from "../runtime/errors.ts";
 /** The contract's limit of one body. */
 export const MAX_BODY_BYTES = 50 * 1024 * 1024;
 const DEFAULT_BYTES_IN_FLIGHT = 8 * MAX_BODY_BYTES;
-/** Part of all bytes that one client may have held, so that others get theirs beside it. */
+/** Share of all bytes that one client may hold, so that others have room beside it. */
 const CLIENT_SHARE = 1 / 2;
 
 const EMPTY = new Uint8Array(0);

@@ -13,7 +13,7 @@ const salt = randomBytes(16);
 
 type Asker = Pick<HttpRequest, "headers" | "address">;
 
-/** Asked for a request's body, and again for what it has generated. */
+/** Cache: a request's client is looked up several times. */
 const known = new WeakMap<Asker, string>();
 
 /** A short name for the client of a request: the same for all its requests, as long as this process lives. */

@@ -1,11 +1,11 @@
-// Limit on connections: some files of the process are kept for what is no connection, so that the server can still open its
-// models, stores and logs, and never asks the system for a connection that it cannot have.
+// Limit on connections: keeps some of the process's open files for models, stores and logs. Connections beyond the limit are
+// refused before the system runs out of files.
 import { openFileLimit } from "../runtime/open-files.ts";
 
 /** Files that are kept for models, threads, stores and logs. */
 const RESERVED_FILES = 128;
 
-/** A server needs as many: its own files, and room for as many connections. */
+/** Fewest open files that a server starts with: the reserved ones, and as many for connections. */
 export const MIN_OPEN_FILES = 2 * RESERVED_FILES;
 
 /** Open files above which no connection is taken. */
@@ -27,7 +27,7 @@ export class ConnectionCount {
     this.#most = most;
   }
 
-  /** False where there are as many as may be. */
+  /** Counts one more connection; false where it is one too many. */
   add(): boolean {
     this.#count++;
     return this.#count <= this.#most;

@@ -1,4 +1,4 @@
-// Owns the face between sockets and handlers: a request, a reply, a body in pieces, a listening server. Implemented by
+// Edge: the interface between sockets and handlers: a request, a reply, a body in pieces, a listening server. Implemented by
 // http/uws and http/node, and by tests with no socket at all. Nothing here knows what any path means.
 import type { ServerError } from "../runtime/errors.ts";
 
@@ -20,8 +20,8 @@ export interface HttpRequest {
   /** Fires when the client goes away before its answer has ended. */
   readonly signal: AbortSignal;
   /**
-   * The bytes are no longer needed: they go back to the budget of bodies, and `body` is empty from then on. `keptBytes` of them
-   * stay counted until the answer ends, or until another call says fewer: what has been made of the body holds so many.
+   * Gives the bytes back to the budget of bodies; `body` is empty from then on. `keptBytes` of them stay counted until the
+   * answer ends, or until another call names fewer: for what has been made of the body.
    */
   releaseBody(keptBytes?: number): void;
 }

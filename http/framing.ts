@@ -9,7 +9,7 @@ export const MAX_HEADER_BYTES = 16 * 1024;
 const methodToken = /^[A-Za-z][A-Za-z0-9_-]*$/;
 const digits = /^[0-9]+$/;
 
-/** Why a request cannot be told from what follows it on its connection, which is then to be closed; null where it can. */
+/** Why it is not clear where a request ends; null where it is. The caller must close the connection then. */
 export function framingFault({ method, headers }: Pick<HttpRequest, "method" | "headers">): ServerError | null {
   // Bytes of a body that an HTTP parser takes for a request line rarely begin with a method.
   if (!methodToken.test(method)) return fault("a method of letters", method);

@@ -1,6 +1,6 @@
-// Owns the check against pages that make a browser talk to a server on its own machine (DNS rebinding): which names a
-// request may come by, and which pages may send one. Asked for every request to the MCP server, and where `cors_origins` is
-// set for every other one, before anything else is read.
+// Known hosts: the check against web pages that make a browser talk to a server on its own machine (DNS rebinding). It checks
+// the host that a request names and the page that sends it: for every request to the MCP server, and for all others where
+// `cors_origins` is set.
 import { isIP } from "node:net";
 import { hostname } from "node:os";
 import { ServerError } from "../runtime/errors.ts";

@@ -1,5 +1,5 @@
-// Telling the operator, once a process and field, that a request set a field which changes nothing here: whoever relies on it
-// should not have to find out alone. Fields are known by the schemas' own meta data.
+// Ignored fields: tells the operator, once for each field and process, that a request set a field which has no effect here. The
+// schemas' metadata marks these fields.
 import { z } from "zod";
 import type { Log } from "./log.ts";
 

@@ -3,7 +3,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { ServerError } from "../runtime/errors.ts";
 
-/** Characters of a piece, at least; twice as many at most, but for a part that comes longer. */
+/** Fewest characters of a piece but the last. A piece has at most twice as many, unless one fragment is longer. */
 export const PIECE_LENGTH = 2 ** 16;
 
 /** JSON text that is made when it is written. */
@@ -55,7 +55,7 @@ export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promis
   return Buffer.concat(parts);
 }
 
-/** A JSON array of what has been written already. */
+/** A JSON array of entries that are JSON texts. */
 export function* arrayFragments(entries: Iterable<string>): Generator<string> {
   let before = "[";
   for (const entry of entries) {

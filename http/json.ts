@@ -16,7 +16,7 @@ const BACKSLASH = 0x5c;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 const jsonType = /^application\/(?:json|[\w.-]+\+json)$/i;
 const utf8 = /^charset="?utf-?8"?$/i;
-/** A longer content type is none that anybody sends. */
+/** A longer content type is refused without being parsed. */
 const MAX_TYPE_LENGTH = 200;
 
 /**
@@ -44,7 +44,7 @@ export function namedModel(request: HttpRequest, field: ModelField = "model"): {
   return named === undefined ? null : { name: named[field] };
 }
 
-/** Has `namedModel` know a request that is refused before anything reads its body. A long one is not worth it. */
+/** Notes the model that the body names, for `namedModel`, of a request that is refused before its body is read. Short bodies only. */
 export function noteModel(request: HttpRequest): void {
   if (request.body.byteLength > MAX_BODY_READ_HERE) return;
   try {
@@ -54,7 +54,7 @@ export function noteModel(request: HttpRequest): void {
   }
 }
 
-/** Has `namedModel` know a request whose body was read elsewhere. */
+/** Notes the model, for `namedModel`, of a request whose body was read on another thread. */
 export function nameModel(request: HttpRequest, model: unknown): void {
   namedModels.set(request, { model });
 }

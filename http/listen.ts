@@ -31,7 +31,7 @@ export async function listen(app: { readonly handle: EdgeHandler }, options: Lis
   return Object.assign(server, { edgeName: name });
 }
 
-/** A crowd at the door is told of once in a while. */
+/** Logs that connections are refused, at most once in a while. */
 function fullWarning(log: Log): () => void {
   let warnedAt = Number.NEGATIVE_INFINITY;
   return () => {

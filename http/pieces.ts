@@ -1,5 +1,5 @@
-// Pieces: an answer that is written as its client reads it, so that a large one, or a hundred of them, costs the server little more
-// than the piece that is on its way.
+// Pieces: the body of a large answer, written at the pace at which its client reads. So the server holds little more than the
+// piece on its way, however many such answers there are.
 import { ServerError } from "../runtime/errors.ts";
 import type { ReplyHeaders } from "./edge.ts";
 import type { Exchange } from "./exchange.ts";
@@ -12,9 +12,9 @@ export type Pieces = AsyncIterable<Piece> | Iterable<Piece>;
 const MAX_WRITE = 256 * 1024;
 
 /**
- * Answers with 200 and these pieces. Nothing is sent before the second of them, so that what fails until then still gets its status
- * (thrown here); what fails later cuts the connection, which shows the client that the body is not whole. A client that reads
- * nothing for `readerStallMs` is cut off.
+ * Answers with 200 and these pieces. Nothing is sent before the second piece is there: an error until then is thrown here and gets
+ * its own status. A later error cuts the connection, which shows the client that the body is not complete. A client that reads
+ * nothing for `readerStallMs` is disconnected.
  */
 export async function sendPieces(
   exchange: Exchange,

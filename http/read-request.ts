@@ -1,5 +1,4 @@
-// Reading the body of a request for inference: a short one here, a long one on a text worker, so that this thread never stands
-// still for anybody's body.
+// Reads the body of a request for inference: a short one here, a long one on a text worker, so that no body blocks this thread.
 import { clientOf } from "./client.ts";
 import type { Context } from "./context.ts";
 import type { Exchange } from "./exchange.ts";
@@ -23,7 +22,7 @@ export async function readRequest<T extends Translation>(
   }
   checkContentType(request);
   const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters };
-  // It is counted on: as bytes that a text worker reads, then as what those say, until the request has what it needs of it.
+  // The budget counts the bytes on: the text worker holds them, and later the translation does, until the request releases it.
   request.releaseBody(body.byteLength);
   const translated = (await inference.translate(message)) as T;
   nameModel(request, translated.model);
@@ -31,7 +30,7 @@ export async function readRequest<T extends Translation>(
   return translated;
 }
 
-/** The bytes in memory of nobody else, which can move. */
+/** The bytes in a buffer of their own, which can move to another thread. */
 function ownMemory(bytes: Uint8Array): Uint8Array {
   return bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
 }

@@ -1,7 +1,6 @@
 // Owns the request log (`log`): each request for inference and its answer, in full, as one JSON line in a file. Headers are
-// no part of it; secrets in bodies are struck out. It keeps copies of the bodies, within bounds: a request's is let go
-// once it is parsed, an answer's as it leaves. What a response
-// in the background has become is in it when somebody fetches that: its request was answered before there was anything.
+// no part of it; secrets in bodies are struck out. It keeps copies of the bodies, within bounds, as the originals are released
+// before the line is written. The result of a background response is logged when a client fetches it.
 import { ServerError } from "../runtime/errors.ts";
 import { LineFile } from "../runtime/line-file.ts";
 import { withoutSecrets } from "../runtime/secrets.ts";

@@ -1,6 +1,6 @@
-// What a request body says, as a route needs it: facts it looks at itself, and the request for the model, which it passes on.
-// Made by a pure function of the body, here or on a text worker; there the content is sealed, so that nobody on its way has
-// to read it again.
+// Translation: what a request body says, as facts for the route and the request for the model, which the route passes on. A pure
+// function of the body, run here or on a text worker. On a text worker the content is sealed, so that the threads on its way
+// pass it on unread.
 import type { z } from "zod";
 import { movedWith, sealContent } from "../actors/text-tasks/sealed-content.ts";
 import type { GenerateRequest } from "../engines/chat.ts";
@@ -9,10 +9,10 @@ import { type IgnoredField, ignoredFields } from "./ignored.ts";
 import { validate } from "./json.ts";
 import type { Origin } from "./origin.ts";
 
-/** A request for the model without what its exchange says of it. */
+/** A request for the model, without the fields that come from its exchange. */
 export type AskedRequest = Omit<GenerateRequest, keyof Origin>;
 
-/** Of a body that has been read. Plain data. */
+/** The part that every route has. Plain data. */
 export interface Translation {
   /** What the body names as its model. */
   readonly model: string | null | undefined;
@@ -28,7 +28,7 @@ export interface BodyTranslator<T extends Translation> {
   pack(translated: T): TaskOutput;
 }
 
-/** Of a request for generation: what the route needs to know, and what is asked. */
+/** The translation of a request for generation: facts for the route, and the request for the model. */
 export interface AskedTranslation<Facts> extends Translation {
   readonly facts: Facts;
   readonly asked: AskedRequest;

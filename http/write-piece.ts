@@ -4,8 +4,8 @@ import type { StreamSink } from "./edge.ts";
 export type Piece = string | Uint8Array;
 
 /**
- * A server underneath may close a connection on which nothing moves (uWS does, after 8 seconds), and how long a reader
- * may stall is for `readerStallMs` to say.
+ * How often the connection of a stalled reader is kept open: uWS closes a connection that is idle for 8 s, but `readerStallMs`
+ * decides how long a reader may stall.
  */
 const keepOpenMs = 4000;
 
@@ -25,8 +25,8 @@ export async function drained(sink: StreamSink, readerStallMs: number): Promise<
 }
 
 /**
- * Lets those that write go on one after the other, one in each turn of the event loop: what a hundred of them have to write is
- * there at once, and would be written at once.
+ * Lets one writer go on in each turn of the event loop. Otherwise a hundred answers that are ready at the same time would all
+ * be written in one turn.
  */
 class Turns {
   #waiting: (() => void)[] = [];

@@ -34,7 +34,7 @@ export function createLogger(options: LogOptions, destination?: LogDestination):
   if (destination !== undefined) return loggerTo(destination, options);
   const logger = loggerTo({ write: writeStderr }, options);
   onLostLines((lost) => {
-    logger.warn({ lost }, "lines of this log are lost: nobody read stderr, and the buffer was full");
+    logger.warn({ lost }, "log lines were lost: nobody read stderr, and its buffer was full");
   });
   return logger;
 }

@@ -25,7 +25,7 @@ export function openFileCount(): number {
   return sizeOfLinux() || entryCount();
 }
 
-/** Newer Linux has the count for the asking; older ones say 0. */
+/** The size of this folder is the number of open files on newer Linux, 0 on older ones. */
 function sizeOfLinux(): number {
   try {
     return statSync(ofLinux).size;

@@ -1,5 +1,6 @@
-// Lines for a pipe or a socket that may not be read: written at once while there is room, then kept in a bounded buffer. No
-// write ever blocks this thread. What does not fit is lost and counted. Used by log.ts for stderr.
+// PipeLines: writes lines to a pipe or a socket whose reader may be slow or gone. Lines are written at once while there is
+// room, then kept in a bounded buffer; what does not fit is dropped and counted. No write blocks this thread, but flush() does.
+// Used by stderr.ts.
 import { writeSync } from "node:fs";
 
 export interface PipeLinesOptions {
@@ -7,7 +8,7 @@ export interface PipeLinesOptions {
   readonly fd: number;
   /** Most bytes of lines that wait for room. */
   readonly maxWaitingBytes?: number;
-  /** Told how many lines were lost, once there is room for a line that says so. */
+  /** Called with the number of lines that were dropped, once there is room for a line that says so. */
   readonly onLost: (count: number) => void;
 }
 
@@ -20,7 +21,7 @@ export class PipeLines {
   readonly #fd: number;
   readonly #maxWaitingBytes: number;
   readonly #onLost: (count: number) => void;
-  /** In order; the first may be the rest of a line whose start has left. */
+  /** In order; the first may be the rest of a line whose start has been written. */
   readonly #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #lostCount = 0;
@@ -77,7 +78,7 @@ export class PipeLines {
     if (lostCount > 0) this.#onLost(lostCount);
   }
 
-  /** Writes what there is room for, and gives the rest. */
+  /** Writes what there is room for; returns the rest. */
   #send(bytes: Buffer): Buffer {
     try {
       return bytes.subarray(writeSync(this.#fd, bytes));

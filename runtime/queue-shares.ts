@@ -7,9 +7,9 @@ export type NewestRequests<T> = (client: string) => Iterator<readonly T[]>;
 /**
  * One client alone may fill a queue. Where others come, the places are shared: a request of n items that finds too few
  * places free takes those of clients that have more waiting than its own client will have with it, from the client that
- * has most, newest request first. So what two clients have comes nearer to equal with each exchange, and never the other
- * way round: the one that gave way cannot take the place back. Requests are displaced as a whole, and only where nothing of
- * them has begun. Priority does not count: it orders who is served, and would let one client keep all places by naming it.
+ * has most, newest request first. Each exchange brings the two clients closer to equal, so the one that gave way cannot take
+ * the place back. Requests are displaced as a whole, and only where none of their items has begun. Priority does not count
+ * here: otherwise one client could keep all places by asking for a high one.
  */
 export class QueueShares {
   readonly #counts = new Map<string, number>();
@@ -56,7 +56,7 @@ export class QueueShares {
       );
       if (most === null) return null;
       const { done, value } = most.requests.next();
-      // What is left of this client's has begun.
+      // The client's other requests have begun: they cannot be displaced.
       most.waiting = done ? 0 : most.waiting - value.length;
       if (!done) displaced.push(...value);
     }

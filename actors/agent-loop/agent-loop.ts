@@ -1,5 +1,5 @@
 // The agents and the models actor: which models can be used, and the runs in flight on them. It routes each token row to its
-// run. One run is one request; what it does with tokens is run.ts's affair. What a client has written is read by text tasks.
+// run. One run is one request: see run.ts. Text that a client has written is processed by text tasks, not on this thread.
 import type { GenerateEvent } from "../../engines/chat.ts";
 import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/tokenizer/token-texts.ts";
@@ -41,7 +41,7 @@ export interface AgentLoopOptions {
   readonly tasks: TextTasks;
 }
 
-/** A model runs can use: its text side on the text workers, its sequences on its own place. */
+/** A model that runs can use: text workers have its vocabulary and template, its own place has its sequences. */
 interface LinkedModel {
   /** By which text tasks know it. */
   readonly textKey: string;

@@ -1,4 +1,5 @@
-// How the text of each choice of a request is read: what a text worker has prepared, with the parser that belongs to it.
+// Answer plan: how the text of each choice of a request is read. Made of what a text worker has prepared, and the parser of
+// the model's format.
 import { formatNamed } from "../../engines/parse/choose-format.ts";
 import type { OutputParser } from "../../engines/parse/tool-format.ts";
 import type { OutputChecks, PreparedAnswer } from "../text-tasks/prepare.ts";
@@ -8,7 +9,7 @@ export interface AnswerPlan {
   readonly createParser: (() => OutputParser) | null;
   /** Control tokens that come out as text. */
   readonly shownTokens: ReadonlySet<number>;
-  /** The answer is over with its first call. */
+  /** The answer ends with its first call. */
   readonly endsWithCall: boolean;
   readonly checks: OutputChecks | null;
   /** A call as the model wrote it. */

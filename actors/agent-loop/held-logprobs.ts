@@ -1,4 +1,4 @@
-// Logprobs of a choice's last tokens, which wait until it is known what their text is. A queue: they leave from the front.
+// Held logprobs: a queue of the logprobs of a choice's last tokens. Each waits until it is known which text its token gives.
 import { type LogprobRecords, recordHead } from "../../engines/logprobs.ts";
 
 interface HeldToken {
@@ -12,7 +12,7 @@ interface HeldToken {
 export class HeldLogprobs {
   #tokens: HeldToken[] = [];
   #floats = new Float32Array(64);
-  /** The first that has not left. */
+  /** Index of the first token that is still held. */
   #first = 0;
 
   get count(): number {
@@ -21,7 +21,7 @@ export class HeldLogprobs {
 
   /** Adds a token whose text lies from character `start` to `end`, with its logprobs as a token frame has them at `at`. */
   add(start: number, end: number, token: number, frame: Float32Array, at: number): void {
-    // Most of what is there has left: what waits moves to the front.
+    // More tokens have left than are held: move the held ones to the front.
     if (this.#first > this.count) this.#compact();
     const from = this.#tokens.at(-1)?.recordEnd ?? 0;
     const recordEnd = from + recordHead + 2 * (frame[at + 1] as number);
@@ -57,7 +57,7 @@ export class HeldLogprobs {
     return { count, floats: this.#floats.slice(from, this.#left) };
   }
 
-  /** Floats of those that have left. */
+  /** Number of floats, from the start, whose tokens have left. */
   get #left(): number {
     return this.#tokens[this.#first - 1]?.recordEnd ?? 0;
   }

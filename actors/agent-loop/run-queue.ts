@@ -1,5 +1,5 @@
-// RunQueue: counts the sequences that the runs of one model have, from the moment a run is accepted, and refuses a run for which
-// the scheduler would have no place. Preparing a prompt first is what an overloaded server must not do.
+// RunQueue: counts the sequences of one model's runs, from the moment a run is accepted, and refuses a run that the scheduler
+// would have no place for. So an overloaded server prepares no prompt that it cannot run.
 import { queueFull } from "../../engines/scheduler/queue-full.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { QueueShares } from "../../runtime/queue-shares.ts";
@@ -26,8 +26,8 @@ export class RunQueue {
   }
 
   /**
-   * Throws `queue_full` where so many sequences of a client find no place, not even those of clients that have more waiting:
-   * which of theirs give way is up to the scheduler, once the prompt is prepared.
+   * Throws `queue_full` where `count` more sequences of a client find no place. Places that clients with more waiting would
+   * give up count as free; the scheduler decides which of them give way, once the prompt is prepared.
    */
   check(client: string, count: number): void {
     const { slots, maxQueue } = this.#options;
@@ -36,7 +36,7 @@ export class RunQueue {
     throw queueFull(maxQueue, this.#pace.secondsFor(Math.max(this.#count - slots, 1)));
   }
 
-  /** Places for the sequences of a run, which is accepted. Throws `queue_full`. */
+  /** Accepts a run: takes places for its sequences. Throws `queue_full`. */
   enter(client: string, count: number): RunPlaces {
     this.check(client, count);
     let waiting = count;
@@ -65,11 +65,11 @@ export class RunQueue {
   }
 }
 
-/** Of one run. */
+/** The places of one run's sequences. */
 export interface RunPlaces {
   /** One of its sequences has its first token. Once for each. */
   begun(): void;
-  /** One of its sequences has ended, with so many tokens. */
+  /** One of its sequences has ended, after `tokenCount` tokens. */
   ended(tokenCount: number): void;
   /** The run has ended. */
   close(): void;

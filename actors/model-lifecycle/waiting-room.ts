@@ -1,5 +1,5 @@
-// Owns the requests that wait for one model to be loaded: how many there may be and whose, for how long, and that each
-// leaves at once when its client does. Used by ModelLife, which says when they come in.
+// Waiting room: the requests that wait for one model to be loaded. Limits their number and their time, shares the places by
+// client, and drops a request when its client leaves. Used by ModelLife, which admits them.
 
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";

@@ -1,5 +1,5 @@
-// Items of one response in the store: their texts, and an index that finds an item by its place or its id without a look at the
-// texts. The index is bytes too: where each text ends, where each id ends, the places of the items sorted by id, then the ids.
+// Item list: the items of one stored response. An index finds an item by its place or its id without reading the texts. The
+// index is bytes, in this order: the end of each text, the end of each id, the items' places sorted by id, the ids.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ItemPage, ItemTexts, PageRequest, Span } from "../stored-responses.ts";
 
@@ -24,7 +24,7 @@ export class ItemList {
   readonly #texts: number;
   readonly #index: ReadBytes;
 
-  /** `texts` is the part that the texts are. */
+  /** `texts` is the number of the part that holds the texts. */
   constructor(count: number, texts: number, index: ReadBytes) {
     this.count = count;
     this.#texts = texts;
@@ -67,9 +67,9 @@ export class ItemList {
 
   /** The place of the first item of that id, or of the last; null where there is none. */
   find(asked: string, which: "first" | "last"): number | null {
-    // As it comes back: half a surrogate pair does not.
+    // As it was stored: UTF-8 replaces half a surrogate pair.
     const id = Buffer.from(asked).toString();
-    // By halves, to the first place in the order of ids that comes after those looked for, or is among them.
+    // Binary search in the places sorted by id.
     let low = 0;
     let high = this.count;
     while (low < high) {
@@ -91,13 +91,13 @@ export class ItemList {
 
   #descending(first: number, last: number): readonly Span[] {
     const ranges = this.#ranges(last, first);
-    // Each but the last one shown has its comma with it.
+    // Each text but the last one of the page includes the comma behind it.
     return ranges.map(([from, end], i) => ({ part: this.#texts, from, to: i === 0 ? end : end + 1 })).reverse();
   }
 
   /** Where the texts from one place to another lie, without their commas. */
   #ranges(first: number, last: number): readonly (readonly [from: number, to: number])[] {
-    // With the end of the one before.
+    // The end of the text before the first one is where the first one begins.
     const skipped = Math.max(0, first - 1);
     const ends = this.#index(skipped * INT_BYTES, (last + 1) * INT_BYTES);
     return Array.from({ length: last - first + 1 }, (_, i) => {

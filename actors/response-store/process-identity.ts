@@ -1,5 +1,5 @@
-// Process identity: whether the process that wrote something still lives. Process numbers are given again, so on Linux the time
-// of its start belongs to its name. Processes that share a folder must see each other: they are of one machine.
+// Process identity: whether the process that wrote something is still running. The system reuses process ids, so on Linux the
+// identity includes the start time. Processes that share a folder must run on one machine and see each other's ids.
 import { readFileSync } from "node:fs";
 
 export function ownIdentity(): string {
@@ -20,8 +20,8 @@ export function isAlive(identity: string): boolean {
 }
 
 /**
- * Clock ticks from boot to the start of a process; "" where the system does not say. null of one that has ended, which is there
- * until its parent has asked how.
+ * Clock ticks from boot to the start of a process; "" where the system does not say. null for a zombie: a process that has
+ * ended and that its parent has not yet waited for.
  */
 function startOf(pid: number): string | null {
   try {

@@ -4,7 +4,7 @@ import type { Span } from "../stored-responses.ts";
 /** Most bytes of one slice. */
 export const SLICE_BYTES = 256 * 1024;
 
-/** The bytes from there on, as many as a slice has; null where a part is gone. None where the spans end. */
+/** One slice of the spans' bytes, from byte `at` on; empty behind their end, null where a part is gone. */
 export function sliceOf(
   spans: readonly Span[],
   at: number,

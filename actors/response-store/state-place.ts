@@ -1,4 +1,4 @@
-// State place (a worker thread): runs the actors of what outlives a request, each over a store of its own.
+// State place (a worker thread): runs the actors that keep what outlives a request, each over a store of its own.
 import { join } from "node:path";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { Later } from "../../runtime/actor/later.ts";

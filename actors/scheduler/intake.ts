@@ -1,5 +1,5 @@
-// Jobs until they can be queued: their grammars are compiled, and what the disk has of their prompts is read. Called by the
-// model actor; a job that is cancelled meanwhile is never queued, and its grammar not compiled for it.
+// Intake: prepares jobs for the scheduler's queue. It has their grammars compiled and reads the KV that the disk has of their
+// prompts. Called by the model actor. A job that is cancelled meanwhile is never queued.
 import type { CompiledGrammar, GrammarHost } from "../../engines/grammar/matcher.ts";
 import type { PrefixStore } from "../../engines/prefix-store/prefix-store.ts";
 import { ServerError } from "../../runtime/errors.ts";

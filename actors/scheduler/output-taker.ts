@@ -1,5 +1,5 @@
-// What the output of a step becomes: tokens in the frames of those who read them, pooled outputs, and the counts of both.
-// Used by the step loop after each step, row by row; allocates nothing a token.
+// Output taker: turns the output of a step into tokens in their consumers' frames and into pooled outputs, and counts both. Used
+// by the step loop after each step, row by row; allocates nothing per token.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../engines/batch.ts";
 import type { Scheduler } from "../../engines/scheduler/scheduler.ts";

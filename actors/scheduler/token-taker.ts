@@ -1,5 +1,5 @@
-// What the logits of one row become: the next token of its sequence, or several where a draft was right or tokens must come
-// next, written into the frame. Used by the step loop, row by row; allocates nothing a token.
+// Token taker: turns the logits of one row into the next token of its sequence, or several where a draft was right or the
+// grammar forces tokens, and writes them into the frame. Used by the step loop, row by row; allocates nothing per token.
 import type { Batch, StepOutput } from "../../engines/batch.ts";
 import type { Matcher } from "../../engines/grammar/matcher.ts";
 import type { Sampler } from "../../engines/sampler/sampler.ts";
@@ -15,7 +15,7 @@ import type { LiveSequence, PooledSequence } from "./live-sequence.ts";
  */
 const waitShare = 0.25;
 const leastWaitMs = 5;
-/** Where a sequence cannot wait without its row: a longer wait ends it. */
+/** Longest wait where the engine cannot truncate, so that the sequence cannot skip its row; a longer one ends it. */
 const longestWaitMs = 250;
 
 export interface TokenTakerParts {
@@ -91,7 +91,7 @@ export class TokenTaker {
     if (this.#truncates) return false;
     if (matcher.wait(this.#failAtMs - performance.now())) return true;
     const took = `more than ${longestWaitMs} ms for one token, and this model cannot wait for longer`;
-    const message = `expected a grammar that an output can be followed with, but this one takes ${took}; simplify it`;
+    const message = `matching the output against this grammar takes ${took}; make the grammar simpler`;
     throw new ServerError("unsupported", message, { param: matcher.param });
   }
 

@@ -19,7 +19,7 @@ export interface BodyToTranslate {
   readonly client: string;
   readonly protocol: string;
   readonly body: Uint8Array;
-  /** What the protocol's translator wants to know besides. */
+  /** Further input of the protocol's translator. */
   readonly parameters: unknown;
 }
 

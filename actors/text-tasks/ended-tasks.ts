@@ -1,5 +1,5 @@
-// The requests whose preparation was ended for what it took: the same request again is refused at once. Bounded, and
-// forgotten after a while, since the machine may have been busy.
+// Ended tasks: requests whose preparation took too much time or memory. The same request is refused at once when it comes
+// again. Bounded, and forgotten after some minutes: the machine may only have been busy.
 import { createHash } from "node:crypto";
 import type { GenerateRequest } from "../../engines/chat.ts";
 import type { ServerError } from "../../runtime/errors.ts";
@@ -37,7 +37,7 @@ export class EndedTasks {
   }
 }
 
-/** Of all that the preparation of a request depends on; null where it is too large. */
+/** Digest of everything that the preparation of a request depends on; null where the request is too large. */
 export function requestDigest({ model, prompt, grammar, tools }: GenerateRequest): string | null {
   const hash = createHash("sha256").update(model);
   if (prompt.kind !== "sealed") return hash.update(JSON.stringify([prompt, grammar, tools])).digest("base64");

@@ -23,7 +23,7 @@ export interface PreparedPrompt {
 
 /** How the text of each choice is to be read. */
 export interface PreparedAnswer {
-  /** null where the prompt is no chat. */
+  /** null where the prompt is not a chat. */
   readonly format: FormatName | null;
   /** The answer may hold calls or thinking; otherwise all text is content. */
   readonly isParsed: boolean;
@@ -50,7 +50,7 @@ interface AskedOutput {
   readonly format: FormatName | null;
   /** The answer may come after thinking. */
   readonly mayThink: boolean;
-  /** The prompt has begun it. */
+  /** The prompt ends inside thinking. */
   readonly hasBegun: boolean;
 }
 
@@ -110,7 +110,10 @@ function askedOf({ grammar, tools, prompt }: OpenRequest, chat: ChatPlan | null)
   return { grammar, tools, format, mayThink: thinks || hasBegun, hasBegun };
 }
 
-/** null where anything may come. A call has to be well-formed where one must come, and where nothing else is free either. */
+/**
+ * What the output must match; null where it is not constrained. Calls are constrained where one is required, where a tool is
+ * strict, and where the request has a grammar for the content.
+ */
 function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOutput): OutputDemand | null {
   const demandsCalls =
     tools !== null && (tools.required || grammar !== null || tools.specs.some(({ strict }) => strict));

@@ -16,7 +16,7 @@ import { openContent } from "./sealed-content.ts";
 import { TextModel, type TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 
-/** The input of each kind of task, and what it comes to. */
+/** The input and the output of each kind of task. */
 export interface TextTaskTypes {
   /** What is read of a model's files. */
   readonly read: {

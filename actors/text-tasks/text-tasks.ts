@@ -1,5 +1,5 @@
-// Text tasks: what the agents place has text workers do, with types and with errors a client can read. The workers are a
-// task pool: no client's text runs on the agents thread, but for what a model writes.
+// Text tasks: what text workers do for the agents place, with types, and with errors that a client can read. The workers are
+// a task pool. The agents thread itself processes no client's text, only what a model writes.
 import type { GenerateRequest } from "../../engines/chat.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { type EndReason, TaskEnded } from "../../runtime/thread/task.ts";
@@ -28,7 +28,7 @@ export interface TextTaskLimits {
   readonly heapMiB: number;
 }
 
-/** Where what the server itself asks stands in the turns. */
+/** The client of tasks that the server itself needs. */
 const ownClient = "";
 
 export class TextTasks {
@@ -158,7 +158,7 @@ export class TextTasks {
   }
 }
 
-/** A refusal because of what a task took. */
+/** A refusal because a task took too much time or memory. */
 export class RefusedTask extends ServerError {}
 
 const subjects: Readonly<Record<TextPhase, string>> = {

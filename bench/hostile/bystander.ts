@@ -23,7 +23,7 @@ export interface Waits {
   readonly failedMs: number;
 }
 
-/** Since they were taken last. */
+/** What was observed since the last call of take(). */
 export interface Observations {
   readonly chats: Waits;
   readonly schemaChats: Waits;
@@ -51,7 +51,7 @@ export class Bystander {
   }
 }
 
-/** Longest wait, for whatever came of it. */
+/** Longest wait, also of requests that failed or are still running. */
 export function worstMs({ doneMs, pendingMs, failedMs }: Waits): number {
   return Math.max(pendingMs, failedMs, ...doneMs);
 }

@@ -1,9 +1,9 @@
-// Attacking clients: requests over HTTP libraries' rules, with bodies and headers of any size, and the answers in short. What
-// breaks HTTP itself is in raw-client.ts.
+// Attacking client: sends well-formed HTTP requests with bodies and headers of any size, and sums up the answers. raw-client.ts
+// sends what is not well-formed.
 import { request } from "node:http";
 import { performance } from "node:perf_hooks";
 
-/** Of an answer, what is kept. */
+/** Most bytes of an answer that are kept. */
 const keptBytes = 256 * 1024;
 
 /** Two clients by the server's rules: keys of 20 characters or more tell clients apart. */
@@ -13,7 +13,7 @@ export const otherKey = "bystander-0123456789abcdef";
 export interface Reply {
   /** 0 where there was none. */
   readonly status: number;
-  /** Of an error in the server's envelope. */
+  /** Code of the error in the answer; null where there is none. */
   readonly code: string | null;
   readonly retryAfter: string | null;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -90,13 +90,13 @@ function nameOf(error: NodeJS.ErrnoException): string {
   return error.name === "AbortError" ? "hung up" : (error.code ?? error.message);
 }
 
-/** An answer, or a refusal that names what is wrong: no connection that breaks, no error that nobody foresaw. */
+/** An answer, or an error that names what is wrong: not a broken connection, and not an internal error. */
 export function isNamed({ status, code, failure }: Reply): boolean {
   if (failure !== null || status === 0) return false;
-  return status < 400 ? code === null || isForeseen(code) : code !== null && isForeseen(code);
+  return status < 400 ? code === null || isExpected(code) : code !== null && isExpected(code);
 }
 
-function isForeseen(code: string): boolean {
+function isExpected(code: string): boolean {
   return code !== "internal" && code !== "peer_gone";
 }
 

@@ -1,5 +1,5 @@
-// `bench hostile --faults`: in turn a model's engine is killed, the model is unloaded, its file is taken away and brought back.
-// The other model and every route are to go on, and all to come back without a restart.
+// `bench hostile --faults`: in turn kills a model's engine, unloads the model, and removes and restores its file. The other model
+// and every route must keep working, and the model must come back without a restart of the server.
 import { renameSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, exactly, findingsTable, told } from "../overload/finding.ts";
@@ -22,7 +22,7 @@ interface Patient {
   readonly model: string;
 }
 
-/** Each does harm, and leaves it to the server to come back, or undoes it. */
+/** Each one breaks something. The server must recover, from a removed file once it is back. */
 const faults: Readonly<Record<string, (patient: Patient) => Promise<void>>> = {
   async "engine killed"({ server, model }) {
     const pid = server.enginePidOf(model);

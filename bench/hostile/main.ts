@@ -1,5 +1,5 @@
-// `bench hostile`: what hostile clients and faults cost everybody else. Each probe attacks a server of its own beside a
-// bystander; --random and --faults run for long instead.
+// `bench hostile`: measures what hostile clients and faults cost the other clients. Each probe attacks a server of its own while a
+// bystander uses it; --random and --faults are long runs instead.
 import { execFileSync } from "node:child_process";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";

@@ -26,14 +26,13 @@ export interface MeasureOptions extends RigOptions {
 
 export interface Bars {
   readonly frontMs: number;
-  /** Of the bystander's first token: so many times the quiet one, and so much more. */
+  /** The bystander's first token may take `firstTokenFactor` x its quiet time + `firstTokenMs`. */
   readonly firstTokenFactor: number;
   readonly firstTokenMs: number;
-  /** Of memory after a rest, over that before. */
+  /** Memory after the rest may be this many times the memory before the attack. */
   readonly memoryFactor: number;
 }
 
-/** What issue 16 asks for. */
 export const bars: Bars = { frontMs: 100, firstTokenFactor: 2, firstTokenMs: 250, memoryFactor: 1.1 };
 
 export interface Watched {
@@ -51,9 +50,9 @@ export interface Measurement {
 }
 
 export interface Costs {
-  /** Latest turn of the front's event loop in the quiet time. */
+  /** Longest delay of the front's event loop in the quiet time. */
   readonly quietFrontMs: number;
-  /** NaN where the front did not say so any more. */
+  /** The same during the attack; NaN where the front did not answer any more. */
   readonly frontMs: number;
   readonly chats: Watched;
   readonly schemaChats: Watched;
@@ -81,7 +80,7 @@ async function measureAlone(probe: LoneProbe, rig: Rig, { longestMs }: MeasureOp
   return { outcome, costs: null, breaches: outcome.isHeld ? [] : ["attacker"] };
 }
 
-/** A server, and a bystander who has seen it quiet. Its rig closes the server. */
+/** A server, and a bystander that has measured it at rest. The rig closes the server. */
 export class WatchedServer {
   readonly #server: HostileServer;
   readonly #bystander: Bystander;
@@ -111,7 +110,7 @@ export class WatchedServer {
     await probe.prepare?.(rig);
     const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema });
     rig.atEnd(() => bystander.stop());
-    // What is done for the first time takes longer.
+    // Warm-up: the first requests take longer.
     await watchQuiet(bystander, options.quietMs / 2, hasSchema);
     await server.takeFrontDelayMs();
     const seen = await watchQuiet(bystander, options.quietMs, hasSchema);
@@ -141,7 +140,7 @@ export class WatchedServer {
   }
 }
 
-/** Observes for so long, and longer where no chat was answered by then. */
+/** Observes for `ms`, and again until each kind of chat was answered once. */
 async function watchQuiet(bystander: Bystander, ms: number, hasSchema = false): Promise<Observations> {
   for (let tries = 1; ; tries++) {
     await sleep(ms);
@@ -162,7 +161,7 @@ async function withinLimit(running: Promise<Outcome>, limitMs: number): Promise<
     isHeld: false,
   }));
   late.catch(() => {});
-  // What is left over ends with the probe, however that is.
+  // The attack may still fail after its limit; nobody awaits it then.
   running.catch(() => {});
   try {
     return await Promise.race([running, late]);

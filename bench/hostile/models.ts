@@ -5,14 +5,14 @@ import { chatMl, writeTinyModel } from "../../test/fixtures/tiny-gguf.ts";
 /** Compares each message with every other one. */
 const quadratic = `{% for one in messages %}{% for other in messages %}{% if one['content'] == other['role'] %}x{% endif %}{% endfor %}{% endfor %}${chatMl}`;
 
-/** Some centuries of work that need no memory. */
+/** Nested loops that never end in practice and need no memory. */
 const loops = ["a", "b", "c", "d"];
 const forever = `${loops.map((name) => `{% for ${name} in range(5000) %}`).join("")}{% if a < 0 %}x{% endif %}${"{% endfor %}".repeat(loops.length)}`;
 
 /** An array of more entries than any heap holds. */
 const bottomless = "{% for a in range(1000000000) %}x{% endfor %}";
 
-/** Where the last message asks for it. */
+/** A template that runs `text` where the last message is `word`. */
 const onWord = (word: string, text: string) =>
   `{% if messages[-1]['content'] == '${word}' %}${text}{% endif %}${chatMl}`;
 

@@ -16,7 +16,7 @@ export interface HostileOptions {
   readonly server: string | null;
   readonly directory: string;
   readonly nodeFlags: readonly string[];
-  /** The first of them is where probes run that do not concern edges or engines. */
+  /** A probe that does not concern edges, or engines, runs on the first one only. */
   readonly edges: readonly EdgeName[];
   readonly engines: readonly EngineName[];
   /** Parts of names; null is all probes. */

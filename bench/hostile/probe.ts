@@ -1,5 +1,4 @@
-// Probe: one attack, on a server of its own, and how the attacker fared. What it costs everybody else is measured around it
-// (measure.ts).
+// Probe: one attack on a server, and the result for the attacker. measure.ts measures what it costs the other clients.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EngineName } from "../../engines/engine.ts";
 import type { EdgeName } from "../../http/listen.ts";
@@ -10,7 +9,7 @@ import type { HostileServer, ServerSettings } from "./server.ts";
 export interface Outcome {
   /** What became of the attacker, in words. */
   readonly attacker: string;
-  /** Whether the server did by the attacker as it should. */
+  /** Whether the server treated the attacker as it should. */
   readonly isHeld: boolean;
 }
 
@@ -21,9 +20,9 @@ export type ServerChanges = Partial<
 
 interface CommonProbe {
   readonly name: string;
-  /** Number in the list of findings. */
+  /** Number of the weakness that it tests, shown in the results. */
   readonly finding: number;
-  /** Whether the edge or the engine matters; else it is run on the first of them alone. */
+  /** Whether the edge or the engine matters; if not, the probe runs on the first one only. */
   readonly concerns: readonly ("edge" | "engine")[];
   /** Engines it makes sense on; all where left out. */
   readonly engines?: readonly EngineName[];
@@ -37,11 +36,11 @@ interface CommonProbe {
 /** An attack beside a bystander. */
 export interface ServerProbe extends CommonProbe {
   readonly settings?: (rig: Rig) => ServerChanges | Promise<ServerChanges>;
-  /** It concerns constrained decoding: the bystander asks for schemas too. */
+  /** It attacks constrained decoding: the bystander also sends requests with schemas. */
   readonly hasSchema?: boolean;
-  /** What of the bystander's bars makes no sense here: it cannot connect while the attack goes on, say. */
+  /** The bars on the bystander do not apply, for example because it cannot connect during the attack. */
   readonly isBystanderExempt?: boolean;
-  /** What the attack needs to be there, and is no part of it. */
+  /** Sets up what the attack needs, before measuring starts. */
   prepare?(rig: Rig): Promise<void>;
   run(rig: Rig & { readonly server: HostileServer }): Promise<Outcome>;
 }
@@ -58,13 +57,13 @@ export function namedReplies(replies: readonly Reply[]): Outcome {
   return { attacker: summary(replies), isHeld: replies.length > 0 && replies.every(isNamed) };
 }
 
-/** The same of headers that are too long, for which a connection may be closed without a word. */
+/** The same for headers that are too long: the server may close the connection without an answer. */
 export function namedOrClosed(replies: readonly Reply[]): Outcome {
   const answered = replies.filter(({ failure }) => failure !== "ECONNRESET");
   return { attacker: summary(replies), isHeld: answered.every(isNamed) };
 }
 
-/** The same of requests whose answers may take longer: after so long, what is still running is left out. */
+/** The same for requests with long answers: those still running after `ms` are left out. */
 export async function namedRepliesWithin(ms: number, sent: readonly Promise<Reply>[]): Promise<Outcome> {
   const replies: Reply[] = [];
   const kept = sent.map(async (reply) => void replies.push(await reply));

@@ -14,7 +14,7 @@ import { Rig } from "./rig.ts";
 const attackers = 3;
 const quietMs = 3000;
 const patienceMs = 60_000;
-/** Of the bystander's first token, over the quiet one. */
+/** Longest delay of the bystander's first token beyond its quiet time. */
 const longestDelayMs = 500;
 const errorLevel = 50;
 /** One case in so many is a chat template. */

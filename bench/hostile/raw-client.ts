@@ -10,7 +10,7 @@ export interface RawReply {
   readonly firstByteMs: number | null;
 }
 
-/** Sends the bytes and gathers what comes until the server closes the connection, or for so long. */
+/** Sends the bytes and collects what comes until the server closes the connection, for `waitMs` at most. */
 export function exchangeRaw(port: number, bytes: string | Buffer, waitMs: number): Promise<RawReply> {
   const startMs = performance.now();
   const socket = openRaw(port);
@@ -38,7 +38,7 @@ export function statusesIn({ text }: RawReply): number[] {
   return [...text.matchAll(/HTTP\/1\.[01] (\d{3}) /g)].map(([, status]) => Number(status));
 }
 
-/** A connection whose errors nobody minds. */
+/** A connection whose errors are ignored. */
 export function openRaw(port: number): Socket {
   const socket = connect({ host: "127.0.0.1", port });
   socket.on("error", () => {});

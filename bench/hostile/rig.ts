@@ -26,7 +26,7 @@ export interface RigOptions {
 }
 
 export class Rig {
-  /** For files; it goes with the rig. */
+  /** For files; close() removes it. */
   readonly folder = mkdtempSync(join(tmpdir(), "troupe-hostile-"));
   readonly stateDir = join(this.folder, "state");
   readonly options: RigOptions;
@@ -74,13 +74,13 @@ export class Rig {
     return this.post("/v1/chat/completions", { messages: "Say something.", max_tokens: 8, ...fields }, options);
   }
 
-  /** All attackers do. */
+  /** Aborts all requests of the attackers. */
   hangUp(): void {
     this.#attack.abort();
     this.#attack = new AbortController();
   }
 
-  /** Runs something when the servers have stopped; what came last first. */
+  /** Runs `work` when the servers have stopped; the last one added runs first. */
   atEnd(work: () => void | Promise<void>): void {
     this.#atEnd.unshift(work);
   }

@@ -87,7 +87,7 @@ export class HostileServer {
     return found.filter((pid) => pid !== this.pid);
   }
 
-  /** Of the engine that a model was loaded by last; null where that is no process of its own. */
+  /** Process id of the engine that loaded the model last; null where it has no process of its own. */
   enginePidOf(model: string): number | null {
     const lines = this.log.split("\n").filter((line) => line.includes('"model loaded"') && line.includes(`"${model}"`));
     const pid = Number(/"enginePid":(\d+)/.exec(lines.at(-1) ?? "")?.[1] ?? 0);
@@ -103,7 +103,7 @@ export class HostileServer {
     this.#child.stderr?.resume();
   }
 
-  /** Latest turn of its event loop since the last call; NaN where it does not say so in time. */
+  /** Longest delay of its event loop since the last call; NaN where it does not answer in time. */
   async takeFrontDelayMs(limitMs = 10_000): Promise<number> {
     if (this.hasEnded || !this.#child.connected) return Number.NaN;
     const answer = once(this.#child, "message", { signal: AbortSignal.timeout(limitMs) });
@@ -114,7 +114,7 @@ export class HostileServer {
     );
   }
 
-  /** Of its processes together. */
+  /** Resident memory of all its processes. */
   residentMiB(): number {
     return family([this.pid]).reduce((sum, pid) => sum + residentKiB(pid), 0) / 1024;
   }
@@ -152,7 +152,7 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** What a process prints, the last of it. */
+/** The last part of what a process prints. */
 class Printed {
   text = "";
 

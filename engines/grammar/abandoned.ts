@@ -1,4 +1,4 @@
-// The error of what is not wanted any more: it ends work, and reaches nobody who waits for that.
+// The error that ends work which was given up. No request is answered with it.
 import { ServerError } from "../../runtime/errors.ts";
 
 export function abandoned(): ServerError {

@@ -1,5 +1,5 @@
-// The few words that a grammar thread and the model's thread share whatever the matchers do: how the thread is woken, what
-// it works on, and whether it has ended. Both sides make one on the same memory.
+// Control: the shared memory of one grammar thread and the model's thread, whatever the matchers do: how the thread is woken,
+// what it works on, and whether it has ended. Both sides make one on the same memory.
 
 const word = { signal: 0, isAsleep: 1, current: 2, begun: 3, hasEnded: 4 };
 const wordCount = 5;
@@ -17,7 +17,7 @@ export class Control {
     this.#words = new Int32Array(memory);
   }
 
-  /** The matcher or grammar that the thread works on, 0 for none: it stays where the work has ended the thread. */
+  /** The matcher or grammar that the thread works on; 0 for none. It keeps its value where that work has ended the thread. */
   get current(): number {
     return Atomics.load(this.#words, word.current);
   }
@@ -33,7 +33,7 @@ export class Control {
     Atomics.store(this.#words, word.current, task);
   }
 
-  /** Thread: to be called before the result is handed over, or an end that comes later would be held to be this work's. */
+  /** Thread: call it before the result is handed over; else a later end of the thread would be blamed on this work. */
   done(): void {
     Atomics.store(this.#words, word.current, 0);
   }

@@ -1,5 +1,5 @@
-// What of some rules can come to an end: which expressions have a finite text, and the rules without those that have none.
-// Linear in the expressions, of which one that stands in many places is looked at once. Pure.
+// Endings: which expressions of a grammar match at least one finite text, and its rules without those that match none. Linear:
+// an expression that is used in several places is visited once. Pure.
 import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./ebnf.ts";
 import { spend } from "./work.ts";
 
@@ -41,7 +41,7 @@ function isComposite(expression: Expression): expression is Composite {
   return expression.kind === "sequence" || expression.kind === "choice" || expression.kind === "repeat";
 }
 
-/** A rule, or an expression, that is not known to end. */
+/** A rule or an expression that is not yet known to have a finite text. */
 interface Waiting {
   /** Parts of it that must end first. */
   left: number;
@@ -49,7 +49,7 @@ interface Waiting {
   readonly rule: string | null;
 }
 
-/** Finds the rules that end: each tells those that wait for it. */
+/** Finds the rules that have a finite text: each one found lowers the count of those that need it. */
 class Search {
   readonly #rules = new Map<string, Waiting>();
   readonly #expressions = new Map<Composite, Waiting | null>();
@@ -133,7 +133,7 @@ class Pruner {
     this.#endings = endings;
   }
 
-  /** Adds the rules of what is left to `used`, those of an expression it knows left out. */
+  /** Adds the rules that the result names to `used`, but not those of an expression that it has seen before. */
   without(expression: Expression, used: string[]): Expression {
     if (expression.kind === "rule") used.push(expression.name);
     if (expression.kind === "any" && expression.next !== null) used.push(expression.next);

@@ -1,6 +1,6 @@
-// The times by which grammars are told apart.
+// Time limits on compiling and matching grammars.
 
-/** What takes longer, compiling or one answer, is slow: nobody else's grammar waits behind it. */
+/** A compilation, or an answer of a matcher, that takes longer is slow: no other client's grammar waits behind it. */
 export const slowMs = 250;
 /** Longest time compiling one grammar may take. */
 export const compileLimitMs = 10_000;

@@ -8,7 +8,7 @@ import type { LiveMatcher, ProvedGrammar } from "./live-matcher.ts";
 import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
-/** Threads that may end under a matcher, nobody knows why, before it is held to be the reason. */
+/** Threads that may end under a matcher for no known reason before the matcher is taken to be the reason. */
 const maxLosses = 2;
 /** Time that one sequence may take for slow answers, all together. */
 const slowLimitMs = 10_000;
@@ -44,7 +44,7 @@ export class MatcherThreads {
     else if (loadMs > slowMs && !matcher.isSlow) this.#isolate(matcher, false);
   }
 
-  /** A thread has been seen to work on a matcher or grammar for so long. */
+  /** A thread has worked for `busyMs` on `task`, a matcher or a grammar: isolates it or ends it where that is too long. */
   look(thread: GrammarThread, task: number, busyMs: number): void {
     if (busyMs < slowMs) return;
     const { answerLimitMs, compileLimitMs } = this.#options;
@@ -140,7 +140,7 @@ function leastBusy(threads: readonly GrammarThread[]): GrammarThread {
 }
 
 function tooSlow({ source }: ProvedGrammar, took: string): ServerError {
-  const message = `expected a grammar that an output can be followed with, but this one takes ${took}; make it less ambiguous`;
+  const message = `matching the output against this grammar takes ${took}; make it less ambiguous`;
   return new ServerError("unsupported", message, { param: source.param });
 }
 

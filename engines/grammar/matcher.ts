@@ -1,5 +1,5 @@
-// What the model's place sees of constrained decoding. Matchers live on threads of their own beside the compiled grammars:
-// they work while the forward pass runs.
+// The model place's interface to constrained decoding. Matchers live on grammar threads, beside the compiled grammars, and work
+// while the forward pass runs.
 import type { GrammarSource } from "./source.ts";
 
 /** A grammar that is compiled and can be matched. */

@@ -1,4 +1,4 @@
-// What a grammar thread is told and what it answers: see thread.ts (the model's side) and worker.ts (the other side).
+// Messages between thread.ts (the model's side of a grammar thread) and worker.ts (the thread itself).
 // Tokens and masks do not travel as messages: see sheet.ts.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { GrammarSource } from "./source.ts";

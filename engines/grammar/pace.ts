@@ -3,17 +3,17 @@
 
 /** Share of a thread's time that one matcher may take for long; what is above it adds up to its load. */
 const fairShare = 0.25;
-/** An answer that takes no longer is none that a client can be blamed for: the thread may have had to wait for a core. */
+/** An answer that takes no longer does not count against its client: the thread may have waited for a core. */
 const quickMs = 20;
 
 export class Pace {
   /** Time taken above the fair share, which falls again with time. */
   loadMs = 0;
-  /** Time of all slow answers, as far as it is above that of a quick one. */
+  /** Sum over all answers of the time beyond `quickMs`. */
   slowMs = 0;
   #askedMs = 0;
   #tookMs = 0;
-  /** What the last answer was given that did not come in time. */
+  /** How long the last late answer was waited for. */
   #patienceMs = Infinity;
   #isOverdue = false;
 

@@ -1,5 +1,5 @@
-// The grammars that are to be compiled for the first time, until they are: bounded, clients take turns, and those that turn out
-// slow wait in a lane of their own. Which of them are being compiled is not known here.
+// Proof queue: grammars that wait for their first compilation or are in it. Bounded; clients take turns; slow grammars wait in
+// a lane of their own. proofs.ts compiles them.
 import { ServerError } from "../../runtime/errors.ts";
 import { FairQueue } from "../../runtime/fair-queue.ts";
 import type { CompiledGrammar } from "./matcher.ts";
@@ -25,7 +25,7 @@ export interface Asker {
 
 export interface Proof extends NumberedSource {
   readonly digest: string;
-  /** Whose turn it takes: one of those who ask for it. */
+  /** The client whose turn it takes: one of the askers. */
   client: string;
   readonly askers: Set<Asker>;
   lane: Lane;
@@ -39,7 +39,7 @@ export class ProofQueue {
   /** Those that wait and those that are being compiled. */
   readonly #byDigest = new Map<string, Proof>();
   readonly #waiting: Readonly<Record<Lane, FairQueue<Proof>>> = { quick: new FairQueue(), slow: new FairQueue() };
-  /** How many of all each client has. */
+  /** Number of grammars by client. */
   readonly #counts = new Map<string, number>();
   #characters = 0;
   /** Until when a client's grammars are taken to be slow; the one added last at the end. */
@@ -116,6 +116,6 @@ export class ProofQueue {
 }
 
 export function tooManyWait(what: string): ServerError {
-  const message = `as many ${what} as may wait to be compiled already; try again later`;
+  const message = `too many ${what} are waiting to be compiled; try again later`;
   return new ServerError("queue_full", message, { retryAfterSeconds });
 }

@@ -31,7 +31,7 @@ export class Proofs {
     this.#options = options;
   }
 
-  /** `grammar` has a number that no other has had. Rejects as GrammarHost.compile() does. */
+  /** The id of `grammar` has never been used before. Rejects as GrammarHost.compile() does. */
   ask(digest: string, grammar: NumberedSource, { client, signal }: GrammarAsker): Promise<CompiledGrammar> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) throw abandoned();
@@ -72,7 +72,7 @@ export class Proofs {
     else if (other.client !== proof.client) this.#queue.handOver(proof, other.client);
   }
 
-  /** One that is compiled in the quick lane may be finished: it takes longer to start another thread. */
+  /** A compilation in the quick lane goes on to its end: starting another thread would take longer. */
   #abandon(proof: Proof): void {
     if (proof.thread !== null && proof.lane === "quick") return;
     this.#queue.remove(proof);
@@ -105,7 +105,7 @@ export class Proofs {
     proof.thread = null;
     this.#running[proof.lane] = null;
     if (proof.isPutBack) this.#putBack(proof);
-    // First those who have asked for it: its thread is theirs, if they open it at once.
+    // The askers go first: a matcher that they open at once stays on this thread.
     setImmediate(() => {
       this.#startNext();
       pool.keepSpare();

@@ -1,5 +1,5 @@
-// The grammars that were refused of late, by digest: asked for again they are refused at once. Not for ever: a grammar may
-// have been too slow because the machine had too much to do.
+// Refusals: grammars that were refused lately, by digest. The same grammar is refused at once when it comes again. Bounded, and
+// forgotten after some minutes: the machine may only have been busy.
 import type { ServerError } from "../../runtime/errors.ts";
 
 const maxKept = 256;

@@ -7,7 +7,7 @@ import { GrammarThread, type NumberedSource } from "./thread.ts";
 
 /** Threads that stay when all are idle: the one that had matchers last, with its grammars, and a spare one. */
 const restingCount = 2;
-/** More of them stay so long: the work may come back. */
+/** Further idle threads stay for this time: the work may come back. */
 const surplusMs = 5000;
 
 export class ThreadPool {
@@ -15,7 +15,7 @@ export class ThreadPool {
   readonly #onLost: (thread: GrammarThread) => void;
   /** Those that have not ended. */
   readonly #threads = new Set<GrammarThread>();
-  /** Those that have, until nothing is left of them. */
+  /** Those that have ended, until their worker is gone. */
   readonly #leaving = new Set<Promise<void>>();
   #surplusSinceMs = 0;
   #isClosed = false;
@@ -30,7 +30,7 @@ export class ThreadPool {
     return [...this.#threads];
   }
 
-  /** A thread with nothing to do: one that has compiled the grammar, where one is named, else one with little to lose. */
+  /** An idle thread: one that has compiled `grammar`, else the one with the fewest compiled grammars, else a new one. */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
     if (holder) return holder;

@@ -1,5 +1,5 @@
-// The model's side of one grammar thread: its worker, what has been compiled there, how long it has been at its present
-// piece of work, and its end. A thread ends once and for all; its owner hears of it by `onEnd`.
+// The model's side of one grammar thread: its worker, what has been compiled there, how long its current work has taken, and its
+// end. A thread that has ended is never started again; its owner is told by `onEnd`.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { Control } from "./control.ts";

@@ -1,6 +1,9 @@
-// Owns the translations made last, as most requests of a client demand the same of their outputs. Called by the agents, one
-// for each of their threads.
+// The translations made last, as most requests of a client demand the same of their outputs; of those that were refused, why.
+// Each text worker has its own.
 import { createHash } from "node:crypto";
+import { performance } from "node:perf_hooks";
+import { ServerError } from "../../runtime/errors.ts";
+import { Refusals } from "./refusals.ts";
 import { type OutputDemand, type Translation, translateOutput } from "./translate.ts";
 
 /** Characters of all grammars that are kept. */
@@ -13,6 +16,7 @@ export class Translations {
   readonly #made = new Map<string, Translation>();
   /** Characters of their grammars. */
   #kept = 0;
+  readonly #refusals = new Refusals();
 
   constructor(limit = 64, most = maxKept) {
     this.#limit = limit;
@@ -26,12 +30,23 @@ export class Translations {
     const written = JSON.stringify([demand, syntax?.before("tool"), syntax?.after("tool")]);
     const key = createHash("sha256").update(written).digest("base64");
     const known = this.#made.get(key);
-    const translation = known ?? translateOutput(demand);
+    const translation = known ?? this.#translate(demand, key);
     if (known === undefined) this.#kept += translation.source.grammar.length;
     this.#made.delete(key);
     this.#made.set(key, translation);
     while (this.#made.size > this.#limit || this.#kept > this.#maxKept) this.#dropOldest();
     return translation;
+  }
+
+  #translate(demand: OutputDemand, key: string): Translation {
+    const refusal = this.#refusals.of(key, performance.now());
+    if (refusal !== null) throw refusal;
+    try {
+      return translateOutput(demand);
+    } catch (error) {
+      if (error instanceof ServerError) this.#refusals.add(key, error, performance.now());
+      throw error;
+    }
   }
 
   #dropOldest(): void {

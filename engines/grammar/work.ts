@@ -1,6 +1,6 @@
-// The bound on how long one translation may take on its thread. Work is counted in units, so that the same grammar is always
-// taken or always refused; a clock stands behind the count, for a machine that is slow or loaded. A translation is
-// synchronous, so there is one at a time.
+// The limit on the work of one translation. Work is counted in units, so that the same grammar is always accepted or always
+// refused; a time limit backs the count up on a machine that is slow or loaded. A translation is synchronous, so there is one
+// at a time.
 
 export class TooMuchWork extends Error {}
 
@@ -8,7 +8,7 @@ export class TooMuchWork extends Error {}
 export const unitsOfTranslation = 200_000;
 /** Elements copied or scanned in plain loops, and characters, that make a unit. */
 const elementsOfUnit = 16;
-/** The clock ends what the units should have ended: never on a machine that is not overloaded. */
+/** Time limit of one translation. The units end it earlier, unless the machine is overloaded. */
 const maxMs = 4000;
 /** Units between two looks at the clock. */
 const unitsOfLook = 5000;
@@ -17,7 +17,7 @@ let unitsLeft = Number.POSITIVE_INFINITY;
 let unitsAtLook = 0;
 let deadline = Number.POSITIVE_INFINITY;
 
-/** Runs a translation, or a part of one; throws TooMuchWork where it takes too much of it. */
+/** Runs a translation, or a part of one; throws TooMuchWork where it takes more than `units`. */
 export function bounded<Result>(translate: () => Result, units = unitsOfTranslation): Result {
   const outer = unitsLeft;
   const outerDeadline = deadline;
@@ -34,7 +34,7 @@ export function bounded<Result>(translate: () => Result, units = unitsOfTranslat
   }
 }
 
-/** Makes what is made once and kept, at no charge: what a grammar takes does not depend on those before it. */
+/** Makes a value that is cached for ever without counting its work: a grammar's units must not depend on earlier grammars. */
 export function unmetered<Result>(make: () => Result): Result {
   const left = unitsLeft;
   unitsLeft = Number.POSITIVE_INFINITY;
@@ -45,14 +45,14 @@ export function unmetered<Result>(make: () => Result): Result {
   }
 }
 
-/** To be called by whatever loops, with as many units as it makes, compares or remembers things. */
+/** Counts work: one unit for each object made, compared or remembered. Every loop must call it. */
 export function spend(units: number): void {
   unitsLeft -= units;
   if (unitsLeft >= unitsAtLook) return;
-  if (unitsLeft < 0) throw new TooMuchWork("it takes too much work to be translated; make it simpler");
+  if (unitsLeft < 0) throw new TooMuchWork("it takes too much work to translate; make it simpler");
   unitsAtLook = unitsLeft - unitsOfLook;
   if (performance.now() > deadline) {
-    throw new TooMuchWork(`it takes more than ${maxMs / 1000} s to be translated; make it simpler, or try again`);
+    throw new TooMuchWork(`it takes more than ${maxMs / 1000} s to translate; make it simpler, or try again`);
   }
 }
 

@@ -164,7 +164,7 @@ export class Admission<S extends Sequence> {
     sequence.state = "finished";
   }
 
-  /** Throws if the books do not balance: of slots, or where someone is not in the one place of his state. */
+  /** Throws if the slots do not balance, or where a sequence is not in the one collection of its state. */
   checkIntegrity(): void {
     this.#slots.checkIntegrity();
     const waiting = [...this.#queue];

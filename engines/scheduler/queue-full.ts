@@ -1,5 +1,4 @@
-// Owns the words of the refusals for a full queue: the scheduler refuses what it has no room for, and the agents side what
-// it can tell the scheduler would refuse.
+// Errors for a full queue. The scheduler throws them, and RunQueue (actors/agent-loop) for what the scheduler would refuse.
 import { ServerError } from "../../runtime/errors.ts";
 
 export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerError {

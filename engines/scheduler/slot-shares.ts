@@ -5,8 +5,9 @@ import { mattersLess, type Sequence } from "./sequence.ts";
 /** At most so many slots change hands in one share period, however many clients wait. */
 const changesPerPeriod = 8;
 /**
- * KV that cannot be kept has to be computed again. A client must have waited so many times as long as that takes, and as
- * long passes before the next such change: a machine spends a ninth of its time on it at most.
+ * A sequence whose KV cannot be kept is prefilled again. The client that gets its slot must have waited this many times as
+ * long as that prefill takes, and the same time passes before the next such change. So at most a ninth of the time goes
+ * into prefilling again.
  */
 const waitPerLoss = 8;
 
@@ -19,8 +20,8 @@ interface Client {
 }
 
 /**
- * A slot normally changes hands when an answer ends. Long answers of one client would so keep others waiting for as long
- * as they last; hence the share period. A client waits from when its next sequence was queued, or from when it last got a
+ * A slot normally changes hands when an answer ends. Without a share period, long answers of one client would keep others
+ * waiting for as long as they last. A client waits from when its next sequence was queued, or from when it last got a
  * slot, whichever is later. When it has waited for a period, and another client has at least two slots more, one of those
  * sequences gives its slot up: of the client that has most, the one that matters least, as for memory (see mattersLess),
  * and never one that matters more than the sequence it makes room for. With a difference of two the two clients are no
@@ -34,10 +35,10 @@ export class SlotShares<S extends Sequence> {
   readonly #lossMs: (sequence: S) => number;
   readonly #clients = new Map<string, Client>();
   #nextLookMs = 0;
-  /** Before, no KV is given up that would have to be computed again. */
+  /** Until then no sequence loses KV that would have to be computed again. */
   #nextLossMs = 0;
 
-  /** `periodMs`: 0 = no slot changes hands. `lossMs`: what computing again takes of what cannot be kept of a sequence. */
+  /** `periodMs`: 0 = no slot changes hands. `lossMs`: time to compute again what cannot be kept of a sequence's KV. */
   constructor(periodMs: number, lossMs: (sequence: S) => number) {
     this.#periodMs = periodMs > 0 ? periodMs : Infinity;
     this.#lossMs = lossMs;
@@ -71,7 +72,7 @@ export class SlotShares<S extends Sequence> {
     this.#of(client).servedMs = nowMs;
   }
 
-  /** When the passing of time alone may give one of those that are next of their clients a slot; Infinity if it cannot. */
+  /** When time alone may give a slot to one of `next`, the next sequence of each client; Infinity if it cannot. */
   nextChangeMs(next: Iterable<S>): number {
     if (this.#periodMs === Infinity) return Infinity;
     const most = this.#mostSlots();
@@ -88,7 +89,7 @@ export class SlotShares<S extends Sequence> {
     return this.#periodMs !== Infinity && nowMs >= this.#nextLookMs;
   }
 
-  /** Which of those that are next of their clients is owed a slot; null where none is. */
+  /** Which of `next`, the next sequence of each client, is owed a slot; null where none is. */
   claimant(next: Iterable<S>, nowMs: number): S | null {
     this.#nextLookMs = nowMs + this.#periodMs / changesPerPeriod;
     const mostAllowed = this.#mostSlots() - 2;
@@ -124,7 +125,7 @@ export class SlotShares<S extends Sequence> {
     if (lossMs > 0) this.#nextLossMs = nowMs + lossMs * waitPerLoss;
   }
 
-  /** Throws where the books are not those of the sequences there are. */
+  /** Throws where the counts do not match the sequences. */
   checkIntegrity(running: Iterable<S>, slotless: Iterable<S>): void {
     const counts = new Map<string, { sequences: number; slots: number }>();
     const count = (client: string, slots: number) => {

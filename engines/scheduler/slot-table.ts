@@ -60,6 +60,6 @@ export class SlotTable<S extends Sequence> {
     const balanced = slots.length === this.#count && slots.every((slot, i) => slot === i);
     if (!balanced) throw new Error(`slots do not balance: ${slots.join(",")}`);
     for (const { state, slot } of this.running)
-      if (state !== "running") throw new Error(`slot ${slot} is of a ${state}`);
+      if (state !== "running") throw new Error(`slot ${slot} is held by a sequence that is ${state}`);
   }
 }

@@ -1,6 +1,6 @@
-// Owns everyone who waits for a slot, by priority: the lower the number, the sooner. Within one priority those that had to
-// give their slot back come first, oldest first, then the one there was too little memory for, then clients in turns. Used
-// by Admission only.
+// Waiting queue: the sequences that wait for a slot, by priority; the lower the number, the sooner. Within one priority those
+// that had to give their slot back come first, oldest first, then the one that lacked KV memory, then clients in turns. Used by
+// Admission only.
 import { FairQueue } from "../../runtime/fair-queue.ts";
 import { QueueShares } from "../../runtime/queue-shares.ts";
 import type { Sequence } from "./sequence.ts";

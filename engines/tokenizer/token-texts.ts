@@ -1,5 +1,5 @@
-// Texts of a vocabulary's tokens, in memory that threads share: made where the vocabulary is, read where tokens become text
-// and where answers are written.
+// Texts of a vocabulary's tokens, in memory that threads share. Made on the text worker that reads the vocabulary; used by the
+// agents thread (tokens to text) and the front (logprobs).
 import assert from "node:assert";
 import { maxVocabulary } from "../logprobs.ts";
 import { type Pieces, PieceTable } from "./pieces.ts";

@@ -1,4 +1,4 @@
-// The older shape of logprobs: four lists beside one another, each with an entry a token.
+// Legacy logprobs of text completions: four parallel lists with one entry for each token.
 import { type LogprobList, recordHead, recordLength } from "../../engines/logprobs.ts";
 import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
 import type { Answer } from "../answer.ts";
@@ -78,7 +78,7 @@ function* logprobs(places: Iterable<TokenPlace>): Generator<string> {
   for (const { floats, at, isFirst } of places) yield isFirst ? "null" : String(wireLogprob(floats[at + 1] as number));
 }
 
-/** By token, the one that was chosen among them. */
+/** The alternatives of each token, and the chosen token itself, as an object of token to logprob. */
 function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
   for (const { floats, at, isFirst } of places) {
     // A token and its logprob lie behind one another.

@@ -107,7 +107,7 @@ const tooLong: InnerReply = {
   status: statusOf("invalid_value"),
   body: errorBody({
     code: "invalid_value",
-    message: `the answer is longer than the ${MAX_BODY_LENGTH} characters that a call may come to; ask for less at once`,
+    message: `the answer is longer than ${MAX_BODY_LENGTH} characters, the most that a tool call may return; ask for less at once`,
   }),
 };
 

@@ -1,5 +1,5 @@
-// Owns the sessions of the protocol's 2025 revisions: begun by initialize, ended by DELETE or by resting too long. There is
-// a most of them; where it is reached, the client that has most of them gives up the one that has rested longest.
+// Sessions of the protocol's 2025 revisions: begun by initialize, ended by DELETE or by being idle too long. Their number is
+// limited; at the limit, the client that has most sessions loses the one that has been idle longest.
 import { randomUUID } from "node:crypto";
 import type { Server } from "@modelcontextprotocol/server";
 import { ServerError } from "../../runtime/errors.ts";

@@ -17,7 +17,7 @@ const LISTEN_BACKLOG = 4096;
 
 /** As uWebSockets.js has it: a connection waits so long for a request's headers, or for its next request. */
 const IDLE_LIMIT_MS = 10_000;
-/** How often that is looked at. */
+/** How often node checks this limit. */
 const CHECK_EVERY_MS = 1000;
 
 const limits = {
@@ -143,7 +143,7 @@ function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeRe
   incoming.on("end", () => reception.end());
 }
 
-/** Of the versions that node reads, those that are not HTTP/1. */
+/** Refuses a request of another HTTP version that node's parser accepts. */
 function versionFault({ httpVersion }: IncomingMessage): ServerError | null {
   if (httpVersion === "1.1" || httpVersion === "1.0") return null;
   return new ServerError("invalid_request", `expected HTTP/1.1, got HTTP/${httpVersion}; the connection is closed`);

@@ -1,5 +1,5 @@
-// Events of a response as they are sent, in chunks of whole events: a few short ones as their text, a long one as what writes
-// its text.
+// Event chunks: the events of a response as they are sent, in chunks of whole events. Short events are kept as text; a long one
+// is kept as a function that writes its text.
 
 /** Events end in an empty line, which nothing inside them can be. */
 const EVENT_END = "\n\n";
@@ -8,7 +8,7 @@ export interface EventChunk {
   /** Number of its first event, and of the one that follows its last. */
   readonly first: number;
   readonly next: number;
-  /** Characters; of a long event, about. */
+  /** Characters; an estimate for a long event. */
   readonly length: number;
   /** The text of its events after number `after`. */
   after(after: number): string | Iterable<string>;

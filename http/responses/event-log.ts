@@ -126,6 +126,6 @@ export class EventLog {
 /** Throws not_found where the first event that is kept is not among the first that are asked for. */
 export function checkStart(after: number, first: number): void {
   if (after + 1 >= first) return;
-  const text = `of this response's events the ones before number ${first} are not kept any more; ask for those after ${first - 1}`;
+  const text = `events before number ${first} of this response are no longer stored; ask for those after ${first - 1}`;
   throw new ServerError("not_found", text, { param: "starting_after" });
 }

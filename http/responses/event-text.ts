@@ -1,5 +1,5 @@
-// Owns how the events of a response are written: names, sequence numbers, server-sent events. Hot path: of the many deltas of
-// one part all but number and text is built once.
+// Event text: writes the events of a response: names, sequence numbers, server-sent events. Hot path: for the many deltas of one
+// part, everything but number and text is built once.
 import { arrayFragments, gathered, jsonPieces, PIECE_LENGTH } from "../json-pieces.ts";
 import { jsonLength } from "../logprobs.ts";
 import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";

@@ -1,4 +1,4 @@
-// Logprobs of one response: counts what they hold, and what they come to as JSON. Driven by fold.ts.
+// Logprobs of one response: counts the memory they hold and the length of their JSON. Used by fold.ts.
 import type { LogprobRecords } from "../../engines/logprobs.ts";
 import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
 import type { AnswerLease } from "../answer-memory.ts";
@@ -11,7 +11,7 @@ export interface HeldLogprobs {
 }
 
 export class LogprobHolder {
-  /** About how many characters of JSON they come to. */
+  /** Characters of their JSON, estimated. */
   length = 0;
   readonly #texts: () => ShownTokens;
   readonly #lease: AnswerLease;
@@ -23,7 +23,7 @@ export class LogprobHolder {
     this.#lease = lease;
   }
 
-  /** Throws queue_full where that is too much. */
+  /** Throws queue_full where they are too much to hold. */
   hold(records: LogprobRecords): HeldLogprobs {
     this.#tokens ??= TokenJson.of(this.#texts());
     this.#lease.add(records.floats.byteLength);

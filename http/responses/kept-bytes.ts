@@ -5,19 +5,19 @@ import { DONE } from "./event-text.ts";
 
 /** What ends an event, which nothing inside one can be. */
 const EVENT_END = Buffer.from("\n\n");
-/** Most slices that are on their way at once. What has arrived is handled in one turn of the event loop, however much it is. */
+/** Most slices on their way at once: all that have arrived are handled in one turn of the event loop. */
 const MOST_SLICES = 4;
 
 export function lengthOf(spans: readonly Span[]): number {
   return spans.reduce((sum, { from, to }) => sum + to - from, 0);
 }
 
-/** Bytes of the spans from there on; null where they are kept no longer. */
+/** A slice of the spans' bytes, from byte `at` on; null where they are no longer stored. */
 export function keptSlice(store: StoredResponses, spans: readonly Span[], at: number): Promise<Uint8Array | null> {
   return gate.pass(() => store.slice({ spans, at }));
 }
 
-/** The bytes of the spans from there on. Throws not_found where they are kept no longer. */
+/** All bytes of the spans from byte `from` on, in slices. Throws not_found where they are no longer stored. */
 export async function* keptBytes(store: StoredResponses, spans: readonly Span[], from = 0): AsyncGenerator<Uint8Array> {
   const length = lengthOf(spans);
   for (let at = from; at < length; ) {

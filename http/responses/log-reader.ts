@@ -1,5 +1,5 @@
-// Owns one reader of a log of events, for the pump of streams: a batch without events says that there is more to encode, which
-// is what the log has. Made by event-log.ts.
+// Log reader: one reader of an event log, for the pump of streams. An empty batch tells the pump that the log has more to encode.
+// Made by event-log.ts.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
 import { type EventChunk, joinedTexts } from "./event-chunks.ts";

@@ -1,5 +1,5 @@
-// Owns one response while it is generated: the fold, its events, and what is kept of it when. Made by responses.ts; driven by
-// whoever reads the generation: the pump of a client's stream, or the run itself where nobody waits.
+// Response run: one response while it is generated: its fold, its events, and when what of it is stored. Made by responses.ts.
+// Driven by the pump of a client's stream, or by itself where no client waits.
 import {
   type ItemTexts,
   maxStoredBytes,

@@ -1,5 +1,5 @@
-// Owns the way of responses into the store: what is on its way there, and what becomes of it where the store refuses it, does
-// not answer, or has let the response go meanwhile. Used by responses.ts.
+// Response saver: writes responses to the store. Tracks the writes in progress, and handles a store that refuses a response, does
+// not answer, or has evicted the response meanwhile. Used by responses.ts.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ResponseUpdate, StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -111,7 +111,7 @@ export class ResponseSaver {
   async #write(response: SavedResponse, end: ResponseUpdate, isThere: boolean): Promise<void> {
     if (isThere && (await this.#store.update(end)) !== "evicted") return;
     if (isThere) {
-      const text = "a response was no longer kept when it ended, having had to go; it is added again";
+      const text = "a response had been evicted from the store when it ended; it is stored again";
       this.#log.warn({ response: response.id }, text);
     }
     await this.#store.add(response.added(end));

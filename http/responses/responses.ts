@@ -235,7 +235,7 @@ export class Responses implements RunOwner {
       this.#background.size >= maxBackground
         ? `${maxBackground} responses run in the background already (max_background_responses)`
         : this.#backgroundBytes + requestBytes > maxBackgroundBytes
-          ? `the requests of responses in the background may have ${maxBackgroundBytes} bytes in all, which this one of ${requestBytes} goes beyond`
+          ? `the requests of responses in the background may have ${maxBackgroundBytes} bytes in all; this one of ${requestBytes} bytes exceeds that`
           : null;
     if (what !== null) throw new ServerError("queue_full", `${what}; try again when some have ended`);
   }

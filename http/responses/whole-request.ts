@@ -1,5 +1,5 @@
-// Requests for responses together with what is kept: items they refer to, and the conversation they go on from. What is long is
-// read on a text worker.
+// Whole request: a request for a response joined with what is stored, that is the items it refers to and the conversation it
+// continues. A long conversation is read on a text worker.
 import assert from "node:assert/strict";
 import type { ItemTexts } from "../../actors/stored-responses.ts";
 import { openContent, sealContent } from "../../actors/text-tasks/sealed-content.ts";
@@ -17,7 +17,7 @@ import type { InputItem } from "./input-items.ts";
 import { joinedTexts, parsedItems } from "./item-texts.ts";
 import type { ResponseTranslation } from "./translator.ts";
 
-/** By which text workers know `goOn`. */
+/** The name by which text workers find `goOn`. */
 export const goOnName = "conversation";
 
 type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools">;
@@ -51,7 +51,7 @@ export async function wholeRequest(
   return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, input };
 }
 
-/** As a task: the content of a request with these items as its conversation, sealed. */
+/** A text task: the content of a request with these items as its conversation, sealed. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { content, instructions } = parameters as { readonly content: Content; readonly instructions: string | null };
   const { prompt, grammar, tools } = content;

@@ -1,5 +1,5 @@
-// Listening on uWebSockets.js, which goes on accepting at full speed where the process can open no more files. So the listening
-// socket is closed while there are too few left, and opened again when connections have gone.
+// Listen gate: the listening socket of uWebSockets.js. uWS retries to accept in a busy loop when the process can open no more
+// files. So the socket is closed while too few files are left, and opened again when connections have ended.
 import { openFileCount } from "../../runtime/open-files.ts";
 import { freeAtFiles, fullAtFiles } from "../connection-limit.ts";
 import { listenFailure } from "../listen-failure.ts";

@@ -1,9 +1,9 @@
-// Answer whose buffers move to the thread of the asker instead of being copied. Whoever returns one has them no more.
+// Moved: an answer whose buffers move to the asker's thread instead of being copied. The actor that returns it loses them.
 import type { Transferable } from "../thread/endpoint.ts";
 
 export class Moved<T> {
   readonly value: T;
-  /** Each once, and none that holds anything else. */
+  /** Each one once. A buffer must hold nothing but parts of `value`. */
   readonly buffers: readonly Transferable[];
 
   constructor(value: T, buffers: readonly Transferable[]) {

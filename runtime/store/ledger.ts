@@ -1,5 +1,5 @@
-// Ledger: what the entries of a store come to, in all and by share, and which is to go first. Every question takes as many steps
-// as the logarithm of the entries. Its rows change in the transactions of their entries.
+// Ledger: counts the entries and bytes of a store, in all and by share, and finds the entry to evict next. Each query takes
+// logarithmic time. A row changes in the same transaction as its entry.
 import { pack, unpack } from "msgpackr";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
@@ -26,7 +26,7 @@ export const ledgerTables = ["totals", "ages", "shares", "by-share", "most-entri
 
 const nothing: Totals = { entries: 0, bytes: 0 };
 const totalsKey: TableKey = ["all"];
-/** Of rows that say all by their keys. */
+/** The value of rows whose key is all that matters. */
 const row = Uint8Array.of(0);
 
 export class Ledger {
@@ -60,7 +60,7 @@ export class Ledger {
     return first === undefined ? null : { born: first[0] as number, key: first[1] as string };
   }
 
-  /** The oldest entry, but for one, of the share that has most; null where that one is the only entry. */
+  /** Key of the oldest entry of the share that has most, leaving out the entry `spared`; null where there is no other. */
   oldestOfMost(what: keyof Totals, spared: string | null): string | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
     // The first share may have no other entry than the spared one; the second has.

@@ -1,5 +1,5 @@
-// Tables on disk, in a folder that several servers of one machine may share. LMDB sees to it that a change that was made
-// survives a kill, and that every change is whole. Runs where disk may be waited for: never on the front.
+// Tables on disk, in a folder that several servers of one machine may share. LMDB makes each change atomic, and a committed
+// change survives a kill. Blocks on the disk: never used on the front thread.
 import { join } from "node:path";
 import { type Database, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";
@@ -14,7 +14,7 @@ const passingCodes: readonly unknown[] = [5, 27, 28, 30, 122];
 export class LmdbTables implements Tables {
   readonly #folder: string;
   readonly #tables: ReadonlyMap<string, LmdbTable>;
-  /** null from a failure that LMDB does not recover from until it could be opened again. */
+  /** null while the environment is closed: after a failure that LMDB does not recover from, until it is opened again. */
   #root: RootDatabase | null = null;
   #closing: Promise<void> | null = null;
   #isClosed = false;
@@ -89,20 +89,20 @@ export class LmdbTables implements Tables {
     }
   }
 
-  /** Faults of the disk, and of LMDB, become an error that a client may be shown: one that passes. */
+  /** Turns failures of the disk and of LMDB into storage_unavailable, which a client may see and retry. */
   #guarded<T>(run: () => T): T {
     try {
       return run();
     } catch (error) {
       const code = error instanceof Error && "code" in error ? error.code : null;
-      // LMDB's errors have numbers. Others are ours: refusals, and mistakes.
+      // LMDB's errors have numeric codes. All others are our own.
       if (typeof code !== "number") throw error;
       if (!passingCodes.includes(code)) this.#abandon();
       throw unavailable(error);
     }
   }
 
-  /** Closes the environment, which the next one who comes opens again. */
+  /** Closes the environment. The next access opens it again. */
   #abandon(): void {
     const root = this.#root;
     if (root === null) return;
@@ -154,7 +154,7 @@ class LmdbTable implements Table {
 }
 
 function unavailable(cause: unknown): ServerError {
-  const text = `the server's disk cannot keep or give back what was asked for now (${reasonOf(cause)}); try again soon`;
+  const text = `the server's disk cannot be read or written now (${reasonOf(cause)}); try again soon`;
   return new ServerError("storage_unavailable", text, { cause });
 }
 

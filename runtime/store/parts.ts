@@ -1,16 +1,16 @@
-// Parts of a store's entries, kept in chunks so that a slice reads only what it needs. What is large is written ahead in steps,
-// between which the thread serves others; the transaction of its entry then only claims it.
+// Parts of a store's entries, kept in chunks so that a slice reads only what it needs. A large part is written ahead in several
+// transactions, with other work of the thread in between; the transaction of its entry then only claims it.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { pack, unpack } from "msgpackr";
 import { ServerError } from "../errors.ts";
 import type { Part, PartChanges } from "./store.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
-/** With what LMDB adds, 16 pages of 4 KiB. */
+/** 16 pages of 4 KiB, less what LMDB adds. */
 const CHUNK_BYTES = 16 * 4096 - 16;
 /** Most bytes written in one transaction: some 20 ms on a slow disk. */
 export const STEP_BYTES = 64 * CHUNK_BYTES;
-/** A part that was written ahead and is not claimed by then never will be: whoever wrote it is gone. */
+/** A part that was written ahead and is not claimed after this time is removed: its writer is gone. */
 const UNCLAIMED_MS = 10 * 60_000;
 
 export const partTables = ["chunks", "unclaimed", "part-ids"] as const;
@@ -23,7 +23,7 @@ const nextIdKey: TableKey = ["next"];
 /** A part on its way into the store: its bytes, or where they lie already. */
 export type Prepared = { readonly bytes: Uint8Array } | { readonly written: Part };
 
-/** The parts of one change: written, removed (null), by their names. */
+/** The parts of one change by their names; null removes a part. */
 export type PreparedParts = ReadonlyMap<string, Prepared | null>;
 
 /** Bytes that are still to be written with the transaction. */
@@ -42,7 +42,7 @@ export class Parts {
   readonly #now: () => number;
   /** [part, number of the chunk] to the chunk. */
   readonly #chunks: Table;
-  /** [part] of each that was written ahead to when and how long it is. */
+  /** [part] of each part that was written ahead to its Unclaimed record. */
   readonly #unclaimed: Table;
   readonly #ids: Table;
 

@@ -8,8 +8,8 @@ import type { Table, Tables } from "./tables.ts";
 import { WriteQueue } from "./write-queue.ts";
 
 /**
- * What is too old is hidden at once, and removed when it has been too old for as long as this while this process runs: a clock
- * that jumps and is set right again removes nothing.
+ * An entry that is too old is hidden at once, but removed only this much later, and only when the store has been open for that
+ * long: a clock that jumps and is corrected removes nothing.
  */
 const OLD_MS = 3_600_000;
 /** Most entries that one change removes for being beyond the limits. */
@@ -32,7 +32,7 @@ export class TableStore<Head> implements Store<Head> {
   readonly #parts: Parts;
   readonly #ledger: Ledger;
   readonly #writes: WriteQueue;
-  /** Changes that were asked for and are not done. */
+  /** Changes in progress. */
   readonly #pending = new Set<Promise<void>>();
   #tidying: Promise<void> | null = null;
   #isClosing = false;

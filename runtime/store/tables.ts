@@ -1,4 +1,4 @@
-// Tables: sorted keys to bytes, changed in transactions. The one thing that stores on disk and in memory differ in.
+// Tables: maps from sorted keys to bytes, changed in transactions. Stores on disk and in memory differ only in their tables.
 
 /** Compared element by element: numbers by size and before strings, a shorter key before those it begins. */
 export type TableKey = readonly (string | number)[];
@@ -8,9 +8,9 @@ export interface Table {
   /** Keeps a copy of the value. */
   put(key: TableKey, value: Uint8Array): void;
   remove(key: TableKey): void;
-  /** At most so many keys in their order, from the first one on that is not before `from`. */
+  /** At most `limit` keys in their order, beginning with the first one that is not before `from`. */
   first(limit: number, from?: TableKey): readonly TableKey[];
-  /** At most so many keys, the last one first. */
+  /** At most `limit` keys, the last one first. */
   last(limit: number): readonly TableKey[];
 }
 

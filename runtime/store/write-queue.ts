@@ -1,5 +1,5 @@
-// Write queue: changes that wait for a transaction. Those that come in one turn of the event loop share one, so that a crowd waits
-// for the disk once.
+// Write queue: changes that wait for a transaction. Those of one turn of the event loop share one transaction, so that many
+// writers wait for the disk once.
 import { ServerError } from "../errors.ts";
 import { STEP_BYTES } from "./parts.ts";
 import type { Tables } from "./tables.ts";
@@ -23,8 +23,8 @@ export class WriteQueue {
   }
 
   /**
-   * Settles when the change is written, which is about so many bytes. `apply` throws a ServerError, before it changes anything,
-   * where it refuses. It may be called more than once; the last call counts.
+   * Settles when the change, of about `bytes` bytes, is written. To refuse, `apply` throws a ServerError before it changes
+   * anything. It may be called more than once; the last call counts.
    */
   add(bytes: number, apply: () => void): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -54,14 +54,14 @@ export class WriteQueue {
         else reject(refusal);
       }
     } catch (fault) {
-      // One that does not fit on a full disk is no reason to refuse the others.
+      // A change that does not fit on a full disk must not fail the others: each gets a transaction of its own.
       if (writes.length > 1) for (const write of writes) this.#write([write]);
       else writes[0]?.reject(fault);
     }
   }
 }
 
-/** What a change is refused for; null where it was made. Other errors end the transaction. */
+/** Why a change is refused; null where it was made. Other errors end the transaction. */
 function refusalOf(apply: () => void): ServerError | null {
   try {
     apply();

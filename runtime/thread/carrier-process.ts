@@ -32,7 +32,7 @@ export function startProcess(options: HostOptions): Host {
     process.execPath,
     [...process.execArgv.filter((flag) => inheritedFlag.test(flag)), entry, options.name],
     {
-      // A child that had our own stderr would make it block: what it prints comes to us, who may lose it.
+      // A child that inherits our stderr makes it blocking. So its output comes to us through a pipe, and we may drop lines.
       stdio: ["ignore", "pipe", "pipe", "pipe"],
       env: { ...withoutSecrets(process.env), ...options.environment },
       // A session of its own: ctrl-c in the terminal reaches the spawner, which decides when its places stop.

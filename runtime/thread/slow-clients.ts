@@ -1,4 +1,4 @@
-// The clients whose tasks were slow lately. Bounded: the one that is longest ago is forgotten first.
+// Slow clients: those whose tasks were slow within the last minute. Bounded: the oldest entry is dropped first.
 
 const rememberedMs = 60_000;
 const maxRemembered = 1024;

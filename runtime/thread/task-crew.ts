@@ -1,5 +1,5 @@
-// The workers of a task pool: how many there are, what each has to load, and when one is replaced. The pool gives them
-// tasks; it is told what becomes of those.
+// TaskCrew: the workers of a task pool. Decides how many there are, what each loads, and when one is replaced. The pool gives
+// them tasks and hears of the results.
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
@@ -7,11 +7,11 @@ import { TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task
 /** A worker that does not start is tried again after this time, then after twice as long each time. */
 const minStartDelayMs = 100;
 const maxStartDelayMs = 30_000;
-/** Failed starts in a row after which nobody is to wait for a worker. */
+/** Failed starts in a row after which the waiting tasks are refused. */
 const hopelessStarts = 3;
 
 export interface TaskCrewOptions extends TaskWorkerOptions {
-  /** A worker that loads what is shared for longer is ended, and the value is refused. */
+  /** Longest time to load a shared value: a worker that takes longer is ended, and the value is refused. */
   readonly limitMs: number;
 }
 
@@ -77,7 +77,7 @@ export class TaskCrew {
     return this.#shared.has(key) && [...this.#workers].some((worker) => !worker.refusedKeys.has(key));
   }
 
-  /** Sees to it that there are so many workers: starts those that are missing, ends free ones that are not needed. */
+  /** Keeps `wanted` workers: starts those that are missing, ends free ones that are not needed. */
   keep(wanted: number): void {
     for (const worker of this.#workers) {
       const isUnwanted = this.#workers.size > wanted || worker.isFull;
@@ -101,7 +101,7 @@ export class TaskCrew {
     for (const { settle } of this.#shared.values()) settle(undefined, reason);
   }
 
-  /** Has free workers load what they lack, one at a time: another one is there for tasks meanwhile. */
+  /** Has free workers load the shared values they lack. A worker that has some waits until another one is free for tasks. */
   #load(): void {
     for (const worker of this.free) {
       const missing = [...this.#shared].find(([key]) => !worker.knows(key));
@@ -130,7 +130,7 @@ export class TaskCrew {
     const { sharing } = worker;
     this.drop(worker);
     if (!worker.isReady) this.#notStarted(cause);
-    // Once no value waits under the key, no other worker tries what has ended this one.
+    // Rejects TaskPool.share(), which drops the value: no other worker loads what has ended this one.
     if (sharing !== null) this.#shared.get(sharing)?.settle(undefined, new TaskEnded(reason, "", cause));
     this.#hooks.onEnded(worker, reason, cause);
   }

@@ -50,7 +50,7 @@ async function run(kind: string, input: unknown, handlers: TaskHandlers): Promis
   }
 }
 
-/** What a client is told: of our own faults no more than that there is one. */
+/** The error that a client is told. Of an internal error it hears only that there was one. */
 function worded(error: unknown): ServerError {
   if (error instanceof ServerError) return error;
   // The runtime's limits on the depth of calls and the length of texts: what clients send can meet them.

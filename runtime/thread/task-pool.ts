@@ -14,7 +14,7 @@ import { type EndReason, TaskEnded } from "./task.ts";
 import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
 import type { TaskWorker } from "./task-worker.ts";
 
-/** Slow tasks at once: each takes a core from everybody. */
+/** Most slow tasks at once: each occupies a core. */
 const maxSlow = 2;
 
 export interface TaskPoolOptions extends TaskCrewOptions {
@@ -36,9 +36,9 @@ export interface TaskPoolStatistics {
 export interface TaskRequest {
   readonly kind: string;
   readonly input: unknown;
-  /** Whose it is: clients take turns. */
+  /** The client it runs for; clients take turns. */
   readonly client: string;
-  /** Key of what it needs of what is shared. */
+  /** Key of the shared value that it needs. */
   readonly needs?: string;
   /** What moves with the input. A task that moved something cannot be started a second time. */
   readonly transfer?: readonly Transferable[];
@@ -60,7 +60,7 @@ export class TaskPool {
   readonly #crew: TaskCrew;
   readonly #quick = new FairQueue<Task>();
   readonly #slow = new FairQueue<Task>();
-  /** Of the two. */
+  /** Counts the waiting tasks of both lanes, by client. */
   readonly #shares = new QueueShares();
   readonly #running = new Map<TaskWorker, Task>();
   readonly #slowClients = new SlowClients();
@@ -140,7 +140,7 @@ export class TaskPool {
     return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
   }
 
-  /** Has a client that has more waiting than this one give its newest place up, where there is none left. */
+  /** Where no place is free, refuses the newest waiting task of the client that has most. */
   #makeRoom(client: string): void {
     const newestOf = (other: string) => this.#newestOf(other);
     for (const task of this.#shares.displacedBy(client, 1, this.#freePlaces, newestOf) ?? []) {
@@ -178,7 +178,7 @@ export class TaskPool {
     if (this.#isClosed) return;
     this.#crew.keep(this.#options.quickWorkers + 1 + this.#slowCount);
     while (this.#running.size - this.#slowCount < this.#options.quickWorkers && this.#startNext(this.#quick, 1));
-    // A worker must be left for who comes next.
+    // One worker stays free for the next quick task.
     while (this.#slowCount < maxSlow && this.#startNext(this.#slow, 2));
   }
 
@@ -215,7 +215,10 @@ export class TaskPool {
     worker.run(kind, input, transfer);
   }
 
-  /** A quick task has taken its time. Where there are as many slow ones as may be, it has to wait for one of them to end. */
+  /**
+   * A quick task has run for `quickMs`. It goes on as a slow one; where there are `maxSlow` of those already, its worker is
+   * ended and the task waits to be run again.
+   */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { quickMs, limitMs } = this.#options;
     this.#slowEver++;
@@ -252,12 +255,12 @@ export class TaskPool {
     this.#remove(task);
     task.isGivenUp = true;
     task.reject(cancelled());
-    // One that is quick still ends sooner than a new worker would start.
+    // A task that is still quick ends sooner than a new worker would start.
     if (task.worker?.isSlow) this.#kill(task.worker, "time");
     else this.#dispatch();
   }
 
-  /** The task of a worker, which runs no more. */
+  /** Takes its task off a worker that has finished it, or that is gone. */
   #ended(worker: TaskWorker): Task | undefined {
     const task = this.#running.get(worker);
     this.#running.delete(worker);

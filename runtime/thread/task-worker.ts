@@ -1,13 +1,13 @@
-// One worker of a task pool, from outside: its thread, what it has been given to share, and the task it is at. The pool
-// decides what it does.
+// TaskWorker: the pool's side of one worker thread. Knows which shared values it has and which task it runs. The pool decides
+// what it does.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
 import type { Transferable } from "./endpoint.ts";
 import type { EndReason, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
 
-/** A worker that holds more than this behind a task is replaced: V8 gives memory back late, and to no thread that rests. */
+/** A worker whose heap is larger than this after a task is replaced: V8 frees memory late, and never on an idle thread. */
 const fullBytes = 160 * 2 ** 20;
-/** For what lives a short time; the rest of the heap is the pool's setting. */
+/** Heap for short-lived objects; the pool's `heapMiB` is the limit of the rest. */
 const youngHeapMiB = 32;
 
 export interface TaskWorkerOptions {
@@ -30,7 +30,7 @@ export interface TaskWorkerHooks {
 }
 
 export class TaskWorker {
-  /** Keys of what it has, and of what it could not take. */
+  /** Keys of the shared values that it has, and of those that it could not load. */
   readonly keys = new Set<string>();
   readonly refusedKeys = new Set<string>();
   /** The part of its task that is under way. */
@@ -41,7 +41,7 @@ export class TaskWorker {
   isReady = false;
   readonly #worker: Worker;
   readonly #hooks: TaskWorkerHooks;
-  /** The key of what it loads. */
+  /** Key of the shared value that it is loading. */
   sharing: string | null = null;
   #hasTask = false;
   #hasEnded = false;

@@ -1,8 +1,8 @@
-// What a task pool and its workers say to each other, and what a module that runs tasks exports. Types, and the one error.
+// Messages between a task pool and its workers, and what a module of tasks exports. Types, and one error.
 import type { ErrorRecord } from "../errors.ts";
 import type { Transferable } from "./endpoint.ts";
 
-/** What a task comes to. What is listed in `transfer` moves to the pool's thread instead of being copied. */
+/** The result of a task. What is listed in `transfer` moves to the pool's thread instead of being copied. */
 export interface TaskOutput {
   readonly value: unknown;
   readonly transfer?: readonly Transferable[];
@@ -10,7 +10,7 @@ export interface TaskOutput {
 
 /** What runs on a task worker: one task at a time, to its end. Throws ServerErrors; anything else is a programmer's mistake. */
 export interface TaskHandlers {
-  /** Takes what tasks need, under a key; every worker is given it. Returns what the worker knows of it then. */
+  /** Keeps a value that tasks need, under a key; every worker is given it. Returns the answer to TaskPool.share(). */
   share(key: string, value: unknown): unknown;
   unshare(key: string): void;
   /** `enter` names the part of the task that begins: the last one says where a task was that had to be ended. */

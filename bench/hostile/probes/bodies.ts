@@ -1,4 +1,4 @@
-// Probes of what the front does with large bodies and headers (findings 8, 9).
+// Probes of large bodies and headers.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Reply } from "../client.ts";
 import {
@@ -23,7 +23,7 @@ const fillingMs = 20;
 const small = '{"messages":"x","ignore_eos":true}';
 const sendingMs = 1500;
 const heldMs = 10_000;
-/** Values a body may have are 200,000. */
+/** A body may have 200,000 values. */
 const valueCount = 199_900;
 const headerLength = 60_000;
 
@@ -81,7 +81,7 @@ function bodyProbe(name: string, body: () => string): ServerProbe {
   };
 }
 
-/** What the last of the large bodies leaves, smaller ones fill, until nothing more is taken. */
+/** Large bodies fill the memory for bodies almost to its limit; then many small ones fill the rest. */
 async function holdBodies(rig: Rig): Promise<Outcome> {
   const large = Buffer.from(heldBody(largestBytes));
   const sizes = [...Array(heldBodies - 1).fill(largestBytes), largestBytes - spareBytes];

@@ -1,5 +1,4 @@
-// Probes of the edges: what is no HTTP, connections that rest or crawl, logs nobody reads, limits of the system (findings 10,
-// 12, 16).
+// Probes of the edges: malformed HTTP, idle and slow connections, logs that nobody reads, limits of the system.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { otherKey, post, type Reply, seconds, summary } from "../client.ts";
@@ -9,19 +8,19 @@ import { exchangeRaw, openRaw, type RawReply, statusesIn, trickle } from "../raw
 import type { Rig } from "../rig.ts";
 import { freePort, type HostileServer } from "../server.ts";
 
-/** A connection that sends nothing whole is to be closed by then. */
+/** A connection that sends no complete request must be closed within this time. */
 const slowestMs = 35_000;
 const unreadRequests = 2000;
 const crowd = 400;
 const descriptors = 160;
 const crowdMs = 8000;
-/** Of a core: nobody can ask for anything. */
+/** Most cores the server may use while no client can connect. */
 const idleLoad = 0.2;
 const mcpSessions = 1000;
 
 const hiddenRequest = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/** Headers that say the body's length in ways that others read differently. */
+/** Headers whose body length HTTP implementations read differently. */
 const ambiguousLengths = [
   "Transfer-Encoding: xchunked",
   "Transfer-Encoding: identity",

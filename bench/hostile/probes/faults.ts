@@ -1,4 +1,4 @@
-// Probes of faults: a model's file that is gone, engines that die, programs that lie in the server's folder (findings 13, 16).
+// Probes of faults: a model file that is gone, engines that die, programs in the server's folder.
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -51,7 +51,7 @@ export const faultProbes: readonly Probe[] = [
   { name: "a pip of its own in the server's folder", finding: 16, concerns: [], limitMs: 180_000, runAlone: offerPip },
 ];
 
-/** Ends the text thread by what it cannot bear: memory at first; where it bears that, a template that never returns. */
+/** Crashes a text worker: first by its memory; if it survives that, by a template that never returns. */
 async function restartWithoutFile(rig: Rig & { readonly server: HostileServer }): Promise<Outcome> {
   const file = (name: string) => join(rig.folder, `${name}.gguf`);
   rmSync(file("gone"));

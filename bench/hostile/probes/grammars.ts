@@ -1,10 +1,10 @@
-// Probes of the grammar threads: matchers that are slow, and compilations that nobody waits for any more (findings 4, 5).
+// Probes of the grammar threads: slow matchers, and compilations whose clients have gone.
 import { setTimeout as sleep } from "node:timers/promises";
 import { summary } from "../client.ts";
 import { namedRepliesWithin, type Probe } from "../probe.ts";
 
 const ambiguousCount = 4;
-/** Of the tokens that end an answer, in the real model and in the tiny ones. */
+/** Suppresses the end-of-generation tokens of the real model and of the tiny ones. */
 const neverEnd = { "0": -100, "2": -100 };
 const abandonedCount = 5;
 /** Time enough to be translated and queued. */
@@ -45,7 +45,7 @@ export const grammarProbes: readonly Probe[] = [
   },
 ];
 
-/** Each is another one, and takes many seconds to compile. */
+/** A different pattern for each `i`; each takes many seconds to compile. */
 function slowPattern(i: number): string {
   return `([a-z]{1,${40 + i}} ){1,400}`;
 }

@@ -1,4 +1,4 @@
-// Probes of what one client may hold: log probabilities of whole answers, slots, the queue (findings 7, 11).
+// Probes of what one client may hold: logprobs of whole answers, slots, the queue.
 import { tinyModel } from "../models.ts";
 import { namedReplies, namedRepliesWithin, type Outcome, type Probe } from "../probe.ts";
 import type { Rig } from "../rig.ts";

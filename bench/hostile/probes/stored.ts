@@ -1,4 +1,4 @@
-// Probes of stored responses: large ones read again and again, a full disk, deletions and owners that died (findings 6, 14 to 16).
+// Probes of stored responses: repeated reads of large ones, a full disk, deletions, owners that died.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// Probes of the text thread: what takes long to translate or to render before anything is generated (findings 1 to 3).
+// Probes of the text workers: grammars that take long to translate, and prompts that take long to render.
 import { attackerKey, isNamed, type Reply, seconds, summary } from "../client.ts";
 import { templates, tinyModel } from "../models.ts";
 import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
@@ -89,7 +89,7 @@ function larkProbe(name: string, grammar: () => string): ServerProbe {
   };
 }
 
-/** The template of a second model does harm where a message asks for it. */
+/** The template of a second model attacks where the message is `word`. */
 function templateProbe(name: string, template: string, word: string): ServerProbe {
   return {
     name,

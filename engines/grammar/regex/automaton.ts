@@ -1,5 +1,5 @@
-// Owns what is done with deterministic automata: combined (both, not), asked about. They carry what a schema says of a string,
-// of an object's keys or of a number's digits. Pure.
+// Operations on deterministic automata: combinations (both, not) and queries. An automaton stands for what a schema says of a
+// string, of an object's keys or of a number's digits. Pure.
 import { spend, spendOn } from "../work.ts";
 import { anyChar, type CharSet, complement, hasChar, unionOf } from "./char-set.ts";
 import { least } from "./least.ts";

@@ -1,6 +1,6 @@
-// Owns making an automaton as small as can be. States are parted by what they accept, then by which parts their characters lead
-// to, until nothing changes; of a part that falls apart only the states that lead into its smaller pieces are looked at again,
-// so each edge counts as often as a part can be halved. Pure.
+// Minimisation of an automaton (after Hopcroft). States are partitioned by what they accept, then by the parts that their
+// characters lead to, until nothing changes. When a part splits, only the states that lead into its smaller pieces are looked
+// at again, so an edge is visited a logarithmic number of times. Pure.
 import { spend, spendOn } from "../work.ts";
 import { type Automaton, explore, noText, rangesOfState, type State, stateOf } from "./states.ts";
 

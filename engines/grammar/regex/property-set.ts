@@ -1,5 +1,5 @@
-// Owns the sets of the Unicode properties that patterns name (\p{L}), read off the runtime's own regular expressions and kept.
-// Of a long block of characters that are alike in all properties one is looked at: a set takes a few ms. For parse.ts.
+// Sets of the Unicode properties that patterns name (\p{L}), computed with the runtime's own regular expressions and cached. Of
+// a long block of characters with equal properties only one is tested, so a set takes a few ms. For parse.ts.
 import { spend } from "../work.ts";
 import type { CharSet } from "./char-set.ts";
 

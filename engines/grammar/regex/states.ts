@@ -1,4 +1,4 @@
-// Owns deterministic automata over characters as data, and how one is found state by state. Pure; state 0 is the start.
+// Deterministic automata over characters as data, and their construction state by state. Pure; state 0 is the start.
 import { spend, spendOn } from "../work.ts";
 import { anyChar, type CharSet, unionOf } from "./char-set.ts";
 import { RegexProblem } from "./syntax.ts";
@@ -21,7 +21,7 @@ export const maxStates = 4000;
 export const noText: Automaton = [{ accepts: false, edges: [] }];
 export const anyText: Automaton = [{ accepts: true, edges: [{ set: anyChar, to: 0 }] }];
 
-/** What is known of one state while an automaton is explored, its targets by their own descriptions. */
+/** One state while an automaton is explored; its edges name their targets by place. */
 interface Described<Place> {
   readonly accepts: boolean;
   readonly edges: Iterable<{ readonly set: CharSet; readonly to: Place }>;

@@ -1,5 +1,5 @@
-// The automaton of a list of texts: read in order, so that all of a state's texts come one after another, and each state made
-// once what follows it is known. Linear in the characters. Pure.
+// The minimal automaton of a list of texts. The texts are sorted, so all texts of a state come one after another, and a state is
+// made when everything behind it is known. Linear in the characters. Pure.
 import { spend, spendOn } from "../work.ts";
 import { charOf } from "./char-set.ts";
 import { type Automaton, type Edge, explore, noText, type State, stateOf } from "./states.ts";
@@ -73,5 +73,5 @@ class Builder {
 }
 
 function tooMany(): RegexProblem {
-  return new RegexProblem("unsupported", "these are too many, or too long, texts to be told from others; name fewer");
+  return new RegexProblem("unsupported", "these texts are too many, or too long, to be enforced together; name fewer");
 }

@@ -1,4 +1,4 @@
-// The automata of one document's patterns: many fields have the same pattern, and what two of them come to is worked out once. Pure.
+// Patterns: the automata of one document's patterns, each made once, as many fields have the same pattern. Pure.
 import { not } from "../regex/automaton.ts";
 import { automatonOf } from "../regex/determinise.ts";
 import { parseRegex } from "../regex/parse.ts";

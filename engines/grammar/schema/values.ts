@@ -1,5 +1,5 @@
-// JSON values that a schema names (const, enum), compared: as texts that are the same for equal values, of which those of arrays
-// and objects are kept, and lists of them as sets. Pure.
+// Comparison of the JSON values that a schema names (const, enum). Equal values have the same canonical text; the texts of
+// arrays and objects, and the sets of whole lists, are cached. Pure.
 import { spend, spendOn } from "../work.ts";
 
 const texts = new WeakMap<object, string>();

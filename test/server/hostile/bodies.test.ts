@@ -1,4 +1,4 @@
-// Large bodies and headers hold neither the front nor the room for the bodies of others.
+// Large bodies and headers neither block the front nor take the memory that other clients' bodies need.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models.ts";

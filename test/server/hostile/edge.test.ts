@@ -1,4 +1,4 @@
-// Each edge answers no request hidden in another, waits for no reader of its log, and bears the limits of the system.
+// Each edge answers no request hidden in another, does not wait for the reader of its log, and survives the system's limits.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models.ts";

@@ -1,4 +1,4 @@
-// A model without its file fails alone, a killed engine is an error to retry, and what lies in the server's folder is not run.
+// A model without its file fails alone, a killed engine gives a retryable error, and programs in the server's folder are not run.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models.ts";

@@ -1,5 +1,5 @@
-// Slow matchers and compilations that nobody waits for cost no other client. On the real model: a tiny vocabulary makes each
-// grammar quick.
+// Slow matchers and abandoned compilations do not delay other clients. Uses the real model: with a tiny vocabulary every grammar
+// is fast.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { realModel } from "../../fixtures/models.ts";

@@ -1,4 +1,4 @@
-// Stored responses: large ones are read a page at a time, a full disk is borne, an owner that died is known to be dead.
+// Stored responses: large ones are read page by page, a full disk is survived, a response of a dead owner is recognised.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models.ts";

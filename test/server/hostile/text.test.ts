@@ -1,4 +1,4 @@
-// What takes long to translate or to render before anything is generated costs its own client alone.
+// Grammars that take long to translate, and prompts that take long to render, delay only their own client.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
 import { tinyModel } from "../../fixtures/models.ts";

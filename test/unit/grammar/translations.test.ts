@@ -39,8 +39,19 @@ describe("translations", () => {
     assert.notEqual(translations.of(long), translations.of(long));
   });
 
-  it("are not made of what is refused", () => {
+  it("are not made of what is refused, which is remembered", () => {
     const translations = new Translations();
-    for (let i = 0; i < 2; i++) assert.throws(() => translations.of(regex("(")), { code: "invalid_value" });
+    const refusal = (demand: OutputDemand) => {
+      try {
+        translations.of(demand);
+      } catch (error) {
+        return error;
+      }
+      return assert.fail("it was translated");
+    };
+    const first = refusal(regex("("));
+    assert.equal((first as { code?: string }).code, "invalid_value");
+    assert.equal(refusal(regex("(")), first);
+    assert.notEqual(refusal(regex("(a")), first);
   });
 });

@@ -39,6 +39,6 @@ describe("an answer to a tool call", () => {
   it("is refused where it is too long", async () => {
     const { status, body } = await embed(1000);
     assert.equal(status, 422);
-    assert.match(JSON.parse(body).error.message, /longer than the 8388608 characters/);
+    assert.match(JSON.parse(body).error.message, /longer than 8388608 characters/);
   });
 });
