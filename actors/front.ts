@@ -163,7 +163,8 @@ export class Front implements Inference, ModelManagement {
     const visit = await this.#visit({ model, client, adapter: null }, signal);
     try {
       const options = { timeoutMs: prepareTimeoutMs, transfer: movedWith(request) };
-      return await visit.agents.actor.ask("countTokens", { request }, options);
+      const { actor } = visit.agents;
+      return await this.#task(actor, signal, (run) => actor.ask("countTokens", { run, request }, options));
     } finally {
       visit.end();
     }
@@ -182,11 +183,25 @@ export class Front implements Inference, ModelManagement {
     throw new ServerError("cancelled", "the request was cancelled before its embeddings were made");
   }
 
-  async translate(message: BodyToTranslate): Promise<unknown> {
+  async translate(body: BodyToTranslate, signal: AbortSignal): Promise<unknown> {
     const { link } = this.#agents;
     if (link === null) throw fromErrorRecord(restarting);
-    const transfer = [message.body.buffer as ArrayBuffer];
-    return await link.actor.ask("translate", message, { timeoutMs: prepareTimeoutMs, transfer });
+    const { actor } = link;
+    const options = { timeoutMs: prepareTimeoutMs, transfer: [body.body.buffer as ArrayBuffer] };
+    return await this.#task(actor, signal, (run) => actor.ask("translate", { run, body }, options));
+  }
+
+  /** What the agents place is asked under a number, by which it is given up when the signal is aborted. */
+  async #task<T>(actor: AgentsLink["actor"], signal: AbortSignal, ask: (run: number) => Promise<T>): Promise<T> {
+    if (signal.aborted) throw new ServerError("cancelled", "the request was cancelled before it was read");
+    const run = this.#nextRun++;
+    const cancel = () => actor.tell("cancelTask", { run });
+    signal.addEventListener("abort", cancel, { once: true });
+    try {
+      return await ask(run);
+    } finally {
+      signal.removeEventListener("abort", cancel);
+    }
   }
 
   /** The events of a run on a model, which `start` asks the agents place for; `onEnd` is called when there are no more. */

@@ -101,9 +101,9 @@ export interface Inference {
   engineMetrics(): Promise<readonly EngineMetric[]>;
   /**
    * What a request body says, read on a text worker, where the bytes move to; as the translators of its protocol have it.
-   * Throws what refuses it.
+   * Throws what refuses it; `cancelled` once the signal is aborted.
    */
-  translate(message: BodyToTranslate): Promise<unknown>;
+  translate(message: BodyToTranslate, signal: AbortSignal): Promise<unknown>;
   /** Throws what hinders it as a ServerError; `cancelled` once the signal is aborted, before the next step. */
   embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings>;
 }

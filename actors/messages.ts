@@ -230,11 +230,13 @@ export interface AgentsProtocol {
     /** null for the base model. */
     readonly adapter: RunAdapter | null;
   }): void;
-  /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
-  countTokens(message: { readonly request: GenerateRequest }): Promise<number>;
+  /** Tokens of the prompt a request comes to. Throws what would refuse the request. `run`: a number to cancel it by. */
+  countTokens(message: { readonly run: number; readonly request: GenerateRequest }): Promise<number>;
   textStatistics(message: null): TextStatistics;
   /** What a request body says, see BodyTranslators. */
-  translate(message: BodyToTranslate): Promise<unknown>;
+  translate(message: { readonly run: number; readonly body: BodyToTranslate }): Promise<unknown>;
+  /** Gives up countTokens or translate: it rejects with `cancelled`. */
+  cancelTask(message: { readonly run: number }): void;
   /** Starts embedding inputs; the one event that ends it goes to stream `run` of the events channel. */
   embed(message: {
     readonly run: number;

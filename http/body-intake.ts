@@ -20,6 +20,8 @@ export abstract class EdgeRequest implements HttpRequest {
   abstract readonly signal: AbortSignal;
   #body: Uint8Array = EMPTY;
   #reader: BodyReader | null = null;
+  #holds = 0;
+  #onLetGo: () => void = () => {};
 
   get body(): Uint8Array {
     return this.#body;
@@ -32,6 +34,20 @@ export abstract class EdgeRequest implements HttpRequest {
   releaseBody(keptBytes = 0): void {
     this.#body = EMPTY;
     this.#reader?.release(keptBytes);
+  }
+
+  holdBody(): () => void {
+    this.#holds++;
+    return () => {
+      this.#holds--;
+      if (this.#holds === 0) this.#onLetGo();
+    };
+  }
+
+  /** Does so when nothing holds the body any more. */
+  whenLetGo(action: () => void): void {
+    if (this.#holds === 0) action();
+    else this.#onLetGo = action;
   }
 
   /** All of its body has come. */
@@ -132,7 +148,7 @@ export class Reception {
   /** The request has ended, answered or not. */
   done(): void {
     this.#close();
-    this.#reader.release();
+    this.#request.whenLetGo(() => this.#reader.release());
   }
 
   #refuse(refusal: ServerError): void {

@@ -24,6 +24,8 @@ export interface HttpRequest {
    * answer ends, or until another call names fewer: for what has been made of the body.
    */
   releaseBody(keptBytes?: number): void;
+  /** What the body counts for stays counted until the returned function is called, though the request may end before. */
+  holdBody(): () => void;
 }
 
 export type ReplyHeaders = Readonly<Record<string, string>>;

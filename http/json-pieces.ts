@@ -110,6 +110,14 @@ export function* textPieces(text: string): Generator<string> {
   }
 }
 
+/** UTF-8 as text in pieces that end with whole characters. */
+export function* decodedPieces(utf8: Uint8Array): Generator<string> {
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  for (let at = 0; at < utf8.length; at += PIECE_LENGTH) {
+    yield decoder.decode(utf8.subarray(at, at + PIECE_LENGTH), { stream: true });
+  }
+}
+
 /** `at`, or one before it where it lies inside a pair of surrogates: each half alone would be written as an escape. */
 function cutAt(text: string, at: number): number {
   const last = text.charCodeAt(at - 1);

@@ -54,8 +54,8 @@ export class ObservedInference implements Inference {
     return this.#inner.engineMetrics();
   }
 
-  translate(message: BodyToTranslate): Promise<unknown> {
-    return this.#inner.translate(message);
+  translate(message: BodyToTranslate, signal: AbortSignal): Promise<unknown> {
+    return this.#inner.translate(message, signal);
   }
 
   generate(

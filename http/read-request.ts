@@ -24,7 +24,8 @@ export async function readRequest<T extends Translation>(
   const message = { client: clientOf(request), protocol: translator.name, body: ownMemory(body), parameters };
   // The budget counts the bytes on: the text worker holds them, and later the translation does, until the request releases it.
   request.releaseBody(body.byteLength);
-  const translated = (await inference.translate(message)) as T;
+  const letGo = request.holdBody();
+  const translated = (await inference.translate(message, request.signal).finally(letGo)) as T;
   nameModel(request, translated.model);
   tellIgnored(translated.ignored, log);
   return translated;

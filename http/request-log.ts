@@ -33,7 +33,7 @@ export class RequestLog implements ExchangeObserver {
 
   began(exchange: Exchange): void {
     const request = this.#requestCopy(exchange.request.body);
-    const copy: ExchangeCopy = { request, pieces: [], bytes: 0, cutBytes: 0 };
+    const copy: ExchangeCopy = { request, pieces: [], decoder: new TextDecoder(), bytes: 0, cutBytes: 0 };
     this.#heldBytes += request.byteLength;
     this.#copies.set(exchange, copy);
     exchange.tap = (body) => this.#keep(copy, body);
@@ -64,7 +64,7 @@ export class RequestLog implements ExchangeObserver {
       copy.cutBytes += bytes;
       return;
     }
-    copy.pieces.push(typeof body === "string" ? body : decoder.decode(body));
+    copy.pieces.push(typeof body === "string" ? body : copy.decoder.decode(body, { stream: true }));
     copy.bytes += bytes;
     this.#heldBytes += bytes;
   }
@@ -89,6 +89,8 @@ interface ExchangeCopy {
   readonly request: Uint8Array;
   /** Of the answer. */
   readonly pieces: string[];
+  /** Pieces of bytes may end within a character. */
+  readonly decoder: InstanceType<typeof TextDecoder>;
   bytes: number;
   cutBytes: number;
 }

@@ -7,7 +7,7 @@ import { jsonPieces } from "./json-pieces.ts";
 import { sendPieces } from "./pieces.ts";
 
 /**
- * Answers a request with what its generation comes to; `prefixLength` characters are put before the text of each choice. What
+ * Answers a request with what its generation comes to; about `prefixLength` characters are put before the text of each choice. What
  * fails is thrown before anything is sent.
  */
 export async function sendAnswer(

@@ -27,7 +27,6 @@ import {
   type TokenFrame,
   tokenChannel,
 } from "../messages.ts";
-import type { BodyToTranslate } from "../text-tasks/body-translators.ts";
 import type { TextTasks } from "../text-tasks/text-tasks.ts";
 import { EmbedRun } from "./embed-run.ts";
 import { Run, type SequenceSink } from "./run.ts";
@@ -63,6 +62,8 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
   readonly #models = new Map<string, LinkedModel>();
   /** Why a model cannot be used now. */
   readonly #detached = new Map<string, ErrorRecord>();
+  /** What can be given up, by its number. */
+  readonly #tasks = new Map<number, AbortController>();
   #nextSequence = 1;
 
   constructor(options: AgentLoopOptions) {
@@ -155,19 +156,31 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     }
   }
 
-  countTokens({ request }: Parameters<AgentsProtocol["countTokens"]>[0]): Later<number> {
+  countTokens({ run, request }: Parameters<AgentsProtocol["countTokens"]>[0]): Later<number> {
     const model = this.#modelFor(request.model);
     if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
-    return new Later(this.#options.tasks.countTokens(model.textKey, request));
+    return this.#task(run, (signal) => this.#options.tasks.countTokens(model.textKey, request, signal));
   }
 
   textStatistics(): TextStatistics {
     return this.#options.tasks.statistics;
   }
 
-  translate(message: BodyToTranslate): Later<Moved<unknown>> {
-    const translated = this.#options.tasks.translate(message);
-    return new Later(translated.then(({ value, movable }) => new Moved(value, movable)));
+  translate({ run, body }: Parameters<AgentsProtocol["translate"]>[0]): Later<Moved<unknown>> {
+    return this.#task(run, async (signal) => {
+      const { value, movable } = await this.#options.tasks.translate(body, signal);
+      return new Moved(value, movable);
+    });
+  }
+
+  cancelTask({ run }: Parameters<AgentsProtocol["cancelTask"]>[0]): void {
+    this.#tasks.get(run)?.abort();
+  }
+
+  #task<T>(run: number, start: (signal: AbortSignal) => Promise<T>): Later<T> {
+    const task = new AbortController();
+    this.#tasks.set(run, task);
+    return new Later(start(task.signal).finally(() => this.#tasks.delete(run)));
   }
 
   embed({ run: id, request, adapter }: Parameters<AgentsProtocol["embed"]>[0]): void {

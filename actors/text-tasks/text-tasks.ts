@@ -76,7 +76,7 @@ export class TextTasks {
   }
 
   /** Tokens of the prompt a request comes to. Throws what would refuse the request. */
-  countTokens(key: string, request: GenerateRequest, signal?: AbortSignal): Promise<number> {
+  countTokens(key: string, request: GenerateRequest, signal: AbortSignal): Promise<number> {
     return this.#ofRequest("count", key, request, signal);
   }
 
@@ -96,16 +96,16 @@ export class TextTasks {
   }
 
   /** What a request body says, typed by whoever knows its protocol, and what of it may move on. */
-  translate(message: BodyToTranslate): Promise<TranslatedBody> {
+  translate(message: BodyToTranslate, signal: AbortSignal): Promise<TranslatedBody> {
     const { client, body } = message;
-    return this.#run("translate", message, { client, transfer: [body.buffer as ArrayBuffer] });
+    return this.#run("translate", message, { client, signal, transfer: [body.buffer as ArrayBuffer] });
   }
 
   async #ofRequest<K extends "prepare" | "count">(
     kind: K,
     key: string,
     request: GenerateRequest,
-    signal: AbortSignal | undefined,
+    signal: AbortSignal,
   ): Promise<TextTaskTypes[K]["output"]> {
     const digest = requestDigest(request);
     this.#endedTasks.check(digest);

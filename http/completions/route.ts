@@ -8,6 +8,8 @@ import { sendAnswer } from "../send-answer.ts";
 import { textCompletion } from "./response.ts";
 import { completionTranslator } from "./translator.ts";
 
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
 export const completions: RouteHandler = async (exchange, context) => {
   const { inference } = context;
   const { facts, asked } = await readRequest(exchange, context, completionTranslator);
@@ -15,6 +17,8 @@ export const completions: RouteHandler = async (exchange, context) => {
   const request = { ...asked, ...originOf(exchange, model, false) };
   const { prefix, wantsLogprobs } = facts;
   const created = Math.floor(Date.now() / 1000);
-  const options = { id: randomId("cmpl"), created, model: model.id, prefix, wantsLogprobs };
-  await sendAnswer(exchange, context, request, prefix.length, (answer) => textCompletion(options, answer));
+  const options = { id: randomId("cmpl"), created, model: model.id, wantsLogprobs };
+  await sendAnswer(exchange, context, request, prefix.byteLength, (answer) =>
+    textCompletion({ ...options, prefix: decoder.decode(prefix) }, answer),
+  );
 };

@@ -2,15 +2,25 @@
 import { askedTranslator } from "../translation.ts";
 import { askedRequest, completionRequestSchema } from "./request.ts";
 
-export const completionTranslator = askedTranslator(
+const encoder = new TextEncoder();
+
+const translator = askedTranslator(
   "completions",
   completionRequestSchema,
   (body) => ({
     model: body.model,
     adapter: body.adapter,
-    /** What each text begins with. */
-    prefix: body.echo ? body.prompt : "",
+    /** What each text begins with, in UTF-8. */
+    prefix: encoder.encode(body.echo ? body.prompt : ""),
     wantsLogprobs: typeof body.logprobs === "number",
   }),
   askedRequest,
 );
+
+export const completionTranslator: typeof translator = {
+  ...translator,
+  pack(translated) {
+    const { value, transfer } = translator.pack(translated);
+    return { value, transfer: [...(transfer ?? []), translated.facts.prefix.buffer as ArrayBuffer] };
+  },
+};

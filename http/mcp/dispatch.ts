@@ -75,6 +75,7 @@ function innerRequest({ path, body, caller, requestId }: InnerRequest, signal: A
     signal,
     // It is small, and nobody but the tool's call holds it.
     releaseBody: () => {},
+    holdBody: () => () => {},
   };
 }
 

@@ -40,7 +40,7 @@ export const createResponse: RouteHandler = async (exchange, context) => {
     const request = { ...asked, ...originOf(exchange, model, isStreamed) };
     const onPrepared = once(() => {
       kept.release();
-      exchange.request.releaseBody(settings.length + (isStored ? input.texts.byteLength : 0));
+      exchange.request.releaseBody(settings.byteLength + (isStored ? input.texts.byteLength : 0));
     });
     if (isBackground) await answerBackground(exchange, context, plan, request, onPrepared);
     else await answerWaiting(exchange, context, plan, request, onPrepared);

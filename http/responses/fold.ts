@@ -80,8 +80,8 @@ export class ResponseFold {
 
   /** About how many characters the response comes to as JSON; 0 where JSON.stringify can write it. */
   get length(): number {
-    const { length } = this.#head.settings;
-    return (length > PIECE_LENGTH ? length : 0) + this.#logprobs.length;
+    const { byteLength } = this.#head.settings;
+    return (byteLength > PIECE_LENGTH ? byteLength : 0) + this.#logprobs.length;
   }
 
   /** The response as it is now: JSON. */

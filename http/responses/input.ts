@@ -1,6 +1,7 @@
 // The items that a request adds to the conversation: every item gets a name, and references become what they refer to.
 import type { ItemTexts } from "../../actors/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import type { AnswerLease } from "../answer-memory.ts";
 import { MAX_BODY_BYTES } from "../body.ts";
 import { itemId, responseOfItem } from "./fold.ts";
 import type { InputItem, NamedItem } from "./input-items.ts";
@@ -35,12 +36,16 @@ export function isReference(item: NamedItem | ItemTexts | InputReference): item 
   return "at" in item;
 }
 
-/** Items, and what references between them stand for. Throws not_found where one refers to what is not kept. */
+/**
+ * Items, and what references between them stand for, which the lease counts before it is read. Throws not_found where one
+ * refers to what is not kept, queue_full.
+ */
 export async function referredItems(
   input: readonly (ItemTexts | InputReference)[],
   responses: Responses,
+  lease: AnswerLease,
 ): Promise<ItemTexts> {
-  const referred = new ReferredItems(responses);
+  const referred = new ReferredItems(responses, lease);
   const texts: ItemTexts[] = [];
   for (const part of input) texts.push(isReference(part) ? await referred.find(part) : part);
   return joinedItemTexts(texts);
@@ -48,12 +53,14 @@ export async function referredItems(
 
 class ReferredItems {
   readonly #responses: Responses;
+  readonly #lease: AnswerLease;
   readonly #known = new Set<string>();
   readonly #items = new Map<string, ItemTexts>();
   #bytes = 0;
 
-  constructor(responses: Responses) {
+  constructor(responses: Responses, lease: AnswerLease) {
     this.#responses = responses;
+    this.#lease = lease;
   }
 
   async find({ id, at }: InputReference): Promise<ItemTexts> {
@@ -74,6 +81,7 @@ class ReferredItems {
     }
     // Before they are read.
     if (this.#bytes + text.bytes > MAX_REFERRED_BYTES) throw tooLarge(at);
+    this.#lease.add(text.bytes);
     const item = itemText(id, await text.read());
     this.#items.set(id, item);
     return item;

@@ -4,11 +4,13 @@ import type { Usage } from "../../engines/chat.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import { generationFields } from "../adapter-generation.ts";
 import { statusOf } from "../errors.ts";
-import { jsonPieces, textPieces } from "../json-pieces.ts";
+import { decodedPieces, jsonPieces } from "../json-pieces.ts";
 import type { WireTokenLogprob } from "../logprobs.ts";
 import { maxOutputTokens, type ResponseRequestBody } from "./request.ts";
 import { wireText } from "./text-format.ts";
 import { type FunctionName, wireToolChoice, wireTools } from "./tools.ts";
+
+const encoder = new TextEncoder();
 
 export type ResponseStatus = "queued" | "in_progress" | "completed" | "failed" | "incomplete" | "cancelled";
 export type ItemStatus = "in_progress" | "completed" | "incomplete";
@@ -62,8 +64,8 @@ export interface ResponseHead {
   /** Unix seconds. */
   readonly createdAt: number;
   readonly model: string;
-  /** The request's own settings, as they are shown: the end of the response's JSON text, from a comma on. */
-  readonly settings: string;
+  /** The request's own settings, as they are shown: the end of the response's JSON text, from a comma on, in UTF-8. */
+  readonly settings: Uint8Array;
   /** Functions that are shown in a namespace, by the names that the model knows them by. */
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
@@ -80,9 +82,9 @@ export interface ResponseState {
   readonly adapterGeneration: string | null;
 }
 
-/** The settings of a request as a response shows them: the end of its JSON text. */
-export function settingsText(body: ResponseRequestBody): string {
-  return `,${JSON.stringify(responseSettings(body)).slice(1)}`;
+/** The settings of a request as a response shows them: see ResponseHead. */
+export function settingsText(body: ResponseRequestBody): Uint8Array {
+  return encoder.encode(`,${JSON.stringify(responseSettings(body)).slice(1)}`);
 }
 
 function responseSettings(body: ResponseRequestBody): object {
@@ -114,13 +116,13 @@ function responseSettings(body: ResponseRequestBody): object {
 
 /** A response as it is answered: JSON. */
 export function responseText(head: ResponseHead, state: ResponseState): string {
-  return JSON.stringify(bodyOf(head, state)).slice(0, -1) + head.settings;
+  return JSON.stringify(bodyOf(head, state)).slice(0, -1) + [...decodedPieces(head.settings)].join("");
 }
 
 /** The same in pieces, for a long one. */
 export function* responsePieces(head: ResponseHead, state: ResponseState): Generator<string> {
   yield* bodyPieces(head, state);
-  yield* textPieces(head.settings);
+  yield* decodedPieces(head.settings);
 }
 
 /** A response as it is answered, up to where its settings follow. */

@@ -213,7 +213,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   /** All of what is kept, with what never changes. */
   added(update: ResponseUpdate): StoredResponse {
     const { client, previousId, isBackground, input, head } = this.#plan;
-    return { ...update, client, previousId, isBackground, input, settings: Buffer.from(head.settings) };
+    return { ...update, client, previousId, isBackground, input, settings: head.settings };
   }
 
   /** Throws invalid_value where it is too large to be kept. */

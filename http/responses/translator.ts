@@ -7,7 +7,7 @@ import type { adapterField } from "../adapter-field.ts";
 import { ignoredFields } from "../ignored.ts";
 import { validate } from "../json.ts";
 import { type AskedTranslation, type BodyTranslator, sealed } from "../translation.ts";
-import { wholeConversation } from "./conversation.ts";
+import { conversation, wholeConversation } from "./conversation.ts";
 import { type InputReference, inputItems, isReference } from "./input.ts";
 import type { NamedItem } from "./input-items.ts";
 import { itemTexts } from "./item-texts.ts";
@@ -19,18 +19,17 @@ export interface ResponseFacts {
   readonly model: string | null | undefined;
   readonly adapter: z.output<typeof adapterField>;
   readonly previousId: string | null;
-  readonly instructions: string | null;
   readonly isStored: boolean;
   readonly isBackground: boolean;
   readonly isStreamed: boolean;
   /** See ResponseHead. */
-  readonly settings: string;
+  readonly settings: Uint8Array;
   readonly namespacedNames: ReadonlyMap<string, FunctionName>;
 }
 
 export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   readonly input: readonly (ItemTexts | InputReference)[];
-  /** All messages are in `asked`. Where not, none are: some are of what is kept. */
+  /** All messages are in `asked`. Where not, only the instructions are: the others come after what is kept. */
   readonly isWhole: boolean;
 }
 
@@ -48,7 +47,6 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
       model: body.model,
       adapter: body.adapter,
       previousId,
-      instructions,
       isStored: body.store ?? true,
       isBackground: body.background ?? false,
       isStreamed: body.stream ?? false,
@@ -59,15 +57,16 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
       model: body.model,
       ignored: ignoredFields(responseRequestSchema, body),
       facts,
-      asked: askedRequest(body, isWhole ? wholeConversation(instructions, own) : []),
+      asked: askedRequest(body, isWhole ? wholeConversation(instructions, own) : conversation(instructions, [])),
       input: inTexts(items),
       isWhole,
     };
   },
   pack(translated) {
     const asked = sealed(translated.asked);
+    const settings = translated.facts.settings.buffer as ArrayBuffer;
     const texts = translated.input.flatMap((part) => (isReference(part) ? [] : [part.texts.buffer, part.ends.buffer]));
-    return { value: { ...translated, asked }, transfer: [...movedWith(asked), ...(texts as ArrayBuffer[])] };
+    return { value: { ...translated, asked }, transfer: [...movedWith(asked), settings, ...(texts as ArrayBuffer[])] };
   },
 };
 

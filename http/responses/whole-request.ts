@@ -35,37 +35,35 @@ export async function wholeRequest(
   { facts, asked, input: given, isWhole }: ResponseTranslation,
   lease: AnswerLease,
 ): Promise<WholeRequest> {
-  const { previousId, instructions } = facts;
+  const { previousId } = facts;
   const earlier = previousId === null ? [] : await responses.history(previousId);
-  const input = await referredItems(given, responses);
+  lease.add(earlier.reduce((sum, { texts }) => sum + texts.byteLength, 0));
+  const input = await referredItems(given, responses, lease);
   if (isWhole) return { asked, input };
   const texts = joinedTexts([...earlier, input]);
-  lease.add(texts.byteLength);
   const { prompt, grammar, tools } = asked;
   if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
-    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, instructions, texts) }, input };
+    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, texts) }, input };
   }
   const content: Content = { prompt, grammar, tools };
   const message = { client: clientOf(exchange.request), protocol: goOnName, body: texts };
-  const whole = (await inference.translate({ ...message, parameters: { content, instructions } })) as SealedContent;
+  const { signal } = exchange.request;
+  const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedContent;
   return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, input };
 }
 
 /** A text task: the content of a request with these items as its conversation, sealed. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
-  const { content, instructions } = parameters as { readonly content: Content; readonly instructions: string | null };
-  const { prompt, grammar, tools } = content;
+  const { prompt, grammar, tools } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
-  const whole = sealContent(withItems(opened, instructions, texts));
+  const whole = sealContent(withItems(opened, texts));
   return { value: whole, transfer: [whole.bytes.buffer as ArrayBuffer] };
 }
 
-function withItems(
-  { prompt, grammar, tools }: RequestContent,
-  instructions: string | null,
-  texts: Uint8Array,
-): RequestContent {
+/** `prompt` holds the instructions alone, where there are any. */
+function withItems({ prompt, grammar, tools }: RequestContent, texts: Uint8Array): RequestContent {
   assert(prompt.kind === "chat", "a response answers a chat");
+  const instructions = prompt.messages[0]?.content ?? null;
   const messages = wholeConversation(instructions, parsedItems<InputItem>({ texts }));
   return { prompt: { ...prompt, messages }, grammar, tools };
 }

@@ -64,10 +64,6 @@ export class TaskWorker {
     return this.isReady && !this.#hasTask && this.sharing === null;
   }
 
-  get hasTask(): boolean {
-    return this.#hasTask;
-  }
-
   knows(key: string): boolean {
     return this.keys.has(key) || this.refusedKeys.has(key);
   }

@@ -397,6 +397,28 @@ for (const edge of loadableEdges()) {
       );
     });
 
+    it("is held while a text worker reads a body, though its client has left", async () => {
+      const { ask, inference, stop, port } = await serve();
+      let read = () => {};
+      inference.translation = new Promise<void>((resolve) => {
+        read = resolve;
+      });
+      const socket = connect(port, "127.0.0.1");
+      socket.on("error", () => {});
+      socket.write(head("POST", chat, `Content-Type: application/json\r\nContent-Length: ${large.length}\r\n`));
+      socket.write(large);
+      await sleep(100);
+      socket.destroy();
+      await sleep(100);
+      const held = (await ask(large)).status;
+      read();
+      inference.translation = null;
+      await sleep(50);
+      const after = (await ask(large)).status;
+      await stop();
+      assert.deepEqual([held, after], [429, 200]);
+    });
+
     it("is there for others when a client leaves in the middle of a body, or its body is no JSON", async () => {
       const { ask, stop, port } = await serve();
       const socket = connect(port, "127.0.0.1");

@@ -65,7 +65,7 @@ it("serves every model again when the agents place has ended, also one whose fil
   const count = (model: string) => {
     const request = { ...requestDefaults, model, client: "a", sampling: greedySampling };
     const asked = { ...request, prompt: { kind: "text", text: "hello" } } as const;
-    return front.link?.actor.ask("countTokens", { request: asked }) ?? Promise.reject(new Error("not up"));
+    return front.link?.actor.ask("countTokens", { run: 1, request: asked }) ?? Promise.reject(new Error("not up"));
   };
   await front.start();
   const before = await Promise.all(["kept", "gone"].map(count));

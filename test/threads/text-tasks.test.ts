@@ -92,13 +92,13 @@ describe("text tasks on text workers", () => {
       grammar: { kind: "json_schema", schema: { type: "object" }, field: "response_format" },
     });
     assert.deepEqual(await tasks.prepare(key, request, signal), await inline.prepare(here, request, signal));
-    assert.equal(await tasks.countTokens(key, request), (await inline.prepare(here, request, signal)).tokens.length);
+    assert.equal(await tasks.countTokens(key, request, signal), (await inline.prepare(here, request, signal)).tokens.length);
   });
 
   it("read a body, and open its content again", async () => {
     const said = "word ".repeat(20);
     const body = new TextEncoder().encode(JSON.stringify({ messages: said, stream: true, store: true }));
-    const { value, movable } = await tasks.translate({ client: "a", protocol: "chat", body, parameters: null });
+    const { value, movable } = await tasks.translate({ client: "a", protocol: "chat", body, parameters: null }, signal);
     const translated = value as {
       readonly facts: { readonly isStreamed: boolean };
       readonly asked: OpenRequest;
@@ -118,7 +118,7 @@ describe("text tasks on text workers", () => {
 
   it("refuse a body that is wrong by its field", async () => {
     const body = new TextEncoder().encode(JSON.stringify({ messages: "hi", temperature: "hot" }));
-    const reading = tasks.translate({ client: "a", protocol: "chat", body, parameters: null });
+    const reading = tasks.translate({ client: "a", protocol: "chat", body, parameters: null }, signal);
     await assert.rejects(reading, { code: "invalid_value", param: "temperature" });
   });
 

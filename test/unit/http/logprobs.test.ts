@@ -149,7 +149,7 @@ describe("logprobs as JSON", () => {
           id: "resp_1",
           createdAt: 1,
           model: "m",
-          settings: `,"tools":[]}`,
+          settings: Buffer.from(`,"tools":[]}`),
           namespacedNames: new Map(),
         };
         const fold = new ResponseFold({ head, events, status: "in_progress", tokenTexts: texts, lease: noLimit() });

@@ -17,6 +17,7 @@ const caller = {
   body: new Uint8Array(0),
   bodyBytes: 0,
   releaseBody: () => {},
+  holdBody: () => () => {},
   address: "",
   signal,
 };

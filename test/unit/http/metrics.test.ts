@@ -161,7 +161,7 @@ describe("the metrics of requests", () => {
     const { app, text } = setUp();
     const refusal = new ServerError("body_too_large", "too large");
     const headers = new Map([["content-length", "99999999"]]);
-    const body = { body: new Uint8Array(0), bodyBytes: 0, releaseBody: () => {} };
+    const body = { body: new Uint8Array(0), bodyBytes: 0, releaseBody: () => {}, holdBody: () => () => {} };
     const refused = { method: "POST", path: chatPath, query: "", headers, ...body, address: "" };
     const reply = { send: () => {}, stream: () => assert.fail("no stream is begun") };
     app.handle({ ...refused, signal: new AbortController().signal }, reply, refusal);

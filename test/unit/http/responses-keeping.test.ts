@@ -27,7 +27,7 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
       id,
       createdAt: 1,
       model: "m",
-      settings: `,"background":${kind.isBackground ?? false}}`,
+      settings: Buffer.from(`,"background":${kind.isBackground ?? false}}`),
       namespacedNames: new Map(),
     },
     client: "client",

@@ -254,7 +254,7 @@ describe("a response", () => {
           id,
           createdAt: 1,
           model: "m",
-          settings: `,${JSON.stringify(settings()).slice(1)}`,
+          settings: Buffer.from(`,${JSON.stringify(settings()).slice(1)}`),
           namespacedNames: new Map(),
         };
         const status = isQueued ? "queued" : "in_progress";
