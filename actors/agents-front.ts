@@ -6,14 +6,14 @@ import { StreamHub } from "../runtime/actor/stream.ts";
 import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor/supervision.ts";
 import type { ActorSystem } from "../runtime/actor/system.ts";
 import type { Clock } from "../runtime/clock.ts";
-import { type ErrorRecord, toErrorRecord } from "../runtime/errors.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
 import { ticketTransfer } from "../runtime/thread/dial.ts";
 import { type Place, spawnPlace } from "../runtime/thread/place.ts";
 import {
   type AgentsPlaceInit,
+  type AgentsProgress,
   type AgentsProtocol,
-  type EndedTask,
   eventChannel,
   type ModelFiles,
   type ModelPlaceReady,
@@ -54,9 +54,13 @@ export class AgentsFront implements ModelUsers {
   #supervisor: Supervisor | null = null;
   #link: AgentsLink | null = null;
   #models: Ref<ModelsProtocol> | null = null;
+  #wasUp = false;
+  #textWorkersAreDown = false;
   /** What has been read of a model's files, for when the agents place has to be started again: they may be gone then. */
   readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
-  /** Of the models that are attached. */
+  /** Models that the agents place has. */
+  readonly #attached = new Set<string>();
+  /** Of the models that were attached last. */
   readonly #tokenTexts = new Map<string, TokenTexts>();
 
   constructor(options: AgentsFrontOptions) {
@@ -66,6 +70,12 @@ export class AgentsFront implements ModelUsers {
   /** null while it is not up. */
   get link(): AgentsLink | null {
     return this.#link;
+  }
+
+  /** What hinders every request, in words. */
+  faults(): readonly string[] {
+    if (this.#link === null) return ["the thread that handles the texts of all models is not running"];
+    return this.#textWorkersAreDown ? ["the threads that read requests do not start"] : [];
   }
 
   async start(): Promise<void> {
@@ -83,22 +93,24 @@ export class AgentsFront implements ModelUsers {
             startTimeoutMs: loadTimeoutMs,
             answersWithinMs,
             heapMiB,
-            onProgress: (task) =>
-              log.warn(
-                { ...(task as EndedTask) },
-                "a request was refused: reading it exceeded a limit or crashed its thread",
-              ),
+            onProgress: (told) => this.#told(told as AgentsProgress),
+          }).catch((error: unknown) => {
+            // What hindered a later start may pass: threads or files that the system did not give, say.
+            throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
           }),
         // Without it nothing is answered: it is started again for as long as the server lives.
         policy: { ...restart, maxRestarts: Number.POSITIVE_INFINITY },
         clock,
         onUp: async (place) => {
+          this.#wasUp = true;
           await this.#up(place);
           resolve();
         },
         onDown: (exit, next) => {
           this.#link = null;
           this.#models = null;
+          this.#textWorkersAreDown = false;
+          this.#attached.clear();
           if (exit.orderly) return;
           log.error({ reason: exit.reason, retryInMs: next?.retryInMs }, "the agents place ended; its requests failed");
         },
@@ -114,28 +126,64 @@ export class AgentsFront implements ModelUsers {
     await this.#supervisor?.stop(deadlineMs);
   }
 
-  /** Makes a model usable by requests; nothing while the agents place is down, which asks for it when it is up. */
+  /**
+   * Makes a model usable by requests; nothing while the agents place is down, which asks for it when it is up. Settles when
+   * it is, or one of the two has ended: what may pass is tried again. Throws why it cannot be.
+   */
   async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<void> {
     const models = this.#models;
     if (models === null || place === null) return;
-    try {
-      const ticket = await place.dial();
-      const { id, spec, chatTemplate, jinjaExplicit } = served;
-      const files = this.#files.get(place) ?? null;
-      const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket, files };
-      const options = { timeoutMs: this.#options.loadTimeoutMs, transfer: ticketTransfer(ticket) };
-      const read = await models.ask("attachModel", message, options);
-      this.#files.set(place, read);
-      this.#tokenTexts.set(id, new SharedTokenTexts(read.tokenTexts));
-    } catch (error) {
-      // One of the two has died. Its next life attaches again; the other one must not die of it.
-      if (toErrorRecord(error).code !== "peer_gone") throw error;
+    const { restart, clock, log } = this.#options;
+    let hasEnded = false;
+    void place.exit.then(() => {
+      hasEnded = true;
+    });
+    for (let retryInMs = restart.minBackoffMs; ; retryInMs = Math.min(2 * retryInMs, restart.maxBackoffMs)) {
+      try {
+        await this.#attachTo(models, served, place);
+        return;
+      } catch (error) {
+        if (toErrorRecord(error).code !== "peer_gone") throw error;
+        // The next life of what has ended attaches again; the other one must not die of it.
+        if (hasEnded || this.#models !== models) return;
+        log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the agents place");
+        await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
+      }
+    }
+  }
+
+  async #attachTo(models: Ref<ModelsProtocol>, served: ServedModel, place: Place<ModelPlaceReady>): Promise<void> {
+    const ticket = await place.dial();
+    const { id, spec, chatTemplate, jinjaExplicit } = served;
+    const files = this.#files.get(place) ?? null;
+    const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket, files };
+    const options = { timeoutMs: this.#options.loadTimeoutMs, transfer: ticketTransfer(ticket) };
+    const read = await models.ask("attachModel", message, options);
+    this.#files.set(place, read);
+    this.#tokenTexts.set(id, new SharedTokenTexts(read.tokenTexts));
+    if (this.#models === models) this.#attached.add(id);
+  }
+
+  #told(progress: AgentsProgress): void {
+    const { log } = this.#options;
+    if ("endedTask" in progress) {
+      log.warn(progress.endedTask, "a request was refused: reading it exceeded a limit or crashed its thread");
+    } else {
+      this.#textWorkersAreDown = progress.textWorkersAreDown;
+      if (progress.textWorkersAreDown) log.error("the threads that read requests do not start; they are tried again");
+      else log.info("the threads that read requests start again");
     }
   }
 
   detach(id: string, error: ErrorRecord): void {
+    this.#attached.delete(id);
     this.#tokenTexts.delete(id);
     this.#models?.tell("detachModel", { id, error });
+  }
+
+  /** Whether requests can use a model, as far as the agents place goes. */
+  isAttached(id: string): boolean {
+    return this.#attached.has(id);
   }
 
   /** null while the model is not attached. */

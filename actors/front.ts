@@ -15,7 +15,7 @@ import { ModelLives } from "./model-lifecycle/model-lives.ts";
 import type { ModelManagement, ModelOutcome } from "./model-management.ts";
 import type { Refusals } from "./refusals.ts";
 import { leaseFor } from "./request-adapter.ts";
-import { type ServedStatistics, shuttingDown } from "./served-model.ts";
+import { loading, type ServedStatistics, shuttingDown } from "./served-model.ts";
 
 import type { BodyToTranslate } from "./text-tasks/body-translators.ts";
 import { movedWith } from "./text-tasks/sealed-content.ts";
@@ -85,8 +85,7 @@ export class Front implements Inference, ModelManagement {
 
   /** While it stops, what is missing is no fault. */
   faults(): readonly string[] {
-    if (this.#isStopping || this.#agents.link !== null) return [];
-    return ["the thread that handles the texts of all models is not running"];
+    return this.#isStopping ? [] : this.#agents.faults();
   }
 
   models(): readonly ModelEntry[] {
@@ -98,7 +97,9 @@ export class Front implements Inference, ModelManagement {
   }
 
   statusOf(name: string): ModelOutcome {
-    return this.#models.statusOf(name);
+    const outcome = this.#models.statusOf(name);
+    if (outcome.status !== "loaded" || this.#agents.isAttached(outcome.id)) return outcome;
+    return { ...outcome, error: loading(outcome.id) };
   }
 
   async reload(name: string): Promise<ModelOutcome> {

@@ -298,6 +298,12 @@ export interface EndedTask {
   readonly reason: string;
 }
 
+/** What the agents place tells between requests. */
+export type AgentsProgress =
+  | { readonly endedTask: EndedTask }
+  /** No text worker starts any more, or one does again. */
+  | { readonly textWorkersAreDown: boolean };
+
 /** How the agents place runs tasks on clients' text. */
 export interface TextTaskSettings {
   /** URL of a TranslatorModule. */

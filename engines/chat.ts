@@ -125,6 +125,8 @@ export interface SealedContent {
   readonly kind: "sealed";
   readonly isChat: boolean;
   readonly bytes: Uint8Array;
+  /** Digest of the grammar and the tools in it; null where there are none. */
+  readonly demand: string | null;
 }
 
 /** A request whose content is open. */

@@ -75,10 +75,11 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     const { id, ready } = message;
     const { capacity, maxQueue } = ready;
     const files = message.files ?? (await tasks.read(message));
-    const [textKey, endpoint] = await Promise.all([
-      tasks.open({ id, ready, head: files.head, template: files.template }),
-      openEndpoint(message.ticket),
-    ]);
+    const endpoint = await openEndpoint(message.ticket);
+    const textKey = await tasks.open({ id, ready, head: files.head, template: files.template }).catch((error) => {
+      endpoint.close();
+      throw error;
+    });
     const actor = system.ref<ModelProtocol>("model", endpoint);
     const linked: LinkedModel = {
       textKey,
@@ -102,7 +103,6 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
 
   detachModel({ id, error }: { readonly id: string; readonly error: ErrorRecord }): void {
     this.#detached.set(id, error);
-    this.#models.get(id)?.endpoint.close();
     this.#forget(id);
   }
 
@@ -110,6 +110,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     const linked = this.#models.get(id);
     if (linked === undefined) return;
     this.#models.delete(id);
+    linked.endpoint.close();
     this.#options.tasks.close(linked.textKey);
   }
 

@@ -55,8 +55,9 @@ export class RunQueue {
     return {
       begun,
       ended: (tokenCount) => {
-        leave();
         if (tokenCount > 0) this.#pace.ended();
+        else if (waiting > 0) begun();
+        leave();
       },
       close: () => {
         while (held > 0) leave();

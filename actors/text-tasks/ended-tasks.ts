@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import type { GenerateRequest } from "../../engines/chat.ts";
 import type { ServerError } from "../../runtime/errors.ts";
+import { demandOf } from "./sealed-content.ts";
 
 const rememberedMs = 10 * 60_000;
 const maxRemembered = 256;
@@ -37,9 +38,14 @@ export class EndedTasks {
   }
 }
 
-/** Digest of everything that the preparation of a request depends on; null where the request is too large. */
-export function requestDigest({ model, prompt, grammar, tools }: GenerateRequest): string | null {
-  const hash = createHash("sha256").update(model);
+/** Digest of everything that a task of this kind on a request depends on; null where the request is too large. */
+export function requestDigest(kind: string, { model, prompt, grammar, tools }: GenerateRequest): string | null {
+  const hash = createHash("sha256").update(`${kind} ${model}`);
   if (prompt.kind !== "sealed") return hash.update(JSON.stringify([prompt, grammar, tools])).digest("base64");
   return prompt.bytes.length > maxDigestedBytes ? null : hash.update(prompt.bytes).digest("base64");
+}
+
+/** Digest of what is demanded of the output of a request; null where nothing is. */
+export function demandDigest({ prompt, ...request }: GenerateRequest): string | null {
+  return prompt.kind === "sealed" ? prompt.demand : demandOf(request);
 }

@@ -7,7 +7,7 @@ import type { TaskPoolStatistics, TaskRequest } from "../../runtime/thread/task-
 import type { EmbedInputs } from "../inference.ts";
 import type { AttachedModel, EndedTask, ModelFiles, TextStatistics } from "../messages.ts";
 import type { BodyToTranslate, TranslatedBody } from "./body-translators.ts";
-import { EndedTasks, requestDigest } from "./ended-tasks.ts";
+import { demandDigest, EndedTasks, requestDigest } from "./ended-tasks.ts";
 import type { OutputChecks, PreparedPrompt } from "./prepare.ts";
 import { movedWith } from "./sealed-content.ts";
 import type { TextTaskKind, TextTaskTypes } from "./text-handlers.ts";
@@ -25,6 +25,8 @@ export interface TaskRunner {
 
 export interface TextTaskLimits {
   readonly seconds: number;
+  /** To make a model ready. */
+  readonly loadSeconds: number;
   readonly heapMiB: number;
 }
 
@@ -107,14 +109,21 @@ export class TextTasks {
     request: GenerateRequest,
     signal: AbortSignal,
   ): Promise<TextTaskTypes[K]["output"]> {
-    const digest = requestDigest(request);
-    this.#endedTasks.check(digest);
+    const digests = {
+      request: requestDigest(kind, request),
+      demand: kind === "prepare" ? demandDigest(request) : null,
+    };
+    this.#endedTasks.check(digests.request);
+    this.#endedTasks.check(digests.demand);
     const transfer = movedWith(request);
     const options = { client: request.client, signal, needs: key, ...(transfer.length > 0 && { transfer }) };
     try {
       return await this.#run(kind, { key, request }, options);
     } catch (error) {
-      if (error instanceof RefusedTask) this.#endedTasks.add(digest, error);
+      // What is demanded of the output costs the same with every prompt.
+      if (error instanceof RefusedTask) {
+        this.#endedTasks.add(error.phase === "grammar" ? digests.demand : digests.request, error);
+      }
       throw error;
     }
   }
@@ -141,14 +150,17 @@ export class TextTasks {
       const message = "the thread that read the request ended; send the request again";
       return new ServerError("peer_gone", message, { cause });
     }
-    return new RefusedTask(
-      "unsupported",
-      `${what} takes more than ${this.#limitOf(reason)}; make it smaller or simpler`,
-    );
+    const message = `${what} takes more than ${this.#limitOf(reason)}; make it smaller or simpler`;
+    return new RefusedTask(message, phase);
   }
 
   #unusable(id: string, { reason, cause }: TaskEnded): ServerError {
-    const message = `model "${id}" cannot be served: reading its vocabulary and its chat template takes more than ${this.#limitOf(reason)}`;
+    if (reason === "crash") {
+      return new ServerError("peer_gone", `a thread ended while it read the vocabulary of model "${id}"`, { cause });
+    }
+    const { loadSeconds } = this.#limits;
+    const limit = reason === "time" ? `${loadSeconds} s` : this.#limitOf(reason);
+    const message = `model "${id}" cannot be served: reading its vocabulary and its chat template takes more than ${limit}`;
     return new ServerError("model_file_invalid", message, { cause });
   }
 
@@ -159,7 +171,15 @@ export class TextTasks {
 }
 
 /** A refusal because a task took too much time or memory. */
-export class RefusedTask extends ServerError {}
+export class RefusedTask extends ServerError {
+  /** Where it was. */
+  readonly phase: string;
+
+  constructor(message: string, phase: string) {
+    super("unsupported", message);
+    this.phase = phase;
+  }
+}
 
 const subjects: Readonly<Record<TextPhase, string>> = {
   body: "reading the body",

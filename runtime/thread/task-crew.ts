@@ -12,12 +12,14 @@ const hopelessStarts = 3;
 
 export interface TaskCrewOptions extends TaskWorkerOptions {
   /** Longest time to load a shared value: a worker that takes longer is ended, and the value is refused. */
-  readonly limitMs: number;
+  readonly loadLimitMs: number;
 }
 
 export interface TaskCrewHooks extends Pick<TaskWorkerHooks, "onFree" | "onResult" | "onFailure" | "onEnded"> {
   /** No worker starts: what waits for one is to be refused with this error. */
   onHopeless(error: ServerError): void;
+  /** After that: a worker has started. */
+  onHopeful(): void;
 }
 
 interface Shared {
@@ -33,6 +35,7 @@ export class TaskCrew {
   readonly #workerHooks: TaskWorkerHooks;
   readonly #workers = new Set<TaskWorker>();
   readonly #shared = new Map<string, Shared>();
+  #wanted = 0;
   #failedStarts = 0;
   #startTimer: NodeJS.Timeout | undefined;
 
@@ -42,6 +45,7 @@ export class TaskCrew {
     this.#workerHooks = {
       ...hooks,
       onFree: (worker) => {
+        if (this.#isHopeless) hooks.onHopeful();
         this.#failedStarts = 0;
         hooks.onFree(worker);
       },
@@ -79,14 +83,22 @@ export class TaskCrew {
 
   /** Keeps `wanted` workers: starts those that are missing, ends free ones that are not needed. */
   keep(wanted: number): void {
+    this.#wanted = wanted;
     for (const worker of this.#workers) {
       const isUnwanted = this.#workers.size > wanted || worker.isFull;
       if (isUnwanted && worker.isFree && this.#readyCount > 1) this.drop(worker);
     }
-    while (this.#startTimer === undefined && this.#workers.size < wanted) {
-      this.#workers.add(new TaskWorker(this.#options, this.#workerHooks));
-    }
+    while (this.#startTimer === undefined && this.#workers.size < wanted) this.#start();
     this.#load();
+  }
+
+  #start(): void {
+    try {
+      this.#workers.add(new TaskWorker(this.#options, this.#workerHooks));
+    } catch (error) {
+      // The system makes no more threads.
+      this.#notStarted(error);
+    }
   }
 
   /** Ends a worker, whatever it is at. */
@@ -116,7 +128,7 @@ export class TaskCrew {
     const tooLong = () => {
       if (worker.sharing === key) this.#end(worker, "time", undefined);
     };
-    setTimeout(tooLong, this.#options.limitMs).unref();
+    setTimeout(tooLong, this.#options.loadLimitMs).unref();
   }
 
   #loaded(worker: TaskWorker, key: string, value: unknown): void {
@@ -142,12 +154,16 @@ export class TaskCrew {
     clearTimeout(this.#startTimer);
     this.#startTimer = setTimeout(() => {
       this.#startTimer = undefined;
-      this.keep(1);
+      this.keep(this.#wanted);
     }, delayMs);
-    if (this.#failedStarts < hopelessStarts || this.#readyCount > 0) return;
+    if (!this.#isHopeless || this.#readyCount > 0) return;
     const error = new ServerError("peer_gone", "the threads that read requests do not start; try again shortly");
     for (const { settle } of this.#shared.values()) settle(undefined, error);
     this.#hooks.onHopeless(error);
+  }
+
+  get #isHopeless(): boolean {
+    return this.#failedStarts >= hopelessStarts;
   }
 
   get #readyCount(): number {

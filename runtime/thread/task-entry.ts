@@ -35,7 +35,8 @@ async function follow(order: TaskOrder, handlers: TaskHandlers): Promise<void> {
 
 async function share(key: string, value: unknown, handlers: TaskHandlers): Promise<void> {
   try {
-    report({ type: "shared", key, value: await handlers.share(key, value) });
+    const answer = await handlers.share(key, value);
+    report({ type: "shared", key, value: answer, heapBytes: heapBytes() });
   } catch (error) {
     report({ type: "not-shared", key, error: toErrorRecord(error) });
   }

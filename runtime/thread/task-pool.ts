@@ -21,9 +21,13 @@ export interface TaskPoolOptions extends TaskCrewOptions {
   /** Quick tasks at once. */
   readonly quickWorkers: number;
   readonly quickMs: number;
+  /** Longest time of one task. */
+  readonly limitMs: number;
   /** Most tasks that wait, and how an error names this limit. */
   readonly maxQueued: number;
   readonly maxQueuedName: string;
+  /** Told when no worker starts any more, and when one does again. */
+  readonly onDown?: (isDown: boolean) => void;
 }
 
 export interface TaskPoolStatistics {
@@ -74,7 +78,11 @@ export class TaskPool {
       onResult: (worker, value) => this.#ended(worker)?.resolve(value),
       onFailure: (worker, error) => this.#ended(worker)?.reject(error),
       onEnded: (worker, reason, cause) => this.#lost(worker, reason, cause),
-      onHopeless: (error) => this.#refuseWaiting(error),
+      onHopeless: (error) => {
+        this.#refuseWaiting(error);
+        options.onDown?.(true);
+      },
+      onHopeful: () => options.onDown?.(false),
     });
     this.#dispatch();
   }
@@ -216,23 +224,45 @@ export class TaskPool {
   }
 
   /**
-   * A quick task has run for `quickMs`. It goes on as a slow one; where there are `maxSlow` of those already, its worker is
-   * ended and the task waits to be run again.
+   * A quick task has taken its time. Where there are as many slow ones as may be, a client that has several of them gives one up
+   * to a client that has none; else the task has to wait until one of them ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { quickMs, limitMs } = this.#options;
     this.#slowEver++;
     this.#slowClients.add(task.client);
+    const giver = this.#slowCount < maxSlow || task.isGivenUp ? null : this.#slowGiver(task.client);
+    if (giver !== null) this.#putOff(giver);
     if (!task.isGivenUp && this.#slowCount < maxSlow) {
       worker.isSlow = true;
       task.timer = setTimeout(() => this.#kill(worker, "time"), limitMs - quickMs);
     } else {
-      this.#ended(worker);
-      this.#crew.drop(worker);
-      if (task.transfer === undefined && !task.isGivenUp) this.#wait(task, this.#slow);
-      else task.reject(new ServerError("queue_full", "too many long requests are read at once; try again shortly"));
+      this.#putOff(worker);
     }
     this.#dispatch();
+  }
+
+  /** Ends the worker of a task. The task is started again in the slow lane; refused where its input has moved. */
+  #putOff(worker: TaskWorker): void {
+    const task = this.#ended(worker);
+    this.#crew.drop(worker);
+    if (task === undefined) return;
+    if (task.transfer === undefined && !task.isGivenUp) this.#wait(task, this.#slow);
+    else task.reject(tooManySlow());
+  }
+
+  /** Where `client` has no slow task: the worker of the latest one of a client that has several. */
+  #slowGiver(client: string): TaskWorker | null {
+    const counts = new Map<string, number>();
+    let giver: TaskWorker | null = null;
+    for (const [worker, task] of this.#running) {
+      if (!worker.isSlow) continue;
+      if (task.client === client) return null;
+      const count = (counts.get(task.client) ?? 0) + 1;
+      counts.set(task.client, count);
+      if (count > 1) giver = worker;
+    }
+    return giver;
   }
 
   /** Ends a running task together with its worker. */
@@ -283,6 +313,11 @@ export class TaskPool {
     for (const { isSlow } of this.#running.keys()) if (isSlow) count++;
     return count;
   }
+}
+
+function tooManySlow(): ServerError {
+  const message = "too many requests that take long are being read; try again shortly";
+  return new ServerError("queue_full", message, { retryAfterSeconds: 5 });
 }
 
 function cancelled(): ServerError {

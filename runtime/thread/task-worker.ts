@@ -5,8 +5,11 @@ import { fromErrorRecord, type ServerError } from "../errors.ts";
 import type { Transferable } from "./endpoint.ts";
 import type { EndReason, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
 
-/** A worker whose heap is larger than this after a task is replaced: V8 frees memory late, and never on an idle thread. */
-const fullBytes = 160 * 2 ** 20;
+/**
+ * A worker whose heap has grown by more than this since it loaded its last shared value is replaced after its task: V8 frees
+ * memory late, and never on an idle thread.
+ */
+const fullBytes = 128 * 2 ** 20;
 /** Heap for short-lived objects; the pool's `heapMiB` is the limit of the rest. */
 const youngHeapMiB = 32;
 
@@ -43,6 +46,8 @@ export class TaskWorker {
   readonly #hooks: TaskWorkerHooks;
   /** Key of the shared value that it is loading. */
   sharing: string | null = null;
+  /** Heap after it loaded its last shared value. */
+  #sharedBytes = 0;
   #hasTask = false;
   #hasEnded = false;
 
@@ -107,6 +112,7 @@ export class TaskWorker {
       case "shared":
         this.sharing = null;
         this.keys.add(report.key);
+        this.#sharedBytes = report.heapBytes;
         this.#hooks.onShared(this, report.key, report.value);
         break;
       case "not-shared":
@@ -116,7 +122,7 @@ export class TaskWorker {
         break;
       default:
         this.#hasTask = false;
-        this.isFull = report.heapBytes > fullBytes;
+        this.isFull = report.heapBytes - this.#sharedBytes > fullBytes;
         if (report.type === "done") this.#hooks.onResult(this, report.value);
         else this.#hooks.onFailure(this, fromErrorRecord(report.error));
     }

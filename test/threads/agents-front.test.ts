@@ -31,7 +31,10 @@ it("serves every model again when the agents place has ended, also one whose fil
     const card = { ...createFakeEngine().card, vocabSize: 512 };
     const ready: ModelPlaceReady = { card, capacity, capabilities, maxQueue: 8, probes: null };
     const served = { id, spec: { path: join(folder, `${id}.gguf`) }, chatTemplate: null, jinjaExplicit: null };
-    return { served: served as ServedModel, place: { ready, dial } as unknown as Place<ModelPlaceReady> };
+    return {
+      served: served as ServedModel,
+      place: { ready, dial, exit: new Promise(() => {}) } as unknown as Place<ModelPlaceReady>,
+    };
   });
   for (const { served } of models) await writeTinyModel(served.spec.path, { seed: 1, layers: 1 });
 

@@ -14,6 +14,7 @@ function createPool(t: TestContext, changes: Partial<TaskPoolOptions> = {}) {
     quickWorkers: 1,
     quickMs,
     limitMs: 1500,
+    loadLimitMs: 1500,
     heapMiB: 64,
     maxQueued: 20,
     maxQueuedName: "probe_queue",
@@ -94,6 +95,33 @@ describe("a task pool", () => {
       await Promise.all(spins),
       spins.map(() => "spun"),
     );
+  });
+
+  it("has a client that holds all slow places give one up to a client that has none", async (t) => {
+    const { pool, run } = createPool(t, { limitMs: 60_000, heapMiB: 256 });
+    await run("echo");
+    const leaving = new AbortController();
+    const holding = [1, 2].map(() => {
+      const { signal } = leaving;
+      return assert.rejects(pool.run({ kind: "spin", input: 50_000, client: "holder", signal }), { code: "cancelled" });
+    });
+    await sleep(5 * quickMs);
+    const bytes = Uint8Array.of(1);
+    const request = { kind: "spin", input: 2 * quickMs, client: "other", transfer: [bytes.buffer] };
+    assert.equal(await pool.run(request), "spun");
+    leaving.abort();
+    await Promise.all(holding);
+  });
+
+  it("keeps a worker whose shared values alone are large", async (t) => {
+    const { pool, run } = createPool(t, { heapMiB: 512, loadLimitMs: 10_000 });
+    await pool.share("k", "large");
+    const threads = new Set<unknown>();
+    for (let i = 0; i < 6; i++) {
+      threads.add(await run("thread"));
+      await sleep(200);
+    }
+    assert.ok(threads.size <= 2, `${threads.size} workers for six tasks`);
   });
 
   it("gives clients turns", async (t) => {

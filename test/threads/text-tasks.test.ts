@@ -75,9 +75,10 @@ describe("text tasks on text workers", () => {
       limitMs: limitSeconds * 1000,
       heapMiB: 512,
       maxQueued: 100,
+      loadLimitMs: 2000,
       maxQueuedName: "text_task_queue",
     });
-    tasks = new TextTasks(pool, { seconds: limitSeconds, heapMiB: 512 });
+    tasks = new TextTasks(pool, { seconds: limitSeconds, loadSeconds: limitSeconds, heapMiB: 512 });
     key = await tasks.open(await source());
   });
   after(() => {
@@ -92,7 +93,10 @@ describe("text tasks on text workers", () => {
       grammar: { kind: "json_schema", schema: { type: "object" }, field: "response_format" },
     });
     assert.deepEqual(await tasks.prepare(key, request, signal), await inline.prepare(here, request, signal));
-    assert.equal(await tasks.countTokens(key, request, signal), (await inline.prepare(here, request, signal)).tokens.length);
+    assert.equal(
+      await tasks.countTokens(key, request, signal),
+      (await inline.prepare(here, request, signal)).tokens.length,
+    );
   });
 
   it("read a body, and open its content again", async () => {

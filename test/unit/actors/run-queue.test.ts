@@ -37,6 +37,16 @@ describe("the queue of runs", () => {
     assert.throws(() => queue.enter("many", 1), queueFull);
   });
 
+  it("forgets what has ended without a token", () => {
+    const queue = createQueue();
+    const run = queue.enter("many", 4);
+    run.ended(0);
+    run.ended(0);
+    queue.enter("few", 2);
+    // Two wait of each: none has more than the other would have.
+    assert.throws(() => queue.enter("few", 1), queueFull);
+  });
+
   it("asks nothing of what has begun", () => {
     const queue = createQueue();
     for (let i = 0; i < 4; i++) queue.enter("many", 1).begun();

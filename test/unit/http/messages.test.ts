@@ -144,7 +144,7 @@ describe("POST /v1/messages", () => {
           body: new Uint8Array(0),
           bodyBytes: 0,
           releaseBody: () => {},
-  holdBody: () => () => {},
+          holdBody: () => () => {},
           address: "",
           signal: new AbortController().signal,
         },

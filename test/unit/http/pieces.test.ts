@@ -176,7 +176,7 @@ function rig({ room = Number.POSITIVE_INFINITY } = {}) {
     body: new Uint8Array(0),
     bodyBytes: 0,
     releaseBody: () => {},
-  holdBody: () => () => {},
+    holdBody: () => () => {},
     address: "",
     signal: client.signal,
   };
