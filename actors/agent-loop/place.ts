@@ -19,7 +19,7 @@ import { AgentLoop } from "./agent-loop.ts";
 /** A task on a client's text that takes longer is slow: others do not wait for it. */
 const quickMs = 250;
 /** Longest time a text worker takes to make a model's vocabulary and template ready, where a text task may not take longer. */
-const loadLimitMs = 20_000;
+const loadLimitMs = 10_000;
 
 export async function start(place: PlaceContext<AgentsPlaceInit>): Promise<null> {
   const { translators, limitSeconds, ...limits } = place.init.textTasks;

@@ -8,7 +8,7 @@ import { sendAnswer } from "../send-answer.ts";
 import { textCompletion } from "./response.ts";
 import { completionTranslator } from "./translator.ts";
 
-const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+const decoder = new TextDecoder();
 
 export const completions: RouteHandler = async (exchange, context) => {
   const { inference } = context;
@@ -19,6 +19,6 @@ export const completions: RouteHandler = async (exchange, context) => {
   const created = Math.floor(Date.now() / 1000);
   const options = { id: randomId("cmpl"), created, model: model.id, wantsLogprobs };
   await sendAnswer(exchange, context, request, prefix.byteLength, (answer) =>
-    textCompletion({ ...options, prefix: decoder.decode(prefix) }, answer),
+    textCompletion({ ...options, prefix: JSON.parse(decoder.decode(prefix)) }, answer),
   );
 };

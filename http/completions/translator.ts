@@ -10,8 +10,8 @@ const translator = askedTranslator(
   (body) => ({
     model: body.model,
     adapter: body.adapter,
-    /** What each text begins with, in UTF-8. */
-    prefix: encoder.encode(body.echo ? body.prompt : ""),
+    /** What each text begins with: JSON in UTF-8, which keeps halves of characters. */
+    prefix: encoder.encode(JSON.stringify(body.echo ? body.prompt : "")),
     wantsLogprobs: typeof body.logprobs === "number",
   }),
   askedRequest,

@@ -11,12 +11,14 @@ import { freePort, type HostileServer } from "../server.ts";
 /** A connection that sends no complete request must be closed within this time. */
 const slowestMs = 35_000;
 const unreadRequests = 2000;
-const crowd = 400;
-const descriptors = 160;
+const crowd = 600;
+const descriptors = 320;
 const crowdMs = 8000;
 /** Most cores the server may use while no client can connect. */
 const idleLoad = 0.2;
 const mcpSessions = 1000;
+/** Characters of the log for one request. */
+const mostLogged = 4000;
 
 const hiddenRequest = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -66,7 +68,7 @@ export const edgeProbes: readonly Probe[] = [
       const { isHeld } = namedOrClosed(replies);
       return {
         attacker: `${summary(replies)}; ${logged.toFixed(0)} characters logged each`,
-        isHeld: isHeld && logged < 2000,
+        isHeld: isHeld && logged < mostLogged,
       };
     },
   },

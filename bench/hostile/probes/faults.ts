@@ -36,6 +36,7 @@ export const faultProbes: readonly Probe[] = [
     engines: ["llama"],
     // Its answers fail with the engine.
     isBystanderExempt: true,
+    settings: async ({ folder }) => ({ models: [await tinyModel(folder, "tiny")] }),
     async run(rig) {
       const reply = rig.chat({ max_tokens: 2000, ignore_eos: true });
       await sleep(1000);
