@@ -110,8 +110,10 @@ export class StepLoop {
     this.#advance();
     const opened: LiveSequence[] = [];
     try {
-      for (const job of jobs) opened.push(this.#open(consumer, job, grammars?.get(job.id) ?? null));
+      for (const job of jobs) opened.push(this.#open(consumer, job));
+      // The displaced close their matchers before new ones are opened: there are no more matchers than places.
       this.#failDisplaced(this.#scheduler.addAll(opened));
+      for (const sequence of opened) this.#openMatcher(sequence, grammars?.get(sequence.live.id) ?? null);
     } catch (error) {
       for (const sequence of opened) this.#forget(sequence);
       throw error;
@@ -245,26 +247,21 @@ export class StepLoop {
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
   }
 
-  #open(consumer: Consumer, job: SequenceJob, grammar: CompiledGrammar | null): LiveSequence {
+  #open(consumer: Consumer, job: SequenceJob): LiveSequence {
     this.#consumers.checkFree(consumer, job.id);
-    const matcher = grammar?.open() ?? null;
-    let sequence: LiveSequence | null = null;
-    try {
-      const { sequenceTokens } = this.#model.capacity;
-      sequence = openSequence(job, consumer, this.#sampler, matcher, sequenceTokens);
-      this.adapters.use(job.adapter, sequence, job);
-      const { series, receivedAt } = job;
-      if (series !== null) {
-        sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
-      }
-      this.#consumers.add(sequence);
-      this.#preparation.add(sequence);
-      return sequence;
-    } catch (error) {
-      if (sequence !== null) this.adapters.release(job.adapter, sequence);
-      matcher?.close();
-      throw error;
+    const sequence = openSequence(job, consumer, this.#sampler, this.#model.capacity.sequenceTokens);
+    const { series, receivedAt } = job;
+    if (series !== null) {
+      sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
     }
+    this.adapters.use(job.adapter, sequence, job);
+    this.#consumers.add(sequence);
+    return sequence;
+  }
+
+  #openMatcher(sequence: LiveSequence, grammar: CompiledGrammar | null): void {
+    sequence.matcher = grammar?.open() ?? null;
+    this.#preparation.add(sequence);
   }
 
   /** Their clients had most waiting when the queue was full and another one came. */
@@ -300,7 +297,7 @@ export class StepLoop {
     this.#consumers.remove(sequence);
     this.#preparation.forget(sequence);
     this.adapters.release(sequence.adapter, sequence);
-    sequence.live.matcher?.close();
+    sequence.matcher?.close();
   }
 }
 
