@@ -168,7 +168,10 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
 }
 
 function tooManyMatchers(maxMatchers: number): ServerError {
-  return new ServerError("queue_full", `${maxMatchers} outputs, as many as may, follow grammars already; try again later`);
+  return new ServerError(
+    "queue_full",
+    `${maxMatchers} outputs, as many as may, follow grammars already; try again later`,
+  );
 }
 
 function unloading(): ServerError {

@@ -114,7 +114,7 @@ export class Admission<S extends Sequence> {
     this.#wake();
     while (this.waitingCount > 0) {
       if (this.#slots.freeCount === 0 && !this.#preemptPaused(pauseGraceMs)) break;
-      const sequence = this.#queue.take() as S;
+      const sequence = this.#takeNext();
       if (this.#start(sequence)) continue;
       this.#toFront(sequence);
       if (!this.#preemptPaused(pauseGraceMs)) break;
@@ -205,6 +205,14 @@ export class Admission<S extends Sequence> {
     this.#prefixes.addRunning(sequence);
     this.#shares.given(sequence, this.#nowMs);
     return true;
+  }
+
+  /** Takes the next of those that wait: by priority, but ahead of all a client that has waited for its share (see SlotShares). */
+  #takeNext(): S {
+    const overdue = this.#queue.hasPriorities ? this.#shares.overdue(this.#queue.next(), this.#nowMs) : null;
+    if (overdue === null) return this.#queue.take() as S;
+    this.#queue.takeAhead(overdue);
+    return overdue;
   }
 
   /** Gives a client that is owed a slot (see SlotShares) one of another's, or as many as its KV memory takes. */

@@ -23,12 +23,15 @@ interface Client {
  * A slot normally changes hands when an answer ends. Without a share period, long answers of one client would keep others
  * waiting for as long as they last. A client waits from when its next sequence was queued, or from when it last got a
  * slot, whichever is later. When it has waited for a period, and another client has at least two slots more, one of those
- * sequences gives its slot up: of the client that has most, the one that matters least, as for memory (see mattersLess),
- * and never one that matters more than the sequence it makes room for. With a difference of two the two clients are no
- * further apart afterwards than before, so a slot that has changed hands gives no one a claim to take it back. The
- * client with the fewest slots goes first, then the one that waits longest. So a client gets one slot in a period, and a
- * burst of clients gets them one after another. Clients that have one slot each never take turns within an answer:
- * whoever comes then waits for an end.
+ * sequences gives its slot up: of the client that has most, the one that matters least, as for memory (see mattersLess).
+ * With a difference of two the two clients are no further apart afterwards than before, so a slot that has changed hands
+ * gives no one a claim to take it back. The client with the fewest slots goes first, then the one that waits longest. So a
+ * client gets one slot in a period, and a burst of clients gets them one after another. Clients that have one slot each
+ * never take turns within an answer: a newcomer waits for an answer to end, and after a period it is the first to get that
+ * slot.
+ *
+ * Between clients priority does not count here: otherwise one client could keep all slots by asking for a high one. Within a
+ * client it does: each claims for its next sequence by priority.
  */
 export class SlotShares<S extends Sequence> {
   readonly #periodMs: number;
@@ -92,19 +95,17 @@ export class SlotShares<S extends Sequence> {
   /** Which of `next`, the next sequence of each client, is owed a slot; null where none is. */
   claimant(next: Iterable<S>, nowMs: number): S | null {
     this.#nextLookMs = nowMs + this.#periodMs / changesPerPeriod;
-    const mostAllowed = this.#mostSlots() - 2;
-    let first: S | null = null;
-    for (const sequence of next) {
-      if (this.#of(sequence.client).slots > mostAllowed) continue;
-      if (nowMs - this.#waitsSince(sequence) < this.#periodMs) continue;
-      if (first === null || this.#isOwedMore(sequence, first)) first = sequence;
-    }
-    return first;
+    return this.#mostOwed(next, nowMs, this.#mostSlots() - 2);
+  }
+
+  /** Which of `next` is to get a slot that is free, whatever the others' priority; null where none has waited for a period. */
+  overdue(next: Iterable<S>, nowMs: number): S | null {
+    if (this.#periodMs === Infinity) return null;
+    return this.#mostOwed(next, nowMs, Infinity);
   }
 
   /** Whether a sequence may have to give its slot up to a claimant. */
   canGive(sequence: S, claimant: S, nowMs: number): boolean {
-    if (sequence.priority < claimant.priority) return false;
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
     const neededMs = this.#lossMs(sequence) * waitPerLoss;
     return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
@@ -139,6 +140,17 @@ export class SlotShares<S extends Sequence> {
     if (counts.size !== this.#clients.size || ![...this.#clients].every(isRight)) {
       throw new Error(`slots by client: ${JSON.stringify([...counts])}; counted ${JSON.stringify([...this.#clients])}`);
     }
+  }
+
+  /** Of those that have waited for a period, of clients with so many slots at most. */
+  #mostOwed(next: Iterable<S>, nowMs: number, mostSlots: number): S | null {
+    let first: S | null = null;
+    for (const sequence of next) {
+      if (this.#of(sequence.client).slots > mostSlots) continue;
+      if (nowMs - this.#waitsSince(sequence) < this.#periodMs) continue;
+      if (first === null || this.#isOwedMore(sequence, first)) first = sequence;
+    }
+    return first;
   }
 
   #waitsSince({ client, queuedMs }: S): number {

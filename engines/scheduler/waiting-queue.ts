@@ -1,6 +1,7 @@
 // Waiting queue: the sequences that wait for a slot, by priority; the lower the number, the sooner. Within one priority those
-// that had to give their slot back come first, oldest first, then the one that lacked KV memory, then clients in turns. Used by
-// Admission only.
+// that had to give their slot back come first, oldest first, then the one that lacked KV memory, then clients in turns. next()
+// and takeAhead() are for clients that have waited for their share of the slots: between clients priority does not count then.
+// Used by Admission only.
 import { FairQueue } from "../../runtime/fair-queue.ts";
 import { QueueShares } from "../../runtime/queue-shares.ts";
 import type { Sequence } from "./sequence.ts";
@@ -73,12 +74,20 @@ export class WaitingQueue<S extends Sequence> {
     return taken;
   }
 
-  /** Of those with the lowest priority number, the ones that lack memory, and the next of each client. */
+  /** Whether some of those that wait come before others by their priority. */
+  get hasPriorities(): boolean {
+    const one = this.#queues[0]?.priority ?? this.#front[0]?.sequence.priority;
+    return this.#queues.length > 1 || this.#front.some(({ sequence }) => sequence.priority !== one);
+  }
+
+  /** The next sequence of each client: of its own, the first by priority. O(clients), times the priorities of each. */
   *next(): Generator<S> {
-    const [next] = this.#queues;
-    const lowest = Math.min(this.#front[0]?.sequence.priority ?? Infinity, next?.priority ?? Infinity);
-    for (const { sequence } of this.#front) if (sequence.priority === lowest) yield sequence;
-    if (next?.priority === lowest) yield* next.queue.next();
+    const clients = new Set<string>();
+    for (const sequence of this.#byPriority()) {
+      if (clients.has(sequence.client)) continue;
+      clients.add(sequence.client);
+      yield sequence;
+    }
   }
 
   /** Takes one of next() ahead of all others; its client has had a turn with it. */
@@ -105,6 +114,17 @@ export class WaitingQueue<S extends Sequence> {
     for (const { queue } of this.#queues) queue.checkIntegrity();
     if (this.#queues.some(({ queue }) => queue.size === 0)) throw new Error("a queue is kept though it is empty");
     this.#shares.checkIntegrity([...this].filter(isFirstTime).map(({ client }) => client));
+  }
+
+  /** Those that lack memory and the next of each client in each queue, by priority. */
+  *#byPriority(): Generator<S> {
+    let at = 0;
+    for (const { priority, queue } of this.#queues) {
+      for (; (this.#front[at]?.sequence.priority ?? Infinity) <= priority; at++)
+        yield (this.#front[at] as Front<S>).sequence;
+      yield* queue.next();
+    }
+    for (const { sequence } of this.#front.slice(at)) yield sequence;
   }
 
   #count(sequence: S): void {
