@@ -6,7 +6,7 @@ import type { LoadedModel } from "../../engines/engine.ts";
 import type { CompiledGrammar } from "../../engines/grammar/matcher.ts";
 import { Sampler } from "../../engines/sampler/sampler.ts";
 import type { CachedPrefix } from "../../engines/scheduler/prefix-cache.ts";
-import { displacedFromQueue } from "../../engines/scheduler/queue-full.ts";
+import { displacedFromParking, displacedFromQueue } from "../../engines/scheduler/queue-full.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
@@ -264,9 +264,12 @@ export class StepLoop {
     this.#preparation.add(sequence);
   }
 
-  /** Their clients had most waiting when the queue was full and another one came. */
+  /** Their clients had most without a slot when the queue was full and another one came. */
   #failDisplaced(displaced: readonly Scheduled[]): void {
-    for (const sequence of displaced) this.#fail(sequence, toErrorRecord(displacedFromQueue(this.#maxQueue)));
+    for (const sequence of displaced) {
+      const reason = sequence.wasParked ? displacedFromParking : displacedFromQueue;
+      this.#fail(sequence, toErrorRecord(reason(this.#maxQueue)));
+    }
   }
 
   #failAll(error: ErrorRecord): void {

@@ -25,7 +25,6 @@ export const pauseGraceMs = 100;
 export const longestPauseMs = 2000;
 
 export class Admission<S extends Sequence> {
-  readonly parked = new Set<S>();
   /** How often a paused sequence has lost its slot to one that waited, and any sequence to want of KV memory. */
   pausedPreemptions = 0;
   memoryPreemptions = 0;
@@ -64,6 +63,10 @@ export class Admission<S extends Sequence> {
     return this.#queue.size;
   }
 
+  get parkedCount(): number {
+    return this.#queue.parked.size;
+  }
+
   /** When the passing of time alone changes something; Infinity if it does not. */
   get nextChangeMs(): number {
     const oldest = this.#queue.oldest;
@@ -89,8 +92,8 @@ export class Admission<S extends Sequence> {
   }
 
   /**
-   * Queues sequences of one request, all or none. Returns those of other clients that gave their places up; they are
-   * finished. Throws `queue_full`.
+   * Queues sequences of one request, all or none. Returns those of other clients that gave their places up, waiting ones and
+   * parked ones; they are finished. Throws `queue_full`.
    */
   add(sequences: readonly S[], request: SequenceRequest): readonly S[] {
     const free = this.#slotlessLimit - this.#slotlessCount;
@@ -144,11 +147,9 @@ export class Admission<S extends Sequence> {
     if (sequence.paused === paused) return;
     sequence.paused = paused;
     sequence.pausedMs = this.#nowMs;
-    if (paused && sequence.state === "waiting") {
+    if (paused && sequence.state === "waiting") this.#park(sequence);
+    else if (!paused && sequence.state === "parked") {
       this.#queue.remove(sequence);
-      this.#park(sequence);
-    } else if (!paused && sequence.state === "parked") {
-      this.parked.delete(sequence);
       this.#putBack(sequence);
     }
   }
@@ -158,7 +159,7 @@ export class Admission<S extends Sequence> {
     const { state } = sequence;
     if (state === "finished") return;
     if (state === "running") this.#takeSlot(sequence);
-    const isKnown = state === "running" || this.#queue.remove(sequence) || this.parked.delete(sequence);
+    const isKnown = state === "running" || this.#queue.remove(sequence);
     if (isKnown) this.#shares.left(sequence);
     this.#placement.forget(sequence);
     sequence.state = "finished";
@@ -168,20 +169,21 @@ export class Admission<S extends Sequence> {
   checkIntegrity(): void {
     this.#slots.checkIntegrity();
     const waiting = [...this.#queue];
+    const { parked } = this.#queue;
     if (waiting.length !== this.waitingCount) throw new Error(`${waiting.length} wait, ${this.waitingCount} counted`);
-    for (const { state, slot, computed, paused, source } of [...waiting, ...this.parked]) {
+    for (const { state, slot, computed, paused, source } of [...waiting, ...parked]) {
       const isRight = slot === -1 && computed === 0 && source === null && state === (paused ? "parked" : "waiting");
       if (!isRight) throw new Error(`without a slot: ${state}, paused ${paused}, slot ${slot}, ${computed} computed`);
     }
-    if ([...this.parked].some(({ state }) => state !== "parked")) throw new Error("one that is parked is not");
+    if ([...parked].some(({ state }) => state !== "parked")) throw new Error("one that is parked is not");
     this.#queue.checkIntegrity();
-    this.#shares.checkIntegrity(this.running, [...waiting, ...this.parked]);
-    this.#placement.checkIntegrity([...waiting, ...this.parked]);
+    this.#shares.checkIntegrity(this.running, [...waiting, ...parked]);
+    this.#placement.checkIntegrity([...waiting, ...parked]);
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
 
   get #slotlessCount(): number {
-    return this.waitingCount + this.parked.size;
+    return this.waitingCount + this.parkedCount;
   }
 
   /** A sequence with a free slot ahead of it only waits for the next step: it does not count. */
@@ -202,6 +204,7 @@ export class Admission<S extends Sequence> {
     }
     if (sequence.order === 0) sequence.order = ++this.#lastOrder;
     sequence.request.hasBegun = true;
+    sequence.wasParked = false;
     this.#prefixes.addRunning(sequence);
     this.#shares.given(sequence, this.#nowMs);
     return true;
@@ -299,7 +302,7 @@ export class Admission<S extends Sequence> {
 
   #park(sequence: S): void {
     sequence.state = "parked";
-    this.parked.add(sequence);
+    this.#queue.park(sequence);
   }
 
   #takeSlot(sequence: S): void {

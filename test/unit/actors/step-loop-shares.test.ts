@@ -35,6 +35,18 @@ describe("a step loop whose queue is full", () => {
     assert.equal(loop.snapshot().ended.error, 2);
   });
 
+  it("tells an answer that stood still because nobody read it that its place has gone to another client", () => {
+    const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 2 });
+    for (const id of [1, 2, 3]) {
+      loop.submit(many, [job(id, { maxNewTokens: 40 })]);
+      loop.step();
+    }
+    loop.setPaused(many, [1, 2, 3], true);
+    loop.submit(one, [job(1, { client: "one" })]);
+    assert.deepEqual(failures(many), [[3, "reader_stalled"]]);
+    assert.match(many.all.at(-1)?.failed[0]?.error.message ?? "", /max_queue 2 .* another client/);
+  });
+
   it("displaces nobody for a request that cannot be queued", () => {
     const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 2 });
     loop.submit(many, [job(1, { maxNewTokens: 40 })]);
