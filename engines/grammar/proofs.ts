@@ -107,12 +107,12 @@ export class Proofs {
 
   async #run(proof: Proof): Promise<void> {
     const { pool, onProved } = this.#options;
-    const thread = pool.claim();
-    thread.isProving = true;
-    proof.thread = thread;
     this.#running[proof.lane] = proof;
-    pool.keepSpare();
     try {
+      const thread = pool.claim();
+      thread.isProving = true;
+      proof.thread = thread;
+      pool.keepSpare();
       const compileMs = await thread.compile(proof);
       if (compileMs <= slowMs) this.#queue.setSlow(proof.client, false);
       const { id, source, digest } = proof;
@@ -120,7 +120,7 @@ export class Proofs {
     } catch (error) {
       this.#fail(proof, error as ServerError);
     }
-    thread.isProving = false;
+    if (proof.thread !== null) proof.thread.isProving = false;
     proof.thread = null;
     this.#running[proof.lane] = null;
     if (proof.isPutBack) this.#putBack(proof);

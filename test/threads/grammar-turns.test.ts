@@ -134,6 +134,33 @@ describe("grammars that take long to compile", () => {
   });
 });
 
+describe("grammar threads that the system cannot start", () => {
+  it("cost a request an error that can be retried, and nobody a grammar or a matcher that works", async (test) => {
+    const { tokenizer } = await readModelMetadata(await tinyModel());
+    const endOfGeneration = [...endOfGenerationTokens(tokenizer)];
+    // What cannot be passed to a worker makes its start throw at once, as EAGAIN does.
+    const exhaust = () => endOfGeneration.push((() => 0) as unknown as number);
+    const recover = () => endOfGeneration.pop();
+    const rig = await start(test, await tinyModel(), { endOfGeneration });
+    const failed = { code: "model_failed", retryable: true, message: /cannot be started .*try again/ };
+    exhaust();
+    for (const name of ["one", "one", "other"]) {
+      await assert.rejects(rig.host.compile(schema(name), anAsker()), failed);
+    }
+    recover();
+    const one = await rig.host.compile(schema("one"), anAsker());
+    exhaust();
+    const matcher = one.open();
+    await answered(matcher);
+    assert.ok(matcher.allowed().mask.some((word) => word !== 0));
+    await assert.rejects(rig.host.compile(schema("other"), anAsker()), failed);
+    await sleep(200);
+    recover();
+    await rig.host.compile(schema("other"), anAsker());
+    matcher.close();
+  });
+});
+
 describe("grammars that wait to be compiled", () => {
   it("are compiled for clients in turns", async (test) => {
     const rig = await start(test, await tinyModel());
