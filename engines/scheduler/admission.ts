@@ -104,7 +104,7 @@ export class Admission<S extends Sequence> {
       sequence.request = request;
       sequence.queuedMs = this.#nowMs;
       this.#queue.add(sequence, this.#hasLimit(sequence));
-      this.#shares.joined(sequence);
+      this.#shares.add(sequence);
     }
     return displaced;
   }
@@ -160,7 +160,7 @@ export class Admission<S extends Sequence> {
     if (state === "finished") return;
     if (state === "running") this.#takeSlot(sequence);
     const isKnown = state === "running" || this.#queue.remove(sequence);
-    if (isKnown) this.#shares.left(sequence);
+    if (isKnown) this.#shares.remove(sequence);
     this.#placement.forget(sequence);
     sequence.state = "finished";
   }
@@ -206,7 +206,7 @@ export class Admission<S extends Sequence> {
     sequence.request.hasBegun = true;
     sequence.wasParked = false;
     this.#prefixes.addRunning(sequence);
-    this.#shares.given(sequence, this.#nowMs);
+    this.#shares.onSlotGiven(sequence, this.#nowMs);
     return true;
   }
 
@@ -223,23 +223,23 @@ export class Admission<S extends Sequence> {
     const nowMs = this.#nowMs;
     const claimant = this.#shares.claimant(this.#queue.next(), nowMs);
     if (claimant === null) return;
-    const givers = this.running.filter((one) => this.#shares.canGive(one, claimant, nowMs));
-    if (givers.length === 0 || !this.#placement.canFit(claimant, givers)) return;
+    const victims = this.running.filter((one) => this.#shares.canPreempt(one, claimant, nowMs));
+    if (victims.length === 0 || !this.#placement.canFit(claimant, victims)) return;
     this.#queue.takeAhead(claimant);
     while (this.#slots.freeCount === 0 || !this.#start(claimant)) {
-      const giver = this.#shares.giver(this.running, claimant, nowMs);
-      if (giver === null) {
+      const victim = this.#shares.victim(this.running, claimant, nowMs);
+      if (victim === null) {
         this.#postpone(claimant);
         return;
       }
-      this.#preemptForShare(giver);
+      this.#preemptForShare(victim);
     }
   }
 
   /** What others have given up is not enough: it waits for another period before they are asked again. */
   #postpone(claimant: S): void {
     this.#toFront(claimant);
-    this.#shares.postponed(claimant, this.#nowMs);
+    this.#shares.postpone(claimant, this.#nowMs);
   }
 
   /** Those whose source has computed what they waited for, or never will, go on. */
@@ -255,7 +255,7 @@ export class Admission<S extends Sequence> {
   }
 
   #preemptForShare(sequence: S): void {
-    this.#shares.gives(sequence, this.#nowMs);
+    this.#shares.onPreempt(sequence, this.#nowMs);
     this.#placement.swapOut(sequence);
     if (sequence.swapped === null) this.#prefixes.keep(sequence);
     this.#takeSlot(sequence);
@@ -306,7 +306,7 @@ export class Admission<S extends Sequence> {
   }
 
   #takeSlot(sequence: S): void {
-    this.#shares.taken(sequence);
+    this.#shares.onSlotTaken(sequence);
     this.#prefixes.removeRunning(sequence);
     this.#placement.release(sequence);
     this.#slots.take(sequence);

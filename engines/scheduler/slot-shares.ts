@@ -47,31 +47,31 @@ export class SlotShares<S extends Sequence> {
     this.#lossMs = lossMs;
   }
 
-  /** A sequence is in the scheduler from here on, until left(). */
-  joined({ client }: S): void {
+  /** A sequence is in the scheduler from here on, until remove(). */
+  add({ client }: S): void {
     const known = this.#clients.get(client);
     if (known === undefined) this.#clients.set(client, { sequences: 1, slots: 0, servedMs: -Infinity });
     else known.sequences++;
   }
 
-  left({ client }: S): void {
+  remove({ client }: S): void {
     const known = this.#of(client);
     known.sequences--;
     if (known.sequences === 0) this.#clients.delete(client);
   }
 
-  given({ client }: S, nowMs: number): void {
+  onSlotGiven({ client }: S, nowMs: number): void {
     const known = this.#of(client);
     known.slots++;
     known.servedMs = nowMs;
   }
 
-  taken({ client }: S): void {
+  onSlotTaken({ client }: S): void {
     this.#of(client).slots--;
   }
 
   /** What others have given up was too little for it: its client waits for another period. */
-  postponed({ client }: S, nowMs: number): void {
+  postpone({ client }: S, nowMs: number): void {
     this.#of(client).servedMs = nowMs;
   }
 
@@ -104,24 +104,24 @@ export class SlotShares<S extends Sequence> {
     return this.#mostOwed(next, nowMs, Infinity);
   }
 
-  /** Whether a sequence may have to give its slot up to a claimant. */
-  canGive(sequence: S, claimant: S, nowMs: number): boolean {
+  /** Whether a running sequence may lose its slot to a claimant. */
+  canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
     const neededMs = this.#lossMs(sequence) * waitPerLoss;
     return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
   }
 
-  /** The running sequence that is to give its slot up to a claimant; null where none may. */
-  giver(running: Iterable<S>, claimant: S, nowMs: number): S | null {
-    let giver: S | null = null;
+  /** The running sequence that is to lose its slot to a claimant; null where none may. */
+  victim(running: Iterable<S>, claimant: S, nowMs: number): S | null {
+    let victim: S | null = null;
     for (const one of running) {
-      if (this.canGive(one, claimant, nowMs) && (giver === null || this.#givesSooner(one, giver))) giver = one;
+      if (this.canPreempt(one, claimant, nowMs) && (victim === null || this.#losesSooner(one, victim))) victim = one;
     }
-    return giver;
+    return victim;
   }
 
-  /** A sequence is about to give its slot up. */
-  gives(sequence: S, nowMs: number): void {
+  /** A sequence is about to lose its slot to a claimant. */
+  onPreempt(sequence: S, nowMs: number): void {
     const lossMs = this.#lossMs(sequence);
     if (lossMs > 0) this.#nextLossMs = nowMs + lossMs * waitPerLoss;
   }
@@ -162,7 +162,7 @@ export class SlotShares<S extends Sequence> {
     return difference === 0 ? this.#waitsSince(one) < this.#waitsSince(other) : difference < 0;
   }
 
-  #givesSooner(one: S, other: S): boolean {
+  #losesSooner(one: S, other: S): boolean {
     const difference = this.#of(one.client).slots - this.#of(other.client).slots;
     return difference === 0 ? mattersLess(one, other) : difference > 0;
   }
