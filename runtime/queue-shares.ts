@@ -1,15 +1,16 @@
 // QueueShares: counts what each client has waiting for its first turn and decides who gives way when a queue is full. Used
 // wherever requests wait: the scheduler's queue, the text side in front of it, the waiting room of a model that is loaded.
 
-/** Newest first: what a client has waiting, each request as its items. Only what has not begun. */
+/** What a client would give up first, each request as its items. Only what may be displaced. */
 export type NewestRequests<T> = (client: string) => Iterator<readonly T[]>;
 
 /**
  * One client alone may fill a queue. Where others come, the places are shared: a request of n items that finds too few
  * places free takes those of clients that have more waiting than its own client will have with it, from the client that
  * has most, newest request first. Each exchange brings the two clients closer to equal, so the one that gave way cannot take
- * the place back. Requests are displaced as a whole, and only where none of their items has begun. Priority does not count
- * here: otherwise one client could keep all places by asking for a high one.
+ * the place back. Requests are displaced as a whole, and only where none of their items has begun, or where they stand
+ * still because nobody reads them. Priority does not count here: otherwise one client could keep all places by asking for a
+ * high one.
  */
 export class QueueShares {
   readonly #counts = new Map<string, number>();
@@ -56,7 +57,7 @@ export class QueueShares {
       );
       if (most === null) return null;
       const { done, value } = most.requests.next();
-      // The client's other requests have begun: they cannot be displaced.
+      // The client's other requests cannot be displaced.
       most.waiting = done ? 0 : most.waiting - value.length;
       if (!done) displaced.push(...value);
     }

@@ -18,7 +18,6 @@ export interface LiveOptions {
   readonly id: number;
   readonly consumer: Consumer;
   readonly sampling: SamplingState;
-  readonly matcher: Matcher | null;
   readonly thinking: ThinkingLimit | null;
   readonly promptRecords: PromptRecords | null;
 }
@@ -32,6 +31,8 @@ export class LiveSequence extends Sequence {
   forcedAt = 0;
   /** What its grammar forces behind the token sampled last has been taken. */
   hasForced = false;
+  /** Follows its grammar; null where it has none. Opened once the sequence is queued. */
+  matcher: Matcher | null = null;
   /** null where its latencies are not counted. */
   clock: StreamClock | null = null;
 

@@ -1,5 +1,4 @@
 // Owns how a job becomes a sequence of the step loop: its sampling, its bounds, and what follows its tokens.
-import type { Matcher } from "../../engines/grammar/matcher.ts";
 import type { Sampler } from "../../engines/sampler/sampler.ts";
 import type { SequenceJob } from "../messages.ts";
 import { type Consumer, LiveSequence } from "./live-sequence.ts";
@@ -11,7 +10,6 @@ export function openSequence(
   job: SequenceJob,
   consumer: Consumer,
   sampler: Sampler,
-  matcher: Matcher | null,
   sequenceTokens: number,
 ): LiveSequence {
   const { id, prompt, promptLogprobs, reasoningBudget } = job;
@@ -33,7 +31,6 @@ export function openSequence(
       id,
       consumer,
       sampling: sampler.open(job.sampling, job.choice, prompt, job.breakers),
-      matcher,
       thinking: reasoningBudget && new ThinkingLimit(reasoningBudget),
       promptRecords: wantsPromptLogits ? new PromptRecords(prompt.length, promptLogprobs ?? 0) : null,
     },

@@ -6,7 +6,7 @@ import type { LoadedModel } from "../../engines/engine.ts";
 import type { CompiledGrammar } from "../../engines/grammar/matcher.ts";
 import { Sampler } from "../../engines/sampler/sampler.ts";
 import type { CachedPrefix } from "../../engines/scheduler/prefix-cache.ts";
-import { displacedFromQueue } from "../../engines/scheduler/queue-full.ts";
+import { displacedFromParking, displacedFromQueue } from "../../engines/scheduler/queue-full.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../messages.ts";
@@ -110,8 +110,10 @@ export class StepLoop {
     this.#advance();
     const opened: LiveSequence[] = [];
     try {
-      for (const job of jobs) opened.push(this.#open(consumer, job, grammars?.get(job.id) ?? null));
+      for (const job of jobs) opened.push(this.#open(consumer, job));
+      // The displaced close their matchers before new ones are opened: there are no more matchers than places.
       this.#failDisplaced(this.#scheduler.addAll(opened));
+      for (const sequence of opened) this.#openMatcher(sequence, grammars?.get(sequence.live.id) ?? null);
     } catch (error) {
       for (const sequence of opened) this.#forget(sequence);
       throw error;
@@ -245,31 +247,29 @@ export class StepLoop {
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
   }
 
-  #open(consumer: Consumer, job: SequenceJob, grammar: CompiledGrammar | null): LiveSequence {
+  #open(consumer: Consumer, job: SequenceJob): LiveSequence {
     this.#consumers.checkFree(consumer, job.id);
-    const matcher = grammar?.open() ?? null;
-    let sequence: LiveSequence | null = null;
-    try {
-      const { sequenceTokens } = this.#model.capacity;
-      sequence = openSequence(job, consumer, this.#sampler, matcher, sequenceTokens);
-      this.adapters.use(job.adapter, sequence, job);
-      const { series, receivedAt } = job;
-      if (series !== null) {
-        sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
-      }
-      this.#consumers.add(sequence);
-      this.#preparation.add(sequence);
-      return sequence;
-    } catch (error) {
-      if (sequence !== null) this.adapters.release(job.adapter, sequence);
-      matcher?.close();
-      throw error;
+    const sequence = openSequence(job, consumer, this.#sampler, this.#model.capacity.sequenceTokens);
+    const { series, receivedAt } = job;
+    if (series !== null) {
+      sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
     }
+    this.adapters.use(job.adapter, sequence, job);
+    this.#consumers.add(sequence);
+    return sequence;
   }
 
-  /** Their clients had most waiting when the queue was full and another one came. */
+  #openMatcher(sequence: LiveSequence, grammar: CompiledGrammar | null): void {
+    sequence.matcher = grammar?.open() ?? null;
+    this.#preparation.add(sequence);
+  }
+
+  /** Their clients had most without a slot when the queue was full and another one came. */
   #failDisplaced(displaced: readonly Scheduled[]): void {
-    for (const sequence of displaced) this.#fail(sequence, toErrorRecord(displacedFromQueue(this.#maxQueue)));
+    for (const sequence of displaced) {
+      const reason = sequence.wasParked ? displacedFromParking : displacedFromQueue;
+      this.#fail(sequence, toErrorRecord(reason(this.#maxQueue)));
+    }
   }
 
   #failAll(error: ErrorRecord): void {
@@ -300,7 +300,7 @@ export class StepLoop {
     this.#consumers.remove(sequence);
     this.#preparation.forget(sequence);
     this.adapters.release(sequence.adapter, sequence);
-    sequence.live.matcher?.close();
+    sequence.matcher?.close();
   }
 }
 

@@ -44,7 +44,7 @@ export class StepPreparation {
   }
 
   add(sequence: LiveSequence): void {
-    if (sequence.live.matcher !== null) this.#matched.add(sequence);
+    if (sequence.matcher !== null) this.#matched.add(sequence);
   }
 
   forget(sequence: LiveSequence): void {
@@ -57,7 +57,7 @@ export class StepPreparation {
     for (const sequence of this.#matched) {
       // Until the prompt's last chunk nobody asks what may come next.
       const isEarly = sequence.pending > this.#maxChunk;
-      sequence.isHeld = !isEarly && sequence.live.matcher?.isReady === false;
+      sequence.isHeld = !isEarly && sequence.matcher?.isReady === false;
     }
     if (this.speculation !== null) this.#draft(this.speculation);
   }
@@ -77,7 +77,7 @@ export class StepPreparation {
     }
     let others = 0;
     for (const sequence of this.#scheduler.decodes()) {
-      const canDraft = sequence instanceof LiveSequence && sequence.live.matcher === null && sequence.pending === 1;
+      const canDraft = sequence instanceof LiveSequence && sequence.matcher === null && sequence.pending === 1;
       if (canDraft) drafted.push(sequence);
       else others++;
     }

@@ -58,7 +58,8 @@ export class TokenTaker {
     frame: FrameBuilder,
   ): Finish {
     let at = logitsRow[row] as number;
-    const { promptRecords, matcher } = sequence.live;
+    const { matcher } = sequence;
+    const { promptRecords } = sequence.live;
     const position = batch.position[row] as number;
     if (promptRecords !== null && position < sequence.promptLength) {
       const count = batch.logitsCount[row] as number;

@@ -1,6 +1,5 @@
 // Constrained decoding of one model: which grammars have been compiled, and the threads on which grammars are compiled and
 // matchers work. Called by the model's place; it never matches itself, and never waits.
-import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../runtime/errors.ts";
@@ -125,7 +124,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
   #open(grammar: ProvedGrammar): Matcher {
     const { maxMatchers } = this.#options;
     if (this.#isDisposed) throw unloading();
-    assert(this.#matcherCount < maxMatchers, `at most ${maxMatchers} matchers at once`);
+    if (this.#matcherCount >= maxMatchers) throw tooManyMatchers(maxMatchers);
     const thread = this.#matchers.place(grammar, false);
     this.#matcherCount++;
     const matcher = new LiveMatcher(this.#nextId++, grammar, thread, this);
@@ -166,6 +165,13 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     this.#grammars.delete(oldest.proved.digest);
     for (const thread of this.#pool.all) thread.forget(oldest.proved);
   }
+}
+
+function tooManyMatchers(maxMatchers: number): ServerError {
+  return new ServerError(
+    "queue_full",
+    `${maxMatchers} outputs, as many as may, follow grammars already; try again later`,
+  );
 }
 
 function unloading(): ServerError {

@@ -4,6 +4,7 @@ import type { GrammarSource } from "./source.ts";
 
 /** A grammar that is compiled and can be matched. */
 export interface CompiledGrammar {
+  /** Throws `queue_full` where too many matchers are open, and `model_failed` where no thread can be started for it. */
   open(): Matcher;
 }
 

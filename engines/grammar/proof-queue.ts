@@ -1,14 +1,12 @@
-// Proof queue: grammars that wait for their first compilation or are in it. Bounded; clients take turns; slow grammars wait in
-// a lane of their own. proofs.ts compiles them.
+// Proof queue: grammars that wait for their first compilation or are in it. Clients take turns; slow grammars wait in a lane of
+// their own. Their characters are bounded here, their number by that of the askers. proofs.ts compiles them.
 import { ServerError } from "../../runtime/errors.ts";
 import { FairQueue } from "../../runtime/fair-queue.ts";
 import type { CompiledGrammar } from "./matcher.ts";
 import type { GrammarSource } from "./source.ts";
 import type { GrammarThread, NumberedSource } from "./thread.ts";
 
-/** Grammars that may wait, in all and of one client, and their characters. */
-export const maxWaiting = 512;
-export const maxWaitingOfClient = 128;
+/** Characters of the grammars that may wait, in all. A client may have as many as it leaves free for others. */
 const maxCharacters = 64 * 2 ** 20;
 /** When one that is refused for want of room may come again. */
 const retryAfterSeconds = 5;
@@ -39,8 +37,8 @@ export class ProofQueue {
   /** Those that wait and those that are being compiled. */
   readonly #byDigest = new Map<string, Proof>();
   readonly #waiting: Readonly<Record<Lane, FairQueue<Proof>>> = { quick: new FairQueue(), slow: new FairQueue() };
-  /** Number of grammars by client. */
-  readonly #counts = new Map<string, number>();
+  /** Characters of their grammars, by client and in all. */
+  readonly #charactersOf = new Map<string, number>();
   #characters = 0;
   /** Until when a client's grammars are taken to be slow; the one added last at the end. */
   readonly #slowUntilMs = new Map<string, number>();
@@ -51,13 +49,11 @@ export class ProofQueue {
 
   /** Throws `queue_full`. */
   add(digest: string, { id, source }: NumberedSource, client: string): Proof {
-    this.#checkRoom(source, client);
+    this.#charge(client, source);
     const lane = performance.now() < (this.#slowUntilMs.get(client) ?? 0) ? "slow" : "quick";
     const proof: Proof = { digest, source, id, client, askers: new Set(), lane, thread: null, isPutBack: false };
     this.#byDigest.set(digest, proof);
     this.#waiting[lane].add(proof, false);
-    this.#count(client, 1);
-    this.#characters += source.grammar.length;
     return proof;
   }
 
@@ -76,8 +72,8 @@ export class ProofQueue {
   handOver(proof: Proof, client: string): void {
     const isWaiting = proof.thread === null;
     if (isWaiting) this.#waiting[proof.lane].remove(proof);
-    this.#count(proof.client, -1);
-    this.#count(client, 1);
+    this.#count(proof.client, -proof.source.grammar.length);
+    this.#count(client, proof.source.grammar.length);
     proof.client = client;
     if (isWaiting) this.#waiting[proof.lane].add(proof, false);
   }
@@ -87,8 +83,7 @@ export class ProofQueue {
     this.#waiting[proof.lane].remove(proof);
     if (this.#byDigest.get(proof.digest) !== proof) return;
     this.#byDigest.delete(proof.digest);
-    this.#count(proof.client, -1);
-    this.#characters -= proof.source.grammar.length;
+    this.#count(proof.client, -proof.source.grammar.length);
   }
 
   /** A client's grammar has been slow, or quick again. */
@@ -102,20 +97,30 @@ export class ProofQueue {
     }
   }
 
-  #checkRoom({ grammar }: GrammarSource, client: string): void {
-    const isFull = this.#byDigest.size >= maxWaiting || this.#characters + grammar.length > maxCharacters;
-    if (!isFull && (this.#counts.get(client) ?? 0) < maxWaitingOfClient) return;
-    throw tooManyWait(isFull ? "grammars" : "grammars of this client");
+  /** Throws `queue_full` where the client would have more characters than are left free. */
+  #charge(client: string, { grammar }: GrammarSource): void {
+    const ofClient = (this.#charactersOf.get(client) ?? 0) + grammar.length;
+    if (ofClient > maxCharacters - this.#characters - grammar.length) throw tooManyWait("characters of grammars");
+    this.#count(client, grammar.length);
   }
 
   #count(client: string, change: number): void {
-    const count = (this.#counts.get(client) ?? 0) + change;
-    if (count === 0) this.#counts.delete(client);
-    else this.#counts.set(client, count);
+    const ofClient = (this.#charactersOf.get(client) ?? 0) + change;
+    this.#characters += change;
+    if (ofClient === 0) this.#charactersOf.delete(client);
+    else this.#charactersOf.set(client, ofClient);
   }
 }
 
 export function tooManyWait(what: string): ServerError {
   const message = `too many ${what} are waiting to be compiled; try again later`;
+  return new ServerError("queue_full", message, { retryAfterSeconds });
+}
+
+/** For a request that waited: its client has most of those that wait, and another client's takes its place. */
+export function displacedAsker(): ServerError {
+  const message =
+    "too many requests wait for grammars to be compiled, most of them this client's: a request of another client took the " +
+    "place of this one; try again later";
   return new ServerError("queue_full", message, { retryAfterSeconds });
 }

@@ -1,12 +1,14 @@
 // Compiling grammars for the first time. That may abort, hang or fill memory, and takes its thread along, so it happens on a
 // thread without matchers, one grammar at a time. One that turns out slow goes on in a lane of its own, where one is compiled
-// at a time, and quick ones go on beside it. A grammar that nobody waits for any more is not compiled.
+// at a time, and quick ones go on beside it. A grammar that nobody waits for any more is not compiled. Places of askers are
+// shared by client.
 import type { ServerError } from "../../runtime/errors.ts";
+import { QueueShares } from "../../runtime/queue-shares.ts";
 import { abandoned } from "./abandoned.ts";
 import { slowMs } from "./limits.ts";
 import type { ProvedGrammar } from "./live-matcher.ts";
 import type { CompiledGrammar, GrammarAsker } from "./matcher.ts";
-import { type Asker, type Lane, type Proof, ProofQueue, tooManyWait } from "./proof-queue.ts";
+import { type Asker, displacedAsker, type Lane, type Proof, ProofQueue, tooManyWait } from "./proof-queue.ts";
 import type { GrammarThread, NumberedSource } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
@@ -25,7 +27,9 @@ export class Proofs {
   readonly #options: ProofsOptions;
   readonly #queue = new ProofQueue();
   readonly #running: Record<Lane, Proof | null> = { quick: null, slow: null };
-  #askerCount = 0;
+  /** All askers, the latest at the end. */
+  readonly #askers = new Map<Asker, Proof>();
+  readonly #shares = new QueueShares();
 
   constructor(options: ProofsOptions) {
     this.#options = options;
@@ -35,13 +39,15 @@ export class Proofs {
   ask(digest: string, grammar: NumberedSource, { client, signal }: GrammarAsker): Promise<CompiledGrammar> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) throw abandoned();
-      if (this.#askerCount >= this.#options.maxAskers) throw tooManyWait("requests for grammars");
+      const displaced = this.#displacedBy(client);
       const proof = this.#queue.find(digest) ?? this.#queue.add(digest, grammar, client);
       const asker: Asker = { client, resolve, reject };
-      const leave = () => this.#leave(proof, asker);
-      signal.addEventListener("abort", leave);
+      signal.addEventListener("abort", () => this.#leave(asker, abandoned()));
       proof.askers.add(asker);
-      this.#askerCount++;
+      this.#askers.set(asker, proof);
+      this.#shares.add(client);
+      // After it has joined them: they may have been the only ones who wanted the same grammar.
+      for (const one of displaced) this.#leave(one, displacedAsker());
       this.#startNext();
     });
   }
@@ -62,11 +68,24 @@ export class Proofs {
     }
   }
 
-  /** An asker does not want the grammar any more, unless it has been settled. */
-  #leave(proof: Proof, asker: Asker): void {
-    if (!proof.askers.delete(asker)) return;
-    this.#askerCount--;
-    asker.reject(abandoned());
+  /** Whose places one more asker of a client takes. Throws `queue_full`. */
+  #displacedBy(client: string): readonly Asker[] {
+    const free = this.#options.maxAskers - this.#askers.size;
+    const displaced = this.#shares.displacedBy(client, 1, free, (other) => this.#newestOf(other));
+    if (displaced === null) throw tooManyWait("requests for grammars");
+    return displaced;
+  }
+
+  *#newestOf(client: string): Generator<readonly Asker[]> {
+    for (const asker of [...this.#askers.keys()].reverse()) if (asker.client === client) yield [asker];
+  }
+
+  /** An asker does not want the grammar any more, or is not to have it, unless it has been settled. */
+  #leave(asker: Asker, reason: ServerError): void {
+    const proof = this.#forget(asker);
+    if (proof === undefined) return;
+    proof.askers.delete(asker);
+    asker.reject(reason);
     const [other] = proof.askers;
     if (other === undefined) this.#abandon(proof);
     else if (other.client !== proof.client) this.#queue.handOver(proof, other.client);
@@ -88,12 +107,12 @@ export class Proofs {
 
   async #run(proof: Proof): Promise<void> {
     const { pool, onProved } = this.#options;
-    const thread = pool.claim();
-    thread.isProving = true;
-    proof.thread = thread;
     this.#running[proof.lane] = proof;
-    pool.keepSpare();
     try {
+      const thread = pool.claim();
+      thread.isProving = true;
+      proof.thread = thread;
+      pool.keepSpare();
       const compileMs = await thread.compile(proof);
       if (compileMs <= slowMs) this.#queue.setSlow(proof.client, false);
       const { id, source, digest } = proof;
@@ -101,7 +120,7 @@ export class Proofs {
     } catch (error) {
       this.#fail(proof, error as ServerError);
     }
-    thread.isProving = false;
+    if (proof.thread !== null) proof.thread.isProving = false;
     proof.thread = null;
     this.#running[proof.lane] = null;
     if (proof.isPutBack) this.#putBack(proof);
@@ -141,11 +160,17 @@ export class Proofs {
 
   #end(proof: Proof, result: CompiledGrammar | ServerError): void {
     this.#queue.remove(proof);
-    this.#askerCount -= proof.askers.size;
     for (const asker of proof.askers) {
+      this.#forget(asker);
       if ("open" in result) asker.resolve(result);
       else asker.reject(result);
     }
     proof.askers.clear();
+  }
+
+  #forget(asker: Asker): Proof | undefined {
+    const proof = this.#askers.get(asker);
+    if (this.#askers.delete(asker)) this.#shares.remove(asker.client);
+    return proof;
   }
 }

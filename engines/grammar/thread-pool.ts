@@ -30,7 +30,10 @@ export class ThreadPool {
     return [...this.#threads];
   }
 
-  /** An idle thread: one that has compiled `grammar`, else the one with the fewest compiled grammars, else a new one. */
+  /**
+   * An idle thread: one that has compiled `grammar`, else the one with the fewest compiled grammars, else a new one. Throws
+   * `model_failed` where the system has none to give.
+   */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
     if (holder) return holder;
@@ -38,10 +41,15 @@ export class ThreadPool {
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
-  /** Starts the spare thread where there is none, once one has proved to start. */
+  /** Starts the spare thread where there is none, once one has proved to start, and unless the system has none to give. */
   keepSpare(): void {
     const canStart = !this.#isClosed && this.all.some(({ isReady }) => isReady);
-    if (canStart && (this.#idle().length === 0 || this.#threads.size < restingCount)) this.#start();
+    if (!canStart || (this.#idle().length > 0 && this.#threads.size >= restingCount)) return;
+    try {
+      this.#start();
+    } catch {
+      // Whoever needs it tries again, and is told.
+    }
   }
 
   /** Ends idle threads that nobody needs. Returns whether all that are left may stay as they are. */

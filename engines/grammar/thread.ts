@@ -57,13 +57,11 @@ export class GrammarThread {
   #sinceMs = 0;
   #lookedMs = 0;
 
+  /** Throws `model_failed` where the system has no thread to give. */
   constructor(setup: Omit<WorkerSetup, "control">, onEnd: (thread: GrammarThread) => void) {
     const workerData: WorkerSetup = { ...setup, control: this.control.memory };
     this.#onEnd = onEnd;
-    this.#worker = new Worker(new URL("./worker.js", import.meta.url), {
-      workerData,
-      resourceLimits: { maxOldGenerationSizeMb: heapMiB + Math.ceil((setup.vocabSize * heapBytesPerToken) / 2 ** 20) },
-    });
+    this.#worker = startWorker(workerData);
     this.#worker.on("message", (report: WorkerReport) => this.#hear(report));
     this.#worker.on("error", (cause) => this.#crash(cause));
     this.gone = new Promise((resolve) => this.#worker.once("exit", () => resolve()));
@@ -215,6 +213,18 @@ export class GrammarThread {
     const compilation = this.#compilations.get(grammar);
     this.#compilations.delete(grammar);
     compilation?.settle(result);
+  }
+}
+
+function startWorker(workerData: WorkerSetup): Worker {
+  const maxOldGenerationSizeMb = heapMiB + Math.ceil((workerData.vocabSize * heapBytesPerToken) / 2 ** 20);
+  try {
+    return new Worker(new URL("./worker.js", import.meta.url), {
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb },
+    });
+  } catch (cause) {
+    throw failure(`it cannot be started (${cause instanceof Error ? cause.message : cause})`, cause);
   }
 }
 

@@ -10,7 +10,7 @@ import { ebnfText } from "./ebnf-text.ts";
 import { Endings } from "./endings.ts";
 import type { Check } from "./schema/check.ts";
 import type { GrammarSource } from "./source.ts";
-import { bounded, TooMuchWork, unitsOfTranslation } from "./work.ts";
+import { bounded, OutOfTime, TooMuchWork, unitsOfTranslation } from "./work.ts";
 
 const maxRules = 8000;
 /** Elements of a grammar up to which schemas that are not strict are part of it: the engine takes some 2 s to compile them. */
@@ -35,7 +35,10 @@ export interface Translation {
   readonly checkCall: ((name: string, args: string) => string | null) | null;
 }
 
-/** Throws ServerError `invalid_value` or `unsupported`, which names the construct at fault and where it stands. */
+/**
+ * Throws ServerError `invalid_value` or `unsupported`, which names the construct at fault and where it stands; `timeout` where
+ * the machine had too little time for it.
+ */
 export function translateOutput(demand: OutputDemand): Translation {
   const loose = loosened(demand);
   return loose === null ? translated(demand) : bounded(() => translatedWithLoose(demand, loose));
@@ -60,7 +63,8 @@ function translated(demand: OutputDemand, units?: number, elements?: number): Tr
   try {
     return bounded(() => compiled(demand, elements), units);
   } catch (thrown) {
-    throw thrown instanceof TooMuchWork ? new ServerError("unsupported", thrown.message) : thrown;
+    if (!(thrown instanceof TooMuchWork)) throw thrown;
+    throw new ServerError(thrown instanceof OutOfTime ? "timeout" : "unsupported", thrown.message);
   }
 }
 

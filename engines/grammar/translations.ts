@@ -1,5 +1,5 @@
-// The translations made last, as most requests of a client demand the same of their outputs; of those that were refused, why.
-// Each text worker has its own.
+// The translations made last, as most requests of a client demand the same of their outputs; of those that were refused and
+// would be again, why. Each text worker has its own.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../runtime/errors.ts";
@@ -44,7 +44,7 @@ export class Translations {
     try {
       return translateOutput(demand);
     } catch (error) {
-      if (error instanceof ServerError) this.#refusals.add(key, error, performance.now());
+      if (isFinal(error)) this.#refusals.add(key, error, performance.now());
       throw error;
     }
   }
@@ -56,4 +56,9 @@ export class Translations {
       return;
     }
   }
+}
+
+/** Whether the same demand would be refused again. A RangeError is a limit of the runtime: on the depth of calls, or on the length of a text. */
+function isFinal(error: unknown): error is Error {
+  return error instanceof RangeError || (error instanceof ServerError && !error.retryable);
 }

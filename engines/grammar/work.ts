@@ -4,6 +4,9 @@
 
 export class TooMuchWork extends Error {}
 
+/** The clock has ended a translation, not the count: the same one may be made on a machine that has more time. */
+export class OutOfTime extends TooMuchWork {}
+
 /** Some 0.2 s: a unit is an object made, compared or remembered. Usual schemas take up to 40,000. */
 export const unitsOfTranslation = 200_000;
 /** Elements copied or scanned in plain loops, and characters, that make a unit. */
@@ -17,7 +20,7 @@ let unitsLeft = Number.POSITIVE_INFINITY;
 let unitsAtLook = 0;
 let deadline = Number.POSITIVE_INFINITY;
 
-/** Runs a translation, or a part of one; throws TooMuchWork where it takes more than `units`. */
+/** Runs a translation, or a part of one; throws TooMuchWork where it takes more than `units`, or too long. */
 export function bounded<Result>(translate: () => Result, units = unitsOfTranslation): Result {
   const outer = unitsLeft;
   const outerDeadline = deadline;
@@ -52,7 +55,7 @@ export function spend(units: number): void {
   if (unitsLeft < 0) throw new TooMuchWork("it takes too much work to translate; make it simpler");
   unitsAtLook = unitsLeft - unitsOfLook;
   if (performance.now() > deadline) {
-    throw new TooMuchWork(`it takes more than ${maxMs / 1000} s to translate; make it simpler, or try again`);
+    throw new OutOfTime(`it takes more than ${maxMs / 1000} s to translate; make it simpler, or try again`);
   }
 }
 

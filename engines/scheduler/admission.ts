@@ -25,7 +25,6 @@ export const pauseGraceMs = 100;
 export const longestPauseMs = 2000;
 
 export class Admission<S extends Sequence> {
-  readonly parked = new Set<S>();
   /** How often a paused sequence has lost its slot to one that waited, and any sequence to want of KV memory. */
   pausedPreemptions = 0;
   memoryPreemptions = 0;
@@ -64,6 +63,10 @@ export class Admission<S extends Sequence> {
     return this.#queue.size;
   }
 
+  get parkedCount(): number {
+    return this.#queue.parked.size;
+  }
+
   /** When the passing of time alone changes something; Infinity if it does not. */
   get nextChangeMs(): number {
     const oldest = this.#queue.oldest;
@@ -89,8 +92,8 @@ export class Admission<S extends Sequence> {
   }
 
   /**
-   * Queues sequences of one request, all or none. Returns those of other clients that gave their places up; they are
-   * finished. Throws `queue_full`.
+   * Queues sequences of one request, all or none. Returns those of other clients that gave their places up, waiting ones and
+   * parked ones; they are finished. Throws `queue_full`.
    */
   add(sequences: readonly S[], request: SequenceRequest): readonly S[] {
     const free = this.#slotlessLimit - this.#slotlessCount;
@@ -101,7 +104,7 @@ export class Admission<S extends Sequence> {
       sequence.request = request;
       sequence.queuedMs = this.#nowMs;
       this.#queue.add(sequence, this.#hasLimit(sequence));
-      this.#shares.joined(sequence);
+      this.#shares.add(sequence);
     }
     return displaced;
   }
@@ -114,7 +117,7 @@ export class Admission<S extends Sequence> {
     this.#wake();
     while (this.waitingCount > 0) {
       if (this.#slots.freeCount === 0 && !this.#preemptPaused(pauseGraceMs)) break;
-      const sequence = this.#queue.take() as S;
+      const sequence = this.#takeNext();
       if (this.#start(sequence)) continue;
       this.#toFront(sequence);
       if (!this.#preemptPaused(pauseGraceMs)) break;
@@ -144,11 +147,9 @@ export class Admission<S extends Sequence> {
     if (sequence.paused === paused) return;
     sequence.paused = paused;
     sequence.pausedMs = this.#nowMs;
-    if (paused && sequence.state === "waiting") {
+    if (paused && sequence.state === "waiting") this.#park(sequence);
+    else if (!paused && sequence.state === "parked") {
       this.#queue.remove(sequence);
-      this.#park(sequence);
-    } else if (!paused && sequence.state === "parked") {
-      this.parked.delete(sequence);
       this.#putBack(sequence);
     }
   }
@@ -158,8 +159,8 @@ export class Admission<S extends Sequence> {
     const { state } = sequence;
     if (state === "finished") return;
     if (state === "running") this.#takeSlot(sequence);
-    const isKnown = state === "running" || this.#queue.remove(sequence) || this.parked.delete(sequence);
-    if (isKnown) this.#shares.left(sequence);
+    const isKnown = state === "running" || this.#queue.remove(sequence);
+    if (isKnown) this.#shares.remove(sequence);
     this.#placement.forget(sequence);
     sequence.state = "finished";
   }
@@ -168,20 +169,21 @@ export class Admission<S extends Sequence> {
   checkIntegrity(): void {
     this.#slots.checkIntegrity();
     const waiting = [...this.#queue];
+    const { parked } = this.#queue;
     if (waiting.length !== this.waitingCount) throw new Error(`${waiting.length} wait, ${this.waitingCount} counted`);
-    for (const { state, slot, computed, paused, source } of [...waiting, ...this.parked]) {
+    for (const { state, slot, computed, paused, source } of [...waiting, ...parked]) {
       const isRight = slot === -1 && computed === 0 && source === null && state === (paused ? "parked" : "waiting");
       if (!isRight) throw new Error(`without a slot: ${state}, paused ${paused}, slot ${slot}, ${computed} computed`);
     }
-    if ([...this.parked].some(({ state }) => state !== "parked")) throw new Error("one that is parked is not");
+    if ([...parked].some(({ state }) => state !== "parked")) throw new Error("one that is parked is not");
     this.#queue.checkIntegrity();
-    this.#shares.checkIntegrity(this.running, [...waiting, ...this.parked]);
-    this.#placement.checkIntegrity([...waiting, ...this.parked]);
+    this.#shares.checkIntegrity(this.running, [...waiting, ...parked]);
+    this.#placement.checkIntegrity([...waiting, ...parked]);
     if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
   }
 
   get #slotlessCount(): number {
-    return this.waitingCount + this.parked.size;
+    return this.waitingCount + this.parkedCount;
   }
 
   /** A sequence with a free slot ahead of it only waits for the next step: it does not count. */
@@ -202,9 +204,18 @@ export class Admission<S extends Sequence> {
     }
     if (sequence.order === 0) sequence.order = ++this.#lastOrder;
     sequence.request.hasBegun = true;
+    sequence.wasParked = false;
     this.#prefixes.addRunning(sequence);
-    this.#shares.given(sequence, this.#nowMs);
+    this.#shares.onSlotGiven(sequence, this.#nowMs);
     return true;
+  }
+
+  /** Takes the next of those that wait: by priority, but ahead of all a client that has waited for its share (see SlotShares). */
+  #takeNext(): S {
+    const overdue = this.#queue.hasPriorities ? this.#shares.overdue(this.#queue.next(), this.#nowMs) : null;
+    if (overdue === null) return this.#queue.take() as S;
+    this.#queue.takeAhead(overdue);
+    return overdue;
   }
 
   /** Gives a client that is owed a slot (see SlotShares) one of another's, or as many as its KV memory takes. */
@@ -212,23 +223,23 @@ export class Admission<S extends Sequence> {
     const nowMs = this.#nowMs;
     const claimant = this.#shares.claimant(this.#queue.next(), nowMs);
     if (claimant === null) return;
-    const givers = this.running.filter((one) => this.#shares.canGive(one, claimant, nowMs));
-    if (givers.length === 0 || !this.#placement.canFit(claimant, givers)) return;
+    const victims = this.running.filter((one) => this.#shares.canPreempt(one, claimant, nowMs));
+    if (victims.length === 0 || !this.#placement.canFit(claimant, victims)) return;
     this.#queue.takeAhead(claimant);
     while (this.#slots.freeCount === 0 || !this.#start(claimant)) {
-      const giver = this.#shares.giver(this.running, claimant, nowMs);
-      if (giver === null) {
+      const victim = this.#shares.victim(this.running, claimant, nowMs);
+      if (victim === null) {
         this.#postpone(claimant);
         return;
       }
-      this.#preemptForShare(giver);
+      this.#preemptForShare(victim);
     }
   }
 
   /** What others have given up is not enough: it waits for another period before they are asked again. */
   #postpone(claimant: S): void {
     this.#toFront(claimant);
-    this.#shares.postponed(claimant, this.#nowMs);
+    this.#shares.postpone(claimant, this.#nowMs);
   }
 
   /** Those whose source has computed what they waited for, or never will, go on. */
@@ -244,7 +255,7 @@ export class Admission<S extends Sequence> {
   }
 
   #preemptForShare(sequence: S): void {
-    this.#shares.gives(sequence, this.#nowMs);
+    this.#shares.onPreempt(sequence, this.#nowMs);
     this.#placement.swapOut(sequence);
     if (sequence.swapped === null) this.#prefixes.keep(sequence);
     this.#takeSlot(sequence);
@@ -291,11 +302,11 @@ export class Admission<S extends Sequence> {
 
   #park(sequence: S): void {
     sequence.state = "parked";
-    this.parked.add(sequence);
+    this.#queue.park(sequence);
   }
 
   #takeSlot(sequence: S): void {
-    this.#shares.taken(sequence);
+    this.#shares.onSlotTaken(sequence);
     this.#prefixes.removeRunning(sequence);
     this.#placement.release(sequence);
     this.#slots.take(sequence);

@@ -64,12 +64,12 @@ export class Placement<S extends Sequence> {
     return computed === 0 || this.#swap.hasRoomFor(computed) || (this.#prefixes.keepsCopies && !isPooled);
   }
 
-  /** Whether there may be room for a sequence when others, `givers`, have lost their slots. Counts what is shared twice. */
-  canFit(sequence: S, givers: readonly S[]): boolean {
+  /** Whether there may be room for a sequence when others, `victims`, have lost their slots. Counts what is shared twice. */
+  canFit(sequence: S, victims: readonly S[]): boolean {
     const { blockTokens } = this.#capacity;
     const shared = this.#prefixes.findRunning(sequence, (source) => source !== sequence)?.length ?? 0;
     let tokens = this.#wanted(sequence) - shared;
-    for (const giver of givers) tokens -= Math.ceil(this.#wanted(giver) / blockTokens) * blockTokens;
+    for (const victim of victims) tokens -= Math.ceil(this.#wanted(victim) / blockTokens) * blockTokens;
     return tokens <= 0 || this.#prefixes.canMakeRoomFor(tokens);
   }
 

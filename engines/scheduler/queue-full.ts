@@ -6,6 +6,14 @@ export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerE
   return new ServerError("queue_full", message, { retryAfterSeconds });
 }
 
+/** For an answer that has begun: its reader is behind, the queue is full, and another client's request takes its place. */
+export function displacedFromParking(maxQueue: number): ServerError {
+  const message =
+    "the client read this answer too slowly, so that it waited without a slot; the queue is full (max_queue " +
+    `${maxQueue} sequences), and a request of another client took its place; read faster, or try again later`;
+  return new ServerError("reader_stalled", message);
+}
+
 /** For a request that waited: the queue is full, and another client's takes its place. */
 export function displacedFromQueue(maxQueue: number): ServerError {
   const message =

@@ -67,7 +67,7 @@ export class Scheduler<S extends Sequence> {
   }
 
   get parkedCount(): number {
-    return this.#admission.parked.size;
+    return this.#admission.parkedCount;
   }
 
   /** How often a paused sequence has lost its slot. */
@@ -156,7 +156,8 @@ export class Scheduler<S extends Sequence> {
 
   /**
    * Queues the sequences of a request, all or none. Returns those that were refused in their place, because their client
-   * has more waiting (see QueueShares): requests as a whole, which had not begun; they are finished. Throws
+   * has more without a slot (see QueueShares): requests as a whole that had not begun, and what was parked; they are
+   * finished. Throws
    * `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`.
    */
   addAll(sequences: readonly S[], request: SequenceRequest = { hasBegun: false }): readonly S[] {

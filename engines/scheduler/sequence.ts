@@ -2,8 +2,8 @@
 // Only the scheduler changes it.
 
 /**
- * waiting: no slot, queued or put back into the queue. running: holds a slot. parked: its reader is behind, and it has no slot or has had to give
- * it up; it keeps its tokens only. finished: holds nothing.
+ * waiting: no slot, queued or put back into the queue. running: holds a slot. parked: its reader is behind, and it has no
+ * slot or has had to give it up; it keeps its tokens only. finished: holds nothing.
  */
 export type SequenceState = "waiting" | "running" | "parked" | "finished";
 
@@ -53,6 +53,8 @@ export class Sequence {
   isHeld = false;
   /** Its reader is behind: it is not scheduled, and loses its slot to a sequence that waits for one. */
   paused = false;
+  /** It has been parked and has had no slot since: its place in the queue may go to another client. */
+  wasParked = false;
   request: SequenceRequest = { hasBegun: false };
   /** When it was queued last and when it was paused last, as the scheduler was told the time. */
   queuedMs = 0;

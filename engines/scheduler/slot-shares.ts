@@ -23,12 +23,15 @@ interface Client {
  * A slot normally changes hands when an answer ends. Without a share period, long answers of one client would keep others
  * waiting for as long as they last. A client waits from when its next sequence was queued, or from when it last got a
  * slot, whichever is later. When it has waited for a period, and another client has at least two slots more, one of those
- * sequences gives its slot up: of the client that has most, the one that matters least, as for memory (see mattersLess),
- * and never one that matters more than the sequence it makes room for. With a difference of two the two clients are no
- * further apart afterwards than before, so a slot that has changed hands gives no one a claim to take it back. The
- * client with the fewest slots goes first, then the one that waits longest. So a client gets one slot in a period, and a
- * burst of clients gets them one after another. Clients that have one slot each never take turns within an answer:
- * whoever comes then waits for an end.
+ * sequences gives its slot up: of the client that has most, the one that matters least, as for memory (see mattersLess).
+ * With a difference of two the two clients are no further apart afterwards than before, so a slot that has changed hands
+ * gives no one a claim to take it back. The client with the fewest slots goes first, then the one that waits longest. So a
+ * client gets one slot in a period, and a burst of clients gets them one after another. Clients that have one slot each
+ * never take turns within an answer: a newcomer waits for an answer to end, and after a period it is the first to get that
+ * slot.
+ *
+ * Between clients priority does not count here: otherwise one client could keep all slots by asking for a high one. Within a
+ * client it does: each claims for its next sequence by priority.
  */
 export class SlotShares<S extends Sequence> {
   readonly #periodMs: number;
@@ -44,31 +47,31 @@ export class SlotShares<S extends Sequence> {
     this.#lossMs = lossMs;
   }
 
-  /** A sequence is in the scheduler from here on, until left(). */
-  joined({ client }: S): void {
+  /** A sequence is in the scheduler from here on, until remove(). */
+  add({ client }: S): void {
     const known = this.#clients.get(client);
     if (known === undefined) this.#clients.set(client, { sequences: 1, slots: 0, servedMs: -Infinity });
     else known.sequences++;
   }
 
-  left({ client }: S): void {
+  remove({ client }: S): void {
     const known = this.#of(client);
     known.sequences--;
     if (known.sequences === 0) this.#clients.delete(client);
   }
 
-  given({ client }: S, nowMs: number): void {
+  onSlotGiven({ client }: S, nowMs: number): void {
     const known = this.#of(client);
     known.slots++;
     known.servedMs = nowMs;
   }
 
-  taken({ client }: S): void {
+  onSlotTaken({ client }: S): void {
     this.#of(client).slots--;
   }
 
   /** What others have given up was too little for it: its client waits for another period. */
-  postponed({ client }: S, nowMs: number): void {
+  postpone({ client }: S, nowMs: number): void {
     this.#of(client).servedMs = nowMs;
   }
 
@@ -92,35 +95,33 @@ export class SlotShares<S extends Sequence> {
   /** Which of `next`, the next sequence of each client, is owed a slot; null where none is. */
   claimant(next: Iterable<S>, nowMs: number): S | null {
     this.#nextLookMs = nowMs + this.#periodMs / changesPerPeriod;
-    const mostAllowed = this.#mostSlots() - 2;
-    let first: S | null = null;
-    for (const sequence of next) {
-      if (this.#of(sequence.client).slots > mostAllowed) continue;
-      if (nowMs - this.#waitsSince(sequence) < this.#periodMs) continue;
-      if (first === null || this.#isOwedMore(sequence, first)) first = sequence;
-    }
-    return first;
+    return this.#mostOwed(next, nowMs, this.#mostSlots() - 2);
   }
 
-  /** Whether a sequence may have to give its slot up to a claimant. */
-  canGive(sequence: S, claimant: S, nowMs: number): boolean {
-    if (sequence.priority < claimant.priority) return false;
+  /** Which of `next` is to get a slot that is free, whatever the others' priority; null where none has waited for a period. */
+  overdue(next: Iterable<S>, nowMs: number): S | null {
+    if (this.#periodMs === Infinity) return null;
+    return this.#mostOwed(next, nowMs, Infinity);
+  }
+
+  /** Whether a running sequence may lose its slot to a claimant. */
+  canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
     const neededMs = this.#lossMs(sequence) * waitPerLoss;
     return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
   }
 
-  /** The running sequence that is to give its slot up to a claimant; null where none may. */
-  giver(running: Iterable<S>, claimant: S, nowMs: number): S | null {
-    let giver: S | null = null;
+  /** The running sequence that is to lose its slot to a claimant; null where none may. */
+  victim(running: Iterable<S>, claimant: S, nowMs: number): S | null {
+    let victim: S | null = null;
     for (const one of running) {
-      if (this.canGive(one, claimant, nowMs) && (giver === null || this.#givesSooner(one, giver))) giver = one;
+      if (this.canPreempt(one, claimant, nowMs) && (victim === null || this.#losesSooner(one, victim))) victim = one;
     }
-    return giver;
+    return victim;
   }
 
-  /** A sequence is about to give its slot up. */
-  gives(sequence: S, nowMs: number): void {
+  /** A sequence is about to lose its slot to a claimant. */
+  onPreempt(sequence: S, nowMs: number): void {
     const lossMs = this.#lossMs(sequence);
     if (lossMs > 0) this.#nextLossMs = nowMs + lossMs * waitPerLoss;
   }
@@ -141,6 +142,17 @@ export class SlotShares<S extends Sequence> {
     }
   }
 
+  /** Of those that have waited for a period, of clients with so many slots at most. */
+  #mostOwed(next: Iterable<S>, nowMs: number, mostSlots: number): S | null {
+    let first: S | null = null;
+    for (const sequence of next) {
+      if (this.#of(sequence.client).slots > mostSlots) continue;
+      if (nowMs - this.#waitsSince(sequence) < this.#periodMs) continue;
+      if (first === null || this.#isOwedMore(sequence, first)) first = sequence;
+    }
+    return first;
+  }
+
   #waitsSince({ client, queuedMs }: S): number {
     return Math.max(queuedMs, this.#of(client).servedMs);
   }
@@ -150,7 +162,7 @@ export class SlotShares<S extends Sequence> {
     return difference === 0 ? this.#waitsSince(one) < this.#waitsSince(other) : difference < 0;
   }
 
-  #givesSooner(one: S, other: S): boolean {
+  #losesSooner(one: S, other: S): boolean {
     const difference = this.#of(one.client).slots - this.#of(other.client).slots;
     return difference === 0 ? mattersLess(one, other) : difference > 0;
   }

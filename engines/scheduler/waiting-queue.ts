@@ -1,9 +1,11 @@
 // Waiting queue: the sequences that wait for a slot, by priority; the lower the number, the sooner. Within one priority those
-// that had to give their slot back come first, oldest first, then the one that lacked KV memory, then clients in turns. Used by
+// that had to give their slot back come first, oldest first, then the one that lacked KV memory, then clients in turns. next()
+// and takeAhead() are for clients that have waited for their share of the slots: between clients priority does not count then.
+// Parked sequences wait for their readers, beside the queue; their places are shared by client with those of the queue. Used by
 // Admission only.
 import { FairQueue } from "../../runtime/fair-queue.ts";
 import { QueueShares } from "../../runtime/queue-shares.ts";
-import type { Sequence } from "./sequence.ts";
+import type { Sequence, SequenceRequest } from "./sequence.ts";
 
 interface Front<S> {
   readonly sequence: S;
@@ -15,11 +17,17 @@ export class WaitingQueue<S extends Sequence> {
   readonly #front: Front<S>[] = [];
   /** Sorted by priority; a queue goes when it is empty. */
   readonly #queues: { readonly priority: number; readonly queue: FairQueue<S> }[] = [];
-  /** Counts those that wait for their first slot. */
+  readonly #parked = new Set<S>();
+  /** Counts those whose places may go to others (see mayBeDisplaced). */
   readonly #shares = new QueueShares();
 
   get size(): number {
     return this.#queues.reduce((sum, { queue }) => sum + queue.size, this.#front.length);
+  }
+
+  /** The one that was parked last at the end. */
+  get parked(): ReadonlySet<S> {
+    return this.#parked;
   }
 
   /** Of those whose wait has a limit, the one that waits longest. */
@@ -35,7 +43,7 @@ export class WaitingQueue<S extends Sequence> {
 
   /**
    * The sequences that give their places up to `count` more of a client, where `free` places are left; null where too few
-   * can. They still wait.
+   * can. They are still here.
    */
   displacedBy(client: string, count: number, free: number): readonly S[] | null {
     return this.#shares.displacedBy(client, count, free, (other) => this.#newestRequests(other));
@@ -59,6 +67,14 @@ export class WaitingQueue<S extends Sequence> {
     this.#front.sort(({ sequence: a }, { sequence: b }) => a.priority - b.priority || placeOf(a) - placeOf(b));
   }
 
+  /** Takes one that waits out of the queue, or takes one in that does not wait: it is in no one's way until its reader goes on. */
+  park(sequence: S): void {
+    this.remove(sequence);
+    sequence.wasParked = true;
+    this.#parked.add(sequence);
+    this.#count(sequence);
+  }
+
   take(): S | undefined {
     const first = this.#front[0]?.sequence;
     const next = this.#queues[0];
@@ -73,12 +89,20 @@ export class WaitingQueue<S extends Sequence> {
     return taken;
   }
 
-  /** Of those with the lowest priority number, the ones that lack memory, and the next of each client. */
+  /** Whether some of those that wait come before others by their priority. */
+  get hasPriorities(): boolean {
+    const one = this.#queues[0]?.priority ?? this.#front[0]?.sequence.priority;
+    return this.#queues.length > 1 || this.#front.some(({ sequence }) => sequence.priority !== one);
+  }
+
+  /** The next sequence of each client: of its own, the first by priority. O(clients), times the priorities of each. */
   *next(): Generator<S> {
-    const [next] = this.#queues;
-    const lowest = Math.min(this.#front[0]?.sequence.priority ?? Infinity, next?.priority ?? Infinity);
-    for (const { sequence } of this.#front) if (sequence.priority === lowest) yield sequence;
-    if (next?.priority === lowest) yield* next.queue.next();
+    const clients = new Set<string>();
+    for (const sequence of this.#byPriority()) {
+      if (clients.has(sequence.client)) continue;
+      clients.add(sequence.client);
+      yield sequence;
+    }
   }
 
   /** Takes one of next() ahead of all others; its client has had a turn with it. */
@@ -88,14 +112,16 @@ export class WaitingQueue<S extends Sequence> {
     this.#uncount(sequence);
   }
 
-  /** False if it does not wait here. */
+  /** Parked or not. False if it is not here. */
   remove(sequence: S): boolean {
-    const isRemoved = this.#removeFront(sequence) || this.#find(sequence)?.remove(sequence) === true;
+    const isQueued = () => this.#removeFront(sequence) || this.#find(sequence)?.remove(sequence) === true;
+    const isRemoved = this.#parked.delete(sequence) || isQueued();
     if (isRemoved) this.#uncount(sequence);
     this.#removeEmpty();
     return isRemoved;
   }
 
+  /** Those that wait for a slot. */
   *[Symbol.iterator](): Generator<S> {
     for (const { sequence } of this.#front) yield sequence;
     for (const { queue } of this.#queues) yield* queue;
@@ -104,23 +130,38 @@ export class WaitingQueue<S extends Sequence> {
   checkIntegrity(): void {
     for (const { queue } of this.#queues) queue.checkIntegrity();
     if (this.#queues.some(({ queue }) => queue.size === 0)) throw new Error("a queue is kept though it is empty");
-    this.#shares.checkIntegrity([...this].filter(isFirstTime).map(({ client }) => client));
+    this.#shares.checkIntegrity([...this, ...this.#parked].filter(mayBeDisplaced).map(({ client }) => client));
+  }
+
+  /** Those that lack memory and the next of each client in each queue, by priority. */
+  *#byPriority(): Generator<S> {
+    let at = 0;
+    for (const { priority, queue } of this.#queues) {
+      for (; (this.#front[at]?.sequence.priority ?? Infinity) <= priority; at++)
+        yield (this.#front[at] as Front<S>).sequence;
+      yield* queue.next();
+    }
+    for (const { sequence } of this.#front.slice(at)) yield sequence;
   }
 
   #count(sequence: S): void {
-    if (isFirstTime(sequence)) this.#shares.add(sequence.client);
+    if (mayBeDisplaced(sequence)) this.#shares.add(sequence.client);
   }
 
   #uncount(sequence: S): void {
-    if (isFirstTime(sequence)) this.#shares.remove(sequence.client);
+    if (mayBeDisplaced(sequence)) this.#shares.remove(sequence.client);
   }
 
-  /** What has not begun of a client's requests, those that matter least first, then the newest. */
+  /**
+   * What may be displaced of a client's requests: first those that are parked, the latest first; then those that have not
+   * begun or were parked, by what matters least, then the newest.
+   */
   *#newestRequests(client: string): Generator<readonly S[]> {
+    yield* this.#parkedRequests(client);
     for (const { queue } of this.#queues.toReversed()) {
       let request: S[] = [];
       for (const sequence of queue.newestOf(client)) {
-        if (sequence.request.hasBegun) continue;
+        if (sequence.request.hasBegun && !sequence.wasParked) continue;
         if (request.length > 0 && request[0]?.request !== sequence.request) {
           yield request;
           request = [];
@@ -129,6 +170,17 @@ export class WaitingQueue<S extends Sequence> {
       }
       if (request.length > 0) yield request;
     }
+  }
+
+  *#parkedRequests(client: string): Iterable<readonly S[]> {
+    const requests = new Map<SequenceRequest, S[]>();
+    for (const sequence of [...this.#parked].reverse()) {
+      if (sequence.client !== client) continue;
+      const request = requests.get(sequence.request);
+      if (request === undefined) requests.set(sequence.request, [sequence]);
+      else request.push(sequence);
+    }
+    yield* requests.values();
   }
 
   #removeFront(sequence: S): boolean {
@@ -155,9 +207,9 @@ export class WaitingQueue<S extends Sequence> {
   }
 }
 
-/** It has not had a slot. */
-function isFirstTime({ order }: Sequence): boolean {
-  return order === 0;
+/** It has had no slot, or none since its reader was so far behind that it was parked. */
+function mayBeDisplaced({ order, wasParked }: Sequence): boolean {
+  return order === 0 || wasParked;
 }
 
 /** Those that ran come first, the longest ago first. */

@@ -7,7 +7,6 @@ import type { Worker } from "node:worker_threads";
 import { readModelMetadata } from "../../engines/gguf/metadata.ts";
 import { createGrammarHost, type GrammarHostOptions } from "../../engines/grammar/host.ts";
 import type { CompiledGrammar, GrammarHost } from "../../engines/grammar/matcher.ts";
-import { maxWaiting, maxWaitingOfClient } from "../../engines/grammar/proof-queue.ts";
 import type { GrammarSource } from "../../engines/grammar/source.ts";
 import { translateGrammar } from "../../engines/grammar/translate.ts";
 import { endOfGenerationTokens } from "../../engines/tokenizer/end-of-generation.ts";
@@ -135,6 +134,33 @@ describe("grammars that take long to compile", () => {
   });
 });
 
+describe("grammar threads that the system cannot start", () => {
+  it("cost a request an error that can be retried, and nobody a grammar or a matcher that works", async (test) => {
+    const { tokenizer } = await readModelMetadata(await tinyModel());
+    const endOfGeneration = [...endOfGenerationTokens(tokenizer)];
+    // What cannot be passed to a worker makes its start throw at once, as EAGAIN does.
+    const exhaust = () => endOfGeneration.push((() => 0) as unknown as number);
+    const recover = () => endOfGeneration.pop();
+    const rig = await start(test, await tinyModel(), { endOfGeneration });
+    const failed = { code: "model_failed", retryable: true, message: /cannot be started .*try again/ };
+    exhaust();
+    for (const name of ["one", "one", "other"]) {
+      await assert.rejects(rig.host.compile(schema(name), anAsker()), failed);
+    }
+    recover();
+    const one = await rig.host.compile(schema("one"), anAsker());
+    exhaust();
+    const matcher = one.open();
+    await answered(matcher);
+    assert.ok(matcher.allowed().mask.some((word) => word !== 0));
+    await assert.rejects(rig.host.compile(schema("other"), anAsker()), failed);
+    await sleep(200);
+    recover();
+    await rig.host.compile(schema("other"), anAsker());
+    matcher.close();
+  });
+});
+
 describe("grammars that wait to be compiled", () => {
   it("are compiled for clients in turns", async (test) => {
     const rig = await start(test, await tinyModel());
@@ -148,20 +174,48 @@ describe("grammars that wait to be compiled", () => {
     assert.ok(order.indexOf("one") <= 3 && order.indexOf("other") <= 5, order.join());
   });
 
-  it("are as many as there may be, of a client and in all, and others have room when some leave", async (test) => {
-    const rig = await start(test, await tinyModel(), { maxMatchers: maxWaiting + 2 });
-    const full = (error: unknown) => isCode("queue_full")(error) && (error as ServerError).retryAfterSeconds! > 0;
-    const ask = (client: string, mark: number) => leaver(rig, schema(`${client}${mark}`), client);
-    const askers = Array.from({ length: maxWaitingOfClient }, (_, i) => ask("greedy", i));
+  const full = (error: unknown) => isCode("queue_full")(error) && (error as ServerError).retryAfterSeconds! > 0;
+
+  it("may all be one client's, which is refused beyond them until some leave", async (test) => {
+    const rig = await start(test, await tinyModel(), { maxMatchers: 40 });
+    const askers = Array.from({ length: 40 }, (_, i) => leaver(rig, schema(`greedy${i % 30}`), "greedy"));
     await assert.rejects(rig.host.compile(schema("more"), anAsker("greedy")), full);
-    for (let i = askers.length; i < maxWaiting; i++) askers.push(ask(`client${i % 50}`, i));
-    await assert.rejects(rig.host.compile(schema("more"), anAsker("late")), full);
-    // Who asks for what waits already takes no room, but has to wait as well.
-    askers.push(ask("greedy", 3), ask("greedy", 3));
-    await assert.rejects(rig.host.compile(schema("greedy3"), anAsker("late")), full);
     for (const { leave } of askers) leave();
     await Promise.all(askers.map(({ left }) => left));
     await rig.host.compile(schema("more"), anAsker("greedy"));
+  });
+
+  it("leave room for other clients, whichever of them a greedy one asks for", async (test) => {
+    const rig = await start(test, await tinyModel(), { maxMatchers: 40 });
+    const refused: string[] = [];
+    const greedy = Array.from({ length: 40 }, async (_, i) => {
+      // Half of them ask for the same.
+      const name = i % 2 === 0 ? "same" : `greedy${i}`;
+      await rig.host.compile(schema(name), anAsker("greedy")).catch((error: unknown) => {
+        assert.ok(full(error));
+        refused.push(name);
+      });
+    });
+    const clients = Array.from({ length: 10 }, (_, i) => `client${i}`);
+    const others = clients.map((client, i) => rig.host.compile(schema(i === 0 ? "greedy39" : client), anAsker(client)));
+    const compiled = await Promise.all(others);
+    assert.ok(compiled.every((grammar) => typeof grammar.open === "function"));
+    await Promise.all(greedy);
+    assert.equal(refused.length, 10, "the newest of the client with most, one for each");
+    assert.equal(refused.filter((name) => name === "same").length, 5);
+  });
+
+  it("leave room for the grammars of others, however long those of one client are", async (test) => {
+    const rig = await start(test, await tinyModel());
+    const long = (mark: string): GrammarSource => ({
+      kind: "ebnf",
+      grammar: `root ::= "${mark}"\n#${" ".repeat(10_000_000)}\n`,
+    });
+    const askers = ["a", "b", "c"].map((mark) => leaver(rig, long(mark), "greedy"));
+    await assert.rejects(rig.host.compile(long("d"), anAsker("greedy")), full);
+    askers.push(leaver(rig, long("e"), "another"));
+    for (const { leave } of askers) leave();
+    await Promise.all(askers.map(({ left }) => left));
   });
 
   it("are compiled once for all who ask, whoever of them leaves", async (test) => {

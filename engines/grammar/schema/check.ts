@@ -5,7 +5,7 @@ import addFormats from "ajv-formats";
 import { accepts } from "../regex/automaton.ts";
 import { automatonOf } from "../regex/determinise.ts";
 import { parseRegex } from "../regex/parse.ts";
-import { spend, TooMuchWork } from "../work.ts";
+import { OutOfTime, spend, TooMuchWork } from "../work.ts";
 import { schemaError } from "./document.ts";
 
 /** Why a text is no answer, or null. */
@@ -68,7 +68,7 @@ function chargeFor(schema: unknown): void {
   try {
     spend(unitsOfSchema + unitsOfValue * values + unitsOfPair * values * values);
   } catch (thrown) {
-    if (!(thrown instanceof TooMuchWork)) throw thrown;
+    if (!(thrown instanceof TooMuchWork) || thrown instanceof OutOfTime) throw thrown;
     const problem = `with ${values} values it is too large to be checked in a finished text, as some of its keywords must be`;
     throw schemaError("unsupported", "", problem);
   }

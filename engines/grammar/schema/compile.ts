@@ -5,7 +5,7 @@
 import { choiceOf, type Expression, Rules, rule, text } from "../ebnf.ts";
 import { ebnfText } from "../ebnf-text.ts";
 import { RegexProblem } from "../regex/syntax.ts";
-import { bounded, spend, spendOn, TooMuchWork } from "../work.ts";
+import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../work.ts";
 import { arrayExpression } from "./arrays.ts";
 import { type Conjunct, type Goal, numberTypes, top, types } from "./conjunct.ts";
 import { CountedStrings } from "./counted-strings.ts";
@@ -107,7 +107,9 @@ class SchemaCompiler implements Emitter {
       }
     } catch (thrown) {
       const isLimit = thrown instanceof TooMuchWork || thrown instanceof RegexProblem;
-      throw isLimit ? schemaError("unsupported", this.#where?.pointer ?? "", thrown.message) : thrown;
+      throw isLimit && !(thrown instanceof OutOfTime)
+        ? schemaError("unsupported", this.#where?.pointer ?? "", thrown.message)
+        : thrown;
     }
     return whole;
   }

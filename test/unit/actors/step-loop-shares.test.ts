@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StepLoop } from "../../../actors/scheduler/step-loop.ts";
+import type { CompiledGrammar } from "../../../engines/grammar/matcher.ts";
 import type { SchedulerLimits } from "../../../engines/scheduler/scheduler.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../fixtures/fake-engine.ts";
 import { generousLimits } from "../../fixtures/scheduling.ts";
@@ -34,6 +35,18 @@ describe("a step loop whose queue is full", () => {
     assert.equal(loop.snapshot().ended.error, 2);
   });
 
+  it("tells an answer that stood still because nobody read it that its place has gone to another client", () => {
+    const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 2 });
+    for (const id of [1, 2, 3]) {
+      loop.submit(many, [job(id, { maxNewTokens: 40 })]);
+      loop.step();
+    }
+    loop.setPaused(many, [1, 2, 3], true);
+    loop.submit(one, [job(1, { client: "one" })]);
+    assert.deepEqual(failures(many), [[3, "reader_stalled"]]);
+    assert.match(many.all.at(-1)?.failed[0]?.error.message ?? "", /max_queue 2 .* another client/);
+  });
+
   it("displaces nobody for a request that cannot be queued", () => {
     const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 2 });
     loop.submit(many, [job(1, { maxNewTokens: 40 })]);
@@ -45,6 +58,42 @@ describe("a step loop whose queue is full", () => {
     assert.deepEqual(failures(many), []);
     loop.submit(one, [job(1, { client: "one" })]);
     assert.deepEqual(failures(many), [[3, "queue_full"]]);
+  });
+
+  it("has no more matchers open than places, and queues a newcomer whose grammar needs one", () => {
+    const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 3 });
+    const open = new Set<object>();
+    const grammar: CompiledGrammar = {
+      open: () => {
+        assert.ok(open.size < 4, "the host has no matcher left");
+        const matcher = {
+          param: undefined,
+          isReady: true,
+          wait: () => true,
+          allowed: () => ({ forced: new Int32Array(0), mask: new Int32Array(2).fill(-1) }),
+          accept: () => undefined,
+          close: () => open.delete(matcher),
+        };
+        open.add(matcher);
+        return matcher;
+      },
+    };
+    const submit = (frames: Frames, client: string, ids: readonly number[]) =>
+      loop.submit(
+        frames,
+        ids.map((id, choice) => job(id, { client, choice })),
+        new Map(ids.map((id) => [id, grammar])),
+      );
+    submit(many, "many", [1]);
+    loop.step();
+    for (const id of [2, 3, 4]) submit(many, "many", [id]);
+    assert.equal(open.size, 4);
+    submit(one, "one", [1]);
+    assert.deepEqual([failures(many), open.size], [[[4, "queue_full"]], 4]);
+    assert.throws(() => submit(many, "many", [5, 6]), { code: "queue_full" });
+    assert.equal(open.size, 4);
+    while (loop.step());
+    assert.deepEqual([one.rows.length, open.size], [4, 0]);
   });
 
   it("rejects what is pooled and displaced, once, and lets the others of its client go on", async () => {

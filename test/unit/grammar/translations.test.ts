@@ -10,6 +10,13 @@ const regex = (pattern: string): OutputDemand => ({
   answerOpen: "",
 });
 
+function largeSchema(): object {
+  const properties = Object.fromEntries(
+    Array.from({ length: 400 }, (_, i) => [`p${i}`, { type: "string", maxLength: 9 }]),
+  );
+  return { type: "object", properties };
+}
+
 describe("translations", () => {
   it("are made once for the same grammar", () => {
     const translations = new Translations();
@@ -53,5 +60,47 @@ describe("translations", () => {
     assert.equal((first as { code?: string }).code, "invalid_value");
     assert.equal(refusal(regex("(")), first);
     assert.notEqual(refusal(regex("(a")), first);
+  });
+
+  for (const [name, grammar] of [
+    ["a regex", { kind: "regex", pattern: "a?".repeat(4000) }],
+    ["a schema", { kind: "json_schema", schema: largeSchema(), field: "response_format" }],
+    [
+      "a schema that a finished text is checked against",
+      { kind: "json_schema", schema: { ...largeSchema(), not: { const: 1 } }, field: "response_format" },
+    ],
+  ] as const) {
+    it(`are made when ${name} comes again for which there was no time before`, (test) => {
+      const translations = new Translations();
+      const demand: OutputDemand = { grammar, calls: null, thinking: null, answerOpen: "" };
+      let nowMs = performance.now();
+      // Each look at the clock finds that five seconds have passed.
+      const clock = test.mock.method(performance, "now", () => (nowMs += 5000));
+      assert.throws(() => translations.of(demand), {
+        code: "timeout",
+        retryable: true,
+        message: /more than 4 s .*try again/,
+      });
+      clock.mock.restore();
+      assert.ok(translations.of(demand).source.grammar.length > 0);
+    });
+  }
+
+  it("are not tried again where the runtime's limits were met", () => {
+    const translations = new Translations();
+    let reads = 0;
+    const grammar = {
+      kind: "regex" as const,
+      get pattern(): string {
+        // The first read is that of the digest.
+        if (++reads % 2 === 0) throw new RangeError("Invalid string length");
+        return "a";
+      },
+    };
+    const demand: OutputDemand = { grammar, calls: null, thinking: null, answerOpen: "" };
+    assert.throws(() => translations.of(demand), RangeError);
+    reads = 0;
+    assert.throws(() => translations.of(demand), RangeError);
+    assert.equal(reads, 1);
   });
 });

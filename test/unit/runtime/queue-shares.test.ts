@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { longestPauseMs } from "../../../engines/scheduler/admission.ts";
 import type { SequenceRequest } from "../../../engines/scheduler/sequence.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { QueueShares } from "../../../runtime/queue-shares.ts";
@@ -21,6 +22,27 @@ function createQueue(maxQueue: number) {
     return { sequences, displaced };
   };
   return { ...rig, ask };
+}
+
+/** A queue in which so many answers of the client "stalled" are parked, one request each or all of one. */
+function createParked(maxQueue: number, count: number, request?: SequenceRequest) {
+  const rig = createQueue(maxQueue);
+  const { scheduler, step } = rig;
+  scheduler.cancel(scheduler.rows[0]!);
+  let nowMs = 0;
+  const parked = Array.from({ length: count }, (_, i) => {
+    const sequence = createSequence({ client: "stalled", seed: i, maxNewTokens: 400, ignoreEos: true });
+    scheduler.add(sequence, request);
+    step();
+    scheduler.setPaused(sequence, true);
+    nowMs += longestPauseMs;
+    scheduler.advance(nowMs);
+    assert.equal(sequence.state, "parked");
+    return sequence;
+  });
+  scheduler.add(createSequence({ client: "holder", maxNewTokens: 500, ignoreEos: true }));
+  step();
+  return { ...rig, parked };
 }
 
 describe("a full queue", () => {
@@ -101,18 +123,37 @@ describe("a full queue", () => {
     scheduler.checkIntegrity();
   });
 
-  it("does not count sequences that gave their slots up as waiting for the first one", () => {
-    const { scheduler, step, ask } = createQueue(3);
-    const running = scheduler.rows[0]!;
-    scheduler.setPaused(running, true);
-    scheduler.advance(200);
-    ask("many");
+  it("takes the place of an answer that nobody reads, the one parked last, before one of a request that waits", () => {
+    const { parked, ask } = createParked(4, 3);
+    const waiting = ask("stalled").sequences[0];
+    assert.deepEqual(ask("one").displaced, [parked[2]]);
+    assert.deepEqual(ask("two").displaced, [parked[1]]);
+    assert.throws(() => ask("one"), queueFull, "it would have as many as the one with most");
+    assert.deepEqual([parked[0]?.state, waiting?.state], ["parked", "waiting"]);
+  });
+
+  it("takes all parked answers of a request together", () => {
+    const { scheduler, parked, ask } = createParked(4, 4, { hasBegun: false });
+    assert.deepEqual(new Set(ask("one").displaced), new Set(parked));
+    assert.equal(scheduler.parkedCount, 0);
+  });
+
+  it("keeps no places for answers whose reader goes on only to stop again, until they have slots", () => {
+    const { scheduler, step, parked, ask } = createParked(3, 3);
+    for (const sequence of parked) scheduler.setPaused(sequence, false);
+    assert.deepEqual(ask("one").displaced, [parked[0]]);
+    scheduler.cancel(scheduler.rows[0]!);
     step();
-    scheduler.setPaused(running, false);
-    ask("many");
-    ask("many");
-    assert.equal(ask("holder").displaced.length, 1);
-    assert.equal(running.state, "waiting");
+    assert.equal(parked[2]?.state, "running");
+    ask("two");
+    assert.throws(() => ask("two"), queueFull, "what has its slot again has begun");
+  });
+
+  it("is nobody's because of answers that other clients let stand still", () => {
+    const { parked, ask } = createParked(6, 6);
+    const admitted = ["a", "b", "c", "d", "e"].map((client) => ask(client).displaced.length);
+    assert.deepEqual(admitted, [1, 1, 1, 1, 1]);
+    assert.equal(parked.filter(({ state }) => state === "parked").length, 1);
   });
 });
 

@@ -88,6 +88,7 @@ describe("the scheduler under a seeded random load", () => {
       let refused = 0;
       let expired = 0;
       let displaced = 0;
+      let parkedAndDisplaced = 0;
       let nowMs = 0;
       for (let i = 0; i < operations; i++) {
         const dice = random();
@@ -110,12 +111,13 @@ describe("the scheduler under a seeded random load", () => {
             adapter: adapters.pick(),
           };
           const sequences = Array.from({ length: count }, () => createSequence(options));
-          const before = countsOf(live.filter(({ state, order }) => state === "waiting" && order === 0));
+          const before = countsOf(live.filter((one) => one.state !== "running" && (one.order === 0 || one.wasParked)));
           try {
             const gone = scheduler.addAll(sequences);
             live.push(...sequences);
             for (const one of gone) {
-              assert.ok(one.state === "finished" && one.order === 0 && one.client !== client);
+              assert.ok(one.state === "finished" && (one.order === 0 || one.wasParked) && one.client !== client);
+              if (one.paused) parkedAndDisplaced++;
               assert.ok((before.get(one.client) ?? 0) > (before.get(client) ?? 0) + count, "a smaller share was taken");
               live.splice(live.indexOf(one), 1);
               displaced++;
@@ -158,6 +160,7 @@ describe("the scheduler under a seeded random load", () => {
         ...(kvBlocks < 100 && { swapped: scheduler.memoryPreemptions }),
         taken: scheduler.sharePreemptions,
         displaced,
+        parkedAndDisplaced,
         shared: scheduler.prefixStatistics.hits,
         ...(adaptersPerStep === 1 && { switches: scheduler.adapterSwitches }),
         ...(adaptersPerStep > 0 && { freed: adapters.freed }),

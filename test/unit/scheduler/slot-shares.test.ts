@@ -139,16 +139,35 @@ describe("a client that waits for a slot", () => {
     assert.deepEqual(states(most), ["running", "running", "running", "running", "waiting"]);
   });
 
-  it("is not let in before one of its client that matters more, nor takes the slot of one that does", () => {
-    const { scheduler, stepUntil, fill, ask, states } = createShared();
-    const greedy = fill("greedy", 4, { priority: 1 });
+  it("gets it for the sequence that matters most to it, whatever the priority of the client that has most", () => {
+    const { stepUntil, fill, ask, states, clock } = createShared({ engine: { maxSequences: 2 } });
+    const greedy = fill("greedy", 12, { priority: -1000 });
     stepUntil(500);
-    const [lesser, equal] = [ask("one", { priority: 2 }), ask("one", { priority: 1 })];
-    stepUntil(10_000);
-    assert.deepEqual([lesser.state, equal.state], ["waiting", "running"]);
-    scheduler.cancel(equal);
-    stepUntil(20_000);
-    assert.deepEqual([lesser.state, states(greedy)], ["waiting", ["running", "running", "running", "running"]]);
+    const [lesser, first] = [ask("one", { priority: 2 }), ask("one", { priority: 1 })];
+    stepUntil(500 + slotShareMs + slotShareMs / 8 + 2 * stepMs);
+    assert.deepEqual(
+      [first.state, lesser.state, ...states(greedy.slice(0, 2))],
+      ["running", "waiting", "running", "waiting"],
+    );
+    stepUntil(clock.nowMs + 4 * slotShareMs);
+    assert.deepEqual([first.state, lesser.state, greedy[0]?.state], ["running", "waiting", "running"]);
+  });
+
+  it("is not passed over for ever by short answers of a higher priority, not even where there is one slot", () => {
+    const { scheduler, step, stepUntil, ask, ended, clock } = createShared({ engine: { maxSequences: 1 } });
+    const refill = () => {
+      while (scheduler.waitingCount < 4) ask("greedy", { priority: -1000, maxNewTokens: 10 });
+    };
+    refill();
+    stepUntil(500);
+    const one = ask("one", { maxNewTokens: 10 });
+    while (one.state === "waiting" && clock.nowMs < 20_000) {
+      refill();
+      step();
+    }
+    assert.equal(one.state, "running");
+    assert.ok(clock.nowMs >= 500 + slotShareMs && clock.nowMs <= 500 + slotShareMs + 20 * stepMs, `${clock.nowMs} ms`);
+    assert.ok(ended.length > 20, "until then priority decides");
   });
 
   it("takes first the slot of what matters least", () => {
