@@ -135,7 +135,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
           check: (checks, text, call) => tasks.check(checks, text, call, request.client),
           actor: model.actor,
           open: (sink) => this.#openSequence(model, sink),
-          begun: places.begun,
+          places,
           close: (id, tokenCount) => {
             model.sequences.delete(id);
             places.ended(tokenCount);

@@ -14,7 +14,7 @@ export interface RunQueueOptions {
 
 export class RunQueue {
   readonly #options: RunQueueOptions;
-  /** Counts what waits for its first token. */
+  /** Counts what waits for its first token, and what has stood still since its last one because its reader is behind. */
   readonly #shares = new QueueShares();
   readonly #pace: SlotPace;
   /** Sequences of runs that have been accepted and go on. */
@@ -41,6 +41,7 @@ export class RunQueue {
     this.check(client, count);
     let waiting = count;
     let held = count;
+    let paused = 0;
     this.#count += count;
     for (let i = 0; i < count; i++) this.#shares.add(client);
     const begun = () => {
@@ -52,8 +53,17 @@ export class RunQueue {
       this.#count--;
       if (waiting > held) begun();
     };
+    const goesOn = () => {
+      paused--;
+      this.#shares.remove(client);
+    };
     return {
       begun,
+      paused: () => {
+        paused++;
+        this.#shares.add(client);
+      },
+      goesOn,
       ended: (tokenCount) => {
         if (tokenCount > 0) this.#pace.ended();
         else if (waiting > 0) begun();
@@ -61,6 +71,7 @@ export class RunQueue {
       },
       close: () => {
         while (held > 0) leave();
+        while (paused > 0) goesOn();
       },
     };
   }
@@ -70,6 +81,10 @@ export class RunQueue {
 export interface RunPlaces {
   /** One of its sequences has its first token. Once for each. */
   begun(): void;
+  /** One of its sequences that have begun is paused. Once until it goes on. */
+  paused(): void;
+  /** It has a token again, or has ended. */
+  goesOn(): void;
   /** One of its sequences has ended, after `tokenCount` tokens. */
   ended(tokenCount: number): void;
   /** The run has ended. */

@@ -13,6 +13,7 @@ import { type AnswerPlan, answerPlan } from "./answer-plan.ts";
 import { BestOf } from "./best-of.ts";
 import { Choice } from "./choice.ts";
 import { type ChoiceEvent, EventBacklog } from "./event-backlog.ts";
+import type { RunPlaces } from "./run-queue.ts";
 import { promptLogprobs } from "./token-logprobs.ts";
 
 /** The model answers between two steps, and a step of a large model on few cores can be long; so can compiling a grammar. */
@@ -43,8 +44,7 @@ export interface RunOptions {
     readonly actor: Ref<ModelProtocol>;
     /** Reserves a sequence id whose tokens go to the sink. */
     open(sink: SequenceSink): number;
-    /** One of its sequences has its first token. */
-    begun(): void;
+    readonly places: Pick<RunPlaces, "begun" | "paused" | "goesOn">;
     /** The sequence has ended, with so many tokens, or is cancelled: its tokens go nowhere. */
     close(id: number, tokenCount: number): void;
   };
@@ -60,6 +60,8 @@ export class Run {
   readonly #startedAt = Date.now();
   /** Sequence id -> choice, while it goes on. */
   readonly #open = new Map<number, Choice>();
+  /** Sequences that were paused and have had no token since. */
+  readonly #paused = new Set<number>();
   /** Every choice by index. */
   #choices: readonly Choice[] = [];
   /** Set where not all choices are returned. */
@@ -180,9 +182,10 @@ export class Run {
       onToken: (token, flags, elapsed, logprobs, at) => {
         // It has ended; these rows were on their way.
         if (!this.#open.has(id)) return;
+        if (this.#paused.size > 0 && this.#paused.delete(id)) model.places.goesOn();
         if (firstUnits === null) {
           firstUnits = elapsed;
-          model.begun();
+          model.places.begun();
         }
         if (this.#firstTokenAt === 0) this.#begin(elapsed);
         this.#completionUnits = Math.max(this.#completionUnits, elapsed - firstUnits);
@@ -237,6 +240,7 @@ export class Run {
     this.#completionTokens += choice.tokenCount;
     this.#reasoningTokens += choice.reasoningTokenCount;
     this.#open.delete(id);
+    if (this.#paused.delete(id)) this.#options.model.places.goesOn();
     this.#options.model.close(id, choice.tokenCount);
     if (this.#open.size > 0 || this.#closed) return;
     const means = this.#choices.map(({ meanLogprob }) => meanLogprob);
@@ -298,8 +302,15 @@ export class Run {
   }
 
   #setPaused(paused: boolean): void {
+    const { model } = this.#options;
     const ids = [...this.#open.keys()];
-    if (ids.length > 0) this.#options.model.actor.tell("setPaused", { ids, paused });
+    if (ids.length > 0) model.actor.tell("setPaused", { ids, paused });
+    if (!paused) return;
+    for (const [id, { tokenCount }] of this.#open) {
+      if (tokenCount === 0 || this.#paused.has(id)) continue;
+      this.#paused.add(id);
+      model.places.paused();
+    }
   }
 
   /** Takes no more tokens and makes the model forget what is still going on. */

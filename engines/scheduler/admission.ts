@@ -223,7 +223,7 @@ export class Admission<S extends Sequence> {
     const nowMs = this.#nowMs;
     const claimant = this.#shares.claimant(this.#queue.next(), nowMs);
     if (claimant === null) return;
-    const victims = this.running.filter((one) => this.#shares.canPreempt(one, claimant, nowMs));
+    const victims = this.#shares.victims(this.running, claimant, nowMs);
     if (victims.length === 0 || !this.#placement.canFit(claimant, victims)) return;
     this.#queue.takeAhead(claimant);
     while (this.#slots.freeCount === 0 || !this.#start(claimant)) {

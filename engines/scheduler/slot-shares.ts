@@ -4,6 +4,10 @@ import { mattersLess, type Sequence } from "./sequence.ts";
 
 /** At most so many slots change hands in one share period, however many clients wait. */
 const changesPerPeriod = 8;
+/** A claimant is looked for so many times in a share period. */
+const looksPerPeriod = 32;
+/** A client without any slot waits for this part of a share period. */
+const firstSlotPart = 1 / 16;
 /**
  * A sequence whose KV cannot be kept is prefilled again. The client that gets its slot must have waited this many times as
  * long as that prefill takes, and the same time passes before the next such change. So at most a ninth of the time goes
@@ -17,12 +21,14 @@ interface Client {
   slots: number;
   /** When it last got a slot, or the slots that others gave up were too little for it. */
   servedMs: number;
+  /** It was the latter. */
+  isPostponed: boolean;
 }
 
 /**
  * A slot normally changes hands when an answer ends. Without a share period, long answers of one client would keep others
  * waiting for as long as they last. A client waits from when its next sequence was queued, or from when it last got a
- * slot, whichever is later. When it has waited for a period, and another client has at least two slots more, one of those
+ * slot, whichever is later. When it has waited for a period, or for a small part of one if it has no slot at all, and another client has at least two slots more, one of those
  * sequences gives its slot up: of the client that has most, the one that matters least, as for memory (see mattersLess).
  * With a difference of two the two clients are no further apart afterwards than before, so a slot that has changed hands
  * gives no one a claim to take it back. The client with the fewest slots goes first, then the one that waits longest. So a
@@ -38,6 +44,7 @@ export class SlotShares<S extends Sequence> {
   readonly #lossMs: (sequence: S) => number;
   readonly #clients = new Map<string, Client>();
   #nextLookMs = 0;
+  #nextChangeMs = 0;
   /** Until then no sequence loses KV that would have to be computed again. */
   #nextLossMs = 0;
 
@@ -50,7 +57,8 @@ export class SlotShares<S extends Sequence> {
   /** A sequence is in the scheduler from here on, until remove(). */
   add({ client }: S): void {
     const known = this.#clients.get(client);
-    if (known === undefined) this.#clients.set(client, { sequences: 1, slots: 0, servedMs: -Infinity });
+    if (known === undefined)
+      this.#clients.set(client, { sequences: 1, slots: 0, servedMs: -Infinity, isPostponed: false });
     else known.sequences++;
   }
 
@@ -64,6 +72,7 @@ export class SlotShares<S extends Sequence> {
     const known = this.#of(client);
     known.slots++;
     known.servedMs = nowMs;
+    known.isPostponed = false;
   }
 
   onSlotTaken({ client }: S): void {
@@ -72,7 +81,9 @@ export class SlotShares<S extends Sequence> {
 
   /** What others have given up was too little for it: its client waits for another period. */
   postpone({ client }: S, nowMs: number): void {
-    this.#of(client).servedMs = nowMs;
+    const known = this.#of(client);
+    known.servedMs = nowMs;
+    known.isPostponed = true;
   }
 
   /** When time alone may give a slot to one of `next`, the next sequence of each client; Infinity if it cannot. */
@@ -82,46 +93,65 @@ export class SlotShares<S extends Sequence> {
     let earliestMs = Infinity;
     for (const sequence of next) {
       if (this.#of(sequence.client).slots + 2 > most) continue;
-      earliestMs = Math.min(earliestMs, this.#waitsSince(sequence) + this.#periodMs);
+      earliestMs = Math.min(earliestMs, this.#waitsSince(sequence) + this.#waitMs(sequence));
     }
-    return Math.max(earliestMs, this.#nextLookMs);
+    return Math.max(earliestMs, this.#nextLookMs, this.#nextChangeMs);
   }
 
   /** Whether it is time to look for a claimant. */
   isDue(nowMs: number): boolean {
-    return this.#periodMs !== Infinity && nowMs >= this.#nextLookMs;
+    return this.#periodMs !== Infinity && nowMs >= this.#nextLookMs && nowMs >= this.#nextChangeMs;
   }
 
   /** Which of `next`, the next sequence of each client, is owed a slot; null where none is. */
   claimant(next: Iterable<S>, nowMs: number): S | null {
-    this.#nextLookMs = nowMs + this.#periodMs / changesPerPeriod;
-    return this.#mostOwed(next, nowMs, this.#mostSlots() - 2);
+    this.#nextLookMs = nowMs + this.#periodMs / looksPerPeriod;
+    const mostSlots = this.#mostSlots() - 2;
+    return this.#mostOwed(
+      next,
+      (one) => this.#of(one.client).slots <= mostSlots && nowMs - this.#waitsSince(one) >= this.#waitMs(one),
+    );
   }
 
   /** Which of `next` is to get a slot that is free, whatever the others' priority; null where none has waited for a period. */
   overdue(next: Iterable<S>, nowMs: number): S | null {
     if (this.#periodMs === Infinity) return null;
-    return this.#mostOwed(next, nowMs, Infinity);
+    return this.#mostOwed(next, (one) => nowMs - this.#waitsSince(one) >= this.#periodMs);
   }
 
   /** Whether a running sequence may lose its slot to a claimant. */
-  canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
+  #canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
     if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
     const neededMs = this.#lossMs(sequence) * waitPerLoss;
     return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
+  }
+
+  /** All that may lose their slots to a claimant, until its client has as many as theirs but one. */
+  victims(running: readonly S[], claimant: S, nowMs: number): S[] {
+    const leastSlots = this.#of(claimant.client).slots + 1;
+    const left = new Map<string, number>();
+    return running
+      .filter((one) => this.#canPreempt(one, claimant, nowMs))
+      .sort((one, other) => (mattersLess(one, other) ? -1 : 1))
+      .filter(({ client }) => {
+        const slots = left.get(client) ?? this.#of(client).slots;
+        left.set(client, slots - 1);
+        return slots > leastSlots;
+      });
   }
 
   /** The running sequence that is to lose its slot to a claimant; null where none may. */
   victim(running: Iterable<S>, claimant: S, nowMs: number): S | null {
     let victim: S | null = null;
     for (const one of running) {
-      if (this.canPreempt(one, claimant, nowMs) && (victim === null || this.#losesSooner(one, victim))) victim = one;
+      if (this.#canPreempt(one, claimant, nowMs) && (victim === null || this.#losesSooner(one, victim))) victim = one;
     }
     return victim;
   }
 
   /** A sequence is about to lose its slot to a claimant. */
   onPreempt(sequence: S, nowMs: number): void {
+    this.#nextChangeMs = nowMs + this.#periodMs / changesPerPeriod;
     const lossMs = this.#lossMs(sequence);
     if (lossMs > 0) this.#nextLossMs = nowMs + lossMs * waitPerLoss;
   }
@@ -135,22 +165,25 @@ export class SlotShares<S extends Sequence> {
     };
     for (const { client } of running) count(client, 1);
     for (const { client } of slotless) count(client, 0);
-    const isRight = ([client, { sequences, slots }]: [string, Omit<Client, "servedMs">]) =>
+    const isRight = ([client, { sequences, slots }]: [string, Pick<Client, "sequences" | "slots">]) =>
       counts.get(client)?.sequences === sequences && counts.get(client)?.slots === slots;
     if (counts.size !== this.#clients.size || ![...this.#clients].every(isRight)) {
       throw new Error(`slots by client: ${JSON.stringify([...counts])}; counted ${JSON.stringify([...this.#clients])}`);
     }
   }
 
-  /** Of those that have waited for a period, of clients with so many slots at most. */
-  #mostOwed(next: Iterable<S>, nowMs: number, mostSlots: number): S | null {
+  #mostOwed(next: Iterable<S>, isOwed: (sequence: S) => boolean): S | null {
     let first: S | null = null;
     for (const sequence of next) {
-      if (this.#of(sequence.client).slots > mostSlots) continue;
-      if (nowMs - this.#waitsSince(sequence) < this.#periodMs) continue;
-      if (first === null || this.#isOwedMore(sequence, first)) first = sequence;
+      if (isOwed(sequence) && (first === null || this.#isOwedMore(sequence, first))) first = sequence;
     }
     return first;
+  }
+
+  /** How long its client waits before another one gives up a slot. */
+  #waitMs({ client }: S): number {
+    const { slots, isPostponed } = this.#of(client);
+    return slots === 0 && !isPostponed ? this.#periodMs * firstSlotPart : this.#periodMs;
   }
 
   #waitsSince({ client, queuedMs }: S): number {

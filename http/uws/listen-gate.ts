@@ -6,6 +6,8 @@ import { listenFailure } from "../listen-failure.ts";
 import type { Native, NativeApp } from "./native.ts";
 
 const CHECK_EVERY_MS = 200;
+/** Somebody else may take a port between two calls. */
+const TRIES_OF_FREE_PORT = 5;
 
 export interface ListenGateOptions {
   readonly native: Native;
@@ -34,8 +36,18 @@ export class ListenGate {
 
   /** Throws ServerError `config_invalid` where the address cannot be had. */
   static async open(options: ListenGateOptions): Promise<ListenGate> {
-    const { host, port } = options;
-    const socket = await new Promise<object | false>((resolve) => listen(options, port, resolve));
+    const { host, port, native } = options;
+    const listenTo = (wanted: number) => new Promise<object | false>((resolve) => listen(options, wanted, resolve));
+    let socket = await listenTo(port);
+    // A socket on whatever port is free could not be opened again while a connection to that port lives: uWS sets
+    // SO_REUSEADDR for a named port only. So the port that was free is named.
+    for (let tries = 0; port === 0 && socket !== false && tries < TRIES_OF_FREE_PORT; tries++) {
+      const free = native.us_socket_local_port(socket);
+      native.us_listen_socket_close(socket);
+      const named = await listenTo(free);
+      if (named !== false) return new ListenGate(options, named);
+      socket = await listenTo(0);
+    }
     if (socket === false) throw await listenFailure(host, port);
     return new ListenGate(options, socket);
   }

@@ -1,4 +1,6 @@
 // Probes of the text workers: grammars that take long to translate, and prompts that take long to render.
+import { renameSync } from "node:fs";
+import { join } from "node:path";
 import { attackerKey, isNamed, type Reply, seconds, summary } from "../client.ts";
 import { templates, tinyModel } from "../models.ts";
 import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
@@ -53,17 +55,20 @@ export const textProbes: readonly Probe[] = [
     name: "endless template of one model, at its load",
     finding: 3,
     concerns: [],
-    runAlone: answersBesideEndlessTemplate,
+    settings: async ({ folder }) => ({
+      models: [await tinyModel(folder, "plain"), await tinyModel(folder, "harmful")],
+    }),
+    run: loadEndlessTemplate,
   },
 ];
 
-async function answersBesideEndlessTemplate(rig: Rig): Promise<Outcome> {
-  const models = [
-    await tinyModel(rig.folder, "plain"),
-    await tinyModel(rig.folder, "endless", templates.endlessAtLoad),
-  ];
-  await rig.start({ models, startLimitMs: 30_000 });
-  return namedReplies([await rig.chat({}), await rig.chat({ model: models[1] })]);
+/** The file of the second model is replaced while the server runs. */
+async function loadEndlessTemplate(rig: Rig): Promise<Outcome> {
+  const model = join(rig.folder, "harmful.gguf");
+  await rig.post("/v1/models/unload", { model_id: model });
+  renameSync(await tinyModel(rig.folder, "next", templates.endlessAtLoad), model);
+  const reply = await rig.chat({ model });
+  return { attacker: summary([reply]), isHeld: isNamed(reply) && reply.status !== 200 };
 }
 
 function openObject(name: string): object {

@@ -207,7 +207,7 @@ export async function createRun(
       check: async () => null,
       actor,
       open: (sink) => sinks.push(sink),
-      begun: () => {},
+      places: { begun: () => {}, paused: () => {}, goesOn: () => {} },
       close: (id, tokenCount) => void closed.push({ id, tokenCount }),
     },
     clock,

@@ -47,6 +47,22 @@ describe("the queue of runs", () => {
     assert.throws(() => queue.enter("few", 1), queueFull);
   });
 
+  it("counts what is paused as waiting until it goes on", () => {
+    const queue = createQueue();
+    const runs = [1, 2, 3, 4].map(() => queue.enter("many", 1));
+    for (const run of runs) run.begun();
+    assert.throws(() => queue.enter("few", 1), queueFull);
+    for (const run of runs) run.paused();
+    queue.enter("few", 1).close();
+    for (const run of runs) run.goesOn();
+    assert.throws(() => queue.enter("few", 1), queueFull);
+    for (const run of runs) {
+      run.paused();
+      run.close();
+    }
+    queue.enter("few", 4);
+  });
+
   it("asks nothing of what has begun", () => {
     const queue = createQueue();
     for (let i = 0; i < 4; i++) queue.enter("many", 1).begun();

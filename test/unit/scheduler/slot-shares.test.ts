@@ -7,6 +7,10 @@ import type { FakeEngineOptions } from "../../fixtures/fake-engine.ts";
 import { createScheduler, createSequence } from "../../fixtures/scheduling.ts";
 
 const slotShareMs = 2000;
+/** How long a client without a slot waits. */
+const firstSlotMs = slotShareMs / 16;
+/** A look for who is owed a slot, and the steps around it. */
+const lookMs = slotShareMs / 32 + 20;
 const stepMs = 10;
 
 /** Slots whose shares are 2 s, and a clock that goes on with each step. */
@@ -53,15 +57,15 @@ function undisturbed(sequence: Sequence, tokens: number): Int32Array {
 }
 
 describe("a client that waits for a slot", () => {
-  it("gets one of the client that has them all after slot_share_secs, and not before", () => {
+  it("gets its first one of the client that has them all after a small part of slot_share_secs, and not before", () => {
     const { scheduler, step, stepUntil, ask, fill, states, clock } = createShared();
     const greedy = fill("greedy", 6);
     stepUntil(500);
     const one = ask("one", { maxNewTokens: 3 });
-    stepUntil(500 + slotShareMs - stepMs);
+    stepUntil(500 + firstSlotMs - stepMs);
     assert.equal(one.state, "waiting");
     while (one.state === "waiting") step();
-    assert.ok(clock.nowMs <= 500 + slotShareMs + slotShareMs / 8 + stepMs, `${clock.nowMs} ms`);
+    assert.ok(clock.nowMs <= 500 + firstSlotMs + lookMs, `${clock.nowMs} ms`);
     assert.deepEqual(states(greedy), ["running", "running", "running", "waiting", "waiting", "waiting"]);
     assert.equal(scheduler.sharePreemptions, 1);
     assert.equal(scheduler.memoryPreemptions + scheduler.pausedPreemptions, 0);
@@ -108,7 +112,7 @@ describe("a client that waits for a slot", () => {
     stepUntil(500);
     const others = fill("other", 20);
     const held = () => states(others).filter((state) => state === "running").length;
-    const at = (periods: number) => 500 + periods * (slotShareMs + slotShareMs / 8) + 2 * stepMs;
+    const at = (periods: number) => 500 + firstSlotMs + (periods - 1) * (slotShareMs + lookMs) + lookMs;
     for (const periods of [1, 2, 3, 4]) {
       stepUntil(at(periods));
       assert.equal(held(), periods, `${clock.nowMs} ms`);
@@ -144,7 +148,7 @@ describe("a client that waits for a slot", () => {
     const greedy = fill("greedy", 12, { priority: -1000 });
     stepUntil(500);
     const [lesser, first] = [ask("one", { priority: 2 }), ask("one", { priority: 1 })];
-    stepUntil(500 + slotShareMs + slotShareMs / 8 + 2 * stepMs);
+    stepUntil(500 + firstSlotMs + lookMs);
     assert.deepEqual(
       [first.state, lesser.state, ...states(greedy.slice(0, 2))],
       ["running", "waiting", "running", "waiting"],
@@ -206,8 +210,8 @@ describe("a client that waits for a slot", () => {
     fill("greedy", 4);
     stepUntil(500);
     ask("one");
-    assert.equal(scheduler.nextChangeMs, 500 + slotShareMs);
-    scheduler.advance(500 + slotShareMs);
+    assert.equal(scheduler.nextChangeMs, 500 + firstSlotMs);
+    scheduler.advance(500 + firstSlotMs);
     step();
     assert.equal(scheduler.sharePreemptions, 1);
     assert.equal(scheduler.nextChangeMs, Number.POSITIVE_INFINITY);
@@ -220,7 +224,7 @@ describe("many clients that wait for slots", () => {
     fill("greedy", 40);
     stepUntil(500);
     for (let i = 0; i < 31; i++) ask(`client ${i}`);
-    stepUntil(500 + 2 * slotShareMs);
+    stepUntil(500 + firstSlotMs + slotShareMs);
     assert.ok(scheduler.sharePreemptions >= 7 && scheduler.sharePreemptions <= 9, `${scheduler.sharePreemptions}`);
     stepUntil(500 + 6 * slotShareMs);
     assert.equal(scheduler.sharePreemptions, 31);
@@ -262,7 +266,7 @@ describe("a share of the slots where KV cannot be kept", () => {
     const [last] = fill("greedy", 4, { prompt: 256 }).slice(3);
     stepUntil(6000);
     const one = ask("one", { maxNewTokens: 100 });
-    stepUntil(6000 + slotShareMs + slotShareMs / 8 + 2 * stepMs);
+    stepUntil(6000 + firstSlotMs + lookMs);
     assert.deepEqual([one.state, last!.state, scheduler.sharePreemptions], ["running", "waiting", 1]);
     const had = last!.total;
     let fed = null;
@@ -289,11 +293,11 @@ describe("a client that waits for KV memory", () => {
     });
     // Three of them fill the memory as they grow.
     const greedy = fill("greedy", 4, { prompt: 400, maxNewTokens: 400 });
-    stepUntil(500);
+    stepUntil(2400);
     const one = ask("one", { prompt: 600, maxNewTokens: 20 });
-    stepUntil(500 + slotShareMs - 2 * stepMs);
+    stepUntil(2400 + firstSlotMs - 2 * stepMs);
     assert.deepEqual([one.state, scheduler.runningCount], ["waiting", 3]);
-    stepUntil(500 + slotShareMs + slotShareMs / 8 + 40 * stepMs);
+    stepUntil(2400 + firstSlotMs + lookMs + 40 * stepMs);
     assert.equal(one.state, "finished");
     assert.ok(scheduler.sharePreemptions > 0);
     stepUntil(60_000);
