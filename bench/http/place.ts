@@ -5,6 +5,7 @@ import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actor
 import { modelActor } from "../../actors/model/model-actor.ts";
 import { Intake } from "../../actors/scheduler/intake.ts";
 import { StepLoop } from "../../actors/scheduler/step-loop.ts";
+import { readModelMetadata } from "../../engines/gguf/metadata.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { idleCapacity } from "../idle-kv.ts";
 import { PacedModel } from "./paced-model.ts";
@@ -34,5 +35,8 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     { mailboxLimit },
   );
   const { card, capacity, capabilities } = model;
-  return { card, capacity, capabilities, maxQueue: limits.maxQueue, probes: null };
+  // Of the file's tokens it makes few, so that choosing one costs nothing.
+  const { tokenizer } = await readModelMetadata(spec.path, false);
+  const shown = { ...card, vocabSize: tokenizer.tokens.length };
+  return { card: shown, capacity, capabilities, maxQueue: limits.maxQueue, probes: null };
 }
