@@ -18,7 +18,7 @@ import { resolveConfig } from "../../runtime/config/config.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log.ts";
 import { table } from "../engine/report.ts";
-import { childrenOf, threadSeconds, threadsOf } from "../proc.ts";
+import { childrenOf, threadsOf } from "../proc.ts";
 import { report } from "../results.ts";
 import type { RoundMetrics } from "../serving/metrics.ts";
 import { type EndpointName, endpointNamed } from "../serving/target.ts";
@@ -112,10 +112,9 @@ async function measure(model: string, workload: Workload, seconds: number): Prom
       throw new ServerError("internal", `the clients ended before all streams ran; use more --seconds`);
     });
     await Promise.race([allRunning(front, model, workload.streams), tooSoon]);
-    // Of the threads the front has started, the one of the agents place is the one that works.
-    const started = threadsOf(process.pid).filter((thread) => !threadsBefore.has(thread));
-    const agentsThread = busiest(started);
-    const finish = meterFront({ agentsThread, modelPid, clientPid: clients.process.pid ?? 0 });
+    // The threads that the front has started are the agents thread and its text workers.
+    const agentsThreads = threadsOf(process.pid).filter((thread) => !threadsBefore.has(thread));
+    const finish = meterFront({ agentsThreads, modelPid, clientPid: clients.process.pid ?? 0 });
     await sleep(seconds * 1000);
     const cost = finish();
     return { ...workload, cost, load: await clients.done };
@@ -164,11 +163,6 @@ async function allRunning(front: Front, model: string, streams: number): Promise
     if (tokensThen !== null && tokens >= tokensThen + 2 * streams) return;
     await sleep(pollMs);
   }
-}
-
-function busiest(threads: readonly number[]): number {
-  const seconds = threads.map((thread) => threadSeconds(process.pid, thread));
-  return threads[seconds.indexOf(Math.max(...seconds))] ?? 0;
 }
 
 function resultTable(all: readonly Measured[]): string {

@@ -1,4 +1,4 @@
-// Owns measuring what the front costs while a load runs: the shares of a core its thread and the agents' take, and how long
+// Owns measuring what the front costs while a load runs: the shares of a core its thread and those of the agents place take, and how long
 // a turn of its event loop is late. It measures the very process it is used in.
 import { performance } from "node:perf_hooks";
 import { type LoopDelay, watchLoopDelay } from "../loop-delay.ts";
@@ -16,16 +16,16 @@ export interface FrontCost {
 }
 
 export interface MeteredThreads {
-  readonly agentsThread: number;
+  readonly agentsThreads: readonly number[];
   readonly modelPid: number;
   readonly clientPid: number;
 }
 
 /** Begins to measure; the function returned ends it. */
-export function meterFront({ agentsThread, modelPid, clientPid }: MeteredThreads): () => FrontCost {
+export function meterFront({ agentsThreads, modelPid, clientPid }: MeteredThreads): () => FrontCost {
   const seconds = () => ({
     front: threadSeconds(process.pid, process.pid),
-    agents: threadSeconds(process.pid, agentsThread),
+    agents: agentsThreads.reduce((sum, thread) => sum + threadSeconds(process.pid, thread), 0),
     model: processSeconds(modelPid),
     client: processSeconds(clientPid),
   });
