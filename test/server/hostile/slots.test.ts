@@ -8,9 +8,5 @@ const [edge = "node"] = loadableEdges();
 hostileSuite("one greedy client", {
   edge,
   model: async () => (await realModel()).path,
-  names: [
-    "n x top_logprobs of two answers, heap of 220 MB",
-    "one client in all slots",
-    "one client in all slots and the whole queue",
-  ],
+  names: ["n x top_logprobs of two answers, heap of 220 MB", "one client in all slots and the whole queue"],
 });

@@ -16,7 +16,6 @@ hostileSuite("text that takes long", {
     "open object, name of 600 letters, 3 times",
     "45 MB of tool arguments",
     "45 MB of U+E000",
-    "quadratic template, 4,001 messages",
     "endless template of one model",
     "endless template of one model, at its load",
   ],
