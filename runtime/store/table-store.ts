@@ -18,7 +18,6 @@ const MOST_REMOVED = 32;
 export const storeTables: readonly string[] = ["entries", ...ledgerTables, ...partTables];
 
 interface Kept<Head> extends KeptEntry<Head> {
-  readonly share: string;
   readonly born: number;
   readonly bytes: number;
 }
