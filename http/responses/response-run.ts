@@ -20,10 +20,11 @@ import { itemTexts } from "./item-texts.ts";
 import {
   bodyPieces,
   interruptedState,
+  notKeptState,
+  outputLength,
   type ResponseHead,
   type ResponseState,
   type ResponseStatus,
-  tooLargeState,
   withoutLogprobs,
 } from "./resource.ts";
 import type { ResponseSaver, SavedResponse } from "./response-saver.ts";
@@ -94,6 +95,16 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   /** The response is long: so is what is kept of it. */
   get isLong(): boolean {
     return this.#fold.length > PIECE_LENGTH;
+  }
+
+  get client(): string {
+    return this.#plan.client;
+  }
+
+  /** Its request, its answer and its events; logprobs are counted by its lease. */
+  get heldBytes(): number {
+    const { head, input } = this.#plan;
+    return head.settings.length + input.texts.byteLength + outputLength(this.#fold.output) + (this.log?.length ?? 0);
   }
 
   /** The response as it is now: JSON. */
@@ -201,7 +212,11 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     const events = this.log?.kept() ?? null;
     if (events !== null) yield this.#end(state, events);
     yield this.#end(state, null);
-    yield this.#end(tooLargeState(state), null);
+    yield this.#end(notKeptState(state, "tooLarge"), null);
+  }
+
+  shortEnd(): Promise<ResponseUpdate> {
+    return this.#end(notKeptState(this.#fold.state, "tooManyWait"), null);
   }
 
   /** All of what is kept, with what never changes. */
