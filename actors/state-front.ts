@@ -5,6 +5,7 @@ import { type RestartPolicy, type Supervisor, supervise } from "../runtime/actor
 import { ActorSystem } from "../runtime/actor/system.ts";
 import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
+import type { RemovedStore } from "../runtime/store/earlier-store.ts";
 import { type Place, spawnPlace } from "../runtime/thread/place.ts";
 import type { StatePlaceInit } from "./messages.ts";
 import { stateModule } from "./placement.ts";
@@ -77,9 +78,12 @@ export class StateFront implements StoredResponses {
   }
 
   async #spawn(signal: AbortSignal, isRestart: boolean): Promise<Place<null>> {
-    const { init } = this.#options;
+    const { init, log } = this.#options;
+    const onProgress = (removed: unknown): void =>
+      log.warn(removed as RemovedStore, "stored responses of an earlier version cannot be read, and were removed");
+    const place = { name: "state", module: stateModule, init, carrier: "thread", startTimeoutMs } as const;
     try {
-      return await spawnPlace({ signal, name: "state", module: stateModule, init, carrier: "thread", startTimeoutMs });
+      return await spawnPlace({ ...place, signal, onProgress });
     } catch (thrown) {
       const { code, message } = toErrorRecord(thrown);
       // The supervisor tries again after what may pass, which at a restart is all, and at the first start nothing.

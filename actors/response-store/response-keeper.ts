@@ -2,6 +2,7 @@
 // of them nobody will ever finish.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { ServerError } from "../../runtime/errors.ts";
+import { Gate } from "../../runtime/gate.ts";
 import type { KeptEntry, Part, Store } from "../../runtime/store/store.ts";
 import type {
   FoundResponse,
@@ -58,6 +59,8 @@ const noParts: Readonly<Record<PartName, null>> = {
 export class ResponseKeeper implements StoredResponses {
   readonly #store: Store<KeptHead>;
   readonly #owner = ownIdentity();
+  /** Conversations are read one at a time: each holds up to MAX_HISTORY_BYTES. */
+  readonly #histories = new Gate(1);
 
   constructor(store: Store<KeptHead>) {
     this.#store = store;
@@ -124,19 +127,9 @@ export class ResponseKeeper implements StoredResponses {
   }
 
   async history(id: string): Promise<readonly Turn[]> {
-    const turns: Turn[] = [];
-    let bytes = 0;
-    for (let at: string | null = id; at !== null; ) {
-      const kept: Kept | null = this.#get(at);
-      if (kept === null) throw missing(at, id);
-      bytes += bytesOf(kept, "input") + bytesOf(kept, "output");
-      if (turns.length >= MAX_HISTORY || bytes > MAX_HISTORY_BYTES) throw tooLong(id);
-      turns.push({ id: at, runner: this.#runner(kept.head), items: this.#items(kept) });
-      at = kept.head.previousId;
-      // Others want something of this thread too.
-      await nextTurn();
-    }
-    return turns.reverse();
+    const kept = this.#get(id);
+    if (kept === null) throw missing(id, id);
+    return await this.#histories.pass(() => this.#history(id), kept.share);
   }
 
   async sweep(): Promise<void> {
@@ -145,6 +138,22 @@ export class ResponseKeeper implements StoredResponses {
 
   async onStop(): Promise<void> {
     await this.#store.close();
+  }
+
+  async #history(id: string): Promise<readonly Turn[]> {
+    const turns: Turn[] = [];
+    let bytes = 0;
+    for (let at: string | null = id; at !== null; ) {
+      // One read may take 20 ms: other messages of this thread are handled before each.
+      await nextTurn();
+      const kept: Kept | null = this.#get(at);
+      if (kept === null) throw missing(at, id);
+      bytes += bytesOf(kept, "input") + bytesOf(kept, "output");
+      if (turns.length >= MAX_HISTORY || bytes > MAX_HISTORY_BYTES) throw tooLong(id);
+      turns.push({ id: at, runner: this.#runner(kept.head), items: this.#items(kept) });
+      at = kept.head.previousId;
+    }
+    return turns.reverse();
   }
 
   #get(id: string): Kept | null {

@@ -24,11 +24,13 @@ export function sliceOf(
     room -= bytes.byteLength;
     if (room === 0) break;
   }
-  return pieces.length === 1 ? (pieces[0] ?? null) : joined(pieces);
+  return joined(pieces);
 }
 
-/** All bytes in a buffer of their own. */
+/** All bytes in one buffer. Where only one piece has any, it is that piece: a large one is not copied. */
 export function joined(pieces: readonly Uint8Array[]): Uint8Array {
+  const [only, ...more] = pieces.filter(({ byteLength }) => byteLength > 0);
+  if (only !== undefined && more.length === 0) return only;
   const all = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.byteLength, 0));
   let at = 0;
   for (const piece of pieces) {

@@ -1,5 +1,6 @@
 // Event chunks: the events of a response as they are sent, in chunks of whole events. Short events are kept as text; a long one
 // is kept as a function that writes its text.
+import { gathered, PIECE_LENGTH, textPieces } from "../json-pieces.ts";
 
 /** Events end in an empty line, which nothing inside them can be. */
 const EVENT_END = "\n\n";
@@ -63,14 +64,39 @@ export class LongEvent implements EventChunk {
   }
 }
 
-/** Texts in a row: as one where all are short, else in pieces. */
-export function joinedTexts(texts: readonly (string | Iterable<string>)[]): string | Iterable<string> {
-  return texts.every((text) => typeof text === "string") ? texts.join("") : inTurn(texts);
+/**
+ * The events of chunks after event number `after`, then `end`: one string where that is short, else pieces that are made as they
+ * are written, so that no reader has a copy of a long log.
+ */
+export function textOf(chunks: readonly EventChunk[], after = -1, end = ""): string | Iterable<string> {
+  let text = "";
+  const unread = chunks.slice(chunkOf(chunks, after + 1));
+  for (const chunk of unread) {
+    const own = chunk.after(after);
+    if (typeof own !== "string" || text.length + own.length > PIECE_LENGTH) {
+      return gathered(fragmentsOf(unread, after, end));
+    }
+    text += own;
+  }
+  return text + end;
 }
 
-function* inTurn(texts: readonly (string | Iterable<string>)[]): Generator<string> {
-  for (const text of texts) {
-    if (typeof text === "string") yield text;
-    else yield* text;
+function* fragmentsOf(chunks: readonly EventChunk[], after: number, end: string): Generator<string> {
+  for (const chunk of chunks) {
+    const text = chunk.after(after);
+    yield* typeof text === "string" ? textPieces(text) : text;
   }
+  yield end;
+}
+
+/** Index of the last chunk that does not begin after event `number`; 0 where there is none. Binary search. */
+function chunkOf(chunks: readonly EventChunk[], number: number): number {
+  let low = 0;
+  let high = chunks.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((chunks[middle] as EventChunk).first <= number) low = middle + 1;
+    else high = middle;
+  }
+  return Math.max(low - 1, 0);
 }

@@ -96,6 +96,11 @@ export class EventLog {
     return this.#droppedCount;
   }
 
+  /** Characters of the events that it holds. */
+  get length(): number {
+    return this.#length;
+  }
+
   get isClosed(): boolean {
     return this.#isClosed;
   }

@@ -75,20 +75,15 @@ export class EventText implements ResponseEvents {
     this.#addLong(length, () => surrounded(`${said},"logprobs":`, list(), "}\n\n"));
   }
 
-  /** Long events have been written since the last call of `take`. */
-  get hasLong(): boolean {
-    return this.#chunks.length > 0;
-  }
-
   /** What has been written since the last call. */
   take(): readonly EventChunk[] {
-    const chunks = [...this.#chunks, this.takeText()];
+    const chunks = [...this.#chunks, this.#takeText()];
     this.#chunks = [];
     return chunks;
   }
 
   /** What has been written since the last call and the last long event. */
-  takeText(): TextChunk {
+  #takeText(): TextChunk {
     const chunk = new TextChunk(this.#first, this.#text);
     this.#first = this.#nextSequence;
     this.#text = "";
@@ -108,7 +103,7 @@ export class EventText implements ResponseEvents {
   }
 
   #addLong(length: number, pieces: () => Iterable<string>): void {
-    this.#chunks.push(this.takeText(), new LongEvent(this.#nextSequence++, length, pieces));
+    this.#chunks.push(this.#takeText(), new LongEvent(this.#nextSequence++, length, pieces));
     this.#first = this.#nextSequence;
   }
 }

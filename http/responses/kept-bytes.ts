@@ -1,12 +1,13 @@
 // Kept bytes: what the store keeps of a response, read slice by slice as it is sent.
 import type { Span, StoredResponses } from "../../actors/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { Gate } from "../../runtime/gate.ts";
 import { DONE } from "./event-text.ts";
 
 /** What ends an event, which nothing inside one can be. */
 const EVENT_END = Buffer.from("\n\n");
-/** Most slices on their way at once: all that have arrived are handled in one turn of the event loop. */
-const MOST_SLICES = 4;
+/** At most four slices are on their way at once: all that have arrived are handled in one turn of the event loop. */
+const gate = new Gate(4);
 
 export function lengthOf(spans: readonly Span[]): number {
   return spans.reduce((sum, { from, to }) => sum + to - from, 0);
@@ -57,30 +58,6 @@ export async function* eventsAfter(
   }
   yield DONE;
 }
-
-/** Lets in a few at once, and another one in the turn of the event loop after one has left. */
-class Gate {
-  #free = MOST_SLICES;
-  readonly #waiting: (() => void)[] = [];
-
-  async pass<T>(run: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free--;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    try {
-      return await run();
-    } finally {
-      setImmediate(this.#leave);
-    }
-  }
-
-  readonly #leave = (): void => {
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#free++;
-    else next();
-  };
-}
-
-const gate = new Gate();
 
 function gone(): ServerError {
   return new ServerError("not_found", "the response was deleted, or changed, while it was read");

@@ -2,7 +2,7 @@
 // Made by event-log.ts.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
-import { type EventChunk, joinedTexts } from "./event-chunks.ts";
+import { type EventChunk, textOf } from "./event-chunks.ts";
 import type { EventLog } from "./event-log.ts";
 import { DONE } from "./event-text.ts";
 import { wireError } from "./resource.ts";
@@ -55,8 +55,7 @@ export class LogReader implements StreamCodec {
     this.#next += chunks.length;
     this.#last = chunks.at(-1) ?? this.#last;
     this.#isEnded = isLast;
-    const texts = chunks.map((chunk) => chunk.after(this.#after));
-    return joinedTexts(isLast ? [...texts, DONE] : texts);
+    return textOf(chunks, this.#after, isLast ? DONE : "");
   }
 
   /** The response goes on; only this reader's stream has failed. */

@@ -176,11 +176,27 @@ export function withoutLogprobs(output: readonly OutputItem[]): readonly OutputI
   });
 }
 
-/** What is kept of a response that is too large to be kept: that there was one, and what it was asked for. */
-export function tooLargeState(state: ResponseState): ResponseState {
-  const message = "the response was generated, and was too large to be kept";
-  const error = { code: "invalid_value", message } as const;
-  return { ...state, status: "failed", completedAt: null, incomplete: null, error, output: [] };
+/** What is kept of a response that cannot be kept as a whole: that there was one, what it was asked for, and why. */
+export function notKeptState(state: ResponseState, why: keyof typeof notKept): ResponseState {
+  return { ...state, status: "failed", completedAt: null, incomplete: null, error: notKept[why], output: [] };
+}
+
+const notKept = {
+  tooLarge: { code: "invalid_value", message: "the response was generated, and was too large to be kept" },
+  tooManyWait: {
+    code: "storage_unavailable",
+    message: "the response was generated, and was not kept: too many others waited to be written",
+  },
+} as const;
+
+/** Characters of what items say, without their logprobs. */
+export function outputLength(output: readonly OutputItem[]): number {
+  let length = 0;
+  for (const item of output) {
+    if (item.type === "function_call") length += item.arguments.length;
+    else for (const part of item.content) length += (part.type === "refusal" ? part.refusal : part.text).length;
+  }
+  return length;
 }
 
 /** Also the body of the `error` event. */

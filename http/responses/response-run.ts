@@ -12,7 +12,7 @@ import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { AnswerLease } from "../answer-memory.ts";
 import { PIECE_LENGTH, utf8Of } from "../json-pieces.ts";
 import type { StreamCodec } from "../sse.ts";
-import { type EventChunk, joinedTexts } from "./event-chunks.ts";
+import { type EventChunk, textOf } from "./event-chunks.ts";
 import { EventLog } from "./event-log.ts";
 import { DONE, EventText, noEvents } from "./event-text.ts";
 import { ResponseFold } from "./fold.ts";
@@ -20,10 +20,11 @@ import { itemTexts } from "./item-texts.ts";
 import {
   bodyPieces,
   interruptedState,
+  notKeptState,
+  outputLength,
   type ResponseHead,
   type ResponseState,
   type ResponseStatus,
-  tooLargeState,
   withoutLogprobs,
 } from "./resource.ts";
 import type { ResponseSaver, SavedResponse } from "./response-saver.ts";
@@ -96,6 +97,16 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     return this.#fold.length > PIECE_LENGTH;
   }
 
+  get client(): string {
+    return this.#plan.client;
+  }
+
+  /** Its request, its answer and its events; logprobs are counted by its lease. */
+  get heldBytes(): number {
+    const { head, input } = this.#plan;
+    return head.settings.length + input.texts.byteLength + outputLength(this.#fold.output) + (this.log?.length ?? 0);
+  }
+
   /** The response as it is now: JSON. */
   json(): Iterable<string> {
     return this.#fold.json();
@@ -143,7 +154,7 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   /** What follows from each change: for the log, for the store, and at the end. */
   #step(): string | Iterable<string> {
     const isEnd = this.isEnded && !this.#hasEnded;
-    const text = this.#takeEvents();
+    const text = this.#takeEvents(isEnd ? DONE : "");
     if (isEnd) {
       this.#hasEnded = true;
       this.log?.close();
@@ -156,21 +167,15 @@ export class ResponseRun implements StreamCodec, SavedResponse {
       this.#plan.lease.release();
       this.#owner.ended(this);
     }
-    return isEnd && this.#text !== null ? joinedTexts([text, DONE]) : text;
+    return text;
   }
 
-  /** The text of the events since the last call, which are in the log from then on. */
-  #takeEvents(): string | Iterable<string> {
-    const events = this.#text;
-    if (events === null) return "";
-    if (!events.hasLong) {
-      const chunk = events.takeText();
-      this.log?.append(chunk);
-      return chunk.text;
-    }
-    const chunks = events.take();
+  /** The text of the events since the last call, which are in the log from then on, and then `end`. */
+  #takeEvents(end = ""): string | Iterable<string> {
+    if (this.#text === null) return "";
+    const chunks = this.#text.take();
     for (const chunk of chunks) this.log?.append(chunk);
-    return textOf(chunks);
+    return textOf(chunks, -1, end);
   }
 
   get #isToBeKept(): boolean {
@@ -207,7 +212,11 @@ export class ResponseRun implements StreamCodec, SavedResponse {
     const events = this.log?.kept() ?? null;
     if (events !== null) yield this.#end(state, events);
     yield this.#end(state, null);
-    yield this.#end(tooLargeState(state), null);
+    yield this.#end(notKeptState(state, "tooLarge"), null);
+  }
+
+  shortEnd(): Promise<ResponseUpdate> {
+    return this.#end(notKeptState(this.#fold.state, "tooManyWait"), null);
   }
 
   /** All of what is kept, with what never changes. */
@@ -233,10 +242,6 @@ export class ResponseRun implements StreamCodec, SavedResponse {
   #bodyNow(state: ResponseState): Uint8Array {
     return Buffer.from([...bodyPieces(this.#plan.head, state)].join(""));
   }
-}
-
-function textOf(chunks: readonly EventChunk[]): string | Iterable<string> {
-  return joinedTexts(chunks.map((chunk) => chunk.after(-1)));
 }
 
 function* piecesOf(chunks: readonly EventChunk[]): Generator<string> {

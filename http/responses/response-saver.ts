@@ -3,20 +3,36 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ResponseUpdate, StoredResponse, StoredResponses } from "../../actors/stored-responses.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { Gate } from "../../runtime/gate.ts";
+import { type AnswerLease, AnswerMemory } from "../answer-memory.ts";
 import type { Log } from "../log.ts";
 
 /** Until a save is tried once more: a state place that has ended is back by then. */
 const RETRY_MS = 1000;
+/** Long responses that are saved at once. */
+const LONG_SAVES = 2;
+/** Most bytes of the responses that wait to be saved; of one client's, half as many: all that it may have in the background. */
+const MAX_WAITING_BYTES = 512 * 2 ** 20;
 
 /** A response that has ended. */
 export interface SavedResponse {
   readonly id: string;
-  /** It is long: what is kept of it is made and kept when nothing of another long one is. */
+  readonly client: string;
+  /** Few long ones are saved at once: what is kept of one is made when it is saved. */
   readonly isLong: boolean;
+  /** About how many bytes it holds until it is saved. */
+  readonly heldBytes: number;
   /** What became of it: the whole of it first, then what is kept where that is too large. Each may reject as `add` does. */
   ends(): Iterable<Promise<ResponseUpdate>>;
+  /** What is kept of one that may not wait to be saved. */
+  shortEnd(): Promise<ResponseUpdate>;
   /** The same with all that was known before. */
   added(update: ResponseUpdate): StoredResponse;
+}
+
+export interface SaverLimits {
+  readonly retryMs?: number | undefined;
+  readonly maxWaitingBytes?: number | undefined;
 }
 
 export class ResponseSaver {
@@ -25,13 +41,16 @@ export class ResponseSaver {
   readonly #retryMs: number;
   /** The last save of each that is on its way. */
   readonly #pending = new Map<string, Promise<unknown>>();
-  /** Settles when the long responses that have ended so far are kept. */
-  #long: Promise<unknown> = Promise.resolve();
+  /** Places for saves of long responses, for which clients take turns. */
+  readonly #longSaves = new Gate(LONG_SAVES);
+  readonly #waiting: AnswerMemory;
 
-  constructor(store: StoredResponses, log: Log, retryMs: number = RETRY_MS) {
+  constructor(store: StoredResponses, log: Log, limits: SaverLimits = {}) {
+    const { retryMs = RETRY_MS, maxWaitingBytes = MAX_WAITING_BYTES } = limits;
     this.#store = store;
     this.#log = log;
     this.#retryMs = retryMs;
+    this.#waiting = new AnswerMemory(maxWaitingBytes);
   }
 
   pendingIds(): Iterable<string> {
@@ -59,11 +78,15 @@ export class ResponseSaver {
     }
   }
 
-  /** Keeps how one has ended; `wasAdded` says whether it has been added before. Never rejects. */
+  /**
+   * Keeps how one has ended; `wasAdded` says whether it has been added before. Where what waits to be saved holds too many bytes,
+   * only a short record of it is kept, at once. Never rejects.
+   */
   async end(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
-    const keep = () => this.#end(response, wasAdded);
-    const ending = response.isLong ? this.#long.then(keep) : keep();
-    if (response.isLong) this.#long = ending.catch(() => {});
+    const lease = this.#waiting.lease(response.client);
+    const isWhole = hasRoom(lease, response.heldBytes);
+    const saving = isWhole ? this.#end(response, wasAdded) : this.#endShort(response, wasAdded);
+    const ending = saving.finally(() => lease.release());
     this.#track(response.id, ending);
     await ending;
   }
@@ -79,15 +102,33 @@ export class ResponseSaver {
 
   async #end(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
     const isThere = await wasAdded;
+    const put = (): Promise<void> => this.#put(response, isThere);
+    const save = response.isLong ? () => this.#longSaves.pass(put, response.client) : put;
     try {
-      await this.#put(response, isThere);
+      await save();
     } catch (error) {
-      this.#log.error({ response: response.id, err: error }, "a response could not be kept");
+      this.#notKept(response, error);
       if (isTooLarge(error)) return;
+      // Without a place: others are saved meanwhile.
       await sleep(this.#retryMs);
       // A second failure says what the first one has said; the response is found as interrupted, if at all.
-      await this.#put(response, isThere).catch(() => {});
+      await save().catch(() => {});
     }
+  }
+
+  async #endShort(response: SavedResponse, wasAdded: Promise<boolean>): Promise<void> {
+    const isThere = await wasAdded;
+    const text = "a response was not kept as a whole: those that wait to be saved hold too many bytes";
+    this.#log.error({ response: response.id }, text);
+    try {
+      await this.#write(response, await response.shortEnd(), isThere);
+    } catch (error) {
+      this.#notKept(response, error);
+    }
+  }
+
+  #notKept({ id }: SavedResponse, error: unknown): void {
+    this.#log.error({ response: id, err: error }, "a response could not be kept");
   }
 
   /** Keeps the first end that is not too large. Throws why none is kept. */
@@ -115,6 +156,16 @@ export class ResponseSaver {
       this.#log.warn({ response: response.id }, text);
     }
     await this.#store.add(response.added(end));
+  }
+}
+
+function hasRoom(lease: AnswerLease, bytes: number): boolean {
+  try {
+    lease.add(bytes);
+    return true;
+  } catch (error) {
+    if (error instanceof ServerError) return false;
+    throw error;
   }
 }
 

@@ -31,6 +31,8 @@ export interface ResponsesOptions {
   readonly maxBackgroundBytes?: number;
   /** Until what could not be kept is tried once more. */
   readonly saveRetryMs?: number;
+  /** Most bytes of the responses that wait to be saved. */
+  readonly maxWaitingBytes?: number;
 }
 
 /** Some text that is kept, and not read yet. */
@@ -57,7 +59,8 @@ export class Responses implements RunOwner {
 
   constructor(options: ResponsesOptions) {
     this.#options = options;
-    this.saver = new ResponseSaver(options.store, options.log, options.saveRetryMs);
+    const { store, log, saveRetryMs, maxWaitingBytes } = options;
+    this.saver = new ResponseSaver(store, log, { retryMs: saveRetryMs, maxWaitingBytes });
   }
 
   /** Begins a response whose generation its client waits for, who drives it. */

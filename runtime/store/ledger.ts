@@ -17,6 +17,12 @@ export interface Totals {
   readonly bytes: number;
 }
 
+/** A row that names an entry. */
+export interface EntryRow extends Pick<Counted, "key" | "born"> {
+  /** null where the row is not of a share. */
+  readonly share: string | null;
+}
+
 interface Share extends Totals {
   /** When its oldest entry was born. */
   readonly oldest: number;
@@ -54,19 +60,20 @@ export class Ledger {
     return read(this.#totals.get(totalsKey)) ?? nothing;
   }
 
-  /** The oldest entry; null where there is none. */
-  oldest(): Pick<Counted, "key" | "born"> | null {
+  /** Row of the oldest entry; null where there is none. */
+  oldest(): EntryRow | null {
     const [first] = this.#ages.first(1);
-    return first === undefined ? null : { born: first[0] as number, key: first[1] as string };
+    return first === undefined ? null : { born: first[0] as number, key: first[1] as string, share: null };
   }
 
-  /** Key of the oldest entry of the share that has most, leaving out the entry `spared`; null where there is no other. */
-  oldestOfMost(what: keyof Totals, spared: string | null): string | null {
+  /** Row of the oldest entry of the share that has most, leaving out the entry `spared`; null where there is no other. */
+  oldestOfMost(what: keyof Totals, spared: string | null): EntryRow | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
     // The first share may have no other entry than the spared one; the second has.
     for (const [, , share] of most.last(2)) {
-      for (const [owner, , key] of this.#byShare.first(2, [share as string])) {
-        if (owner === share && key !== spared) return key as string;
+      for (const [owner, born, key] of this.#byShare.first(2, [share as string])) {
+        if (owner === share && key !== spared)
+          return { born: born as number, key: key as string, share: owner as string };
       }
     }
     return null;
@@ -82,6 +89,18 @@ export class Ledger {
     this.#ages.remove([entry.born, entry.key]);
     this.#byShare.remove([entry.share, entry.born, entry.key]);
     this.#count(entry.share, -1, -entry.bytes);
+  }
+
+  /** Removes a row whose entry does not exist. Whether it was counted is not known: a share without rows counts for nothing. */
+  removeRow({ born, key, share }: EntryRow): void {
+    if (share === null) {
+      this.#ages.remove([born, key]);
+      return;
+    }
+    this.#byShare.remove([share, born, key]);
+    const counted = read<Share>(this.#shares.get([share])) ?? nothing;
+    const isLast = this.#byShare.first(1, [share])[0]?.[0] !== share;
+    this.#count(share, isLast ? -counted.entries : 0, isLast ? -counted.bytes : 0);
   }
 
   #count(name: string, entries: number, bytes: number): void {

@@ -1,5 +1,6 @@
 // Parts of a store's entries, kept in chunks so that a slice reads only what it needs. A large part is written ahead in several
 // transactions, with other work of the thread in between; the transaction of its entry then only claims it.
+import { randomInt } from "node:crypto";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { pack, unpack } from "msgpackr";
 import { ServerError } from "../errors.ts";
@@ -19,6 +20,11 @@ export const partTables = ["chunks", "unclaimed", "part-ids"] as const;
 const MOST_UNCLAIMED = 256;
 
 const nextIdKey: TableKey = ["next"];
+/**
+ * A store that has had no part takes its first number at random below this one. Tables in memory are empty again after a restart,
+ * and a reader that still has part numbers of the store before must not be given bytes of other parts.
+ */
+const FIRST_IDS = 2 ** 40;
 
 /** A part on its way into the store: its bytes, or where they lie already. */
 export type Prepared = { readonly bytes: Uint8Array } | { readonly written: Part };
@@ -153,7 +159,7 @@ export class Parts {
 
   #newId(): number {
     const found = this.#ids.get(nextIdKey);
-    const id = found === undefined ? 1 : (unpack(found) as number);
+    const id = found === undefined ? randomInt(FIRST_IDS) : (unpack(found) as number);
     this.#ids.put(nextIdKey, pack(id + 1));
     return id;
   }

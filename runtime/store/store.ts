@@ -17,6 +17,7 @@ export interface Entry<Head> {
 /** An entry as it lies in the store. */
 export interface KeptEntry<Head> {
   readonly head: Head;
+  readonly share: string;
   readonly parts: Readonly<Record<string, Part>>;
 }
 

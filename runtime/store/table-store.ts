@@ -1,7 +1,7 @@
 // Store over tables: its entries, their parts, and the limits they are kept to.
 import { pack, unpack } from "msgpackr";
 import { ServerError } from "../errors.ts";
-import { type Counted, Ledger, ledgerTables } from "./ledger.ts";
+import { type Counted, type EntryRow, Ledger, ledgerTables } from "./ledger.ts";
 import { bytesToWrite, Parts, type PreparedParts, partTables, preparedBytes } from "./parts.ts";
 import type { Change, Entry, KeptEntry, Part, PartChanges, Store, StoreLimits } from "./store.ts";
 import type { Table, Tables } from "./tables.ts";
@@ -18,7 +18,6 @@ const MOST_REMOVED = 32;
 export const storeTables: readonly string[] = ["entries", ...ledgerTables, ...partTables];
 
 interface Kept<Head> extends KeptEntry<Head> {
-  readonly share: string;
   readonly born: number;
   readonly bytes: number;
 }
@@ -195,22 +194,24 @@ export class TableStore<Head> implements Store<Head> {
   /** Removes some of what is beyond the limits, but not the spared entry. True where there is more. */
   #evict(spared: string | null): boolean {
     for (let i = 0; i < MOST_REMOVED; i++) {
-      const key = this.#nextToGo(spared);
-      const kept = key === null ? null : this.#find(key);
-      if (key === null || kept === null) return false;
-      this.#remove(key, kept);
+      const row = this.#nextToGo(spared);
+      if (row === null) return false;
+      const kept = this.#find(row.key);
+      // A row that another version of the server wrote: without its removal it would be the next to go for ever.
+      if (kept === null || kept.born !== row.born) this.#ledger.removeRow(row);
+      else this.#remove(row.key, kept);
     }
     return true;
   }
 
-  #nextToGo(spared: string | null): string | null {
+  #nextToGo(spared: string | null): EntryRow | null {
     const { maxEntries, maxBytes } = this.#limits;
     const { entries, bytes } = this.#ledger.totals();
     const isOver = entries > maxEntries || bytes > maxBytes;
     const oldest = this.#ledger.oldest();
     // Where room is needed, what is hidden goes first.
     const tooOld = isOver ? this.#oldestBirth() : this.#oldestKept();
-    if (oldest !== null && oldest.born < tooOld && oldest.key !== spared) return oldest.key;
+    if (oldest !== null && oldest.born < tooOld && oldest.key !== spared) return oldest;
     return isOver ? this.#ledger.oldestOfMost(entries > maxEntries ? "entries" : "bytes", spared) : null;
   }
 

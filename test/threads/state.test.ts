@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
+import { pack } from "msgpackr";
 import type { StatePlaceInit } from "../../actors/messages.ts";
 import { stateModule } from "../../actors/placement.ts";
 import { StateFront } from "../../actors/state-front.ts";
@@ -11,7 +12,8 @@ import { itemTexts } from "../../http/responses/item-texts.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import type { ServerError } from "../../runtime/errors.ts";
-import { createLogger } from "../../runtime/log.ts";
+import { createLogger, type Logger } from "../../runtime/log.ts";
+import { LmdbTables } from "../../runtime/store/lmdb-tables.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
 
 const root = mkdtempSync(join(tmpdir(), "troupe-state-"));
@@ -53,6 +55,13 @@ function stored(id: string, rest: Partial<StoredResponse> = {}): StoredResponse 
 async function read(store: StoredResponses, spans: readonly Span[] | undefined): Promise<string | null> {
   const slice = spans === undefined ? null : await store.slice({ spans, at: 0 });
   return slice === null ? null : Buffer.from(slice).toString();
+}
+
+/** Writes the count of entries as an earlier version did. */
+async function writeCount(folder: string, entries: number): Promise<void> {
+  const tables = LmdbTables.open(folder, ["sums"]);
+  tables.transaction(() => tables.table("sums").put(["entries"], pack(entries)));
+  await tables.close();
 }
 
 /** Some turns of the event loop. */
@@ -174,6 +183,28 @@ describe("the state place", () => {
     }
     await Promise.all([other.place.stop(2000), mine.stop(1000)]);
     assert.ok(seen.size > 0);
+  });
+
+  it("removes the responses of an earlier version and says how many; a database of another kind stays", async () => {
+    const lines: object[] = [];
+    const warn = ((fields: object) => void lines.push(fields)) as Logger["warn"];
+    const init = initOf("upgraded");
+    const folder = join(init.folder!, "responses");
+    for (const [tables, isRemoved] of [
+      [["ages", "heads", "rests", "sums"], true],
+      [["heads", "others", "rests", "sums"], false],
+    ] as const) {
+      await LmdbTables.open(folder, tables).close();
+      await writeCount(folder, 3);
+      const front = new StateFront({ init, log: { ...log, warn } });
+      await front.start();
+      await front.add(stored("a"));
+      assert.equal((await front.find("a"))?.status, "completed");
+      await front.stop(1000);
+      assert.equal(existsSync(folder), !isRemoved);
+      const [line] = lines.splice(0) as { entries: number; bytes: number; folder: string }[];
+      assert.deepEqual([line?.entries, line?.folder], isRemoved ? [3, folder] : [undefined, undefined]);
+    }
   });
 
   it("keeps all in memory where it is given no folder", async () => {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { StateFront } from "../../actors/state-front.ts";
@@ -10,7 +11,7 @@ import { createApp } from "../../http/app.ts";
 import { type Listener, listen } from "../../http/listen.ts";
 import { itemTexts } from "../../http/responses/item-texts.ts";
 import { createLogger } from "../../runtime/log.ts";
-import { FakeInference } from "../fixtures/fake-inference.ts";
+import { done, FakeInference, finish, text } from "../fixtures/fake-inference.ts";
 import { loadableEdges, recordingLog } from "../fixtures/http-server.ts";
 
 const id = `resp_${"0".repeat(32)}`;
@@ -18,14 +19,37 @@ const largeBytes = 45_000_000;
 const readers = 50;
 /** A crowd of readers held the front for 300 ms each, one after the other. */
 const mostDelayMs = 1500;
+/** A crowd of readers of events held the front for 2 s. */
+const mostEventDelayMs = 500;
 const mostGrowth = 200 * 2 ** 20;
 const limits = { maxEntries: 10, maxBytes: 2 ** 28, maxEntryBytes: 2 ** 26, maxAgeMs: 1e9 };
 
 const crowd = fileURLToPath(new URL("../fixtures/overload/many-gets.js", import.meta.url));
 
-async function lengthsOf(url: string): Promise<readonly number[]> {
-  const { stdout } = await promisify(execFile)(process.execPath, [crowd, url, String(readers)]);
+async function lengthsOf(url: string, count = readers): Promise<readonly number[]> {
+  const { stdout } = await promisify(execFile)(process.execPath, [crowd, url, String(count)]);
   return JSON.parse(stdout);
+}
+
+/** What the front's longest turn was, and how much its memory grew. */
+class Watch {
+  readonly #delay = monitorEventLoopDelay({ resolution: 1 });
+  readonly #rssBefore = process.memoryUsage().rss;
+  readonly #timer: NodeJS.Timeout;
+  #rss = this.#rssBefore;
+
+  constructor() {
+    this.#timer = setInterval(() => {
+      this.#rss = Math.max(this.#rss, process.memoryUsage().rss);
+    }, 20);
+    this.#delay.enable();
+  }
+
+  stop(): { readonly heldMs: number; readonly growth: number } {
+    clearInterval(this.#timer);
+    this.#delay.disable();
+    return { heldMs: this.#delay.max / 1e6, growth: this.#rss - this.#rssBefore };
+  }
 }
 
 describe("readers of a large stored response", () => {
@@ -64,13 +88,7 @@ describe("readers of a large stored response", () => {
       });
       const listener: Listener = await listen(app, { host: "127.0.0.1", port: 0, edge, log });
       const url = `http://127.0.0.1:${listener.port}/v1/responses/${id}`;
-      const delay = monitorEventLoopDelay({ resolution: 1 });
-      const rssBefore = process.memoryUsage().rss;
-      let rss = rssBefore;
-      const watching = setInterval(() => {
-        rss = Math.max(rss, process.memoryUsage().rss);
-      }, 20);
-      delay.enable();
+      const watch = new Watch();
       for (const [path, least] of [
         ["/input_items", 20 * 45_000],
         ["/input_items?limit=100&order=asc", 100 * 45_000],
@@ -83,12 +101,63 @@ describe("readers of a large stored response", () => {
           `${path}: ${lengths}`,
         );
       }
-      clearInterval(watching);
-      const heldMs = delay.max / 1e6;
+      const { heldMs, growth } = watch.stop();
       assert.ok(heldMs < mostDelayMs, `the front was held for ${heldMs} ms`);
-      assert.ok(rss - rssBefore < mostGrowth, `${rss - rssBefore} bytes more`);
+      assert.ok(growth < mostGrowth, `${growth} bytes more`);
       listener.forceClose();
       await listener.closed;
     });
   }
 });
+
+describe("readers of the events of a response that runs", () => {
+  const count = 100;
+  const deltas = 32_000;
+
+  for (const edge of loadableEdges()) {
+    it(`hold neither the front nor its memory on the ${edge} edge`, async () => {
+      let end: () => void = () => {};
+      const ended = new Promise<void>((resolve) => {
+        end = resolve;
+      });
+      const inference = new FakeInference();
+      inference.generate = async function* () {
+        for (let i = 0; i < deltas; i++) yield [text("word ")];
+        await ended;
+        yield [finish(), done];
+      };
+      const log = recordingLog();
+      const app = createApp({ inference, log, config: { accessLog: false } });
+      const listener: Listener = await listen(app, { host: "127.0.0.1", port: 0, edge, log });
+      const url = `http://127.0.0.1:${listener.port}/v1/responses`;
+      const body = JSON.stringify({ input: "hi", background: true, stream: true });
+      const headers = { "content-type": "application/json" };
+      const created = await fetch(url, { method: "POST", body, headers });
+      const [, name] = /"id":"(resp_[0-9a-f]+)"/.exec(await firstOf(created)) ?? [];
+      await sleep(500);
+      const watch = new Watch();
+      const reading = lengthsOf(`${url}/${name}?stream=true`, count);
+      // They read what there is, and then wait for the end.
+      await sleep(2000);
+      end();
+      const lengths = await reading;
+      const { heldMs, growth } = watch.stop();
+      assert.ok(
+        lengths.length === count && lengths.every((length) => length > 4e6 && length === lengths[0]),
+        `${lengths}`,
+      );
+      assert.ok(heldMs < mostEventDelayMs, `the front was held for ${heldMs} ms`);
+      assert.ok(growth < mostGrowth, `${growth} bytes more`);
+      listener.forceClose();
+      await listener.closed;
+    });
+  }
+});
+
+/** The first chunk of an answer; the rest of it is not read. */
+async function firstOf(response: Response): Promise<string> {
+  const reader = response.body!.getReader();
+  const { value } = await reader.read();
+  await reader.cancel();
+  return Buffer.from(value ?? []).toString();
+}

@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { PIECE_LENGTH } from "../../../http/json-pieces.ts";
 import { LongEvent, TextChunk } from "../../../http/responses/event-chunks.ts";
 import { EventLog } from "../../../http/responses/event-log.ts";
 import type { LogReader } from "../../../http/responses/log-reader.ts";
@@ -68,6 +69,22 @@ describe("the log of a response's events", () => {
       );
       const kept = log.kept();
       assert.deepEqual([kept[0]?.first, textOf(log)], maxLength === 100 ? [4, event(4)] : [0, all.join("")]);
+    }
+  });
+
+  it("gives a reader that comes late to a long stream pieces of a bounded length", () => {
+    const log = new EventLog();
+    const count = 2000;
+    const long = (number: number): string =>
+      `event: e\ndata: ${number} ${"x".repeat(number === 7 ? 500_000 : 400)}\n\n`;
+    const all = Array.from({ length: count }, (_, number) => long(number));
+    for (const [number, text] of all.entries()) log.append(new TextChunk(number, text));
+    log.close();
+    for (const after of [-1, 0, 6, 7, 1000, count - 2, count - 1, count]) {
+      const given = log.reader(after, never).encode();
+      const pieces = typeof given === "string" ? [given] : [...given];
+      assert.ok(pieces.join("") === all.slice(after + 1).join("") + DONE, `after ${after}`);
+      assert.ok(Math.max(...pieces.map(({ length }) => length)) <= 2 * PIECE_LENGTH, `after ${after}`);
     }
   });
 

@@ -42,6 +42,12 @@ function plan(kind: Partial<ResponsePlan> = {}): ResponsePlan {
   };
 }
 
+/** An answer whose logprobs make it a long one. */
+function long(): readonly GenerateEvent[] {
+  const token = { token: "x", bytes: [120], logprob: -1, top: [] };
+  return [text("x", 0, new Array(1000).fill(token)), finish(), done];
+}
+
 const inBackground = { isBackground: true };
 const saying = (content = "Hello"): readonly GenerateEvent[] => [text(content), finish(), done];
 
@@ -184,34 +190,85 @@ describe("the keeping of responses", () => {
     assert.match(Buffer.from((await responses.history(run.id))[0]!.texts).toString(), /Hello/);
   });
 
-  it("keeps long responses one after another, and short ones meanwhile", async () => {
+  it("saves two long responses at once, by turns of their clients, and short ones meanwhile", async () => {
     const inner = memoryResponses({ maxBytes: 2 ** 26, maxEntryBytes: 2 ** 25 });
-    const kept: string[] = [];
+    const begun: string[] = [];
     const blocked: (() => void)[] = [];
     const store = altered(inner, {
       add: async (response) => {
-        kept.push(response.id);
+        begun.push(response.client);
         if (response.body.byteLength > 10_000) await new Promise<void>((resolve) => blocked.push(resolve));
         await inner.add(response);
       },
     });
     const { responses } = rig({}, { store });
-    const token = { token: "x", bytes: [120], logprob: -1, top: [] };
-    const long = [text("x", 0, new Array(1000).fill(token)), finish(), done];
-    const [first, second, short] = [long, long, saying()].map((events) => {
-      const run = responses.begin(plan({ isStreamed: false }));
+    const ended = (client: string, events: readonly GenerateEvent[]): string => {
+      const run = responses.begin(plan({ client, isStreamed: false }));
       run.encode(events);
       return run.id;
+    };
+    const crowd = Array.from({ length: 6 }, () => ended("crowd", long()));
+    const [bystander, short] = [ended("bystander", long()), ended("short", saying())];
+    assert.equal((await shown(responses, short)).output_text, "Hello");
+    for (let i = 0; i < 100 && blocked.length < 2; i++) await turn();
+    assert.deepEqual(begun.toSorted(), ["crowd", "crowd", "short"]);
+    while (blocked.length > 0) {
+      assert.ok(blocked.length <= 2);
+      blocked.shift()?.();
+      for (let i = 0; i < 100 && blocked.length < 2; i++) await turn();
+    }
+    assert.ok(begun.indexOf("bystander") <= 5, String(begun));
+    const bodies = await Promise.all([...crowd, bystander].map((id) => shown(responses, id)));
+    assert.ok(bodies.every(({ output }) => output[0].content[0].logprobs.length === 1000));
+  });
+
+  it("does not wait with a response for those that are tried again", async () => {
+    const inner = memoryResponses({ maxBytes: 2 ** 26, maxEntryBytes: 2 ** 25 });
+    let tries = 0;
+    const store = altered(inner, {
+      add: async (response) => {
+        if (response.client === "crowd" && ++tries <= 20) throw new Error("disk full");
+        await inner.add(response);
+      },
     });
-    assert.equal((await shown(responses, short!)).output_text, "Hello");
-    for (let i = 0; i < 100 && blocked.length === 0; i++) await turn();
-    assert.deepEqual(kept, [short, first]);
-    blocked[0]!();
-    for (let i = 0; i < 100 && blocked.length === 1; i++) await turn();
-    assert.deepEqual(kept, [short, first, second]);
-    blocked[1]!();
-    const { output } = await shown(responses, second!);
-    assert.equal(output[0].content[0].logprobs.length, 1000);
+    const { responses } = rig({}, { store, saveRetryMs: 300 });
+    const ids = Array.from({ length: 20 }, () => {
+      const run = responses.begin(plan({ client: "crowd", isStreamed: false }));
+      run.encode(long());
+      return run.id;
+    });
+    const own = responses.begin(plan({ client: "bystander", isStreamed: false }));
+    own.encode(long());
+    assert.equal((await shown(responses, own.id)).status, "completed");
+    assert.ok(tries <= 20, `${tries} tries`);
+    // All of the crowd's wait for one retry, at the same time.
+    const started = performance.now();
+    for (const id of ids) assert.equal((await shown(responses, id)).status, "completed");
+    assert.ok(performance.now() - started < 3000);
+  });
+
+  it("keeps a short record at once of what finds no room to wait, and all of it when there is room", async () => {
+    const inner = memoryResponses();
+    let isFull = true;
+    const store = altered(inner, {
+      add: async (response) => {
+        if (isFull && response.status === "completed") throw new Error("disk full");
+        await inner.add(response);
+      },
+    });
+    const { responses, log } = rig({}, { store, saveRetryMs: 20, maxWaitingBytes: 30_000 });
+    const ended = (client: string): string => {
+      const run = responses.begin(plan({ client, isStreamed: false }));
+      run.encode(saying("x".repeat(10_000)));
+      return run.id;
+    };
+    const [first, second, other] = [ended("client"), ended("client"), ended("other")];
+    const short = await shown(responses, second);
+    assert.deepEqual([short.status, short.error.code, short.output], ["failed", "storage_unavailable", []]);
+    assert.deepEqual(log.lines.filter(({ message }) => /too many bytes/.test(message)).length, 1);
+    isFull = false;
+    for (const id of [first, other]) assert.equal((await shown(responses, id)).output_text.length, 10_000);
+    assert.equal((await shown(responses, ended("client"))).output_text.length, 10_000);
   });
 
   it("has room for the requests in the background up to a number of bytes, until they have ended", async () => {

@@ -18,6 +18,7 @@ import { LmdbTables } from "../../../runtime/store/lmdb-tables.ts";
 import { MemoryTables } from "../../../runtime/store/memory-tables.ts";
 import type { Entry, StoreLimits } from "../../../runtime/store/store.ts";
 import { storeTables, TableStore } from "../../../runtime/store/table-store.ts";
+import type { TableKey, Tables } from "../../../runtime/store/tables.ts";
 
 interface Note {
   readonly title: string;
@@ -62,14 +63,15 @@ const rewrite = (store: Notes, key: string, text: string): Promise<void> =>
 
 const remove = (store: Notes, key: string): Promise<void> => store.change(key, {}, () => "remove");
 
-type Open = (limits?: Partial<StoreLimits>, now?: () => number) => Notes;
-
-const kinds: Readonly<Record<string, Open>> = {
-  memory: (limits, now) => new TableStore(new MemoryTables(), { ...roomy, ...limits }, now),
-  "a folder": (limits, now) => openFolder(newFolder(), { ...roomy, ...limits }, now),
+const kinds: Readonly<Record<string, () => Tables>> = {
+  memory: () => new MemoryTables(),
+  "a folder": () => LmdbTables.open(newFolder(), storeTables),
 };
 
-for (const [name, open] of Object.entries(kinds)) {
+for (const [name, openTables] of Object.entries(kinds)) {
+  const open = (limits?: Partial<StoreLimits>, now?: () => number): Notes =>
+    new TableStore(openTables(), { ...roomy, ...limits }, now);
+
   describe(`a store in ${name}`, () => {
     it("gives back what was put, until it is removed", async () => {
       const store = open();
@@ -104,6 +106,16 @@ for (const [name, open] of Object.entries(kinds)) {
       await rewrite(store, "a", "new");
       assert.equal(store.read(part.id, 0, 10), null);
       await store.close();
+    });
+
+    it("gives a reader of an earlier store nothing of its own", async () => {
+      const [earlier, later] = [open(), open()];
+      await earlier.put("a", note("of the one"));
+      const part = earlier.get("a")!.parts.text!;
+      await earlier.close();
+      for (const key of "abc") await later.put(key, note("of another"));
+      assert.equal(later.read(part.id, 0, part.bytes), null);
+      await later.close();
     });
 
     it("changes what was named, decided by what is there; the rest stays", async () => {
@@ -172,6 +184,36 @@ for (const [name, open] of Object.entries(kinds)) {
       await store.put("i", note("x".repeat(1800), "other"));
       assert.equal(kept(store, "abcdeghi"), "ei");
       await store.close();
+    });
+
+    it("keeps its limits where its tables have rows of entries that do not exist", async () => {
+      const strays: readonly [table: string, key: TableKey][] = [
+        ["ages", [-5, "stray"]],
+        ["ages", [-4, "a"]],
+        ["by-share", ["one", -5, "stray"]],
+      ];
+      for (const stray of strays) {
+        let now = 0;
+        const tables = openTables();
+        tables.transaction(() => tables.table(stray[0]).put(stray[1], Uint8Array.of(0)));
+        const store: Notes = new TableStore(tables, { ...roomy, maxEntries: 2, maxAgeMs: 1e9 }, () => now++);
+        for (const key of "abcdef") await store.put(key, note(key));
+        assert.equal(kept(store, "abcdef"), "ef", String(stray));
+        now = 4_000_000_000;
+        await store.put("g", note("g"));
+        await store.sweep();
+        assert.equal(
+          tables.view(() => tables.table("entries").first(10).length),
+          1,
+          String(stray),
+        );
+        assert.deepEqual(
+          tables.view(() => tables.table("ages").first(10).length),
+          1,
+          String(stray),
+        );
+        await store.close();
+      }
     });
 
     it("refuses what is too large by itself, and changes nothing", async () => {

@@ -1,0 +1,37 @@
+// Gate: limits how many runs of one kind are in progress at once. Used where each run holds much memory or time of its thread.
+import { FairQueue } from "./fair-queue.ts";
+
+interface Waiting {
+  readonly client: string;
+  readonly enter: () => void;
+}
+
+export class Gate {
+  #free: number;
+  readonly #waiting = new FairQueue<Waiting>();
+
+  /** `places`: most runs at once. */
+  constructor(places: number) {
+    this.#free = places;
+  }
+
+  /**
+   * Starts the run when there is a place for it. Clients that wait take turns; one client's runs start in the order of their
+   * arrival. A place that becomes free is given away in the next turn of the event loop.
+   */
+  async pass<T>(run: () => Promise<T>, client = ""): Promise<T> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((enter) => this.#waiting.add({ client, enter }, false));
+    try {
+      return await run();
+    } finally {
+      setImmediate(this.#leave);
+    }
+  }
+
+  readonly #leave = (): void => {
+    const next = this.#waiting.take();
+    if (next === undefined) this.#free++;
+    else next.enter();
+  };
+}

@@ -1,0 +1,46 @@
+// Removal of the database that servers before the tables of table-store.ts kept their entries in. Nothing reads it any more, and
+// it counts for no limit. Blocks on the disk.
+import { rmdirSync, rmSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { open } from "lmdb";
+import { checkLmdbFile } from "./lmdb-file.ts";
+
+/** Its tables: [born, key] of each entry, the entries in two parts, and their count. */
+const earlierTables = ["ages", "heads", "rests", "sums"];
+
+export interface RemovedStore {
+  readonly folder: string;
+  readonly entries: number;
+  /** Of its file on the disk. */
+  readonly bytes: number;
+}
+
+/** null where the folder has no such database. Throws where it cannot be read or removed. */
+export async function removeEarlierStore(folder: string): Promise<RemovedStore | null> {
+  const file = join(folder, "data.mdb");
+  const bytes = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+  if (bytes === 0) return null;
+  checkLmdbFile(file);
+  const entries = await countEntries(folder);
+  if (entries === null) return null;
+  for (const name of ["data.mdb", "lock.mdb"]) rmSync(join(folder, name), { force: true });
+  try {
+    rmdirSync(folder);
+  } catch {
+    // Somebody keeps other files there.
+  }
+  return { folder, entries, bytes };
+}
+
+/** null where the database is another one. */
+async function countEntries(folder: string): Promise<number | null> {
+  const root = open({ path: folder, noSubdir: false, readOnly: true, maxDbs: earlierTables.length });
+  try {
+    const names = [...root.getKeys()].map(String).sort();
+    if (names.join() !== earlierTables.join()) return null;
+    const count = root.openDB<number, string>({ name: "sums" }).get("entries");
+    return typeof count === "number" ? count : 0;
+  } finally {
+    await root.close();
+  }
+}
