@@ -1,6 +1,7 @@
 // JSON text of large values, made piece by piece: what JSON.stringify would give, never as one string.
 
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { joinBytes } from "../runtime/bytes.ts";
 import { ServerError } from "../runtime/errors.ts";
 
 /** Fewest characters of a piece but the last. A piece has at most twice as many, unless one fragment is longer. */
@@ -52,7 +53,7 @@ export async function utf8Of(pieces: Iterable<string>, maxBytes: number): Promis
     parts.push(part);
     await nextTurn();
   }
-  return Buffer.concat(parts);
+  return joinBytes(parts);
 }
 
 /** A JSON array of entries that are JSON texts. */
@@ -119,7 +120,7 @@ export function* decodedPieces(utf8: Uint8Array): Generator<string> {
 }
 
 /** `at`, or one before it where it lies inside a pair of surrogates: each half alone would be written as an escape. */
-function cutAt(text: string, at: number): number {
+export function cutAt(text: string, at: number): number {
   const last = text.charCodeAt(at - 1);
   return at < text.length && last >= 0xd800 && last < 0xdc00 ? at - 1 : at;
 }

@@ -3,6 +3,7 @@
 import { ServerError } from "../runtime/errors.ts";
 import type { ReplyHeaders } from "./edge.ts";
 import type { Exchange } from "./exchange.ts";
+import { cutAt } from "./json-pieces.ts";
 import { type Piece, writePiece } from "./write-piece.ts";
 
 /** Some of a body; may be of any length. */
@@ -59,17 +60,10 @@ async function stream(
 async function* cut(pieces: Pieces): AsyncGenerator<Piece, undefined> {
   for await (const piece of pieces) {
     for (let at = 0; at < piece.length; ) {
-      const end = cutOf(piece, at);
-      yield typeof piece === "string" ? piece.slice(at, end) : piece.subarray(at, end);
+      const isText = typeof piece === "string";
+      const end = isText ? cutAt(piece, at + MAX_WRITE) : at + MAX_WRITE;
+      yield isText ? piece.slice(at, end) : piece.subarray(at, end);
       at = end;
     }
   }
-}
-
-/** Where a write from there on ends: never between the two halves of one character. */
-function cutOf(piece: Piece, at: number): number {
-  const end = Math.min(at + MAX_WRITE, piece.length);
-  if (typeof piece !== "string" || end === piece.length) return end;
-  const last = piece.charCodeAt(end - 1);
-  return last >= 0xd800 && last <= 0xdbff ? end - 1 : end;
 }

@@ -1,6 +1,7 @@
 // Response keeper: the stored responses over a store. It runs on the state place, or in the caller's thread in tests. Knows which
 // of them nobody will ever finish.
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { joinBytes } from "../../runtime/bytes.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/gate.ts";
 import type { KeptEntry, Part, Store } from "../../runtime/store/store.ts";
@@ -20,7 +21,7 @@ import type {
 } from "../stored-responses.ts";
 import { ItemList, indexOf } from "./item-list.ts";
 import { isAlive, ownIdentity } from "./process-identity.ts";
-import { joined, sliceOf } from "./spans.ts";
+import { sliceOf } from "./spans.ts";
 
 /** Responses one conversation goes back. */
 const MAX_HISTORY = 1024;
@@ -184,7 +185,7 @@ export class ResponseKeeper implements StoredResponses {
       for (const end of list.ends()) ends[count++] = end + length;
       length += texts[i]?.byteLength ?? 0;
     }
-    return { ids: lists.flatMap((list) => list.ids()), texts: joined(texts), ends };
+    return { ids: lists.flatMap((list) => list.ids()), texts: joinBytes(texts), ends };
   }
 
   #whole(kept: Kept, part: PartName): Uint8Array {

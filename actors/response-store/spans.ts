@@ -1,4 +1,5 @@
 // Spans: kept bytes that follow each other in an answer, given out in slices of a bounded size.
+import { joinBytes } from "../../runtime/bytes.ts";
 import type { Span } from "../stored-responses.ts";
 
 /** Most bytes of one slice. */
@@ -24,18 +25,5 @@ export function sliceOf(
     room -= bytes.byteLength;
     if (room === 0) break;
   }
-  return joined(pieces);
-}
-
-/** All bytes in one buffer. Where only one piece has any, it is that piece: a large one is not copied. */
-export function joined(pieces: readonly Uint8Array[]): Uint8Array {
-  const [only, ...more] = pieces.filter(({ byteLength }) => byteLength > 0);
-  if (only !== undefined && more.length === 0) return only;
-  const all = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.byteLength, 0));
-  let at = 0;
-  for (const piece of pieces) {
-    all.set(piece, at);
-    at += piece.byteLength;
-  }
-  return all;
+  return joinBytes(pieces);
 }

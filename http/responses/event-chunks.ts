@@ -70,20 +70,20 @@ export class LongEvent implements EventChunk {
  */
 export function textOf(chunks: readonly EventChunk[], after = -1, end = ""): string | Iterable<string> {
   let text = "";
-  const unread = chunks.slice(chunkOf(chunks, after + 1));
-  for (const chunk of unread) {
-    const own = chunk.after(after);
+  const first = chunkOf(chunks, after + 1);
+  for (let i = first; i < chunks.length; i++) {
+    const own = (chunks[i] as EventChunk).after(after);
     if (typeof own !== "string" || text.length + own.length > PIECE_LENGTH) {
-      return gathered(fragmentsOf(unread, after, end));
+      return gathered(fragmentsOf(chunks, first, after, end));
     }
     text += own;
   }
   return text + end;
 }
 
-function* fragmentsOf(chunks: readonly EventChunk[], after: number, end: string): Generator<string> {
-  for (const chunk of chunks) {
-    const text = chunk.after(after);
+function* fragmentsOf(chunks: readonly EventChunk[], first: number, after: number, end: string): Generator<string> {
+  for (let i = first; i < chunks.length; i++) {
+    const text = (chunks[i] as EventChunk).after(after);
     yield* typeof text === "string" ? textPieces(text) : text;
   }
   yield end;

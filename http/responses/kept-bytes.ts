@@ -1,5 +1,6 @@
 // Kept bytes: what the store keeps of a response, read slice by slice as it is sent.
 import type { Span, StoredResponses } from "../../actors/stored-responses.ts";
+import { joinBytes } from "../../runtime/bytes.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/gate.ts";
 import { DONE } from "./event-text.ts";
@@ -33,7 +34,7 @@ export async function* keptBytes(store: StoredResponses, spans: readonly Span[],
 export async function allKeptBytes(store: StoredResponses, spans: readonly Span[]): Promise<Uint8Array> {
   const slices: Uint8Array[] = [];
   for await (const slice of keptBytes(store, spans)) slices.push(slice);
-  return Buffer.concat(slices);
+  return joinBytes(slices);
 }
 
 /** What follows the first `count` events, and what ends the stream. */
@@ -45,7 +46,7 @@ export async function* eventsAfter(
   /** The last byte of the slice before, which an event's end may begin with. */
   let held: Uint8Array = new Uint8Array(0);
   for await (const slice of slices) {
-    const bytes = skipped < count ? Buffer.concat([held, slice]) : slice;
+    const bytes = skipped < count ? joinBytes([held, slice]) : slice;
     let at = 0;
     while (skipped < count) {
       const end = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).indexOf(EVENT_END, at);

@@ -1,4 +1,5 @@
 // Owns the routes of one response: fetch it, or its stream once more; delete it; cancel it; list what it was given.
+import { joinBytes } from "../../runtime/bytes.ts";
 import type { RouteHandler } from "../context.ts";
 import { type Exchange, eventStreamHeaders, jsonHeaders } from "../exchange.ts";
 import { sendPieces } from "../pieces.ts";
@@ -58,7 +59,7 @@ async function* listOf(texts: AsyncIterable<Piece>, rest: string): AsyncGenerato
 }
 
 function joined(...pieces: readonly Piece[]): Piece {
-  return Buffer.concat(pieces.map((piece) => Buffer.from(piece)));
+  return joinBytes(pieces.map((piece) => Buffer.from(piece)));
 }
 
 function idOf(exchange: Exchange): string {
