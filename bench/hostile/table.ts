@@ -21,6 +21,26 @@ export interface Line {
   readonly measured: Measurement;
 }
 
+/** What the numbers of the first column are about. */
+const findings: readonly string[] = [
+  "grammars of long names and many texts",
+  "grammars of many parts",
+  "long or endless rendering",
+  "slow matchers",
+  "abandoned grammars",
+  "large stored responses",
+  "logprobs of many choices",
+  "memory of bodies",
+  "time to read bodies and headers",
+  "framing, idle and slow connections",
+  "slots and queue of one client",
+  "logs",
+  "a model's file gone",
+  "a full disk",
+  "deleted responses, owners that are gone",
+  "limits of the system, sessions, small responses, engines that die",
+];
+
 export function hostileTable(lines: readonly Line[]): string {
   const rows = lines.map(cells);
   const widths = header.map((name, column) => Math.max(name.length, ...rows.map((row) => row[column]?.length ?? 0)));
@@ -29,7 +49,8 @@ export function hostileTable(lines: readonly Line[]): string {
       .map((cell, column) => cell.padEnd(widths[column] ?? 0))
       .join("  ")
       .trimEnd();
-  return [header, widths.map((width) => "-".repeat(width)), ...rows].map(shown).join("\n");
+  const legend = findings.map((text, i) => `${i + 1} ${text}`).join("; ");
+  return [...[header, widths.map((width) => "-".repeat(width)), ...rows].map(shown), "", legend].join("\n");
 }
 
 export function cells({ probe, edge, engine, measured }: Line): string[] {
