@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type KeptHead, ResponseKeeper } from "../../../actors/response-store/response-keeper.ts";
+import { openContent } from "../../../actors/text-tasks/sealed-content.ts";
+import type { ChatMessage } from "../../../engines/chat.ts";
 import { MemoryTables } from "../../../runtime/store/memory-tables.ts";
 import { TableStore } from "../../../runtime/store/table-store.ts";
 import { done, finish, hello, type Script, text, toolCall } from "../../fixtures/fake-inference.ts";
@@ -79,6 +81,55 @@ describe("a response that is kept", () => {
     const reply = await rig.send({ input, previous_response_id: third.id });
     assert.deepEqual(errorOf(reply), [404, "not_found", "previous_response_id"]);
     assert.match(reply.body, new RegExp(first.id));
+  });
+
+  it("is the same where a long request, or what it goes on from, is read on text workers", async () => {
+    const rig = new ResponsesRig();
+    const asked = (): readonly ChatMessage[] => {
+      const { prompt, tools } = rig.inference.lastRun.request;
+      assert.ok(prompt.kind === "sealed" && tools === null, "a text worker read it");
+      const opened = openContent(prompt).prompt;
+      assert.ok(opened.kind === "chat");
+      return opened.messages;
+    };
+    const long = "é".repeat(50_000);
+    const first = await rig.create({ input: long, instructions: "Be brief." });
+    assert.equal(first.instructions, "Be brief.");
+    assert.deepEqual(
+      asked().map(({ role, content }) => [role, content]),
+      [
+        ["system", "Be brief."],
+        ["user", long],
+      ],
+    );
+    const tools = [{ type: "function", name: "f", parameters: { type: "object", description: long } }];
+    const second = await rig.create({ input: "and?", previous_response_id: first.id, tools });
+    assert.deepEqual(second.tools[0].parameters, tools[0]!.parameters);
+    assert.deepEqual(
+      asked().map(({ role, content }) => [role, content]),
+      [
+        ["user", long],
+        ["assistant", "Hello world"],
+        ["user", "and?"],
+      ],
+    );
+    const [{ id }] = JSON.parse((await rig.inputItems(first.id)).body).data;
+    await rig.create({
+      input: [
+        { type: "item_reference", id },
+        { role: "user", content: "again" },
+      ],
+      instructions: "Go.",
+    });
+    assert.deepEqual(
+      asked().map(({ role, content }) => [role, content]),
+      [
+        ["system", "Go."],
+        ["user", long],
+        ["user", "again"],
+      ],
+    );
+    assert.deepEqual(await rig.fetch(second.id), second);
   });
 
   it("names a response to go on from that there is not, or that still runs", async () => {
