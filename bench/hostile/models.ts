@@ -9,8 +9,11 @@ const quadratic = `{% for one in messages %}{% for other in messages %}{% if one
 const loops = ["a", "b", "c", "d"];
 const forever = `${loops.map((name) => `{% for ${name} in range(5000) %}`).join("")}{% if a < 0 %}x{% endif %}${"{% endfor %}".repeat(loops.length)}`;
 
-/** An array of more entries than any heap holds. */
-const bottomless = "{% for a in range(1000000000) %}x{% endfor %}";
+/** A list of more entries than any heap holds. */
+const hugeList = "{% for a in range(1000000000) %}x{% endfor %}";
+
+/** Small lists, each of which holds the one before, until no heap holds them. */
+const bottomless = `{% set ns = namespace(all=0) %}{% for a in range(4000000) %}{% set ns.all = [ns.all, [0], [0], [0], [0]] %}{% endfor %}`;
 
 /** A template that runs `text` where the last message is `word`. */
 const onWord = (word: string, text: string) =>
@@ -22,6 +25,8 @@ export const templates = {
   endless: onWord("loop", forever),
   /** Fills all memory where the last message asks for it. */
   bottomless: onWord("fill", bottomless),
+  /** Makes a list that no heap holds where the last message asks for it. */
+  hugeList: onWord("list", hugeList),
   /** Never returns, whatever is rendered. */
   endlessAtLoad: `${forever}${chatMl}`,
 } as const;

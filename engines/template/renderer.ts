@@ -2,8 +2,11 @@
 // without. Called by chat-template.ts and by the test renders of abilities.ts.
 import { Template } from "@huggingface/jinja";
 import { ServerError } from "../../runtime/errors.ts";
+import { boundValues } from "./bounded-values.ts";
 import { withoutIntegerKeys } from "./integer-keys.ts";
 import type { TemplateMessage, TemplateTool } from "./template-messages.ts";
+
+boundValues();
 
 export interface RendererTokens {
   readonly bos_token: string;

@@ -51,6 +51,7 @@ export const textProbes: readonly Probe[] = [
   },
   templateProbe("endless template of one model", templates.endless, "loop"),
   templateProbe("template of one model that fills memory", templates.bottomless, "fill"),
+  templateProbe("template of one model that makes a huge list", templates.hugeList, "list"),
   {
     name: "endless template of one model, at its load",
     finding: 3,
