@@ -13,6 +13,8 @@ export interface PlacementModel {
 
 /** Room beyond its tokens that a sequence is given a slot with: sooner than after so many it does not have to give it back. */
 const headroomTokens = 64;
+/** Of what is swapped out, most that is computed again where others have the rest. */
+const mostComputedAgain = 1 / 8;
 
 /** Fewer tokens than these are computed sooner than they are waited for. */
 const leastAwaitedTokens = 64;
@@ -141,7 +143,8 @@ export class Placement<S extends Sequence> {
   /** Whether others have nearly all that was swapped out: theirs takes no memory of its own. */
   #isMostlyShared(sequence: S): boolean {
     if (mustComputeAll(sequence)) return false;
-    const enough = sequence.swappedTokens - headroomTokens;
+    const { swappedTokens } = sequence;
+    const enough = swappedTokens - Math.min(headroomTokens, Math.floor(swappedTokens * mostComputedAgain));
     const isThere = (source: S, length: number) => source !== sequence && source.computed >= length;
     const shared = this.#prefixes.findRunning(sequence, isThere)?.length ?? this.#prefixes.findCopy(sequence)?.length;
     return enough > 0 && (shared ?? 0) >= enough;

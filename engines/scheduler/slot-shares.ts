@@ -3,11 +3,11 @@
 import { mattersLess, type Sequence } from "./sequence.ts";
 
 /** At most so many slots change hands in one share period, however many clients wait. */
-const changesPerPeriod = 8;
+const changesPerPeriod = 16;
 /** A claimant is looked for so many times in a share period. */
-const looksPerPeriod = 32;
+const looksPerPeriod = 64;
 /** A client without any slot waits for this part of a share period. */
-const firstSlotPart = 1 / 16;
+const firstSlotPart = 1 / 32;
 /**
  * A sequence whose KV cannot be kept is prefilled again. The client that gets its slot must have waited this many times as
  * long as that prefill takes, and the same time passes before the next such change. So at most a ninth of the time goes

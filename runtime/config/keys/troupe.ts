@@ -109,7 +109,7 @@ export const troupeKeys = {
     ...seconds(0),
     default: 2,
     commands: ["serve"],
-    help: "How long a client waits for a further slot, and sixteen times as long as for its first one, before the client with most slots gives one up; that sequence is preempted and resumed later; 0 = until an answer ends",
+    help: "How long a client waits for a further slot, and 1/32 of that for its first one, before the client with most slots gives one up; that sequence is preempted and resumed later; 0 = until an answer ends",
   },
   maxBodyBytesInFlight: {
     ...integer(2 ** 20),

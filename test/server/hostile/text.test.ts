@@ -17,6 +17,7 @@ hostileSuite("text that takes long", {
     "45 MB of tool arguments",
     "45 MB of U+E000",
     "endless template of one model",
+    "template of one model that makes a huge list",
     "endless template of one model, at its load",
   ],
 });
