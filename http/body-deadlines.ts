@@ -2,8 +2,9 @@
 // after all of them, so that a request whose body comes with its head costs no timer.
 import { ServerError } from "../runtime/errors.ts";
 
-/** Longest pause between two chunks of a body. */
+/** A body of which less than `LEAST_BYTES` have come in this time stands still. */
 const STILL_LIMIT_MS = 10_000;
+const LEAST_BYTES = 1024;
 const CHECK_EVERY_MS = 1000;
 
 /** Told why its body is given up. */
@@ -13,10 +14,19 @@ export type OnLate = (refusal: ServerError) => void;
 export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
-  lastByteAt = this.startedAt;
+  /** When it was last seen to move. */
+  movedAt = this.startedAt;
+  #bytesSince = 0;
 
   constructor(onLate: OnLate) {
     this.onLate = onLate;
+  }
+
+  onBytes(count: number): void {
+    this.#bytesSince += count;
+    if (this.#bytesSince < LEAST_BYTES) return;
+    this.#bytesSince = 0;
+    this.movedAt = performance.now();
   }
 }
 
@@ -50,7 +60,7 @@ export class BodyDeadlines {
     const now = performance.now();
     for (const body of this.#arriving) {
       const isLate = now - body.startedAt > this.#limitMs;
-      if (!isLate && now - body.lastByteAt <= STILL_LIMIT_MS) continue;
+      if (!isLate && now - body.movedAt <= STILL_LIMIT_MS) continue;
       this.#arriving.delete(body);
       body.onLate(isLate ? tooSlow(this.#limitMs) : stoodStill);
     }
@@ -64,5 +74,5 @@ function tooSlow(limitMs: number): ServerError {
 
 const stoodStill = new ServerError(
   "request_timeout",
-  `expected a body to arrive without a pause of ${STILL_LIMIT_MS / 1000} s; send the request again`,
+  `expected at least ${LEAST_BYTES} bytes of the body in ${STILL_LIMIT_MS / 1000} s; send the request again`,
 );

@@ -132,7 +132,7 @@ export class Reception {
   /** Takes a chunk, which it keeps. What follows a refused body is thrown away. */
   add(chunk: Uint8Array): void {
     if (this.#isOver) return;
-    this.#arriving.lastByteAt = performance.now();
+    this.#arriving.onBytes(chunk.length);
     const refusal = this.#reader.add(chunk);
     if (refusal !== null) this.#refuse(refusal);
   }
