@@ -23,8 +23,21 @@ export function threadsOf(pid: number): number[] {
 
 /** Resident memory of a process. */
 export function residentKiB(pid: number): number {
-  const status = orElse(() => readFileSync(`/proc/${pid}/status`, "utf8"), "");
-  return Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1] ?? 0);
+  return kibIn(statusOf(pid), "VmRSS");
+}
+
+/** The same without the pages of files, which the system takes back when it needs them. */
+export function ownKiB(pid: number): number {
+  const status = statusOf(pid);
+  return kibIn(status, "RssAnon") + kibIn(status, "RssShmem");
+}
+
+function statusOf(pid: number): string {
+  return orElse(() => readFileSync(`/proc/${pid}/status`, "utf8"), "");
+}
+
+function kibIn(status: string, name: string): number {
+  return Number(new RegExp(`^${name}:\\s+(\\d+)`, "m").exec(status)?.[1] ?? 0);
 }
 
 /** Seconds a thread has computed, to the nanosecond: the times in `stat` are sampled, and miss what is done in short bursts. */

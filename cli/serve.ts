@@ -8,6 +8,7 @@ import { type Listener, listen } from "../http/listen.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
+import { limitNativeHeap } from "../runtime/native-heap.ts";
 import { openFileLimit } from "../runtime/open-files.ts";
 import { frontOptions, placeStopMs } from "./front-options.ts";
 import type { McpListener } from "./mcp.ts";
@@ -90,7 +91,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   };
   stopOnSignals(stop, log);
   try {
-    await front.start();
+    await Promise.all([front.start(), limitNativeHeap()]);
   } catch (error) {
     progress.stop();
     for (const each of listeners) each.forceClose();

@@ -72,10 +72,11 @@ function publish(name: string, options: HostileOptions, body: string): void {
       title: "Hostile clients and faults, and what they cost everybody else",
       method:
         `Server of commit ${commit.trim()}.${heap} Each attack on a server of its own, beside a bystander in a process of its ` +
-        `own with another API key: a streamed chat every 200 ms, /health every 20 ms. ${quietMs / 1000} s of quiet, the attack, ` +
+        `own with another API key: a streamed chat every 200 ms, /health every 20 ms. A warm-up of 17 ordinary requests, ` +
+        `${quietMs / 1000} s of quiet, the attack, ` +
         `up to ${restMs / 1000} s of rest. Held: the attacker gets an answer or a named error; front delay <= ${bars.frontMs} ms; ` +
         `first token <= ${bars.firstTokenFactor} x quiet + ${bars.firstTokenMs} ms; no request of the bystander fails; memory back ` +
-        `within ${Math.round((bars.memoryFactor - 1) * 100)} %. All on the same cores.`,
+        `within ${Math.round((bars.memoryFactor - 1) * 100)} %, counted without pages of files. All on the same cores.`,
       body,
     },
     options.save,

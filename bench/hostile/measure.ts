@@ -1,6 +1,7 @@
 // Measurement of one probe: a quiet time, the attack, a rest; then what it cost the bystander, the front and the memory, and
 // which bars it broke.
 import { setTimeout as sleep } from "node:timers/promises";
+import { ownKiB } from "../proc.ts";
 import { sampleMemory } from "../serving/resident-memory.ts";
 import { Bystander, failuresOf, medianMs, type Observations, type Waits, worstMs } from "./bystander.ts";
 import { otherKey } from "./client.ts";
@@ -13,6 +14,7 @@ const memoryPollMs = 250;
 const shortestRestMs = 500;
 const usualLimitMs = 60_000;
 const quietTries = 20;
+const warmUpChats = 16;
 
 export interface MeasureOptions extends RigOptions {
   readonly bars: Bars;
@@ -110,7 +112,7 @@ export class WatchedServer {
     await probe.prepare?.(rig);
     const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema });
     rig.atEnd(() => bystander.stop());
-    // Warm-up: the first requests take longer.
+    await warmUp(rig);
     await watchQuiet(bystander, options.quietMs / 2, hasSchema);
     await server.takeFrontDelayMs();
     const seen = await watchQuiet(bystander, options.quietMs, hasSchema);
@@ -125,8 +127,8 @@ export class WatchedServer {
   async attack(probe: ServerProbe): Promise<Measurement> {
     const [server, { bars, restMs, longestMs }] = [this.#server, this.#options];
     await Promise.all([this.#bystander.take(), server.takeFrontDelayMs()]);
-    const before = server.residentMiB();
-    const sampler = sampleMemory([server.pid]);
+    const before = server.ownMiB();
+    const sampler = sampleMemory([server.pid], ownKiB);
     const outcome = await withinLimit(probe.run(this.#rig), limitOf(probe, longestMs));
     this.#rig.hangUp();
     server.readOn();
@@ -138,6 +140,13 @@ export class WatchedServer {
     const costs = { ...costsOf(this.#quiet, beside), quietFrontMs, frontMs, memoryMiB, hasEnded: server.hasEnded };
     return { outcome, costs, breaches: breachesOf(probe, outcome, costs, bars) };
   }
+}
+
+/** The memory of a server in use: first requests take longer, and load what stays loaded. */
+async function warmUp(rig: Rig): Promise<void> {
+  const grammar = { grammar: { type: "lark", value: 'start: "a" | "b"' } };
+  const chats = Array.from({ length: warmUpChats }, (_, i) => rig.chat({ messages: `${i}: hello`, max_tokens: 16 }));
+  await Promise.all([...chats, rig.chat(grammar)]);
 }
 
 /** Observes for `ms`, and again until each kind of chat was answered once. */
@@ -174,8 +183,8 @@ async function withinLimit(running: Promise<Outcome>, limitMs: number): Promise<
 async function restedMemory(server: HostileServer, enoughMiB: number, restMs: number): Promise<number> {
   const end = performance.now() + restMs;
   await sleep(shortestRestMs);
-  while (performance.now() < end && !server.hasEnded && server.residentMiB() > enoughMiB) await sleep(memoryPollMs);
-  return server.residentMiB();
+  while (performance.now() < end && !server.hasEnded && server.ownMiB() > enoughMiB) await sleep(memoryPollMs);
+  return server.ownMiB();
 }
 
 function costsOf(quiet: Observations, beside: Observations) {

@@ -9,7 +9,7 @@ import type { EngineName } from "../../engines/engine.ts";
 import type { EdgeName } from "../../http/listen.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoopDelay } from "../loop-delay.ts";
-import { family, processSeconds, residentKiB } from "../proc.ts";
+import { family, ownKiB, processSeconds } from "../proc.ts";
 
 const loopDelayProbe = new URL("../serving/loop-delay-probe.js", import.meta.url);
 const stopLimitMs = 3000;
@@ -114,9 +114,9 @@ export class HostileServer {
     );
   }
 
-  /** Resident memory of all its processes. */
-  residentMiB(): number {
-    return family([this.pid]).reduce((sum, pid) => sum + residentKiB(pid), 0) / 1024;
+  /** Memory of all its processes, without pages of files. */
+  ownMiB(): number {
+    return family([this.pid]).reduce((sum, pid) => sum + ownKiB(pid), 0) / 1024;
   }
 
   /** Cores that its process has kept busy since the last call. */

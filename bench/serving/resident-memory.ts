@@ -9,11 +9,11 @@ export interface MemorySampler {
   stop(): number | null;
 }
 
-/** Samples until stopped. */
-export function sampleMemory(pids: readonly number[]): MemorySampler {
+/** Samples until stopped: resident sets, or what `memoryKiB` says of a process. */
+export function sampleMemory(pids: readonly number[], memoryKiB = residentKiB): MemorySampler {
   let peakKiB = 0;
   const sample = () => {
-    const sum = family(pids).reduce((total, pid) => total + residentKiB(pid), 0);
+    const sum = family(pids).reduce((total, pid) => total + memoryKiB(pid), 0);
     peakKiB = Math.max(peakKiB, sum);
   };
   sample();

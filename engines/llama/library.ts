@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import koffi from "koffi";
 import { getLlama } from "node-llama-cpp";
 import { ServerError } from "../../runtime/errors.ts";
+import { limitNativeHeap } from "../../runtime/native-heap.ts";
 import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
 import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
@@ -31,9 +32,6 @@ export interface LlamaLibrary {
 // A llama_decode builds its graph on the stack of the call; the default of 1 MiB is tight for deep models.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
-/** glibc's number of the setting, and bytes of free heap that are kept. */
-const trimThreshold = -1;
-const keptHeapBytes = 32 * 1024 * 1024;
 // Made once: koffi keeps every type for ever.
 const logCallback = koffi.pointer(koffi.proto("void", ["int32", "str", "void*"]));
 
@@ -66,7 +64,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
   // JS one, which would block or abort when called from a compute thread, so ours must come after it.
   const silent = libc.symbol("abs");
   functions.logSet(silent, null);
-  if (process.platform === "linux" && !isMusl()) limitHeap(libc);
+  await limitNativeHeap();
   return {
     functions,
     release,
@@ -111,14 +109,6 @@ function findLibrary(name: string): string {
     `the llama.cpp library "${name}" is not mapped after loading node-llama-cpp on ${process.platform}-${process.arch}; ` +
       "reinstall with `npm ci` (its optional packages carry the libraries), or choose another engine",
   );
-}
-
-/**
- * Every change of adapters has llama.cpp allocate its graphs anew. Left to itself glibc learns to serve such sizes from its
- * heap, which then grows by gigabytes; a threshold of our own makes it give them back.
- */
-function limitHeap(libc: ReturnType<typeof koffi.load>): void {
-  libc.func("int mallopt(int, int)")(trimThreshold, keptHeapBytes);
 }
 
 function libcName(): string {

@@ -1,8 +1,7 @@
 // Task pool: worker threads that each run one task at a time, for clients that take turns. A task is quick until it has run
-// for `quickMs`; from then on it is slow: its worker leaves the quick lane, a
-// spare one takes its place, and its thread gets a low priority.  A task that
-// reaches `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by
-// `quickMs` at most.
+// for `quickMs`; from then on it is slow: its worker leaves the quick lane, a spare one takes its place, and its thread gets a
+// low priority. A task with a large input begins as a slow one. A task that reaches `limitMs`, or the heap limit, is ended
+// together with its thread. So a task delays those of other clients by `quickMs` at most.
 //
 // There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `maxSlow` of them. A client
 // whose task was slow has its next ones in the slow lane for a while. Clients share the places of those that wait.
@@ -17,6 +16,8 @@ import type { TaskWorker } from "./task-worker.ts";
 
 /** Most slow tasks at once: each occupies a core. */
 const maxSlow = 2;
+/** A task that is given more bytes than these will be slow, and begins so. */
+const maxQuickBytes = 8 * 2 ** 20;
 
 export interface TaskPoolOptions extends TaskCrewOptions {
   /** Quick tasks at once. */
@@ -125,7 +126,7 @@ export class TaskPool {
       }
       signal?.addEventListener("abort", giveUp);
       this.#makeRoom(client);
-      this.#wait(task, this.#slowClients.has(client) ? this.#slow : this.#quick);
+      this.#wait(task, this.#slowClients.has(client) || isLarge(request) ? this.#slow : this.#quick);
       this.#dispatch();
     });
     return ended.finally(() => signal?.removeEventListener("abort", giveUp));
@@ -319,6 +320,12 @@ export class TaskPool {
     for (const { isSlow } of this.#running.keys()) if (isSlow) count++;
     return count;
   }
+}
+
+function isLarge({ transfer = [] }: TaskRequest): boolean {
+  let bytes = 0;
+  for (const moved of transfer) if (moved instanceof ArrayBuffer) bytes += moved.byteLength;
+  return bytes > maxQuickBytes;
 }
 
 function tooManySlow(): ServerError {

@@ -59,6 +59,17 @@ describe("a task pool", () => {
     assert.equal(await slow, "spun");
   });
 
+  it("runs a task with a large input beside quick ones from its beginning", async (t) => {
+    const { pool, run } = createPool(t, { quickMs: 60_000 });
+    await run("echo");
+    await sleep(300); // until the spare worker is there, too
+    const input = 500;
+    const large = pool.run({ kind: "spin", input, client: "slow", transfer: [new ArrayBuffer(9 * 2 ** 20)] });
+    const { ms } = await timed(run("echo", 1, "b"));
+    assert.ok(ms < input / 2, `waited ${ms} ms`);
+    assert.equal(await large, "spun");
+  });
+
   it("ends a task that reaches the limit, says where it was, and goes on", async (t) => {
     const { run } = createPool(t, { limitMs: 400 });
     const { ms } = await timed(assert.rejects(run("spin", 60_000), endedFor("time", "spinning")));
