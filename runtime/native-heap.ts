@@ -1,7 +1,7 @@
 // Owns how the heap of native code, buffers among it, gives memory back: in the process of the server and in those of engines.
 /** glibc's number of the setting M_TRIM_THRESHOLD, and bytes of free heap that are kept. */
 const trimThreshold = -1;
-const keptBytes = 4 * 2 ** 20;
+const keptBytes = 2 ** 20;
 
 /**
  * glibc learns from large blocks that were freed to serve such sizes from its heap, where they stay: after some bodies of
