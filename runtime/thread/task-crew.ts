@@ -85,7 +85,7 @@ export class TaskCrew {
   keep(wanted: number): void {
     this.#wanted = wanted;
     for (const worker of this.#workers) {
-      const isUnwanted = this.#workers.size > wanted || worker.isSpent;
+      const isUnwanted = this.#workers.size > wanted || worker.isFull;
       if (isUnwanted && worker.isFree && this.#readyCount > 1) this.drop(worker);
     }
     while (this.#startTimer === undefined && this.#workers.size < wanted) this.#start();

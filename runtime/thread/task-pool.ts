@@ -1,7 +1,7 @@
 // Task pool: worker threads that each run one task at a time, for clients that take turns. A task is quick until it has run
-// for `quickMs`; from then on it is slow: its worker leaves the quick lane, a spare one takes its place, and its thread gets a
-// low priority. A task with a large input begins as a slow one. A task that reaches `limitMs`, or the heap limit, is ended
-// together with its thread. So a task delays those of other clients by `quickMs` at most.
+// for `quickMs`; from then on it is slow: its worker leaves the quick lane, and a spare one takes its place. A task that
+// reaches `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by
+// `quickMs` at most. One with a large input begins as a slow task, and does not delay them.
 //
 // There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `maxSlow` of them. A client
 // whose task was slow has its next ones in the slow lane for a while. Clients share the places of those that wait.
@@ -23,7 +23,7 @@ export interface TaskPoolOptions extends TaskCrewOptions {
   /** Quick tasks at once. */
   readonly quickWorkers: number;
   readonly quickMs: number;
-  /** Longest time of one task: processor time once it is slow. */
+  /** Longest time of one task. */
   readonly limitMs: number;
   /** Most tasks that wait, and how an error names this limit. */
   readonly maxQueued: number;
@@ -214,12 +214,15 @@ export class TaskPool {
   }
 
   #start(task: Task, worker: TaskWorker, isSlow: boolean): void {
+    const { quickMs, limitMs } = this.#options;
     const { kind, input, transfer = [] } = task;
     task.worker = worker;
+    worker.isSlow = isSlow;
     this.#running.set(worker, task);
+    task.timer = isSlow
+      ? setTimeout(() => this.#kill(worker, "time"), limitMs)
+      : setTimeout(() => this.#turnSlow(task, worker), quickMs);
     worker.run(kind, input, transfer);
-    if (isSlow) this.#limit(task, worker);
-    else task.timer = setTimeout(() => this.#turnSlow(task, worker), this.#options.quickMs);
   }
 
   /**
@@ -227,27 +230,18 @@ export class TaskPool {
    * to a client that has none; else the task has to wait until one of them ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
+    const { quickMs, limitMs } = this.#options;
     this.#slowEver++;
     this.#slowClients.add(task.client);
     const giver = this.#slowCount < maxSlow || task.isGivenUp ? null : this.#slowGiver(task.client);
     if (giver !== null) this.#putOff(giver);
     if (!task.isGivenUp && this.#slowCount < maxSlow) {
-      this.#limit(task, worker);
+      worker.isSlow = true;
+      task.timer = setTimeout(() => this.#kill(worker, "time"), limitMs - quickMs);
     } else {
       this.#putOff(worker);
     }
     this.#dispatch();
-  }
-
-  /** Runs a task on as a slow one, until it has had its time. */
-  #limit(task: Task, worker: TaskWorker): void {
-    worker.turnSlow();
-    const look = () => {
-      const leftMs = this.#options.limitMs - worker.usedMs;
-      if (leftMs <= 0) this.#kill(worker, "time");
-      else task.timer = setTimeout(look, leftMs + 1);
-    };
-    look();
   }
 
   /** Ends the worker of a task. The task is started again in the slow lane; refused where its input has moved. */
@@ -302,6 +296,7 @@ export class TaskPool {
   #ended(worker: TaskWorker): Task | undefined {
     const task = this.#running.get(worker);
     this.#running.delete(worker);
+    worker.isSlow = false;
     if (task === undefined) return undefined;
     clearTimeout(task.timer);
     task.worker = null;

@@ -3,7 +3,6 @@
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
 import type { Transferable } from "./endpoint.ts";
-import { lowerPriority, processorMs } from "./system-thread.ts";
 import type { EndReason, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
 
 /**
@@ -39,8 +38,9 @@ export class TaskWorker {
   readonly refusedKeys = new Set<string>();
   /** The part of its task that is under way. */
   phase = "";
-  /** It holds so much memory, or has such a low priority, that it is to be replaced after its task. */
-  isSpent = false;
+  isSlow = false;
+  /** It holds so much memory that it should be replaced. */
+  isFull = false;
   isReady = false;
   readonly #worker: Worker;
   readonly #hooks: TaskWorkerHooks;
@@ -49,11 +49,6 @@ export class TaskWorker {
   /** Heap after it loaded its last shared value. */
   #sharedBytes = 0;
   #hasTask = false;
-  #isSlow = false;
-  /** The system's number of its thread; null where the system does not say. */
-  #thread: number | null = null;
-  /** Time of its thread when its task began. */
-  #startedMs = 0;
   #hasEnded = false;
 
   constructor({ name, module, init, heapMiB }: TaskWorkerOptions, hooks: TaskWorkerHooks) {
@@ -90,30 +85,8 @@ export class TaskWorker {
 
   run(kind: string, input: unknown, transfer: readonly Transferable[]): void {
     this.#hasTask = true;
-    this.#isSlow = false;
-    this.#startedMs = this.#threadMs;
     this.phase = "";
     this.#order({ type: "run", kind, input }, transfer);
-  }
-
-  /** Its task is one of the slow lane: it computes when others leave it a core. */
-  turnSlow(): void {
-    this.#isSlow = true;
-    this.isSpent = true;
-    if (this.#thread !== null) lowerPriority(this.#thread);
-  }
-
-  get isSlow(): boolean {
-    return this.#isSlow;
-  }
-
-  /** What its task has taken so far, in ms: of processor time where the system says. */
-  get usedMs(): number {
-    return this.#threadMs - this.#startedMs;
-  }
-
-  get #threadMs(): number {
-    return (this.#thread === null ? null : processorMs(this.#thread)) ?? performance.now();
   }
 
   /** Ends its thread, whatever it is at. The hooks are not told. */
@@ -132,7 +105,6 @@ export class TaskWorker {
     switch (report.type) {
       case "ready":
         this.isReady = true;
-        this.#thread = report.thread;
         break;
       case "phase":
         this.phase = report.phase;
@@ -150,7 +122,7 @@ export class TaskWorker {
         break;
       default:
         this.#hasTask = false;
-        this.isSpent ||= report.heapBytes - this.#sharedBytes > fullBytes;
+        this.isFull = report.heapBytes - this.#sharedBytes > fullBytes;
         if (report.type === "done") this.#hooks.onResult(this, report.value);
         else this.#hooks.onFailure(this, fromErrorRecord(report.error));
     }
