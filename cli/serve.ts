@@ -2,13 +2,13 @@
 // says where to find them, and takes everything down in order when told to stop.
 import { Front } from "../actors/front.ts";
 import type { Inference } from "../actors/inference.ts";
+import { limitNativeHeap } from "../engines/llama/native-heap.ts";
 import { type App, createApp } from "../http/app.ts";
 import { MIN_OPEN_FILES } from "../http/connection-limit.ts";
 import { type Listener, listen } from "../http/listen.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
-import { limitNativeHeap } from "../runtime/native-heap.ts";
 import { openFileLimit } from "../runtime/open-files.ts";
 import { frontOptions, placeStopMs } from "./front-options.ts";
 import type { McpListener } from "./mcp.ts";

@@ -7,8 +7,8 @@ import { fileURLToPath } from "node:url";
 import koffi from "koffi";
 import { getLlama } from "node-llama-cpp";
 import { ServerError } from "../../runtime/errors.ts";
-import { limitNativeHeap } from "../../runtime/native-heap.ts";
 import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
+import { limitNativeHeap } from "./native-heap.ts";
 import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
 export interface LlamaLibrary {

@@ -114,7 +114,7 @@ describe("where a model runs", () => {
     }
   });
 
-  it("maps native libraries for llama only", async () => {
+  it("maps llama.cpp for llama only", async () => {
     const nativeOf = async (engine: string) => {
       const report = `${engine}.json`;
       const options = `--report-on-signal --report-signal=SIGUSR2 --report-directory=${directory} --report-filename=${report}`;
@@ -123,7 +123,7 @@ describe("where a model runs", () => {
       server.process.kill("SIGUSR2");
       const { sharedObjects } = await readReport(join(directory, report));
       await server.stop();
-      return sharedObjects.filter((path) => /llama|ggml|koffi/.test(path));
+      return sharedObjects.filter((path) => /llama|ggml/.test(path));
     };
     assert.deepEqual(await nativeOf("wasm"), []);
     assert.notDeepEqual(await nativeOf("llama"), []);

@@ -10,10 +10,10 @@ const keptBytes = 2 ** 20;
  */
 export async function limitNativeHeap(): Promise<void> {
   if (process.platform !== "linux") return;
-  const { default: koffi } = await import("koffi");
   try {
+    const { default: koffi } = await import("koffi");
     koffi.load("libc.so.6").func("int mallopt(int, int)")(trimThreshold, keptBytes);
   } catch {
-    // Not glibc.
+    // Not glibc, or koffi is not there: then the heap keeps what it keeps.
   }
 }
