@@ -20,6 +20,8 @@ import { systemInspector } from "./system/inspector.ts";
 
 /** Time left to answers to tell their clients that they were ended. */
 const lastWordsMs = 500;
+/** Free memory that an arena of the native heap keeps. */
+const keptHeapBytes = 2 ** 20;
 
 export async function serve(config: Config): Promise<void> {
   checkOpenFiles();
@@ -91,7 +93,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   };
   stopOnSignals(stop, log);
   try {
-    await Promise.all([front.start(), limitNativeHeap()]);
+    await Promise.all([front.start(), limitNativeHeap(keptHeapBytes)]);
   } catch (error) {
     progress.stop();
     for (const each of listeners) each.forceClose();

@@ -2,7 +2,7 @@
 // after all of them, so that a request whose body comes with its head costs no timer.
 import { ServerError } from "../runtime/errors.ts";
 
-/** A body of which less than `LEAST_BYTES` have come in this time stands still. */
+/** A body stands still when fewer than LEAST_BYTES of it come in this time. */
 const STILL_LIMIT_MS = 10_000;
 const LEAST_BYTES = 1024;
 const CHECK_EVERY_MS = 1000;
@@ -14,7 +14,7 @@ export type OnLate = (refusal: ServerError) => void;
 export class ArrivingBody {
   readonly startedAt = performance.now();
   readonly onLate: OnLate;
-  /** When it was last seen to move. */
+  /** When the last LEAST_BYTES of it were complete. */
   movedAt = this.startedAt;
   #bytesSince = 0;
 

@@ -32,6 +32,7 @@ export interface LlamaLibrary {
 // A llama_decode builds its graph on the stack of the call; the default of 1 MiB is tight for deep models.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
+const keptHeapBytes = 32 * 1024 * 1024;
 // Made once: koffi keeps every type for ever.
 const logCallback = koffi.pointer(koffi.proto("void", ["int32", "str", "void*"]));
 
@@ -64,7 +65,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
   // JS one, which would block or abort when called from a compute thread, so ours must come after it.
   const silent = libc.symbol("abs");
   functions.logSet(silent, null);
-  await limitNativeHeap();
+  await limitNativeHeap(keptHeapBytes);
   return {
     functions,
     release,

@@ -1,14 +1,13 @@
-// Owns how the heap of native code, buffers among it, gives memory back: in the process of the server and in those of engines.
-/** glibc's number of the setting M_TRIM_THRESHOLD, and bytes of free heap that are kept. */
+// Owns how the heap of native code gives memory back. It holds buffers too: the server's process needs it as engines do.
+/** glibc's number of the setting M_TRIM_THRESHOLD. */
 const trimThreshold = -1;
-const keptBytes = 2 ** 20;
 
 /**
  * glibc learns from large blocks that were freed to serve such sizes from its heap, where they stay: after some bodies of
- * 50 MB it kept 250 MiB, and an engine that changes adapters kept gigabytes. With a threshold of our own it learns no more.
- * Other libraries have no such setting.
+ * 50 MB it kept 250 MiB, and an engine that changes adapters kept gigabytes. With a threshold of our own it learns no more,
+ * and each of its arenas keeps `keptBytes` of free memory at most. Other C libraries have no such setting.
  */
-export async function limitNativeHeap(): Promise<void> {
+export async function limitNativeHeap(keptBytes: number): Promise<void> {
   if (process.platform !== "linux") return;
   try {
     const { default: koffi } = await import("koffi");

@@ -28,8 +28,9 @@ interface Client {
 /**
  * A slot normally changes hands when an answer ends. Without a share period, long answers of one client would keep others
  * waiting for as long as they last. A client waits from when its next sequence was queued, or from when it last got a
- * slot, whichever is later. When it has waited for a period, or for a small part of one if it has no slot at all, and another client has at least two slots more, one of those
- * sequences gives its slot up: of the client that has most, the one that matters least, as for memory (see mattersLess).
+ * slot, whichever is later. It is owed a slot when it has waited for a period, or for a small part of one if it has no slot
+ * at all, and another client has at least two slots more. Then a sequence of the client that has most gives its slot up: the
+ * one that matters least, as for memory (see mattersLess).
  * With a difference of two the two clients are no further apart afterwards than before, so a slot that has changed hands
  * gives no one a claim to take it back. The client with the fewest slots goes first, then the one that waits longest. So a
  * client gets one slot in a period, and a burst of clients gets them one after another. Clients that have one slot each

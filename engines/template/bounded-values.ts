@@ -1,5 +1,5 @@
-// Owns how large a value may be that a chat template makes. Memory limits of a thread do not hold here: where one array or text
-// does not fit the heap, V8 ends the whole process.
+// Owns the size limits of the values that a chat template makes. The memory limit of a thread is not enough: where one array or
+// text does not fit the heap, V8 ends the whole process.
 import { Environment, Interpreter } from "@huggingface/jinja";
 
 /** Most characters of a text: more than a request's body has bytes. */
@@ -38,5 +38,5 @@ function range(first: number, stop?: number, step = 1): number[] {
 
 function checkLength(length: number, most: number, what: string, unit: string): void {
   // NaN where a template gave no numbers.
-  if (!(length <= most)) throw new Error(`it makes ${what} of ${length} ${unit}; at most ${most} are allowed`);
+  if (!(length <= most)) throw new Error(`it makes ${what} of ${length} ${unit}; expected at most ${most}`);
 }

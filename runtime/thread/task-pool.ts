@@ -1,7 +1,7 @@
 // Task pool: worker threads that each run one task at a time, for clients that take turns. A task is quick until it has run
 // for `quickMs`; from then on it is slow: its worker leaves the quick lane, and a spare one takes its place. A task that
 // reaches `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by
-// `quickMs` at most. One with a large input begins as a slow task, and does not delay them.
+// `quickMs` at most. A task with a large input begins in the slow lane.
 //
 // There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `maxSlow` of them. A client
 // whose task was slow has its next ones in the slow lane for a while. Clients share the places of those that wait.
@@ -16,7 +16,7 @@ import type { TaskWorker } from "./task-worker.ts";
 
 /** Most slow tasks at once: each occupies a core. */
 const maxSlow = 2;
-/** A task that is given more bytes than these will be slow, and begins so. */
+/** A task with a larger input will be slow: it begins in the slow lane. */
 const maxQuickBytes = 8 * 2 ** 20;
 
 export interface TaskPoolOptions extends TaskCrewOptions {

@@ -121,7 +121,7 @@ export const troupeKeys = {
     ...seconds(1),
     default: 300,
     commands: ["serve"],
-    help: "Longest that the body of a request may take to arrive; one of which less than 1 KiB comes in 10 s is refused before",
+    help: "Longest that the body of a request may take to arrive; it is refused earlier when less than 1 KiB of it comes in 10 s",
   },
   textTaskSecs: {
     ...seconds(1),
