@@ -1,7 +1,9 @@
 // Time limits on compiling and matching grammars.
 
-/** A compilation, or an answer of a matcher, that takes longer is slow: no other client's grammar waits behind it. */
-export const slowMs = 250;
+/** An answer of a matcher that takes longer is slow: no other matcher waits behind it. */
+export const slowAnswerMs = 250;
+/** A compilation that takes longer is slow. A schema that leaves its objects open takes some 200 ms for each ten letters of names. */
+export const slowCompileMs = 1000;
 /** Longest time compiling one grammar may take. */
 export const compileLimitMs = 10_000;
 /** Longest time one answer may take: most take some 50 us. */

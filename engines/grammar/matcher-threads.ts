@@ -3,7 +3,7 @@
 // the others go on elsewhere.
 import { ServerError } from "../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
-import { slowMs } from "./limits.ts";
+import { slowAnswerMs, slowCompileMs } from "./limits.ts";
 import type { LiveMatcher, ProvedGrammar } from "./live-matcher.ts";
 import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
@@ -41,12 +41,12 @@ export class MatcherThreads {
   answered(matcher: LiveMatcher): void {
     const { loadMs, slowMs: takenMs } = matcher.pace;
     if (takenMs > slowLimitMs) this.#refuse(matcher, `more than ${slowLimitMs / 1000} s in all`);
-    else if (loadMs > slowMs && !matcher.isSlow) this.#isolate(matcher, false);
+    else if (loadMs > slowAnswerMs && !matcher.isSlow) this.#isolate(matcher, false);
   }
 
   /** A thread has worked for `busyMs` on `task`, a matcher or a grammar: isolates it or ends it where that is too long. */
   look(thread: GrammarThread, task: number, busyMs: number): void {
-    if (busyMs < slowMs) return;
+    if (busyMs < slowAnswerMs) return;
     const { answerLimitMs, compileLimitMs } = this.#options;
     const matcher = thread.matchers.get(task);
     if (matcher !== undefined && busyMs < answerLimitMs) this.#isolate(matcher, true);
@@ -130,7 +130,7 @@ function isOfHeavy({ matchers }: GrammarThread): boolean {
 }
 
 function takesLong({ compileMs }: ProvedGrammar): boolean {
-  return compileMs > slowMs;
+  return compileMs > slowCompileMs;
 }
 
 function leastBusy(threads: readonly GrammarThread[]): GrammarThread {

@@ -1,17 +1,19 @@
 // Compiling grammars for the first time. That may abort, hang or fill memory, and takes its thread along, so it happens on a
-// thread without matchers, one grammar at a time. One that turns out slow goes on in a lane of its own, where one is compiled
-// at a time, and quick ones go on beside it. A grammar that nobody waits for any more is not compiled. Places of askers are
-// shared by client.
+// thread without matchers. Two are compiled at a time; one that turns out slow goes on in a lane of its own, which is for one,
+// and quick ones go on beside it. A grammar that nobody waits for any more is not compiled. Places of askers are shared by
+// client.
 import type { ServerError } from "../../runtime/errors.ts";
 import { QueueShares } from "../../runtime/queue-shares.ts";
 import { abandoned } from "./abandoned.ts";
-import { slowMs } from "./limits.ts";
+import { slowCompileMs } from "./limits.ts";
 import type { ProvedGrammar } from "./live-matcher.ts";
 import type { CompiledGrammar, GrammarAsker } from "./matcher.ts";
 import { type Asker, displacedAsker, type Lane, type Proof, ProofQueue, tooManyWait } from "./proof-queue.ts";
 import type { GrammarThread, NumberedSource } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
+/** Most grammars of each lane that are compiled at once. */
+const laneWidths = { quick: 2, slow: 1 } as const;
 const lanes = ["quick", "slow"] as const;
 
 export interface ProofsOptions {
@@ -26,7 +28,7 @@ export interface ProofsOptions {
 export class Proofs {
   readonly #options: ProofsOptions;
   readonly #queue = new ProofQueue();
-  readonly #running: Record<Lane, Proof | null> = { quick: null, slow: null };
+  readonly #running: Readonly<Record<Lane, Set<Proof>>> = { quick: new Set(), slow: new Set() };
   /** All askers, the latest at the end. */
   readonly #askers = new Map<Asker, Proof>();
   readonly #shares = new QueueShares();
@@ -54,10 +56,11 @@ export class Proofs {
 
   /** A thread has been seen to compile for so long. */
   look(thread: GrammarThread, task: number, busyMs: number): void {
-    const { quick } = this.#running;
     const { compileLimitMs } = this.#options;
     if (busyMs >= compileLimitMs) thread.refuse(task, compileLimitMs);
-    else if (quick?.thread === thread && busyMs >= slowMs) this.#turnSlow(quick);
+    else if (busyMs >= slowCompileMs) {
+      for (const proof of this.#running.quick) if (proof.thread === thread) this.#turnSlow(proof);
+    }
   }
 
   /** Rejects all that wait; the others' threads are to be ended. */
@@ -100,21 +103,24 @@ export class Proofs {
 
   #startNext(): void {
     for (const lane of lanes) {
-      const next = this.#running[lane] === null ? this.#queue.take(lane) : undefined;
-      if (next !== undefined) void this.#run(next);
+      while (this.#running[lane].size < laneWidths[lane]) {
+        const next = this.#queue.take(lane);
+        if (next === undefined) break;
+        void this.#run(next);
+      }
     }
   }
 
   async #run(proof: Proof): Promise<void> {
     const { pool, onProved } = this.#options;
-    this.#running[proof.lane] = proof;
+    this.#running[proof.lane].add(proof);
     try {
       const thread = pool.claim();
       thread.isProving = true;
       proof.thread = thread;
       pool.keepSpare();
       const compileMs = await thread.compile(proof);
-      if (compileMs <= slowMs) this.#queue.setSlow(proof.client, false);
+      if (compileMs <= slowCompileMs) this.#queue.setSlow(proof.client, false);
       const { id, source, digest } = proof;
       this.#end(proof, onProved({ id, source, digest, compileMs }));
     } catch (error) {
@@ -122,7 +128,7 @@ export class Proofs {
     }
     if (proof.thread !== null) proof.thread.isProving = false;
     proof.thread = null;
-    this.#running[proof.lane] = null;
+    this.#running[proof.lane].delete(proof);
     if (proof.isPutBack) this.#putBack(proof);
     // The askers go first: a matcher that they open at once stays on this thread.
     setImmediate(() => {
@@ -134,13 +140,13 @@ export class Proofs {
   /** It goes on as the slow one, if there is none; else it has to wait for that. */
   #turnSlow(proof: Proof): void {
     this.#queue.setSlow(proof.client, true);
-    if (proof.askers.size === 0 || this.#running.slow !== null) {
+    if (proof.askers.size === 0 || this.#running.slow.size === laneWidths.slow) {
       proof.isPutBack = true;
       proof.thread?.end(abandoned());
       return;
     }
-    this.#running.quick = null;
-    this.#running.slow = proof;
+    this.#running.quick.delete(proof);
+    this.#running.slow.add(proof);
     proof.lane = "slow";
     this.#startNext();
     this.#options.pool.keepSpare();

@@ -46,15 +46,29 @@ export const hexDigit = set(
 /** The inside of a JSON string, each character spelled one way, and the quote behind it. */
 export const stringSpelling: Spelling = {
   chars(chars: CharSet): readonly Expression[] {
-    const escaped: Expression[] = [];
-    for (const [lo, hi] of rangesOf(intersection(chars, mustEscape))) {
-      for (let char = lo; char <= hi; char++)
-        escaped.push(text(JSON.stringify(String.fromCharCode(char)).slice(1, -1)));
-    }
-    return [...alone(difference(chars, mustEscape)), ...escaped];
+    const escaped = intersection(chars, mustEscape);
+    const plain = alone(difference(chars, mustEscape));
+    return escaped.length === 0 ? plain : [...plain, sequence(text("\\"), escapes(escaped))];
   },
   end: text('"'),
 };
+
+/** What follows the backslash, in few places: the engine looks the vocabulary up for each. */
+function escapes(chars: CharSet): Expression {
+  let letters = "";
+  /** Last digits of \u000x and of \u001x. */
+  let [low, high] = ["", ""];
+  for (const [lo, hi] of rangesOf(chars)) {
+    for (let char = lo; char <= hi; char++) {
+      const spelled = JSON.stringify(String.fromCharCode(char)).slice(2, -1);
+      if (spelled.length === 1) letters += spelled;
+      else if (char < 0x10) low += spelled.at(-1);
+      else high += spelled.at(-1);
+    }
+  }
+  const numbers = choice(sequence(text("0"), set(charsOf(low))), sequence(text("1"), set(charsOf(high))));
+  return choice(set(charsOf(letters)), sequence(text("u00"), numbers));
+}
 
 /** Characters that stand for themselves: those beyond ASCII, which are spelled in several bytes, apart. */
 function alone(chars: CharSet): readonly Expression[] {
