@@ -310,6 +310,8 @@ export interface TextTaskSettings {
   readonly translators: string;
   /** Tasks at once that are quick; those that are not run besides. */
   readonly quickWorkers: number;
+  /** Most of those that are not. */
+  readonly slowWorkers: number;
   /** Most tasks that wait. */
   readonly maxQueued: number;
   /** A task that takes more is ended. */

@@ -29,6 +29,8 @@ const streamWindow = 256;
 /** One text worker prepares some hundred requests a second: more than the engine of a small machine answers. */
 const coresPerTextWorker = 8;
 const maxTextWorkers = 4;
+/** With fewer cores one slow text task goes at a time: it occupies a core. */
+const coresOfTwoSlow = 4;
 
 export async function frontOptions(config: Config, log: Logger, progress: Progress): Promise<FrontOptions> {
   const { troupe } = config;
@@ -63,9 +65,11 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
 }
 
 function textTasks({ textTaskSecs, textTaskMemory, textTaskQueue }: Config["troupe"]): TextTaskSettings {
+  const cores = availableParallelism();
   return {
     translators: new URL("../http/body-translators.js", import.meta.url).href,
-    quickWorkers: Math.min(Math.max(1, Math.floor(availableParallelism() / coresPerTextWorker)), maxTextWorkers),
+    quickWorkers: Math.min(Math.max(1, Math.floor(cores / coresPerTextWorker)), maxTextWorkers),
+    slowWorkers: cores < coresOfTwoSlow ? 1 : 2,
     maxQueued: textTaskQueue,
     limitSeconds: textTaskSecs,
     heapMiB: Math.floor(textTaskMemory / 2 ** 20),

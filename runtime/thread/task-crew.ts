@@ -11,6 +11,8 @@ const maxStartDelayMs = 30_000;
 const hopelessStarts = 3;
 
 export interface TaskCrewOptions extends TaskWorkerOptions {
+  /** Others wait so long for a worker that is at something. */
+  readonly quickMs: number;
   /** Longest time to load a shared value: a worker that takes longer is ended, and the value is refused. */
   readonly loadLimitMs: number;
 }
@@ -26,6 +28,8 @@ interface Shared {
   readonly value: unknown;
   /** What the first worker answered. */
   readonly first: Promise<unknown>;
+  /** A worker has loaded it within `quickMs`. */
+  isQuick: boolean;
   settle(value: unknown, error: Error | null): void;
 }
 
@@ -50,7 +54,10 @@ export class TaskCrew {
         hooks.onFree(worker);
       },
       onShared: (worker, key, value) => this.#loaded(worker, key, value),
-      onNotShared: (key, error) => this.#shared.get(key)?.settle(undefined, error),
+      onNotShared: (worker, key, error) => {
+        worker.isLoadingLong = false;
+        this.#shared.get(key)?.settle(undefined, error);
+      },
       onEnded: (worker, reason, cause) => this.#end(worker, reason, cause),
     };
   }
@@ -81,14 +88,23 @@ export class TaskCrew {
     return this.#shared.has(key) && [...this.#workers].some((worker) => !worker.refusedKeys.has(key));
   }
 
-  /** Keeps `wanted` workers: starts those that are missing, ends free ones that are not needed. */
+  /** A worker is being started, or started for the first time loads what it is to share. */
+  get isStarting(): boolean {
+    return [...this.#workers].some(({ isReady, keys, sharing }) => !isReady || (sharing !== null && keys.size === 0));
+  }
+
+  /**
+   * Keeps `wanted` workers, and one more for each that loads a shared value for long: starts those that are missing, ends
+   * free ones that are not needed.
+   */
   keep(wanted: number): void {
     this.#wanted = wanted;
+    const count = wanted + [...this.#workers].filter(({ isLoadingLong }) => isLoadingLong).length;
     for (const worker of this.#workers) {
-      const isUnwanted = this.#workers.size > wanted || worker.isFull;
+      const isUnwanted = this.#workers.size > count || worker.isFull;
       if (isUnwanted && worker.isFree && this.#readyCount > 1) this.drop(worker);
     }
-    while (this.#startTimer === undefined && this.#workers.size < wanted) this.#start();
+    while (this.#startTimer === undefined && this.#workers.size < count) this.#start();
     this.#load();
   }
 
@@ -113,10 +129,15 @@ export class TaskCrew {
     for (const { settle } of this.#shared.values()) settle(undefined, reason);
   }
 
-  /** Has free workers load the shared values they lack. A worker that has some waits until another one is free for tasks. */
+  /**
+   * Has free workers load the shared values they lack. A worker that has some waits until another one is free for tasks. What
+   * has not been loaded quickly before is loaded by one worker at a time.
+   */
   #load(): void {
     for (const worker of this.free) {
-      const missing = [...this.#shared].find(([key]) => !worker.knows(key));
+      const missing = [...this.#shared].find(([key, { isQuick }]) => {
+        return !worker.knows(key) && (isQuick || ![...this.#workers].some(({ sharing }) => sharing === key));
+      });
       if (missing === undefined) continue;
       const isAlone = this.#workers.size === 1;
       if (worker.keys.size === 0 || this.free.length > 1 || isAlone) this.#loadInto(worker, ...missing);
@@ -124,18 +145,27 @@ export class TaskCrew {
   }
 
   #loadInto(worker: TaskWorker, key: string, { value }: Shared): void {
+    const { quickMs, loadLimitMs } = this.#options;
     worker.share(key, value);
-    const tooLong = () => {
-      if (worker.sharing === key) this.#end(worker, "time", undefined);
-    };
-    setTimeout(tooLong, this.#options.loadLimitMs).unref();
+    const isAtIt = () => worker.sharing === key && this.#workers.has(worker);
+    setTimeout(() => {
+      // One that has just started has no one to stand in for.
+      if (!isAtIt() || worker.keys.size === 0) return;
+      worker.isLoadingLong = true;
+      this.keep(this.#wanted);
+    }, quickMs).unref();
+    setTimeout(() => isAtIt() && this.#end(worker, "time", undefined), loadLimitMs).unref();
   }
 
   #loaded(worker: TaskWorker, key: string, value: unknown): void {
     const shared = this.#shared.get(key);
     // It was taken back while the worker loaded it.
     if (shared === undefined) worker.unshare(key);
-    else shared.settle(value, null);
+    else {
+      shared.isQuick ||= !worker.isLoadingLong;
+      shared.settle(value, null);
+    }
+    worker.isLoadingLong = false;
   }
 
   #end(worker: TaskWorker, reason: EndReason, cause: unknown): void {
@@ -177,5 +207,5 @@ function sharedValue(value: unknown): Shared {
     settle = (answer, error) => (error === null ? resolve(answer) : reject(error));
   });
   first.catch(() => {});
-  return { value, first, settle };
+  return { value, first, isQuick: false, settle };
 }

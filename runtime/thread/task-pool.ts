@@ -3,26 +3,26 @@
 // reaches `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by
 // `quickMs` at most. A task with a large input begins in the slow lane.
 //
-// There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `maxSlow` of them. A client
-// whose task was slow has its next ones in the slow lane for a while. Clients share the places of those that wait.
+// There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `slowWorkers` of them. A client
+// whose task was slow has its next ones in the slow lane for a while. Until a spare worker has started, only clients whose
+// tasks have been quick get the quick lane. Clients share the places of those that wait.
 import { ServerError } from "../errors.ts";
 import { FairQueue } from "../fair-queue.ts";
 import { QueueShares } from "../queue-shares.ts";
 import type { Transferable } from "./endpoint.ts";
-import { SlowClients } from "./slow-clients.ts";
+import { RecentClients } from "./recent-clients.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
 import type { TaskWorker } from "./task-worker.ts";
 
-/** Most slow tasks at once: each occupies a core. */
-const maxSlow = 2;
 /** A task with a larger input will be slow: it begins in the slow lane. */
 const maxQuickBytes = 8 * 2 ** 20;
 
 export interface TaskPoolOptions extends TaskCrewOptions {
   /** Quick tasks at once. */
   readonly quickWorkers: number;
-  readonly quickMs: number;
+  /** Most slow tasks at once: each occupies a core. */
+  readonly slowWorkers: number;
   /** Longest time of one task. */
   readonly limitMs: number;
   /** Most tasks that wait, and how an error names this limit. */
@@ -69,7 +69,8 @@ export class TaskPool {
   /** Counts the waiting tasks of both lanes, by client. */
   readonly #shares = new QueueShares();
   readonly #running = new Map<TaskWorker, Task>();
-  readonly #slowClients = new SlowClients();
+  readonly #slowClients = new RecentClients();
+  readonly #quickClients = new RecentClients();
   #slowEver = 0;
   #isClosed = false;
 
@@ -77,7 +78,7 @@ export class TaskPool {
     this.#options = options;
     this.#crew = new TaskCrew(options, {
       onFree: () => this.#dispatch(),
-      onResult: (worker, value) => this.#ended(worker)?.resolve(value),
+      onResult: (worker, value) => this.#done(worker, value),
       onFailure: (worker, error) => this.#ended(worker)?.reject(error),
       onEnded: (worker, reason, cause) => this.#lost(worker, reason, cause),
       onHopeless: (error) => {
@@ -186,17 +187,34 @@ export class TaskPool {
   /** Starts what can be started: workers that are missing, then tasks. */
   #dispatch(): void {
     if (this.#isClosed) return;
-    this.#crew.keep(this.#options.quickWorkers + 1 + this.#slowCount);
-    while (this.#running.size - this.#slowCount < this.#options.quickWorkers && this.#startNext(this.#quick, 1));
+    const { quickWorkers, slowWorkers } = this.#options;
+    this.#crew.keep(quickWorkers + 1 + this.#slowCount);
+    while (this.#running.size - this.#slowCount < quickWorkers && this.#startNext(this.#quick, this.#nextQuick()));
     // One worker stays free for the next quick task.
-    while (this.#slowCount < maxSlow && this.#startNext(this.#slow, 2));
+    while (
+      this.#slowCount < slowWorkers &&
+      this.#crew.free.length > 1 &&
+      this.#startNext(this.#slow, this.#slow.take())
+    );
   }
 
-  /** Starts the next task of a lane if at least so many workers are free. */
-  #startNext(lane: FairQueue<Task>, leastFree: number): boolean {
-    const { free } = this.#crew;
-    const task = free.length < leastFree ? undefined : lane.take();
+  /** The next task of the quick lane: of any client, unless it would take the last worker while a spare one starts. */
+  #nextQuick(): Task | undefined {
+    const freeCount = this.#crew.free.length;
+    if (freeCount === 0) return undefined;
+    if (freeCount > 1 || !this.#crew.isStarting) return this.#quick.take();
+    for (const task of this.#quick.next()) {
+      if (!this.#quickClients.has(task.client)) continue;
+      this.#quick.takeAhead(task);
+      return task;
+    }
+    return undefined;
+  }
+
+  /** Starts a task that was taken from a lane. False where there is none, or where it has to wait for its worker. */
+  #startNext(lane: FairQueue<Task>, task: Task | undefined): boolean {
     if (task === undefined) return false;
+    const { free } = this.#crew;
     this.#shares.remove(task.client);
     const { needs } = task;
     const worker = free.find((one) => needs === undefined || one.keys.has(needs));
@@ -230,12 +248,12 @@ export class TaskPool {
    * to a client that has none; else the task has to wait until one of them ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
-    const { quickMs, limitMs } = this.#options;
+    const { quickMs, limitMs, slowWorkers } = this.#options;
     this.#slowEver++;
     this.#slowClients.add(task.client);
-    const giver = this.#slowCount < maxSlow || task.isGivenUp ? null : this.#slowGiver(task.client);
+    const giver = this.#slowCount < slowWorkers || task.isGivenUp ? null : this.#slowGiver(task.client);
     if (giver !== null) this.#putOff(giver);
-    if (!task.isGivenUp && this.#slowCount < maxSlow) {
+    if (!task.isGivenUp && this.#slowCount < slowWorkers) {
       worker.isSlow = true;
       task.timer = setTimeout(() => this.#kill(worker, "time"), limitMs - quickMs);
     } else {
@@ -265,6 +283,14 @@ export class TaskPool {
       if (count > 1) giver = worker;
     }
     return giver;
+  }
+
+  #done(worker: TaskWorker, value: unknown): void {
+    const { isSlow } = worker;
+    const task = this.#ended(worker);
+    if (task === undefined) return;
+    if (!isSlow) this.#quickClients.add(task.client);
+    task.resolve(value);
   }
 
   /** Ends a running task together with its worker. */

@@ -25,7 +25,7 @@ export interface TaskWorkerHooks {
   /** It can take orders, or is done with one. */
   onFree(worker: TaskWorker): void;
   onShared(worker: TaskWorker, key: string, value: unknown): void;
-  onNotShared(key: string, error: ServerError): void;
+  onNotShared(worker: TaskWorker, key: string, error: ServerError): void;
   onResult(worker: TaskWorker, value: unknown): void;
   onFailure(worker: TaskWorker, error: ServerError): void;
   /** Its thread has ended by itself: it ran out of memory, or crashed. */
@@ -39,6 +39,8 @@ export class TaskWorker {
   /** The part of its task that is under way. */
   phase = "";
   isSlow = false;
+  /** It has tasks wait for a shared value that it loads: another worker stands in. */
+  isLoadingLong = false;
   /** It holds so much memory that it should be replaced. */
   isFull = false;
   isReady = false;
@@ -118,7 +120,7 @@ export class TaskWorker {
       case "not-shared":
         this.sharing = null;
         this.refusedKeys.add(report.key);
-        this.#hooks.onNotShared(report.key, fromErrorRecord(report.error));
+        this.#hooks.onNotShared(this, report.key, fromErrorRecord(report.error));
         break;
       default:
         this.#hasTask = false;

@@ -47,6 +47,7 @@ it("serves every model again when the agents place has ended, also one whose fil
       textTasks: {
         translators: new URL("../../http/body-translators.js", import.meta.url).href,
         quickWorkers: 1,
+        slowWorkers: 2,
         maxQueued: 10,
         limitSeconds: 10,
         heapMiB: 512,

@@ -71,6 +71,7 @@ describe("text tasks on text workers", () => {
       module: textWorkerModule,
       init: { translators: new URL("../../http/body-translators.js", import.meta.url).href },
       quickWorkers: 1,
+      slowWorkers: 2,
       quickMs,
       limitMs: limitSeconds * 1000,
       heapMiB: 512,

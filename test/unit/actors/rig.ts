@@ -123,6 +123,7 @@ export async function attachment(
 export const textTasks: TextTaskSettings = {
   translators: "",
   quickWorkers: 1,
+  slowWorkers: 2,
   maxQueued: 64,
   limitSeconds: 10,
   heapMiB: 1024,

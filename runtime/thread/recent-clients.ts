@@ -1,10 +1,10 @@
-// Slow clients: those whose tasks were slow within the last minute. Bounded: the oldest entry is dropped first.
+// Recent clients: those that were added within the last minute. Bounded: the oldest entry is dropped first.
 
 const rememberedMs = 60_000;
 const maxRemembered = 1024;
 
-export class SlowClients {
-  /** Until when each counts as slow, by performance.now(); the latest last. */
+export class RecentClients {
+  /** Until when each is remembered, by performance.now(); the latest last. */
   readonly #until = new Map<string, number>();
 
   add(client: string): void {
