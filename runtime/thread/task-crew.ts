@@ -7,6 +7,8 @@ import { TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task
 /** A worker that does not start is tried again after this time, then after twice as long each time. */
 const minStartDelayMs = 100;
 const maxStartDelayMs = 30_000;
+/** Workers that are not needed stay for so long. */
+const surplusMs = 5000;
 /** Failed starts in a row after which the waiting tasks are refused. */
 const hopelessStarts = 3;
 
@@ -42,6 +44,7 @@ export class TaskCrew {
   #wanted = 0;
   #failedStarts = 0;
   #startTimer: NodeJS.Timeout | undefined;
+  #surplusTimer: NodeJS.Timeout | undefined;
 
   constructor(options: TaskCrewOptions, hooks: TaskCrewHooks) {
     this.#options = options;
@@ -88,24 +91,42 @@ export class TaskCrew {
     return this.#shared.has(key) && [...this.#workers].some((worker) => !worker.refusedKeys.has(key));
   }
 
-  /** A worker is being started, or started for the first time loads what it is to share. */
-  get isStarting(): boolean {
-    return [...this.#workers].some(({ isReady, keys, sharing }) => !isReady || (sharing !== null && keys.size === 0));
+  /** A worker is being started, or loads a shared value: there will be another free one. */
+  get isChanging(): boolean {
+    return [...this.#workers].some(({ isReady, sharing }) => !isReady || sharing !== null);
   }
 
   /**
-   * Keeps `wanted` workers, and one more for each that loads a shared value for long: starts those that are missing, ends
-   * free ones that are not needed.
+   * Keeps `wanted` workers, and one more for each that loads a shared value for long: starts those that are missing. Those that
+   * are not needed stay for some time, as they may be again.
    */
   keep(wanted: number): void {
     this.#wanted = wanted;
-    const count = wanted + [...this.#workers].filter(({ isLoadingLong }) => isLoadingLong).length;
-    for (const worker of this.#workers) {
-      const isUnwanted = this.#workers.size > count || worker.isFull;
-      if (isUnwanted && worker.isFree && this.#readyCount > 1) this.drop(worker);
-    }
-    while (this.#startTimer === undefined && this.#workers.size < count) this.#start();
+    for (const worker of this.free) if (worker.isFull && this.#readyCount > 1) this.drop(worker);
+    while (this.#startTimer === undefined && this.#surplus < 0) this.#start();
     this.#load();
+    if (this.#surplus <= 0) this.#clearSurplusTimer();
+    else this.#surplusTimer ??= setTimeout(() => this.#dropSurplus(), surplusMs).unref();
+  }
+
+  /** Workers beyond those that are needed. */
+  get #surplus(): number {
+    const standIns = [...this.#workers].filter(({ isLoadingLong }) => isLoadingLong).length;
+    return this.#workers.size - this.#wanted - standIns;
+  }
+
+  /** Ends workers that are at nothing, those first that have loaded least. */
+  #dropSurplus(): void {
+    this.#clearSurplusTimer();
+    const idle = [...this.#workers].filter(({ isFree, isReady }) => isFree || !isReady);
+    idle.sort((a, b) => a.keys.size - b.keys.size);
+    for (const worker of idle.slice(0, this.#surplus)) this.drop(worker);
+    this.keep(this.#wanted);
+  }
+
+  #clearSurplusTimer(): void {
+    clearTimeout(this.#surplusTimer);
+    this.#surplusTimer = undefined;
   }
 
   #start(): void {
@@ -125,6 +146,7 @@ export class TaskCrew {
 
   close(reason: ServerError): void {
     clearTimeout(this.#startTimer);
+    this.#clearSurplusTimer();
     for (const worker of this.#workers) this.drop(worker);
     for (const { settle } of this.#shared.values()) settle(undefined, reason);
   }

@@ -4,13 +4,13 @@
 // `quickMs` at most. A task with a large input begins in the slow lane.
 //
 // There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `slowWorkers` of them. A client
-// whose task was slow has its next ones in the slow lane for a while. Until a spare worker has started, only clients whose
-// tasks have been quick get the quick lane. Clients share the places of those that wait.
+// whose task was slow has its next ones in the slow lane for a while. A client that is trusted, as its tasks have been quick,
+// does not wait for one that is not: it may have the spare worker. Clients share the places of those that wait.
 import { ServerError } from "../errors.ts";
 import { FairQueue } from "../fair-queue.ts";
 import { QueueShares } from "../queue-shares.ts";
+import { ClientPaces } from "./client-paces.ts";
 import type { Transferable } from "./endpoint.ts";
-import { RecentClients } from "./recent-clients.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
 import type { TaskWorker } from "./task-worker.ts";
@@ -69,8 +69,7 @@ export class TaskPool {
   /** Counts the waiting tasks of both lanes, by client. */
   readonly #shares = new QueueShares();
   readonly #running = new Map<TaskWorker, Task>();
-  readonly #slowClients = new RecentClients();
-  readonly #quickClients = new RecentClients();
+  readonly #paces = new ClientPaces();
   #slowEver = 0;
   #isClosed = false;
 
@@ -127,7 +126,7 @@ export class TaskPool {
       }
       signal?.addEventListener("abort", giveUp);
       this.#makeRoom(client);
-      this.#wait(task, this.#slowClients.has(client) || isLarge(request) ? this.#slow : this.#quick);
+      this.#wait(task, this.#paces.isSlow(client) || isLarge(request) ? this.#slow : this.#quick);
       this.#dispatch();
     });
     return ended.finally(() => signal?.removeEventListener("abort", giveUp));
@@ -189,7 +188,7 @@ export class TaskPool {
     if (this.#isClosed) return;
     const { quickWorkers, slowWorkers } = this.#options;
     this.#crew.keep(quickWorkers + 1 + this.#slowCount);
-    while (this.#running.size - this.#slowCount < quickWorkers && this.#startNext(this.#quick, this.#nextQuick()));
+    while (this.#startNext(this.#quick, this.#nextQuick()));
     // One worker stays free for the next quick task.
     while (
       this.#slowCount < slowWorkers &&
@@ -198,13 +197,24 @@ export class TaskPool {
     );
   }
 
-  /** The next task of the quick lane: of any client, unless it would take the last worker while a spare one starts. */
+  /** The next task of the quick lane; undefined where none may start now. */
   #nextQuick(): Task | undefined {
     const freeCount = this.#crew.free.length;
+    const isRoom = this.#running.size - this.#slowCount < this.#options.quickWorkers;
     if (freeCount === 0) return undefined;
-    if (freeCount > 1 || !this.#crew.isStarting) return this.#quick.take();
+    const isReserved = freeCount === 1 && this.#crew.isChanging && this.#paces.hasTrusted;
+    if (isRoom && !isReserved) return this.#quick.take();
+    return isRoom || this.#runsStranger ? this.#takeTrusted() : undefined;
+  }
+
+  get #runsStranger(): boolean {
+    for (const [{ isSlow }, { client }] of this.#running) if (!isSlow && !this.#paces.isTrusted(client)) return true;
+    return false;
+  }
+
+  #takeTrusted(): Task | undefined {
     for (const task of this.#quick.next()) {
-      if (!this.#quickClients.has(task.client)) continue;
+      if (!this.#paces.isTrusted(task.client)) continue;
       this.#quick.takeAhead(task);
       return task;
     }
@@ -250,7 +260,7 @@ export class TaskPool {
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { quickMs, limitMs, slowWorkers } = this.#options;
     this.#slowEver++;
-    this.#slowClients.add(task.client);
+    this.#paces.slow(task.client);
     const giver = this.#slowCount < slowWorkers || task.isGivenUp ? null : this.#slowGiver(task.client);
     if (giver !== null) this.#putOff(giver);
     if (!task.isGivenUp && this.#slowCount < slowWorkers) {
@@ -289,7 +299,7 @@ export class TaskPool {
     const { isSlow } = worker;
     const task = this.#ended(worker);
     if (task === undefined) return;
-    if (!isSlow) this.#quickClients.add(task.client);
+    if (!isSlow) this.#paces.quick(task.client);
     task.resolve(value);
   }
 
@@ -303,7 +313,7 @@ export class TaskPool {
   #lost(worker: TaskWorker, reason: EndReason, cause: unknown): void {
     const task = this.#ended(worker);
     if (task !== undefined) {
-      this.#slowClients.add(task.client);
+      this.#paces.slow(task.client);
       task.reject(new TaskEnded(reason, worker.phase, cause));
     }
     this.#dispatch();

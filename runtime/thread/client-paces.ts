@@ -1,0 +1,62 @@
+// Client paces: what is known of clients by how long their tasks took. Bounded: what was seen longest ago is dropped first.
+
+/** A client is slow for so long after a slow task, and trusted for so long after its last quick one. */
+const slowForMs = 60_000;
+const trustedForMs = 600_000;
+/** A client is trusted when all its tasks have been quick for so long: not with the first requests of a burst. */
+const trustAfterMs = 2000;
+/** One that comes again within this time is to find a worker. */
+const presentForMs = 10_000;
+const maxRemembered = 1024;
+
+interface QuickSpan {
+  readonly sinceMs: number;
+  readonly lastMs: number;
+}
+
+export class ClientPaces {
+  /** When each had its last slow task, by performance.now(); the latest last. */
+  readonly #slow = new Map<string, number>();
+  /** Since when the tasks of each have all been quick; the latest last. */
+  readonly #quick = new Map<string, QuickSpan>();
+  #lastTrustedMs = Number.NEGATIVE_INFINITY;
+
+  slow(client: string): void {
+    this.#quick.delete(client);
+    remember(this.#slow, client, performance.now());
+  }
+
+  quick(client: string): void {
+    const lastMs = performance.now();
+    const { sinceMs } = this.#quick.get(client) ?? { sinceMs: lastMs };
+    remember(this.#quick, client, { sinceMs, lastMs });
+    if (lastMs - sinceMs >= trustAfterMs) this.#lastTrustedMs = lastMs;
+  }
+
+  /** Whether a trusted client has been there lately. */
+  get hasTrusted(): boolean {
+    return performance.now() - this.#lastTrustedMs < presentForMs;
+  }
+
+  isSlow(client: string): boolean {
+    const atMs = this.#slow.get(client);
+    return atMs !== undefined && performance.now() - atMs < slowForMs;
+  }
+
+  isTrusted(client: string): boolean {
+    const span = this.#quick.get(client);
+    if (span === undefined) return false;
+    const now = performance.now();
+    return now - span.lastMs < trustedForMs && now - span.sinceMs >= trustAfterMs;
+  }
+}
+
+function remember<Value>(seen: Map<string, Value>, client: string, value: Value): void {
+  seen.delete(client);
+  seen.set(client, value);
+  if (seen.size <= maxRemembered) return;
+  for (const [oldest] of seen) {
+    seen.delete(oldest);
+    return;
+  }
+}
