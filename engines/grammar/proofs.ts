@@ -117,6 +117,7 @@ export class Proofs {
     try {
       const thread = pool.claim();
       thread.isProving = true;
+      if (proof.lane === "slow") thread.giveWay();
       proof.thread = thread;
       pool.keepSpare();
       const compileMs = await thread.compile(proof);
@@ -147,6 +148,7 @@ export class Proofs {
     }
     this.#running.quick.delete(proof);
     this.#running.slow.add(proof);
+    proof.thread?.giveWay();
     proof.lane = "slow";
     this.#startNext();
     this.#options.pool.keepSpare();

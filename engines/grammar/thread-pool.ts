@@ -37,14 +37,14 @@ export class ThreadPool {
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
     if (holder) return holder;
-    const idle = this.#idle().sort((a, b) => a.compiledCount - b.compiledCount);
+    const idle = this.#claimable().sort((a, b) => a.compiledCount - b.compiledCount);
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
   /** Starts the spare thread where there is none, once one has proved to start, and unless the system has none to give. */
   keepSpare(): void {
     const canStart = !this.#isClosed && this.all.some(({ isReady }) => isReady);
-    if (!canStart || (this.#idle().length > 0 && this.#threads.size >= restingCount)) return;
+    if (!canStart || (this.#claimable().length > 0 && this.#threads.size >= restingCount)) return;
     try {
       this.#start();
     } catch {
@@ -58,7 +58,7 @@ export class ThreadPool {
     const idle = this.#idle();
     if (idle.length <= restingCount) this.#surplusSinceMs = nowMs;
     else if (nowMs - this.#surplusSinceMs > surplusMs) {
-      idle.sort((a, b) => b.compiledCount - a.compiledCount);
+      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || b.compiledCount - a.compiledCount);
       for (const thread of idle.slice(restingCount)) thread.end(abandoned());
     }
     return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= restingCount;
@@ -72,6 +72,11 @@ export class ThreadPool {
 
   #idle(): GrammarThread[] {
     return this.all.filter((thread) => thread.isIdle && !thread.isFull && !thread.isSlow);
+  }
+
+  /** Idle ones for whatever comes: not those that keep a grammar which took long to compile, at a low priority. */
+  #claimable(): GrammarThread[] {
+    return this.#idle().filter(({ isLow }) => !isLow);
   }
 
   #start(): GrammarThread {

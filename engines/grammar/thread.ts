@@ -48,6 +48,7 @@ export class GrammarThread {
   readonly #startedMs = performance.now();
   #isReady = false;
   #isSlow = false;
+  #isLow = false;
   #hasEnded = false;
   /** The system's number of it, null while it is not known. */
   #number: number | null = null;
@@ -77,9 +78,20 @@ export class GrammarThread {
     return this.#isSlow;
   }
 
-  /** Its matchers are slow ones from now on: others come first on its core, too. */
+  /** Its matchers are slow ones from now on. */
   slowDown(): void {
     this.#isSlow = true;
+    this.giveWay();
+  }
+
+  /** Whether others come first on its core. */
+  get isLow(): boolean {
+    return this.#isLow;
+  }
+
+  /** Others come first on its core from now on; there is no way back. */
+  giveWay(): void {
+    this.#isLow = true;
     if (this.#number !== null) lowerPriority(this.#number);
   }
 
@@ -182,7 +194,7 @@ export class GrammarThread {
       case "ready":
         this.#isReady = true;
         this.#number = report.thread;
-        if (this.#isSlow) this.slowDown();
+        if (this.#isLow) this.giveWay();
         return;
       case "compiled":
         this.isFull = report.isFull;

@@ -152,8 +152,8 @@ export class TaskCrew {
   }
 
   /**
-   * Has free workers load the shared values they lack. A worker that has some waits until another one is free for tasks. What
-   * has not been loaded quickly before is loaded by one worker at a time.
+   * Has free workers load the shared values they lack. A worker that has some waits until another one that has some is free
+   * for tasks. What has not been loaded quickly before is loaded by one worker at a time.
    */
   #load(): void {
     for (const worker of this.free) {
@@ -162,7 +162,8 @@ export class TaskCrew {
       });
       if (missing === undefined) continue;
       const isAlone = this.#workers.size === 1;
-      if (worker.keys.size === 0 || this.free.length > 1 || isAlone) this.#loadInto(worker, ...missing);
+      const hasStandIn = this.free.some((other) => other !== worker && other.keys.size > 0);
+      if (worker.keys.size === 0 || hasStandIn || isAlone) this.#loadInto(worker, ...missing);
     }
   }
 
