@@ -1,5 +1,7 @@
-// Proof queue: grammars that wait for their first compilation or are in it. Clients take turns; slow grammars wait in a lane of
-// their own. Their characters are bounded here, their number by that of the askers. proofs.ts compiles them.
+// Proof queue: grammars that wait for their first compilation or are in it. Clients take turns; slow grammars, and others of
+// their clients for a while, wait in a lane of their own. Their characters are bounded here, their number by that of the
+// askers. proofs.ts compiles them.
+import { ClientPaces } from "../../runtime/client-paces.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { FairQueue } from "../../runtime/fair-queue.ts";
 import type { CompiledGrammar } from "./matcher.ts";
@@ -10,8 +12,6 @@ import type { GrammarThread, NumberedSource } from "./thread.ts";
 const maxCharacters = 64 * 2 ** 20;
 /** When one that is refused for want of room may come again. */
 const retryAfterSeconds = 5;
-/** A client whose grammar was slow has its next ones compiled in the slow lane for so long. */
-const slowClientMs = 60_000;
 
 export type Lane = "quick" | "slow";
 
@@ -40,8 +40,7 @@ export class ProofQueue {
   /** Characters of their grammars, by client and in all. */
   readonly #charactersOf = new Map<string, number>();
   #characters = 0;
-  /** Until when a client's grammars are taken to be slow; the one added last at the end. */
-  readonly #slowUntilMs = new Map<string, number>();
+  readonly #paces = new ClientPaces();
 
   find(digest: string): Proof | undefined {
     return this.#byDigest.get(digest);
@@ -50,7 +49,7 @@ export class ProofQueue {
   /** Throws `queue_full`. */
   add(digest: string, { id, source }: NumberedSource, client: string): Proof {
     this.#charge(client, source);
-    const lane = performance.now() < (this.#slowUntilMs.get(client) ?? 0) ? "slow" : "quick";
+    const lane = this.#paces.isSlow(client) ? "slow" : "quick";
     const proof: Proof = { digest, source, id, client, askers: new Set(), lane, thread: null, isPutBack: false };
     this.#byDigest.set(digest, proof);
     this.#waiting[lane].add(proof, false);
@@ -60,6 +59,20 @@ export class ProofQueue {
   /** The next one of a lane, which waits no more. */
   take(lane: Lane): Proof | undefined {
     return this.#waiting[lane].take();
+  }
+
+  /** The same of the quick lane, of a trusted client. */
+  takeTrusted(): Proof | undefined {
+    return this.#paces.takeTrusted(this.#waiting.quick);
+  }
+
+  isTrusted(client: string): boolean {
+    return this.#paces.isTrusted(client);
+  }
+
+  /** A client's grammar has left the quick lane. */
+  count(client: string, pace: Lane): void {
+    this.#paces[pace](client);
   }
 
   /** It waits for the slow lane, ahead of all others of its client. */
@@ -72,8 +85,8 @@ export class ProofQueue {
   handOver(proof: Proof, client: string): void {
     const isWaiting = proof.thread === null;
     if (isWaiting) this.#waiting[proof.lane].remove(proof);
-    this.#count(proof.client, -proof.source.grammar.length);
-    this.#count(client, proof.source.grammar.length);
+    this.#add(proof.client, -proof.source.grammar.length);
+    this.#add(client, proof.source.grammar.length);
     proof.client = client;
     if (isWaiting) this.#waiting[proof.lane].add(proof, false);
   }
@@ -83,28 +96,17 @@ export class ProofQueue {
     this.#waiting[proof.lane].remove(proof);
     if (this.#byDigest.get(proof.digest) !== proof) return;
     this.#byDigest.delete(proof.digest);
-    this.#count(proof.client, -proof.source.grammar.length);
-  }
-
-  /** A client's grammar has been slow, or quick again. */
-  setSlow(client: string, isSlow: boolean): void {
-    const now = performance.now();
-    this.#slowUntilMs.delete(client);
-    if (isSlow) this.#slowUntilMs.set(client, now + slowClientMs);
-    for (const [known, untilMs] of this.#slowUntilMs) {
-      if (untilMs > now) return;
-      this.#slowUntilMs.delete(known);
-    }
+    this.#add(proof.client, -proof.source.grammar.length);
   }
 
   /** Throws `queue_full` where the client would have more characters than are left free. */
   #charge(client: string, { grammar }: GrammarSource): void {
     const ofClient = (this.#charactersOf.get(client) ?? 0) + grammar.length;
     if (ofClient > maxCharacters - this.#characters - grammar.length) throw tooManyWait("characters of grammars");
-    this.#count(client, grammar.length);
+    this.#add(client, grammar.length);
   }
 
-  #count(client: string, change: number): void {
+  #add(client: string, change: number): void {
     const ofClient = (this.#charactersOf.get(client) ?? 0) + change;
     this.#characters += change;
     if (ofClient === 0) this.#charactersOf.delete(client);

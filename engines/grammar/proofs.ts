@@ -1,7 +1,7 @@
 // Compiling grammars for the first time. That may abort, hang or fill memory, and takes its thread along, so it happens on a
-// thread without matchers. Two are compiled at a time; one that turns out slow goes on in a lane of its own, which is for one,
-// and quick ones go on beside it. A grammar that nobody waits for any more is not compiled. Places of askers are shared by
-// client.
+// thread without matchers, one grammar at a time. One that turns out slow goes on in a lane of its own, where one is compiled
+// at a time, and quick ones go on beside it. A trusted client does not wait for the quick ones of those that are not. A grammar
+// that nobody waits for any more is not compiled. Places of askers are shared by client.
 import type { ServerError } from "../../runtime/errors.ts";
 import { QueueShares } from "../../runtime/queue-shares.ts";
 import { abandoned } from "./abandoned.ts";
@@ -12,8 +12,6 @@ import { type Asker, displacedAsker, type Lane, type Proof, ProofQueue, tooManyW
 import type { GrammarThread, NumberedSource } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
-/** Most grammars of each lane that are compiled at once. */
-const laneWidths = { quick: 2, slow: 1 } as const;
 const lanes = ["quick", "slow"] as const;
 
 export interface ProofsOptions {
@@ -103,12 +101,13 @@ export class Proofs {
 
   #startNext(): void {
     for (const lane of lanes) {
-      while (this.#running[lane].size < laneWidths[lane]) {
-        const next = this.#queue.take(lane);
-        if (next === undefined) break;
-        void this.#run(next);
-      }
+      const next = this.#running[lane].size === 0 ? this.#queue.take(lane) : undefined;
+      if (next !== undefined) void this.#run(next);
     }
+    const [running, second] = this.#running.quick;
+    const isStrangers = running !== undefined && second === undefined && !this.#queue.isTrusted(running.client);
+    const trusted = isStrangers ? this.#queue.takeTrusted() : undefined;
+    if (trusted !== undefined) void this.#run(trusted);
   }
 
   async #run(proof: Proof): Promise<void> {
@@ -121,7 +120,7 @@ export class Proofs {
       proof.thread = thread;
       pool.keepSpare();
       const compileMs = await thread.compile(proof);
-      if (compileMs <= slowCompileMs) this.#queue.setSlow(proof.client, false);
+      if (proof.lane === "quick") this.#queue.count(proof.client, "quick");
       const { id, source, digest } = proof;
       this.#end(proof, onProved({ id, source, digest, compileMs }));
     } catch (error) {
@@ -140,8 +139,8 @@ export class Proofs {
 
   /** It goes on as the slow one, if there is none; else it has to wait for that. */
   #turnSlow(proof: Proof): void {
-    this.#queue.setSlow(proof.client, true);
-    if (proof.askers.size === 0 || this.#running.slow.size === laneWidths.slow) {
+    this.#queue.count(proof.client, "slow");
+    if (proof.askers.size === 0 || this.#running.slow.size > 0) {
       proof.isPutBack = true;
       proof.thread?.end(abandoned());
       return;

@@ -6,10 +6,10 @@
 // There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `slowWorkers` of them. A client
 // whose task was slow has its next ones in the slow lane for a while. A client that is trusted, as its tasks have been quick,
 // does not wait for one that is not: it may have the spare worker. Clients share the places of those that wait.
+import { ClientPaces } from "../client-paces.ts";
 import { ServerError } from "../errors.ts";
 import { FairQueue } from "../fair-queue.ts";
 import { QueueShares } from "../queue-shares.ts";
-import { ClientPaces } from "./client-paces.ts";
 import type { Transferable } from "./endpoint.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
@@ -204,21 +204,12 @@ export class TaskPool {
     if (freeCount === 0) return undefined;
     const isReserved = freeCount === 1 && this.#crew.isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#quick.take();
-    return isRoom || this.#runsStranger ? this.#takeTrusted() : undefined;
+    return isRoom || this.#runsStranger ? this.#paces.takeTrusted(this.#quick) : undefined;
   }
 
   get #runsStranger(): boolean {
     for (const [{ isSlow }, { client }] of this.#running) if (!isSlow && !this.#paces.isTrusted(client)) return true;
     return false;
-  }
-
-  #takeTrusted(): Task | undefined {
-    for (const task of this.#quick.next()) {
-      if (!this.#paces.isTrusted(task.client)) continue;
-      this.#quick.takeAhead(task);
-      return task;
-    }
-    return undefined;
   }
 
   /** Starts a task that was taken from a lane. False where there is none, or where it has to wait for its worker. */

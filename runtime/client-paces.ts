@@ -1,4 +1,6 @@
-// Client paces: what is known of clients by how long their tasks took. Bounded: what was seen longest ago is dropped first.
+// Client paces: what is known of clients by how long their tasks took. Used where clients wait for each other's work. Bounded:
+// what was seen longest ago is dropped first.
+import type { FairQueue } from "./fair-queue.ts";
 
 /** A client is slow for so long after a slow task, and trusted for so long after its last quick one. */
 const slowForMs = 60_000;
@@ -48,6 +50,16 @@ export class ClientPaces {
     if (span === undefined) return false;
     const now = performance.now();
     return now - span.lastMs < trustedForMs && now - span.sinceMs >= trustAfterMs;
+  }
+
+  /** Takes the next item of a trusted client, ahead of others' turns. */
+  takeTrusted<Item extends { readonly client: string }>(queue: FairQueue<Item>): Item | undefined {
+    for (const item of queue.next()) {
+      if (!this.isTrusted(item.client)) continue;
+      queue.takeAhead(item);
+      return item;
+    }
+    return undefined;
   }
 }
 
