@@ -2,16 +2,19 @@
 // what was seen longest ago is dropped first.
 import type { FairQueue } from "./fair-queue.ts";
 
-/** A client is slow for so long after a slow task, and trusted for so long after its last quick one. */
+/** A client is slow for so long after a slow task, and trusted for so long after its last short one. */
 const slowForMs = 60_000;
 const trustedForMs = 600_000;
-/** A client is trusted when all its tasks have been quick for so long: not with the first requests of a burst. */
+/** A client is trusted when all its tasks have been short for so long: not with the first requests of a burst. */
 const trustAfterMs = 2000;
+/** The same after one that was not. */
+const trustAgainMs = 10_000;
 /** One that comes again within this time is to find a worker. */
 const presentForMs = 10_000;
 const maxRemembered = 1024;
 
-interface QuickSpan {
+interface ShortSpan {
+  /** In the future after a task that was not short. */
   readonly sinceMs: number;
   readonly lastMs: number;
 }
@@ -19,19 +22,28 @@ interface QuickSpan {
 export class ClientPaces {
   /** When each had its last slow task, by performance.now(); the latest last. */
   readonly #slow = new Map<string, number>();
-  /** Since when the tasks of each have all been quick; the latest last. */
-  readonly #quick = new Map<string, QuickSpan>();
+  /** Since when the tasks of each have all been short; the latest last. */
+  readonly #short = new Map<string, ShortSpan>();
+  readonly #quickMs: number;
   #lastTrustedMs = Number.NEGATIVE_INFINITY;
 
+  /** A task that takes longer than `quickMs` is slow, one that takes less than half of that is short. */
+  constructor(quickMs: number) {
+    this.#quickMs = quickMs;
+  }
+
+  /** A client's task was slow. */
   slow(client: string): void {
-    this.#quick.delete(client);
+    this.#short.delete(client);
     remember(this.#slow, client, performance.now());
   }
 
-  quick(client: string): void {
+  /** A client's task took so long, which is not slow. */
+  quick(client: string, tookMs: number): void {
     const lastMs = performance.now();
-    const { sinceMs } = this.#quick.get(client) ?? { sinceMs: lastMs };
-    remember(this.#quick, client, { sinceMs, lastMs });
+    const isShort = tookMs < this.#quickMs / 2;
+    const { sinceMs } = this.#short.get(client) ?? { sinceMs: lastMs };
+    remember(this.#short, client, { sinceMs: isShort ? sinceMs : lastMs + trustAgainMs - trustAfterMs, lastMs });
     if (lastMs - sinceMs >= trustAfterMs) this.#lastTrustedMs = lastMs;
   }
 
@@ -46,7 +58,7 @@ export class ClientPaces {
   }
 
   isTrusted(client: string): boolean {
-    const span = this.#quick.get(client);
+    const span = this.#short.get(client);
     if (span === undefined) return false;
     const now = performance.now();
     return now - span.lastMs < trustedForMs && now - span.sinceMs >= trustAfterMs;

@@ -15,7 +15,10 @@ const slowLimitMs = 10_000;
 
 export interface MatcherThreadsOptions {
   readonly pool: ThreadPool;
-  /** Threads that quick matchers are spread over, and as many for those whose grammars take long to compile. */
+  /**
+   * Threads that quick matchers are spread over, and as many for those whose grammars take long to compile; twice as many where
+   * the grammar would have to be compiled again.
+   */
   readonly maxShared: number;
   readonly compileLimitMs: number;
   readonly answerLimitMs: number;
@@ -117,7 +120,10 @@ export class MatcherThreads {
     const shared = pool.all.filter((thread) => isShared(thread) && isOfHeavy(thread) === isHeavy);
     const holder = shared.find((thread) => thread.has(grammar));
     if (holder) return holder;
-    return shared.length < maxShared ? pool.claim(grammar) : leastBusy(shared.filter(({ isFull }) => !isFull));
+    if (shared.length < maxShared) return pool.claim(grammar);
+    // A few threads more cost less than compiling again.
+    const idleHolder = shared.length < 2 * maxShared ? pool.idleHolder(grammar) : undefined;
+    return idleHolder ?? leastBusy(shared.filter(({ isFull }) => !isFull));
   }
 }
 

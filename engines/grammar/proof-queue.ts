@@ -4,6 +4,7 @@
 import { ClientPaces } from "../../runtime/client-paces.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { FairQueue } from "../../runtime/fair-queue.ts";
+import { slowCompileMs } from "./limits.ts";
 import type { CompiledGrammar } from "./matcher.ts";
 import type { GrammarSource } from "./source.ts";
 import type { GrammarThread, NumberedSource } from "./thread.ts";
@@ -40,7 +41,7 @@ export class ProofQueue {
   /** Characters of their grammars, by client and in all. */
   readonly #charactersOf = new Map<string, number>();
   #characters = 0;
-  readonly #paces = new ClientPaces();
+  readonly #paces = new ClientPaces(slowCompileMs);
 
   find(digest: string): Proof | undefined {
     return this.#byDigest.get(digest);
@@ -70,9 +71,14 @@ export class ProofQueue {
     return this.#paces.isTrusted(client);
   }
 
-  /** A client's grammar has left the quick lane. */
-  count(client: string, pace: Lane): void {
-    this.#paces[pace](client);
+  /** A client's grammar has been compiled in the quick lane. */
+  wasQuick(client: string, compileMs: number): void {
+    this.#paces.quick(client, compileMs);
+  }
+
+  /** A client's grammar has turned out slow. */
+  wasSlow(client: string): void {
+    this.#paces.slow(client);
   }
 
   /** It waits for the slow lane, ahead of all others of its client. */

@@ -120,7 +120,7 @@ export class Proofs {
       proof.thread = thread;
       pool.keepSpare();
       const compileMs = await thread.compile(proof);
-      if (proof.lane === "quick") this.#queue.count(proof.client, "quick");
+      if (proof.lane === "quick") this.#queue.wasQuick(proof.client, compileMs);
       const { id, source, digest } = proof;
       this.#end(proof, onProved({ id, source, digest, compileMs }));
     } catch (error) {
@@ -139,7 +139,7 @@ export class Proofs {
 
   /** It goes on as the slow one, if there is none; else it has to wait for that. */
   #turnSlow(proof: Proof): void {
-    this.#queue.count(proof.client, "slow");
+    this.#queue.wasSlow(proof.client);
     if (proof.askers.size === 0 || this.#running.slow.size > 0) {
       proof.isPutBack = true;
       proof.thread?.end(abandoned());

@@ -35,10 +35,15 @@ export class ThreadPool {
    * `model_failed` where the system has none to give.
    */
   claim(grammar?: NumberedSource): GrammarThread {
-    const holder = grammar && this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
+    const holder = grammar && this.idleHolder(grammar);
     if (holder) return holder;
     const idle = this.#claimable().sort((a, b) => a.compiledCount - b.compiledCount);
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
+  }
+
+  /** An idle thread that has compiled `grammar`, if there is one. */
+  idleHolder(grammar: NumberedSource): GrammarThread | undefined {
+    return this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
   }
 
   /** Starts the spare thread where there is none, once one has proved to start, and unless the system has none to give. */

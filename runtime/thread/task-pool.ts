@@ -4,7 +4,7 @@
 // `quickMs` at most. A task with a large input begins in the slow lane.
 //
 // There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `slowWorkers` of them. A client
-// whose task was slow has its next ones in the slow lane for a while. A client that is trusted, as its tasks have been quick,
+// whose task was slow has its next ones in the slow lane for a while. A client that is trusted, as its tasks have been short,
 // does not wait for one that is not: it may have the spare worker. Clients share the places of those that wait.
 import { ClientPaces } from "../client-paces.ts";
 import { ServerError } from "../errors.ts";
@@ -58,6 +58,7 @@ interface Task extends TaskRequest {
   /** While it runs. */
   worker: TaskWorker | null;
   timer: NodeJS.Timeout | undefined;
+  startedMs: number;
   isGivenUp: boolean;
 }
 
@@ -69,12 +70,13 @@ export class TaskPool {
   /** Counts the waiting tasks of both lanes, by client. */
   readonly #shares = new QueueShares();
   readonly #running = new Map<TaskWorker, Task>();
-  readonly #paces = new ClientPaces();
+  readonly #paces: ClientPaces;
   #slowEver = 0;
   #isClosed = false;
 
   constructor(options: TaskPoolOptions) {
     this.#options = options;
+    this.#paces = new ClientPaces(options.quickMs);
     this.#crew = new TaskCrew(options, {
       onFree: () => this.#dispatch(),
       onResult: (worker, value) => this.#done(worker, value),
@@ -117,7 +119,15 @@ export class TaskPool {
     const { client, signal } = request;
     let giveUp = () => {};
     const ended = new Promise((resolve, reject) => {
-      const task: Task = { ...request, resolve, reject, worker: null, timer: undefined, isGivenUp: false };
+      const task: Task = {
+        ...request,
+        resolve,
+        reject,
+        worker: null,
+        timer: undefined,
+        startedMs: 0,
+        isGivenUp: false,
+      };
       giveUp = () => this.#giveUp(task);
       const refusal = this.#refusalOf(task);
       if (refusal !== null) {
@@ -236,6 +246,7 @@ export class TaskPool {
     const { quickMs, limitMs } = this.#options;
     const { kind, input, transfer = [] } = task;
     task.worker = worker;
+    task.startedMs = performance.now();
     worker.isSlow = isSlow;
     this.#running.set(worker, task);
     task.timer = isSlow
@@ -290,7 +301,7 @@ export class TaskPool {
     const { isSlow } = worker;
     const task = this.#ended(worker);
     if (task === undefined) return;
-    if (!isSlow) this.#paces.quick(task.client);
+    if (!isSlow) this.#paces.quick(task.client, performance.now() - task.startedMs);
     task.resolve(value);
   }
 
