@@ -9,9 +9,10 @@ import type { BystanderSetup, Observations, Waits } from "./bystander.ts";
 
 const chatPauseMs = 200;
 const healthPauseMs = 20;
+const rarePauseMs = 3000;
 const chatTokens = 4;
 
-const { url: address, key, hasSchema } = JSON.parse(process.argv[2] ?? "{}") as BystanderSetup;
+const { url: address, key, hasSchema, hasKnownSchema } = JSON.parse(process.argv[2] ?? "{}") as BystanderSetup;
 const url = new URL(address);
 
 /** The waits of one kind of request, asked one after the other. */
@@ -118,24 +119,28 @@ let count = 0;
 /** No two chats begin alike. */
 const words = () => ({ messages: `${++count}: say something.` });
 
-/** A schema that no request had before, so that it has to be compiled. */
-function schema() {
-  const name = `field${++count}`;
+/** Without a number a schema that no request had before, so that it has to be compiled. */
+function schema(number = ++count) {
+  const name = `field${number}`;
   const object = { type: "object", properties: { [name]: { type: "integer" } }, required: [name] };
   return { response_format: { type: "json_schema", json_schema: { name: "answer", schema: object } } };
 }
 
 const chats = new Series();
 const schemaChats = new Series();
+const knownSchemaChats = new Series();
 const healths = new Series();
 void chats.run(chatPauseMs, () => chat(words()));
 void healths.run(healthPauseMs, health);
-if (hasSchema) void schemaChats.run(chatPauseMs, () => chat({ ...words(), ...schema() }));
+if (hasSchema)
+  void schemaChats.run(hasKnownSchema ? rarePauseMs : chatPauseMs, () => chat({ ...words(), ...schema() }));
+if (hasKnownSchema) void knownSchemaChats.run(chatPauseMs, () => chat({ ...words(), ...schema(0) }));
 
 process.on("message", () => {
   const observations: Observations = {
     chats: chats.take(),
     schemaChats: schemaChats.take(),
+    knownSchemaChats: knownSchemaChats.take(),
     healths: healths.take(),
   };
   process.send?.(observations);

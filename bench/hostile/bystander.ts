@@ -10,6 +10,8 @@ export interface BystanderSetup {
   readonly key: string;
   /** It also asks for answers that fit a schema, a new one each time. */
   readonly hasSchema: boolean;
+  /** And for answers that fit always the same one; then new ones come rarely. */
+  readonly hasKnownSchema?: boolean;
 }
 
 export interface Waits {
@@ -27,6 +29,7 @@ export interface Waits {
 export interface Observations {
   readonly chats: Waits;
   readonly schemaChats: Waits;
+  readonly knownSchemaChats: Waits;
   readonly healths: Waits;
 }
 

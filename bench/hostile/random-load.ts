@@ -12,7 +12,7 @@ import type { HostileOptions } from "./options.ts";
 import { Rig } from "./rig.ts";
 
 const attackers = 3;
-const quietMs = 3000;
+const quietMs = 5000;
 const patienceMs = 60_000;
 /** Longest delay of the bystander's first token beyond its quiet time. */
 const longestDelayMs = 500;
@@ -33,7 +33,7 @@ export async function runRandom(options: HostileOptions, count: number): Promise
   try {
     const templated = await tinyModel(rig.folder, "templated");
     const server = await rig.start({ models: [options.model, templated] });
-    const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema: true });
+    const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema: true, hasKnownSchema: true });
     await sleep(quietMs);
     const quiet = await bystander.take();
     await server.takeFrontDelayMs();
@@ -41,7 +41,10 @@ export async function runRandom(options: HostileOptions, count: number): Promise
     rig.hangUp();
     const [frontMs, beside] = [await server.takeFrontDelayMs(), await bystander.take()];
     await bystander.stop();
-    const delays = { chat: [quiet.chats, beside.chats], schema: [quiet.schemaChats, beside.schemaChats] } as const;
+    const delays = {
+      chat: [quiet.chats, beside.chats],
+      "known schema": [quiet.knownSchemaChats, beside.knownSchemaChats],
+    } as const;
     return findingsTable(`${count} random texts, seed ${options.seed}, ${edge}, ${engine}`, [
       ...outcomes(sent),
       exactly(
@@ -54,6 +57,10 @@ export async function runRandom(options: HostileOptions, count: number): Promise
         atMost(`bystander's ${name}, worst over that`, worstMs(during) - medianMs(before), longestDelayMs, " ms", 0),
         told(`bystander's ${name}, failed`, failuresOf(during) || "none"),
       ]),
+      told("bystander's new schemas, first token, quiet median", seconds(medianMs(quiet.schemaChats))),
+      told("bystander's new schemas, median", seconds(medianMs(beside.schemaChats))),
+      told("bystander's new schemas, worst", seconds(worstMs(beside.schemaChats))),
+      told("bystander's new schemas, failed", failuresOf(beside.schemaChats) || "none"),
       atMost("front delay, max", frontMs, 100, " ms", 0),
       exactly("server ended", Number(server.hasEnded), 0),
       told("errors in the log", errorsIn(server.log)),
