@@ -31,13 +31,13 @@ export class ThreadPool {
   }
 
   /**
-   * An idle thread: one that has compiled `grammar`, else the one with the fewest compiled grammars, else a new one. Throws
+   * An idle thread: one that has compiled `grammar`, else the one that has had no matcher for longest, else a new one. Throws
    * `model_failed` where the system has none to give.
    */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);
     if (holder) return holder;
-    const idle = this.#claimable().sort((a, b) => a.compiledCount - b.compiledCount);
+    const idle = this.#claimable().sort((a, b) => a.usedMs - b.usedMs);
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
@@ -63,7 +63,7 @@ export class ThreadPool {
     const idle = this.#idle();
     if (idle.length <= restingCount) this.#surplusSinceMs = nowMs;
     else if (nowMs - this.#surplusSinceMs > surplusMs) {
-      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || b.compiledCount - a.compiledCount);
+      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || b.usedMs - a.usedMs);
       for (const thread of idle.slice(restingCount)) thread.end(abandoned());
     }
     return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= restingCount;

@@ -34,6 +34,8 @@ export class GrammarThread {
   readonly control = new Control();
   /** By their numbers, which no grammar has. */
   readonly matchers = new Map<number, LiveMatcher>();
+  /** When it last had a matcher; the grammars of the one that had one last are likely to be asked for again. */
+  usedMs = 0;
   /** It compiles a source that has not been proved. */
   isProving = false;
   /** It holds too much memory: it gets nothing new. */
@@ -106,10 +108,6 @@ export class GrammarThread {
     return !isNeeded && this.control.current === 0;
   }
 
-  get compiledCount(): number {
-    return this.#compiled.size;
-  }
-
   isCompiling(grammar: number): boolean {
     return this.#compilations.has(grammar);
   }
@@ -167,7 +165,9 @@ export class GrammarThread {
   }
 
   close({ id }: LiveMatcher): void {
-    if (this.matchers.delete(id)) this.#order({ type: "close", matcher: id });
+    if (!this.matchers.delete(id)) return;
+    this.usedMs = performance.now();
+    this.#order({ type: "close", matcher: id });
   }
 
   forget(grammar: NumberedSource): void {
