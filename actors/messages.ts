@@ -308,9 +308,9 @@ export type AgentsProgress =
 export interface TextTaskSettings {
   /** URL of a TranslatorModule. */
   readonly translators: string;
-  /** Tasks at once that are quick; those that are not run besides. */
+  /** Quick tasks at once; slow ones run besides. */
   readonly quickWorkers: number;
-  /** Most of those that are not. */
+  /** Most slow tasks at once. */
   readonly slowWorkers: number;
   /** Most tasks that wait. */
   readonly maxQueued: number;

@@ -7,12 +7,13 @@ const slowForMs = 60_000;
 const trustedForMs = 600_000;
 /** A client is trusted when all its tasks have been short for so long: not with the first requests of a burst. */
 const trustAfterMs = 2000;
-/** The same after one that was not. */
+/** How long after a task that was not short a client can be trusted again. */
 const trustAgainMs = 10_000;
-/** One that comes again within this time is to find a worker. */
+/** A worker is kept free for trusted clients while one of them has finished a task within this time. */
 const presentForMs = 10_000;
 const maxRemembered = 1024;
 
+/** The time in which all tasks of a client were short, by performance.now(). */
 interface ShortSpan {
   /** In the future after a task that was not short. */
   readonly sinceMs: number;
@@ -20,11 +21,12 @@ interface ShortSpan {
 }
 
 export class ClientPaces {
-  /** When each had its last slow task, by performance.now(); the latest last. */
-  readonly #slow = new Map<string, number>();
-  /** Since when the tasks of each have all been short; the latest last. */
-  readonly #short = new Map<string, ShortSpan>();
   readonly #quickMs: number;
+  /** When each had its last slow task; the latest last. */
+  readonly #slow = new Map<string, number>();
+  /** Clients that are trusted and those that are not yet, each the latest last: newcomers displace no trusted one. */
+  readonly #trusted = new Map<string, ShortSpan>();
+  readonly #others = new Map<string, ShortSpan>();
   #lastTrustedMs = Number.NEGATIVE_INFINITY;
 
   /** A task that takes longer than `quickMs` is slow, one that takes less than half of that is short. */
@@ -32,24 +34,28 @@ export class ClientPaces {
     this.#quickMs = quickMs;
   }
 
-  /** A client's task was slow. */
+  /** A client's task has turned out slow. */
   slow(client: string): void {
-    this.#short.delete(client);
+    this.#trusted.delete(client);
+    this.#others.delete(client);
     remember(this.#slow, client, performance.now());
   }
 
-  /** A client's task took so long, which is not slow. */
+  /** A client's task has ended before it was slow. */
   quick(client: string, tookMs: number): void {
     const lastMs = performance.now();
-    const isShort = tookMs < this.#quickMs / 2;
-    const { sinceMs } = this.#short.get(client) ?? { sinceMs: lastMs };
-    remember(this.#short, client, { sinceMs: isShort ? sinceMs : lastMs + trustAgainMs - trustAfterMs, lastMs });
-    if (lastMs - sinceMs >= trustAfterMs) this.#lastTrustedMs = lastMs;
-  }
-
-  /** Whether a trusted client has been there lately. */
-  get hasTrusted(): boolean {
-    return performance.now() - this.#lastTrustedMs < presentForMs;
+    const known = this.#trusted.get(client) ?? this.#others.get(client);
+    const sinceMs = known === undefined || lastMs - known.lastMs > trustedForMs ? lastMs : known.sinceMs;
+    this.#trusted.delete(client);
+    this.#others.delete(client);
+    if (tookMs >= this.#quickMs / 2) {
+      remember(this.#others, client, { sinceMs: lastMs + trustAgainMs - trustAfterMs, lastMs });
+    } else if (lastMs - sinceMs < trustAfterMs || this.isSlow(client)) {
+      remember(this.#others, client, { sinceMs, lastMs });
+    } else {
+      remember(this.#trusted, client, { sinceMs, lastMs });
+      this.#lastTrustedMs = lastMs;
+    }
   }
 
   isSlow(client: string): boolean {
@@ -58,10 +64,13 @@ export class ClientPaces {
   }
 
   isTrusted(client: string): boolean {
-    const span = this.#short.get(client);
-    if (span === undefined) return false;
-    const now = performance.now();
-    return now - span.lastMs < trustedForMs && now - span.sinceMs >= trustAfterMs;
+    const span = this.#trusted.get(client);
+    return span !== undefined && performance.now() - span.lastMs < trustedForMs;
+  }
+
+  /** Whether a trusted client has been there lately. */
+  get hasTrusted(): boolean {
+    return performance.now() - this.#lastTrustedMs < presentForMs;
   }
 
   /** Takes the next item of a trusted client, ahead of others' turns. */

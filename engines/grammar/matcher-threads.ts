@@ -16,8 +16,8 @@ const slowLimitMs = 10_000;
 export interface MatcherThreadsOptions {
   readonly pool: ThreadPool;
   /**
-   * Threads that quick matchers are spread over, and as many for those whose grammars take long to compile; twice as many where
-   * the grammar would have to be compiled again.
+   * Most threads for matchers of quick grammars, and as many for those of grammars that take long to compile. Twice as many
+   * where an idle thread has the grammar already.
    */
   readonly maxShared: number;
   readonly compileLimitMs: number;

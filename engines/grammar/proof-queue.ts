@@ -1,10 +1,9 @@
 // Proof queue: grammars that wait for their first compilation or are in it. Clients take turns; slow grammars, and others of
 // their clients for a while, wait in a lane of their own. Their characters are bounded here, their number by that of the
 // askers. proofs.ts compiles them.
-import { ClientPaces } from "../../runtime/client-paces.ts";
+import type { ClientPaces } from "../../runtime/client-paces.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { FairQueue } from "../../runtime/fair-queue.ts";
-import { slowCompileMs } from "./limits.ts";
 import type { CompiledGrammar } from "./matcher.ts";
 import type { GrammarSource } from "./source.ts";
 import type { GrammarThread, NumberedSource } from "./thread.ts";
@@ -41,16 +40,14 @@ export class ProofQueue {
   /** Characters of their grammars, by client and in all. */
   readonly #charactersOf = new Map<string, number>();
   #characters = 0;
-  readonly #paces = new ClientPaces(slowCompileMs);
 
   find(digest: string): Proof | undefined {
     return this.#byDigest.get(digest);
   }
 
   /** Throws `queue_full`. */
-  add(digest: string, { id, source }: NumberedSource, client: string): Proof {
+  add(digest: string, { id, source }: NumberedSource, client: string, lane: Lane): Proof {
     this.#charge(client, source);
-    const lane = this.#paces.isSlow(client) ? "slow" : "quick";
     const proof: Proof = { digest, source, id, client, askers: new Set(), lane, thread: null, isPutBack: false };
     this.#byDigest.set(digest, proof);
     this.#waiting[lane].add(proof, false);
@@ -62,23 +59,19 @@ export class ProofQueue {
     return this.#waiting[lane].take();
   }
 
-  /** The same of the quick lane, of a trusted client. */
-  takeTrusted(): Proof | undefined {
-    return this.#paces.takeTrusted(this.#waiting.quick);
+  /** The same of the quick lane, of a client that `paces` trusts. */
+  takeTrusted(paces: ClientPaces): Proof | undefined {
+    return paces.takeTrusted(this.#waiting.quick);
   }
 
-  isTrusted(client: string): boolean {
-    return this.#paces.isTrusted(client);
-  }
-
-  /** A client's grammar has been compiled in the quick lane. */
-  wasQuick(client: string, compileMs: number): void {
-    this.#paces.quick(client, compileMs);
-  }
-
-  /** A client's grammar has turned out slow. */
-  wasSlow(client: string): void {
-    this.#paces.slow(client);
+  /** A client's grammar was slow: the others that it has waiting go to the slow lane, too. */
+  moveToSlow(client: string): void {
+    const { quick, slow } = this.#waiting;
+    for (const proof of [...quick.newestOf(client)].reverse()) {
+      quick.remove(proof);
+      proof.lane = "slow";
+      slow.add(proof, false);
+    }
   }
 
   /** It waits for the slow lane, ahead of all others of its client. */

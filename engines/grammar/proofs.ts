@@ -2,10 +2,11 @@
 // thread without matchers, one grammar at a time. One that turns out slow goes on in a lane of its own, where one is compiled
 // at a time, and quick ones go on beside it. A trusted client does not wait for the quick ones of those that are not. A grammar
 // that nobody waits for any more is not compiled. Places of askers are shared by client.
+import { ClientPaces } from "../../runtime/client-paces.ts";
 import type { ServerError } from "../../runtime/errors.ts";
 import { QueueShares } from "../../runtime/queue-shares.ts";
 import { abandoned } from "./abandoned.ts";
-import { slowCompileMs } from "./limits.ts";
+import { abandonedCompileMs, slowCompileMs } from "./limits.ts";
 import type { ProvedGrammar } from "./live-matcher.ts";
 import type { CompiledGrammar, GrammarAsker } from "./matcher.ts";
 import { type Asker, displacedAsker, type Lane, type Proof, ProofQueue, tooManyWait } from "./proof-queue.ts";
@@ -26,6 +27,7 @@ export interface ProofsOptions {
 export class Proofs {
   readonly #options: ProofsOptions;
   readonly #queue = new ProofQueue();
+  readonly #paces = new ClientPaces(slowCompileMs);
   readonly #running: Readonly<Record<Lane, Set<Proof>>> = { quick: new Set(), slow: new Set() };
   /** All askers, the latest at the end. */
   readonly #askers = new Map<Asker, Proof>();
@@ -40,7 +42,8 @@ export class Proofs {
     return new Promise((resolve, reject) => {
       if (signal.aborted) throw abandoned();
       const displaced = this.#displacedBy(client);
-      const proof = this.#queue.find(digest) ?? this.#queue.add(digest, grammar, client);
+      const lane = this.#paces.isSlow(client) ? "slow" : "quick";
+      const proof = this.#queue.find(digest) ?? this.#queue.add(digest, grammar, client, lane);
       const asker: Asker = { client, resolve, reject };
       signal.addEventListener("abort", () => this.#leave(asker, abandoned()));
       proof.askers.add(asker);
@@ -56,8 +59,14 @@ export class Proofs {
   look(thread: GrammarThread, task: number, busyMs: number): void {
     const { compileLimitMs } = this.#options;
     if (busyMs >= compileLimitMs) thread.refuse(task, compileLimitMs);
-    else if (busyMs >= slowCompileMs) {
-      for (const proof of this.#running.quick) if (proof.thread === thread) this.#turnSlow(proof);
+    else if (busyMs >= abandonedCompileMs) this.#lookQuick(thread, busyMs);
+  }
+
+  #lookQuick(thread: GrammarThread, busyMs: number): void {
+    if (busyMs >= slowCompileMs && !thread.isLow) thread.giveWay();
+    for (const proof of this.#running.quick) {
+      if (proof.thread !== thread) continue;
+      if (busyMs >= slowCompileMs || proof.askers.size === 0) this.#turnSlow(proof);
     }
   }
 
@@ -92,7 +101,7 @@ export class Proofs {
     else if (other.client !== proof.client) this.#queue.handOver(proof, other.client);
   }
 
-  /** A compilation in the quick lane goes on to its end: starting another thread would take longer. */
+  /** A compilation in the quick lane goes on for a while: it may end before another thread would start. */
   #abandon(proof: Proof): void {
     if (proof.thread !== null && proof.lane === "quick") return;
     this.#queue.remove(proof);
@@ -105,8 +114,8 @@ export class Proofs {
       if (next !== undefined) void this.#run(next);
     }
     const [running, second] = this.#running.quick;
-    const isStrangers = running !== undefined && second === undefined && !this.#queue.isTrusted(running.client);
-    const trusted = isStrangers ? this.#queue.takeTrusted() : undefined;
+    const isStrangers = running !== undefined && second === undefined && !this.#paces.isTrusted(running.client);
+    const trusted = isStrangers ? this.#queue.takeTrusted(this.#paces) : undefined;
     if (trusted !== undefined) void this.#run(trusted);
   }
 
@@ -116,11 +125,10 @@ export class Proofs {
     try {
       const thread = pool.claim();
       thread.isProving = true;
-      if (proof.lane === "slow") thread.giveWay();
       proof.thread = thread;
       pool.keepSpare();
       const compileMs = await thread.compile(proof);
-      if (proof.lane === "quick") this.#queue.wasQuick(proof.client, compileMs);
+      if (proof.lane === "quick") this.#paces.quick(proof.client, compileMs);
       const { id, source, digest } = proof;
       this.#end(proof, onProved({ id, source, digest, compileMs }));
     } catch (error) {
@@ -139,7 +147,8 @@ export class Proofs {
 
   /** It goes on as the slow one, if there is none; else it has to wait for that. */
   #turnSlow(proof: Proof): void {
-    this.#queue.wasSlow(proof.client);
+    this.#paces.slow(proof.client);
+    this.#queue.moveToSlow(proof.client);
     if (proof.askers.size === 0 || this.#running.slow.size > 0) {
       proof.isPutBack = true;
       proof.thread?.end(abandoned());
@@ -147,7 +156,6 @@ export class Proofs {
     }
     this.#running.quick.delete(proof);
     this.#running.slow.add(proof);
-    proof.thread?.giveWay();
     proof.lane = "slow";
     this.#startNext();
     this.#options.pool.keepSpare();
@@ -161,6 +169,8 @@ export class Proofs {
 
   #fail(proof: Proof, error: ServerError): void {
     if (proof.isPutBack) return;
+    // How long it took is not known: it may have been long.
+    if (proof.lane === "quick") this.#paces.quick(proof.client, slowCompileMs);
     if (error.code === "invalid_value") this.#options.onRefused(proof.digest, error);
     this.#end(proof, error);
   }

@@ -25,7 +25,7 @@ export function processorMs(thread: number): number | null {
   }
 }
 
-/** From now on a thread computes when others leave it a core. There is no way back. */
+/** Lowers a thread's share of a core that others want to about a quarter. It cannot be raised again. */
 export function lowerPriority(thread: number): void {
   try {
     setPriority(thread, lowPriority);

@@ -37,7 +37,7 @@ export class ThreadPool {
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);
     if (holder) return holder;
-    const idle = this.#claimable().sort((a, b) => a.usedMs - b.usedMs);
+    const idle = this.#claimable().sort((a, b) => a.lastMatcherMs - b.lastMatcherMs);
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
@@ -63,7 +63,7 @@ export class ThreadPool {
     const idle = this.#idle();
     if (idle.length <= restingCount) this.#surplusSinceMs = nowMs;
     else if (nowMs - this.#surplusSinceMs > surplusMs) {
-      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || b.usedMs - a.usedMs);
+      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || b.lastMatcherMs - a.lastMatcherMs);
       for (const thread of idle.slice(restingCount)) thread.end(abandoned());
     }
     return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= restingCount;

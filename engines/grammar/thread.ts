@@ -35,7 +35,7 @@ export class GrammarThread {
   /** By their numbers, which no grammar has. */
   readonly matchers = new Map<number, LiveMatcher>();
   /** When it last had a matcher; the grammars of the one that had one last are likely to be asked for again. */
-  usedMs = 0;
+  lastMatcherMs = 0;
   /** It compiles a source that has not been proved. */
   isProving = false;
   /** It holds too much memory: it gets nothing new. */
@@ -166,7 +166,7 @@ export class GrammarThread {
 
   close({ id }: LiveMatcher): void {
     if (!this.matchers.delete(id)) return;
-    this.usedMs = performance.now();
+    this.lastMatcherMs = performance.now();
     this.#order({ type: "close", matcher: id });
   }
 

@@ -2,7 +2,7 @@
 // them tasks and hears of the results.
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
-import { TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
+import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
 
 /** A worker that does not start is tried again after this time, then after twice as long each time. */
 const minStartDelayMs = 100;
@@ -13,7 +13,7 @@ const surplusMs = 5000;
 const hopelessStarts = 3;
 
 export interface TaskCrewOptions extends TaskWorkerOptions {
-  /** Others wait so long for a worker that is at something. */
+  /** A load that takes longer is slow: another worker stands in. */
   readonly quickMs: number;
   /** Longest time to load a shared value: a worker that takes longer is ended, and the value is refused. */
   readonly loadLimitMs: number;
@@ -57,10 +57,7 @@ export class TaskCrew {
         hooks.onFree(worker);
       },
       onShared: (worker, key, value) => this.#loaded(worker, key, value),
-      onNotShared: (worker, key, error) => {
-        worker.isLoadingLong = false;
-        this.#shared.get(key)?.settle(undefined, error);
-      },
+      onNotShared: (key, error) => this.#shared.get(key)?.settle(undefined, error),
       onEnded: (worker, reason, cause) => this.#end(worker, reason, cause),
     };
   }
@@ -68,6 +65,16 @@ export class TaskCrew {
   /** Workers that can be given a task. */
   get free(): readonly TaskWorker[] {
     return [...this.#workers].filter((worker) => worker.isFree);
+  }
+
+  /** Those of them that have loaded something, where there is something to load. */
+  get freeCount(): number {
+    return this.free.filter((worker) => this.#serves(worker)).length;
+  }
+
+  /** Workers, free or not, that have loaded something, where there is something to load. */
+  get servingCount(): number {
+    return [...this.#workers].filter((worker) => this.#serves(worker)).length;
   }
 
   /** See TaskPool.share. The caller calls `keep` next. */
@@ -93,7 +100,7 @@ export class TaskCrew {
 
   /** A worker is being started, or loads a shared value: there will be another free one. */
   get isChanging(): boolean {
-    return [...this.#workers].some(({ isReady, sharing }) => !isReady || sharing !== null);
+    return [...this.#workers].some(({ isReady, load }) => !isReady || load !== null);
   }
 
   /**
@@ -111,11 +118,11 @@ export class TaskCrew {
 
   /** Workers beyond those that are needed. */
   get #surplus(): number {
-    const standIns = [...this.#workers].filter(({ isLoadingLong }) => isLoadingLong).length;
+    const standIns = [...this.#workers].filter(({ load }) => load?.hasStandIn).length;
     return this.#workers.size - this.#wanted - standIns;
   }
 
-  /** Ends workers that are at nothing, those first that have loaded least. */
+  /** Ends workers that are free or still start, those with the fewest shared values first. */
   #dropSurplus(): void {
     this.#clearSurplusTimer();
     const idle = [...this.#workers].filter(({ isFree, isReady }) => isFree || !isReady);
@@ -158,7 +165,7 @@ export class TaskCrew {
   #load(): void {
     for (const worker of this.free) {
       const missing = [...this.#shared].find(([key, { isQuick }]) => {
-        return !worker.knows(key) && (isQuick || ![...this.#workers].some(({ sharing }) => sharing === key));
+        return !worker.knows(key) && (isQuick || ![...this.#workers].some(({ load }) => load?.key === key));
       });
       if (missing === undefined) continue;
       const isAlone = this.#workers.size === 1;
@@ -169,15 +176,21 @@ export class TaskCrew {
 
   #loadInto(worker: TaskWorker, key: string, { value }: Shared): void {
     const { quickMs, loadLimitMs } = this.#options;
-    worker.share(key, value);
-    const isAtIt = () => worker.sharing === key && this.#workers.has(worker);
-    setTimeout(() => {
-      // One that has just started has no one to stand in for.
-      if (!isAtIt() || worker.keys.size === 0) return;
-      worker.isLoadingLong = true;
-      this.keep(this.#wanted);
-    }, quickMs).unref();
+    const load = worker.share(key, value);
+    const isAtIt = () => worker.load === load && this.#workers.has(worker);
+    setTimeout(() => isAtIt() && this.#standIn(worker, load), quickMs).unref();
     setTimeout(() => isAtIt() && this.#end(worker, "time", undefined), loadLimitMs).unref();
+  }
+
+  #standIn(worker: TaskWorker, load: Load): void {
+    // One that has just started has served nobody.
+    if (worker.keys.size === 0) return;
+    load.hasStandIn = true;
+    this.keep(this.#wanted);
+  }
+
+  #serves(worker: TaskWorker): boolean {
+    return worker.isReady && (worker.keys.size > 0 || this.#shared.size === worker.refusedKeys.size);
   }
 
   #loaded(worker: TaskWorker, key: string, value: unknown): void {
@@ -185,18 +198,17 @@ export class TaskCrew {
     // It was taken back while the worker loaded it.
     if (shared === undefined) worker.unshare(key);
     else {
-      shared.isQuick ||= !worker.isLoadingLong;
+      shared.isQuick ||= worker.load !== null && performance.now() - worker.load.startedMs < this.#options.quickMs;
       shared.settle(value, null);
     }
-    worker.isLoadingLong = false;
   }
 
   #end(worker: TaskWorker, reason: EndReason, cause: unknown): void {
-    const { sharing } = worker;
+    const { load } = worker;
     this.drop(worker);
     if (!worker.isReady) this.#notStarted(cause);
     // Rejects TaskPool.share(), which drops the value: no other worker loads what has ended this one.
-    if (sharing !== null) this.#shared.get(sharing)?.settle(undefined, new TaskEnded(reason, "", cause));
+    if (load !== null) this.#shared.get(load.key)?.settle(undefined, new TaskEnded(reason, "", cause));
     this.#hooks.onEnded(worker, reason, cause);
   }
 

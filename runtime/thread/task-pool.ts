@@ -17,6 +17,8 @@ import type { TaskWorker } from "./task-worker.ts";
 
 /** A task with a larger input will be slow: it begins in the slow lane. */
 const maxQuickBytes = 8 * 2 ** 20;
+/** Most slow tasks at once where one cannot be started again later, as its input has moved: it would be refused. */
+const maxSlow = 2;
 
 export interface TaskPoolOptions extends TaskCrewOptions {
   /** Quick tasks at once. */
@@ -79,8 +81,8 @@ export class TaskPool {
     this.#paces = new ClientPaces(options.quickMs);
     this.#crew = new TaskCrew(options, {
       onFree: () => this.#dispatch(),
-      onResult: (worker, value) => this.#done(worker, value),
-      onFailure: (worker, error) => this.#ended(worker)?.reject(error),
+      onResult: (worker, value) => this.#done(worker)?.resolve(value),
+      onFailure: (worker, error) => this.#done(worker)?.reject(error),
       onEnded: (worker, reason, cause) => this.#lost(worker, reason, cause),
       onHopeless: (error) => {
         this.#refuseWaiting(error);
@@ -197,19 +199,21 @@ export class TaskPool {
   #dispatch(): void {
     if (this.#isClosed) return;
     const { quickWorkers, slowWorkers } = this.#options;
-    this.#crew.keep(quickWorkers + 1 + this.#slowCount);
+    const slowWanted = Math.max(this.#slowCount, Math.min(slowWorkers, this.#slowCount + this.#slow.size));
+    this.#crew.keep(quickWorkers + 1 + slowWanted);
     while (this.#startNext(this.#quick, this.#nextQuick()));
-    // One worker stays free for the next quick task.
-    while (
-      this.#slowCount < slowWorkers &&
-      this.#crew.free.length > 1 &&
-      this.#startNext(this.#slow, this.#slow.take())
-    );
+    while (this.#slowCount < slowWorkers && this.#hasWorkerForSlow && this.#startNext(this.#slow, this.#slow.take()));
+  }
+
+  /** Whether another worker stays free for the next quick task, or there are all that quick tasks may have. */
+  get #hasWorkerForSlow(): boolean {
+    const { freeCount, servingCount } = this.#crew;
+    return freeCount > 1 || (freeCount === 1 && servingCount - this.#slowCount > this.#options.quickWorkers + 1);
   }
 
   /** The next task of the quick lane; undefined where none may start now. */
   #nextQuick(): Task | undefined {
-    const freeCount = this.#crew.free.length;
+    const { freeCount } = this.#crew;
     const isRoom = this.#running.size - this.#slowCount < this.#options.quickWorkers;
     if (freeCount === 0) return undefined;
     const isReserved = freeCount === 1 && this.#crew.isChanging && this.#paces.hasTrusted;
@@ -261,17 +265,27 @@ export class TaskPool {
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { quickMs, limitMs, slowWorkers } = this.#options;
+    const most = task.transfer === undefined ? slowWorkers : Math.max(slowWorkers, maxSlow);
     this.#slowEver++;
-    this.#paces.slow(task.client);
-    const giver = this.#slowCount < slowWorkers || task.isGivenUp ? null : this.#slowGiver(task.client);
+    this.#setSlow(task.client);
+    const giver = this.#slowCount < most || task.isGivenUp ? null : this.#slowGiver(task.client);
     if (giver !== null) this.#putOff(giver);
-    if (!task.isGivenUp && this.#slowCount < slowWorkers) {
+    if (!task.isGivenUp && this.#slowCount < most) {
       worker.isSlow = true;
       task.timer = setTimeout(() => this.#kill(worker, "time"), limitMs - quickMs);
     } else {
       this.#putOff(worker);
     }
     this.#dispatch();
+  }
+
+  /** A client has had a slow task: the others that it has waiting go to the slow lane, too. */
+  #setSlow(client: string): void {
+    this.#paces.slow(client);
+    for (const task of [...this.#quick.newestOf(client)].reverse()) {
+      this.#quick.remove(task);
+      this.#slow.add(task, false);
+    }
   }
 
   /** Ends the worker of a task. The task is started again in the slow lane; refused where its input has moved. */
@@ -297,12 +311,12 @@ export class TaskPool {
     return giver;
   }
 
-  #done(worker: TaskWorker, value: unknown): void {
+  /** A worker has done its task, well or not. */
+  #done(worker: TaskWorker): Task | undefined {
     const { isSlow } = worker;
     const task = this.#ended(worker);
-    if (task === undefined) return;
-    if (!isSlow) this.#paces.quick(task.client, performance.now() - task.startedMs);
-    task.resolve(value);
+    if (task !== undefined && !isSlow) this.#paces.quick(task.client, performance.now() - task.startedMs);
+    return task;
   }
 
   /** Ends a running task together with its worker. */
@@ -315,7 +329,7 @@ export class TaskPool {
   #lost(worker: TaskWorker, reason: EndReason, cause: unknown): void {
     const task = this.#ended(worker);
     if (task !== undefined) {
-      this.#paces.slow(task.client);
+      this.#setSlow(task.client);
       task.reject(new TaskEnded(reason, worker.phase, cause));
     }
     this.#dispatch();

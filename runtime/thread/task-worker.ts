@@ -25,11 +25,19 @@ export interface TaskWorkerHooks {
   /** It can take orders, or is done with one. */
   onFree(worker: TaskWorker): void;
   onShared(worker: TaskWorker, key: string, value: unknown): void;
-  onNotShared(worker: TaskWorker, key: string, error: ServerError): void;
+  onNotShared(key: string, error: ServerError): void;
   onResult(worker: TaskWorker, value: unknown): void;
   onFailure(worker: TaskWorker, error: ServerError): void;
   /** Its thread has ended by itself: it ran out of memory, or crashed. */
   onEnded(worker: TaskWorker, reason: EndReason, cause: unknown): void;
+}
+
+/** The loading of one shared value. */
+export interface Load {
+  readonly key: string;
+  readonly startedMs: number;
+  /** It has taken so long that another worker stands in for this one. */
+  hasStandIn: boolean;
 }
 
 export class TaskWorker {
@@ -39,15 +47,13 @@ export class TaskWorker {
   /** The part of its task that is under way. */
   phase = "";
   isSlow = false;
-  /** It has tasks wait for a shared value that it loads: another worker stands in. */
-  isLoadingLong = false;
   /** It holds so much memory that it should be replaced. */
   isFull = false;
   isReady = false;
   readonly #worker: Worker;
   readonly #hooks: TaskWorkerHooks;
-  /** Key of the shared value that it is loading. */
-  sharing: string | null = null;
+  /** What it is loading. */
+  load: Load | null = null;
   /** Heap after it loaded its last shared value. */
   #sharedBytes = 0;
   #hasTask = false;
@@ -68,16 +74,17 @@ export class TaskWorker {
 
   /** It can be given an order. */
   get isFree(): boolean {
-    return this.isReady && !this.#hasTask && this.sharing === null;
+    return this.isReady && !this.#hasTask && this.load === null;
   }
 
   knows(key: string): boolean {
     return this.keys.has(key) || this.refusedKeys.has(key);
   }
 
-  share(key: string, value: unknown): void {
-    this.sharing = key;
+  share(key: string, value: unknown): Load {
+    this.load = { key, startedMs: performance.now(), hasStandIn: false };
     this.#order({ type: "share", key, value });
+    return this.load;
   }
 
   unshare(key: string): void {
@@ -112,15 +119,15 @@ export class TaskWorker {
         this.phase = report.phase;
         return;
       case "shared":
-        this.sharing = null;
         this.keys.add(report.key);
         this.#sharedBytes = report.heapBytes;
         this.#hooks.onShared(this, report.key, report.value);
+        this.load = null;
         break;
       case "not-shared":
-        this.sharing = null;
         this.refusedKeys.add(report.key);
-        this.#hooks.onNotShared(this, report.key, fromErrorRecord(report.error));
+        this.#hooks.onNotShared(report.key, fromErrorRecord(report.error));
+        this.load = null;
         break;
       default:
         this.#hasTask = false;

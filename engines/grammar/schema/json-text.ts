@@ -53,7 +53,7 @@ export const stringSpelling: Spelling = {
   end: text('"'),
 };
 
-/** What follows the backslash, in few places: the engine looks the vocabulary up for each. */
+/** What follows the backslash, as one expression: each alternative costs the engine a walk through the vocabulary. */
 function escapes(chars: CharSet): Expression {
   let letters = "";
   /** Last digits of \u000x and of \u001x. */
