@@ -12,7 +12,7 @@ const healthPauseMs = 20;
 const rarePauseMs = 3000;
 const chatTokens = 4;
 
-const { url: address, key, hasSchema, hasKnownSchema } = JSON.parse(process.argv[2] ?? "{}") as BystanderSetup;
+const { url: address, key, schemas } = JSON.parse(process.argv[2] ?? "{}") as BystanderSetup;
 const url = new URL(address);
 
 /** The waits of one kind of request, asked one after the other. */
@@ -119,7 +119,7 @@ let count = 0;
 /** No two chats begin alike. */
 const words = () => ({ messages: `${++count}: say something.` });
 
-/** Without a number a schema that no request had before, so that it has to be compiled. */
+/** Without a number it is one that no request had before, so that it has to be compiled. */
 function schema(number = ++count) {
   const name = `field${number}`;
   const object = { type: "object", properties: { [name]: { type: "integer" } }, required: [name] };
@@ -132,9 +132,9 @@ const knownSchemaChats = new Series();
 const healths = new Series();
 void chats.run(chatPauseMs, () => chat(words()));
 void healths.run(healthPauseMs, health);
-if (hasSchema)
-  void schemaChats.run(hasKnownSchema ? rarePauseMs : chatPauseMs, () => chat({ ...words(), ...schema() }));
-if (hasKnownSchema) void knownSchemaChats.run(chatPauseMs, () => chat({ ...words(), ...schema(0) }));
+const newPauseMs = schemas === "new" ? chatPauseMs : rarePauseMs;
+if (schemas !== "none") void schemaChats.run(newPauseMs, () => chat({ ...words(), ...schema() }));
+if (schemas === "mostly known") void knownSchemaChats.run(chatPauseMs, () => chat({ ...words(), ...schema(0) }));
 
 process.on("message", () => {
   const observations: Observations = {

@@ -8,10 +8,8 @@ export interface BystanderSetup {
   readonly url: string;
   /** API key, by which the server tells it from the attackers. */
   readonly key: string;
-  /** It also asks for answers that fit a schema, a new one each time. */
-  readonly hasSchema: boolean;
-  /** And for answers that fit always the same one; then new ones come rarely. */
-  readonly hasKnownSchema?: boolean;
+  /** It also asks for answers that fit a schema: a new one each time, or the same one and now and then a new one. */
+  readonly schemas: "none" | "new" | "mostly known";
 }
 
 export interface Waits {

@@ -50,7 +50,7 @@ export async function runFaults(options: HostileOptions, rounds: number): Promis
   try {
     const [well, model] = [await tinyModel(rig.folder, "well"), await tinyModel(rig.folder, "harmed")];
     const server = await rig.start({ models: [well, model] });
-    const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema: true });
+    const bystander = new Bystander({ url: server.url, key: otherKey, schemas: "new" });
     await sleep(quietMs);
     const quiet = await bystander.take();
     // Without engines in processes of their own there is nothing to kill.

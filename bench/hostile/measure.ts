@@ -110,7 +110,7 @@ export class WatchedServer {
     const { hasSchema = false } = probe;
     const server = await rig.start(await probe.settings?.(rig));
     await probe.prepare?.(rig);
-    const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema });
+    const bystander = new Bystander({ url: server.url, key: otherKey, schemas: hasSchema ? "new" : "none" });
     rig.atEnd(() => bystander.stop());
     await warmUp(rig);
     await watchQuiet(bystander, options.quietMs / 2, hasSchema);

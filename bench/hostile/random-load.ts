@@ -35,7 +35,7 @@ export async function runRandom(options: HostileOptions, count: number): Promise
   try {
     const templated = await tinyModel(rig.folder, "templated");
     const server = await rig.start({ models: [options.model, templated] });
-    const bystander = new Bystander({ url: server.url, key: otherKey, hasSchema: true, hasKnownSchema: true });
+    const bystander = new Bystander({ url: server.url, key: otherKey, schemas: "mostly known" });
     await sleep(quietMs);
     const quiet = await bystander.take();
     await server.takeFrontDelayMs();

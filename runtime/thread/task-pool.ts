@@ -205,7 +205,7 @@ export class TaskPool {
     while (this.#slowCount < slowWorkers && this.#hasWorkerForSlow && this.#startNext(this.#slow, this.#slow.take()));
   }
 
-  /** Whether another worker stays free for the next quick task, or there are all that quick tasks may have. */
+  /** Whether another worker stays free for the next quick task, or quick tasks have all the workers that they may have. */
   get #hasWorkerForSlow(): boolean {
     const { freeCount, servingCount } = this.#crew;
     return freeCount > 1 || (freeCount === 1 && servingCount - this.#slowCount > this.#options.quickWorkers + 1);
@@ -213,10 +213,10 @@ export class TaskPool {
 
   /** The next task of the quick lane; undefined where none may start now. */
   #nextQuick(): Task | undefined {
-    const { freeCount } = this.#crew;
+    const { free, freeCount, isChanging } = this.#crew;
     const isRoom = this.#running.size - this.#slowCount < this.#options.quickWorkers;
-    if (freeCount === 0) return undefined;
-    const isReserved = freeCount === 1 && this.#crew.isChanging && this.#paces.hasTrusted;
+    if (free.length === 0) return undefined;
+    const isReserved = freeCount <= 1 && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#quick.take();
     return isRoom || this.#runsStranger ? this.#paces.takeTrusted(this.#quick) : undefined;
   }

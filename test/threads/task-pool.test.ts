@@ -220,6 +220,16 @@ describe("a task pool", () => {
     await loading;
   });
 
+  it("serves tasks that need no shared value while a worker loads the first one", async (t) => {
+    const { pool, run } = createPool(t, { loadLimitMs: 5000 });
+    await run("echo");
+    await sleep(300); // until the spare worker is there, too
+    const loading = pool.share("k", "long");
+    const { ms } = await timed(run("echo", 1));
+    assert.ok(ms < 500, `${ms} ms`);
+    await loading;
+  });
+
   it("replaces a worker that loads a shared value for long", async (t) => {
     const { pool, run } = createPool(t, { limitMs: 5000, loadLimitMs: 5000 });
     await pool.share("good", 1);
