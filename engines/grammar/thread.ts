@@ -2,11 +2,11 @@
 // end. A thread that has ended is never started again; its owner is told by `onEnd`.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import { lowerPriority, processorMs } from "../../runtime/system-thread.ts";
 import { Control } from "./control.ts";
 import type { LiveMatcher } from "./live-matcher.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import type { GrammarSource } from "./source.ts";
-import { lowerPriority, processorMs } from "./system-thread.ts";
 
 /** A source under the number by which grammar threads know it. */
 export interface NumberedSource {

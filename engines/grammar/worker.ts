@@ -3,12 +3,12 @@
 // first failure of the grammar engine, and with the thread that started it.
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { toErrorRecord } from "../../runtime/errors.ts";
+import { processorMs, threadNumber } from "../../runtime/system-thread.ts";
 import { Control } from "./control.ts";
 import { type Compiled, Languages } from "./languages.ts";
 import type { Matching } from "./matching.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
 import { noToken, Sheet } from "./sheet.ts";
-import { processorMs, threadNumber } from "./system-thread.ts";
 
 type OrderOf<T extends WorkerOrder["type"]> = Extract<WorkerOrder, { type: T }>;
 

@@ -8,11 +8,10 @@
 // does not wait for one that is not: it may have the spare worker. Clients share the places of those that wait.
 import { ClientPaces } from "../client-paces.ts";
 import { ServerError } from "../errors.ts";
-import { FairQueue } from "../fair-queue.ts";
-import { QueueShares } from "../queue-shares.ts";
 import type { Transferable } from "./endpoint.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
+import { TaskLanes, type TaskLanesOptions } from "./task-lanes.ts";
 import type { TaskWorker } from "./task-worker.ts";
 
 /** A task with a larger input will be slow: it begins in the slow lane. */
@@ -20,16 +19,13 @@ const maxQuickBytes = 8 * 2 ** 20;
 /** Most slow tasks at once where one cannot be started again later, as its input has moved: it would be refused. */
 const maxSlow = 2;
 
-export interface TaskPoolOptions extends TaskCrewOptions {
+export interface TaskPoolOptions extends TaskCrewOptions, TaskLanesOptions {
   /** Quick tasks at once. */
   readonly quickWorkers: number;
   /** Most slow tasks at once: each occupies a core. */
   readonly slowWorkers: number;
   /** Longest time of one task. */
   readonly limitMs: number;
-  /** Most tasks that wait, and how an error names this limit. */
-  readonly maxQueued: number;
-  readonly maxQueuedName: string;
   /** Told when no worker starts any more, and when one does again. */
   readonly onDown?: (isDown: boolean) => void;
 }
@@ -67,10 +63,7 @@ interface Task extends TaskRequest {
 export class TaskPool {
   readonly #options: TaskPoolOptions;
   readonly #crew: TaskCrew;
-  readonly #quick = new FairQueue<Task>();
-  readonly #slow = new FairQueue<Task>();
-  /** Counts the waiting tasks of both lanes, by client. */
-  readonly #shares = new QueueShares();
+  readonly #lanes: TaskLanes<Task>;
   readonly #running = new Map<TaskWorker, Task>();
   readonly #paces: ClientPaces;
   #slowEver = 0;
@@ -78,6 +71,7 @@ export class TaskPool {
 
   constructor(options: TaskPoolOptions) {
     this.#options = options;
+    this.#lanes = new TaskLanes(options);
     this.#paces = new ClientPaces(options.quickMs);
     this.#crew = new TaskCrew(options, {
       onFree: () => this.#dispatch(),
@@ -85,7 +79,7 @@ export class TaskPool {
       onFailure: (worker, error) => this.#done(worker)?.reject(error),
       onEnded: (worker, reason, cause) => this.#lost(worker, reason, cause),
       onHopeless: (error) => {
-        this.#refuseWaiting(error);
+        this.#lanes.refuseAll(error);
         options.onDown?.(true);
       },
       onHopeful: () => options.onDown?.(false),
@@ -137,15 +131,15 @@ export class TaskPool {
         return;
       }
       signal?.addEventListener("abort", giveUp);
-      this.#makeRoom(client);
-      this.#wait(task, this.#paces.isSlow(client) || isLarge(request) ? this.#slow : this.#quick);
+      this.#lanes.makeRoomFor(client);
+      this.#lanes.add(task, this.#paces.isSlow(client) || isLarge(request));
       this.#dispatch();
     });
     return ended.finally(() => signal?.removeEventListener("abort", giveUp));
   }
 
   get statistics(): TaskPoolStatistics {
-    return { waiting: this.#quick.size + this.#slow.size, slow: this.#slowEver };
+    return { waiting: this.#lanes.size, slow: this.#slowEver };
   }
 
   /** Ends every worker; tasks that run or wait are rejected with `draining`. */
@@ -153,56 +147,23 @@ export class TaskPool {
     this.#isClosed = true;
     this.#crew.close(draining());
     for (const worker of [...this.#running.keys()]) this.#ended(worker)?.reject(draining());
-    this.#refuseWaiting(draining());
+    this.#lanes.refuseAll(draining());
   }
 
   #refusalOf({ client, signal }: Task): ServerError | null {
     if (signal?.aborted) return cancelled();
     if (this.#isClosed) return draining();
-    return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
-  }
-
-  /** Where no place is free, refuses the newest waiting task of the client that has most. */
-  #makeRoom(client: string): void {
-    const newestOf = (other: string) => this.#newestOf(other);
-    for (const task of this.#shares.displacedBy(client, 1, this.#freePlaces, newestOf) ?? []) {
-      this.#remove(task);
-      task.reject(
-        this.#full("this client has most of them, and one of another client took its place; try again later"),
-      );
-    }
-  }
-
-  *#newestOf(client: string): Generator<readonly Task[]> {
-    for (const lane of [this.#slow, this.#quick]) for (const task of lane.newestOf(client)) yield [task];
-  }
-
-  #full(advice: string): ServerError {
-    const { maxQueued, maxQueuedName } = this.#options;
-    return new ServerError("queue_full", `${maxQueued} tasks wait already (${maxQueuedName}); ${advice}`);
-  }
-
-  get #freePlaces(): number {
-    return this.#options.maxQueued - this.#quick.size - this.#slow.size;
-  }
-
-  #wait(task: Task, lane: FairQueue<Task>): void {
-    lane.add(task, false);
-    this.#shares.add(task.client);
-  }
-
-  #remove(task: Task): void {
-    if (this.#quick.remove(task) || this.#slow.remove(task)) this.#shares.remove(task.client);
+    return this.#lanes.refusalFor(client);
   }
 
   /** Starts what can be started: workers that are missing, then tasks. */
   #dispatch(): void {
     if (this.#isClosed) return;
     const { quickWorkers, slowWorkers } = this.#options;
-    const slowWanted = Math.max(this.#slowCount, Math.min(slowWorkers, this.#slowCount + this.#slow.size));
+    const slowWanted = Math.max(this.#slowCount, Math.min(slowWorkers, this.#slowCount + this.#lanes.slowSize));
     this.#crew.keep(quickWorkers + 1 + slowWanted);
-    while (this.#startNext(this.#quick, this.#nextQuick()));
-    while (this.#slowCount < slowWorkers && this.#hasWorkerForSlow && this.#startNext(this.#slow, this.#slow.take()));
+    while (this.#startNext(this.#nextQuick(), false));
+    while (this.#slowCount < slowWorkers && this.#hasWorkerForSlow && this.#startNext(this.#lanes.takeSlow(), true));
   }
 
   /** Whether another worker stays free for the next quick task, or quick tasks have all the workers that they may have. */
@@ -217,8 +178,8 @@ export class TaskPool {
     const isRoom = this.#running.size - this.#slowCount < this.#options.quickWorkers;
     if (free.length === 0) return undefined;
     const isReserved = freeCount <= 1 && isChanging && this.#paces.hasTrusted;
-    if (isRoom && !isReserved) return this.#quick.take();
-    return isRoom || this.#runsStranger ? this.#paces.takeTrusted(this.#quick) : undefined;
+    if (isRoom && !isReserved) return this.#lanes.takeQuick();
+    return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces) : undefined;
   }
 
   get #runsStranger(): boolean {
@@ -227,19 +188,17 @@ export class TaskPool {
   }
 
   /** Starts a task that was taken from a lane. False where there is none, or where it has to wait for its worker. */
-  #startNext(lane: FairQueue<Task>, task: Task | undefined): boolean {
+  #startNext(task: Task | undefined, isSlow: boolean): boolean {
     if (task === undefined) return false;
     const { free } = this.#crew;
-    this.#shares.remove(task.client);
     const { needs } = task;
     const worker = free.find((one) => needs === undefined || one.keys.has(needs));
     if (worker !== undefined) {
-      this.#start(task, worker, lane === this.#slow);
+      this.#start(task, worker, isSlow);
       return true;
     }
     if (this.#crew.mayHave(needs as string)) {
-      lane.putBack(task);
-      this.#shares.add(task.client);
+      this.#lanes.putBack(task, isSlow);
       return false;
     }
     task.reject(new ServerError("peer_gone", `"${needs}" cannot be used now; try again shortly`));
@@ -282,10 +241,7 @@ export class TaskPool {
   /** A client has had a slow task: the others that it has waiting go to the slow lane, too. */
   #setSlow(client: string): void {
     this.#paces.slow(client);
-    for (const task of [...this.#quick.newestOf(client)].reverse()) {
-      this.#quick.remove(task);
-      this.#slow.add(task, false);
-    }
+    this.#lanes.slowDown(client);
   }
 
   /** Ends the worker of a task. The task is started again in the slow lane; refused where its input has moved. */
@@ -293,7 +249,7 @@ export class TaskPool {
     const task = this.#ended(worker);
     this.#crew.drop(worker);
     if (task === undefined) return;
-    if (task.transfer === undefined && !task.isGivenUp) this.#wait(task, this.#slow);
+    if (task.transfer === undefined && !task.isGivenUp) this.#lanes.add(task, true);
     else task.reject(tooManySlow());
   }
 
@@ -336,7 +292,7 @@ export class TaskPool {
   }
 
   #giveUp(task: Task): void {
-    this.#remove(task);
+    this.#lanes.remove(task);
     task.isGivenUp = true;
     task.reject(cancelled());
     // A task that is still quick ends sooner than a new worker would start.
@@ -353,13 +309,6 @@ export class TaskPool {
     clearTimeout(task.timer);
     task.worker = null;
     return task;
-  }
-
-  #refuseWaiting(error: ServerError): void {
-    for (const task of [...this.#quick, ...this.#slow]) {
-      this.#remove(task);
-      task.reject(error);
-    }
   }
 
   get #slowCount(): number {
