@@ -9,6 +9,7 @@ import type { PrefixStatistics } from "../engines/scheduler/prefix-cache.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import type { SpeculationOptions } from "../engines/speculation/options.ts";
 import type { SpeculationStatistics } from "../engines/speculation/speculation.ts";
+import type { TemplateAbilities } from "../engines/template/abilities.ts";
 import type { TokenTextTable } from "../engines/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
@@ -266,6 +267,8 @@ export interface ModelFiles {
   readonly head: HeadBytes;
   /** The chat template that the configuration names; null where the model's own is used. */
   readonly template: string | null;
+  /** Of its chat templates. */
+  readonly abilities: TemplateAbilities;
   readonly tokenTexts: TokenTextTable;
 }
 

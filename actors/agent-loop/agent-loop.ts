@@ -76,7 +76,8 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     const { capacity, maxQueue } = ready;
     const files = message.files ?? (await tasks.read(message));
     const endpoint = await openEndpoint(message.ticket);
-    const textKey = await tasks.open({ id, ready, head: files.head, template: files.template }).catch((error) => {
+    const { head, template, abilities } = files;
+    const textKey = await tasks.open({ id, ready, head, template, abilities }).catch((error) => {
       endpoint.close();
       throw error;
     });

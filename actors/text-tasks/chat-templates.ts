@@ -1,6 +1,7 @@
 // Owns the chat templates of one model: the one for all chats, and the one for chats with tools where the model file has a
 // second. Opened when the model attaches.
 import type { ModelMetadata } from "../../engines/gguf/metadata.ts";
+import type { Abilities, TemplateAbilities } from "../../engines/template/abilities.ts";
 import { ChatTemplate } from "../../engines/template/chat-template.ts";
 import { modelTemplateSource } from "../../engines/template/template-source.ts";
 import type { Vocabulary } from "../../engines/tokenizer/vocabulary.ts";
@@ -22,20 +23,30 @@ export class ChatTemplates {
   }
 
   /**
-   * `named` is the template that the configuration names, if it does. A model without a usable one of its own still serves
-   * completions: the error is kept for chats.
+   * `named` is the template that the configuration names, if it does. `abilities` are those of the same templates, opened
+   * before; where they are left out, the templates are rendered for them. A model without a usable template of its own still
+   * serves completions: the error is kept for chats.
    */
   static open(
     named: string | null,
     { chatTemplates, tokenizer }: ModelMetadata,
     vocabulary: Vocabulary,
+    abilities: TemplateAbilities = { usual: null, withTools: null },
   ): ChatTemplates {
-    if (named !== null) return new ChatTemplates(compile(named, vocabulary), null);
-    const usual = unlessRefused(() => compile(modelTemplateSource(chatTemplates, tokenizer), vocabulary));
+    const opened = (source: string, known: Abilities | null) => compile(source, vocabulary, known ?? undefined);
+    if (named !== null) return new ChatTemplates(opened(named, abilities.usual), null);
+    const usual = unlessRefused(() => opened(modelTemplateSource(chatTemplates, tokenizer), abilities.usual));
     const toolSource = chatTemplates.get("tool_use");
-    const withTools = toolSource === undefined ? null : unlessRefused(() => compile(toolSource, vocabulary));
+    const withTools = toolSource === undefined ? null : unlessRefused(() => opened(toolSource, abilities.withTools));
     // One that cannot be used is no loss: the usual one takes tools as well as it can.
     return new ChatTemplates(usual, withTools instanceof ServerError ? null : withTools);
+  }
+
+  get abilities(): TemplateAbilities {
+    return {
+      usual: this.#usual instanceof ServerError ? null : this.#usual.template.abilities,
+      withTools: this.#withTools?.template.abilities ?? null,
+    };
   }
 
   /** The one for a chat. Throws why there is none. */
@@ -46,8 +57,8 @@ export class ChatTemplates {
   }
 }
 
-function compile(source: string, vocabulary: Vocabulary): OpenTemplate {
-  const template = new ChatTemplate(source, vocabulary);
+function compile(source: string, vocabulary: Vocabulary, abilities?: Abilities): OpenTemplate {
+  const template = new ChatTemplate(source, vocabulary, abilities);
   const { shownTokens } = template.format;
   const tokens = vocabulary.controlTokens.filter((token) => shownTokens.includes(vocabulary.tokenText(token)));
   return { template, shownTokens: new Set(tokens) };

@@ -11,6 +11,7 @@ import type { TaskHandlers, TaskOutput } from "../../runtime/thread/task.ts";
 import type { EmbedInputs } from "../inference.ts";
 import type { ModelFiles } from "../messages.ts";
 import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "./body-translators.ts";
+import { ChatTemplates } from "./chat-templates.ts";
 import { checkOutput, type OutputToCheck, preparePrompt } from "./prepare.ts";
 import { openContent } from "./sealed-content.ts";
 import { TextModel, type TextSource } from "./text-model.ts";
@@ -78,8 +79,11 @@ export function textHandlers(translators: BodyTranslators): TaskHandlers {
       const key = jinjaExplicit === null ? "chat_template" : "jinja_explicit";
       const template = named === null ? null : await loadTemplateOverride(named, key);
       const head = await readHeadBytes(path);
-      const tokenTexts = tokenTextTable(createVocabulary(parseModelMetadata(head).tokenizer));
-      return { value: { head, template, tokenTexts } satisfies ModelFiles };
+      const metadata = parseModelMetadata(head);
+      const vocabulary = createVocabulary(metadata.tokenizer);
+      enter("template");
+      const { abilities } = ChatTemplates.open(template, metadata, vocabulary);
+      return { value: { head, template, abilities, tokenTexts: tokenTextTable(vocabulary) } satisfies ModelFiles };
     },
     prepare({ key, request }, enter) {
       enter("messages");

@@ -22,7 +22,7 @@ const truncatedPromptShare = 0.75;
 const openingCharacters = 256;
 
 /** What a text worker is given of a model, read once: a worker that starts later needs no file, which may be gone by then. */
-export interface TextSource extends Pick<ModelFiles, "head" | "template"> {
+export interface TextSource extends Pick<ModelFiles, "head" | "template" | "abilities"> {
   readonly id: string;
   readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
     readonly card: { readonly vocabSize: number };
@@ -78,7 +78,7 @@ export class TextModel {
     const vocabulary = createVocabulary(metadata.tokenizer);
     checkSize(source, vocabulary);
     checkProbes(source, vocabulary);
-    const templates = ChatTemplates.open(source.template, metadata, vocabulary);
+    const templates = ChatTemplates.open(source.template, metadata, vocabulary, source.abilities);
     return new TextModel(source.id, vocabulary, templates, source.ready);
   }
 

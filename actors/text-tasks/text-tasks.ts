@@ -30,9 +30,6 @@ export interface TextTaskLimits {
   readonly heapMiB: number;
 }
 
-/** The client of tasks that the server itself needs. */
-const ownClient = "";
-
 export class TextTasks {
   readonly #runner: TaskRunner;
   readonly #limits: TextTaskLimits;
@@ -52,9 +49,16 @@ export class TextTasks {
     return { ...this.#runner.statistics, ended: { ...this.#ended } };
   }
 
-  /** What is read of a model's files. */
-  read({ path, chatTemplate, jinjaExplicit }: AttachedModel): Promise<ModelFiles> {
-    return this.#run("read", { path, chatTemplate, jinjaExplicit }, { client: ownClient });
+  /** What is read of a model's files. Throws `model_file_invalid`. */
+  async read(model: Pick<AttachedModel, "id" | "path" | "chatTemplate" | "jinjaExplicit">): Promise<ModelFiles> {
+    const { id, path, chatTemplate, jinjaExplicit } = model;
+    const input: TextTaskTypes["read"]["input"] = { path, chatTemplate, jinjaExplicit };
+    try {
+      // Each model is a client of its own: one whose template is slow delays itself alone.
+      return (await this.#runner.run({ kind: "read", input, client: `model ${id}` })) as ModelFiles;
+    } catch (error) {
+      throw error instanceof TaskEnded ? this.#unusable(id, error, this.#limits.seconds) : error;
+    }
   }
 
   /** Makes a model known to the workers; returns the key for tasks that need it. Throws `model_file_invalid`. */
@@ -63,7 +67,7 @@ export class TextTasks {
     try {
       await this.#runner.share(key, source);
     } catch (error) {
-      throw error instanceof TaskEnded ? this.#unusable(source.id, error) : error;
+      throw error instanceof TaskEnded ? this.#unusable(source.id, error, this.#limits.loadSeconds) : error;
     }
     return key;
   }
@@ -154,13 +158,13 @@ export class TextTasks {
     return new RefusedTask(message, phase);
   }
 
-  #unusable(id: string, { reason, cause }: TaskEnded): ServerError {
+  #unusable(id: string, { reason, phase, cause }: TaskEnded, seconds: number): ServerError {
     if (reason === "crash") {
       return new ServerError("peer_gone", `a thread ended while it read the vocabulary of model "${id}"`, { cause });
     }
-    const { loadSeconds } = this.#limits;
-    const limit = reason === "time" ? `${loadSeconds} s` : this.#limitOf(reason);
-    const message = `model "${id}" cannot be served: reading its vocabulary and its chat template takes more than ${limit}`;
+    const limit = reason === "time" ? `${seconds} s` : this.#limitOf(reason);
+    const what = phase === "template" ? subjects.template : "reading its vocabulary and its chat template";
+    const message = `model "${id}" cannot be served: ${what} takes more than ${limit}; correct the file, or name another chat_template`;
     return new ServerError("model_file_invalid", message, { cause });
   }
 
@@ -188,4 +192,5 @@ const subjects: Readonly<Record<TextPhase, string>> = {
   input: "tokenising the input",
   check: "checking the output against its schema",
   model: "reading the model's files",
+  template: "rendering its chat template for a test",
 };

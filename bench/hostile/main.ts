@@ -18,10 +18,11 @@ const longestMs = 600_000;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const options = await parseOptions(argv);
-  const suffix = options.server === null ? "" : "-before";
-  if (options.random !== null) publish(`hostile-random${suffix}`, options, await runRandom(options, options.random));
-  else if (options.faults !== null)
-    publish(`hostile-faults${suffix}`, options, await runFaults(options, options.faults));
+  const heap = options.nodeFlags.length === 0 ? "" : "-small-heap";
+  const suffix = options.server === null ? heap : `${heap}-before`;
+  const { random, faults } = options;
+  if (random !== null) publish(`hostile-random${suffix}`, options, await runRandom(options, random));
+  else if (faults !== null) publish(`hostile-faults${suffix}`, options, await runFaults(options, faults));
   else publish(`hostile${suffix}`, options, hostileTable(await runProbes(options)));
 }
 

@@ -5,10 +5,12 @@ import { abandoned } from "./abandoned.ts";
 import type { WorkerSetup } from "./messages.ts";
 import { GrammarThread, type NumberedSource } from "./thread.ts";
 
-/** Threads that stay when all are idle: the one that had matchers last, with its grammars, and a spare one. */
+/** Threads that stay when all are idle: the one whose grammars are used most, and a spare one. */
 const restingCount = 2;
 /** Further idle threads stay for this time: the work may come back. */
 const surplusMs = 5000;
+/** The thread whose grammars were asked for again last is kept for them for this time. */
+const keptMs = 5000;
 
 export class ThreadPool {
   readonly #setup: Omit<WorkerSetup, "control">;
@@ -31,13 +33,13 @@ export class ThreadPool {
   }
 
   /**
-   * An idle thread: one that has compiled `grammar`, else the one that has had no matcher for longest, else a new one. Throws
+   * An idle thread: one that has compiled `grammar`, else the one whose grammars are used least, else a new one. Throws
    * `model_failed` where the system has none to give.
    */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);
     if (holder) return holder;
-    const idle = this.#claimable().sort((a, b) => a.lastMatcherMs - b.lastMatcherMs);
+    const idle = this.#claimable().sort(GrammarThread.byUse);
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
@@ -63,7 +65,7 @@ export class ThreadPool {
     const idle = this.#idle();
     if (idle.length <= restingCount) this.#surplusSinceMs = nowMs;
     else if (nowMs - this.#surplusSinceMs > surplusMs) {
-      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || b.lastMatcherMs - a.lastMatcherMs);
+      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || GrammarThread.byUse(b, a));
       for (const thread of idle.slice(restingCount)) thread.end(abandoned());
     }
     return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= restingCount;
@@ -79,9 +81,13 @@ export class ThreadPool {
     return this.all.filter((thread) => thread.isIdle && !thread.isFull && !thread.isSlow);
   }
 
-  /** Idle ones for whatever comes: not those that keep a grammar which took long to compile, at a low priority. */
+  /**
+   * Idle ones for whatever comes: not the one that is kept for its grammars, nor those that keep a grammar which took long to
+   * compile, at a low priority.
+   */
   #claimable(): GrammarThread[] {
-    return this.#idle().filter(({ isLow }) => !isLow);
+    const lastReuseMs = Math.max(performance.now() - keptMs, ...this.all.map((thread) => thread.lastReuseMs));
+    return this.#idle().filter((thread) => !thread.isLow && thread.lastReuseMs < lastReuseMs);
   }
 
   #start(): GrammarThread {

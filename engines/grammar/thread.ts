@@ -34,8 +34,6 @@ export class GrammarThread {
   readonly control = new Control();
   /** By their numbers, which no grammar has. */
   readonly matchers = new Map<number, LiveMatcher>();
-  /** When it last had a matcher; the grammars of the one that had one last are likely to be asked for again. */
-  lastMatcherMs = 0;
   /** It compiles a source that has not been proved. */
   isProving = false;
   /** It holds too much memory: it gets nothing new. */
@@ -54,6 +52,10 @@ export class GrammarThread {
   #hasEnded = false;
   /** The system's number of it, null while it is not known. */
   #number: number | null = null;
+  /** Grammars that it has had a matcher of. */
+  readonly #opened = new Set<number>();
+  #lastReuseMs = 0;
+  #lastMatcherMs = 0;
   /** What look() has seen: the piece of work, the processor time at its first look, and the time on the clock since then. */
   #begunSeen = 0;
   #firstMs: number | null = null;
@@ -161,17 +163,33 @@ export class GrammarThread {
   open(matcher: LiveMatcher, history: Int32Array): void {
     const { id, grammar, sheet } = matcher;
     this.matchers.set(id, matcher);
+    if (this.#opened.has(grammar.id)) this.#lastReuseMs = performance.now();
+    this.#opened.add(grammar.id);
     this.#order({ type: "open", matcher: id, grammar: grammar.id, sheet: sheet.memory, history });
   }
 
   close({ id }: LiveMatcher): void {
     if (!this.matchers.delete(id)) return;
-    this.lastMatcherMs = performance.now();
+    this.#lastMatcherMs = performance.now();
     this.#order({ type: "close", matcher: id });
   }
 
   forget(grammar: NumberedSource): void {
+    this.#opened.delete(grammar.id);
     if (this.#compiled.delete(grammar.id)) this.#order({ type: "forget", grammar: grammar.id });
+  }
+
+  /**
+   * Orders threads by how soon their grammars are likely to be asked for again, the least likely first: those that were asked
+   * for twice are, others hardly.
+   */
+  static byUse(this: void, a: GrammarThread, b: GrammarThread): number {
+    return a.#lastReuseMs - b.#lastReuseMs || a.#lastMatcherMs - b.#lastMatcherMs;
+  }
+
+  /** When it was last asked again for a grammar of its, by performance.now(); 0 where it never was. */
+  get lastReuseMs(): number {
+    return this.#lastReuseMs;
   }
 
   /** Ends it, whatever it is at; what it was to compile is rejected with `reason`. */

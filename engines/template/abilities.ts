@@ -1,5 +1,5 @@
-// Owns what a chat template can take, found by test renders once a model: whether what a message holds comes out in the
-// prompt. Families differ, and no template says so of itself.
+// Owns what a chat template can take, found by test renders, once when a model is attached: whether what a message holds comes
+// out in the prompt. Families differ, and no template says so of itself.
 import type { ToolSpec } from "../chat.ts";
 import type { Renderer } from "./renderer.ts";
 import { type ParsedMessage, type TemplateMessage, templateMessages, templateTool } from "./template-messages.ts";
@@ -38,6 +38,12 @@ export interface Abilities {
   /** Where false, results of calls are the user's. */
   readonly takesResults: boolean;
   readonly calls: CallAbilities;
+}
+
+/** Of a model's templates; null for one that there is not. */
+export interface TemplateAbilities {
+  readonly usual: Abilities | null;
+  readonly withTools: Abilities | null;
 }
 
 const content = "probe5731";

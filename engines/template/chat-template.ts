@@ -34,14 +34,17 @@ export class ChatTemplate {
   readonly thinking: ThinkingTags | null;
   /** Tools come out in the prompt as the template has them; otherwise they are described in words of ours. */
   readonly takesTools: boolean;
+  readonly abilities: Abilities;
   readonly #source: string;
   readonly #renderer: Renderer;
   readonly #guard: UserTextGuard;
-  readonly #abilities: Abilities;
   readonly #written: WrittenParts;
 
-  /** Throws ServerError `model_file_invalid` for a template that cannot be read. */
-  constructor(source: string, vocabulary: TemplateVocabulary) {
+  /**
+   * `abilities`: what its test renders have shown; where they are left out, it is rendered for them. Throws ServerError
+   * `model_file_invalid` for a template that cannot be read.
+   */
+  constructor(source: string, vocabulary: TemplateVocabulary, abilities?: Abilities) {
     const text = (token: number | null) => (token === null ? "" : vocabulary.tokenText(token));
     this.#source = source;
     this.format = chooseFormat(source);
@@ -55,9 +58,9 @@ export class ChatTemplate {
       namesIn: (part: string) => vocabulary.controlNamesIn(part),
     };
     this.#guard = new UserTextGuard(control, removedWords(source));
-    this.#abilities = findAbilities(source, this.#renderer);
-    this.takesTools = this.#abilities.takesTools;
-    this.#written = { calls: !this.#abilities.calls.shown, results: !this.#abilities.takesResults };
+    this.abilities = abilities ?? findAbilities(source, this.#renderer);
+    this.takesTools = this.abilities.takesTools;
+    this.#written = { calls: !this.abilities.calls.shown, results: !this.abilities.takesResults };
   }
 
   /**
@@ -99,7 +102,7 @@ export class ChatTemplate {
   }
 
   #shaped(messages: readonly ParsedMessage[]): TemplateMessage[] {
-    const abilities = this.#abilities;
+    const abilities = this.abilities;
     const inRoles = withRoles(withNames(messages), abilities);
     const { calls, results } = this.#written;
     const sayable = calls || results ? written(inRoles, this.#written, this.format.syntax) : inRoles;
@@ -109,7 +112,7 @@ export class ChatTemplate {
   #failure(error: unknown): ServerError {
     const reason = error instanceof Error ? error.message : String(error);
     const options = { param: "messages", cause: error };
-    if (this.#abilities.works)
+    if (this.abilities.works)
       return new ServerError("invalid_value", `the model's chat template refused the messages: ${reason}`, options);
     const advice = "start the server with another one in chat_template";
     return new ServerError(

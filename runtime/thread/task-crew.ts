@@ -1,5 +1,5 @@
 // TaskCrew: the workers of a task pool. Decides how many there are, what each loads, and when one is replaced. The pool gives
-// them tasks and hears of the results.
+// them tasks and hears of the results. Low workers, which serve slow tasks alone, are former ones for quick tasks.
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
@@ -42,6 +42,7 @@ export class TaskCrew {
   readonly #workers = new Set<TaskWorker>();
   readonly #shared = new Map<string, Shared>();
   #wanted = 0;
+  #wantedLow = 0;
   #failedStarts = 0;
   #startTimer: NodeJS.Timeout | undefined;
   #surplusTimer: NodeJS.Timeout | undefined;
@@ -62,19 +63,28 @@ export class TaskCrew {
     };
   }
 
-  /** Workers that can be given a task. */
+  /** Workers that can be given a quick task. */
   get free(): readonly TaskWorker[] {
-    return [...this.#workers].filter((worker) => worker.isFree);
+    return this.#kind(false).filter((worker) => worker.isFree);
   }
 
-  /** Those of them that have loaded something, where there is something to load. */
+  /** Low workers that can be given a task. */
+  get freeLow(): readonly TaskWorker[] {
+    return this.#kind(true).filter((worker) => worker.isFree);
+  }
+
+  get lowCount(): number {
+    return this.#kind(true).length;
+  }
+
+  /** Workers that can be given a quick task and have loaded something, where there is something to load. */
   get freeCount(): number {
     return this.free.filter((worker) => this.#serves(worker)).length;
   }
 
-  /** Workers, free or not, that have loaded something, where there is something to load. */
+  /** Workers for quick tasks, free or not, that have loaded something, where there is something to load. */
   get servingCount(): number {
-    return [...this.#workers].filter((worker) => this.#serves(worker)).length;
+    return this.#kind(false).filter((worker) => this.#serves(worker)).length;
   }
 
   /** See TaskPool.share. The caller calls `keep` next. */
@@ -98,37 +108,54 @@ export class TaskCrew {
     return this.#shared.has(key) && [...this.#workers].some((worker) => !worker.refusedKeys.has(key));
   }
 
-  /** A worker is being started, or loads a shared value: there will be another free one. */
+  /** A worker is being started, or loads a shared value: there will be another free one for quick tasks. */
   get isChanging(): boolean {
-    return [...this.#workers].some(({ isReady, load }) => !isReady || load !== null);
+    return this.#kind(false).some(({ isReady, load }) => !isReady || load !== null);
   }
 
   /**
-   * Keeps `wanted` workers, and one more for each that loads a shared value for long: starts those that are missing. Those that
-   * are not needed stay for some time, as they may be again.
+   * Keeps `wanted` workers for quick tasks, one more for each that loads a shared value for long, and one for each of
+   * `wantedLow` low workers that there is not yet: starts those that are missing. Workers that are not needed stay for some
+   * time, as they may be again.
    */
-  keep(wanted: number): void {
+  keep(wanted: number, wantedLow: number): void {
     this.#wanted = wanted;
+    this.#wantedLow = wantedLow;
     for (const worker of this.free) if (worker.isFull && this.#readyCount > 1) this.drop(worker);
+    for (const worker of this.freeLow) if (worker.isFull) this.drop(worker);
     while (this.#startTimer === undefined && this.#surplus < 0) this.#start();
     this.#load();
-    if (this.#surplus <= 0) this.#clearSurplusTimer();
+    if (this.#surplus <= 0 && this.#surplusLow <= 0) this.#clearSurplusTimer();
     else this.#surplusTimer ??= setTimeout(() => this.#dropSurplus(), surplusMs).unref();
   }
 
-  /** Workers beyond those that are needed. */
-  get #surplus(): number {
-    const standIns = [...this.#workers].filter(({ load }) => load?.hasStandIn).length;
-    return this.#workers.size - this.#wanted - standIns;
+  #kind(isLow: boolean): readonly TaskWorker[] {
+    return [...this.#workers].filter((worker) => worker.isLow === isLow);
   }
 
-  /** Ends workers that are free or still start, those with the fewest shared values first. */
+  /** Workers for quick tasks beyond those that are needed. */
+  get #surplus(): number {
+    const workers = this.#kind(false);
+    const standIns = workers.filter(({ load }) => load?.hasStandIn).length;
+    return workers.length - this.#wanted - standIns - Math.max(0, -this.#surplusLow);
+  }
+
+  get #surplusLow(): number {
+    return this.lowCount - this.#wantedLow;
+  }
+
   #dropSurplus(): void {
     this.#clearSurplusTimer();
-    const idle = [...this.#workers].filter(({ isFree, isReady }) => isFree || !isReady);
-    idle.sort((a, b) => a.keys.size - b.keys.size);
-    for (const worker of idle.slice(0, this.#surplus)) this.drop(worker);
-    this.keep(this.#wanted);
+    this.#dropIdle(this.freeLow, this.#surplusLow);
+    const idle = this.#kind(false).filter(({ isFree, isReady }) => isFree || !isReady);
+    this.#dropIdle(idle, this.#surplus);
+    this.keep(this.#wanted, this.#wantedLow);
+  }
+
+  /** Ends up to `count` workers, those with the fewest shared values first. */
+  #dropIdle(idle: readonly TaskWorker[], count: number): void {
+    const sorted = [...idle].sort((a, b) => a.keys.size - b.keys.size);
+    for (const worker of sorted.slice(0, Math.max(0, count))) this.drop(worker);
   }
 
   #clearSurplusTimer(): void {
@@ -160,15 +187,20 @@ export class TaskCrew {
 
   /**
    * Has free workers load the shared values they lack. A worker that has some waits until another one that has some is free
-   * for tasks. What has not been loaded quickly before is loaded by one worker at a time.
+   * for tasks. What has not been loaded quickly before is loaded by one worker at a time, and by low ones after another.
    */
   #load(): void {
+    for (const worker of this.freeLow) {
+      const isLoaded = (key: string) => this.#kind(false).some(({ keys }) => keys.has(key));
+      const missing = [...this.#shared].find(([key]) => !worker.knows(key) && isLoaded(key));
+      if (missing !== undefined) this.#loadInto(worker, ...missing);
+    }
     for (const worker of this.free) {
       const missing = [...this.#shared].find(([key, { isQuick }]) => {
-        return !worker.knows(key) && (isQuick || ![...this.#workers].some(({ load }) => load?.key === key));
+        return !worker.knows(key) && (isQuick || !this.#kind(false).some(({ load }) => load?.key === key));
       });
       if (missing === undefined) continue;
-      const isAlone = this.#workers.size === 1;
+      const isAlone = this.#kind(false).length === 1;
       const hasStandIn = this.free.some((other) => other !== worker && other.keys.size > 0);
       if (worker.keys.size === 0 || hasStandIn || isAlone) this.#loadInto(worker, ...missing);
     }
@@ -184,9 +216,9 @@ export class TaskCrew {
 
   #standIn(worker: TaskWorker, load: Load): void {
     // One that has just started has served nobody.
-    if (worker.keys.size === 0) return;
+    if (worker.keys.size === 0 || worker.isLow) return;
     load.hasStandIn = true;
-    this.keep(this.#wanted);
+    this.keep(this.#wanted, this.#wantedLow);
   }
 
   #serves(worker: TaskWorker): boolean {
@@ -219,7 +251,7 @@ export class TaskCrew {
     clearTimeout(this.#startTimer);
     this.#startTimer = setTimeout(() => {
       this.#startTimer = undefined;
-      this.keep(this.#wanted);
+      this.keep(this.#wanted, this.#wantedLow);
     }, delayMs);
     if (!this.#isHopeless || this.#readyCount > 0) return;
     const error = new ServerError("peer_gone", "the threads that read requests do not start; try again shortly");
@@ -232,7 +264,7 @@ export class TaskCrew {
   }
 
   get #readyCount(): number {
-    return [...this.#workers].filter((worker) => worker.isReady).length;
+    return this.#kind(false).filter((worker) => worker.isReady).length;
   }
 }
 

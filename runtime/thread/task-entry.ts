@@ -3,6 +3,7 @@
 import { getHeapStatistics } from "node:v8";
 import { parentPort, workerData } from "node:worker_threads";
 import { ServerError, toErrorRecord } from "../errors.ts";
+import { threadNumber } from "../system-thread.ts";
 import type { StartTasks, TaskHandlers, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
 
 if (!parentPort) throw new Error("a task worker is a worker thread");
@@ -15,7 +16,7 @@ let last: Promise<void> = Promise.resolve();
 port.on("message", (order: TaskOrder) => {
   last = last.then(() => follow(order, handlers));
 });
-report({ type: "ready" });
+report({ type: "ready", thread: threadNumber() });
 
 async function follow(order: TaskOrder, handlers: TaskHandlers): Promise<void> {
   switch (order.type) {

@@ -1,6 +1,6 @@
 // Task pool: worker threads that each run one task at a time, for clients that take turns. A task is quick until it has run
-// for `quickMs`; from then on it is slow: its worker leaves the quick lane, and a spare one takes its place. A task that
-// reaches `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by
+// for `quickMs`; from then on it is slow: its worker leaves the quick lane for good, gives way to other threads, and a spare
+// one takes its place. A task that reaches `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by
 // `quickMs` at most. A task with a large input begins in the slow lane.
 //
 // There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `slowWorkers` of them. A client
@@ -161,15 +161,25 @@ export class TaskPool {
     if (this.#isClosed) return;
     const { quickWorkers, slowWorkers } = this.#options;
     const slowWanted = Math.max(this.#slowCount, Math.min(slowWorkers, this.#slowCount + this.#lanes.slowSize));
-    this.#crew.keep(quickWorkers + 1 + slowWanted);
-    while (this.#startNext(this.#nextQuick(), false));
-    while (this.#slowCount < slowWorkers && this.#hasWorkerForSlow && this.#startNext(this.#lanes.takeSlow(), true));
+    this.#crew.keep(quickWorkers + 1, slowWanted);
+    while (this.#startNext(this.#nextQuick(), this.#crew.free, false));
+    while (this.#slowCount < slowWorkers && this.#startNextSlow());
   }
 
-  /** Whether another worker stays free for the next quick task, or quick tasks have all the workers that they may have. */
-  get #hasWorkerForSlow(): boolean {
-    const { freeCount, servingCount } = this.#crew;
-    return freeCount > 1 || (freeCount === 1 && servingCount - this.#slowCount > this.#options.quickWorkers + 1);
+  #startNextSlow(): boolean {
+    const workers = this.#workersForSlow;
+    return workers.length > 0 && this.#startNext(this.#lanes.takeSlow(), workers, true);
+  }
+
+  /**
+   * Low workers. Where there are too few, also those for quick tasks, as long as another one stays free for the next quick task
+   * or quick tasks have all that they may have.
+   */
+  get #workersForSlow(): readonly TaskWorker[] {
+    const { free, freeLow, freeCount, servingCount, lowCount } = this.#crew;
+    const { quickWorkers, slowWorkers } = this.#options;
+    const canSpare = freeCount > 1 || (freeCount === 1 && servingCount > quickWorkers + 1);
+    return canSpare && lowCount < slowWorkers ? [...freeLow, ...free] : freeLow;
   }
 
   /** The next task of the quick lane; undefined where none may start now. */
@@ -183,16 +193,15 @@ export class TaskPool {
   }
 
   get #runsStranger(): boolean {
-    for (const [{ isSlow }, { client }] of this.#running) if (!isSlow && !this.#paces.isTrusted(client)) return true;
+    for (const [{ isLow }, { client }] of this.#running) if (!isLow && !this.#paces.isTrusted(client)) return true;
     return false;
   }
 
   /** Starts a task that was taken from a lane. False where there is none, or where it has to wait for its worker. */
-  #startNext(task: Task | undefined, isSlow: boolean): boolean {
+  #startNext(task: Task | undefined, workers: readonly TaskWorker[], isSlow: boolean): boolean {
     if (task === undefined) return false;
-    const { free } = this.#crew;
     const { needs } = task;
-    const worker = free.find((one) => needs === undefined || one.keys.has(needs));
+    const worker = workers.find((one) => needs === undefined || one.keys.has(needs));
     if (worker !== undefined) {
       this.#start(task, worker, isSlow);
       return true;
@@ -210,7 +219,7 @@ export class TaskPool {
     const { kind, input, transfer = [] } = task;
     task.worker = worker;
     task.startedMs = performance.now();
-    worker.isSlow = isSlow;
+    if (isSlow) worker.giveWay();
     this.#running.set(worker, task);
     task.timer = isSlow
       ? setTimeout(() => this.#kill(worker, "time"), limitMs)
@@ -230,7 +239,7 @@ export class TaskPool {
     const giver = this.#slowCount < most || task.isGivenUp ? null : this.#slowGiver(task.client);
     if (giver !== null) this.#putOff(giver);
     if (!task.isGivenUp && this.#slowCount < most) {
-      worker.isSlow = true;
+      worker.giveWay();
       task.timer = setTimeout(() => this.#kill(worker, "time"), limitMs - quickMs);
     } else {
       this.#putOff(worker);
@@ -258,7 +267,7 @@ export class TaskPool {
     const counts = new Map<string, number>();
     let giver: TaskWorker | null = null;
     for (const [worker, task] of this.#running) {
-      if (!worker.isSlow) continue;
+      if (!worker.isLow) continue;
       if (task.client === client) return null;
       const count = (counts.get(task.client) ?? 0) + 1;
       counts.set(task.client, count);
@@ -269,9 +278,8 @@ export class TaskPool {
 
   /** A worker has done its task, well or not. */
   #done(worker: TaskWorker): Task | undefined {
-    const { isSlow } = worker;
     const task = this.#ended(worker);
-    if (task !== undefined && !isSlow) this.#paces.quick(task.client, performance.now() - task.startedMs);
+    if (task !== undefined && !worker.isLow) this.#paces.quick(task.client, performance.now() - task.startedMs);
     return task;
   }
 
@@ -296,7 +304,7 @@ export class TaskPool {
     task.isGivenUp = true;
     task.reject(cancelled());
     // A task that is still quick ends sooner than a new worker would start.
-    if (task.worker?.isSlow) this.#kill(task.worker, "time");
+    if (task.worker?.isLow) this.#kill(task.worker, "time");
     else this.#dispatch();
   }
 
@@ -304,7 +312,6 @@ export class TaskPool {
   #ended(worker: TaskWorker): Task | undefined {
     const task = this.#running.get(worker);
     this.#running.delete(worker);
-    worker.isSlow = false;
     if (task === undefined) return undefined;
     clearTimeout(task.timer);
     task.worker = null;
@@ -313,7 +320,7 @@ export class TaskPool {
 
   get #slowCount(): number {
     let count = 0;
-    for (const { isSlow } of this.#running.keys()) if (isSlow) count++;
+    for (const { isLow } of this.#running.keys()) if (isLow) count++;
     return count;
   }
 }

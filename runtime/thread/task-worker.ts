@@ -2,6 +2,7 @@
 // what it does.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
+import { lowerPriority } from "../system-thread.ts";
 import type { Transferable } from "./endpoint.ts";
 import type { EndReason, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
 
@@ -46,7 +47,6 @@ export class TaskWorker {
   readonly refusedKeys = new Set<string>();
   /** The part of its task that is under way. */
   phase = "";
-  isSlow = false;
   /** It holds so much memory that it should be replaced. */
   isFull = false;
   isReady = false;
@@ -57,6 +57,9 @@ export class TaskWorker {
   /** Heap after it loaded its last shared value. */
   #sharedBytes = 0;
   #hasTask = false;
+  #isLow = false;
+  /** The system's number of its thread, null while it is not known. */
+  #number: number | null = null;
   #hasEnded = false;
 
   constructor({ name, module, init, heapMiB }: TaskWorkerOptions, hooks: TaskWorkerHooks) {
@@ -75,6 +78,17 @@ export class TaskWorker {
   /** It can be given an order. */
   get isFree(): boolean {
     return this.isReady && !this.#hasTask && this.load === null;
+  }
+
+  /** It serves slow tasks alone; other threads come first on its core. */
+  get isLow(): boolean {
+    return this.#isLow;
+  }
+
+  /** It is low from now on; there is no way back. */
+  giveWay(): void {
+    if (!this.#isLow && this.#number !== null) lowerPriority(this.#number);
+    this.#isLow = true;
   }
 
   knows(key: string): boolean {
@@ -114,6 +128,7 @@ export class TaskWorker {
     switch (report.type) {
       case "ready":
         this.isReady = true;
+        this.#number = report.thread;
         break;
       case "phase":
         this.phase = report.phase;

@@ -34,7 +34,7 @@ export type TaskOrder =
 
 /** Worker to pool. */
 export type TaskReport =
-  | { readonly type: "ready" }
+  | { readonly type: "ready"; readonly thread: number | null }
   | { readonly type: "shared"; readonly key: string; readonly value: unknown; readonly heapBytes: number }
   | { readonly type: "not-shared"; readonly key: string; readonly error: ErrorRecord }
   | { readonly type: "phase"; readonly phase: string }

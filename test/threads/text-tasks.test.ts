@@ -1,7 +1,7 @@
 // Text tasks on real text workers: what clients write is read there, and whoever writes something that never ends costs others
 // nothing for longer than the quick limit.
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
@@ -39,7 +39,9 @@ function asks(content: string, changes: Partial<OpenRequest> = {}): OpenRequest 
 async function source(template: string | null = null): Promise<TextSource> {
   const head = await readHeadBytes(path);
   const { capacity, capabilities } = createFakeEngine({ sequenceTokens: 512 });
-  return { id: "tiny", head, template, ready: { card: { vocabSize: 512 }, capacity, capabilities, probes: null } };
+  const abilities = { usual: null, withTools: null };
+  const ready = { card: { vocabSize: 512 }, capacity, capabilities, probes: null };
+  return { id: "tiny", head, template, abilities, ready };
 }
 
 /** The longest that another client's small request waits while `work` goes on. */
@@ -166,12 +168,14 @@ describe("text tasks on text workers", () => {
   });
 
   it("refuse a model whose template never returns, and serve the others meanwhile", async () => {
-    const opening = assert.rejects(tasks.open(await source(endless)), {
+    const chatTemplate = join(folder, "endless.jinja");
+    writeFileSync(chatTemplate, endless);
+    const reading = assert.rejects(tasks.read({ id: "bad", path, chatTemplate, jinjaExplicit: null }), {
       code: "model_file_invalid",
-      message: /chat template takes more than 2 s/,
+      message: /rendering its chat template for a test takes more than 2 s/,
     });
-    const waited = await longestWait(tasks, key, opening);
-    await opening;
+    const waited = await longestWait(tasks, key, reading);
+    await reading;
     assert.ok(waited < 3 * quickMs, `others waited ${waited} ms`);
   });
 

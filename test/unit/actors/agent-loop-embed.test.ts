@@ -33,7 +33,8 @@ async function startEmbedding(
   const message = await attachment(port1, { capacity, capabilities });
   port2.close();
   const tasks = inlineTextTasks();
-  const key = await tasks.open({ ...message, head: await readHeadBytes(message.path), template: null });
+  const abilities = { usual: null, withTools: null };
+  const key = await tasks.open({ ...message, head: await readHeadBytes(message.path), template: null, abilities });
   const { signal } = new AbortController();
   const { left, right } = portPair();
   t.after(() => {
