@@ -267,7 +267,7 @@ export interface ModelFiles {
   readonly head: HeadBytes;
   /** The chat template that the configuration names; null where the model's own is used. */
   readonly template: string | null;
-  /** Of its chat templates. */
+  /** What its chat templates accept. */
   readonly abilities: TemplateAbilities;
   readonly tokenTexts: TokenTextTable;
 }

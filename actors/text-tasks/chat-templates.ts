@@ -23,8 +23,8 @@ export class ChatTemplates {
   }
 
   /**
-   * `named` is the template that the configuration names, if it does. `abilities` are those of the same templates, opened
-   * before; where they are left out, the templates are rendered for them. A model without a usable template of its own still
+   * `named` is the template that the configuration names, if it does. `abilities`: what earlier test renders of the
+   * same templates have shown; without them, the test renders run now. A model without a usable template of its own still
    * serves completions: the error is kept for chats.
    */
   static open(

@@ -38,7 +38,7 @@ export class TextTasks {
   readonly #ended = { time: 0, memory: 0, crash: 0 };
   #nextKey = 1;
 
-  /** `onEnded` is told of each task that is ended for what it takes. */
+  /** `onEnded` is told of each request's task that is ended for what it takes. */
   constructor(runner: TaskRunner, limits: TextTaskLimits, onEnded: (task: EndedTask) => void = () => {}) {
     this.#runner = runner;
     this.#limits = limits;
@@ -55,9 +55,10 @@ export class TextTasks {
     const input: TextTaskTypes["read"]["input"] = { path, chatTemplate, jinjaExplicit };
     try {
       // Each model is a client of its own: one whose template is slow delays itself alone.
-      return (await this.#runner.run({ kind: "read", input, client: `model ${id}` })) as ModelFiles;
+      const limitMs = this.#limits.loadSeconds * 1000;
+      return (await this.#runner.run({ kind: "read", input, client: `model ${id}`, limitMs })) as ModelFiles;
     } catch (error) {
-      throw error instanceof TaskEnded ? this.#unusable(id, error, this.#limits.seconds) : error;
+      throw error instanceof TaskEnded ? this.#unusable(id, error) : error;
     }
   }
 
@@ -67,7 +68,7 @@ export class TextTasks {
     try {
       await this.#runner.share(key, source);
     } catch (error) {
-      throw error instanceof TaskEnded ? this.#unusable(source.id, error, this.#limits.loadSeconds) : error;
+      throw error instanceof TaskEnded ? this.#unusable(source.id, error) : error;
     }
     return key;
   }
@@ -158,12 +159,13 @@ export class TextTasks {
     return new RefusedTask(message, phase);
   }
 
-  #unusable(id: string, { reason, phase, cause }: TaskEnded, seconds: number): ServerError {
+  #unusable(id: string, { reason, phase, cause }: TaskEnded): ServerError {
     if (reason === "crash") {
       return new ServerError("peer_gone", `a thread ended while it read the vocabulary of model "${id}"`, { cause });
     }
-    const limit = reason === "time" ? `${seconds} s` : this.#limitOf(reason);
-    const what = phase === "template" ? subjects.template : "reading its vocabulary and its chat template";
+    const limit = reason === "time" ? `${this.#limits.loadSeconds} s` : this.#limitOf(reason);
+    const what =
+      phase === "template" ? "test-rendering its chat template" : "reading its vocabulary and its chat template";
     const message = `model "${id}" cannot be served: ${what} takes more than ${limit}; correct the file, or name another chat_template`;
     return new ServerError("model_file_invalid", message, { cause });
   }
@@ -192,5 +194,5 @@ const subjects: Readonly<Record<TextPhase, string>> = {
   input: "tokenising the input",
   check: "checking the output against its schema",
   model: "reading the model's files",
-  template: "rendering its chat template for a test",
+  template: "test-rendering the model's chat template",
 };

@@ -18,7 +18,7 @@ const longestMs = 600_000;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const options = await parseOptions(argv);
-  const heap = options.nodeFlags.length === 0 ? "" : "-small-heap";
+  const heap = options.heapMiB === null ? "" : `-heap-${options.heapMiB}`;
   const suffix = options.server === null ? heap : `${heap}-before`;
   const { random, faults } = options;
   if (random !== null) publish(`hostile-random${suffix}`, options, await runRandom(options, random));

@@ -16,6 +16,8 @@ export interface HostileOptions {
   readonly server: string | null;
   readonly directory: string;
   readonly nodeFlags: readonly string[];
+  /** Heap of the server; null for the usual one. */
+  readonly heapMiB: number | null;
   /** A probe that does not concern edges, or engines, runs on the first one only. */
   readonly edges: readonly EdgeName[];
   readonly engines: readonly EngineName[];
@@ -61,6 +63,7 @@ export async function parseOptions(argv: readonly string[]): Promise<HostileOpti
     model: path,
     server,
     directory: server === null ? fileURLToPath(new URL("../../../", import.meta.url)) : resolve(server),
+    heapMiB: heap ?? null,
     nodeFlags: heap === undefined ? [] : [`--max-old-space-size=${heap}`],
     edges: edgesNamed(flags["--edge"]),
     engines: engine === undefined ? ["wasm", "llama"] : [engineName(engine)],

@@ -47,7 +47,7 @@ export async function runRandom(options: HostileOptions, count: number): Promise
       chat: [quiet.chats, beside.chats],
       "known schema": [quiet.knownSchemaChats, beside.knownSchemaChats],
     } as const;
-    return findingsTable(`${count} random texts, seed ${options.seed}, ${edge}, ${engine}`, [
+    return findingsTable(`${sent.length} random texts, seed ${options.seed}, ${edge}, ${engine}`, [
       ...outcomes(sent),
       exactly(
         "answers that are neither whole nor a named error",
@@ -77,6 +77,12 @@ async function sendAll(rig: Rig, templated: string, seed: number, count: number)
   const templates = texts.filter(({ kind }) => kind === "template");
   const others = texts.filter(({ kind }) => kind !== "template");
   const sent: Sent[] = [];
+  // Ctrl-c ends a long run early, with a report of what has been sent.
+  const stop = () => {
+    templates.length = 0;
+    others.length = 0;
+  };
+  process.once("SIGINT", stop);
   const sendFrom = async (queue: typeof texts, send: (text: HostileCase) => Promise<Reply>) => {
     for (let text = queue.shift(); text !== undefined; text = queue.shift()) {
       const reply = await send(text);
@@ -89,6 +95,7 @@ async function sendAll(rig: Rig, templated: string, seed: number, count: number)
     sendFrom(templates, (text) => sendTemplate(rig, templated, String(text.value))),
     ...Array.from({ length: attackers }, (_, i) => sendFrom(others, (text) => sendGrammar(rig, text, i))),
   ]);
+  process.off("SIGINT", stop);
   return sent;
 }
 

@@ -5,12 +5,12 @@ import { abandoned } from "./abandoned.ts";
 import type { WorkerSetup } from "./messages.ts";
 import { GrammarThread, type NumberedSource } from "./thread.ts";
 
-/** Threads that stay when all are idle: the one whose grammars are used most, and a spare one. */
+/** Threads that stay when all are idle: the most recently reused one, with its grammars, and a spare one. */
 const restingCount = 2;
 /** Further idle threads stay for this time: the work may come back. */
 const surplusMs = 5000;
-/** The thread whose grammars were asked for again last is kept for them for this time. */
-const keptMs = 5000;
+/** The most recently reused thread takes no other grammar for this time. */
+const reservedMs = 5000;
 
 export class ThreadPool {
   readonly #setup: Omit<WorkerSetup, "control">;
@@ -33,13 +33,13 @@ export class ThreadPool {
   }
 
   /**
-   * An idle thread: one that has compiled `grammar`, else the one whose grammars are used least, else a new one. Throws
+   * An idle thread: one that has compiled `grammar`, else the least recently reused one, else a new one. Throws
    * `model_failed` where the system has none to give.
    */
   claim(grammar?: NumberedSource): GrammarThread {
     const holder = grammar && this.idleHolder(grammar);
     if (holder) return holder;
-    const idle = this.#claimable().sort(GrammarThread.byUse);
+    const idle = this.#claimable().sort(GrammarThread.byLastReuse);
     return idle.find(({ isReady }) => isReady) ?? idle[0] ?? this.#start();
   }
 
@@ -65,7 +65,7 @@ export class ThreadPool {
     const idle = this.#idle();
     if (idle.length <= restingCount) this.#surplusSinceMs = nowMs;
     else if (nowMs - this.#surplusSinceMs > surplusMs) {
-      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || GrammarThread.byUse(b, a));
+      idle.sort((a, b) => Number(a.isLow) - Number(b.isLow) || GrammarThread.byLastReuse(b, a));
       for (const thread of idle.slice(restingCount)) thread.end(abandoned());
     }
     return this.all.every(({ isReady, isIdle }) => isReady && isIdle) && this.#threads.size <= restingCount;
@@ -82,12 +82,12 @@ export class ThreadPool {
   }
 
   /**
-   * Idle ones for whatever comes: not the one that is kept for its grammars, nor those that keep a grammar which took long to
+   * Idle ones for whatever comes: not the one that is reserved for its grammars, nor those that keep a grammar which took long to
    * compile, at a low priority.
    */
   #claimable(): GrammarThread[] {
-    const lastReuseMs = Math.max(performance.now() - keptMs, ...this.all.map((thread) => thread.lastReuseMs));
-    return this.#idle().filter((thread) => !thread.isLow && thread.lastReuseMs < lastReuseMs);
+    const reservedFromMs = Math.max(performance.now() - reservedMs, ...this.all.map((thread) => thread.lastReuseMs));
+    return this.#idle().filter((thread) => !thread.isLow && thread.lastReuseMs < reservedFromMs);
   }
 
   #start(): GrammarThread {

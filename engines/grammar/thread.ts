@@ -54,7 +54,7 @@ export class GrammarThread {
   #number: number | null = null;
   /** Grammars that it has had a matcher of. */
   readonly #opened = new Set<number>();
-  #lastReuseMs = 0;
+  #lastReuseMs = Number.NEGATIVE_INFINITY;
   #lastMatcherMs = 0;
   /** What look() has seen: the piece of work, the processor time at its first look, and the time on the clock since then. */
   #begunSeen = 0;
@@ -162,8 +162,10 @@ export class GrammarThread {
 
   open(matcher: LiveMatcher, history: Int32Array): void {
     const { id, grammar, sheet } = matcher;
+    // Several matchers at once are likely to be one request's.
+    const isInUse = [...this.matchers.values()].some((other) => other.grammar.id === grammar.id);
+    if (this.#opened.has(grammar.id) && !isInUse) this.#lastReuseMs = performance.now();
     this.matchers.set(id, matcher);
-    if (this.#opened.has(grammar.id)) this.#lastReuseMs = performance.now();
     this.#opened.add(grammar.id);
     this.#order({ type: "open", matcher: id, grammar: grammar.id, sheet: sheet.memory, history });
   }
@@ -180,14 +182,14 @@ export class GrammarThread {
   }
 
   /**
-   * Orders threads by how soon their grammars are likely to be asked for again, the least likely first: those that were asked
-   * for twice are, others hardly.
+   * Comparator: least recently reused thread first, then least recently closed matcher. A grammar that was requested twice is
+   * likely to be requested again.
    */
-  static byUse(this: void, a: GrammarThread, b: GrammarThread): number {
+  static byLastReuse(this: void, a: GrammarThread, b: GrammarThread): number {
     return a.#lastReuseMs - b.#lastReuseMs || a.#lastMatcherMs - b.#lastMatcherMs;
   }
 
-  /** When it was last asked again for a grammar of its, by performance.now(); 0 where it never was. */
+  /** When a matcher was last opened for a grammar that had one here before, by performance.now(); -Infinity if never. */
   get lastReuseMs(): number {
     return this.#lastReuseMs;
   }

@@ -1,5 +1,5 @@
-// Owns what a chat template can take, found by test renders, once when a model is attached: whether what a message holds comes
-// out in the prompt. Families differ, and no template says so of itself.
+// Template abilities: what a chat template accepts, found by test renders once when a model is attached: whether what a message
+// holds comes out in the prompt. Families differ, and no template says so of itself.
 import type { ToolSpec } from "../chat.ts";
 import type { Renderer } from "./renderer.ts";
 import { type ParsedMessage, type TemplateMessage, templateMessages, templateTool } from "./template-messages.ts";
@@ -40,7 +40,7 @@ export interface Abilities {
   readonly calls: CallAbilities;
 }
 
-/** Of a model's templates; null for one that there is not. */
+/** Those of a model's templates; null for one that is missing or not tested. */
 export interface TemplateAbilities {
   readonly usual: Abilities | null;
   readonly withTools: Abilities | null;

@@ -41,7 +41,7 @@ export class ChatTemplate {
   readonly #written: WrittenParts;
 
   /**
-   * `abilities`: what its test renders have shown; where they are left out, it is rendered for them. Throws ServerError
+   * `abilities`: what earlier test renders have shown; without them, the test renders run now. Throws ServerError
    * `model_file_invalid` for a template that cannot be read.
    */
   constructor(source: string, vocabulary: TemplateVocabulary, abilities?: Abilities) {

@@ -1,5 +1,5 @@
 // TaskCrew: the workers of a task pool. Decides how many there are, what each loads, and when one is replaced. The pool gives
-// them tasks and hears of the results. Low workers, which serve slow tasks alone, are former ones for quick tasks.
+// them tasks and hears of the results. A slow worker runs slow tasks only; it was a quick worker until its first slow task.
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
@@ -15,6 +15,8 @@ const hopelessStarts = 3;
 export interface TaskCrewOptions extends TaskWorkerOptions {
   /** A load that takes longer is slow: another worker stands in. */
   readonly quickMs: number;
+  /** Slow workers that stay for the next slow task. */
+  readonly slowWorkers: number;
   /** Longest time to load a shared value: a worker that takes longer is ended, and the value is refused. */
   readonly loadLimitMs: number;
 }
@@ -42,7 +44,7 @@ export class TaskCrew {
   readonly #workers = new Set<TaskWorker>();
   readonly #shared = new Map<string, Shared>();
   #wanted = 0;
-  #wantedLow = 0;
+  #wantedSlow = 0;
   #failedStarts = 0;
   #startTimer: NodeJS.Timeout | undefined;
   #surplusTimer: NodeJS.Timeout | undefined;
@@ -53,8 +55,8 @@ export class TaskCrew {
     this.#workerHooks = {
       ...hooks,
       onFree: (worker) => {
-        if (this.#isHopeless) hooks.onHopeful();
-        this.#failedStarts = 0;
+        if (this.#isHopeless && !worker.isSlow) hooks.onHopeful();
+        if (!worker.isSlow) this.#failedStarts = 0;
         hooks.onFree(worker);
       },
       onShared: (worker, key, value) => this.#loaded(worker, key, value),
@@ -63,26 +65,27 @@ export class TaskCrew {
     };
   }
 
-  /** Workers that can be given a quick task. */
+  /** Quick workers that can be given a task. */
   get free(): readonly TaskWorker[] {
     return this.#kind(false).filter((worker) => worker.isFree);
   }
 
-  /** Low workers that can be given a task. */
-  get freeLow(): readonly TaskWorker[] {
+  /** Slow workers that can be given a task. */
+  get freeSlow(): readonly TaskWorker[] {
     return this.#kind(true).filter((worker) => worker.isFree);
   }
 
-  get lowCount(): number {
-    return this.#kind(true).length;
+  /** Slow workers that have a task or can be given one. */
+  get slowWorkerCount(): number {
+    return this.#kind(true).filter(({ load }) => load === null).length;
   }
 
-  /** Workers that can be given a quick task and have loaded something, where there is something to load. */
+  /** Quick workers that can be given a task and have loaded something, where there is something to load. */
   get freeCount(): number {
     return this.free.filter((worker) => this.#serves(worker)).length;
   }
 
-  /** Workers for quick tasks, free or not, that have loaded something, where there is something to load. */
+  /** Quick workers, free or not, that have loaded something, where there is something to load. */
   get servingCount(): number {
     return this.#kind(false).filter((worker) => this.#serves(worker)).length;
   }
@@ -103,53 +106,54 @@ export class TaskCrew {
     for (const worker of this.#workers) worker.unshare(key);
   }
 
-  /** Whether there is a worker that has what is shared under a key, or will have it. */
+  /** Whether there is a quick worker that has what is shared under a key, or will have it; slow ones follow. */
   mayHave(key: string): boolean {
-    return this.#shared.has(key) && [...this.#workers].some((worker) => !worker.refusedKeys.has(key));
+    return this.#shared.has(key) && this.#kind(false).some((worker) => !worker.refusedKeys.has(key));
   }
 
-  /** A worker is being started, or loads a shared value: there will be another free one for quick tasks. */
+  /** A quick worker is being started, or loads a shared value: there will be another free one. */
   get isChanging(): boolean {
     return this.#kind(false).some(({ isReady, load }) => !isReady || load !== null);
   }
 
   /**
-   * Keeps `wanted` workers for quick tasks, one more for each that loads a shared value for long, and one for each of
-   * `wantedLow` low workers that there is not yet: starts those that are missing. Workers that are not needed stay for some
-   * time, as they may be again.
+   * Keeps `wanted` quick workers and a stand-in for each one whose load is slow. Adds a quick worker for each of `wantedSlow`
+   * slow ones that is missing: its first slow task makes it one. Surplus workers stay for some time, as they may be needed again.
    */
-  keep(wanted: number, wantedLow: number): void {
+  keep(wanted: number, wantedSlow: number): void {
     this.#wanted = wanted;
-    this.#wantedLow = wantedLow;
+    this.#wantedSlow = wantedSlow;
     for (const worker of this.free) if (worker.isFull && this.#readyCount > 1) this.drop(worker);
-    for (const worker of this.freeLow) if (worker.isFull) this.drop(worker);
+    // What a slow worker refuses, a quick one has: the next slow worker will have it, too.
+    for (const worker of this.freeSlow) if (worker.isFull || worker.refusedKeys.size > 0) this.drop(worker);
+    this.#dropIdle(this.freeSlow, this.#kind(true).length - Math.max(wantedSlow, this.#options.slowWorkers));
     while (this.#startTimer === undefined && this.#surplus < 0) this.#start();
     this.#load();
-    if (this.#surplus <= 0 && this.#surplusLow <= 0) this.#clearSurplusTimer();
+    if (this.#surplus <= 0 && this.#surplusSlow <= 0) this.#clearSurplusTimer();
     else this.#surplusTimer ??= setTimeout(() => this.#dropSurplus(), surplusMs).unref();
   }
 
-  #kind(isLow: boolean): readonly TaskWorker[] {
-    return [...this.#workers].filter((worker) => worker.isLow === isLow);
+  #kind(isSlow: boolean): readonly TaskWorker[] {
+    return [...this.#workers].filter((worker) => worker.isSlow === isSlow);
   }
 
-  /** Workers for quick tasks beyond those that are needed. */
+  /** Quick workers beyond those that are needed. */
   get #surplus(): number {
     const workers = this.#kind(false);
     const standIns = workers.filter(({ load }) => load?.hasStandIn).length;
-    return workers.length - this.#wanted - standIns - Math.max(0, -this.#surplusLow);
+    return workers.length - this.#wanted - standIns - Math.max(0, -this.#surplusSlow);
   }
 
-  get #surplusLow(): number {
-    return this.lowCount - this.#wantedLow;
+  get #surplusSlow(): number {
+    return this.#kind(true).length - this.#wantedSlow;
   }
 
   #dropSurplus(): void {
     this.#clearSurplusTimer();
-    this.#dropIdle(this.freeLow, this.#surplusLow);
+    this.#dropIdle(this.freeSlow, this.#surplusSlow);
     const idle = this.#kind(false).filter(({ isFree, isReady }) => isFree || !isReady);
     this.#dropIdle(idle, this.#surplus);
-    this.keep(this.#wanted, this.#wantedLow);
+    this.keep(this.#wanted, this.#wantedSlow);
   }
 
   /** Ends up to `count` workers, those with the fewest shared values first. */
@@ -187,10 +191,11 @@ export class TaskCrew {
 
   /**
    * Has free workers load the shared values they lack. A worker that has some waits until another one that has some is free
-   * for tasks. What has not been loaded quickly before is loaded by one worker at a time, and by low ones after another.
+   * for tasks. A value that no worker has loaded quickly yet is loaded by one quick worker at a time. A slow worker loads a
+   * value only when a quick worker has it.
    */
   #load(): void {
-    for (const worker of this.freeLow) {
+    for (const worker of this.freeSlow) {
       const isLoaded = (key: string) => this.#kind(false).some(({ keys }) => keys.has(key));
       const missing = [...this.#shared].find(([key]) => !worker.knows(key) && isLoaded(key));
       if (missing !== undefined) this.#loadInto(worker, ...missing);
@@ -216,9 +221,9 @@ export class TaskCrew {
 
   #standIn(worker: TaskWorker, load: Load): void {
     // One that has just started has served nobody.
-    if (worker.keys.size === 0 || worker.isLow) return;
+    if (worker.keys.size === 0 || worker.isSlow) return;
     load.hasStandIn = true;
-    this.keep(this.#wanted, this.#wantedLow);
+    this.keep(this.#wanted, this.#wantedSlow);
   }
 
   #serves(worker: TaskWorker): boolean {
@@ -246,12 +251,14 @@ export class TaskCrew {
 
   #notStarted(cause: unknown): void {
     this.#failedStarts++;
+    // The system may have no more threads.
+    for (const slow of this.freeSlow) this.drop(slow);
     process.stderr.write(`a worker of "${this.#options.name}" did not start: ${String(cause)}\n`);
     const delayMs = Math.min(minStartDelayMs * 2 ** (this.#failedStarts - 1), maxStartDelayMs);
     clearTimeout(this.#startTimer);
     this.#startTimer = setTimeout(() => {
       this.#startTimer = undefined;
-      this.keep(this.#wanted, this.#wantedLow);
+      this.keep(this.#wanted, this.#wantedSlow);
     }, delayMs);
     if (!this.#isHopeless || this.#readyCount > 0) return;
     const error = new ServerError("peer_gone", "the threads that read requests do not start; try again shortly");

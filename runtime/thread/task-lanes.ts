@@ -35,7 +35,7 @@ export class TaskLanes<Task extends WaitingTask> {
     return this.#slow.size;
   }
 
-  /** Why a task of this client cannot wait; null where it can, if need be in the place of another client's. */
+  /** Error for a new task of this client; null if it may wait. It may displace another client's task. */
   refusalFor(client: string): ServerError | null {
     return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
   }
@@ -56,7 +56,7 @@ export class TaskLanes<Task extends WaitingTask> {
     this.#shares.add(task.client);
   }
 
-  /** Puts a task that was taken ahead of all others of its client. */
+  /** Puts a taken task back as its client's next one. */
   putBack(task: Task, isSlow: boolean): void {
     this.#lane(isSlow).putBack(task);
     this.#shares.add(task.client);
@@ -81,7 +81,7 @@ export class TaskLanes<Task extends WaitingTask> {
   }
 
   /** Moves what a client has in the quick lane to the slow one. */
-  slowDown(client: string): void {
+  moveToSlow(client: string): void {
     for (const task of [...this.#quick.newestOf(client)].reverse()) {
       this.#quick.remove(task);
       this.#slow.add(task, false);

@@ -1,10 +1,10 @@
 // Task pool: worker threads that each run one task at a time, for clients that take turns. A task is quick until it has run
-// for `quickMs`; from then on it is slow: its worker leaves the quick lane for good, gives way to other threads, and a spare
-// one takes its place. A task that reaches `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by
-// `quickMs` at most. A task with a large input begins in the slow lane.
+// for `quickMs`. Then it is slow: its worker becomes a slow worker for good, and a spare one takes its place. A task that reaches
+// `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by `quickMs` at most.
+// A task with a large input begins in the slow lane.
 //
-// There are always `quickWorkers` workers for quick tasks and one spare; slow tasks come on top, `slowWorkers` of them. A client
-// whose task was slow has its next ones in the slow lane for a while. A client that is trusted, as its tasks have been short,
+// There are `quickWorkers` quick workers and a spare one, and up to `slowWorkers` slow ones. A client whose task was slow has its
+// next ones in the slow lane for a while. A client that is trusted, as its tasks have been short,
 // does not wait for one that is not: it may have the spare worker. Clients share the places of those that wait.
 import { ClientPaces } from "../client-paces.ts";
 import { ServerError } from "../errors.ts";
@@ -18,13 +18,14 @@ import type { TaskWorker } from "./task-worker.ts";
 const maxQuickBytes = 8 * 2 ** 20;
 /** Most slow tasks at once where one cannot be started again later, as its input has moved: it would be refused. */
 const maxSlow = 2;
+/** The limit of a task on the clock, over that of its processor time. */
+const longestFactor = 2;
+const shortestLookMs = 20;
 
 export interface TaskPoolOptions extends TaskCrewOptions, TaskLanesOptions {
   /** Quick tasks at once. */
   readonly quickWorkers: number;
-  /** Most slow tasks at once: each occupies a core. */
-  readonly slowWorkers: number;
-  /** Longest time of one task. */
+  /** Longest processor time of one task, and half its longest time on the clock. */
   readonly limitMs: number;
   /** Told when no worker starts any more, and when one does again. */
   readonly onDown?: (isDown: boolean) => void;
@@ -44,6 +45,8 @@ export interface TaskRequest {
   readonly client: string;
   /** Key of the shared value that it needs. */
   readonly needs?: string;
+  /** Where it has another time limit than the pool's. */
+  readonly limitMs?: number;
   /** What moves with the input. A task that moved something cannot be started a second time. */
   readonly transfer?: readonly Transferable[];
   /** Gives the task up: it rejects with `cancelled`. */
@@ -172,14 +175,14 @@ export class TaskPool {
   }
 
   /**
-   * Low workers. Where there are too few, also those for quick tasks, as long as another one stays free for the next quick task
-   * or quick tasks have all that they may have.
+   * Workers that may take a slow task: free slow ones. While slow workers are missing, free quick ones too; the last of these
+   * only where there are more than `quickWorkers` and the spare one.
    */
   get #workersForSlow(): readonly TaskWorker[] {
-    const { free, freeLow, freeCount, servingCount, lowCount } = this.#crew;
+    const { free, freeSlow, freeCount, servingCount, slowWorkerCount } = this.#crew;
     const { quickWorkers, slowWorkers } = this.#options;
     const canSpare = freeCount > 1 || (freeCount === 1 && servingCount > quickWorkers + 1);
-    return canSpare && lowCount < slowWorkers ? [...freeLow, ...free] : freeLow;
+    return canSpare && slowWorkerCount < slowWorkers ? [...freeSlow, ...free] : freeSlow;
   }
 
   /** The next task of the quick lane; undefined where none may start now. */
@@ -193,7 +196,7 @@ export class TaskPool {
   }
 
   get #runsStranger(): boolean {
-    for (const [{ isLow }, { client }] of this.#running) if (!isLow && !this.#paces.isTrusted(client)) return true;
+    for (const [{ isSlow }, { client }] of this.#running) if (!isSlow && !this.#paces.isTrusted(client)) return true;
     return false;
   }
 
@@ -215,16 +218,34 @@ export class TaskPool {
   }
 
   #start(task: Task, worker: TaskWorker, isSlow: boolean): void {
-    const { quickMs, limitMs } = this.#options;
+    const { quickMs } = this.#options;
     const { kind, input, transfer = [] } = task;
     task.worker = worker;
     task.startedMs = performance.now();
-    if (isSlow) worker.giveWay();
+    if (isSlow) worker.slowDown();
     this.#running.set(worker, task);
-    task.timer = isSlow
-      ? setTimeout(() => this.#kill(worker, "time"), limitMs)
-      : setTimeout(() => this.#turnSlow(task, worker), quickMs);
+    if (isSlow) this.#limit(task, worker, this.#limitOf(task));
+    else task.timer = setTimeout(() => this.#turnSlow(task, worker), quickMs);
     worker.run(kind, input, transfer);
+  }
+
+  /** Ends a task once it has used `leftMs` more of processor time: a slow worker gets little of it on a busy machine. */
+  #limit(task: Task, worker: TaskWorker, leftMs: number): void {
+    const fromMs = worker.usedMs;
+    task.timer = setTimeout(
+      () => {
+        const nowMs = worker.usedMs;
+        const usedMs = fromMs === null || nowMs === null ? leftMs : nowMs - fromMs;
+        const isLate = performance.now() - task.startedMs >= longestFactor * this.#limitOf(task);
+        if (usedMs >= leftMs || isLate) this.#kill(worker, "time");
+        else this.#limit(task, worker, leftMs - usedMs);
+      },
+      Math.max(leftMs, shortestLookMs),
+    );
+  }
+
+  #limitOf({ limitMs = this.#options.limitMs }: Task): number {
+    return limitMs;
   }
 
   /**
@@ -232,15 +253,15 @@ export class TaskPool {
    * to a client that has none; else the task has to wait until one of them ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
-    const { quickMs, limitMs, slowWorkers } = this.#options;
+    const { quickMs, slowWorkers } = this.#options;
     const most = task.transfer === undefined ? slowWorkers : Math.max(slowWorkers, maxSlow);
     this.#slowEver++;
     this.#setSlow(task.client);
     const giver = this.#slowCount < most || task.isGivenUp ? null : this.#slowGiver(task.client);
     if (giver !== null) this.#putOff(giver);
     if (!task.isGivenUp && this.#slowCount < most) {
-      worker.giveWay();
-      task.timer = setTimeout(() => this.#kill(worker, "time"), limitMs - quickMs);
+      worker.slowDown();
+      this.#limit(task, worker, this.#limitOf(task) - quickMs);
     } else {
       this.#putOff(worker);
     }
@@ -250,7 +271,7 @@ export class TaskPool {
   /** A client has had a slow task: the others that it has waiting go to the slow lane, too. */
   #setSlow(client: string): void {
     this.#paces.slow(client);
-    this.#lanes.slowDown(client);
+    this.#lanes.moveToSlow(client);
   }
 
   /** Ends the worker of a task. The task is started again in the slow lane; refused where its input has moved. */
@@ -267,7 +288,7 @@ export class TaskPool {
     const counts = new Map<string, number>();
     let giver: TaskWorker | null = null;
     for (const [worker, task] of this.#running) {
-      if (!worker.isLow) continue;
+      if (!worker.isSlow) continue;
       if (task.client === client) return null;
       const count = (counts.get(task.client) ?? 0) + 1;
       counts.set(task.client, count);
@@ -279,7 +300,7 @@ export class TaskPool {
   /** A worker has done its task, well or not. */
   #done(worker: TaskWorker): Task | undefined {
     const task = this.#ended(worker);
-    if (task !== undefined && !worker.isLow) this.#paces.quick(task.client, performance.now() - task.startedMs);
+    if (task !== undefined && !worker.isSlow) this.#paces.quick(task.client, performance.now() - task.startedMs);
     return task;
   }
 
@@ -304,7 +325,7 @@ export class TaskPool {
     task.isGivenUp = true;
     task.reject(cancelled());
     // A task that is still quick ends sooner than a new worker would start.
-    if (task.worker?.isLow) this.#kill(task.worker, "time");
+    if (task.worker?.isSlow) this.#kill(task.worker, "time");
     else this.#dispatch();
   }
 
@@ -320,7 +341,7 @@ export class TaskPool {
 
   get #slowCount(): number {
     let count = 0;
-    for (const { isLow } of this.#running.keys()) if (isLow) count++;
+    for (const { isSlow } of this.#running.keys()) if (isSlow) count++;
     return count;
   }
 }

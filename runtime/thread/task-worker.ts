@@ -2,7 +2,7 @@
 // what it does.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
-import { lowerPriority } from "../system-thread.ts";
+import { lowerPriority, processorMs } from "../system-thread.ts";
 import type { Transferable } from "./endpoint.ts";
 import type { EndReason, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
 
@@ -57,7 +57,7 @@ export class TaskWorker {
   /** Heap after it loaded its last shared value. */
   #sharedBytes = 0;
   #hasTask = false;
-  #isLow = false;
+  #isSlow = false;
   /** The system's number of its thread, null while it is not known. */
   #number: number | null = null;
   #hasEnded = false;
@@ -80,15 +80,20 @@ export class TaskWorker {
     return this.isReady && !this.#hasTask && this.load === null;
   }
 
-  /** It serves slow tasks alone; other threads come first on its core. */
-  get isLow(): boolean {
-    return this.#isLow;
+  /** It runs slow tasks only, at a lower priority. */
+  get isSlow(): boolean {
+    return this.#isSlow;
   }
 
-  /** It is low from now on; there is no way back. */
-  giveWay(): void {
-    if (!this.#isLow && this.#number !== null) lowerPriority(this.#number);
-    this.#isLow = true;
+  /** It is slow from now on; there is no way back. */
+  slowDown(): void {
+    if (!this.#isSlow && this.#number !== null) lowerPriority(this.#number);
+    this.#isSlow = true;
+  }
+
+  /** Processor time of its thread so far, in ms; null where the system does not say. */
+  get usedMs(): number | null {
+    return this.#number === null ? null : processorMs(this.#number);
   }
 
   knows(key: string): boolean {

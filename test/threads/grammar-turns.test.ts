@@ -110,6 +110,35 @@ describe("grammars that take long to compile", () => {
     await Promise.all(slow.map(({ left }) => left));
   });
 
+  it("do not take the thread of a grammar in use", async (test) => {
+    const compiled: string[] = [];
+    const record = (worker: Worker) => {
+      const post = worker.postMessage.bind(worker) as Worker["postMessage"];
+      worker.postMessage = ((order: { type: string; source?: GrammarSource }, ...rest: []) => {
+        if (order.type === "compile") compiled.push(order.source?.grammar ?? "");
+        post(order, ...rest);
+      }) as Worker["postMessage"];
+    };
+    process.on("worker", record);
+    test.after(() => process.off("worker", record));
+    const rig = await startReady(test, { compileLimitMs: 60_000 });
+    const open = async (source: GrammarSource, client: string) => {
+      const matcher = (await rig.host.compile(source, anAsker(client))).open();
+      await answered(matcher);
+      matcher.close();
+    };
+    const used = schema("used");
+    for (let i = 0; i < 3; i++) await open(used, "mine");
+    // From here on another thread has had a matcher last.
+    await open(schema("other"), "other");
+    const { leave, left } = leaver(rig, slowGrammar(60), "slow");
+    await sleep(300);
+    await open(used, "mine");
+    leave();
+    await left;
+    assert.equal(compiled.filter((grammar) => grammar === used.grammar).length, 1);
+  });
+
   it("are compiled one after another, in the end", async (test) => {
     const rig = await startReady(test);
     const sources = ["x", "y", "z"].map((mark) => slowGrammar(8, mark));

@@ -110,6 +110,19 @@ describe("a task pool", () => {
     );
   });
 
+  it("has workers of a lower priority for slow tasks, and others for quick ones", async (t) => {
+    const { run } = createPool(t, { slowWorkers: 1 });
+    assert.equal(await run("spin", 2 * quickMs, "slow"), "spun");
+    const slow = await run("thread", null, "slow");
+    assert.equal(await run("thread", null, "slow"), slow, "the worker of slow tasks stays");
+    const quick = new Set<unknown>();
+    for (let i = 0; i < 10; i++) quick.add(await run("thread", null, "b"));
+    assert.ok(!quick.has(slow), "quick tasks have other workers");
+    if (process.platform !== "linux") return;
+    const [low, usual] = [await run("priority", null, "slow"), await run("priority", null, "b")] as [number, number];
+    assert.ok(low > usual, `priorities ${low} and ${usual}`);
+  });
+
   it("has a client that holds all slow places give one up to a client that has none", async (t) => {
     const { pool, run } = createPool(t, { limitMs: 60_000, heapMiB: 256 });
     await run("echo");

@@ -172,7 +172,7 @@ describe("text tasks on text workers", () => {
     writeFileSync(chatTemplate, endless);
     const reading = assert.rejects(tasks.read({ id: "bad", path, chatTemplate, jinjaExplicit: null }), {
       code: "model_file_invalid",
-      message: /rendering its chat template for a test takes more than 2 s/,
+      message: /test-rendering its chat template takes more than 2 s/,
     });
     const waited = await longestWait(tasks, key, reading);
     await reading;

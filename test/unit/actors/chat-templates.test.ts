@@ -11,11 +11,14 @@ const vocabulary = createVocabulary(tokenizer);
 const sayingWhich = (name: string) =>
   `${name}:{% for message in messages %}{{ message.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}`;
 
-async function open(templates: Readonly<Record<string, string>>) {
+function metadataOf(templates: Readonly<Record<string, string>>): ModelMetadata {
   // No tokens of any family, for which there would be a template.
   const known = { ...tokenizer, tokens: [] };
-  const metadata = { chatTemplates: new Map(Object.entries(templates)), tokenizer: known } as unknown as ModelMetadata;
-  const opened = ChatTemplates.open(null, metadata, vocabulary);
+  return { chatTemplates: new Map(Object.entries(templates)), tokenizer: known } as unknown as ModelMetadata;
+}
+
+async function open(templates: Readonly<Record<string, string>>) {
+  const opened = ChatTemplates.open(null, metadataOf(templates), vocabulary);
   const tool = { name: "look", description: null, parameters: null, strict: false };
   return (hasTools: boolean) =>
     opened.for(hasTools).template.render([{ role: "user", content: "hi" }], {}, hasTools ? [tool] : []).text;
@@ -33,6 +36,14 @@ describe("a model's chat templates", () => {
     for (const templates of [{ default: sayingWhich("usual") }, broken]) {
       assert.match((await open(templates))(true), /^usual:hi/);
     }
+  });
+
+  it("reuse the results of earlier test renders", () => {
+    const metadata = metadataOf({ default: sayingWhich("usual"), tool_use: sayingWhich("with tools") });
+    const { usual, withTools } = ChatTemplates.open(null, metadata, vocabulary).abilities;
+    assert.ok(usual?.works && usual.takesSystem && withTools?.works);
+    const abilities = { usual: { ...usual, takesSystem: false }, withTools };
+    assert.deepEqual(ChatTemplates.open(null, metadata, vocabulary, abilities).abilities, abilities);
   });
 
   it("are none where the file has none, which only chats are told", async () => {
