@@ -77,12 +77,6 @@ async function sendAll(rig: Rig, templated: string, seed: number, count: number)
   const templates = texts.filter(({ kind }) => kind === "template");
   const others = texts.filter(({ kind }) => kind !== "template");
   const sent: Sent[] = [];
-  // Ctrl-c ends a long run early, with a report of what has been sent.
-  const stop = () => {
-    templates.length = 0;
-    others.length = 0;
-  };
-  process.once("SIGINT", stop);
   const sendFrom = async (queue: typeof texts, send: (text: HostileCase) => Promise<Reply>) => {
     for (let text = queue.shift(); text !== undefined; text = queue.shift()) {
       const reply = await send(text);
@@ -95,7 +89,6 @@ async function sendAll(rig: Rig, templated: string, seed: number, count: number)
     sendFrom(templates, (text) => sendTemplate(rig, templated, String(text.value))),
     ...Array.from({ length: attackers }, (_, i) => sendFrom(others, (text) => sendGrammar(rig, text, i))),
   ]);
-  process.off("SIGINT", stop);
   return sent;
 }
 

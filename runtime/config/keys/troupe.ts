@@ -127,7 +127,7 @@ export const troupeKeys = {
     ...seconds(1),
     default: 10,
     commands: ["serve", "run"],
-    help: "Longest time that reading one request may take: its body, its prompt, its grammar; beyond it the request is refused",
+    help: "Longest processor time that reading one request may take: its body, its prompt, its grammar; beyond it, or twice it on the clock, the request is refused",
   },
   textTaskMemory: {
     ...byteSize(64 * 2 ** 20),
