@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { textWorkerModule } from "../../actors/placement.ts";
 import { movedWith, sealContent } from "../../actors/text-tasks/sealed-content.ts";
 import type { TextSource } from "../../actors/text-tasks/text-model.ts";
@@ -168,6 +169,7 @@ describe("text tasks on text workers", () => {
   });
 
   it("refuse a model whose template never returns, and serve the others meanwhile", async () => {
+    await sleep(1500); // until the worker is there that takes the place of the one ended before
     const chatTemplate = join(folder, "endless.jinja");
     writeFileSync(chatTemplate, endless);
     const reading = assert.rejects(tasks.read({ id: "bad", path, chatTemplate, jinjaExplicit: null }), {
