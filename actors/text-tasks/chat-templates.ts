@@ -33,7 +33,7 @@ export class ChatTemplates {
     vocabulary: Vocabulary,
     abilities: TemplateAbilities = { usual: null, withTools: null },
   ): ChatTemplates {
-    const opened = (source: string, known: Abilities | null) => compile(source, vocabulary, known ?? undefined);
+    const opened = (source: string, known: Abilities | null) => compile(source, vocabulary, known);
     if (named !== null) return new ChatTemplates(opened(named, abilities.usual), null);
     const usual = unlessRefused(() => opened(modelTemplateSource(chatTemplates, tokenizer), abilities.usual));
     const toolSource = chatTemplates.get("tool_use");
@@ -57,7 +57,7 @@ export class ChatTemplates {
   }
 }
 
-function compile(source: string, vocabulary: Vocabulary, abilities?: Abilities): OpenTemplate {
+function compile(source: string, vocabulary: Vocabulary, abilities: Abilities | null): OpenTemplate {
   const template = new ChatTemplate(source, vocabulary, abilities);
   const { shownTokens } = template.format;
   const tokens = vocabulary.controlTokens.filter((token) => shownTokens.includes(vocabulary.tokenText(token)));

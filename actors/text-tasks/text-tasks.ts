@@ -160,12 +160,12 @@ export class TextTasks {
   }
 
   #unusable(id: string, { reason, phase, cause }: TaskEnded): ServerError {
+    this.#ended[reason]++;
     if (reason === "crash") {
       return new ServerError("peer_gone", `a thread ended while it read the vocabulary of model "${id}"`, { cause });
     }
     const limit = reason === "time" ? `${this.#limits.loadSeconds} s` : this.#limitOf(reason);
-    const what =
-      phase === "template" ? "test-rendering its chat template" : "reading its vocabulary and its chat template";
+    const what = phase === "template" ? subjects.template : subjects.model;
     const message = `model "${id}" cannot be served: ${what} takes more than ${limit}; correct the file, or name another chat_template`;
     return new ServerError("model_file_invalid", message, { cause });
   }
@@ -193,6 +193,6 @@ const subjects: Readonly<Record<TextPhase, string>> = {
   grammar: "translating the grammar or the tools' schemas",
   input: "tokenising the input",
   check: "checking the output against its schema",
-  model: "reading the model's files",
-  template: "test-rendering the model's chat template",
+  model: "reading its vocabulary and its chat template",
+  template: "test-rendering its chat template",
 };

@@ -32,8 +32,6 @@ export class ChatTemplate {
   readonly format: ToolFormat;
   /** What the model thinks between; null where the template knows of no thinking. */
   readonly thinking: ThinkingTags | null;
-  /** Tools come out in the prompt as the template has them; otherwise they are described in words of ours. */
-  readonly takesTools: boolean;
   readonly abilities: Abilities;
   readonly #source: string;
   readonly #renderer: Renderer;
@@ -44,7 +42,7 @@ export class ChatTemplate {
    * `abilities`: what earlier test renders have shown; without them, the test renders run now. Throws ServerError
    * `model_file_invalid` for a template that cannot be read.
    */
-  constructor(source: string, vocabulary: TemplateVocabulary, abilities?: Abilities) {
+  constructor(source: string, vocabulary: TemplateVocabulary, abilities: Abilities | null = null) {
     const text = (token: number | null) => (token === null ? "" : vocabulary.tokenText(token));
     this.#source = source;
     this.format = chooseFormat(source);
@@ -59,7 +57,6 @@ export class ChatTemplate {
     };
     this.#guard = new UserTextGuard(control, removedWords(source));
     this.abilities = abilities ?? findAbilities(source, this.#renderer);
-    this.takesTools = this.abilities.takesTools;
     this.#written = { calls: !this.abilities.calls.shown, results: !this.abilities.takesResults };
   }
 
@@ -78,14 +75,15 @@ export class ChatTemplate {
     const guard = (text: string) => this.#guard.guard(text, marker);
     const offered = tools.map((tool) => templateTool(guardTool(tool, guard)));
     const guarded = parsed.map((message) => guardMessage(message, guard));
-    const told = this.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
+    const told =
+      this.abilities.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
     const variables = {
       // Granite's name for the same is the second.
       ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking, thinking: enableThinking }),
       ...(reasoningEffort === undefined ? {} : { reasoning_effort: guard(reasoningEffort) }),
     };
     try {
-      const text = this.#renderer.render(this.#shaped(told), this.takesTools ? offered : [], variables);
+      const text = this.#renderer.render(this.#shaped(told), this.abilities.takesTools ? offered : [], variables);
       return { text, marker };
     } catch (error) {
       throw this.#failure(error);

@@ -15,7 +15,7 @@ const hopelessStarts = 3;
 export interface TaskCrewOptions extends TaskWorkerOptions {
   /** A load that takes longer is slow: another worker stands in. */
   readonly quickMs: number;
-  /** Slow workers that stay for the next slow task. */
+  /** Most slow tasks at once, and most slow workers that wait for the next one. */
   readonly slowWorkers: number;
   /** Longest time to load a shared value: a worker that takes longer is ended, and the value is refused. */
   readonly loadLimitMs: number;

@@ -19,7 +19,7 @@ const maxQuickBytes = 8 * 2 ** 20;
 /** Most slow tasks at once where one cannot be started again later, as its input has moved: it would be refused. */
 const maxSlow = 2;
 /** The limit of a task on the clock, over that of its processor time. */
-const longestFactor = 2;
+const clockFactor = 2;
 const shortestLookMs = 20;
 
 export interface TaskPoolOptions extends TaskCrewOptions, TaskLanesOptions {
@@ -236,7 +236,7 @@ export class TaskPool {
       () => {
         const nowMs = worker.usedMs;
         const usedMs = fromMs === null || nowMs === null ? leftMs : nowMs - fromMs;
-        const isLate = performance.now() - task.startedMs >= longestFactor * this.#limitOf(task);
+        const isLate = performance.now() - task.startedMs >= clockFactor * this.#limitOf(task);
         if (usedMs >= leftMs || isLate) this.#kill(worker, "time");
         else this.#limit(task, worker, leftMs - usedMs);
       },
