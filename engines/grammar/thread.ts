@@ -2,7 +2,7 @@
 // end. A thread that has ended is never started again; its owner is told by `onEnd`.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
-import { lowerPriority, processorMs } from "../../runtime/system-thread.ts";
+import { lowerPriority, processorMs } from "../../runtime/thread/system-thread.ts";
 import { Control } from "./control.ts";
 import type { LiveMatcher } from "./live-matcher.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";

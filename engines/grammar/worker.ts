@@ -3,7 +3,7 @@
 // first failure of the grammar engine, and with the thread that started it.
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { toErrorRecord } from "../../runtime/errors.ts";
-import { processorMs, threadNumber } from "../../runtime/system-thread.ts";
+import { processorMs, threadNumber } from "../../runtime/thread/system-thread.ts";
 import { Control } from "./control.ts";
 import { type Compiled, Languages } from "./languages.ts";
 import type { Matching } from "./matching.ts";

@@ -3,7 +3,7 @@
 import { getHeapStatistics } from "node:v8";
 import { parentPort, workerData } from "node:worker_threads";
 import { ServerError, toErrorRecord } from "../errors.ts";
-import { threadNumber } from "../system-thread.ts";
+import { threadNumber } from "./system-thread.ts";
 import type { StartTasks, TaskHandlers, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
 
 if (!parentPort) throw new Error("a task worker is a worker thread");

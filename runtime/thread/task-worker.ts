@@ -2,8 +2,8 @@
 // what it does.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
-import { lowerPriority, processorMs } from "../system-thread.ts";
 import type { Transferable } from "./endpoint.ts";
+import { lowerPriority, processorMs } from "./system-thread.ts";
 import type { EndReason, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
 
 /**
