@@ -4,12 +4,16 @@ import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 
 interface Bench {
+  /** What it measures, and its flags. */
+  readonly usage: string;
   main(argv: readonly string[]): void | Promise<void>;
 }
 
 /** Each is loaded when it is asked for: some need native libraries, which not every node has. */
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   adapters: () => import("./adapters/main.ts"),
+  all: () => import("./all/main.ts"),
+  choice: () => import("./choice/main.ts"),
   engine: () => import("./engine/versus.ts"),
   hostile: () => import("./hostile/main.ts"),
   http: () => import("./http/bench.ts"),
@@ -33,15 +37,28 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
 // Leaving by process.exit lets a benchmark stop the servers it has started.
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
 
-const [name = "", ...argv] = process.argv.slice(2);
-const open = benches[name];
 try {
-  if (!open)
-    throw new ServerError("config_invalid", `expected one of ${Object.keys(benches).join(", ")}; got "${name}"`);
-  const bench = await open();
-  await bench.main(argv);
+  const [name = "", ...argv] = process.argv.slice(2);
+  await run(name, argv);
 } catch (error) {
   const isExpected = error instanceof ServerError || error instanceof arg.ArgError;
   console.error(isExpected ? error.message : error);
   process.exit(1);
+}
+
+async function run(name: string, argv: readonly string[]): Promise<void> {
+  const open = benches[name];
+  const names = Object.keys(benches).join(", ");
+  if (asksForHelp([name])) {
+    process.stdout.write(`npm run bench -- NAME [FLAGS], or NAME --help\n\n  NAME  ${names}\n`);
+    return;
+  }
+  if (open === undefined) throw new ServerError("config_invalid", `expected one of ${names}; got "${name}"`);
+  const bench = await open();
+  if (asksForHelp(argv)) process.stdout.write(bench.usage);
+  else await bench.main(argv);
+}
+
+function asksForHelp(words: readonly string[]): boolean {
+  return words.includes("--help") || words.includes("-h");
 }

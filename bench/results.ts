@@ -1,8 +1,7 @@
 // Owns how a benchmark's result is kept: a Markdown file in bench/results/ that says when, where and on which commit.
-import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
-import os from "node:os";
 import { fileURLToPath } from "node:url";
+import { commit, date, machineLine } from "./machine.ts";
 
 const folder = fileURLToPath(new URL("../../bench/results/", import.meta.url));
 
@@ -24,8 +23,5 @@ export function report(result: Result, save: boolean): void {
 }
 
 function provenance(): string {
-  const commit = execFileSync("git", ["rev-parse", "--short", "HEAD"], { encoding: "utf8" }).trim();
-  const date = new Date().toISOString().slice(0, 16).replace("T", " ");
-  const cpu = os.cpus()[0]?.model.trim() ?? "unknown CPU";
-  return `${date} UTC, ${cpu}, ${os.availableParallelism()} cores, node ${process.versions.node}, commit ${commit}.`;
+  return `${date()}, ${machineLine()}, commit ${commit()}.`;
 }

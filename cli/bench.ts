@@ -34,7 +34,8 @@ export async function bench(config: Config): Promise<void> {
   const adapter = await benchAdapter(setting, model, bare.path);
   const mixture = await mixtureOf(setting, model, bare.path);
   const spec = { ...bare, adapters: adapter === null ? null : limitsOf(model), mixture };
-  const engine = await openEngine(await modelEngine(config, model, spec, nativeHost(), log));
+  const choice = await modelEngine(config, model, spec, nativeHost(), log);
+  const engine = await openEngine(choice.engine);
   const loaded = await engine.load(spec, (fraction) => progress.update("load", fraction, 1));
   const subject = await subjectOf(loaded, config, spec.path, adapter);
   const workloads = loaded.capabilities.generates ? generated : embeddingWorkloads(config);

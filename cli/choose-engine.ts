@@ -1,10 +1,16 @@
-// Owns the choice of the engine that runs a model: what the settings say, else what the host has and what the file needs. It
-// finds out nothing itself; it asks, and only what the choice still depends on. Called by model-specs.ts.
+// Owns the choice of the engine that runs a model: what the settings say, else what the host has and what the file needs, else
+// which engine was quicker in a trial. It finds out nothing itself; it asks, and only what the choice still depends on. Called
+// by model-specs.ts.
 import type { EngineName } from "../engines/engine.ts";
+import {
+  describeFigures,
+  fasterNode,
+  gainsByFasterNode,
+  quickerEngine,
+  type TrialFigures,
+} from "../engines/trial/figures.ts";
+import type { TrialFindings } from "../engines/trial/trial.ts";
 import { ServerError } from "../runtime/errors.ts";
-
-/** What `auto` takes on a host without a GPU where both engines could run the model: the quicker one, measured. */
-const cpuOnlyEngine: EngineName = "wasm";
 
 export interface EngineQuestions {
   readonly configured: "auto" | EngineName;
@@ -12,41 +18,83 @@ export interface EngineQuestions {
   readonly path: string;
   /** The setting that only the wasm engine can do; null where there is none. */
   readonly wasmOnly: string | null;
+  /** Version of the running Node, such as 20.11.0. */
+  readonly nodeVersion: string;
   /** The kind of GPU the model may use; null for none. */
   gpu(): Promise<string | null>;
   /** Why the llama engine's native libraries do not load here; null where they do. */
   nativeProblem(): Promise<string | null>;
   /** Why the wasm engine cannot run the model; null where it can. */
   wasmRefusal(): Promise<string | null>;
+  /** How fast both engines run the model on the CPU, or why nobody knows. Asked where the wasm engine can run it. */
+  trial(): Promise<TrialFindings | string>;
 }
 
 export interface EngineChoice {
   readonly engine: EngineName;
   readonly reason: string;
+  /** What a trial found; null where the choice did not need one. */
+  readonly figures: TrialFigures | null;
+  /** What would make the model faster on this machine; null for nothing that a trial knows. */
+  readonly advice: string | null;
+  /** The figures were measured now, not remembered. */
+  readonly isNew: boolean;
 }
 
 /** Throws `config_invalid` where the engine that is set, or any, cannot run the model. */
-export async function chooseEngine(
-  questions: EngineQuestions,
-  preferred: EngineName = cpuOnlyEngine,
-): Promise<EngineChoice> {
+export async function chooseEngine(questions: EngineQuestions): Promise<EngineChoice> {
   const { configured, path, wasmOnly } = questions;
   if (wasmOnly !== null && configured !== "wasm") return onlyWasm(questions, wasmOnly);
-  if (configured === "llama") return { engine: "llama", reason: "it is set" };
+  if (configured === "llama") return untried("llama", "it is set");
   if (configured === "wasm") {
     const refusal = await questions.wasmRefusal();
-    if (refusal === null) return { engine: "wasm", reason: "it is set" };
+    if (refusal === null) return untried("wasm", "it is set");
     const message = `engine expects one that can run "${path}"; got wasm, which cannot: ${refusal}; try llama or auto`;
     throw new ServerError("config_invalid", message, { param: "engine" });
   }
   const gpu = await questions.gpu();
-  if (gpu !== null) return { engine: "llama", reason: `there is a GPU (${gpu})` };
-  const obstacle = await obstacleOf(preferred, questions);
-  if (obstacle === null) return { engine: preferred, reason: "no GPU to use; the quicker one on a CPU" };
-  const other = preferred === "llama" ? "wasm" : "llama";
-  const otherObstacle = await obstacleOf(other, questions);
-  if (otherObstacle === null) return { engine: other, reason: `no GPU to use; ${obstacle}` };
-  throw new ServerError("config_invalid", `no engine can run "${path}" here: ${obstacle}; ${otherObstacle}`);
+  if (gpu !== null) return untried("llama", `there is a GPU (${gpu})`);
+  return chooseOnCpu(questions);
+}
+
+async function chooseOnCpu({
+  path,
+  nodeVersion,
+  wasmRefusal,
+  nativeProblem,
+  trial,
+}: EngineQuestions): Promise<EngineChoice> {
+  const refusal = await wasmRefusal();
+  if (refusal !== null) {
+    const problem = await nativeProblem();
+    const obstacle = `wasm cannot: ${refusal}`;
+    if (problem === null) return untried("llama", `no GPU to use; ${obstacle}`);
+    throw new ServerError("config_invalid", `no engine can run "${path}" here: llama cannot: ${problem}; ${obstacle}`);
+  }
+  const found = await trial();
+  if (typeof found !== "string") {
+    const { figures, isNew } = found;
+    const engine = quickerEngine(figures);
+    const each = `wasm ${describeFigures(figures.wasm)}; llama ${describeFigures(figures.llama)}`;
+    const reason = `no GPU to use; quicker in a trial (tokens/s, estimated): ${each}`;
+    return { engine, reason, figures, advice: nodeAdvice(figures, nodeVersion), isNew };
+  }
+  const problem = await nativeProblem();
+  if (problem !== null) return untried("wasm", `no GPU to use; llama cannot: ${problem}`);
+  return untried("wasm", `no GPU to use; the engines could not be compared: ${found}`);
+}
+
+function untried(engine: EngineName, reason: string): EngineChoice {
+  return { engine, reason, figures: null, advice: null, isNew: false };
+}
+
+function nodeAdvice(figures: TrialFigures, nodeVersion: string): string | null {
+  const { major } = fasterNode;
+  if (Number.parseInt(nodeVersion, 10) >= major || !gainsByFasterNode(figures)) return null;
+  return (
+    `this is Node ${nodeVersion}; on Node ${major} the wasm engine reads prompts and decodes batches 1.3 to 2 times as fast as on ` +
+    `Node 20. To start it so, in this program's folder: npx --yes --package node@${major} node cli/troupe.mjs serve`
+  );
 }
 
 async function onlyWasm({ configured, path, wasmRefusal }: EngineQuestions, setting: string): Promise<EngineChoice> {
@@ -55,12 +103,7 @@ async function onlyWasm({ configured, path, wasmRefusal }: EngineQuestions, sett
     throw new ServerError("config_invalid", message, { param: "engine" });
   }
   const refusal = await wasmRefusal();
-  if (refusal === null) return { engine: "wasm", reason: `the only one with ${setting}` };
+  if (refusal === null) return untried("wasm", `the only one with ${setting}`);
   const message = `${setting} expects a model that the wasm engine can run; it cannot run "${path}": ${refusal}`;
   throw new ServerError("config_invalid", message, { param: setting });
-}
-
-async function obstacleOf(engine: EngineName, questions: EngineQuestions): Promise<string | null> {
-  const problem = engine === "llama" ? await questions.nativeProblem() : await questions.wasmRefusal();
-  return problem === null ? null : `${engine} cannot: ${problem}`;
 }

@@ -57,7 +57,7 @@ function completed(): readonly Completed[] {
     "from-config": [file, helpFlag],
     cache: [model, jsonFlag, helpFlag],
     login: [{ names: ["--token"], help: "The token; asked for where it is left out", value: "any" }, helpFlag],
-    doctor: [jsonFlag, helpFlag],
+    doctor: [model, jsonFlag, helpFlag],
     completions: [helpFlag],
   };
   const words: Readonly<Record<string, readonly string[]>> = {

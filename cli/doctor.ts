@@ -2,30 +2,38 @@
 // main.ts. Exit code 1 where something does.
 import arg from "arg";
 import { defaultModel } from "../engines/hub/resolve-model.ts";
+import { nativeHost } from "../engines/llama/native-host.ts";
 import { wireDiagnosis } from "../http/system/schemas.ts";
 import { type Config, resolveConfig } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
-import type { Check, Diagnosis } from "../runtime/system.ts";
+import { createLogger } from "../runtime/log.ts";
+import type { Check, Diagnosis, EngineReport } from "../runtime/system.ts";
+import { parseArguments } from "./arguments.ts";
+import { modelEngine, modelSpec } from "./model-specs.ts";
+import { createProgress } from "./progress.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { diagnose } from "./system/inspector.ts";
 
-const usage = "troupe doctor [--json]";
+const usage = "troupe doctor [-m MODEL] [--json]";
 const marks = { ok: "ok   ", warn: "warn ", error: "ERROR" } as const;
 
 /** Runs what follows `troupe doctor`. Throws config_invalid for what it does not know. */
 export async function doctorCommand(args: readonly string[]): Promise<void> {
   const flags = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
-  const { config, problem } = settings();
-  const diagnosis = await diagnose({ ...(await checkOptions(config, false)), settingsProblem: problem });
+  const model = flags["--model-id"] ?? null;
+  const { config, problem } = settings(model);
+  const engines = model === null ? [] : await engineReports(config);
+  const diagnosis = await diagnose({ ...(await checkOptions(config, false, engines)), settingsProblem: problem });
   const text = flags["--json"] ? JSON.stringify(wireDiagnosis(diagnosis), null, 2) : report(diagnosis);
   process.stdout.write(`${text}\n`);
   if (diagnosis.checks.some(({ status }) => status === "error")) process.exitCode = 1;
 }
 
-/** The settings as `serve` would have them; where it would refuse them, why, and the defaults. */
-function settings(): { readonly config: Config; readonly problem: string | null } {
-  const request = { command: "serve", flags: {}, defaultModel } as const;
+/** The settings as `serve -m model` would have them; where it would refuse them, why, and the defaults. */
+function settings(model: string | null): { readonly config: Config; readonly problem: string | null } {
+  const { flags } = parseArguments(["serve", ...(model === null ? [] : ["-m", model])]);
+  const request = { command: "serve", flags, defaultModel } as const;
   try {
     return { config: resolveConfig({ ...request, environment: process.env }), problem: null };
   } catch (error) {
@@ -34,9 +42,28 @@ function settings(): { readonly config: Config; readonly problem: string | null 
   }
 }
 
+/** Which engine would run each model of the settings. Fetches what is not on this machine yet. */
+async function engineReports(config: Config): Promise<EngineReport[]> {
+  const progress = createProgress();
+  const log = createLogger({ level: "silent", format: "text" });
+  const reports: EngineReport[] = [];
+  try {
+    for (const model of config.models) {
+      const spec = await modelSpec(config, model, log, progress);
+      reports.push({ model: model.modelId, ...(await modelEngine(config, model, spec, nativeHost(), log)) });
+    }
+  } finally {
+    progress.stop();
+  }
+  return reports;
+}
+
 function parse(args: readonly string[]) {
   try {
-    const { _: words, ...flags } = arg({ "--json": Boolean, "--help": Boolean, "-h": "--help" }, { argv: [...args] });
+    const { _: words, ...flags } = arg(
+      { "--model-id": String, "-m": "--model-id", "--json": Boolean, "--help": Boolean, "-h": "--help" },
+      { argv: [...args] },
+    );
     if (words.length > 0) throw new ServerError("config_invalid", `unexpected "${words[0]}"; doctor expects ${usage}`);
     return flags;
   } catch (cause) {

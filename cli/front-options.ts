@@ -6,12 +6,14 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { FrontOptions, ServedModel } from "../actors/front.ts";
 import type { TextTaskSettings } from "../actors/messages.ts";
+import { ownCpuQuota } from "../engines/cores.ts";
 import type { EngineName } from "../engines/engine.ts";
 import { nativeHost } from "../engines/llama/native-host.ts";
 import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { ServerError } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
+import type { EngineReport } from "../runtime/system.ts";
 import type { Carrier } from "../runtime/thread/place.ts";
 import { createAdapterFolder } from "./adapter-folder.ts";
 import { withHeads } from "./heads.ts";
@@ -32,15 +34,21 @@ const maxTextWorkers = 4;
 /** With fewer cores one slow text task goes at a time: it occupies a core. */
 const coresOfTwoSlow = 4;
 
-export async function frontOptions(config: Config, log: Logger, progress: Progress): Promise<FrontOptions> {
+/** What a Front is told, and why each model runs on its engine. */
+export interface FrontSettings extends FrontOptions {
+  readonly engines: readonly EngineReport[];
+}
+
+export async function frontOptions(config: Config, log: Logger, progress: Progress): Promise<FrontSettings> {
   const { troupe } = config;
   const root = adapterRoot(config);
   const adapterFolder = takesAdapters(config) ? createAdapterFolder() : "";
-  const models = await servedModels({ config, folder: adapterFolder, log, progress });
+  const { models, engines } = await servedModels({ config, folder: adapterFolder, log, progress });
   const speculation = await speculationOptions(config, firstOf(config, models), log, progress);
   progress.stop();
   return {
     models,
+    engines,
     defaultModelId: config.defaultModelId,
     defaultSeed: config.seed,
     limits: schedulerLimits(config),
@@ -65,7 +73,7 @@ export async function frontOptions(config: Config, log: Logger, progress: Progre
 }
 
 function textTasks({ textTaskSecs, textTaskMemory, textTaskQueue }: Config["troupe"]): TextTaskSettings {
-  const cores = availableParallelism();
+  const cores = Math.min(availableParallelism(), Math.ceil(ownCpuQuota()));
   return {
     translators: new URL("../http/body-translators.js", import.meta.url).href,
     quickWorkers: Math.min(Math.max(1, Math.floor(cores / coresPerTextWorker)), maxTextWorkers),
@@ -80,14 +88,17 @@ function prefixStore({ prefixCacheDir, prefixCacheDisk }: Config["troupe"]): Pre
   return prefixCacheDir === null ? null : { folder: resolve(prefixCacheDir), maxBytes: prefixCacheDisk };
 }
 
-async function servedModels(setting: AdapterSetting): Promise<ServedModel[]> {
+async function servedModels(setting: AdapterSetting): Promise<{ models: ServedModel[]; engines: EngineReport[] }> {
   const { config, log, progress } = setting;
   const models: ServedModel[] = [];
+  const engines: EngineReport[] = [];
   const computeLock = config.models.length > 1 ? createComputeLock() : null;
   const host = nativeHost();
   for (const model of config.models) {
     const spec = await withHeads(config, model, await modelSpec(config, model, log, progress), log, progress);
-    const engine = await modelEngine(config, model, spec, host, log);
+    const choice = await modelEngine(config, model, spec, host, log);
+    const { engine } = choice;
+    engines.push({ model: model.modelId, ...choice });
     const { limits, mixture, ...adapters } = await modelAdapters(setting, model, spec.path);
     const carrier = carrierOf(engine, config.troupe.isolate);
     if (engine === "llama" && carrier === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.modelId);
@@ -102,7 +113,7 @@ async function servedModels(setting: AdapterSetting): Promise<ServedModel[]> {
       ...adapters,
     });
   }
-  return models;
+  return { models, engines };
 }
 
 /** The model to draft for, which is the only one where a draft model is set. */

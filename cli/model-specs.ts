@@ -1,15 +1,20 @@
 // Owns what the settings say about models turned into what the engine is told: fetches each model, has its engine chosen,
 // and makes its spec.
+import { join } from "node:path";
 import type { EngineName, KvBudget, ModelSpec } from "../engines/engine.ts";
+import { defaultCacheDirectory } from "../engines/hub/model-cache.ts";
 import { resolveModel } from "../engines/hub/resolve-model.ts";
 import type { NativeHost } from "../engines/llama/native-host.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
+import { findTrial } from "../engines/trial/trial.ts";
 import { wasmRefusal } from "../engines/wasm/fit.ts";
 import type { Config, ModelConfig } from "../runtime/config/config.ts";
 import { keys } from "../runtime/config/keys.ts";
+import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 import type { Logger } from "../runtime/log.ts";
-import { chooseEngine } from "./choose-engine.ts";
+import { chooseEngine, type EngineChoice } from "./choose-engine.ts";
 import type { Progress } from "./progress.ts";
+import { version } from "./version.ts";
 
 /** Prompts whose logprobs are wanted take that many a step. */
 const leastExtraLogitsRows = 16;
@@ -66,7 +71,12 @@ function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvB
 function pagedKv(config: Config): boolean | null {
   const { mode } = config.pagedAttn;
   if (mode !== "auto") return mode === "on";
-  return kvBudget(config) === null ? null : true;
+  return isPoolBySize(config) ? true : null;
+}
+
+/** Whether there is one pool only because the amount of memory is set. */
+function isPoolBySize(config: Config): boolean {
+  return config.pagedAttn.mode === "auto" && kvBudget(config) !== null;
 }
 
 /** The engine that runs a model on this host. The log says which and why. */
@@ -76,29 +86,50 @@ export async function modelEngine(
   spec: ModelSpec,
   host: NativeHost,
   log: Logger,
-): Promise<EngineName> {
+): Promise<EngineChoice> {
   const { path, kvType, blockTokens } = spec;
   const choice = await chooseEngine({
     configured: config.troupe.engine,
     path,
     wasmOnly: adapter.xlora === null ? null : "xlora",
+    nodeVersion: process.versions.node,
     gpu: async () => (device.cpu ? null : host.gpu()),
     nativeProblem: () => host.problem(),
     wasmRefusal: async () => {
       if (kvType === "q4_0") return "it has no cache_type q4_0";
       return spec.heads ? "it has no multi-token prediction (mtp_model, mtp_n_predict)" : wasmRefusal(spec);
     },
+    trial: () => findTrial(spec, { path: trialRecord(), version }).catch((error) => toErrorRecord(error).message),
   });
-  log.info({ model: modelId, ...choice }, "engine chosen");
-  if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(choice.engine, device.cpu, host))) {
+  const { engine, reason, advice, isNew } = choice;
+  log.info({ model: modelId, engine, reason }, "engine chosen");
+  if (advice !== null && isNew) log.info({ model: modelId }, advice);
+  if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(engine, device.cpu, host))) {
     log.info({ model: modelId }, "no GPU is used: gpu_memory_utilization is taken of the free main memory");
   }
-  if (choice.engine === "llama" && spec.pagedKv !== true && blockTokens !== keys.pagedAttn.blockSize.default) {
+  if (engine === "llama" && isPoolBySize(config) && !(await usesGpu(engine, device.cpu, host))) {
+    const setting = config.pagedAttn.gpuMemoryUtilization === null ? "kv_cache" : "gpu_memory_utilization";
+    const message =
+      `${setting} makes one pool of the KV cache, and on a CPU the llama engine is 1.6 to 3 times slower with a pool than ` +
+      "with equal shares; set max_model_len instead, or paged_attn mode to off";
+    log.warn({ model: modelId }, message);
+  }
+  if (engine === "llama" && spec.pagedKv !== true && blockTokens !== keys.pagedAttn.blockSize.default) {
     const message =
       "block_size has no effect: the llama engine has blocks only where its KV is one pool (paged_attn mode on, or a GPU)";
     log.warn({ model: modelId, blockSize: blockTokens }, message);
   }
-  return choice.engine;
+  return choice;
+}
+
+/** null for a user without a home folder. */
+function trialRecord(): string | null {
+  try {
+    return join(defaultCacheDirectory(process.env), "engine-trials.json");
+  } catch (error) {
+    if (error instanceof ServerError) return null;
+    throw error;
+  }
 }
 
 async function usesGpu(engine: EngineName, cpu: boolean, host: NativeHost): Promise<boolean> {

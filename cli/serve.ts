@@ -47,7 +47,8 @@ function checkOpenFiles(): void {
 async function serveObserved(config: Config, log: Logger, observers: readonly ClosableObserver[]): Promise<void> {
   const { troupe, server } = config;
   const progress = createProgress();
-  const front = new Front(await frontOptions(config, log, progress));
+  const { engines, ...options } = await frontOptions(config, log, progress);
+  const front = new Front(options);
   const state = await openState(config, log);
   const app = createApp({
     inference: front,
@@ -56,7 +57,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
     storedResponses: state.responses,
     log,
     observers,
-    system: systemInspector(await checkOptions(config, true)),
+    system: systemInspector(await checkOptions(config, true, engines)),
     config: {
       keepAliveMs: troupe.keepAliveInterval,
       readerStallMs: troupe.stalledReaderSecs * 1000,

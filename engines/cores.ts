@@ -1,5 +1,6 @@
 // Owns how many cores there are to compute on. Two threads of one core share its arithmetic units, so an engine with a thread
-// for each hardware thread is slower than one with a thread a core. No native code: what Linux says in files.
+// for each hardware thread is slower than one with a thread a core. A container may be given less time than its cores have: a
+// thread more than that quota keeps busy only waits. No native code: what Linux says in files.
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
@@ -9,6 +10,53 @@ const topologyOf = (cpu: number) => `/sys/devices/system/cpu/cpu${cpu}/topology/
 export function physicalCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText) ?? limit, limit);
+}
+
+/** Compute threads of a model: as many as are configured; for 0 one a core, as far as the CPU quota keeps them busy. */
+export function computeThreads(configured: number, cores = physicalCores(), quota = ownCpuQuota()): number {
+  return configured || Math.max(1, Math.min(cores, Math.ceil(quota)));
+}
+
+/** The CPU quota of this process; Infinity where it has none. */
+export function ownCpuQuota(): number {
+  return cpuQuota(readText);
+}
+
+/**
+ * The processor time a second that the control groups of this process, and all around them, may use: 1.5 is that of a core
+ * and a half. Infinity where none has a quota. `read` gives null for no file. Files as in cgroup-v2 and sched-bwc of the
+ * Linux documentation. A container sees its own group at the mount point, under whatever path its host knows it.
+ */
+export function cpuQuota(read: (path: string) => string | null): number {
+  const groups = [...(read("/proc/self/cgroup") ?? "").matchAll(/^\d+:([^:\n]*):\/(.*)$/gm)];
+  return Math.min(
+    ...groups.flatMap(([, controllers = "", path = ""]) => {
+      if (controllers === "") return foldersUp("/sys/fs/cgroup", path).map((folder) => unifiedQuota(read, folder));
+      if (!controllers.split(",").includes("cpu")) return [];
+      return foldersUp("/sys/fs/cgroup/cpu", path).map((folder) => legacyQuota(read, folder));
+    }),
+  );
+}
+
+function unifiedQuota(read: (path: string) => string | null, folder: string): number {
+  const [quota = "", period = ""] = (read(`${folder}/cpu.max`) ?? "").trim().split(" ");
+  return quotient(quota, period);
+}
+
+function legacyQuota(read: (path: string) => string | null, folder: string): number {
+  return quotient(read(`${folder}/cpu.cfs_quota_us`) ?? "", read(`${folder}/cpu.cfs_period_us`) ?? "");
+}
+
+/** Infinity for what says that there is no quota: `max`, -1 or nothing. */
+function quotient(quota: string, period: string): number {
+  const ratio = Number.parseInt(quota, 10) / Number.parseInt(period, 10);
+  return ratio > 0 ? ratio : Number.POSITIVE_INFINITY;
+}
+
+/** The folder of a group and of each that it lies in. */
+function foldersUp(root: string, path: string): string[] {
+  const names = path.split("/").filter((name) => name !== "");
+  return Array.from({ length: names.length + 1 }, (_, count) => [root, ...names.slice(0, count)].join("/"));
 }
 
 /** Cores of the hardware threads this process is allowed on; null where files do not tell. `read` gives null for no file. */

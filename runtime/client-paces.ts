@@ -11,6 +11,8 @@ const trustAfterMs = 2000;
 const trustAgainMs = 10_000;
 /** A worker is kept free for trusted clients while one of them has finished a task within this time. */
 const presentForMs = 10_000;
+/** A client is trusted for long where its time is so much of the longest among those that are there. */
+const seniorShare = 0.5;
 const maxRemembered = 1024;
 
 /** The time in which all tasks of a client were short, by performance.now(). */
@@ -73,14 +75,31 @@ export class ClientPaces {
     return performance.now() - this.#lastTrustedMs < presentForMs;
   }
 
-  /** Takes the next item of a trusted client, ahead of others' turns. */
-  takeTrusted<Item extends { readonly client: string }>(queue: FairQueue<Item>): Item | undefined {
+  /** Takes the next item of a trusted client, ahead of others' turns; with `isSenior` only of one that is trusted for long. */
+  takeTrusted<Item extends { readonly client: string }>(queue: FairQueue<Item>, isSenior = false): Item | undefined {
+    const leastMs = isSenior ? this.#longestSpanMs * seniorShare : 0;
     for (const item of queue.next()) {
-      if (!this.isTrusted(item.client)) continue;
+      if (!this.isTrusted(item.client) || this.#spanMs(item.client) < leastMs) continue;
       queue.takeAhead(item);
       return item;
     }
     return undefined;
+  }
+
+  /** How long a trusted client's tasks have all been short. */
+  #spanMs(client: string): number {
+    const sinceMs = this.#trusted.get(client)?.sinceMs;
+    return sinceMs === undefined ? 0 : performance.now() - sinceMs;
+  }
+
+  /** Of the trusted clients that have been there lately. */
+  get #longestSpanMs(): number {
+    const nowMs = performance.now();
+    let longestMs = 0;
+    for (const { sinceMs, lastMs } of this.#trusted.values()) {
+      if (nowMs - lastMs < presentForMs) longestMs = Math.max(longestMs, nowMs - sinceMs);
+    }
+    return longestMs;
   }
 }
 

@@ -36,12 +36,32 @@ export interface BuildFacts {
   readonly metal: boolean;
 }
 
+/** Tokens a second of a model in one engine, estimated from a trial; null where a model has no such thing. */
+export interface SpeedReport {
+  readonly prompt: number;
+  readonly oneRow: number | null;
+  readonly sixteenRows: number | null;
+}
+
+/** Which engine runs a model, and why. */
+export interface EngineReport {
+  readonly model: string;
+  readonly engine: string;
+  readonly reason: string;
+  /** By engine; null where the choice needed no trial. */
+  readonly figures: Readonly<Record<string, SpeedReport>> | null;
+  /** What would make the model faster on this machine; null for nothing that is known. */
+  readonly advice: string | null;
+}
+
 export interface SystemInfo {
   readonly host: HostFacts;
   readonly physicalCores: number;
   readonly devices: readonly Device[];
   readonly build: BuildFacts;
   readonly hubCache: string;
+  /** Of each model that is served or asked for. */
+  readonly engines: readonly EngineReport[];
 }
 
 export interface Check {
@@ -68,7 +88,7 @@ export function bareInspector(hubCache = ""): SystemInspector {
   const info = async (): Promise<SystemInfo> => {
     const host = hostFacts();
     const build = { version: "unknown", gitRevision: null, cuda: false, metal: false };
-    return { host, physicalCores: host.cpu.logicalCores, devices: [], build, hubCache };
+    return { host, physicalCores: host.cpu.logicalCores, devices: [], build, hubCache, engines: [] };
   };
   return { info, diagnose: async () => ({ system: await info(), checks: [] }) };
 }
@@ -83,7 +103,7 @@ let lasting: Omit<HostFacts, "memory"> | null = null;
 
 function lastingFacts(): Omit<HostFacts, "memory"> {
   const cores = cpus();
-  const flags = cpuFlags(readText("/proc/cpuinfo"));
+  const flags = cpuFlags();
   return {
     os: osName(readText("/etc/os-release")),
     kernel: `${type()} ${release()} ${machine()}`,
@@ -105,10 +125,10 @@ function memoryFacts(): HostFacts["memory"] {
   return { totalBytes, availableBytes: Math.min(process.availableMemory?.() ?? freemem(), totalBytes) };
 }
 
-/** The instruction sets of the first core in a /proc/cpuinfo; none where there is no such file. */
-export function cpuFlags(cpuinfo: string): ReadonlySet<string> {
-  const [, flags = ""] = /^(?:flags|Features)\s*:\s*(.+)$/m.exec(cpuinfo) ?? [];
-  return new Set(flags.split(" "));
+/** The instruction sets of the first core in a /proc/cpuinfo, by default this machine's; none where there is no such file. */
+export function cpuFlags(cpuinfo = readText("/proc/cpuinfo")): ReadonlySet<string> {
+  const [, flags] = /^(?:flags|Features)\s*:\s*(.+)$/m.exec(cpuinfo) ?? [];
+  return new Set(flags?.split(" "));
 }
 
 /** What an /etc/os-release calls its system; else the platform. */

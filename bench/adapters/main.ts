@@ -1,9 +1,8 @@
-// Owns `bench adapters`: what LoRA adapters cost, over HTTP: `npm run bench -- adapters [--part wasm|peer|curve|churn] [--rounds 3]
-// [--peer-server PATH] [--targets attention|all-linear] [--answer-tokens 128] [--changes 1000]`. Without --part, and with a peer, all of it.
+// Owns `bench adapters`: what LoRA adapters cost, over HTTP.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
-import { type SideOptions, sideFlags, sideOptions } from "../serving/sides.ts";
+import { type SideOptions, sideFlags, sideOptions, sideUsage } from "../serving/sides.ts";
 import { AdapterFiles, adapterRank, type Targets } from "./adapter-files.ts";
 import { churnTable } from "./churn.ts";
 import type { LoadShape } from "./crowd.ts";
@@ -14,6 +13,14 @@ import { wasmTable } from "./wasm.ts";
 const partNames = ["wasm", "peer", "curve", "churn"] as const;
 type Part = (typeof partNames)[number];
 const targetNames = ["attention", "all-linear"] as const;
+
+export const usage = `npm run bench -- adapters [FLAGS]: what LoRA adapters cost, over HTTP
+
+  --part PART           wasm, peer, curve or churn; repeat it for several; else all
+  --targets all-linear  modules of the adapters: attention or all-linear
+  --answer-tokens 128   tokens of each answer
+  --changes 1000        adapters that are loaded and unloaded
+${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(

@@ -1,6 +1,5 @@
-// Owns the comparison of our whole decode loop with llama.cpp's own C++ ones, round by round in turn: `npm run bench --
-// engine [--engine wasm] [--peer PATH_OF_LLAMA_BENCH] [--peer PATH_OF_LLAMA_BATCHED_BENCH] [--node PATH]`. The peers sample
-// nothing and make no text; we do.
+// Owns the comparison of our whole decode loop with llama.cpp's own C++ ones, round by round in turn. The peers
+// sample nothing and make no text; we do.
 import arg from "arg";
 import { defaultPackage } from "../../engines/hub/default-model.ts";
 import { resolveModel } from "../../engines/hub/resolve-model.ts";
@@ -20,6 +19,14 @@ interface OurRound {
   readonly model: string;
   readonly rows: readonly Row[];
 }
+
+export const usage = `npm run bench -- engine [FLAGS]: tokens/s of prefill and decode, beside llama.cpp's own programs
+
+  --engine llama        wasm or llama
+  --peer PROGRAM        llama-bench or llama-batched-bench; repeat it for both
+  --node PROGRAM        a Node to run on; repeat it for several; else this one
+  --model ID --threads 2 --rounds 3 --save
+`;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(

@@ -11,6 +11,8 @@ import { probes } from "./probes/all.ts";
 import { runRandom } from "./random-load.ts";
 import { cells, hostileTable, type Line } from "./table.ts";
 
+export { usage } from "./options.ts";
+
 const quietMs = 3000;
 const restMs = 10_000;
 /** Each probe has a shorter limit of its own. */

@@ -33,7 +33,7 @@ export interface HostileOptions {
   readonly save: boolean;
 }
 
-const usage = `npm run bench -- hostile [FLAGS]
+export const usage = `npm run bench -- hostile [FLAGS]: what hostile clients and faults cost the other clients
 
   --probe TEXT          probes whose names contain it, in any case; repeat it for several; else all
   --edge E --engine E   one edge (uws, uws-compat, node), one engine (wasm, llama); else all that load here
@@ -48,13 +48,12 @@ const usage = `npm run bench -- hostile [FLAGS]
 export async function parseOptions(argv: readonly string[]): Promise<HostileOptions> {
   const flags = arg(
     {
-      ...{ "--probe": [String], "--edge": String, "--engine": String, "--all": Boolean, "--help": Boolean },
+      ...{ "--probe": [String], "--edge": String, "--engine": String, "--all": Boolean },
       ...{ "--random": Number, "--seed": Number, "--faults": Number, "--server": String, "--heap": Number },
       ...{ "--model": String, "--save": Boolean },
     },
     { argv: [...argv] },
   );
-  if (flags["--help"]) throw new ServerError("config_invalid", usage);
   const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
   const engine = flags["--engine"];
   const heap = flags["--heap"];

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type HostileCase, hostileGrammar, hostileTemplate } from "../../test/fixtures/hostile/random-grammars.ts";
 import { atMost, exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { randomFrom } from "../serving/random.ts";
+import { percentiles } from "../serving/statistics.ts";
 import { Bystander, failuresOf, medianMs, worstMs } from "./bystander.ts";
 import { attackerKey, isNamed, otherKey, type Reply, seconds, summary } from "./client.ts";
 import { tinyModel } from "./models.ts";
@@ -12,7 +13,7 @@ import type { HostileOptions } from "./options.ts";
 import { Rig } from "./rig.ts";
 
 const attackers = 3;
-const quietMs = 5000;
+const restMs = 5000;
 const patienceMs = 60_000;
 /** Longest delay of the bystander's first token beyond its quiet time. */
 const longestDelayMs = 500;
@@ -21,6 +22,8 @@ const longestNewSchemaMs = 5000;
 const errorLevel = 50;
 /** One case in so many is a chat template. */
 const casesPerTemplate = 4;
+
+type RandomText = HostileCase & { readonly number: number };
 
 interface Sent {
   readonly kind: HostileCase["kind"];
@@ -31,15 +34,17 @@ interface Sent {
 /** On the first edge and engine asked for. */
 export async function runRandom(options: HostileOptions, count: number): Promise<string> {
   const [edge, engine] = [options.edges[0] ?? "node", options.engines[0] ?? "wasm"];
+  // Generated before the measurement: generating takes minutes.
+  const texts = Array.from({ length: count }, (_, number) => ({ number, ...caseOf(options.seed, number) }));
   const rig = new Rig({ ...options, edge, engine });
   try {
     const templated = await tinyModel(rig.folder, "templated");
     const server = await rig.start({ models: [options.model, templated] });
     const bystander = new Bystander({ url: server.url, key: otherKey, schemas: "mostly known" });
-    await sleep(quietMs);
+    await sleep(restMs);
     const quiet = await bystander.take();
     await server.takeFrontDelayMs();
-    const sent = await sendAll(rig, templated, options.seed, count);
+    const sent = await sendAll(rig, templated, texts);
     rig.hangUp();
     const [frontMs, beside] = [await server.takeFrontDelayMs(), await bystander.take()];
     await bystander.stop();
@@ -57,6 +62,7 @@ export async function runRandom(options: HostileOptions, count: number): Promise
       ...Object.entries(delays).flatMap(([name, [before, during]]) => [
         told(`bystander's ${name}, first token, quiet median`, seconds(medianMs(before))),
         atMost(`bystander's ${name}, worst over that`, worstMs(during) - medianMs(before), longestDelayMs, " ms", 0),
+        told(`bystander's ${name}, over that`, spread(during.doneMs, medianMs(before))),
         told(`bystander's ${name}, failed`, failuresOf(during) || "none"),
       ]),
       told("bystander's new schemas, first token, quiet median", seconds(medianMs(quiet.schemaChats))),
@@ -72,12 +78,18 @@ export async function runRandom(options: HostileOptions, count: number): Promise
   }
 }
 
-async function sendAll(rig: Rig, templated: string, seed: number, count: number): Promise<readonly Sent[]> {
-  const texts = Array.from({ length: count }, (_, number) => ({ number, ...caseOf(seed, number) }));
+/** How long the waits were beyond the quiet time, and how many beyond the bar. */
+function spread(waitsMs: readonly number[], quietMs: number): string {
+  const { p50, p99 } = percentiles(waitsMs.map((ms) => ms - quietMs));
+  const beyond = waitsMs.filter((ms) => ms - quietMs > longestDelayMs).length;
+  return `p50 ${p50.toFixed(0)}, p99 ${p99.toFixed(0)} ms; ${beyond} of ${waitsMs.length} beyond ${longestDelayMs} ms`;
+}
+
+async function sendAll(rig: Rig, templated: string, texts: readonly RandomText[]): Promise<readonly Sent[]> {
   const templates = texts.filter(({ kind }) => kind === "template");
   const others = texts.filter(({ kind }) => kind !== "template");
   const sent: Sent[] = [];
-  const sendFrom = async (queue: typeof texts, send: (text: HostileCase) => Promise<Reply>) => {
+  const sendFrom = async (queue: RandomText[], send: (text: HostileCase) => Promise<Reply>) => {
     for (let text = queue.shift(); text !== undefined; text = queue.shift()) {
       const reply = await send(text);
       if (!isNamed(reply) || reply.ms > 10_000) tell({ ...text, reply });

@@ -52,6 +52,15 @@ interface Measured extends Workload {
   readonly load: RoundMetrics;
 }
 
+export const usage = `npm run bench -- http [FLAGS]: what the front costs by itself, with a model that has no weights
+
+  --endpoints chat,responses,messages
+  --rates 1000,20000    tokens a second of all streams
+  --streams 32,512      streams at once
+  --seconds 8           of each
+  --model ID --save
+`;
+
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {

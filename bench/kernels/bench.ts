@@ -19,6 +19,17 @@ interface Plan extends Pick<KernelBenchInit, "counts" | "shape" | "rounds" | "mi
   readonly types: readonly string[];
 }
 
+export const usage = `npm run bench -- kernels [FLAGS]: matrix kernels of the wasm engine over what memory and dot instruction allow
+
+  --types Q8_0,Q4_0,... number types; else all
+  --rows 1,4,8,32,256   rows of activations
+  --shape 2048,2048     rows and columns of the weights
+  --twins relaxed,plain kernels with relaxed or plain SIMD
+  --threads N[,N]       compute threads
+  --rounds 5 --ms 50    rounds, and time of each measurement
+  --save
+`;
+
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {

@@ -27,7 +27,14 @@ const settleMs = 300;
 const growthShare = 0.1;
 const growthMiB = 16;
 
-/** Takes --model, --reloads (50), --deaths (20), --streams on each model (32), --only a part of a name, --save. */
+export const usage = `npm run bench -- lifecycle [FLAGS]: models unloaded, reloaded and killed under load
+
+  --reloads 50 --deaths 20
+  --streams 32          clients meanwhile
+  --only TEXT           scenarios whose names contain it
+  --model ID --save
+`;
+
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {

@@ -43,6 +43,13 @@ const bigShape: RandomShape = {
   vocabSize: 49_152,
 };
 
+export const usage = `npm run bench -- load [FLAGS]: time and memory that loading a model takes
+
+  --subjects A[,B]      who loads it; else all
+  --big                 a model of more than a gigabyte too, made for this
+  --model ID --threads 2 --rounds 5 --save
+`;
+
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {

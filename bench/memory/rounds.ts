@@ -13,6 +13,11 @@ import { report } from "../results.ts";
 
 const baseRound = 10;
 
+export const usage = `npm run bench -- memory [FLAGS]: resident memory after many loads and unloads
+
+  --model ID --rounds 200 --save
+`;
+
 export async function main(argv: readonly string[]): Promise<void> {
   const { model, rounds, save } = await parseFlags(argv, 200);
   const spec: ModelSpec = {

@@ -18,7 +18,12 @@ const scenarios: Readonly<Record<string, (options: ScenarioOptions) => Promise<F
   fairness,
 };
 
-/** Takes --scenario (repeat it for several; else all), --model, --threads, --rounds of the tight burst, --save. */
+export const usage = `npm run bench -- overload [FLAGS]: more is asked of the server than it can give, scenario by scenario
+
+  --scenario NAME       repeat it for several; else all
+  --model ID --threads 0 --rounds 3 --save
+`;
+
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     { "--scenario": [String], "--model": String, "--threads": Number, "--rounds": Number, "--save": Boolean },

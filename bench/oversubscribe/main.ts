@@ -1,6 +1,5 @@
 // Owns `bench oversubscribe`: many long generations on a KV cache that holds a part of them. All must end, and say what they
-// would have said with room for all: `npm run bench -- oversubscribe [--engine llama] [--sequences 64] [--share 0.25]
-// [--all-alone]`.
+// would have said with room for all.
 import arg from "arg";
 import { StepLoop } from "../../actors/scheduler/step-loop.ts";
 import type { EngineName, LoadedModel } from "../../engines/engine.ts";
@@ -48,6 +47,16 @@ interface Shape {
   /** Runs every answer alone as well, not those alone that differ. */
   readonly allAlone: boolean;
 }
+
+export const usage = `npm run bench -- oversubscribe [FLAGS]: many long generations on a KV cache that holds a part of them
+
+  --engine wasm         wasm or llama
+  --sequences 64        generations
+  --share 0.25          of them that the KV cache holds
+  --prompt-tokens 64 --new-tokens 448
+  --all-alone           compare with each sequence run alone, not all together
+  --model ID --threads 2 --save
+`;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(

@@ -25,6 +25,16 @@ interface Lengths {
   readonly windowTokens: number;
 }
 
+export const usage = `npm run bench -- parity [FLAGS]: whether the wasm engine says what llama.cpp says, in each number type
+
+  --types A[,B]         number types; else all
+  --forms A[,B]         how the model is made; else all
+  --engines wasm,llama  beside the reference
+  --tokens 4096 --window 4096
+  --cache-type auto     number type of the KV cache
+  --save
+`;
+
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(
     {

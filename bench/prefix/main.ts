@@ -1,9 +1,8 @@
-// Owns `bench prefix`: what the cache of prompts' beginnings saves, scenario by scenario, each with the bar it must reach:
-// `npm run bench -- prefix [--scenario NAME]... [--peer-server PATH] [--troupe-flags="..."] [--rounds N]`.
+// Owns `bench prefix`: what the cache of prompts' beginnings saves, scenario by scenario, each with the bar it must reach.
 import arg from "arg";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
-import { type SideOptions, sideFlags, sideOptions } from "../serving/sides.ts";
+import { type SideOptions, sideFlags, sideOptions, sideUsage } from "../serving/sides.ts";
 import { agents } from "./agents.ts";
 import { chat } from "./chat.ts";
 import { repeated } from "./repeated.ts";
@@ -16,6 +15,11 @@ const scenarios: Readonly<Record<string, (options: SideOptions) => Promise<strin
   repeated,
   restart,
 };
+
+export const usage = `npm run bench -- prefix [FLAGS]: what the prefix cache saves, scenario by scenario
+
+  --scenario NAME       repeat it for several; else all
+${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg({ ...sideFlags, "--scenario": [String] }, { argv: [...argv] });

@@ -48,6 +48,9 @@ const cases: Readonly<Record<string, Partial<Sampling>>> = {
   "greedy, logprobs 5": { temperature: 0, topLogprobs: 5 },
 };
 
+export const usage = `npm run bench -- sampler [VOCAB_SIZE]: microseconds a row of logits, SIMD kernel beside the plain reference
+`;
+
 /** Prints the table for rows of `argv[0]` (49152) logits. */
 export function main(argv: readonly string[]): void {
   const vocabSize = Number(argv[0] ?? 49152);

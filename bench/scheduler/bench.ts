@@ -44,6 +44,12 @@ const workloads: readonly Workload[] = [
   { name: "prompts come, answers end", promptTokens: 200, newTokens: 64 },
 ];
 
+export const usage = `npm run bench -- scheduler [FLAGS]: what the scheduling policy costs a step, without an engine
+
+  --sequences 32,256,2048
+  --steps 2000 --save
+`;
+
 export function main(argv: readonly string[]): void {
   const flags = arg({ "--sequences": String, "--steps": Number, "--save": Boolean }, { argv: [...argv] });
   const counts = (flags["--sequences"] ?? "32,256,2048").split(",").map(Number);

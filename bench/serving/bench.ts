@@ -15,23 +15,28 @@ import { type LoadReport, loadTable } from "./report.ts";
 import { sampleMemory } from "./resident-memory.ts";
 import { type RunningServer, type ServerSettings, startPeer, startTroupe } from "./servers.ts";
 import { restMs } from "./sides.ts";
-import { createTarget, requestBytes, type Target } from "./target.ts";
+import { createTarget, type EndpointName, requestBytes, type Target } from "./target.ts";
 
 const requestsPerClient = 4;
 const fewestRequests = 16;
 /** Lengths in words of the two prompts that tell how many tokens a word is. */
 const countedLengths = [8, 72] as const;
 
+export { usage } from "./options.ts";
+
 export async function main(argv: readonly string[]): Promise<void> {
   const options = parseOptions(argv);
+  const reports = await measureServers(options);
+  show(options, reports);
+}
+
+/** Puts the loads on the servers that the options name or have started, in turn where there are two. */
+export async function measureServers(options: ServingOptions): Promise<LoadReport[]> {
   const started: RunningServer[] = [];
   const progress = createProgress();
   try {
     const [ours, peer] = await findTargets(options, started);
-    const run = new ServingRun(options, ours, peer, progress);
-    const reports = await run.all();
-    progress.stop();
-    show(options, reports, peer !== null);
+    return await new ServingRun(options, ours, peer, progress).all();
   } finally {
     progress.stop();
     await Promise.all(started.map((server) => server.stop()));
@@ -95,7 +100,7 @@ class ServingRun {
     );
     const tokens = outcomes[0]?.usage?.prompt_tokens;
     if (tokens !== undefined) return { words, tokens };
-    throw new ServerError("config_invalid", `${this.#ours.url.origin} did not answer a chat: ${outcomes[0]?.error}`);
+    throw new ServerError("config_invalid", `${this.#ours.url.origin} did not answer a request: ${outcomes[0]?.error}`);
   }
 
   async #load(load: LoadKind, shape: PromptShape): Promise<LoadReport> {
@@ -159,7 +164,16 @@ class ServingRun {
   }
 }
 
-function show(options: ServingOptions, reports: readonly LoadReport[], hasPeer: boolean): void {
+const kinds: Readonly<Record<EndpointName, string>> = {
+  chat: "Streaming chat",
+  responses: "Streaming responses",
+  messages: "Streaming messages",
+  completions: "Plain completions",
+  embeddings: "Embeddings",
+};
+
+function show(options: ServingOptions, reports: readonly LoadReport[]): void {
+  const hasPeer = reports.some(({ peers }) => peers.length > 0);
   const { rounds, promptTokens, sharedTokens, maxTokens, spread, temperature, seed, endpoint, json, save } = options;
   if (json !== null)
     writeFileSync(json, `${JSON.stringify({ options: { ...options, apiKey: null }, reports }, null, 2)}\n`);
@@ -170,8 +184,9 @@ function show(options: ServingOptions, reports: readonly LoadReport[], hasPeer: 
       title: hasPeer ? "Serving, over a peer" : "Serving",
       method:
         `${rounds} ${hasPeer ? "alternating " : ""}rounds, medians and (beside them) each round; ratios are of medians. ` +
-        `${endpoint === "completions" ? "Plain completions" : `Streaming ${endpoint}`}, about ${promptTokens} tokens in${shared}, ` +
-        `at most ${maxTokens} out${spread > 0 ? ` (each length within ${spread * 100} % of that)` : ""}, temperature ${temperature}, seed ${seed}; client and server on the same cores.`,
+        `${kinds[endpoint]}, about ${promptTokens} tokens in${shared}` +
+        `${endpoint === "embeddings" ? "" : `, at most ${maxTokens} out, temperature ${temperature}`}` +
+        `${spread > 0 ? ` (each length within ${spread * 100} % of that)` : ""}, seed ${seed}; client and server on the same cores.`,
       body: reports.map(loadTable).join("\n\n\n"),
     },
     save,

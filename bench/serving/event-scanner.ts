@@ -8,7 +8,8 @@ const textKeys = {
   completions: Buffer.from('text":'),
   responses: Buffer.from('"delta":'),
   messages: Buffer.from('_delta","text":'),
-} as const satisfies Record<EndpointName, Buffer>;
+} as const satisfies Record<StreamingEndpoint, Buffer>;
+type StreamingEndpoint = Exclude<EndpointName, "embeddings">;
 const usageKey = Buffer.from('"usage":');
 const errorKey = Buffer.from('"error":');
 const prefix = Buffer.from("data:");
@@ -51,7 +52,7 @@ export class EventScanner {
   #carry: Buffer | null = null;
 
   /** The pauses between texts are added to `gapsMs`. */
-  constructor(gapsMs: number[], endpoint: EndpointName = "chat") {
+  constructor(gapsMs: number[], endpoint: StreamingEndpoint = "chat") {
     this.#gapsMs = gapsMs;
     this.#textKey = textKeys[endpoint];
   }

@@ -105,7 +105,7 @@ class Answer {
   #text = "";
 
   constructor(gapsMs: number[], endpoint: EndpointName) {
-    this.#scanner = new EventScanner(gapsMs, endpoint);
+    this.#scanner = new EventScanner(gapsMs, endpoint === "embeddings" ? undefined : endpoint);
   }
 
   head(code: number, isStream: boolean): void {
@@ -128,10 +128,16 @@ class Answer {
   }
 }
 
+/** Embeddings have no output tokens. */
+type WholeUsage = Omit<StreamUsage, "completion_tokens"> & Partial<StreamUsage>;
+
 function wholeAnswer(text: string): { usage: StreamUsage | null; error: string } {
   try {
-    const { usage, error } = JSON.parse(text) as { usage?: StreamUsage; error?: { code?: unknown; type?: unknown } };
-    return { usage: usage ?? null, error: String(error?.code ?? error?.type ?? "no usage in the answer") };
+    const { usage, error } = JSON.parse(text) as { usage?: WholeUsage; error?: { code?: unknown; type?: unknown } };
+    return {
+      usage: usage ? { completion_tokens: 0, ...usage } : null,
+      error: String(error?.code ?? error?.type ?? "no usage in the answer"),
+    };
   } catch {
     return { usage: null, error: "not JSON" };
   }

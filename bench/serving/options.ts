@@ -50,7 +50,7 @@ export interface StartOptions {
   readonly frontDelay: boolean;
 }
 
-const usage = `npm run bench -- serving [FLAGS]
+export const usage = `npm run bench -- serving [FLAGS]: a load on any OpenAI-compatible server, beside a peer
 
 The servers: either running ones
   --url URL --pid N[,N]            server to measure, and its processes for their memory
@@ -68,7 +68,7 @@ The load
   --requests N --warmup N          a round: 4 a client, at least 16; before: 1 a client
   --rounds 3 --seed 1
 The requests
-  --endpoint chat|responses|messages|completions   the first three stream
+  --endpoint chat|responses|messages|completions|embeddings   the first three stream
   --prompt-tokens 64 --shared-prefix 0 --max-tokens 64 --ignore-eos --temperature 0
   --spread 0                       lengths of prompts and answers vary by this share of the mean, 0.5 = by half
 The bound

@@ -57,7 +57,8 @@ function row(line: Line, ours: readonly RoundMetrics[], peers: readonly RoundMet
     return values.length === 0 ? ["", ""] : [median(values).toFixed(line.digits), shown.join(" ")];
   };
   if (peers.length === 0) return [line.name, ...side(mine)];
-  const hasRatio = line.hasRatio !== false && theirs.length > 0;
+  // Embeddings have no output tokens.
+  const hasRatio = line.hasRatio !== false && theirs.length > 0 && median(theirs) > 0;
   const ratio = hasRatio ? (median(mine) / median(theirs)).toFixed(3) : "";
   return [line.name, ratio, ...side(mine), ...side(theirs)];
 }

@@ -32,13 +32,15 @@ export interface ServerSettings {
   readonly context: number;
   /** Flags beside these. */
   readonly flags: readonly string[];
+  /** Each sequence has an equal share of the context; else all take it from one pool. By default as the engine is faster. */
+  readonly hasShares?: boolean;
 }
 
 /** Starts `troupe serve`; `watchLoop` costs it a wake-up every millisecond. */
 export function startTroupe(settings: ServerSettings, watchLoop = false): Promise<RunningServer> {
   const { model, threads, sequences, context, flags } = settings;
-  // The llama engine makes one pool of a set amount of memory, which costs it speed; a llama-server's slots have equal shares.
-  const hasShares = flags.includes("llama");
+  // The llama engine, which auto may take, is slower with a pool; a llama-server's slots have equal shares.
+  const { hasShares = !/--engine[ =]wasm/.test(flags.join(" ")) } = settings;
   const kv = hasShares ? ["--max-model-len", Math.floor(context / sequences)] : ["--kv-cache", `${context}tokens`];
   const sizes = ["--max-seqs", sequences, ...kv, "--threads", threads].map(String);
   const command = (port: number) => [
@@ -59,7 +61,10 @@ export function startPeer(program: string, settings: ServerSettings): Promise<Ru
   ]);
 }
 
-/** Starts a server and waits until it answers a chat: a server may be healthy before its model is loaded. */
+/**
+ * Starts a server and waits until it answers a chat request; a 4xx counts, as encoders refuse chats. A server may be healthy
+ * before its model is loaded.
+ */
 async function startServer(
   name: string,
   program: string,
@@ -100,7 +105,7 @@ async function answers(url: string): Promise<void> {
   const question = { method: "POST", headers: { "content-type": "application/json" }, body };
   while (Date.now() < limit) {
     const isUp = await fetch(`${url}/v1/chat/completions`, question).then(
-      async (response) => (await response.text()) !== "" && response.ok,
+      async (response) => (await response.text()) !== "" && response.status < 500,
       () => false,
     );
     if (isUp) return;

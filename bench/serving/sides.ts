@@ -17,6 +17,12 @@ export const sideFlags = {
   "--save": Boolean,
 } as const;
 
+/** What they mean, for a usage. */
+export const sideUsage = `  --peer-server PROGRAM a llama-server to compare with
+  --troupe-flags="..." --peer-flags="..."
+  --model ID --threads 2 --rounds N --save
+`;
+
 /** Before each measurement: a llama-server's threads spin for some 200 ms after its last token, on cores the other needs. */
 export const restMs = 500;
 

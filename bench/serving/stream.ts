@@ -11,6 +11,11 @@ import { startTroupe } from "./servers.ts";
 const newTokens = 256;
 const question = "Tell a long story about a lighthouse.";
 
+export const usage = `npm run bench -- stream [FLAGS]: decode rate seen through HTTP over the step loop's alone
+
+  --model ID --rounds 5 --save
+`;
+
 export async function main(argv: readonly string[]): Promise<void> {
   const { model, rounds, save } = await parseFlags(argv, 5);
   const server = await startTroupe({ model, threads: 2, sequences: 32, context: 32 * 1024, flags: [] });

@@ -2,7 +2,7 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { LoopDelay } from "../loop-delay.ts";
 
-const endpointNames = ["chat", "responses", "messages", "completions"] as const;
+const endpointNames = ["chat", "responses", "messages", "completions", "embeddings"] as const;
 export type EndpointName = (typeof endpointNames)[number];
 
 /** Throws config_invalid for a name that is none. */
@@ -63,12 +63,12 @@ async function firstModel(url: URL, apiKey: string | null): Promise<string> {
 /** One whole HTTP request. */
 export function requestBytes({ url, model, apiKey }: Target, ask: Ask, prompt: string): Buffer {
   const { path, fields } = endpoints[ask.endpoint];
-  const { temperature } = ask;
-  const common = { model, temperature, ...(ask.ignoreEos ? { ignore_eos: true } : {}) };
+  const sampling = { temperature: ask.temperature, ...(ask.ignoreEos ? { ignore_eos: true } : {}) };
+  const common = { model, ...(ask.endpoint === "embeddings" ? {} : sampling) };
   return postBytes(url, path, JSON.stringify({ ...common, ...fields(prompt, ask.maxTokens) }), apiKey);
 }
 
-/** How each endpoint takes a prompt and a limit; those that can stream. */
+/** How each endpoint takes a prompt and a limit; those that can stream. Embeddings have no limit to take. */
 const endpoints: Readonly<Record<EndpointName, Endpoint>> = {
   chat: {
     path: "chat/completions",
@@ -78,6 +78,7 @@ const endpoints: Readonly<Record<EndpointName, Endpoint>> = {
     },
   },
   completions: { path: "completions", fields: (prompt, max_tokens) => ({ prompt, max_tokens }) },
+  embeddings: { path: "embeddings", fields: (input) => ({ input }) },
   responses: {
     path: "responses",
     fields: (input, max_output_tokens) => ({ input, stream: true, store: false, max_output_tokens }),

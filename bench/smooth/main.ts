@@ -1,5 +1,4 @@
-// Owns `bench smooth`: how streams that decode fare while long prompts arrive beside them, and how the prompts do:
-// `npm run bench -- smooth [--seconds 180] [--quiet-seconds 60] [--every 15] [--peer-server PATH] [--troupe-flags="..."]`.
+// Owns `bench smooth`: how streams that decode fare while long prompts arrive beside them, and how the prompts do.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";
@@ -8,7 +7,7 @@ import { atMost, exactly, type Finding, findingsTable, told } from "../overload/
 import { report } from "../results.ts";
 import { type Answer, ask, firstTextAfterMs } from "../serving/ask.ts";
 import { answered, shown } from "../serving/show.ts";
-import { ours, peers, type Side, sideFlags, sideOptions, withSides } from "../serving/sides.ts";
+import { ours, peers, type Side, sideFlags, sideOptions, sideUsage, withSides } from "../serving/sides.ts";
 import { SizedPrompts } from "../serving/sized-prompts.ts";
 import { percentiles } from "../serving/statistics.ts";
 import { DecodeStreams } from "./streams.ts";
@@ -27,6 +26,13 @@ interface Course {
   readonly everySeconds: number;
   readonly promptTokens: number;
 }
+
+export const usage = `npm run bench -- smooth [FLAGS]: streams that decode while long prompts arrive
+
+  --seconds 180         with prompts, after --quiet-seconds 60 without
+  --every 15            seconds from one prompt to the next
+  --prompt-tokens 4096
+${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg(

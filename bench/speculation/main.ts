@@ -1,12 +1,12 @@
 // Owns `bench speculation`: how much quicker one client gets its tokens where the server drafts them, over the same server
-// that does not: `npm run bench -- speculation [--rounds 5] [--tokens 400] [--peer-server PATH] [--troupe-flags="..."]`.
+// that does not.
 import arg from "arg";
 import { exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
 import { type Answer, ask, msPerToken } from "../serving/ask.ts";
 import { type EngineMetrics, engineMetrics, growth } from "../serving/engine-metrics.ts";
 import { answered, pairedRatios, ratioAtLeast, shown, toldRounds } from "../serving/show.ts";
-import { inRounds, ours, peers, type Side, sideFlags, sideOptions, withSides } from "../serving/sides.ts";
+import { inRounds, ours, peers, type Side, sideFlags, sideOptions, sideUsage, withSides } from "../serving/sides.ts";
 import { type Task, tasksOf } from "./tasks.ts";
 
 const sizes = { sequences: 1, tokensEach: 2048 };
@@ -19,6 +19,11 @@ interface Measured {
   readonly proposed: number | null;
   readonly accepted: number | null;
 }
+
+export const usage = `npm run bench -- speculation [FLAGS]: one client's tokens/s with drafts over without
+
+  --tokens 400          of each answer
+${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg({ ...sideFlags, "--tokens": Number }, { argv: [...argv] });

@@ -1,6 +1,5 @@
 // Owns `bench structured`: what it costs that the answers must fit a JSON schema, over answers free to be anything, and what
-// compiling ever new schemas does to streams beside: `npm run bench -- structured [--peer-server PATH] [--troupe-flags="..."]
-// [--seconds 20]`.
+// compiling ever new schemas does to streams beside.
 import arg from "arg";
 import { exactly, findingsTable } from "../overload/finding.ts";
 import { report } from "../results.ts";
@@ -15,6 +14,7 @@ import {
   type SideOptions,
   sideFlags,
   sideOptions,
+  sideUsage,
   withSides,
 } from "../serving/sides.ts";
 import { SizedPrompts } from "../serving/sized-prompts.ts";
@@ -30,6 +30,12 @@ const free = { ignore_eos: true };
 /** Without kept prompts neither form of answer is helped by the other's having been asked first; drafts help what repeats. */
 const plain = ["--prefix-cache-n", "0", "--speculation", "off"];
 const plainPeer = ["--no-cache-prompt"];
+
+export const usage = `npm run bench -- structured [FLAGS]: what JSON schemas cost answers, and new schemas the streams beside
+
+  --clients N           repeat it for several crowds
+  --seconds 20          of new schemas
+${sideUsage}`;
 
 export async function main(argv: readonly string[]): Promise<void> {
   const flags = arg({ ...sideFlags, "--seconds": Number, "--clients": [Number] }, { argv: [...argv] });

@@ -4,11 +4,16 @@ import { hubCacheDirectory } from "../../engines/hub/hub-locations.ts";
 import { defaultCacheDirectory } from "../../engines/hub/model-cache.ts";
 import type { Config } from "../../runtime/config/config.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import type { EngineReport } from "../../runtime/system.ts";
 import { defaultFolder } from "../state.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
 /** `isServing`: the ports are taken by the one who asks, and the models are in memory. */
-export async function checkOptions(config: Config, isServing: boolean): Promise<CheckOptions> {
+export async function checkOptions(
+  config: Config,
+  isServing: boolean,
+  engines: readonly EngineReport[],
+): Promise<CheckOptions> {
   const { server, troupe, models } = config;
   const hubCache = unlessHomeless(() => hubCacheDirectory(process.env, models[0]?.device.hfCache ?? null));
   const cacheDirectory = unlessHomeless(() => defaultCacheDirectory(process.env));
@@ -23,7 +28,7 @@ export async function checkOptions(config: Config, isServing: boolean): Promise<
     { what: "model_cache", path: cacheDirectory, isRequired: false },
     ...chosenFolders(troupe),
   ];
-  const common = { hubCache, folders, settingsProblem: null, threads: troupe.threads };
+  const common = { hubCache, folders, settingsProblem: null, threads: troupe.threads, engines };
   if (isServing) return { ...common, ports: [], models: [] };
   const cached =
     hubCache === null || cacheDirectory === null ? [] : await listCachedModels({ hubCache, cacheDirectory });

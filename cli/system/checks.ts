@@ -5,11 +5,12 @@ import { constants } from "node:fs";
 import { access, stat, statfs } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
+import { computeThreads, ownCpuQuota } from "../../engines/cores.ts";
 import type { NativeHost } from "../../engines/llama/native-host.ts";
 import { loadKernels } from "../../engines/wasm/kernel-module.ts";
 import { loadNative } from "../../http/uws/native.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
-import type { Check, SystemInfo } from "../../runtime/system.ts";
+import type { Check, EngineReport, SystemInfo } from "../../runtime/system.ts";
 
 /** Where something is written. */
 export interface CheckedFolder {
@@ -31,6 +32,8 @@ export interface CheckOptions {
   readonly models: readonly { readonly id: string; readonly bytes: number }[];
   /** Compute threads asked for; 0 = one a core. */
   readonly threads: number;
+  /** Of the models that are served or asked for. */
+  readonly engines: readonly EngineReport[];
 }
 
 const GIB = 2 ** 30;
@@ -50,7 +53,8 @@ export async function runChecks(options: CheckOptions, system: SystemInfo, host:
     edgeCheck(),
     ...(await engineChecks(host)),
     gpuCheck(system),
-    threadCheck(options.threads, system.physicalCores),
+    threadCheck(options.threads, system.physicalCores, ownCpuQuota()),
+    ...options.engines.map(engineCheck),
     ...memoryChecks(options.models, system.host.memory.availableBytes),
     ...(options.hubCache === null ? [] : [diskCheck(options.hubCache)]),
     ...options.folders.flatMap((folder) =>
@@ -147,11 +151,18 @@ function gpuCheck({ devices }: SystemInfo): Check {
   return { name: "gpu", status: "ok", message };
 }
 
-export function threadCheck(threads: number, cores: number): Check {
+export function threadCheck(threads: number, cores: number, quota = Number.POSITIVE_INFINITY): Check {
   const name = "threads";
-  if (threads <= cores) return { name, status: "ok", message: `${threads || cores} compute threads on ${cores} cores` };
-  const message = `${threads} compute threads are more than the ${cores} cores there are, and slower for it`;
-  return { name, status: "warn", message, suggestion: "leave threads at 0, one a core" };
+  const best = computeThreads(0, cores, quota);
+  const host = best < cores ? `${cores} cores, with a CPU quota of ${quota.toFixed(2)}` : `${cores} cores`;
+  if (threads <= best) return { name, status: "ok", message: `${threads || best} compute threads on ${host}` };
+  const message = `${threads} compute threads are too many for ${host}, and slower for it`;
+  return { name, status: "warn", message, suggestion: `leave threads at 0, which takes ${best}` };
+}
+
+function engineCheck({ model, engine, reason, advice }: EngineReport): Check {
+  const check = { name: "engine", status: "ok", message: `"${model}" runs on ${engine}: ${reason}` } as const;
+  return advice === null ? check : { ...check, suggestion: advice };
 }
 
 export function memoryChecks(models: CheckOptions["models"], availableBytes: number): Check[] {

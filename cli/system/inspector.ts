@@ -23,7 +23,7 @@ const keptMs = 10_000;
 
 /** For a process that has nothing else to do. */
 export async function diagnose(options: CheckOptions, host: NativeHost = nativeHost()): Promise<Diagnosis> {
-  const system = await systemInfo(options.hubCache, host);
+  const system = await systemInfo(options, host);
   return { system, checks: await runChecks(options, system, host) };
 }
 
@@ -32,7 +32,7 @@ export function systemInspector(options: CheckOptions): SystemInspector {
   const host = nativeHost();
   let latest: Promise<Diagnosis> | null = null;
   return {
-    info: () => systemInfo(options.hubCache, host),
+    info: () => systemInfo(options, host),
     diagnose: () => {
       if (latest !== null) return latest;
       const found = diagnoseInChild(options);
@@ -62,13 +62,13 @@ async function diagnoseInChild(init: CheckOptions): Promise<Diagnosis> {
 /** What does not change while the process lives, and is read from files. */
 let lasting: Pick<SystemInfo, "physicalCores" | "build"> | null = null;
 
-async function systemInfo(hubCache: string | null, native: NativeHost): Promise<SystemInfo> {
+async function systemInfo({ hubCache, engines }: CheckOptions, native: NativeHost): Promise<SystemInfo> {
   const host = hostFacts();
   const kind = await native.gpu();
   const gpus = (await native.devices()).map((device, ordinal) => ({ kind: kind ?? "gpu", ordinal, ...device }));
   const cpu = { kind: "cpu", ordinal: 0, name: host.cpu.brand, ...host.memory };
   lasting ??= { physicalCores: physicalCores(), build: buildFacts() };
-  return { ...lasting, host, devices: [cpu, ...gpus], hubCache: hubCache ?? "" };
+  return { ...lasting, host, devices: [cpu, ...gpus], hubCache: hubCache ?? "", engines };
 }
 
 function buildFacts(): BuildFacts {

@@ -51,6 +51,11 @@ export class Cursor {
     return start;
   }
 
+  /** The bytes from `start` up to here. */
+  slice(start: number): Buffer {
+    return this.#bytes.subarray(start, this.offset);
+  }
+
   u32(): number {
     return this.#bytes.readUInt32LE(this.advance(4));
   }

@@ -128,7 +128,6 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     const thread = this.#matchers.place(grammar, false);
     this.#matcherCount++;
     const matcher = new LiveMatcher(this.#nextId++, grammar, thread, this);
-    this.#pool.keepSpare();
     this.#startWatch();
     return matcher;
   }
@@ -156,6 +155,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
       if (thread.isProving) this.#proofs.look(thread, task, busyMs);
       else this.#matchers.look(thread, task, busyMs);
     }
+    this.#pool.keepSpare(now);
     if (this.#pool.trim(now)) this.#stopWatch();
   }
 

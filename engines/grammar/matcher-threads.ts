@@ -84,7 +84,6 @@ export class MatcherThreads {
       this.#move(matcher);
       if (isBusy) thread.end(abandoned());
     }
-    this.#options.pool.keepSpare();
   }
 
   #refuse(matcher: LiveMatcher, took: string): void {

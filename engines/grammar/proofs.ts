@@ -126,7 +126,6 @@ export class Proofs {
       const thread = pool.claim();
       thread.isProving = true;
       proof.thread = thread;
-      pool.keepSpare();
       const compileMs = await thread.compile(proof);
       if (proof.lane === "quick") this.#paces.quick(proof.client, compileMs);
       const { id, source, digest } = proof;
@@ -139,10 +138,7 @@ export class Proofs {
     this.#running[proof.lane].delete(proof);
     if (proof.isPutBack) this.#putBack(proof);
     // The askers go first: a matcher that they open at once stays on this thread.
-    setImmediate(() => {
-      this.#startNext();
-      pool.keepSpare();
-    });
+    setImmediate(() => this.#startNext());
   }
 
   /** It goes on as the slow one, if there is none; else it has to wait for that. */
@@ -158,7 +154,6 @@ export class Proofs {
     this.#running.slow.add(proof);
     proof.lane = "slow";
     this.#startNext();
-    this.#options.pool.keepSpare();
   }
 
   #putBack(proof: Proof): void {

@@ -1,4 +1,4 @@
-// The grammar threads of one model: one more than are at work is kept ready, so that new work never waits for a start. None
+// The grammar threads of one model. One idle thread more than are in use is kept, so that new work seldom waits for a start. None
 // before the first is asked for.
 import type { ServerError } from "../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
@@ -9,6 +9,8 @@ import { GrammarThread, type NumberedSource } from "./thread.ts";
 const restingCount = 2;
 /** Further idle threads stay for this time: the work may come back. */
 const surplusMs = 5000;
+/** No spare thread is started for so long after one that could not be. */
+const restAfterFailureMs = 5000;
 /** The most recently reused thread takes no other grammar for this time. */
 const reservedMs = 5000;
 
@@ -20,6 +22,7 @@ export class ThreadPool {
   /** Those that have ended, until their worker is gone. */
   readonly #leaving = new Set<Promise<void>>();
   #surplusSinceMs = 0;
+  #failedMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
   /** `onLost` is told of each thread that has ended. */
@@ -48,14 +51,19 @@ export class ThreadPool {
     return this.all.find((thread) => thread.isIdle && !thread.isSlow && thread.has(grammar));
   }
 
-  /** Starts the spare thread where there is none, once one has proved to start, and unless the system has none to give. */
-  keepSpare(): void {
-    const canStart = !this.#isClosed && this.all.some(({ isReady }) => isReady);
-    if (!canStart || (this.#claimable().length > 0 && this.#threads.size >= restingCount)) return;
+  /**
+   * Starts the spare thread where there is none, unless the system has none to give. Not while another thread starts: a start
+   * takes 0.6 s of processor time, and two at once slow all requests on two cores.
+   */
+  keepSpare(nowMs: number): void {
+    const hasFailed = nowMs - this.#failedMs < restAfterFailureMs;
+    const canStart = !this.#isClosed && this.#threads.size > 0 && this.all.every(({ isReady }) => isReady);
+    if (hasFailed || !canStart || (this.#claimable().length > 0 && this.#threads.size >= restingCount)) return;
     try {
       this.#start();
     } catch {
       // Whoever needs it tries again, and is told.
+      this.#failedMs = nowMs;
     }
   }
 

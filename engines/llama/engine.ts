@@ -1,9 +1,10 @@
 // Owns loading a GGUF file with llama.cpp: opens model and context, warms them up, and hands over a LlamaModel, or a
 // LlamaEncoder. Errors carry llama.cpp's own last words, because those name what is wrong with a file.
-import { availableParallelism, freemem } from "node:os";
+import { freemem } from "node:os";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
+import { computeThreads, physicalCores } from "../cores.ts";
 import type { Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { kvBytesPerToken } from "../kv-budget.ts";
 import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./abi.ts";
@@ -157,7 +158,7 @@ function openContext(
 function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }: Findings): NativeContextParams {
   const params = library.functions.contextDefaultParams();
   const kvType = ggmlType[kvTypeOf(spec)];
-  const threads = spec.threads || Math.min(library.physicalCores, availableParallelism());
+  const threads = computeThreads(spec.threads, Math.min(library.mathCores, physicalCores()));
   params.n_ctx = sizes.contextTokens;
   params.n_seq_max = sizes.sequences;
   params.n_batch = sizes.batchTokens;

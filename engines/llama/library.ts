@@ -1,14 +1,13 @@
 // Owns finding and opening the llama.cpp libraries: node-llama-cpp ships them prebuilt and picks the variant for this
 // machine; this file asks it to, takes the paths it mapped, and binds the C API. Once per process (or worker thread).
 // It never builds, downloads or registers a backend itself.
-import { readFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { basename } from "node:path";
 import koffi from "koffi";
 import { getLlama } from "node-llama-cpp";
 import { ServerError } from "../../runtime/errors.ts";
 import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
 import { limitNativeHeap } from "./native-heap.ts";
+import { bundledRelease } from "./release.ts";
 import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
 export interface LlamaLibrary {
@@ -18,7 +17,8 @@ export interface LlamaLibrary {
   readonly path: string;
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
-  readonly physicalCores: number;
+  /** Cores for arithmetic: without the efficiency cores of a CPU with two kinds. */
+  readonly mathCores: number;
   /** The GPU's memory, in all and unused. */
   gpuMemory(): Promise<{ readonly gpuBytes: number; readonly freeBytes: number }>;
   gpuNames(): Promise<readonly string[]>;
@@ -71,7 +71,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
     release,
     path,
     backend: llama.gpu === false ? "cpu" : llama.gpu,
-    physicalCores: llama.cpuMathCores,
+    mathCores: llama.cpuMathCores,
     gpuMemory: async () => {
       const { total, free } = await llama.getVramState();
       return { gpuBytes: total, freeBytes: free };
@@ -88,14 +88,6 @@ function notLoaded(cause: Error): never {
     `llama.cpp's libraries do not load on ${process.platform}-${process.arch} (${cause.message}); ` +
     "`npm ci` installs the prebuilt ones where there are any, and the wasm engine needs none";
   throw new ServerError("config_invalid", message, { param: "engine", cause });
-}
-
-/** The llama.cpp release named inside the installed package. */
-export function bundledRelease(): string {
-  const packageRoot = dirname(dirname(fileURLToPath(import.meta.resolve("node-llama-cpp"))));
-  const file = join(packageRoot, "llama", "binariesGithubRelease.json");
-  const { release } = JSON.parse(readFileSync(file, "utf8")) as { release: string };
-  return release;
 }
 
 /** Path of a library this process has mapped, by its plain name: names carry a version or a variant on some platforms. */

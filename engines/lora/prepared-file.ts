@@ -3,6 +3,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { aligned, text, u32, u64 } from "../gguf/encode.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 import { halfBits } from "./half-floats.ts";
 
@@ -20,7 +21,6 @@ export interface PairValues {
   readonly b: Float32Array;
 }
 
-const alignment = 32;
 const halfType = 1;
 const stringType = 8;
 const scratch = new Float32Array(1);
@@ -82,11 +82,11 @@ function headOf(architecture: string, shapes: readonly PreparedShape[]): Buffer 
   for (const { name, rows, columns, rank } of shapes) {
     for (const [suffix, width, height] of [["lora_a", columns, rank] as const, ["lora_b", rank, rows] as const]) {
       parts.push(text(`${name}.${suffix}`), u32(2), u64(width), u64(height), u32(halfType), u64(offset));
-      offset += padded(2 * width * height);
+      offset += aligned(2 * width * height);
     }
   }
   const head = Buffer.concat(parts);
-  return Buffer.concat([head], padded(head.length));
+  return Buffer.concat([head], aligned(head.length));
 }
 
 /**
@@ -113,7 +113,7 @@ function balanced({ name, columns, rank }: PreparedShape, { a, b }: PairValues):
 
 /** Room for as many, and for what a file has behind them. */
 function halvesOf({ length }: Float32Array): Uint16Array<ArrayBuffer> {
-  return new Uint16Array(padded(2 * length) / 2);
+  return new Uint16Array(aligned(2 * length) / 2);
 }
 
 function keepLargest(largest: Float64Array, at: number, value: number): void {
@@ -129,25 +129,4 @@ function exponentOf(value: number): number {
 
 function hasInfinity(halves: Uint16Array): boolean {
   return halves.some((bits) => (bits & 0x7c00) === 0x7c00);
-}
-
-function padded(bytes: number): number {
-  return Math.ceil(bytes / alignment) * alignment;
-}
-
-function u32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32LE(value);
-  return bytes;
-}
-
-function u64(value: number): Buffer {
-  const bytes = Buffer.alloc(8);
-  bytes.writeBigUInt64LE(BigInt(value));
-  return bytes;
-}
-
-function text(value: string): Buffer {
-  const bytes = Buffer.from(value);
-  return Buffer.concat([u64(bytes.length), bytes]);
 }

@@ -4,6 +4,7 @@
 import { freemem } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
+import { computeThreads } from "../cores.ts";
 import type { Capacity, Engine, LoadedModel, LoadProgress, MixtureSpec, ModelSpec } from "../engine.ts";
 import { readModelMetadata } from "../gguf/metadata.ts";
 import { type KvPool, kvPool } from "../kv-budget.ts";
@@ -11,7 +12,7 @@ import { PageTable } from "../paging/page-table.ts";
 import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
 import { WasmAdapters } from "./adapters/host.ts";
 import { type Blueprint, kvLayers } from "./blueprint.ts";
-import { memoryRefusal, readModel, roomBytes, tensorBytes, threadCount, type WasmModelFile } from "./fit.ts";
+import { memoryRefusal, readModel, roomBytes, tensorBytes, type WasmModelFile } from "./fit.ts";
 import { HelperThread } from "./helper-thread.ts";
 import { shapeForContext } from "./hyperparameters.ts";
 import {
@@ -39,7 +40,7 @@ const kvTypes: Readonly<Partial<Record<ModelSpec["kvType"], number>>> = { auto: 
 
 export const wasmEngine: Engine = {
   async load(spec: ModelSpec, onProgress: LoadProgress): Promise<LoadedModel> {
-    const threads = threadCount(spec.threads);
+    const threads = computeThreads(spec.threads);
     const helpers: HelperThread[] = [];
     try {
       // They start while the file is looked at.

@@ -1,7 +1,7 @@
 // Owns whether the wasm engine can run a model file: reads its head, never its weights. The choice of engine asks before any
 // engine is loaded, and loading asks again.
 import { ServerError } from "../../runtime/errors.ts";
-import { physicalCores } from "../cores.ts";
+import { computeThreads } from "../cores.ts";
 import type { ModelSpec } from "../engine.ts";
 import { readTensorTable, type TensorTable } from "../gguf/tensors.ts";
 import { findArchitecture } from "./architectures/registry.ts";
@@ -43,11 +43,6 @@ export async function readModel(path: string): Promise<WasmModelFile> {
   return { table, shape, graph: buildGraph(architecture, shape, table) };
 }
 
-/** The number of compute threads that `configured` stands for: 0 = one for each physical core. */
-export function threadCount(configured: number): number {
-  return configured || physicalCores();
-}
-
 /** Why the weights do not fit the memories of so many compute threads beside `otherBytes`; null where they do. */
 export function memoryRefusal(table: TensorTable, threads: number, otherBytes = 0): string | null {
   const bytes = tensorBytes(table) + otherBytes;
@@ -68,7 +63,7 @@ export async function wasmRefusal(
 ): Promise<string | null> {
   try {
     const { table, shape, graph } = await readModel(spec.path);
-    const threads = threadCount(spec.threads);
+    const threads = computeThreads(spec.threads);
     const otherBytes = graph.isEncoder ? passBytes(spec, shape, threads) : leastKvBytes(spec, shape);
     return memoryRefusal(table, threads, otherBytes);
   } catch (error) {

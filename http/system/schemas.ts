@@ -1,8 +1,9 @@
 // Owns how facts about the machine and the findings of the doctor look on the wire, for the routes and for the command line.
 import { z } from "zod";
-import type { Diagnosis, SystemInfo } from "../../runtime/system.ts";
+import type { Diagnosis, EngineReport, SystemInfo } from "../../runtime/system.ts";
 
 const bytes = z.int().min(0);
+const speed = z.number().min(0);
 
 export const systemInfoSchema = z
   .strictObject({
@@ -40,6 +41,26 @@ export const systemInfoSchema = z
       mkl: z.literal(false),
     }),
     hf_cache_path: z.string(),
+    engines: z
+      .array(
+        z.strictObject({
+          model: z.string(),
+          engine: z.string(),
+          reason: z.string(),
+          trial: z
+            .record(
+              z.string(),
+              z.strictObject({
+                prompt_tokens_per_second: speed,
+                decode_tokens_per_second: speed.nullable().meta({ description: "One sequence; null for an encoder" }),
+                decode_16_tokens_per_second: speed.nullable().meta({ description: "16 sequences together" }),
+              }),
+            )
+            .nullable()
+            .meta({ description: "Estimates by engine; null where the choice needed no trial" }),
+        }),
+      )
+      .meta({ description: "The engine of each model, and why" }),
   })
   .meta({ id: "SystemInfo" });
 
@@ -57,7 +78,7 @@ export const diagnosisSchema = z
   })
   .meta({ id: "SystemDiagnosis" });
 
-export function wireSystemInfo({ host, physicalCores, devices, build, hubCache }: SystemInfo) {
+export function wireSystemInfo({ host, physicalCores, devices, build, hubCache, engines }: SystemInfo) {
   const { brand, logicalCores, ...sets } = host.cpu;
   return {
     os: host.os,
@@ -83,7 +104,21 @@ export function wireSystemInfo({ host, physicalCores, devices, build, hubCache }
       } as const),
     },
     hf_cache_path: hubCache,
+    engines: engines.map(wireEngine),
   } satisfies z.input<typeof systemInfoSchema>;
+}
+
+function wireEngine({ model, engine, reason, figures }: EngineReport) {
+  if (figures === null) return { model, engine, reason, trial: null };
+  const trial = Object.entries(figures).map(([engine, { prompt, oneRow, sixteenRows }]) => {
+    const speeds = {
+      prompt_tokens_per_second: prompt,
+      decode_tokens_per_second: oneRow,
+      decode_16_tokens_per_second: sixteenRows,
+    };
+    return [engine, speeds] as const;
+  });
+  return { model, engine, reason, trial: Object.fromEntries(trial) };
 }
 
 export function wireDiagnosis({ system, checks }: Diagnosis) {

@@ -3,7 +3,7 @@
 // `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by `quickMs` at most.
 // A task with a large input begins in the slow lane.
 //
-// There are `quickWorkers` quick workers and a spare one, and up to `slowWorkers` slow ones. A client whose task was slow has its
+// There are `quickWorkers` quick workers and a spare one, two while there are slow tasks, and up to `slowWorkers` slow ones. A client whose task was slow has its
 // next ones in the slow lane for a while. A client that is trusted, as its tasks have been short,
 // does not wait for one that is not: it may have the spare worker. Clients share the places of those that wait.
 import { ClientPaces } from "../client-paces.ts";
@@ -60,6 +60,8 @@ interface Task extends TaskRequest {
   worker: TaskWorker | null;
   timer: NodeJS.Timeout | undefined;
   startedMs: number;
+  /** Processor time of its worker before it, null where the system does not say. */
+  usedBeforeMs: number | null;
   isGivenUp: boolean;
 }
 
@@ -125,6 +127,7 @@ export class TaskPool {
         worker: null,
         timer: undefined,
         startedMs: 0,
+        usedBeforeMs: null,
         isGivenUp: false,
       };
       giveUp = () => this.#giveUp(task);
@@ -164,9 +167,14 @@ export class TaskPool {
     if (this.#isClosed) return;
     const { quickWorkers, slowWorkers } = this.#options;
     const slowWanted = Math.max(this.#slowCount, Math.min(slowWorkers, this.#slowCount + this.#lanes.slowSize));
-    this.#crew.keep(quickWorkers + 1, slowWanted);
+    this.#crew.keep(quickWorkers + this.#spareWorkers, slowWanted);
     while (this.#startNext(this.#nextQuick(), this.#crew.free, false));
     while (this.#slowCount < slowWorkers && this.#startNextSlow());
+  }
+
+  /** While there are slow tasks, a second one: a trusted client may use up the first with a slow task of its own. */
+  get #spareWorkers(): number {
+    return this.#slowCount + this.#lanes.slowSize > 0 ? 2 : 1;
   }
 
   #startNextSlow(): boolean {
@@ -190,9 +198,11 @@ export class TaskPool {
     const { free, freeCount, isChanging } = this.#crew;
     const isRoom = this.#running.size - this.#slowCount < this.#options.quickWorkers;
     if (free.length === 0) return undefined;
-    const isReserved = freeCount <= 1 && isChanging && this.#paces.hasTrusted;
+    const isReserved = freeCount <= this.#spareWorkers && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#lanes.takeQuick();
-    return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces) : undefined;
+    // The last free one goes to a client that is trusted for long: others gain trust and then send slow tasks.
+    const isLast = freeCount <= 1 && isChanging;
+    return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces, isLast) : undefined;
   }
 
   get #runsStranger(): boolean {
@@ -222,25 +232,24 @@ export class TaskPool {
     const { kind, input, transfer = [] } = task;
     task.worker = worker;
     task.startedMs = performance.now();
+    task.usedBeforeMs = worker.usedMs;
     if (isSlow) worker.slowDown();
     this.#running.set(worker, task);
-    if (isSlow) this.#limit(task, worker, this.#limitOf(task));
+    if (isSlow) this.#limit(task, worker);
     else task.timer = setTimeout(() => this.#turnSlow(task, worker), quickMs);
     worker.run(kind, input, transfer);
   }
 
-  /** Ends a task once it has used `leftMs` more of processor time: a slow worker gets little of it on a busy machine. */
-  #limit(task: Task, worker: TaskWorker, leftMs: number): void {
-    const fromMs = worker.usedMs;
+  /** Ends a task once it has used its processor time: a slow worker gets little of it on a busy machine. */
+  #limit(task: Task, worker: TaskWorker): void {
+    const limitMs = this.#limitOf(task);
+    const clockLeftMs = () => clockFactor * limitMs - (performance.now() - task.startedMs);
     task.timer = setTimeout(
       () => {
-        const nowMs = worker.usedMs;
-        const usedMs = fromMs === null || nowMs === null ? leftMs : nowMs - fromMs;
-        const isLate = performance.now() - task.startedMs >= clockFactor * this.#limitOf(task);
-        if (usedMs >= leftMs || isLate) this.#kill(worker, "time");
-        else this.#limit(task, worker, leftMs - usedMs);
+        if (clockLeftMs() <= 0 || usedMs(task, worker) >= limitMs) this.#kill(worker, "time");
+        else this.#limit(task, worker);
       },
-      Math.max(leftMs, shortestLookMs),
+      Math.max(Math.min(limitMs - usedMs(task, worker), clockLeftMs()), shortestLookMs),
     );
   }
 
@@ -249,11 +258,12 @@ export class TaskPool {
   }
 
   /**
-   * A quick task has taken its time. Where there are as many slow ones as may be, a client that has several of them gives one up
-   * to a client that has none; else the task has to wait until one of them ends.
+   * A quick task has run for `quickMs` on the clock, and its client is slow: by processor time, which comes late on a busy machine,
+   * the client would have several slow tasks first. Where there are as many as may be, a client that has several of them gives
+   * one up to a client that has none; else the task has to wait until one of them ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
-    const { quickMs, slowWorkers } = this.#options;
+    const { slowWorkers } = this.#options;
     const most = task.transfer === undefined ? slowWorkers : Math.max(slowWorkers, maxSlow);
     this.#slowEver++;
     this.#setSlow(task.client);
@@ -261,7 +271,7 @@ export class TaskPool {
     if (giver !== null) this.#putOff(giver);
     if (!task.isGivenUp && this.#slowCount < most) {
       worker.slowDown();
-      this.#limit(task, worker, this.#limitOf(task) - quickMs);
+      this.#limit(task, worker);
     } else {
       this.#putOff(worker);
     }
@@ -300,7 +310,7 @@ export class TaskPool {
   /** A worker has done its task, well or not. */
   #done(worker: TaskWorker): Task | undefined {
     const task = this.#ended(worker);
-    if (task !== undefined && !worker.isSlow) this.#paces.quick(task.client, performance.now() - task.startedMs);
+    if (task !== undefined && !worker.isSlow) this.#paces.quick(task.client, usedMs(task, worker));
     return task;
   }
 
@@ -344,6 +354,12 @@ export class TaskPool {
     for (const { isSlow } of this.#running.keys()) if (isSlow) count++;
     return count;
   }
+}
+
+/** Processor time that a task has had on its worker; the time on the clock where the system does not say. */
+function usedMs({ startedMs, usedBeforeMs }: Task, worker: TaskWorker): number {
+  const nowMs = worker.usedMs;
+  return nowMs === null || usedBeforeMs === null ? performance.now() - startedMs : nowMs - usedBeforeMs;
 }
 
 function isLarge({ transfer = [] }: TaskRequest): boolean {

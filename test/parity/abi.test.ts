@@ -7,7 +7,8 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { TypeObject } from "koffi";
 import { bindingOf, structsV050 } from "../../engines/llama/abi.ts";
-import { bundledRelease, openLibrary } from "../../engines/llama/library.ts";
+import { openLibrary } from "../../engines/llama/library.ts";
+import { bundledRelease } from "../../engines/llama/release.ts";
 
 const structNames = {
   modelParams: "llama_model_params",

@@ -1,5 +1,4 @@
-// An encoder behind the real command: the engine `auto` takes for it on a CPU, its embeddings beside those of the other
-// engine, and what it refuses.
+// An encoder behind the real command: its embeddings on both engines, the trial `auto` makes of it, and what it refuses.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -36,8 +35,19 @@ describe("an encoder", () => {
     return data.map(({ embedding }) => embedding);
   };
 
-  it("runs on the wasm engine where there is no GPU, and says of texts what the llama engine says", async () => {
-    assert.match(server.output(), /engine chosen .*engine=wasm/);
+  it("says of texts on the engine that a trial chose what it says on the others", async () => {
+    const chosen = await startServer(["-m", path, "--threads", "1", "--engine", "auto"], { XDG_CACHE_HOME: folder });
+    const [actual, expected] = [await embed(chosen), await embed(server)];
+    await chosen.stop();
+    assert.match(chosen.output(), /quicker in a trial .*wasm prompt \d+; llama prompt \d+/);
+    assert.equal(actual.length, expected.length);
+    for (const [i, vector] of actual.entries()) {
+      const cosine = vector.reduce((sum, value, k) => sum + value * (expected[i]?.[k] ?? 0), 0);
+      assert.ok(cosine > 0.999, `${inputs[i]}: ${cosine}`);
+    }
+  });
+
+  it("says of texts on the wasm engine what it says on the llama engine", async () => {
     const other = await startServer(["-m", path, "--threads", "1", "--engine", "llama"]);
     try {
       const [actual, expected] = [await embed(server), await embed(other)];

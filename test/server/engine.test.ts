@@ -143,13 +143,32 @@ async function readReport(path: string): Promise<{ sharedObjects: string[] }> {
 }
 
 describe("--engine auto", () => {
-  it("says which engine it took and why", async () => {
-    const server = await start([]);
+  let cache = "";
+  before(() => {
+    cache = mkdtempSync(join(tmpdir(), "troupe-trials-"));
+  });
+  after(() => rmSync(cache, { recursive: true, force: true }));
+
+  it("tries both engines at the first start, takes the quicker one and says their figures", async () => {
+    const server = await start(["--engine", "auto"], { XDG_CACHE_HOME: cache });
+    const response = await fetch(`${server.url}/v1/system/info`);
+    const { engines } = (await response.json()) as { engines: { engine: string; trial: Record<string, object> }[] };
     await server.stop();
-    assert.match(
-      server.output(),
-      /engine chosen .*engine=(llama|wasm) reason="no GPU to use; the quicker one on a CPU"/,
-    );
+    const [, engine, reason = ""] = /engine chosen .*engine=(llama|wasm) reason="([^"]+)"/.exec(server.output()) ?? [];
+    assert.match(reason, /quicker in a trial .*wasm prompt \d+, decode \d+, 16 at once \d+; llama prompt \d+/);
+    assert.equal(engines[0]?.engine, engine);
+    assert.deepEqual(Object.keys(engines[0]?.trial ?? {}), ["wasm", "llama"]);
+  });
+
+  it("remembers what it found: later starts take the same engine, with the same figures", async () => {
+    const reasonOf = async () => {
+      const server = await start(["--engine", "auto"], { XDG_CACHE_HOME: cache });
+      await server.stop();
+      return /engine chosen .*reason="([^"]+)"/.exec(server.output())?.[1];
+    };
+    const [one, other] = [await reasonOf(), await reasonOf()];
+    assert.match(one ?? "", /quicker in a trial/);
+    assert.equal(one, other);
   });
 });
 

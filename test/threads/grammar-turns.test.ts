@@ -177,8 +177,10 @@ describe("grammar threads that the system cannot start", () => {
       await assert.rejects(rig.host.compile(schema(name), anAsker()), failed);
     }
     recover();
-    const one = await rig.host.compile(schema("one"), anAsker());
+    const compiling = rig.host.compile(schema("one"), anAsker());
+    // Its thread has been started, and no spare one.
     exhaust();
+    const one = await compiling;
     const matcher = one.open();
     await answered(matcher);
     assert.ok(matcher.allowed().mask.some((word) => word !== 0));

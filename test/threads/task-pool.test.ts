@@ -110,6 +110,37 @@ describe("a task pool", () => {
     );
   });
 
+  it("trusts a client by the processor time of its tasks, not by the clock", async (t) => {
+    if (process.platform !== "linux") return t.skip("the system does not tell the processor time of a thread");
+    const { run } = createPool(t);
+    await run("echo", 0, "b");
+    await sleep(2100); // until "b" is trusted
+    await run("echo", 0, "b");
+    assert.equal(await run("sleep", 0.8 * quickMs, "b"), "slept");
+    const stranger = run("spin", 0.9 * quickMs, "stranger");
+    const { ms } = await timed(run("echo", 1, "b"));
+    assert.ok(ms < quickMs / 2, `waited ${ms} ms`);
+    assert.equal(await stranger, "spun");
+  });
+
+  it("has two spare workers while there are slow tasks", async (t) => {
+    const started = new Int32Array(new SharedArrayBuffer(4));
+    const { run } = createPool(t, { init: { started }, limitMs: 10_000 });
+    await run("echo");
+    await sleep(500);
+    assert.equal(started[0], 2);
+    const slow = run("spin", 2000, "slow");
+    await sleep(1500);
+    assert.equal(started[0], 4, "the slow one, a quick one and two spare ones");
+    assert.equal(await slow, "spun");
+  });
+
+  it("ends a task on the clock, too, where it uses no processor time", async (t) => {
+    const { run } = createPool(t, { limitMs: 400 });
+    const { ms } = await timed(assert.rejects(run("sleep", 60_000), endedFor("time", "")));
+    assert.ok(ms > 700 && ms < 1100, `${ms} ms: twice the limit`);
+  });
+
   it("has workers of a lower priority for slow tasks, and others for quick ones", async (t) => {
     const { run } = createPool(t, { slowWorkers: 1 });
     assert.equal(await run("spin", 2 * quickMs, "slow"), "spun");

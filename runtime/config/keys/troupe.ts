@@ -21,7 +21,7 @@ export const troupeKeys = {
   engine: {
     ...oneOf(["auto", "llama", "wasm"]),
     default: "auto",
-    help: "Engine that runs the models; `auto` is llama where there is a GPU, or a file that wasm does not run, else wasm, and the log says why",
+    help: "Engine that runs the models; `auto` is llama where there is a GPU, or a file that wasm does not run, else the one that was quicker in a trial, and the log says why",
   },
   isolate: {
     ...oneOf(["auto", "true", "false"]),
@@ -34,7 +34,11 @@ export const troupeKeys = {
     commands: ["serve"],
     help: "HTTP server underneath: the fastest that loads here, or the one named; `node` alone answers HTTP/1.0",
   },
-  threads: { ...integer(0, 1024), default: 0, help: "Compute threads of a model; 0 = one per physical core" },
+  threads: {
+    ...integer(0, 1024),
+    default: 0,
+    help: "Compute threads of a model; 0 = one per physical core, within the CPU quota of a container",
+  },
   mmap: { ...boolean, default: true, help: "Map the model file instead of reading it" },
   kvSwap: {
     ...byteSize(0),

@@ -51,7 +51,14 @@ describe("the doctor's checks", () => {
 
   it("warn of more threads than cores", () => {
     assert.equal(threadCheck(0, 4).status, "ok");
-    assert.match(threadCheck(5, 4).message, /5 compute threads are more than the 4 cores/);
+    assert.match(threadCheck(5, 4).message, /5 compute threads are too many for 4 cores/);
+  });
+
+  it("warn of more threads than a CPU quota keeps busy", () => {
+    assert.match(threadCheck(0, 8, 1.5).message, /^2 compute threads on 8 cores, with a CPU quota of 1\.50$/);
+    const tooMany = threadCheck(8, 8, 1.5);
+    assert.deepEqual([tooMany.status, tooMany.suggestion], ["warn", "leave threads at 0, which takes 2"]);
+    assert.match(threadCheck(0, 4, 6).message, /^4 compute threads on 4 cores$/);
   });
 
   it("see a port that is taken and one that is free", async () => {
@@ -73,7 +80,7 @@ describe("the doctor's checks", () => {
 
   it("only warn of a folder that the server does without", async () => {
     const config = resolveConfig({ command: "serve", flags: {}, environment: {}, defaultModel: "m" });
-    const { folders } = await checkOptions(config, true);
+    const { folders } = await checkOptions(config, true, []);
     assert.deepEqual(
       folders.map(({ what, isRequired }) => [what, isRequired]),
       [
@@ -86,6 +93,7 @@ describe("the doctor's checks", () => {
     const asked = await checkOptions(
       resolveConfig({ command: "serve", flags, environment: {}, defaultModel: "m" }),
       true,
+      [],
     );
     assert.equal(asked.folders.at(-1)!.isRequired, true);
     const unwritable = { what: "cache", path: `${process.execPath}/not-there`, isRequired: false };
@@ -109,7 +117,15 @@ describe("the doctor's checks", () => {
   });
 
   it("go on where one engine does not load, and say so", async () => {
-    const options = { hubCache: "/tmp", folders: [], settingsProblem: null, ports: [], models: [], threads: 0 };
+    const options = {
+      hubCache: "/tmp",
+      folders: [],
+      settingsProblem: null,
+      ports: [],
+      models: [],
+      threads: 0,
+      engines: [],
+    };
     const checks = await runChecks(options, await bareInspector().info(), noHost);
     const llama = checks.find(({ name }) => name === "llama_engine")!;
     assert.deepEqual([llama.status, llama.message], ["warn", "libllama.so is not there"]);

@@ -92,6 +92,20 @@ describe("gpu_memory_utilization on a host without a GPU", () => {
   });
 });
 
+describe("kv_cache on a CPU", () => {
+  it("is said to cost the llama engine its speed, unless one pool is asked for", async () => {
+    const said = async (flags: Flags) => (await optionsOf({ "--cpu": true, ...flags })).lines.join("");
+    const size = { "--kv-cache": "4096tokens" };
+    const isSlower = /WARN.*one pool.*1\.6 to 3 times slower.*set max_model_len instead/;
+    assert.match(await said({ ...size, "--engine": "llama" }), isSlower);
+    const share = { "--gpu-memory-utilization": "0.1", "--engine": "llama" };
+    assert.match(await said(share), /WARN.*gpu_memory_utilization makes one pool/);
+    assert.doesNotMatch(await said({ ...size, "--engine": "wasm" }), isSlower);
+    assert.doesNotMatch(await said({ "--engine": "llama" }), isSlower);
+    assert.doesNotMatch(await said({ ...size, "--engine": "llama", "--paged-attn": "on" }), isSlower);
+  });
+});
+
 describe("models in the server's own process", () => {
   it("are one at most on the llama engine, whose log calls into whichever thread loads one", async (t) => {
     const folder = mkdtempSync(join(tmpdir(), "troupe-specs-"));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { availableParallelism } from "node:os";
 import { describe, it } from "node:test";
-import { countCores, physicalCores } from "../../../engines/cores.ts";
+import { computeThreads, countCores, cpuQuota, physicalCores } from "../../../engines/cores.ts";
 
 /** A machine that lets us on some hardware threads, and has some, with their siblings. */
 function machine(allowed: string, siblings: Readonly<Record<number, string>>): (path: string) => string | null {
@@ -42,5 +42,53 @@ describe("counting cores", () => {
   it("is never more than the hardware threads of this process", () => {
     const cores = physicalCores();
     assert.ok(cores >= 1 && cores <= availableParallelism(), `${cores} cores`);
+  });
+});
+
+describe("the CPU quota", () => {
+  const files = (content: Readonly<Record<string, string>>) => (path: string) => content[path] ?? null;
+
+  it("is what cpu.max of the group says", () => {
+    const limited = { "/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "150000 100000\n" };
+    assert.equal(cpuQuota(files(limited)), 1.5);
+    const free = { "/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "max 100000\n" };
+    assert.equal(cpuQuota(files(free)), Number.POSITIVE_INFINITY);
+  });
+
+  it("is the least of the group and those around it", () => {
+    const nested = {
+      "/proc/self/cgroup": "0::/system.slice/troupe.service\n",
+      "/sys/fs/cgroup/system.slice/cpu.max": "200000 100000\n",
+      "/sys/fs/cgroup/system.slice/troupe.service/cpu.max": "400000 100000\n",
+    };
+    assert.equal(cpuQuota(files(nested)), 2);
+  });
+
+  it("is read from the cpu controller of the first version", () => {
+    const legacy = {
+      "/proc/self/cgroup": "5:memory:/docker/ab\n4:cpu,cpuacct:/docker/ab\n",
+      "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "250000\n",
+      "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+    };
+    assert.equal(cpuQuota(files(legacy)), 2.5);
+    assert.equal(
+      cpuQuota(files({ ...legacy, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n" })),
+      Number.POSITIVE_INFINITY,
+    );
+  });
+
+  it("is none where the system has no such files", () => {
+    assert.equal(
+      cpuQuota(() => null),
+      Number.POSITIVE_INFINITY,
+    );
+  });
+
+  it("gives a started core a thread, and never fewer than one", () => {
+    assert.deepEqual(
+      [0.5, 1, 1.5, 8].map((quota) => computeThreads(0, 4, quota)),
+      [1, 1, 2, 4],
+    );
+    assert.equal(computeThreads(3, 4, 1), 3);
   });
 });

@@ -10,8 +10,10 @@ import { request } from "../../fixtures/socketless.ts";
 describe("the routes about the machine", () => {
   const gpu = { kind: "cuda", ordinal: 0, name: "GPU 1", totalBytes: 100, availableBytes: 60 };
   const bare = bareInspector("/models");
+  const speeds = { prompt: 400, oneRow: 60, sixteenRows: null };
+  const engine = { model: "m", engine: "wasm", reason: "quicker", figures: { wasm: speeds }, advice: "a newer Node" };
   const system = {
-    info: async () => ({ ...(await bare.info()), devices: [gpu] }),
+    info: async () => ({ ...(await bare.info()), devices: [gpu], engines: [engine] }),
     diagnose: async () => ({
       system: await bare.info(),
       checks: [{ name: "disk", status: "warn" as const, message: "little room", suggestion: "free some" }],
@@ -26,6 +28,8 @@ describe("the routes about the machine", () => {
     assert.equal(info.hf_cache_path, "/models");
     assert.ok(info.cpu.logical_cores >= 1);
     assert.ok(info.memory.available_bytes <= info.memory.total_bytes);
+    const trial = { prompt_tokens_per_second: 400, decode_tokens_per_second: 60, decode_16_tokens_per_second: null };
+    assert.deepEqual(info.engines, [{ model: "m", engine: "wasm", reason: "quicker", trial: { wasm: trial } }]);
     assert.deepEqual(info.devices, [
       { kind: "cuda", ordinal: 0, name: "GPU 1", total_memory_bytes: 100, available_memory_bytes: 60 },
     ]);

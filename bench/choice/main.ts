@@ -1,0 +1,181 @@
+// Owns `bench choice`: whether `auto` takes the engine that serves a model better on this machine, and what choosing costs a
+// start. Both engines serve the same requests in turn; what auto takes is asked of a server that chooses.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { performance } from "node:perf_hooks";
+import arg from "arg";
+import type { EngineName } from "../../engines/engine.ts";
+import { defaultPackage } from "../../engines/hub/default-model.ts";
+import { resolveModel } from "../../engines/hub/resolve-model.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { engineName } from "../command.ts";
+import { median, table } from "../engine/report.ts";
+import { report } from "../results.ts";
+import { measureServers } from "../serving/bench.ts";
+import type { RoundMetrics } from "../serving/metrics.ts";
+import { parseOptions } from "../serving/options.ts";
+import type { LoadReport } from "../serving/report.ts";
+import { type RunningServer, type ServerSettings, startTroupe } from "../serving/servers.ts";
+import type { EndpointName } from "../serving/target.ts";
+
+export const usage = `npm run bench -- choice [FLAGS]: whether auto takes the engine that serves a model better
+
+  --model ID            asked for chats; repeat it for several; without any and --encoder, the default model
+  --encoder ID          asked for embeddings; repeat it for several
+  --concurrency 1,8,32 --prompt-tokens 64 --max-tokens 64
+  --threads 0 --rounds 2 --save
+`;
+
+const sequences = 32;
+const contextEach = 2048;
+/** Starts of each kind that are timed; their median counts. */
+const timedStarts = 3;
+
+interface Subject {
+  readonly path: string;
+  readonly endpoint: EndpointName;
+}
+
+interface Choice {
+  /** Several where trials disagreed. */
+  readonly engines: readonly EngineName[];
+  /** Seconds that choosing adds to a start. */
+  readonly firstSeconds: number;
+  readonly laterSeconds: number;
+}
+
+export async function main(argv: readonly string[]): Promise<void> {
+  const flags = arg(
+    {
+      ...{ "--model": [String], "--encoder": [String], "--concurrency": String, "--prompt-tokens": Number },
+      ...{ "--max-tokens": Number, "--threads": Number, "--rounds": Number, "--save": Boolean },
+    },
+    { argv: [...argv] },
+  );
+  const encoders = flags["--encoder"] ?? [];
+  const models = flags["--model"] ?? (encoders.length === 0 ? [defaultPackage] : []);
+  const load = {
+    "--concurrency": flags["--concurrency"] ?? "1,8,32",
+    "--prompt-tokens": flags["--prompt-tokens"] ?? 64,
+    "--max-tokens": flags["--max-tokens"] ?? 64,
+    "--rounds": flags["--rounds"] ?? 2,
+  };
+  const threads = flags["--threads"] ?? 0;
+  const subjects: Subject[] = [];
+  for (const id of models) subjects.push({ path: (await resolveModel(id)).path, endpoint: "chat" });
+  for (const id of encoders) subjects.push({ path: (await resolveModel(id)).path, endpoint: "embeddings" });
+  const rows: string[][] = [];
+  for (const subject of subjects) {
+    const choice = await choose(subject, threads);
+    rows.push(...rowsOf(subject, choice, await compare(subject, threads, load)));
+  }
+  report(
+    {
+      name: "choice",
+      title: "What `auto` takes, over the better engine",
+      method:
+        `Both engines serve the same requests in turn, ${load["--rounds"]} rounds, medians: output tokens/s of chats of about ` +
+        `${load["--prompt-tokens"]} tokens in and ${load["--max-tokens"]} out, requests/s of embeddings. The better engine of a ` +
+        "model is the one with the larger product over the loads. Choosing: what a first and a later start take longer than " +
+        `one with --engine, medians of ${timedStarts}.`,
+      body: table(
+        ["model", "at once", "wasm", "llama", "auto takes", "over the better", "choosing, first", "later"],
+        rows,
+      ),
+    },
+    flags["--save"] ?? false,
+  );
+}
+
+/** All with the same sizes, so that only the engine differs. */
+function settingsOf({ path }: Subject, threads: number, flags: readonly string[]): ServerSettings {
+  return { model: path, threads, sequences, context: sequences * contextEach, flags, hasShares: true };
+}
+
+/** Starts servers that have a choice, on a cache without records, and one that has none. */
+async function choose(subject: Subject, threads: number): Promise<Choice> {
+  const times: Record<"first" | "later" | "set", number[]> = { first: [], later: [], set: [] };
+  const taken = new Set<EngineName>();
+  const start = async (kind: keyof typeof times, flags: readonly string[]): Promise<EngineName> => {
+    const startedMs = performance.now();
+    const server = await startTroupe(settingsOf(subject, threads, flags));
+    times[kind].push((performance.now() - startedMs) / 1000);
+    try {
+      return await engineOf(server);
+    } finally {
+      await server.stop();
+    }
+  };
+  const cache = process.env.XDG_CACHE_HOME;
+  for (let i = 0; i < timedStarts; i++) {
+    const folder = mkdtempSync(join(tmpdir(), "troupe-choice-"));
+    process.env.XDG_CACHE_HOME = folder;
+    try {
+      const engine = await start("first", []);
+      taken.add(engine);
+      await start("later", []);
+      await start("set", ["--engine", engine]);
+    } finally {
+      if (cache === undefined) delete process.env.XDG_CACHE_HOME;
+      else process.env.XDG_CACHE_HOME = cache;
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }
+  const set = median(times.set);
+  return { engines: [...taken], firstSeconds: median(times.first) - set, laterSeconds: median(times.later) - set };
+}
+
+async function engineOf({ url }: RunningServer): Promise<EngineName> {
+  const response = await fetch(`${url}/v1/system/info`);
+  const { engines } = (await response.json()) as { engines: { engine: string }[] };
+  return engineName(engines[0]?.engine ?? "none");
+}
+
+/** `ours` of the reports is wasm, `peers` is llama. */
+async function compare(
+  subject: Subject,
+  threads: number,
+  load: Readonly<Record<string, string | number>>,
+): Promise<LoadReport[]> {
+  const servers: RunningServer[] = [];
+  try {
+    for (const engine of ["wasm", "llama"]) {
+      servers.push(await startTroupe(settingsOf(subject, threads, ["--engine", engine])));
+    }
+    const [wasm, llama] = servers;
+    const flags = Object.entries(load).flatMap(([flag, value]) => [flag, String(value)]);
+    const urls = ["--url", wasm?.url ?? "", "--vs", llama?.url ?? ""];
+    return await measureServers(parseOptions([...urls, "--endpoint", subject.endpoint, ...flags]));
+  } finally {
+    await Promise.all(servers.map((server) => server.stop()));
+  }
+}
+
+function rowsOf({ path, endpoint }: Subject, choice: Choice, reports: readonly LoadReport[]): string[][] {
+  const speeds = reports.map(({ load, ours, peers }) => {
+    const [wasm, llama] = [ours, peers].map((rounds) => median(rounds.map((round) => speedOf(round, endpoint)))) as [
+      number,
+      number,
+    ];
+    return { load, wasm, llama };
+  });
+  const advantage = speeds.reduce((product, { wasm, llama }) => product * (wasm / llama), 1);
+  const better: EngineName = advantage >= 1 ? "wasm" : "llama";
+  return speeds.map((speed, i) => [
+    i === 0 ? basename(path) : "",
+    String(speed.load.amount),
+    speed.wasm.toFixed(1),
+    speed.llama.toFixed(1),
+    choice.engines.join(", "),
+    Math.min(...choice.engines.map((engine) => speed[engine] / speed[better])).toFixed(3),
+    ...(i === 0 ? [choice.firstSeconds, choice.laterSeconds].map((seconds) => `${seconds.toFixed(2)} s`) : ["", ""]),
+  ]);
+}
+
+/** Throws where a request failed: a speed without it would mean nothing. */
+function speedOf({ errors, requestsPerSecond, outputTokensPerSecond }: RoundMetrics, endpoint: EndpointName): number {
+  const [failure] = Object.keys(errors);
+  if (failure !== undefined) throw new ServerError("internal", `requests failed with "${failure}"`);
+  return endpoint === "embeddings" ? requestsPerSecond : outputTokensPerSecond;
+}

@@ -1,0 +1,12 @@
+// Owns which llama.cpp release is installed. It maps nothing of it, so any process may ask.
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The release that the installed package names. */
+export function bundledRelease(): string {
+  const packageRoot = dirname(dirname(fileURLToPath(import.meta.resolve("node-llama-cpp"))));
+  const file = join(packageRoot, "llama", "binariesGithubRelease.json");
+  const { release } = JSON.parse(readFileSync(file, "utf8")) as { release: string };
+  return release;
+}

@@ -1,0 +1,164 @@
+// Excerpts of model files, which engines are tried on: both engines load the excerpt of a model of every architecture and
+// agree about what it says; and what a trial in a process of its own finds and keeps.
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { type Excerpt, writeExcerpt } from "../../engines/gguf/excerpt.ts";
+import { readTensorTable } from "../../engines/gguf/tensors.ts";
+import { llamaEngine } from "../../engines/llama/engine.ts";
+import { findTrial } from "../../engines/trial/trial.ts";
+import { wasmEngine } from "../../engines/wasm/engine.ts";
+import { errorShare, feedForAll } from "../fixtures/feeding.ts";
+import { realModel, specOf } from "../fixtures/models.ts";
+import { tinyArchitectures, writeTinyArchitecture } from "../fixtures/tiny-architectures.ts";
+import { type EncoderArchitecture, writeTinyEncoder } from "../fixtures/tiny-encoder.ts";
+import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
+
+/** Of the range of the logits, where all weights are F16. */
+const largestError = 0.003;
+/** With 4-bit weights: each engine quantises activations in its own way. */
+const largestQuantizedError = 0.02;
+const rows = [
+  { slot: 0, from: 0, to: 30 },
+  { slot: 1, from: 0, to: 1 },
+];
+
+describe("an excerpt of a model", () => {
+  let folder = "";
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), "troupe-excerpt-"));
+  });
+  after(() => rmSync(folder, { recursive: true, force: true }));
+
+  const excerptOf = async (path: string, maxBytes: number): Promise<Excerpt & { path: string }> => {
+    const target = `${path}.excerpt`;
+    return { ...(await writeExcerpt(path, target, maxBytes)), path: target };
+  };
+
+  /** What both engines say of the rows is the same. */
+  const compare = async (path: string, largest = largestError): Promise<void> => {
+    const spec = specOf(path, { kvType: "f16", threads: 1, extraLogitsRows: 32 });
+    const llama = await llamaEngine.load(spec, () => {});
+    const expected = feedForAll(llama, rows);
+    llama.dispose();
+    const wasm = await wasmEngine.load(spec, () => {});
+    const actual = feedForAll(wasm, rows);
+    wasm.dispose();
+    for (const [row, positions] of expected.entries()) {
+      for (const [i, logits] of positions.entries()) {
+        const error = errorShare(logits, actual[row]![i]!);
+        assert.ok(error <= largest, `row ${row}, token ${i}: ${error}`);
+      }
+    }
+  };
+
+  for (const [at, name] of tinyArchitectures.entries()) {
+    it(`has one layer where no more fit, and runs on both engines: ${name}`, async () => {
+      const path = join(folder, `${at}.gguf`);
+      await writeTinyArchitecture(path, name, { seed: 21 });
+      const excerpt = await excerptOf(path, 1);
+      const { tensors } = await readTensorTable(excerpt.path);
+      const layers = new Set([...tensors.keys()].flatMap((key) => /^blk\.(\d+)\./.exec(key)?.[1] ?? []));
+      assert.deepEqual([...layers], ["0"]);
+      await compare(excerpt.path);
+    });
+  }
+
+  it("has as many layers as fit", async () => {
+    const path = join(folder, "layers.gguf");
+    await writeTinyModel(path, { seed: 4, layers: 4, tied: false });
+    const half = await excerptOf(path, (await weightBytes(path)) * 0.6);
+    const { fields } = await readTensorTable(half.path);
+    assert.equal(fields.get("llama.block_count"), 2);
+    assert.ok(half.share > 0.5 && half.share < 0.75, `${half.share}`);
+    await compare(half.path);
+    const whole = await excerptOf(path, 2 ** 30);
+    assert.deepEqual([whole.share, whole.vocabSize], [1, 512]);
+    await compare(whole.path);
+  });
+
+  it("has the same share of a large vocabulary", async (test) => {
+    const { path, isReal } = await realModel();
+    if (!isReal) return test.skip("the default model cannot be fetched");
+    const target = join(folder, "real.gguf");
+    const { share, vocabSize } = await writeExcerpt(path, target, (await weightBytes(path)) * 0.51);
+    const { fields, tensors } = await readTensorTable(target);
+    assert.deepEqual([fields.get("llama.block_count"), vocabSize], [15, 24_576]);
+    assert.deepEqual(tensors.get("token_embd.weight")?.shape, [576, 24_576]);
+    assert.ok(Math.abs(share - 0.5) < 0.001, `${share}`);
+    await compare(target, largestQuantizedError);
+  });
+
+  it("is refused of a file that has no layers", async () => {
+    const damaged = join(folder, "nothing.gguf");
+    await assert.rejects(writeExcerpt(damaged, `${damaged}.excerpt`, 1), { code: "model_file_invalid" });
+  });
+});
+
+async function weightBytes(path: string): Promise<number> {
+  const { tensors } = await readTensorTable(path);
+  return [...tensors.values()].reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+describe("a trial of the engines", () => {
+  let folder = "";
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), "troupe-trial-test-"));
+  });
+  after(() => rmSync(folder, { recursive: true, force: true }));
+
+  const record = (name: string) => ({ path: join(folder, name, "trials.json"), version: "1" });
+
+  it("measures both engines at prompts and decodes, and keeps what it found", async () => {
+    const path = join(folder, "model.gguf");
+    await writeTinyModel(path, { seed: 4 });
+    const kept = record("kept");
+    const { figures, isNew } = await findTrial(specOf(path), kept);
+    assert.ok(isNew);
+    for (const { prompt, oneRow, sixteenRows } of [figures.wasm, figures.llama]) {
+      assert.ok(prompt > 0 && (oneRow ?? 0) > 0 && (sixteenRows ?? 0) > 0);
+    }
+    const written = statSync(kept.path).mtimeMs;
+    assert.deepEqual(await findTrial(specOf(path), kept), { figures, isNew: false });
+    assert.equal(statSync(kept.path).mtimeMs, written, "the record was written again");
+  });
+
+  it("knows a model by its shapes, and measures again for other threads or another version", async () => {
+    const kept = record("keys");
+    const [path, like, other] = ["a", "b", "c"].map((name) => join(folder, `${name}.gguf`)) as [string, string, string];
+    await writeTinyModel(path, { seed: 1 });
+    await writeTinyModel(like, { seed: 2 });
+    await writeTinyModel(other, { seed: 1, layers: 3 });
+    const trials = () => (JSON.parse(readFileSync(kept.path, "utf8")) as { trials: object[] }).trials.length;
+    await findTrial(specOf(path, { threads: 1 }), kept);
+    await findTrial(specOf(like, { threads: 1 }), kept);
+    assert.equal(trials(), 1);
+    await findTrial(specOf(other, { threads: 1 }), kept);
+    await findTrial(specOf(path, { threads: 2 }), kept);
+    await findTrial(specOf(path, { threads: 1 }), { ...kept, version: "2" });
+    assert.equal(trials(), 4);
+  });
+
+  for (const architecture of ["bert", "nomic-bert", "modern-bert"] satisfies EncoderArchitecture[]) {
+    it(`measures encoders at what they read: ${architecture}`, async () => {
+      const path = join(folder, `${architecture}.gguf`);
+      await writeTinyEncoder(path, { seed: 1, pooling: "cls", architecture });
+      const { wasm, llama } = (await findTrial(specOf(path), record(architecture))).figures;
+      assert.ok(wasm.prompt > 0 && llama.prompt > 0);
+      assert.deepEqual([wasm.oneRow, llama.sixteenRows], [null, null]);
+    });
+  }
+
+  it("measures again where the record is damaged, and goes without one that cannot be written", async () => {
+    const path = join(folder, "model.gguf");
+    const kept = record("kept");
+    writeFileSync(kept.path, "{");
+    assert.ok((await findTrial(specOf(path), kept)).figures.wasm.prompt > 0);
+    assert.doesNotThrow(() => JSON.parse(readFileSync(kept.path, "utf8")));
+    const nowhere = { path: join(path, "trials.json"), version: "1" };
+    assert.ok((await findTrial(specOf(path), nowhere)).figures.wasm.prompt > 0);
+    assert.ok(!existsSync(nowhere.path));
+  });
+});
