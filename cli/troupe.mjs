@@ -25,6 +25,7 @@ const stamp = join(root, "dist", ".built");
 const lock = join(root, "dist", ".building");
 const sourceFolders = ["cli", "http", "actors", "engines", "runtime"];
 const sourceFiles = ["package.json", "tsconfig.json"];
+const fewestFiles = 256;
 const lockPollMs = 100;
 const lockLimitMs = 5 * 60 * 1000;
 /** A start writes its pid into the lock at once: a lock without one for so long belongs to nobody. */
@@ -61,6 +62,16 @@ function isFresh() {
 
 function hasSources() {
   return [...sourceFiles, ...sourceFolders].every((name) => existsSync(join(root, name)));
+}
+
+/**
+ * Whether the program could not be read for want of open files: its own files are read many at a time. A package whose
+ * description could not be opened is then said to be missing.
+ */
+function areFilesFew(error) {
+  if (error.code === "EMFILE" || error.code === "ENFILE") return true;
+  const limit = process.report?.getReport().userLimits?.open_files?.soft;
+  return typeof limit === "number" && limit < fewestFiles;
 }
 
 /** Builds once however many starts there are: the directory `lock` belongs to the one that could create it. */
@@ -148,7 +159,7 @@ if (!existsSync(program)) fail(`${program} is missing: this copy of troupe is in
 try {
   await import(pathToFileURL(program).href);
 } catch (error) {
-  // The program's own files are read many at a time.
-  if (error.code !== "EMFILE" && error.code !== "ENFILE") throw error;
-  fail(`troupe needs at least 256 files that it may have open; raise the limit, for example with "ulimit -n 4096"`);
+  if (!areFilesFew(error)) throw error;
+  fail(`${error.message}
+troupe needs at least ${fewestFiles} files that it may have open; raise the limit, for example with "ulimit -n 4096"`);
 }
