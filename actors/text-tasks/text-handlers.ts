@@ -57,7 +57,11 @@ type Handlers = {
   ) => TaskOutput | Promise<TaskOutput>;
 };
 
-export function textHandlers(translators: BodyTranslators): TaskHandlers {
+/**
+ * `loadTranslators` takes 0.1 s of processor time at its first call, which is after the first model has been read: most
+ * requests need the model alone.
+ */
+export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): TaskHandlers {
   const models = new Map<string, TextModel>();
 
   function modelOf(key: string): TextModel {
@@ -102,8 +106,9 @@ export function textHandlers(translators: BodyTranslators): TaskHandlers {
       enter("check");
       return { value: checkOutput({ asked: deserialize(asked) as OutputToCheck["asked"], text, call }) };
     },
-    translate({ protocol, body, parameters }, enter) {
+    async translate({ protocol, body, parameters }, enter) {
       enter("body");
+      const translators = await loadTranslators();
       const { value, transfer = [] } = translators.translate(protocol, body, parameters);
       return { value: { value, movable: transfer }, transfer };
     },
@@ -112,6 +117,7 @@ export function textHandlers(translators: BodyTranslators): TaskHandlers {
   return {
     share(key, value) {
       models.set(key, TextModel.open(value as TextSource));
+      void loadTranslators();
       return null;
     },
     unshare: (key) => void models.delete(key),

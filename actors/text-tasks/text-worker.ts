@@ -9,6 +9,6 @@ export interface TextWorkerInit {
 }
 
 export const start: StartTasks<TextWorkerInit> = async (init) => {
-  const { translators } = (await import(init.translators)) as TranslatorModule;
-  return textHandlers(translators);
+  // Importing the module again takes no time.
+  return textHandlers(async () => ((await import(init.translators)) as TranslatorModule).translators);
 };

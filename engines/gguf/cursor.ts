@@ -61,7 +61,8 @@ export class Cursor {
   }
 
   u64(): number {
-    return Number(this.#bytes.readBigUInt64LE(this.advance(8)));
+    const start = this.advance(8);
+    return this.#bytes.readUInt32LE(start + 4) * 2 ** 32 + this.#bytes.readUInt32LE(start);
   }
 
   /** A byte order mark is kept: vocabularies have tokens that start with one. */

@@ -1,6 +1,7 @@
 // Owns the alphabet in which byte-level vocabularies spell bytes as visible characters. Printable Latin-1 stands for itself,
 // the other 68 bytes for U+0100 and up, in order. Pure tables.
 
+const noByte = -1;
 let nextInvisible = 0x100;
 
 /** The character that spells each byte. */
@@ -9,7 +10,9 @@ export const byteSpellings: readonly string[] = Array.from({ length: 256 }, (_, 
   return String.fromCharCode(isVisible ? byte : nextInvisible++);
 });
 
-const byteOfChar = new Map(byteSpellings.map((char, byte) => [char, byte]));
+/** By character code; `noByte` of a character that spells none. */
+const byteOfCode = new Int16Array(nextInvisible).fill(noByte);
+for (const [byte, spelling] of byteSpellings.entries()) byteOfCode[spelling.charCodeAt(0)] = byte;
 
 const onlySelfSpelled = /^[\x21-\x7e]*$/;
 
@@ -21,13 +24,20 @@ export function spellBytes(text: string): string {
   return spelled;
 }
 
-/** The bytes `spelled` stands for; a character outside the alphabet stands for its own UTF-8. */
-export function readSpelledBytes(spelled: string): Uint8Array {
-  const bytes: number[] = [];
-  for (const char of spelled) {
-    const byte = byteOfChar.get(char);
-    if (byte === undefined) bytes.push(...Buffer.from(char, "utf8"));
-    else bytes.push(byte);
+/**
+ * Writes the bytes that `spelled` stands for to `target` and returns where they end; a character outside the alphabet stands
+ * for its own UTF-8.
+ */
+export function writeSpelledBytes(spelled: string, target: Buffer, start: number): number {
+  let end = start;
+  for (let i = 0; i < spelled.length; i++) {
+    const byte = byteOfCode[spelled.charCodeAt(i)] ?? noByte;
+    if (byte !== noByte) target[end++] = byte;
+    else {
+      const char = String.fromCodePoint(spelled.codePointAt(i) as number);
+      end += target.write(char, end);
+      i += char.length - 1;
+    }
   }
-  return Uint8Array.from(bytes);
+  return end;
 }

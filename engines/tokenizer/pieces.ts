@@ -1,6 +1,6 @@
 // Owns what each token puts out: its bytes, in one table for the whole vocabulary, and its text where the bytes are whole
 // characters. Read once a token on the hot path.
-import { readSpelledBytes } from "./byte-alphabet.ts";
+import { writeSpelledBytes } from "./byte-alphabet.ts";
 import { spaceSymbol } from "./encoders.ts";
 import { byteOfToken, type TokenKind } from "./token-kinds.ts";
 
@@ -61,10 +61,19 @@ export class PieceTable implements Pieces {
 
 const nothing = Buffer.alloc(0);
 
+/** UTF-8 of one UTF-16 code unit takes no more. */
+const maxUnitBytes = 3;
+
 /** The pieces of tokens of these names. */
 export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling): Pieces {
-  const pieces = names.map((name, token) => pieceOf(name, kinds[token], spelling));
-  return { bytes: Buffer.concat(pieces), ends: endsOf(pieces) };
+  const units = names.reduce((sum, { length }) => sum + length, 0);
+  const bytes = Buffer.allocUnsafe(maxUnitBytes * units);
+  let end = 0;
+  const ends = Int32Array.from(names, (name, token) => {
+    end = writePiece(name, kinds[token], spelling, bytes, end);
+    return end;
+  });
+  return { bytes: Buffer.from(bytes.subarray(0, end)), ends };
 }
 
 /** Bytes of the longest piece. Names count too: in a prompt a control token stands for its whole name. */
@@ -77,17 +86,11 @@ export function longestPiece({ ends }: Pieces, names: readonly string[]): number
   return longest;
 }
 
-function pieceOf(name: string, kind: TokenKind | undefined, spelling: Spelling): Uint8Array {
-  if (kind === "user-defined" || kind === "shown-control") return Buffer.from(name, "utf8");
-  if (kind === "byte") return Uint8Array.of(byteOfToken(name));
-  if (kind !== "normal") return nothing;
-  return spelling === "bytes" ? readSpelledBytes(name) : Buffer.from(name.replaceAll(spaceSymbol, " "), "utf8");
-}
-
-function endsOf(pieces: readonly Uint8Array[]): Int32Array {
-  let end = 0;
-  return Int32Array.from(pieces, (piece) => {
-    end += piece.length;
-    return end;
-  });
+/** Returns where the piece ends. */
+function writePiece(name: string, kind: TokenKind | undefined, spelling: Spelling, to: Buffer, start: number): number {
+  if (kind === "user-defined" || kind === "shown-control") return start + to.write(name, start);
+  if (kind === "byte") return to.writeUInt8(byteOfToken(name), start);
+  if (kind !== "normal") return start;
+  if (spelling === "bytes") return writeSpelledBytes(name, to, start);
+  return start + to.write(name.includes(spaceSymbol) ? name.replaceAll(spaceSymbol, " ") : name, start);
 }

@@ -1,7 +1,7 @@
 // Owns the check of a finished text against its whole schema, where the grammar could not enforce all of it. The only importer
 // of ajv. It fetches nothing, and the patterns of the schema are matched by automata: no text can hold up the thread.
-import { Ajv2020, type ErrorObject } from "ajv/dist/2020.js";
-import addFormats from "ajv-formats";
+import { createRequire } from "node:module";
+import type { ErrorObject } from "ajv/dist/2020.js";
 import { accepts } from "../regex/automaton.ts";
 import { automatonOf } from "../regex/determinise.ts";
 import { parseRegex } from "../regex/parse.ts";
@@ -10,6 +10,9 @@ import { schemaError } from "./document.ts";
 
 /** Why a text is no answer, or null. */
 export type Check = (text: string) => string | null;
+
+/** Loaded with the first schema that needs it: few do, and a thread that reads requests is to start quickly. */
+const require = createRequire(import.meta.url);
 
 /** Decimal places to which multiples are told apart: 0.07 / 0.01 is no integer in floating point. */
 const multiplePrecision = 6;
@@ -35,6 +38,8 @@ export function schemaCheck(schema: unknown): Check {
 
 function compiled(schema: unknown) {
   chargeFor(schema);
+  const { Ajv2020 } = require("ajv/dist/2020.js") as typeof import("ajv/dist/2020.js");
+  const { default: addFormats } = require("ajv-formats") as typeof import("ajv-formats");
   // Nothing is inlined or made shorter: both take time that grows with the square of the schema.
   const ajv = new Ajv2020({
     strict: false,
@@ -45,7 +50,7 @@ function compiled(schema: unknown) {
     multipleOfPrecision: multiplePrecision,
     code: { regExp: linearRegExp, optimize: false },
   });
-  addFormats.default(ajv);
+  addFormats(ajv);
   try {
     return ajv.compile(schema as object | boolean);
   } catch (thrown) {
