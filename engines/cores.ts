@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
 const topologyOf = (cpu: number) => `/sys/devices/system/cpu/cpu${cpu}/topology/thread_siblings_list`;
+const nodes = "/sys/devices/system/node";
 
 /** Cores this process may use; hardware threads where the system does not say which share a core. */
 export function physicalCores(): number {
@@ -59,17 +60,39 @@ function foldersUp(root: string, path: string): string[] {
   return Array.from({ length: names.length + 1 }, (_, count) => [root, ...names.slice(0, count)].join("/"));
 }
 
+/** Nodes of memory that this process computes beside: see numaNodes. */
+export function ownNumaNodes(): readonly number[] {
+  return numaNodes(readText);
+}
+
+/**
+ * Numbers of the NUMA nodes with hardware threads this process is allowed on; empty where files do not tell. `read` gives
+ * null for no file.
+ */
+export function numaNodes(read: (path: string) => string | null): readonly number[] {
+  const allowed = new Set(allowedThreads(read));
+  return listed((read(`${nodes}/online`) ?? "").trim()).filter((node) => {
+    return listed((read(`${nodes}/node${node}/cpulist`) ?? "").trim()).some((cpu) => allowed.has(cpu));
+  });
+}
+
 /** Cores of the hardware threads this process is allowed on; null where files do not tell. `read` gives null for no file. */
 export function countCores(read: (path: string) => string | null): number | null {
-  const [, allowed = ""] = /^Cpus_allowed_list:\s*([\d,-]+)$/m.exec(read("/proc/self/status") ?? "") ?? [];
-  // Threads of one core name the same siblings. The allowed ones may include some that are not there.
-  const cores = new Set(listed(allowed).flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
+  // Threads of one core name the same siblings.
+  const cores = new Set(allowedThreads(read).flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
   return cores.size === 0 ? null : cores.size;
 }
 
-/** The numbers of a list such as `0-3,8`. */
+/** Hardware threads this process is allowed on; some of them may not be there. */
+function allowedThreads(read: (path: string) => string | null): number[] {
+  const [, allowed = ""] = /^Cpus_allowed_list:\s*([\d,-]+)$/m.exec(read("/proc/self/status") ?? "") ?? [];
+  return listed(allowed);
+}
+
+/** The numbers of a list such as `0-3,8`, which may be empty. */
 function listed(list: string): number[] {
-  return list.split(",").flatMap((range) => {
+  const ranges = list.split(",").filter((range) => range !== "");
+  return ranges.flatMap((range) => {
     const [first = Number.NaN, last = first] = range.split("-").map(Number);
     return first <= last ? Array.from({ length: last - first + 1 }, (_, i) => first + i) : [];
   });

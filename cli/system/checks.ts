@@ -5,7 +5,7 @@ import { constants } from "node:fs";
 import { access, stat, statfs } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
-import { computeThreads, ownCpuQuota } from "../../engines/cores.ts";
+import { computeThreads, ownCpuQuota, ownNumaNodes } from "../../engines/cores.ts";
 import type { NativeHost } from "../../engines/llama/native-host.ts";
 import { loadKernels } from "../../engines/wasm/kernel-module.ts";
 import { loadNative } from "../../http/uws/native.ts";
@@ -54,6 +54,7 @@ export async function runChecks(options: CheckOptions, system: SystemInfo, host:
     ...(await engineChecks(host)),
     gpuCheck(system),
     threadCheck(options.threads, system.physicalCores, ownCpuQuota()),
+    ...numaChecks(ownNumaNodes()),
     ...options.engines.map(engineCheck),
     ...memoryChecks(options.models, system.host.memory.availableBytes),
     ...(options.hubCache === null ? [] : [diskCheck(options.hubCache)]),
@@ -158,6 +159,19 @@ export function threadCheck(threads: number, cores: number, quota = Number.POSIT
   if (threads <= best) return { name, status: "ok", message: `${threads || best} compute threads on ${host}` };
   const message = `${threads} compute threads are too many for ${host}, and slower for it`;
   return { name, status: "warn", message, suggestion: `leave threads at 0, which takes ${best}` };
+}
+
+/** Weights lie in the memory of one node; to the cores of another they come at a fraction of the speed. */
+export function numaChecks(nodes: readonly number[]): Check[] {
+  if (nodes.length < 2) return [];
+  return [
+    {
+      name: "numa",
+      status: "warn",
+      message: `the cores of ${nodes.length} NUMA nodes are used, of which each reads the others' memory slowly`,
+      suggestion: `start a server on each node: numactl --cpunodebind=${nodes[0]} --membind=${nodes[0]} troupe serve …`,
+    },
+  ];
 }
 
 function engineCheck({ model, engine, reason, advice }: EngineReport): Check {

@@ -8,6 +8,7 @@ import {
   homeCheck,
   memoryChecks,
   nodeCheck,
+  numaChecks,
   portCheck,
   runChecks,
   settingsCheck,
@@ -59,6 +60,14 @@ describe("the doctor's checks", () => {
     const tooMany = threadCheck(8, 8, 1.5);
     assert.deepEqual([tooMany.status, tooMany.suggestion], ["warn", "leave threads at 0, which takes 2"]);
     assert.match(threadCheck(0, 4, 6).message, /^4 compute threads on 4 cores$/);
+  });
+
+  it("warn of cores of several NUMA nodes, and only of those", () => {
+    assert.deepEqual(numaChecks([]), []);
+    assert.deepEqual(numaChecks([1]), []);
+    const [check] = numaChecks([1, 2]);
+    assert.equal(check?.status, "warn");
+    assert.match(check?.suggestion ?? "", /numactl --cpunodebind=1 --membind=1/);
   });
 
   it("see a port that is taken and one that is free", async () => {

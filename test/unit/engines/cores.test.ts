@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { availableParallelism } from "node:os";
 import { describe, it } from "node:test";
-import { computeThreads, countCores, cpuQuota, physicalCores } from "../../../engines/cores.ts";
+import { computeThreads, countCores, cpuQuota, numaNodes, physicalCores } from "../../../engines/cores.ts";
 
 /** A machine that lets us on some hardware threads, and has some, with their siblings. */
 function machine(allowed: string, siblings: Readonly<Record<number, string>>): (path: string) => string | null {
@@ -42,6 +42,28 @@ describe("counting cores", () => {
   it("is never more than the hardware threads of this process", () => {
     const cores = physicalCores();
     assert.ok(cores >= 1 && cores <= availableParallelism(), `${cores} cores`);
+  });
+});
+
+describe("NUMA nodes", () => {
+  const read = (allowed: string) => (path: string) => {
+    const files: Readonly<Record<string, string>> = {
+      "/sys/devices/system/node/online": "0-1,3\n",
+      "/sys/devices/system/node/node0/cpulist": "0-1\n",
+      "/sys/devices/system/node/node1/cpulist": "2-3\n",
+      // Memory without cores.
+      "/sys/devices/system/node/node3/cpulist": "\n",
+    };
+    return files[path] ?? machine(allowed, {})(path);
+  };
+
+  it("are those with hardware threads this process is allowed on", () => {
+    assert.deepEqual(numaNodes(read("0-7")), [0, 1]);
+    assert.deepEqual(numaNodes(read("2")), [1]);
+  });
+
+  it("are none where the system has no such files", () => {
+    assert.deepEqual(numaNodes(machine("0-3", {})), []);
   });
 });
 
