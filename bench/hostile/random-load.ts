@@ -11,6 +11,7 @@ import { attackerKey, isNamed, otherKey, type Reply, seconds, summary } from "./
 import { tinyModel } from "./models.ts";
 import type { HostileOptions } from "./options.ts";
 import { Rig } from "./rig.ts";
+import { StolenTime } from "./stolen-time.ts";
 
 const attackers = 3;
 const restMs = 5000;
@@ -44,6 +45,7 @@ export async function runRandom(options: HostileOptions, count: number): Promise
     await sleep(restMs);
     const quiet = await bystander.take();
     await server.takeFrontDelayMs();
+    const stolen = new StolenTime();
     const sent = await sendAll(rig, templated, texts);
     rig.hangUp();
     const [frontMs, beside] = [await server.takeFrontDelayMs(), await bystander.take()];
@@ -72,6 +74,7 @@ export async function runRandom(options: HostileOptions, count: number): Promise
       atMost("front delay, max", frontMs, 100, " ms", 0),
       exactly("server ended", Number(server.hasEnded), 0),
       told("errors in the log", errorsIn(server.log)),
+      told("processor time that other machines of the host took", stolen.stop()),
     ]);
   } finally {
     await rig.close();
