@@ -16,7 +16,7 @@ import { specOf } from "../fixtures/models.ts";
 import { tinyArchitectures, writeTinyArchitecture } from "../fixtures/tiny-architectures.ts";
 import { writeTinyEncoder } from "../fixtures/tiny-encoder.ts";
 
-const rounds = Number(process.env.WASM_FUZZ_ROUNDS ?? 10_000);
+const rounds = Number(process.env.WASM_FUZZ_ROUNDS ?? 5_000);
 const seed = Number(process.env.WASM_FUZZ_SEED ?? 1);
 /** Of processor time, so that a busy machine fails no round. */
 const maxRoundMs = 150;

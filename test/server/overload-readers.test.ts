@@ -49,7 +49,8 @@ async function assertWhole(socket: Socket): Promise<void> {
 
 const tokenCount = (text: string) => text.split('"top_logprobs":[').length - 1;
 
-describe("a reader that stands still for less than stalled_reader_secs", () => {
+// At once on all edges: they do nothing but wait.
+describe("a reader that stands still for less than stalled_reader_secs", { concurrency: true }, () => {
   // uWebSockets.js would by itself close a connection that takes nothing for 8 to 12 seconds.
   const standingMs = 16_000;
 

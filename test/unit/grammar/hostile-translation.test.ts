@@ -9,7 +9,7 @@ import { type HostileGrammar, hostileGrammar } from "../../fixtures/hostile/rand
 import type { Outcome } from "../../fixtures/hostile/translation-worker.ts";
 import { seeded } from "../../fixtures/schemas/random-text.ts";
 
-const randomCount = Number(process.env.HOSTILE_GRAMMARS ?? 200);
+const randomCount = Number(process.env.HOSTILE_GRAMMARS ?? 150);
 const heapMb = 200;
 /** Of the processor, as other tests run beside this one. Before, most of the named ones took seconds or minutes. */
 const mostMs = 2000;
