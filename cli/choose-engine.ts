@@ -1,6 +1,5 @@
-// Owns the choice of the engine that runs a model: what the settings say, else what the host has and what the file needs, else
-// which engine was quicker in a trial. It finds out nothing itself; it asks, and only what the choice still depends on. Called
-// by model-specs.ts.
+// Choice of a model's engine: the setting; else what the host and the file allow; else the faster engine in a trial. It asks
+// model-specs.ts, its caller, only what the choice still depends on.
 import type { EngineName } from "../engines/engine.ts";
 import {
   describeFigures,
@@ -11,6 +10,7 @@ import {
 } from "../engines/trial/figures.ts";
 import type { TrialFindings } from "../engines/trial/trial.ts";
 import { ServerError } from "../runtime/errors.ts";
+import type { EngineReport } from "../runtime/system.ts";
 
 export interface EngineQuestions {
   readonly configured: "auto" | EngineName;
@@ -18,6 +18,8 @@ export interface EngineQuestions {
   readonly path: string;
   /** The setting that only the wasm engine can do; null where there is none. */
   readonly wasmOnly: string | null;
+  /** Why the llama engine refuses the settings; null where it does not. */
+  readonly llamaRefusal: string | null;
   /** Version of the running Node, such as 20.11.0. */
   readonly nodeVersion: string;
   /** The kind of GPU the model may use; null for none. */
@@ -26,17 +28,13 @@ export interface EngineQuestions {
   nativeProblem(): Promise<string | null>;
   /** Why the wasm engine cannot run the model; null where it can. */
   wasmRefusal(): Promise<string | null>;
-  /** How fast both engines run the model on the CPU, or why nobody knows. Asked where the wasm engine can run it. */
+  /** Speeds of both engines on the CPU, or why there are none. Asked only if the wasm engine can run the model. */
   trial(): Promise<TrialFindings | string>;
 }
 
-export interface EngineChoice {
+export interface EngineChoice extends Omit<EngineReport, "model"> {
   readonly engine: EngineName;
-  readonly reason: string;
-  /** What a trial found; null where the choice did not need one. */
   readonly figures: TrialFigures | null;
-  /** What would make the model faster on this machine; null for nothing that a trial knows. */
-  readonly advice: string | null;
   /** The figures were measured now, not remembered. */
   readonly isNew: boolean;
 }
@@ -59,6 +57,7 @@ export async function chooseEngine(questions: EngineQuestions): Promise<EngineCh
 
 async function chooseOnCpu({
   path,
+  llamaRefusal,
   nodeVersion,
   wasmRefusal,
   nativeProblem,
@@ -71,6 +70,7 @@ async function chooseOnCpu({
     if (problem === null) return untried("llama", `no GPU to use; ${obstacle}`);
     throw new ServerError("config_invalid", `no engine can run "${path}" here: llama cannot: ${problem}; ${obstacle}`);
   }
+  if (llamaRefusal !== null) return untried("wasm", `no GPU to use; llama cannot: ${llamaRefusal}`);
   const found = await trial();
   if (typeof found !== "string") {
     const { figures, isNew } = found;
@@ -92,8 +92,8 @@ function nodeAdvice(figures: TrialFigures, nodeVersion: string): string | null {
   const { major } = fasterNode;
   if (Number.parseInt(nodeVersion, 10) >= major || !gainsByFasterNode(figures)) return null;
   return (
-    `this is Node ${nodeVersion}; on Node ${major} the wasm engine reads prompts and decodes batches 1.3 to 2 times as fast as on ` +
-    `Node 20. To start it so, in this program's folder: npx --yes --package node@${major} node cli/troupe.mjs serve`
+    `this is Node ${nodeVersion}; Node ${major} runs prefill and batched decode of the wasm engine 1.1 to 2 times as fast as ` +
+    `Node 20. In this program's folder: npx --yes --package node@${major} node cli/troupe.mjs serve`
   );
 }
 

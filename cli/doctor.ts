@@ -5,7 +5,7 @@ import { defaultModel } from "../engines/hub/resolve-model.ts";
 import { nativeHost } from "../engines/llama/native-host.ts";
 import { wireDiagnosis } from "../http/system/schemas.ts";
 import { type Config, resolveConfig } from "../runtime/config/config.ts";
-import { ServerError } from "../runtime/errors.ts";
+import { ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { createLogger } from "../runtime/log.ts";
 import type { Check, Diagnosis, EngineReport } from "../runtime/system.ts";
 import { parseArguments } from "./arguments.ts";
@@ -23,14 +23,15 @@ export async function doctorCommand(args: readonly string[]): Promise<void> {
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
   const model = flags["--model-id"] ?? null;
   const { config, problem } = settings(model);
-  const engines = model === null ? [] : await engineReports(config);
-  const diagnosis = await diagnose({ ...(await checkOptions(config, false, engines)), settingsProblem: problem });
+  const { engines, failures } = model === null ? { engines: [], failures: [] } : await engineReports(config);
+  const found = await diagnose({ ...(await checkOptions(config, false, engines)), settingsProblem: problem });
+  const diagnosis = { ...found, checks: [...found.checks, ...failures] };
   const text = flags["--json"] ? JSON.stringify(wireDiagnosis(diagnosis), null, 2) : report(diagnosis);
   process.stdout.write(`${text}\n`);
   if (diagnosis.checks.some(({ status }) => status === "error")) process.exitCode = 1;
 }
 
-/** The settings as `serve -m model` would have them; where it would refuse them, why, and the defaults. */
+/** The settings of `serve -m model`; if serve would refuse them, the reason and the defaults. */
 function settings(model: string | null): { readonly config: Config; readonly problem: string | null } {
   const { flags } = parseArguments(["serve", ...(model === null ? [] : ["-m", model])]);
   const request = { command: "serve", flags, defaultModel } as const;
@@ -42,20 +43,22 @@ function settings(model: string | null): { readonly config: Config; readonly pro
   }
 }
 
-/** Which engine would run each model of the settings. Fetches what is not on this machine yet. */
-async function engineReports(config: Config): Promise<EngineReport[]> {
+/** The engine that each configured model would get, and why some would get none. Downloads missing models. */
+async function engineReports(config: Config): Promise<{ engines: EngineReport[]; failures: Check[] }> {
   const progress = createProgress();
   const log = createLogger({ level: "silent", format: "text" });
-  const reports: EngineReport[] = [];
-  try {
-    for (const model of config.models) {
+  const engines: EngineReport[] = [];
+  const failures: Check[] = [];
+  for (const model of config.models) {
+    try {
       const spec = await modelSpec(config, model, log, progress);
-      reports.push({ model: model.modelId, ...(await modelEngine(config, model, spec, nativeHost(), log)) });
+      engines.push({ model: model.modelId, ...(await modelEngine(config, model, spec, nativeHost(), log)) });
+    } catch (error) {
+      failures.push({ name: "engine", status: "error", message: toErrorRecord(error).message });
     }
-  } finally {
-    progress.stop();
   }
-  return reports;
+  progress.stop();
+  return { engines, failures };
 }
 
 function parse(args: readonly string[]) {

@@ -34,7 +34,7 @@ const maxTextWorkers = 4;
 /** With fewer cores one slow text task goes at a time: it occupies a core. */
 const coresOfTwoSlow = 4;
 
-/** What a Front is told, and why each model runs on its engine. */
+/** Options of the Front, and the engine of each model with the reason. */
 export interface FrontSettings extends FrontOptions {
   readonly engines: readonly EngineReport[];
 }

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { EngineName, KvBudget, ModelSpec } from "../engines/engine.ts";
 import { defaultCacheDirectory } from "../engines/hub/model-cache.ts";
 import { resolveModel } from "../engines/hub/resolve-model.ts";
+import { maxNativeSequences } from "../engines/llama/context-sizes.ts";
 import type { NativeHost } from "../engines/llama/native-host.ts";
 import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
 import { findTrial } from "../engines/trial/trial.ts";
@@ -74,9 +75,15 @@ function pagedKv(config: Config): boolean | null {
   return isPoolBySize(config) ? true : null;
 }
 
-/** Whether there is one pool only because the amount of memory is set. */
+/** Whether the KV cache is one pool only because its size is set. */
 function isPoolBySize(config: Config): boolean {
   return config.pagedAttn.mode === "auto" && kvBudget(config) !== null;
+}
+
+/** Why the llama engine would not start with these settings on a CPU; null where it would. */
+function llamaRefusal({ troupe, models }: Config, { maxSequences }: ModelSpec): string | null {
+  if (maxSequences > maxNativeSequences) return `max_seqs ${maxSequences} is more than its ${maxNativeSequences}`;
+  return troupe.isolate === "false" && models.length > 1 ? "with isolate = false it runs one model" : null;
 }
 
 /** The engine that runs a model on this host. The log says which and why. */
@@ -92,6 +99,7 @@ export async function modelEngine(
     configured: config.troupe.engine,
     path,
     wasmOnly: adapter.xlora === null ? null : "xlora",
+    llamaRefusal: llamaRefusal(config, spec),
     nodeVersion: process.versions.node,
     gpu: async () => (device.cpu ? null : host.gpu()),
     nativeProblem: () => host.problem(),
@@ -110,8 +118,8 @@ export async function modelEngine(
   if (engine === "llama" && isPoolBySize(config) && !(await usesGpu(engine, device.cpu, host))) {
     const setting = config.pagedAttn.gpuMemoryUtilization === null ? "kv_cache" : "gpu_memory_utilization";
     const message =
-      `${setting} makes one pool of the KV cache, and on a CPU the llama engine is 1.6 to 3 times slower with a pool than ` +
-      "with equal shares; set max_model_len instead, or paged_attn mode to off";
+      `${setting} makes one pool of the KV cache; on a CPU that makes the llama engine 1.6 to 3 times slower unless ` +
+      "sequences share a prefix; set max_model_len instead, or paged_attn mode to off";
     log.warn({ model: modelId }, message);
   }
   if (engine === "llama" && spec.pagedKv !== true && blockTokens !== keys.pagedAttn.blockSize.default) {

@@ -25,7 +25,7 @@ const stamp = join(root, "dist", ".built");
 const lock = join(root, "dist", ".building");
 const sourceFolders = ["cli", "http", "actors", "engines", "runtime"];
 const sourceFiles = ["package.json", "tsconfig.json"];
-const fewestFiles = 256;
+const minOpenFiles = 256;
 const lockPollMs = 100;
 const lockLimitMs = 5 * 60 * 1000;
 /** A start writes its pid into the lock at once: a lock without one for so long belongs to nobody. */
@@ -65,13 +65,13 @@ function hasSources() {
 }
 
 /**
- * Whether the program could not be read for want of open files: its own files are read many at a time. A package whose
- * description could not be opened is then said to be missing.
+ * Whether the program failed to load for lack of file descriptors. A package whose package.json cannot be opened is reported
+ * as missing, so a low limit counts too.
  */
-function areFilesFew(error) {
+function isFileLimitLow(error) {
   if (error.code === "EMFILE" || error.code === "ENFILE") return true;
   const limit = process.report?.getReport().userLimits?.open_files?.soft;
-  return typeof limit === "number" && limit < fewestFiles;
+  return typeof limit === "number" && limit < minOpenFiles;
 }
 
 /** Builds once however many starts there are: the directory `lock` belongs to the one that could create it. */
@@ -159,7 +159,7 @@ if (!existsSync(program)) fail(`${program} is missing: this copy of troupe is in
 try {
   await import(pathToFileURL(program).href);
 } catch (error) {
-  if (!areFilesFew(error)) throw error;
+  if (!isFileLimitLow(error)) throw error;
   fail(`${error.message}
-troupe needs at least ${fewestFiles} files that it may have open; raise the limit, for example with "ulimit -n 4096"`);
+troupe needs at least ${minOpenFiles} files that it may have open; raise the limit, for example with "ulimit -n 4096"`);
 }

@@ -1,6 +1,5 @@
-// Owns how many cores there are to compute on. Two threads of one core share its arithmetic units, so an engine with a thread
-// for each hardware thread is slower than one with a thread a core. A container may be given less time than its cores have: a
-// thread more than that quota keeps busy only waits. No native code: what Linux says in files.
+// CPU cores for compute threads. Hardware threads of one core share its arithmetic units, so one compute thread per core is
+// fastest. Threads beyond the CPU quota of a container would only wait. No native code: reads Linux files.
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
@@ -13,7 +12,7 @@ export function physicalCores(): number {
   return Math.min(countCores(readText) ?? limit, limit);
 }
 
-/** Compute threads of a model: as many as are configured; for 0 one a core, as far as the CPU quota keeps them busy. */
+/** Compute threads of a model: `configured`; for 0, one per physical core within the CPU quota. */
 export function computeThreads(configured: number, cores = physicalCores(), quota = ownCpuQuota()): number {
   return configured || Math.max(1, Math.min(cores, Math.ceil(quota)));
 }
@@ -24,9 +23,9 @@ export function ownCpuQuota(): number {
 }
 
 /**
- * The processor time a second that the control groups of this process, and all around them, may use: 1.5 is that of a core
- * and a half. Infinity where none has a quota. `read` gives null for no file. Files as in cgroup-v2 and sched-bwc of the
- * Linux documentation. A container sees its own group at the mount point, under whatever path its host knows it.
+ * CPU quota in cores (1.5 = 1.5 s of processor time a second): the minimum over this process's cgroups and their parents,
+ * Infinity without one. `read` returns null for a missing file. File formats: cgroup-v2 and sched-bwc in the Linux
+ * documentation. In a container, the own group is also at the mount point, whatever its path on the host.
  */
 export function cpuQuota(read: (path: string) => string | null): number {
   const groups = [...(read("/proc/self/cgroup") ?? "").matchAll(/^\d+:([^:\n]*):\/(.*)$/gm)];
@@ -60,14 +59,13 @@ function foldersUp(root: string, path: string): string[] {
   return Array.from({ length: names.length + 1 }, (_, count) => [root, ...names.slice(0, count)].join("/"));
 }
 
-/** Nodes of memory that this process computes beside: see numaNodes. */
+/** NUMA nodes that this process may run on: see numaNodes. */
 export function ownNumaNodes(): readonly number[] {
   return numaNodes(readText);
 }
 
 /**
- * Numbers of the NUMA nodes with hardware threads this process is allowed on; empty where files do not tell. `read` gives
- * null for no file.
+ * NUMA nodes with a hardware thread that this process may use; empty if unknown. `read` returns null for a missing file.
  */
 export function numaNodes(read: (path: string) => string | null): readonly number[] {
   const allowed = new Set(allowedThreads(read));

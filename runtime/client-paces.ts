@@ -11,8 +11,8 @@ const trustAfterMs = 2000;
 const trustAgainMs = 10_000;
 /** A worker is kept free for trusted clients while one of them has finished a task within this time. */
 const presentForMs = 10_000;
-/** A client is trusted for long where its time is so much of the longest among those that are there. */
-const seniorShare = 0.5;
+/** A client is long-trusted if it has been trusted for this share of the longest time among recent clients. */
+const longTrustShare = 0.5;
 const maxRemembered = 1024;
 
 /** The time in which all tasks of a client were short, by performance.now(). */
@@ -75,9 +75,12 @@ export class ClientPaces {
     return performance.now() - this.#lastTrustedMs < presentForMs;
   }
 
-  /** Takes the next item of a trusted client, ahead of others' turns; with `isSenior` only of one that is trusted for long. */
-  takeTrusted<Item extends { readonly client: string }>(queue: FairQueue<Item>, isSenior = false): Item | undefined {
-    const leastMs = isSenior ? this.#longestSpanMs * seniorShare : 0;
+  /** Takes the next item of a trusted client, out of turn; with `onlyLongTrusted`, of a long-trusted one. */
+  takeTrusted<Item extends { readonly client: string }>(
+    queue: FairQueue<Item>,
+    onlyLongTrusted = false,
+  ): Item | undefined {
+    const leastMs = onlyLongTrusted ? this.#longestSpanMs * longTrustShare : 0;
     for (const item of queue.next()) {
       if (!this.isTrusted(item.client) || this.#spanMs(item.client) < leastMs) continue;
       queue.takeAhead(item);
@@ -92,7 +95,7 @@ export class ClientPaces {
     return sinceMs === undefined ? 0 : performance.now() - sinceMs;
   }
 
-  /** Of the trusted clients that have been there lately. */
+  /** The longest time that a recent client has been trusted. */
   get #longestSpanMs(): number {
     const nowMs = performance.now();
     let longestMs = 0;

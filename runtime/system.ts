@@ -36,10 +36,13 @@ export interface BuildFacts {
   readonly metal: boolean;
 }
 
-/** Tokens a second of a model in one engine, estimated from a trial; null where a model has no such thing. */
+/** Tokens a second of a model in one engine, estimated from a trial; null for an encoder, which does not decode. */
 export interface SpeedReport {
+  /** Prompt tokens of one sequence; of an encoder, tokens of texts. */
   readonly prompt: number;
+  /** New tokens of one sequence. */
   readonly oneRow: number | null;
+  /** New tokens of 16 sequences together. */
   readonly sixteenRows: number | null;
 }
 
@@ -48,7 +51,7 @@ export interface EngineReport {
   readonly model: string;
   readonly engine: string;
   readonly reason: string;
-  /** By engine; null where the choice needed no trial. */
+  /** By engine; null without a trial, or where it failed. */
   readonly figures: Readonly<Record<string, SpeedReport>> | null;
   /** What would make the model faster on this machine; null for nothing that is known. */
   readonly advice: string | null;

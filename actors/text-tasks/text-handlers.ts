@@ -57,12 +57,21 @@ type Handlers = {
   ) => TaskOutput | Promise<TaskOutput>;
 };
 
-/**
- * `loadTranslators` takes 0.1 s of processor time at its first call, which is after the first model has been read: most
- * requests need the model alone.
- */
+/** A worker imports the body translators after so much rest: that takes 0.1 s, and most tasks need only the model. */
+const restMs = 500;
+
+/** `loadTranslators` imports them at its first call. */
 export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): TaskHandlers {
   const models = new Map<string, TextModel>();
+  let hasRested = false;
+  const timer = setTimeout(() => {
+    hasRested = true;
+    // A task that needs them reports what is wrong.
+    loadTranslators().catch(() => {});
+  }, restMs).unref();
+  const awaitRest = (): void => {
+    if (!hasRested) timer.refresh();
+  };
 
   function modelOf(key: string): TextModel {
     const model = models.get(key);
@@ -117,11 +126,14 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
   return {
     share(key, value) {
       models.set(key, TextModel.open(value as TextSource));
-      void loadTranslators();
+      awaitRest();
       return null;
     },
     unshare: (key) => void models.delete(key),
-    run: (kind, input, enter) => handlers[kind as TextTaskKind](input as never, enter),
+    run: (kind, input, enter) => {
+      awaitRest();
+      return handlers[kind as TextTaskKind](input as never, enter);
+    },
   };
 }
 

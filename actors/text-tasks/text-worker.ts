@@ -9,6 +9,6 @@ export interface TextWorkerInit {
 }
 
 export const start: StartTasks<TextWorkerInit> = async (init) => {
-  // Importing the module again takes no time.
+  // Later calls get the cached module.
   return textHandlers(async () => ((await import(init.translators)) as TranslatorModule).translators);
 };

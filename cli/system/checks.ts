@@ -30,7 +30,7 @@ export interface CheckOptions {
   readonly ports: readonly { readonly setting: string; readonly host: string; readonly port: number }[];
   /** The models that are not loaded yet and are on this machine. */
   readonly models: readonly { readonly id: string; readonly bytes: number }[];
-  /** Compute threads asked for; 0 = one a core. */
+  /** Configured compute threads; 0 = one per core, within the CPU quota. */
   readonly threads: number;
   /** Of the models that are served or asked for. */
   readonly engines: readonly EngineReport[];
@@ -161,14 +161,14 @@ export function threadCheck(threads: number, cores: number, quota = Number.POSIT
   return { name, status: "warn", message, suggestion: `leave threads at 0, which takes ${best}` };
 }
 
-/** Weights lie in the memory of one node; to the cores of another they come at a fraction of the speed. */
+/** A core reads weights in the memory of another NUMA node at a fraction of the speed. */
 export function numaChecks(nodes: readonly number[]): Check[] {
   if (nodes.length < 2) return [];
   return [
     {
       name: "numa",
       status: "warn",
-      message: `the cores of ${nodes.length} NUMA nodes are used, of which each reads the others' memory slowly`,
+      message: `compute threads run on ${nodes.length} NUMA nodes, and memory of another node is slow to read`,
       suggestion: `start a server on each node: numactl --cpunodebind=${nodes[0]} --membind=${nodes[0]} troupe serve …`,
     },
   ];

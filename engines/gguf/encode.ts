@@ -1,9 +1,22 @@
-// Owns how numbers and strings are written to a GGUF file, and where the data of a tensor may begin (the GGUF specification of ggml).
+// GGUF writer: numbers, strings, the parts of a head and the alignment of tensor data (GGUF specification of ggml).
+import type { TensorEntry } from "./reader.ts";
 
-/** Tensors begin at multiples of so many bytes, where a file does not say otherwise. */
+/** "GGUF" as a little-endian number. */
+const magic = 0x46554747;
+const version = 3;
+/** Default alignment of tensor data, in bytes. */
 const alignment = 32;
 
-/** `offset`, or the next one where a tensor may begin. */
+/** The beginning of a file with so many tensors and key/value pairs. */
+export function preamble(tensors: number, pairs: number): Buffer {
+  return Buffer.concat([u32(magic), u32(version), u64(tensors), u64(pairs)]);
+}
+
+export function tensorEntry({ name, shape, type, offset }: TensorEntry): Buffer {
+  return Buffer.concat([text(name), u32(shape.length), ...shape.map(u64), u32(type), u64(offset)]);
+}
+
+/** `offset`, rounded up to the alignment of tensor data. */
 export function aligned(offset: number): number {
   return Math.ceil(offset / alignment) * alignment;
 }
@@ -20,7 +33,7 @@ export function u64(value: number): Buffer {
   return bytes;
 }
 
-/** Its bytes in UTF-8, behind their number. */
+/** A GGUF string: its length in bytes as u64, then UTF-8. */
 export function text(value: string): Buffer {
   const bytes = Buffer.from(value);
   return Buffer.concat([u64(bytes.length), bytes]);

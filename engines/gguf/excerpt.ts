@@ -1,9 +1,9 @@
-// Owns the excerpt of a model file: its first layers and the first tokens of its vocabulary, with the file's own weights, as a
-// model file of its own. What it computes means nothing; how long an engine takes for it tells how long for the whole model.
+// Excerpt of a model file: a smaller model file with its first layers and vocabulary tokens, weights unchanged. The output
+// means nothing; the speed, scaled by the share of the weights, estimates that of the whole model.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../runtime/errors.ts";
 import { Cursor } from "./cursor.ts";
-import { aligned, text, u32, u64 } from "./encode.ts";
+import { aligned, preamble, tensorEntry, text, u32, u64 } from "./encode.ts";
 import { damagedFile } from "./invalid-file.ts";
 import { readHeadBytes } from "./reader.ts";
 import { readTensorTable, type TensorInfo, type TensorTable } from "./tensors.ts";
@@ -16,8 +16,6 @@ export interface Excerpt {
   readonly vocabSize: number;
 }
 
-const magic = 0x46554747;
-const version = 3;
 const u32Type = 4;
 const arrayType = 9;
 /** Fewer would leave out the control and byte tokens that a vocabulary begins with. */
@@ -38,8 +36,8 @@ interface KeptTensor extends TensorInfo {
 }
 
 /**
- * Writes the excerpt of the model at `path` to `target`: as many layers as `maxBytes` of weights hold, one at least, and the
- * same share of the vocabulary. Throws `model_file_invalid` for a file that is none, `unsupported` for one without layers.
+ * Writes an excerpt of the model at `path` to `target`: as many layers as fit `maxBytes`, at least one, and the same share
+ * of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model without layers.
  */
 export async function writeExcerpt(path: string, target: string, maxBytes: number): Promise<Excerpt> {
   const table = await readTensorTable(path);
@@ -101,7 +99,7 @@ function keptTensors({ tensors }: TensorTable, { keptLayers, tokens, keptTokens 
   });
 }
 
-/** The key/value pairs of the model, as bytes, those that count layers or tokens with fewer of them. */
+/** The model's key/value pairs as bytes, with the counts of layers and tokens reduced. */
 function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
   const { architecture, keptLayers, keptTokens } = cut;
   const counts = new Map([
@@ -127,7 +125,7 @@ function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
   return pairs;
 }
 
-/** The excerpt is one file with an alignment of its own, and nobody talks to it. */
+/** Drops the keys of splits and alignment, which do not fit the excerpt, and the chat templates, which it does not need. */
 function isKept(key: string): boolean {
   return !key.startsWith("split.") && !key.startsWith("tokenizer.chat_template") && key !== "general.alignment";
 }
@@ -138,7 +136,7 @@ function keptList(cursor: Cursor, key: string, { architecture, layers, keptLayer
   let kept = count;
   if (key.startsWith(`${architecture}.`) && count === layers) kept = keptLayers;
   else if (key.startsWith("tokenizer.ggml.") && count === tokens) kept = keptTokens;
-  // They name tokens that may be gone; without them no text can be encoded, and none is.
+  // Merges may name dropped tokens. Without them no text can be encoded; the trial encodes none.
   else if (key === "tokenizer.ggml.merges") kept = 0;
   const start = cursor.offset;
   for (let i = 0; i < kept; i++) cursor.skip(elementType);
@@ -147,15 +145,11 @@ function keptList(cursor: Cursor, key: string, { architecture, layers, keptLayer
   return Buffer.concat([u32(elementType), u64(kept), bytes]);
 }
 
-function preamble(tensors: number, pairs: number): Buffer {
-  return Buffer.concat([u32(magic), u32(version), u64(tensors), u64(pairs)]);
-}
-
 function entries(tensors: readonly KeptTensor[]): Buffer[] {
   let offset = 0;
-  return tensors.map(({ name, shape, type, bytes }) => {
-    const entry = Buffer.concat([text(name), u32(shape.length), ...shape.map(u64), u32(type), u64(offset)]);
-    offset = aligned(offset + bytes);
+  return tensors.map((tensor) => {
+    const entry = tensorEntry({ ...tensor, offset });
+    offset = aligned(offset + tensor.bytes);
     return entry;
   });
 }

@@ -1,5 +1,5 @@
-// The grammar threads of one model. One idle thread more than are in use is kept, so that new work seldom waits for a start. None
-// before the first is asked for.
+// Grammar threads of one model. One idle thread is kept ready, so that new work seldom waits for a start. The first thread
+// starts on demand.
 import type { ServerError } from "../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import type { WorkerSetup } from "./messages.ts";
@@ -9,7 +9,7 @@ import { GrammarThread, type NumberedSource } from "./thread.ts";
 const restingCount = 2;
 /** Further idle threads stay for this time: the work may come back. */
 const surplusMs = 5000;
-/** No spare thread is started for so long after one that could not be. */
+/** After a failed start, no spare thread is started for this time. */
 const restAfterFailureMs = 5000;
 /** The most recently reused thread takes no other grammar for this time. */
 const reservedMs = 5000;
@@ -52,8 +52,7 @@ export class ThreadPool {
   }
 
   /**
-   * Starts the spare thread where there is none, unless the system has none to give. Not while another thread starts: a start
-   * takes 0.6 s of processor time, and two at once slow all requests on two cores.
+   * Starts the spare thread if there is none and the system allows it. Not while another thread starts: a start takes 0.6 s of processor time, and two at once slow all requests on two cores.
    */
   keepSpare(nowMs: number): void {
     const hasFailed = nowMs - this.#failedMs < restAfterFailureMs;

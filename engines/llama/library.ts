@@ -17,7 +17,7 @@ export interface LlamaLibrary {
   readonly path: string;
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
-  /** Cores for arithmetic: without the efficiency cores of a CPU with two kinds. */
+  /** Performance cores: without the efficiency cores of a hybrid CPU. */
   readonly mathCores: number;
   /** The GPU's memory, in all and unused. */
   gpuMemory(): Promise<{ readonly gpuBytes: number; readonly freeBytes: number }>;

@@ -1,4 +1,4 @@
-// Owns which llama.cpp release is installed. It maps nothing of it, so any process may ask.
+// Name of the installed llama.cpp release. Reads a JSON file and loads no library, so any process may ask.
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -3,7 +3,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { aligned, text, u32, u64 } from "../gguf/encode.ts";
+import { aligned, preamble, tensorEntry, text, u32 } from "../gguf/encode.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 import { halfBits } from "./half-floats.ts";
 
@@ -76,12 +76,12 @@ function headOf(architecture: string, shapes: readonly PreparedShape[]): Buffer 
     ["general.type", "adapter"],
     ["adapter.type", "lora"],
   ] as const;
-  const parts = [Buffer.from("GGUF"), u32(3), u64(2 * shapes.length), u64(fields.length)];
+  const parts = [preamble(2 * shapes.length, fields.length)];
   for (const [key, value] of fields) parts.push(text(key), u32(stringType), text(value));
   let offset = 0;
   for (const { name, rows, columns, rank } of shapes) {
     for (const [suffix, width, height] of [["lora_a", columns, rank] as const, ["lora_b", rank, rows] as const]) {
-      parts.push(text(`${name}.${suffix}`), u32(2), u64(width), u64(height), u32(halfType), u64(offset));
+      parts.push(tensorEntry({ name: `${name}.${suffix}`, shape: [width, height], type: halfType, offset }));
       offset += aligned(2 * width * height);
     }
   }

@@ -61,7 +61,7 @@ export class PieceTable implements Pieces {
 
 const nothing = Buffer.alloc(0);
 
-/** UTF-8 of one UTF-16 code unit takes no more. */
+/** Most UTF-8 bytes per UTF-16 code unit. */
 const maxUnitBytes = 3;
 
 /** The pieces of tokens of these names. */

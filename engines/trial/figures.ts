@@ -1,30 +1,24 @@
-// Owns what is known of how fast an engine runs a model, and the one number that engines are compared by.
+// Estimated speeds of a model in each engine, and the comparison that picks the faster engine.
+import type { SpeedReport } from "../../runtime/system.ts";
 import type { EngineName } from "../engine.ts";
 
-/** Tokens a second, scaled from an excerpt to the whole model by the bytes of their weights: estimates. */
-export interface EngineFigures {
-  /** Prompt tokens of one sequence; of an encoder, tokens of texts. */
-  readonly prompt: number;
-  /** New tokens of one sequence; null for an encoder. */
-  readonly oneRow: number | null;
-  /** New tokens of 16 sequences together; null for an encoder. */
-  readonly sixteenRows: number | null;
-}
+/** Scaled from an excerpt to the whole model by the bytes of their weights. */
+export type EngineFigures = SpeedReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 
-/** Tokens of a chat's prompt for each that is written: what prompts weigh against decodes in the choice of the engine. */
+/** Prompt tokens per generated token of a chat: the weight of prefill against decode in the choice of the engine. */
 const promptTokensPerNewToken = 4;
 
-/** The engine that takes less time for a chat, half of its tokens written alone and half beside 15 others. */
+/** The engine with less time per generated token: its share of prefill, and decode averaged over 1 and 16 sequences. */
 export function quickerEngine({ wasm, llama }: TrialFigures): EngineName {
   return secondsPerNewToken(wasm) <= secondsPerNewToken(llama) ? "wasm" : "llama";
 }
 
-/** First version of Node whose V8 compiles the wasm engine to faster code, and the gain that is assumed: bench/results/engine-wasm.md. */
+/** First Node that runs wasm faster, and the assumed gain in prefill and batches: bench/results/engine-wasm.md. */
 export const fasterNode = { major: 24, gain: 1.5 } as const;
 
-/** Whether wasm would be the quicker engine on a Node of `fasterNode`, where prompts and batches gain. */
+/** Whether wasm would be the faster engine if prefill and batched decode gained as on `fasterNode`. */
 export function gainsByFasterNode({ wasm, llama }: TrialFigures): boolean {
   const { prompt, oneRow, sixteenRows } = wasm;
   const { gain } = fasterNode;
@@ -37,7 +31,7 @@ function secondsPerNewToken({ prompt, oneRow, sixteenRows }: EngineFigures): num
   return promptTokensPerNewToken / prompt + written;
 }
 
-/** For a person: "prompts 812, decode 61 alone and 402 of 16 (tokens/s)". */
+/** For the log: "prompt 812, decode 61, 16 at once 402", in tokens/s. */
 export function describeFigures({ prompt, oneRow, sixteenRows }: EngineFigures): string {
   const decode =
     oneRow === null || sixteenRows === null ? "" : `, decode ${shown(oneRow)}, 16 at once ${shown(sixteenRows)}`;

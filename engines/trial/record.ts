@@ -1,5 +1,4 @@
-// Owns what trials of engines have found on this machine, in a file of the cache: a model like one that was tried is not tried
-// again. A file that cannot be read counts as empty, one that cannot be written is not.
+// Trial record: speeds found by earlier trials, in a file of the cache. An unreadable file counts as empty.
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -13,16 +12,28 @@ import type { TrialFigures } from "./figures.ts";
 
 const speed = z.number().positive();
 const figuresType = z.object({ prompt: speed, oneRow: speed.nullable(), sixteenRows: speed.nullable() });
+const trialType = z.union([
+  z.object({ figures: z.object({ wasm: figuresType, llama: figuresType }) }),
+  z.object({ failure: z.string() }),
+]);
 const recordType = z.object({
-  trials: z.array(z.object({ key: z.string(), figures: z.object({ wasm: figuresType, llama: figuresType }) })),
+  /** `at` in milliseconds since 1970. */
+  trials: z.array(z.object({ key: z.string(), at: z.number() }).and(trialType)),
 });
 
 type TrialRecord = Readonly<z.infer<typeof recordType>>;
 
+/** What a trial found, or why it failed. */
+export type TrialOutcome = { readonly figures: TrialFigures } | { readonly failure: string };
+
+const dayMs = 24 * 60 * 60 * 1000;
+/** The machine may have been busy with something else; what made a trial fail may have been mended. */
+const keptMs = { figures: 30 * dayMs, failure: dayMs } as const;
+
 /** The latest are kept. */
 const maxTrials = 256;
 
-/** What the speed of a model depends on, as a digest: machine, programs, settings, shapes and number types. */
+/** Digest of all that determines a model's speed: machine, programs, settings, tensor shapes and number types. */
 export async function trialKey(spec: ModelSpec, version: string): Promise<string> {
   const { tensors, fields } = await readTensorTable(spec.path);
   const { brand } = hostFacts().cpu;
@@ -34,16 +45,20 @@ export async function trialKey(spec: ModelSpec, version: string): Promise<string
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
 
-export async function recordedFigures(path: string, key: string): Promise<TrialFigures | null> {
+/** null where there is none, or none that still counts. */
+export async function findRecord(path: string, key: string): Promise<TrialOutcome | null> {
   const { trials } = await readRecord(path);
-  return trials.find((trial) => trial.key === key)?.figures ?? null;
+  const found = trials.find((trial) => trial.key === key);
+  if (found === undefined) return null;
+  const ageMs = Date.now() - found.at;
+  return ageMs >= 0 && ageMs < ("figures" in found ? keptMs.figures : keptMs.failure) ? found : null;
 }
 
-/** Rejects with what the file system says. */
-export async function recordFigures(path: string, key: string, figures: TrialFigures): Promise<void> {
+/** Rejects if the file cannot be written. */
+export async function keepRecord(path: string, key: string, found: TrialOutcome): Promise<void> {
   const { trials } = await readRecord(path);
   const others = trials.filter((trial) => trial.key !== key);
-  const record: TrialRecord = { trials: [...others, { key, figures }].slice(-maxTrials) };
+  const record: TrialRecord = { trials: [...others, { key, at: Date.now(), ...found }].slice(-maxTrials) };
   await mkdir(dirname(path), { recursive: true });
   const scratch = `${path}.${process.pid}`;
   await writeFile(scratch, `${JSON.stringify(record, null, 2)}\n`);

@@ -1,5 +1,6 @@
-// Owns what runs in the short-lived process that tries both engines on an excerpt of a model; see trial.ts, which starts it.
-// They take turns at each piece of work, so that what else the machine does meanwhile meets both.
+// Trial process: times both engines on an excerpt of a model; started by trial.ts. The engines alternate, so that other load
+// on the machine affects both.
+import { rm } from "node:fs/promises";
 import { performance } from "node:perf_hooks";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { Batch } from "../batch.ts";
@@ -25,23 +26,23 @@ export const trialSequences = 16;
 export const trialContext = 256;
 const promptTokens = 64;
 const leastRounds = 2;
-/** The first rounds compile code and page memory in. */
+/** Not counted: the first rounds compile code and fault memory pages in. */
 const warmUpRounds = 1;
 
-/** A piece of work that both engines are timed at. */
-interface Work {
+/** What both engines are timed at. */
+interface Workload {
   readonly rows: number;
   readonly tokensPerRow: number;
   readonly steps: number;
 }
 
-interface Works {
-  readonly prompt: Work;
-  readonly oneRow: Work | null;
-  readonly sixteenRows: Work | null;
+interface Workloads {
+  readonly prompt: Workload;
+  readonly oneRow: Workload | null;
+  readonly sixteenRows: Workload | null;
 }
 
-function worksFor(context: number, generates: boolean): Works {
+function workloadsFor(context: number, generates: boolean): Workloads {
   const tokens = Math.min(promptTokens, Math.floor(context / 2));
   if (!generates) {
     return { prompt: { rows: 4, tokensPerRow: Math.ceil(tokens / 4), steps: 1 }, oneRow: null, sixteenRows: null };
@@ -56,32 +57,35 @@ function worksFor(context: number, generates: boolean): Works {
 /** Rejects with what an engine refuses the excerpt for. */
 export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures> {
   const { spec, modelPath, excerptBytes } = init;
-  // Opening llama.cpp's libraries waits for a child process that tests them, so it begins first. load() reports an error.
+  // Opening llama.cpp's libraries waits for a test in a child process, so it starts first. load() reports an error.
   import("../llama/library.ts").then(({ openLibrary }) => openLibrary(false)).catch(() => undefined);
   const excerpt = writeExcerpt(modelPath, spec.path, excerptBytes);
   // Their code is loaded while the file is written.
   const engines = Promise.all([openEngine("wasm"), openEngine("llama")]);
   const [{ share, vocabSize }, [wasmEngine, llamaEngine]] = await Promise.all([excerpt, engines]);
-  const loaded = [wasmEngine, llamaEngine].map((engine) => engine.load(spec, () => {}));
-  const [wasm, llama] = (await Promise.all(loaded)).map((model) => new Subject(model, vocabSize)) as [Subject, Subject];
-  const works = worksFor(Math.min(wasm.context, llama.context), wasm.generates && llama.generates);
-  const { prompt, oneRow, sixteenRows } = works;
-  const inTurn = [prompt, oneRow, sixteenRows].filter((work) => work !== null);
+  const loading = [wasmEngine, llamaEngine].map((engine) => engine.load(spec, () => {}));
+  const loaded = await Promise.all(loading);
+  // Its name only: llama.cpp has it mapped. Whoever ends both processes at once leaves nothing behind.
+  await rm(spec.path).catch(() => undefined);
+  const [wasm, llama] = loaded.map((model) => new TimedModel(model, vocabSize)) as [TimedModel, TimedModel];
+  const workloads = workloadsFor(Math.min(wasm.context, llama.context), wasm.generates && llama.generates);
+  const { prompt, oneRow, sixteenRows } = workloads;
+  const inTurn = [prompt, oneRow, sixteenRows].filter((workload) => workload !== null);
   const endMs = performance.now() + init.budgetMs;
   for (let round = 0; round < warmUpRounds + leastRounds || performance.now() < endMs; round++) {
-    for (const work of inTurn) for (const subject of [wasm, llama]) subject.run(work, round >= warmUpRounds);
+    for (const workload of inTurn) for (const subject of [wasm, llama]) subject.run(workload, round >= warmUpRounds);
   }
-  return { wasm: wasm.figures(works, share), llama: llama.figures(works, share) };
+  return { wasm: wasm.figures(workloads, share), llama: llama.figures(workloads, share) };
 }
 
-/** A model in one engine, and the best time it took for each piece of work. */
-class Subject {
+/** A model in one engine, and its best time for each workload. */
+class TimedModel {
   readonly #model: LoadedModel;
   readonly #batch = new Batch(trialSequences, trialContext);
   readonly #tokens: Int32Array;
   /** Tokens that the sequence in each slot holds. */
   readonly #held = new Int32Array(trialSequences);
-  readonly #bestMs = new Map<Work, number>();
+  readonly #bestMs = new Map<Workload, number>();
 
   constructor(model: LoadedModel, vocabSize: number) {
     this.#model = model;
@@ -97,19 +101,22 @@ class Subject {
     return Math.min(trialContext, this.#model.capacity.sequenceTokens);
   }
 
-  /** Does a piece of work; its time counts where `counts`. */
-  run(work: Work, counts: boolean): void {
-    this.#makeRoom(work);
+  /** Runs a workload once; its time counts where `counts`. */
+  run(workload: Workload, counts: boolean): void {
+    this.#makeRoom(workload);
+    rest();
+    // A first decode step wakes the threads.
+    if (workload.tokensPerRow === 1) this.#step(workload);
     const startMs = performance.now();
-    for (let step = 0; step < work.steps; step++) this.#step(work);
+    for (let step = 0; step < workload.steps; step++) this.#step(workload);
     const ms = performance.now() - startMs;
-    if (counts) this.#bestMs.set(work, Math.min(ms, this.#bestMs.get(work) ?? Number.POSITIVE_INFINITY));
+    if (counts) this.#bestMs.set(workload, Math.min(ms, this.#bestMs.get(workload) ?? Number.POSITIVE_INFINITY));
   }
 
-  figures({ prompt, oneRow, sixteenRows }: Works, share: number): EngineFigures {
-    const speed = (work: Work): number => {
-      const ms = this.#bestMs.get(work) ?? Number.POSITIVE_INFINITY;
-      return ((work.rows * work.tokensPerRow * work.steps * 1000) / ms) * share;
+  figures({ prompt, oneRow, sixteenRows }: Workloads, share: number): EngineFigures {
+    const speed = (workload: Workload): number => {
+      const ms = this.#bestMs.get(workload) ?? Number.POSITIVE_INFINITY;
+      return ((workload.rows * workload.tokensPerRow * workload.steps * 1000) / ms) * share;
     };
     return {
       prompt: speed(prompt),
@@ -118,27 +125,35 @@ class Subject {
     };
   }
 
-  /** Empties the slots that have no room for the work; a prompt begins in an empty one. */
-  #makeRoom({ rows, tokensPerRow, steps }: Work): void {
+  /** Empties the slots that have no room for the workload; a prompt begins in an empty one. */
+  #makeRoom({ rows, tokensPerRow, steps }: Workload): void {
     for (let slot = 0; slot < rows; slot++) {
       const held = this.#held[slot] as number;
-      if (held === 0 || (tokensPerRow === 1 && held + steps <= this.context)) continue;
+      if (held === 0 || (tokensPerRow === 1 && held + steps + 1 <= this.context)) continue;
       this.#model.kv.release(slot);
       this.#held[slot] = 0;
     }
   }
 
-  #step({ rows, tokensPerRow }: Work): void {
+  #step({ rows, tokensPerRow }: Workload): void {
     const batch = this.#batch;
     batch.clear();
     for (let slot = 0; slot < rows; slot++) {
       const from = this.#held[slot] as number;
       const to = from + tokensPerRow;
-      this.#model.kv.reserve(slot, to);
+      if (!this.#model.kv.reserve(slot, to)) throw new Error(`no KV memory for ${to} tokens of sequence ${slot}`);
       const row = batch.addRow(slot, this.#tokens, from, to, this.generates ? 1 : 0, 0);
       if (!this.generates) batch.wantPooled[row] = 1;
       this.#held[slot] = to;
     }
     this.#model.step(batch);
   }
+}
+
+/** Threads of the wasm engine look for work for 2 ms after a pass, on the cores that the other engine is to be timed on. */
+const restMs = 4;
+const never = new Int32Array(new SharedArrayBuffer(4));
+
+function rest(): void {
+  Atomics.wait(never, 0, 0, restMs);
 }

@@ -1,19 +1,21 @@
-// Owns the trial of both engines at a model: an excerpt of its file, and a process of its own that measures and ends. The
-// choice of the engine asks for its findings, which are kept: a model like one that was tried is not tried again.
+// Engine trial: a short-lived process times both engines on an excerpt of the model. The result is recorded by machine,
+// settings and tensor shapes, so that a similar model needs no trial.
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
+import { computeThreads } from "../cores.ts";
 import type { ModelSpec } from "../engine.ts";
 import type { TrialFigures } from "./figures.ts";
-import { recordedFigures, recordFigures, trialKey } from "./record.ts";
+import { findRecord, keepRecord, type TrialOutcome, trialKey } from "./record.ts";
 import { type Trial, trialContext, trialSequences } from "./trial-place.ts";
 
 const trialModule = new URL("./trial-place.js", import.meta.url);
-/** Weights enough to be beyond the caches of a core, few enough to be read in no time. */
+/** Weights that exceed the caches of a core, yet are read quickly. */
 const excerptBytes = 12 * 2 ** 20;
 const budgetMs = 300;
-/** One layer of a large model is larger than an excerpt should be. */
+/** Generous: an excerpt has at least one layer, and a layer of a large model can exceed `excerptBytes`. */
 const trialLimitMs = 20_000;
 const stopMs = 1000;
 
@@ -31,20 +33,30 @@ export interface TrialFindings {
   readonly isNew: boolean;
 }
 
-/** What an earlier trial found; without one, what a new one finds. Rejects like tryEngines. */
-export async function findTrial(spec: ModelSpec, record: TrialRecordOptions): Promise<TrialFindings> {
-  const key = await trialKey(spec, record.version);
-  const known = record.path === null ? null : await recordedFigures(record.path, key);
-  if (known !== null) return { figures: known, isNew: false };
-  const figures = await tryEngines(spec);
-  // Where they cannot be kept the next start measures again.
-  if (record.path !== null) await recordFigures(record.path, key, figures).catch(() => undefined);
-  return { figures, isNew: true };
+/** Returns the recorded speeds, or those of a new trial. Rejects like tryEngines, for a day also by the record. */
+export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordOptions): Promise<TrialFindings> {
+  const key = await trialKey(spec, version);
+  const known = path === null ? null : await findRecord(path, key);
+  if (known !== null && "figures" in known) return { figures: known.figures, isNew: false };
+  if (known !== null) throw new ServerError("model_failed", `${known.failure} (tried within the last day)`);
+  // If the record cannot be written, the next start measures again.
+  const keep = async (found: TrialOutcome): Promise<void> => {
+    if (path !== null) await keepRecord(path, key, found).catch(() => undefined);
+  };
+  try {
+    const figures = await tryEngines(spec);
+    await keep({ figures });
+    return { figures, isNew: true };
+  } catch (error) {
+    await keep({ failure: toErrorRecord(error).message });
+    throw error;
+  }
 }
 
 /** Measures both engines. Rejects where one of them cannot run the excerpt, or the file system has no room for it. */
 async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
   const folder = await mkdtemp(join(tmpdir(), "troupe-trial-"));
+  const removeFolder = () => rm(folder, { recursive: true, force: true }).catch(() => undefined);
   try {
     const init = { spec: trialSpec(spec, join(folder, "excerpt.gguf")), modelPath: spec.path, excerptBytes, budgetMs };
     const place = await spawnPlace<Trial, TrialFigures>({
@@ -55,21 +67,24 @@ async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
       startTimeoutMs: trialLimitMs,
       onOutput: () => {},
     });
-    void place.stop(stopMs);
+    void place.stop(stopMs).then(removeFolder);
     return place.ready;
-  } finally {
-    await rm(folder, { recursive: true, force: true });
+  } catch (error) {
+    await removeFolder();
+    throw error;
   }
 }
 
-/** What bears on speed stays as it is set; the rest is what the trial needs. */
+/** Keeps the settings that affect speed; the other values are fixed for the trial. */
 function trialSpec({ kvType, blockTokens, pagedKv, threads, mmap }: ModelSpec, path: string): ModelSpec {
+  // The wasm engine deals the blocks of a sequence out to its threads, the first block of each to the first thread.
+  const blocks = roundUp(Math.ceil(trialContext / blockTokens), computeThreads(threads));
   return {
     path,
     maxSequences: trialSequences,
     maxBatchTokens: trialContext,
-    maxModelLength: null,
-    kvBudget: { tokens: trialSequences * trialContext },
+    maxModelLength: trialContext,
+    kvBudget: { tokens: trialSequences * blocks * blockTokens },
     kvType,
     blockTokens,
     pagedKv,
@@ -80,4 +95,8 @@ function trialSpec({ kvType, blockTokens, pagedKv, threads, mmap }: ModelSpec, p
     abortFlag: null,
     computeLock: null,
   };
+}
+
+function roundUp(value: number, step: number): number {
+  return Math.ceil(value / step) * step;
 }

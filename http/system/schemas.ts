@@ -57,7 +57,7 @@ export const systemInfoSchema = z
               }),
             )
             .nullable()
-            .meta({ description: "Estimates by engine; null where the choice needed no trial" }),
+            .meta({ description: "Estimates by engine; null without a trial, or where it failed" }),
         }),
       )
       .meta({ description: "The engine of each model, and why" }),

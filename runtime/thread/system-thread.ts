@@ -16,11 +16,11 @@ export function threadNumber(): number | null {
   }
 }
 
-/** Processor time that a thread has had, in ms; null where the system does not say. */
+/** Processor time that a thread has had, in ms; null where the system does not say: some kernels always say 0. */
 export function processorMs(thread: number): number | null {
   try {
     const [nanoseconds] = readFileSync(`/proc/self/task/${thread}/schedstat`, "latin1").split(" ");
-    return Number(nanoseconds) / 1e6;
+    return Number(nanoseconds) / 1e6 || null;
   } catch {
     return null;
   }

@@ -71,9 +71,9 @@ export class TaskLanes<Task extends WaitingTask> {
     return this.#taken(this.#quick.take());
   }
 
-  /** The next quick task of a trusted client, ahead of others' turns; with `isSenior` of one that is trusted for long. */
-  takeTrusted(paces: ClientPaces, isSenior: boolean): Task | undefined {
-    return this.#taken(paces.takeTrusted(this.#quick, isSenior));
+  /** The next quick task of a trusted client, out of turn; with `onlyLongTrusted`, of a long-trusted one. */
+  takeTrusted(paces: ClientPaces, onlyLongTrusted: boolean): Task | undefined {
+    return this.#taken(paces.takeTrusted(this.#quick, onlyLongTrusted));
   }
 
   takeSlow(): Task | undefined {

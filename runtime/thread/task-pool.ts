@@ -1,11 +1,11 @@
-// Task pool: worker threads that each run one task at a time, for clients that take turns. A task is quick until it has run
-// for `quickMs`. Then it is slow: its worker becomes a slow worker for good, and a spare one takes its place. A task that reaches
-// `limitMs`, or the heap limit, is ended together with its thread. So a task delays those of other clients by `quickMs` at most.
-// A task with a large input begins in the slow lane.
+// Task pool: worker threads that each run one task at a time; clients take turns. A task is quick until it has run for
+// `quickMs`. Then its worker becomes a slow worker for good, and a spare worker replaces it. At `limitMs`, or the heap limit, a
+// task ends together with its thread. So a task delays other clients by at most `quickMs`. A task with a large input begins in
+// the slow lane.
 //
-// There are `quickWorkers` quick workers and a spare one, two while there are slow tasks, and up to `slowWorkers` slow ones. A client whose task was slow has its
-// next ones in the slow lane for a while. A client that is trusted, as its tasks have been short,
-// does not wait for one that is not: it may have the spare worker. Clients share the places of those that wait.
+// There are `quickWorkers` quick workers, one spare (two while there are slow tasks) and at most `slowWorkers` slow ones. After
+// a slow task, a client's next tasks wait in the slow lane for a while. A trusted client, whose tasks have all been short, may
+// use a spare worker instead of waiting for others. Clients share the waiting places.
 import { ClientPaces } from "../client-paces.ts";
 import { ServerError } from "../errors.ts";
 import type { Transferable } from "./endpoint.ts";
@@ -60,7 +60,7 @@ interface Task extends TaskRequest {
   worker: TaskWorker | null;
   timer: NodeJS.Timeout | undefined;
   startedMs: number;
-  /** Processor time of its worker before it, null where the system does not say. */
+  /** Processor time its worker had used before the task; null where the system does not say. */
   usedBeforeMs: number | null;
   isGivenUp: boolean;
 }
@@ -172,7 +172,7 @@ export class TaskPool {
     while (this.#slowCount < slowWorkers && this.#startNextSlow());
   }
 
-  /** While there are slow tasks, a second one: a trusted client may use up the first with a slow task of its own. */
+  /** Two while there are slow tasks: a trusted client may occupy the first with a slow task of its own. */
   get #spareWorkers(): number {
     return this.#slowCount + this.#lanes.slowSize > 0 ? 2 : 1;
   }
@@ -200,7 +200,7 @@ export class TaskPool {
     if (free.length === 0) return undefined;
     const isReserved = freeCount <= this.#spareWorkers && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#lanes.takeQuick();
-    // The last free one goes to a client that is trusted for long: others gain trust and then send slow tasks.
+    // While workers change, only a long-trusted client gets the last free one: others gain trust, then send slow tasks.
     const isLast = freeCount <= 1 && isChanging;
     return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces, isLast) : undefined;
   }
@@ -258,9 +258,9 @@ export class TaskPool {
   }
 
   /**
-   * A quick task has run for `quickMs` on the clock, and its client is slow: by processor time, which comes late on a busy machine,
-   * the client would have several slow tasks first. Where there are as many as may be, a client that has several of them gives
-   * one up to a client that has none; else the task has to wait until one of them ends.
+   * A quick task has run for `quickMs` of clock time, so its client is slow. Processor time would show this too late on a busy
+   * machine, after several slow tasks of the client. At the maximum of slow tasks, a client with several gives one up to a
+   * client with none; otherwise the task waits until one ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { slowWorkers } = this.#options;

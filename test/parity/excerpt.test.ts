@@ -141,6 +141,38 @@ describe("a trial of the engines", () => {
     assert.equal(trials(), 4);
   });
 
+  // The first blocks of all sequences lie on one thread.
+  for (const settings of [
+    { threads: 3, pagedKv: false },
+    { threads: 2, blockTokens: 256 },
+  ]) {
+    it(`has room for its sequences with ${JSON.stringify(settings)}`, async () => {
+      const path = join(folder, "threads.gguf");
+      await writeTinyModel(path, { seed: 4 });
+      const { figures } = await findTrial(specOf(path, settings), record(`threads-${settings.threads}`));
+      assert.ok((figures.wasm.sixteenRows ?? 0) > 0 && (figures.llama.sixteenRows ?? 0) > 0);
+    });
+  }
+
+  it("is not repeated for a day where it failed", async () => {
+    const path = join(folder, "failed.gguf");
+    await writeTinyModel(path, { seed: 4, layers: 2 });
+    const kept = record("failed");
+    const { TMPDIR } = process.env;
+    process.env.TMPDIR = join(folder, "not-there");
+    try {
+      await assert.rejects(findTrial(specOf(path), kept), /ENOENT/);
+    } finally {
+      if (TMPDIR === undefined) delete process.env.TMPDIR;
+      else process.env.TMPDIR = TMPDIR;
+    }
+    await assert.rejects(findTrial(specOf(path), kept), /ENOENT.*\(tried within the last day\)/);
+    const { trials } = JSON.parse(readFileSync(kept.path, "utf8")) as { trials: { at: number }[] };
+    for (const trial of trials) trial.at -= 25 * 60 * 60 * 1000;
+    writeFileSync(kept.path, JSON.stringify({ trials }));
+    assert.ok((await findTrial(specOf(path), kept)).isNew);
+  });
+
   for (const architecture of ["bert", "nomic-bert", "modern-bert"] satisfies EncoderArchitecture[]) {
     it(`measures encoders at what they read: ${architecture}`, async () => {
       const path = join(folder, `${architecture}.gguf`);

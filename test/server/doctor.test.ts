@@ -1,6 +1,7 @@
 // `troupe doctor` where little is as it should be: the command itself, in an environment of its own.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { tmpdir } from "node:os";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 
@@ -37,5 +38,16 @@ describe("a user without a home folder, and with a wrong setting", () => {
     assert.equal(code, 2);
     assert.match(stderr, /no home folder: expected HOME/);
     assert.doesNotMatch(stderr, /\n {4}at /);
+  });
+});
+
+describe("a model that no engine can have", () => {
+  it("is one of the doctor's findings", async () => {
+    const { code, stdout } = await run(["doctor", "-m", "/not/there.gguf", "--json"], { HOME: tmpdir() });
+    assert.equal(code, 1);
+    const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string; message: string }[] };
+    const found = checks.find(({ name, status }) => name === "engine" && status === "error");
+    assert.match(found?.message ?? "", /there\.gguf/);
+    assert.ok(checks.some(({ name }) => name === "wasm_engine"));
   });
 });

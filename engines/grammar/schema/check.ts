@@ -11,7 +11,7 @@ import { schemaError } from "./document.ts";
 /** Why a text is no answer, or null. */
 export type Check = (text: string) => string | null;
 
-/** Loaded with the first schema that needs it: few do, and a thread that reads requests is to start quickly. */
+/** Loads ajv with the first schema that needs it: few do, and text workers should start quickly. */
 const require = createRequire(import.meta.url);
 
 /** Decimal places to which multiples are told apart: 0.07 / 0.01 is no integer in floating point. */

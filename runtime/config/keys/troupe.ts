@@ -21,7 +21,7 @@ export const troupeKeys = {
   engine: {
     ...oneOf(["auto", "llama", "wasm"]),
     default: "auto",
-    help: "Engine that runs the models; `auto` is llama where there is a GPU, or a file that wasm does not run, else the one that was quicker in a trial, and the log says why",
+    help: "Engine that runs the models; `auto` is llama with a GPU or a file that wasm cannot run, else the faster one in a trial; the log says why",
   },
   isolate: {
     ...oneOf(["auto", "true", "false"]),

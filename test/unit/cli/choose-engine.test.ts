@@ -9,6 +9,7 @@ interface Host {
   readonly nativeProblem?: string | null;
   readonly wasmRefusal?: string | null;
   readonly wasmOnly?: string | null;
+  readonly llamaRefusal?: string | null;
   readonly trial?: TrialFigures | string;
   readonly nodeVersion?: string;
 }
@@ -19,7 +20,7 @@ const quick: EngineFigures = { prompt: 300, oneRow: 20, sixteenRows: 200 };
 /** A host that answers as it is told, and notes what it is asked. */
 function host(facts: Host) {
   const { configured = "auto", gpu = null, nativeProblem = null, wasmRefusal = null, wasmOnly = null } = facts;
-  const { trial: figures = { wasm: quick, llama: slow }, nodeVersion = "24.1.0" } = facts;
+  const { llamaRefusal = null, trial: figures = { wasm: quick, llama: slow }, nodeVersion = "24.1.0" } = facts;
   const trial = typeof figures === "string" ? figures : { figures, isNew: true };
   const asked: string[] = [];
   const answer =
@@ -32,6 +33,7 @@ function host(facts: Host) {
     configured,
     path: "m.gguf",
     wasmOnly,
+    llamaRefusal,
     nodeVersion,
     gpu: answer("gpu", gpu),
     nativeProblem: answer("nativeProblem", nativeProblem),
@@ -67,6 +69,22 @@ describe("an engine that is set", () => {
       param: "engine",
       message: /"m\.gguf"; got wasm, which cannot: its architecture is "mamba"; try llama or auto/,
     });
+  });
+});
+
+describe("settings that the llama engine refuses", () => {
+  const llamaRefusal = "max_seqs 300 is more than its 256";
+
+  it("have wasm chosen on a CPU, without a trial", async () => {
+    const { asked, questions } = host({ llamaRefusal });
+    const { engine, reason } = await chooseEngine(questions);
+    assert.deepEqual([engine, reason], ["wasm", `no GPU to use; llama cannot: ${llamaRefusal}`]);
+    assert.ok(!asked.includes("trial"));
+  });
+
+  it("leave llama to say why where wasm cannot run the file", async () => {
+    const { questions } = host({ llamaRefusal, wasmRefusal: unfit });
+    assert.equal((await chooseEngine(questions)).engine, "llama");
   });
 });
 
@@ -150,7 +168,7 @@ describe("auto", () => {
       const trial = { wasm: { ...slow, prompt }, llama: { ...slow, prompt: 120 } };
       return (await chooseEngine(host({ trial, nodeVersion }).questions)).advice;
     };
-    const advice = /^this is Node 20\.11\.0; on Node 24 the wasm engine .* 1\.3 to 2 times as fast .*: npx .*node@24 /;
+    const advice = /^this is Node 20\.11\.0; Node 24 runs .* 1\.1 to 2 times as fast .*: npx .*node@24 /;
     assert.match((await adviceOn("20.11.0", 200)) ?? "", advice);
     assert.match((await adviceOn("20.11.0", 100)) ?? "", advice, "with 1.5 times the speed it is ahead");
     assert.equal(await adviceOn("20.11.0", 60), null);

@@ -20,10 +20,10 @@ function pacesAt(t: TestContext) {
       for (const client of clients) paces.quick(client, 5);
     },
     /** Who is taken ahead where these wait, one item each. */
-    taken(clients: readonly string[], isSenior = false): string | undefined {
+    taken(clients: readonly string[], onlyLongTrusted = false): string | undefined {
       const items = clients.map((client) => ({ client }));
       for (const item of items) queue.add(item, false);
-      const taken = paces.takeTrusted(queue, isSenior);
+      const taken = paces.takeTrusted(queue, onlyLongTrusted);
       for (const item of items) queue.remove(item);
       return taken?.client;
     },
