@@ -64,9 +64,7 @@ export function ownNumaNodes(): readonly number[] {
   return numaNodes(readText);
 }
 
-/**
- * NUMA nodes with a hardware thread that this process may use; empty if unknown. `read` returns null for a missing file.
- */
+/** NUMA nodes with a hardware thread that this process may use; empty if unknown. `read` returns null for a missing file. */
 export function numaNodes(read: (path: string) => string | null): readonly number[] {
   const allowed = new Set(allowedThreads(read));
   return listed((read(`${nodes}/online`) ?? "").trim()).filter((node) => {

@@ -9,7 +9,6 @@ import { readHeadBytes } from "./reader.ts";
 import { readTensorTable, type TensorInfo, type TensorTable } from "./tensors.ts";
 
 export interface Excerpt {
-  readonly architecture: string;
   /** Bytes of its weights, over those of the whole model. */
   readonly share: number;
   /** Tokens of its vocabulary. */
@@ -53,8 +52,7 @@ export async function writeExcerpt(path: string, target: string, maxBytes: numbe
   } finally {
     await file.close();
   }
-  const { architecture, keptTokens } = cut;
-  return { architecture, share: sumBytes(tensors) / sumBytes([...table.tensors.values()]), vocabSize: keptTokens };
+  return { share: sumBytes(tensors) / sumBytes([...table.tensors.values()]), vocabSize: cut.keptTokens };
 }
 
 function chooseCut(path: string, { tensors, fields }: TensorTable, maxBytes: number): Cut {

@@ -52,7 +52,8 @@ export class ThreadPool {
   }
 
   /**
-   * Starts the spare thread if there is none and the system allows it. Not while another thread starts: a start takes 0.6 s of processor time, and two at once slow all requests on two cores.
+   * Starts the spare thread if there is none and the system allows it. Not while another thread starts: a start takes 0.6 s of
+   * processor time, and two at once slow all requests on two cores.
    */
   keepSpare(nowMs: number): void {
     const hasFailed = nowMs - this.#failedMs < restAfterFailureMs;

@@ -23,11 +23,11 @@ const recordType = z.object({
 
 type TrialRecord = Readonly<z.infer<typeof recordType>>;
 
-/** What a trial found, or why it failed. */
+/** What a trial found, or that it took too long. */
 export type TrialOutcome = { readonly figures: TrialFigures } | { readonly failure: string };
 
 const dayMs = 24 * 60 * 60 * 1000;
-/** The machine may have been busy with something else; what made a trial fail may have been mended. */
+/** The machine may have been busy with something else. */
 const keptMs = { figures: 30 * dayMs, failure: dayMs } as const;
 
 /** The latest are kept. */

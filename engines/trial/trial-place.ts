@@ -73,7 +73,7 @@ export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures
   const inTurn = [prompt, oneRow, sixteenRows].filter((workload) => workload !== null);
   const endMs = performance.now() + init.budgetMs;
   for (let round = 0; round < warmUpRounds + leastRounds || performance.now() < endMs; round++) {
-    for (const workload of inTurn) for (const subject of [wasm, llama]) subject.run(workload, round >= warmUpRounds);
+    for (const workload of inTurn) for (const model of [wasm, llama]) model.run(workload, round >= warmUpRounds);
   }
   return { wasm: wasm.figures(workloads, share), llama: llama.figures(workloads, share) };
 }

@@ -33,12 +33,15 @@ export interface TrialFindings {
   readonly isNew: boolean;
 }
 
-/** Returns the recorded speeds, or those of a new trial. Rejects like tryEngines, for a day also by the record. */
+/** Returns the recorded speeds, or those of a new trial. Rejects like tryEngines; a trial that took too long, for a day. */
 export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordOptions): Promise<TrialFindings> {
   const key = await trialKey(spec, version);
   const known = path === null ? null : await findRecord(path, key);
   if (known !== null && "figures" in known) return { figures: known.figures, isNew: false };
-  if (known !== null) throw new ServerError("model_failed", `${known.failure} (tried within the last day)`);
+  if (known !== null) {
+    const message = `${known.failure} (tried within the last day; it is not tried again before that is over)`;
+    throw new ServerError("timeout", message);
+  }
   // If the record cannot be written, the next start measures again.
   const keep = async (found: TrialOutcome): Promise<void> => {
     if (path !== null) await keepRecord(path, key, found).catch(() => undefined);
@@ -48,7 +51,9 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
     await keep({ figures });
     return { figures, isNew: true };
   } catch (error) {
-    await keep({ failure: toErrorRecord(error).message });
+    const { code, message } = toErrorRecord(error);
+    // Other failures cost little, and what made them fail may be mended by the next start.
+    if (code === "timeout") await keep({ failure: message });
     throw error;
   }
 }

@@ -8,6 +8,7 @@ import { after, before, describe, it } from "node:test";
 import { type Excerpt, writeExcerpt } from "../../engines/gguf/excerpt.ts";
 import { readTensorTable } from "../../engines/gguf/tensors.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
+import { keepRecord, trialKey } from "../../engines/trial/record.ts";
 import { findTrial } from "../../engines/trial/trial.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { errorShare, feedForAll } from "../fixtures/feeding.ts";
@@ -154,7 +155,7 @@ describe("a trial of the engines", () => {
     });
   }
 
-  it("is not repeated for a day where it failed", async () => {
+  it("is repeated at the next start where it failed", async () => {
     const path = join(folder, "failed.gguf");
     await writeTinyModel(path, { seed: 4, layers: 2 });
     const kept = record("failed");
@@ -166,7 +167,15 @@ describe("a trial of the engines", () => {
       if (TMPDIR === undefined) delete process.env.TMPDIR;
       else process.env.TMPDIR = TMPDIR;
     }
-    await assert.rejects(findTrial(specOf(path), kept), /ENOENT.*\(tried within the last day\)/);
+    assert.ok((await findTrial(specOf(path), kept)).isNew);
+  });
+
+  it("is not repeated for a day where it took too long", async () => {
+    const path = join(folder, "failed.gguf");
+    await writeTinyModel(path, { seed: 4, layers: 2 });
+    const kept = record("slow");
+    await keepRecord(kept.path, await trialKey(specOf(path), kept.version), { failure: "it took 20 s" });
+    await assert.rejects(findTrial(specOf(path), kept), /it took 20 s \(tried within the last day/);
     const { trials } = JSON.parse(readFileSync(kept.path, "utf8")) as { trials: { at: number }[] };
     for (const trial of trials) trial.at -= 25 * 60 * 60 * 1000;
     writeFileSync(kept.path, JSON.stringify({ trials }));
