@@ -4,9 +4,11 @@ import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
 const topologyOf = (cpu: number) => `/sys/devices/system/cpu/cpu${cpu}/topology/thread_siblings_list`;
+/** Hardware threads of the performance cores of a hybrid CPU; a file of hybrid CPUs only. */
+const performanceCores = "/sys/devices/cpu_core/cpus";
 const nodes = "/sys/devices/system/node";
 
-/** Cores this process may use; hardware threads where the system does not say which share a core. */
+/** Cores this process may compute on; hardware threads where the system does not say which share a core. */
 export function physicalCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText) ?? limit, limit);
@@ -72,10 +74,16 @@ export function numaNodes(read: (path: string) => string | null): readonly numbe
   });
 }
 
-/** Cores of the hardware threads this process is allowed on; null where files do not tell. `read` gives null for no file. */
+/**
+ * Cores of the hardware threads this process is allowed on, without the efficiency cores of a hybrid CPU unless it has no
+ * others; null where files do not tell. `read` gives null for no file.
+ */
 export function countCores(read: (path: string) => string | null): number | null {
+  const allowed = allowedThreads(read);
+  const performance = new Set(listed((read(performanceCores) ?? "").trim()));
+  const fast = allowed.filter((cpu) => performance.has(cpu));
   // Threads of one core name the same siblings.
-  const cores = new Set(allowedThreads(read).flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
+  const cores = new Set((fast.length > 0 ? fast : allowed).flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
   return cores.size === 0 ? null : cores.size;
 }
 

@@ -1,20 +1,17 @@
-// Owns finding and opening the llama.cpp libraries: node-llama-cpp ships them prebuilt and picks the variant for this
-// machine; this file asks it to, takes the paths it mapped, and binds the C API. Once per process (or worker thread).
-// It never builds, downloads or registers a backend itself.
-import { basename } from "node:path";
+// The llama.cpp libraries, opened once per process (or worker thread), with the C API bound. The packages of node-llama-cpp
+// carry them prebuilt. For the CPU they are opened directly (prebuilt.ts); for a GPU node-llama-cpp chooses among its builds.
+// Nothing is built or downloaded.
 import koffi from "koffi";
-import { getLlama } from "node-llama-cpp";
 import { ServerError } from "../../runtime/errors.ts";
+import { physicalCores } from "../cores.ts";
 import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
 import { limitNativeHeap } from "./native-heap.ts";
+import { isLibrary, openPrebuilt } from "./prebuilt.ts";
 import { bundledRelease } from "./release.ts";
 import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
-export interface LlamaLibrary {
-  readonly functions: LlamaFunctions;
-  readonly release: string;
-  /** Path of the mapped library. */
-  readonly path: string;
+/** What passes can be computed on. */
+interface Devices {
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
   /** Performance cores: without the efficiency cores of a hybrid CPU. */
@@ -22,6 +19,13 @@ export interface LlamaLibrary {
   /** The GPU's memory, in all and unused. */
   gpuMemory(): Promise<{ readonly gpuBytes: number; readonly freeBytes: number }>;
   gpuNames(): Promise<readonly string[]>;
+}
+
+export interface LlamaLibrary extends Devices {
+  readonly functions: LlamaFunctions;
+  readonly release: string;
+  /** Path of the mapped library. */
+  readonly path: string;
   /** Runs `body` with native log lines collected; outside of it they go nowhere. Only while loading, on the loading thread. */
   withLog<T>(body: (lines: readonly string[]) => T): T;
   readonly startThreads: StartThreads;
@@ -51,25 +55,36 @@ export function openLibrary(useGpu: boolean): Promise<LlamaLibrary> {
 async function load(useGpu: boolean): Promise<LlamaLibrary> {
   const release = bundledRelease();
   const bind = bindingOf(release);
-  const llama = await getLlama({
-    gpu: useGpu ? "auto" : false,
-    build: "never",
-    skipDownload: true,
-    progressLogs: false,
-  }).catch(notLoaded);
   koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
-  const path = findLibrary("llama");
-  const functions = bind(koffi.load(path));
   const libc = koffi.load(libcName());
   // `abs` ignores its pointer arguments: a log callback in C that is safe from every thread. node-llama-cpp installs a
   // JS one, which would block or abort when called from a compute thread, so ours must come after it.
   const silent = libc.symbol("abs");
+  const devices = await openDevices(useGpu, silent).catch(notLoaded);
+  const path = findLibrary("llama");
+  const functions = bind(koffi.load(path));
   functions.logSet(silent, null);
   await limitNativeHeap(keptHeapBytes);
   return {
+    ...devices,
     functions,
     release,
     path,
+    withLog: (body) => collectLog(functions, silent, body),
+    startThreads: bindThreadPools(koffi.load(findLibrary("ggml")), koffi.load(findLibrary("ggml-base"))),
+    flagIsSet: libc.symbol("strlen"),
+  };
+}
+
+async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
+  if (!useGpu && openPrebuilt(log)) {
+    const gpuMemory = async () => ({ gpuBytes: 0, freeBytes: 0 });
+    return { backend: "cpu", mathCores: physicalCores(), gpuMemory, gpuNames: async () => [] };
+  }
+  const { getLlama } = await import("node-llama-cpp");
+  const gpu = useGpu ? "auto" : false;
+  const llama = await getLlama({ gpu, build: "never", skipDownload: true, progressLogs: false });
+  return {
     backend: llama.gpu === false ? "cpu" : llama.gpu,
     mathCores: llama.cpuMathCores,
     gpuMemory: async () => {
@@ -77,9 +92,6 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
       return { gpuBytes: total, freeBytes: free };
     },
     gpuNames: () => llama.getGpuDeviceNames(),
-    withLog: (body) => collectLog(functions, silent, body),
-    startThreads: bindThreadPools(koffi.load(findLibrary("ggml")), koffi.load(findLibrary("ggml-base"))),
-    flagIsSet: libc.symbol("strlen"),
   };
 }
 
@@ -90,16 +102,14 @@ function notLoaded(cause: Error): never {
   throw new ServerError("config_invalid", message, { param: "engine", cause });
 }
 
-/** Path of a library this process has mapped, by its plain name: names carry a version or a variant on some platforms. */
+/** Path of a library this process has mapped, by its plain name. */
 function findLibrary(name: string): string {
   const report = process.report.getReport() as { sharedObjects?: string[] };
-  const mapped = report.sharedObjects ?? [];
-  const pattern = new RegExp(`^(lib)?${name}(\\.v?[0-9.]+)?\\.(so|dylib|dll)([.0-9]*)$`, "i");
-  const found = mapped.find((path) => pattern.test(basename(path)));
+  const found = report.sharedObjects?.find((path) => isLibrary(path, name));
   if (found) return found;
   throw new ServerError(
     "config_invalid",
-    `the llama.cpp library "${name}" is not mapped after loading node-llama-cpp on ${process.platform}-${process.arch}; ` +
+    `the llama.cpp library "${name}" is not mapped after loading it on ${process.platform}-${process.arch}; ` +
       "reinstall with `npm ci` (its optional packages carry the libraries), or choose another engine",
   );
 }

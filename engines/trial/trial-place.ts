@@ -57,8 +57,6 @@ function workloadsFor(context: number, generates: boolean): Workloads {
 /** Rejects with what an engine refuses the excerpt for. */
 export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures> {
   const { spec, modelPath, excerptBytes } = init;
-  // Opening llama.cpp's libraries waits for a test in a child process, so it starts first. load() reports an error.
-  import("../llama/library.ts").then(({ openLibrary }) => openLibrary(false)).catch(() => undefined);
   const excerpt = writeExcerpt(modelPath, spec.path, excerptBytes);
   // Their code is loaded while the file is written.
   const engines = Promise.all([openEngine("wasm"), openEngine("llama")]);

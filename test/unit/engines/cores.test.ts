@@ -39,6 +39,14 @@ describe("counting cores", () => {
     assert.equal(countCores(machine("0-3", {})), null);
   });
 
+  it("leaves the efficiency cores of a hybrid CPU out", () => {
+    const siblings = { 0: "0-1", 1: "0-1", 2: "2", 3: "3" };
+    const hybrid = (allowed: string) => (path: string) =>
+      path === "/sys/devices/cpu_core/cpus" ? "0-1\n" : machine(allowed, siblings)(path);
+    assert.equal(countCores(hybrid("0-3")), 1);
+    assert.equal(countCores(hybrid("2-3")), 2, "it may use no others");
+  });
+
   it("is never more than the hardware threads of this process", () => {
     const cores = physicalCores();
     assert.ok(cores >= 1 && cores <= availableParallelism(), `${cores} cores`);
