@@ -23,6 +23,8 @@ export const idleCapabilities: Capabilities = {
   pooling: null,
   pooledLength: 0,
   wholeSequences: false,
+  mixesLengths: true,
+  chunkTokens: { least: 32, best: 512 },
   adaptersPerStep: 0,
 };
 

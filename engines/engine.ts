@@ -150,6 +150,10 @@ export interface Capabilities {
   readonly pooledLength: number;
   /** A sequence must be fed whole, as one row: its tokens look at those behind them too. */
   readonly wholeSequences: boolean;
+  /** Rows of different lengths are computed in one pass. Where not, a step has decodes, or prompt chunks of one length. */
+  readonly mixesLengths: boolean;
+  /** Tokens of a prompt's chunk: shorter ones than `least` are slow, longer ones than `best` are no faster. */
+  readonly chunkTokens: { readonly least: number; readonly best: number };
   /** Different adapters one step can serve; 0 where there are none. */
   readonly adaptersPerStep: number;
 }

@@ -26,6 +26,9 @@ import type { SlotKv } from "./slot-kv.ts";
 export type NativeModel = LlamaModel | LlamaEncoder;
 
 const flashAttentionAuto = -1;
+/** From 64 rows of a sequence on ggml computes attention in tiles, of which 64 rows leave half empty. */
+const cpuChunk = { least: 64, best: 256 } as const;
+const gpuChunk = { least: 32, best: 512 } as const;
 // Made once: koffi keeps every type for ever.
 const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 
@@ -204,6 +207,8 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
+    mixesLengths: sizes.mode !== "streams",
+    chunkTokens: library.backend === "cpu" ? cpuChunk : gpuChunk,
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
   };
   const parts = { context, card: card(library, spec, context, { traits, sizes }), capacity, capabilities };

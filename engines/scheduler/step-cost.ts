@@ -17,6 +17,8 @@ const quickSmoothing = 0.5;
 /** What was seen once is forgotten after so many steps; each time it is confirmed it is kept twice as long, up to the most. */
 const shortestMemory = 32;
 const longestMemory = 512;
+/** Most that a step of a sequence that has the engine to itself takes, in steps of `maxStepMs`. */
+const longestLoneSteps = 4;
 /** Of a step of one size alone: the share of a token's part in it that one more token is taken to cost. */
 const assumedShare = 0.25;
 /** As many tokens of span weigh as much as the assumption. */
@@ -72,13 +74,25 @@ export class StepCost {
   promptAllowance(decodes: number, mostMs = Infinity): number | null {
     if (this.#msPerPromptToken === 0) return null;
     const stepMs = Math.max(this.#target.maxStepMs, this.decodeMs(decodes) * this.#target.decodeSlowdown);
-    const promptMs = Math.min(stepMs, mostMs) - this.#besidesPromptMs(decodes);
-    return Math.max(Math.floor(promptMs / this.#msPerPromptToken), 0);
+    return this.#promptTokensIn(Math.min(stepMs, mostMs), decodes);
+  }
+
+  /**
+   * The same of the one sequence that has run for `aloneMs`: its step may take half as long, up to longestLoneSteps steps.
+   * Whoever comes waits for that in vain at most half as long as nobody came.
+   */
+  loneAllowance(aloneMs: number): number {
+    if (this.#msPerPromptToken === 0) return 0;
+    return this.#promptTokensIn(Math.min(aloneMs / 2, this.#target.maxStepMs * longestLoneSteps), 0);
   }
 
   /** What so many prompt tokens take; Infinity while no prompt has been seen. */
   promptMs(tokens: number): number {
     return this.#msPerPromptToken === 0 ? Infinity : tokens * this.#msPerPromptToken;
+  }
+
+  #promptTokensIn(stepMs: number, decodes: number): number {
+    return Math.max(Math.floor((stepMs - this.#besidesPromptMs(decodes)) / this.#msPerPromptToken), 0);
   }
 
   /** What a step with prompt tokens takes whatever their number: a pass over the weights, as one decode token has it alone. */

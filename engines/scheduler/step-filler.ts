@@ -18,12 +18,10 @@ export interface StepLimits extends StepTarget {
   readonly maxDecodeStepsBeforePrefill: number;
 }
 
-/** Chunks of a prompt end on multiples of this from position 0, whatever the load, or at the prompt's end. */
-const chunkGrain = 32;
 /** More tokens than these behind a prompt are fed like a prompt. */
 const maxForcedRow = 32;
 /** A prompt that has the step to itself may take so many times what is allowed, where that ends it. */
-const loneRestFactor = 2;
+const wholeRestFactor = 2;
 
 /** How far an adapter's sequences have come: one's turn changes nothing for another. */
 interface Progress<S extends Sequence> {
@@ -32,6 +30,8 @@ interface Progress<S extends Sequence> {
   decodeStart: number;
   /** Its last step fed a prompt. */
   fedPrompt: boolean;
+  /** Prompt tokens of the steps since decodes had one, where a step cannot have both. */
+  tokensSinceDecodes: number;
 }
 
 export class StepFiller<S extends Sequence> {
@@ -46,6 +46,7 @@ export class StepFiller<S extends Sequence> {
   readonly #cost: StepCost;
   readonly #limits: StepLimits;
   readonly #hold: DecodeHold;
+  /** Chunks of a prompt end on multiples of this from position 0, whatever the load, or at the prompt's end. */
   readonly #grain: number;
   /** By adapter where they take turns; else there is one. */
   readonly #progress = new Map<number, Progress<S>>();
@@ -57,6 +58,9 @@ export class StepFiller<S extends Sequence> {
   #decodeOnlySteps = 0;
   #decodeOnlyMs = 0;
   #decodeTokens = 0;
+  /** The one sequence that can run, if there is one, and for how long that has been so. */
+  #lone: S | null = null;
+  #aloneMs = 0;
   /** Logits rows the step may still ask for. */
   #logitsRowsLeft = 0;
 
@@ -69,7 +73,7 @@ export class StepFiller<S extends Sequence> {
     this.#hold = new DecodeHold(cost, limits.maxStepMs);
     // Where prompts may have to leave half of a step to decodes, a grain fits into the rest.
     const leastRoom = this.turn === null ? limits.maxBatchTokens : Math.max(limits.maxBatchTokens >> 1, 1);
-    this.#grain = Math.min(chunkGrain, limits.maxPrefillChunkTokens, leastRoom);
+    this.#grain = Math.min(model.capabilities.chunkTokens.least, limits.maxPrefillChunkTokens, leastRoom);
   }
 
   /** Fills the batch with rows of the running sequences. Returns false when there is nothing to run. */
@@ -108,14 +112,30 @@ export class StepFiller<S extends Sequence> {
     this.#collect();
     const own = this.#own;
     const forced = this.#isPromptDue(own);
-    const budget = this.#limits.maxBatchTokens;
     if (this.#holdsDecodes()) this.#decodes.length = 0;
-    if (forced) this.#addPrompts(batch, own, Math.min(this.#allowance(true), budget - this.#keptForDecodes));
-    this.#addDecodes(batch, own, budget - batch.tokenCount);
-    if (!forced) this.#addPrompts(batch, own, Math.min(this.#allowance(false), budget - batch.tokenCount));
+    if (!this.#model.capabilities.mixesLengths) this.#fillOneKind(batch, own, forced);
+    else this.#fillBothKinds(batch, own, forced);
     if (batch.rowCount === 0) return false;
     own.fedPrompt = this.promptTokens > 0;
     return true;
+  }
+
+  #fillBothKinds(batch: Batch, own: Progress<S>, forced: boolean): void {
+    const budget = this.#limits.maxBatchTokens;
+    if (forced) this.#addPrompts(batch, own, Math.min(this.#allowance(true), budget - this.#keptForDecodes));
+    this.#addDecodes(batch, own, budget - batch.tokenCount);
+    if (!forced) this.#addPrompts(batch, own, Math.min(this.#allowance(false), budget - batch.tokenCount));
+  }
+
+  /** Prompts have one step after the other until they have had what a step of both kinds would give them. */
+  #fillOneKind(batch: Batch, own: Progress<S>, forced: boolean): void {
+    const budget = this.#limits.maxBatchTokens;
+    if (this.#decodes.length === 0) own.tokensSinceDecodes = 0;
+    this.#addPrompts(batch, own, Math.min(this.#allowance(forced) - own.tokensSinceDecodes, budget));
+    own.tokensSinceDecodes += this.promptTokens;
+    if (batch.rowCount > 0) return;
+    own.tokensSinceDecodes = 0;
+    this.#addDecodes(batch, own, budget);
   }
 
   /** Closes the step that took `stepMs` milliseconds. */
@@ -123,6 +143,7 @@ export class StepFiller<S extends Sequence> {
     const ownMs = this.turn?.endStep(this.#decodeTokens, this.promptTokens, stepMs) ?? stepMs;
     if (ownMs > 0) this.#cost.observe(this.#decodeTokens, this.promptTokens, ownMs);
     this.#hold.endStep(stepMs);
+    this.#aloneMs = this.#lone === null ? 0 : this.#aloneMs + stepMs;
     const promptWaits = this.promptTokens === 0 && this.hasPrompts;
     this.#decodeOnlySteps = promptWaits ? this.#decodeOnlySteps + 1 : 0;
     this.#decodeOnlyMs = promptWaits ? this.#decodeOnlyMs + stepMs : 0;
@@ -153,6 +174,10 @@ export class StepFiller<S extends Sequence> {
       (isDecode(sequence) ? this.#decodes : this.#prompts).push(sequence);
     }
     this.#logitsRowsLeft = this.#model.capacity.maxLogitsRows - this.#running.length;
+    const lone =
+      this.#decodes.length + this.#prompts.length > 1 ? null : (this.#decodes[0] ?? this.#prompts[0] ?? null);
+    if (lone !== this.#lone) this.#aloneMs = 0;
+    this.#lone = lone;
   }
 
   /** Not where adapters take turns: decodes have been standing still for long when theirs comes. */
@@ -193,16 +218,19 @@ export class StepFiller<S extends Sequence> {
   #addPrompts(batch: Batch, { order }: Progress<S>, allowance: number): void {
     if (allowance <= 0 || this.#prompts.length === 0) return;
     let left = allowance;
+    let firstLength = 0;
     for (const sequence of order.arrange(this.#prompts)) {
       if (left <= 0) return;
-      const to = this.#chunkEnd(sequence, left, batch);
+      const to = this.#chunkEnd(sequence, this.#roomFor(sequence, left, batch), batch);
       if (to <= sequence.computed) {
         if (this.#model.capabilities.wholeSequences) continue;
         return;
       }
       const tokens = to - sequence.computed;
+      if (firstLength > 0 && tokens !== firstLength && !this.#model.capabilities.mixesLengths) continue;
       if (!this.#addRow(batch, sequence, to)) continue;
       left -= tokens;
+      firstLength ||= tokens;
       this.promptTokens += tokens;
       order.fed(sequence);
     }
@@ -212,7 +240,7 @@ export class StepFiller<S extends Sequence> {
     const adapter = this.turn?.adapter ?? 0;
     const known = this.#progress.get(adapter);
     if (known !== undefined) return known;
-    const own: Progress<S> = { order: new PromptOrder<S>(), decodeStart: 0, fedPrompt: false };
+    const own = { order: new PromptOrder<S>(), decodeStart: 0, fedPrompt: false, tokensSinceDecodes: 0 };
     this.#progress.set(adapter, own);
     return own;
   }
@@ -222,17 +250,25 @@ export class StepFiller<S extends Sequence> {
     const decodes = this.#decodes.length;
     const allowance = this.#cost.promptAllowance(decodes, this.turn?.longestStepMs ?? Infinity) ?? 0;
     if (decodes > 0) return due ? Math.max(allowance, this.#grain) : allowance;
-    return Math.max(allowance, this.#grain, this.#loneRest(allowance));
+    return Math.max(allowance, this.#grain, this.#loneAllowance());
+  }
+
+  /** A prompt that has been alone for a while gets longer chunks, where those are faster. */
+  #loneAllowance(): number {
+    if (this.#lone === null || this.turn?.isShared) return 0;
+    return Math.min(this.#cost.loneAllowance(this.#aloneMs), this.#model.capabilities.chunkTokens.best);
   }
 
   /**
-   * What is left of the only prompt there is, if that is not much more than is allowed: a pass of its own for the end would
-   * make it wait longer than it keeps anybody waiting who comes meanwhile.
+   * Where not much more is left of a prompt than a step of its own may have, all of it: a pass for the end alone would make it
+   * wait longer than it keeps anybody waiting who comes meanwhile.
    */
-  #loneRest(allowance: number): number {
-    const [only, other] = this.#prompts;
-    if (only === undefined || other !== undefined || this.turn?.isShared) return 0;
-    return only.pending <= allowance * loneRestFactor ? only.pending : 0;
+  #roomFor(sequence: S, left: number, batch: Batch): number {
+    const isApart = this.#prompts.length === 1 || !this.#model.capabilities.mixesLengths;
+    const isAlone = isApart && batch.rowCount === 0 && this.#decodes.length === 0 && !this.turn?.isShared;
+    return isAlone && sequence.pending <= left * wholeRestFactor
+      ? Math.min(sequence.pending, this.#limits.maxBatchTokens)
+      : left;
   }
 
   /** Of the budget, where prompts come first: a turn that prompts begin may have no other step. */

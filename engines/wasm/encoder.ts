@@ -49,6 +49,8 @@ export class WasmEncoder implements LoadedModel {
       pooling: kind,
       pooledLength: length,
       wholeSequences: true,
+      mixesLengths: true,
+      chunkTokens: { least: 1, best: capacity.maxBatchTokens },
       adaptersPerStep: 0,
     };
     this.kv = new NoKv(capacity);

@@ -6,7 +6,6 @@ import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } fro
 import type { WasmAdapters } from "./adapters/host.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { ComputeThread } from "./compute-thread.ts";
-import type { GraphPooling } from "./graph-pooling.ts";
 import type { HelperThread } from "./helper-thread.ts";
 import type { MixtureParts } from "./mixture/mixture.ts";
 import { RowPlan } from "./mixture/row-plan.ts";
@@ -59,7 +58,7 @@ export class WasmModel implements LoadedModel {
     this.card = card;
     this.capacity = capacity;
     const keepsWeights = mixture !== null && mixture.keptAfter !== null;
-    this.capabilities = capabilitiesOf(pooling, adapters ? capacity.maxSequences : 0, !keepsWeights);
+    this.capabilities = capabilitiesOf(blueprint, adapters ? capacity.maxSequences : 0, !keepsWeights);
     this.tokens = tokens;
     this.kv = kv;
     this.adapters = adapters;
@@ -191,7 +190,8 @@ export class WasmModel implements LoadedModel {
 }
 
 /** Slots that keep weights have gaps in what the first pass keeps of them: they end as they began, alone. */
-function capabilitiesOf({ kind, length }: GraphPooling, adaptersPerStep: number, canShare: boolean): Capabilities {
+function capabilitiesOf({ graph, passTokens }: Blueprint, adaptersPerStep: number, canShare: boolean): Capabilities {
+  const { kind, length } = graph.pooling;
   return {
     truncate: canShare,
     copyPrefix: canShare,
@@ -200,6 +200,8 @@ function capabilitiesOf({ kind, length }: GraphPooling, adaptersPerStep: number,
     pooling: kind,
     pooledLength: length,
     wholeSequences: false,
+    mixesLengths: true,
+    chunkTokens: { least: 32, best: passTokens },
     adaptersPerStep,
   };
 }

@@ -215,6 +215,8 @@ describe("an encoder", () => {
       pooling: "rank",
       pooledLength: 1,
       wholeSequences: true,
+      mixesLengths: true,
+      chunkTokens: { least: 64, best: 256 },
       adaptersPerStep: 0,
     });
     assert.equal(model.capacity.sequenceTokens, 100);
