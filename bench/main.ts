@@ -32,6 +32,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   speculation: () => import("./speculation/main.ts"),
   stream: () => import("./serving/stream.ts"),
   structured: () => import("./structured/main.ts"),
+  threads: () => import("./threads/main.ts"),
 };
 
 // Leaving by process.exit lets a benchmark stop the servers it has started.

@@ -8,14 +8,20 @@ const topologyOf = (cpu: number) => `/sys/devices/system/cpu/cpu${cpu}/topology/
 const performanceCores = "/sys/devices/cpu_core/cpus";
 const nodes = "/sys/devices/system/node";
 
-/** Cores this process may compute on; hardware threads where the system does not say which share a core. */
+/** Cores this process may use; hardware threads where the system does not say which share a core. */
 export function physicalCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText) ?? limit, limit);
 }
 
-/** Compute threads of a model: `configured`; for 0, one per physical core within the CPU quota. */
-export function computeThreads(configured: number, cores = physicalCores(), quota = ownCpuQuota()): number {
+/** Cores for compute threads: without the efficiency cores of a hybrid CPU, for which all other threads would wait. */
+export function computeCores(): number {
+  const limit = availableParallelism();
+  return Math.min(countCores(readText, performanceThreads(readText)) ?? limit, limit);
+}
+
+/** Compute threads of a model: `configured`; for 0, one per core within the CPU quota. */
+export function computeThreads(configured: number, cores = computeCores(), quota = ownCpuQuota()): number {
   return configured || Math.max(1, Math.min(cores, Math.ceil(quota)));
 }
 
@@ -74,17 +80,19 @@ export function numaNodes(read: (path: string) => string | null): readonly numbe
   });
 }
 
-/**
- * Cores of the hardware threads this process is allowed on, without the efficiency cores of a hybrid CPU unless it has no
- * others; null where files do not tell. `read` gives null for no file.
- */
-export function countCores(read: (path: string) => string | null): number | null {
+/** Cores of these hardware threads; null where files do not tell. `read` gives null for no file. */
+export function countCores(read: (path: string) => string | null, threads = allowedThreads(read)): number | null {
+  // Threads of one core name the same siblings.
+  const cores = new Set(threads.flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
+  return cores.size === 0 ? null : cores.size;
+}
+
+/** Hardware threads of performance cores that this process is allowed on; all it is allowed on if there are none. */
+export function performanceThreads(read: (path: string) => string | null): number[] {
   const allowed = allowedThreads(read);
   const performance = new Set(listed((read(performanceCores) ?? "").trim()));
   const fast = allowed.filter((cpu) => performance.has(cpu));
-  // Threads of one core name the same siblings.
-  const cores = new Set((fast.length > 0 ? fast : allowed).flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
-  return cores.size === 0 ? null : cores.size;
+  return fast.length > 0 ? fast : allowed;
 }
 
 /** Hardware threads this process is allowed on; some of them may not be there. */

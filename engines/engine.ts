@@ -113,6 +113,8 @@ export interface ModelCard {
   readonly vocabSize: number;
   readonly parameterCount: number;
   readonly tensorBytes: number;
+  /** Memory that the weights take, copies in another layout included. */
+  readonly weightBytes: number;
   readonly trainedContext: number;
   /** KV cache of all sequences together. */
   readonly kvCacheBytes: number;
@@ -152,7 +154,7 @@ export interface Capabilities {
   readonly wholeSequences: boolean;
   /** Rows of different lengths are computed in one pass. Where not, a step has decodes, or prompt chunks of one length. */
   readonly mixesLengths: boolean;
-  /** Tokens of a prompt's chunk: shorter ones than `least` are slow, longer ones than `best` are no faster. */
+  /** Chunk size in tokens: below `least` prefill is slow, above `best` it gets no faster. */
   readonly chunkTokens: { readonly least: number; readonly best: number };
   /** Different adapters one step can serve; 0 where there are none. */
   readonly adaptersPerStep: number;

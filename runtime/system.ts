@@ -36,14 +36,16 @@ export interface BuildFacts {
   readonly metal: boolean;
 }
 
-/** Tokens a second of a model in one engine, estimated from a trial; null for an encoder, which does not decode. */
-export interface SpeedReport {
+/** Estimates of a model in one engine, from a trial. Speeds in tokens/s; null for an encoder, which does not decode. */
+export interface TrialReport {
   /** Prompt tokens of one sequence; of an encoder, tokens of texts. */
   readonly prompt: number;
   /** New tokens of one sequence. */
   readonly oneRow: number | null;
   /** New tokens of 16 sequences together. */
   readonly sixteenRows: number | null;
+  /** Memory that the weights take. */
+  readonly weightBytes: number;
 }
 
 /** Which engine runs a model, and why. */
@@ -52,7 +54,7 @@ export interface EngineReport {
   readonly engine: string;
   readonly reason: string;
   /** By engine; null without a trial, or where it failed. */
-  readonly figures: Readonly<Record<string, SpeedReport>> | null;
+  readonly figures: Readonly<Record<string, TrialReport>> | null;
   /** What would make the model faster on this machine; null for nothing that is known. */
   readonly advice: string | null;
 }

@@ -41,6 +41,7 @@ export class PacedModel implements LoadedModel {
       vocabSize,
       parameterCount: 0,
       tensorBytes: 0,
+      weightBytes: 0,
       trainedContext: capacity.sequenceTokens,
       kvCacheBytes: 0,
     };

@@ -4,7 +4,7 @@ import { freemem } from "node:os";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
-import { computeThreads, physicalCores } from "../cores.ts";
+import { computeCores, computeThreads } from "../cores.ts";
 import type { Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { kvBytesPerToken } from "../kv-budget.ts";
 import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./abi.ts";
@@ -36,7 +36,7 @@ export const llamaEngine = {
   async load(spec: ModelSpec, onProgress: LoadProgress): Promise<NativeModel> {
     const library = await openLibrary(spec.gpuLayers !== 0);
     const freeBeforeBytes = availableMemory();
-    const model = openModel(library, spec, onProgress);
+    const { pointer: model, weightBytes } = openModel(library, spec, onProgress);
     let loaded: NativeModel;
     try {
       // A GPU is asked once the weights are on it. In main memory mapped weights make room where the cache needs it.
@@ -47,7 +47,7 @@ export const llamaEngine = {
       const traits = spec.heads ? headedTraits(functions, model, found, spec) : found;
       const sizes = contextSizes(spec.heads ? { ...spec, pagedKv: true } : spec, traits, memory);
       // The heads' layers take room, and are no part of the model's own states.
-      loaded = openLoaded(library, spec, model, { traits: { ...traits, kv: found.kv }, sizes });
+      loaded = openLoaded(library, spec, model, { weightBytes, traits: { ...traits, kv: found.kv }, sizes });
     } catch (error) {
       library.functions.modelFree(model);
       throw error;
@@ -62,8 +62,14 @@ export const llamaEngine = {
   },
 } satisfies Engine;
 
+interface OpenModel {
+  readonly pointer: Pointer;
+  readonly weightBytes: number;
+}
+
 /** What was found out about a model, and how its context is sized for it. */
 interface Findings {
+  readonly weightBytes: number;
   readonly traits: ModelTraits;
   readonly sizes: ContextSizes;
 }
@@ -73,7 +79,7 @@ function availableMemory(): number {
   return process.availableMemory?.() ?? freemem();
 }
 
-function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgress): Pointer {
+function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgress): OpenModel {
   const { functions } = library;
   const params = functions.modelDefaultParams();
   params.n_gpu_layers = spec.gpuLayers;
@@ -87,13 +93,19 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
   params.load_mtp = spec.heads?.path === null;
   try {
     return library.withLog((lines) => {
-      const model = functions.modelLoadFromFile(spec.path, params);
-      if (model) return model;
+      const pointer = functions.modelLoadFromFile(spec.path, params);
+      if (pointer) return { pointer, weightBytes: bufferBytes(lines) || Number(functions.modelSize(pointer)) };
       throw new ServerError("model_file_invalid", `llama.cpp could not load "${spec.path}": ${lastWords(lines)}`);
     });
   } finally {
     koffi.unregister(progress);
   }
+}
+
+/** Sum of the model buffers in the log of a load: the mapped file, and copies in the layout of the kernels. */
+function bufferBytes(lines: readonly string[]): number {
+  const sizes = lines.map((line) => /model buffer size = +([\d.]+) MiB/.exec(line)?.[1] ?? 0);
+  return sizes.reduce<number>((sum, size) => sum + Number(size) * 2 ** 20, 0);
 }
 
 /** What it returns owns the model. */
@@ -128,7 +140,7 @@ function openHeadsOf(library: LlamaLibrary, spec: ModelSpec, target: OpenTarget,
       params,
       capacity: findings.sizes.capacity,
       cores,
-      loadAssistant: (path) => openModel(library, { ...spec, path, heads: { path: null } }, () => {}),
+      loadAssistant: (path) => openModel(library, { ...spec, path, heads: { path: null } }, () => {}).pointer,
       openContext: (model, headParams) => openContext(library, spec, model, findings, headParams),
     });
   } catch (error) {
@@ -161,7 +173,7 @@ function openContext(
 function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }: Findings): NativeContextParams {
   const params = library.functions.contextDefaultParams();
   const kvType = ggmlType[kvTypeOf(spec)];
-  const threads = computeThreads(spec.threads, Math.min(library.mathCores, physicalCores()));
+  const threads = computeThreads(spec.threads, Math.min(library.mathCores, computeCores()));
   params.n_ctx = sizes.contextTokens;
   params.n_seq_max = sizes.sequences;
   params.n_batch = sizes.batchTokens;
@@ -195,8 +207,9 @@ function modelOf(
   library: LlamaLibrary,
   spec: ModelSpec,
   { context, heads }: { readonly context: NativeContext; readonly heads: LlamaHeads | null },
-  { traits, sizes }: Findings,
+  findings: Findings,
 ): NativeModel {
+  const { traits, sizes } = findings;
   const { isEncoder, rollsBack, pooling, pooledLength } = traits;
   const { capacity } = sizes;
   const capabilities = {
@@ -207,11 +220,12 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    mixesLengths: sizes.mode !== "streams",
+    // A model that cannot roll back cannot have its gaps filled: prompts fill some of them.
+    mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: library.backend === "cpu" ? cpuChunk : gpuChunk,
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
   };
-  const parts = { context, card: card(library, spec, context, { traits, sizes }), capacity, capabilities };
+  const parts = { context, card: card(library, spec, context, findings), capacity, capabilities };
   if (isEncoder) return new LlamaEncoder({ ...parts, passTokens: sizes.passTokens });
   const adapters = spec.adapters ? new LlamaAdapters(library, context) : null;
   const layout = `llama.cpp ${library.release}/${library.backend}/${kvTypeOf(spec)}/${sizes.mode}`;
@@ -238,7 +252,8 @@ function modelOf(
   return new LlamaModel({ ...parts, kv, maxOutputs: sizes.maxOutputs, heads, adapters });
 }
 
-function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, { traits, sizes }: Findings): ModelCard {
+function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, findings: Findings): ModelCard {
+  const { weightBytes, traits, sizes } = findings;
   const { functions } = library;
   const { model } = context;
   const buffer = Buffer.alloc(256);
@@ -251,6 +266,7 @@ function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, { 
     vocabSize: functions.vocabTokenCount(context.vocab),
     parameterCount: Number(functions.modelParameterCount(model)),
     tensorBytes: Number(functions.modelSize(model)),
+    weightBytes,
     trainedContext: traits.kv.trainedContext,
     kvCacheBytes: sizes.kvCacheBytes,
   };

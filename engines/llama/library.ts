@@ -3,7 +3,7 @@
 // Nothing is built or downloaded.
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
-import { physicalCores } from "../cores.ts";
+import { computeCores } from "../cores.ts";
 import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
 import { limitNativeHeap } from "./native-heap.ts";
 import { isLibrary, openPrebuilt } from "./prebuilt.ts";
@@ -36,6 +36,8 @@ export interface LlamaLibrary extends Devices {
 // A llama_decode builds its graph on the stack of the call; the default of 1 MiB is tight for deep models.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
+/** Of ggml's log: a line for each tensor. */
+const debugLevel = 1;
 const keptHeapBytes = 32 * 1024 * 1024;
 // Made once: koffi keeps every type for ever.
 const logCallback = koffi.pointer(koffi.proto("void", ["int32", "str", "void*"]));
@@ -79,7 +81,7 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
 async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
   if (!useGpu && openPrebuilt(log)) {
     const gpuMemory = async () => ({ gpuBytes: 0, freeBytes: 0 });
-    return { backend: "cpu", mathCores: physicalCores(), gpuMemory, gpuNames: async () => [] };
+    return { backend: "cpu", mathCores: computeCores(), gpuMemory, gpuNames: async () => [] };
   }
   const { getLlama } = await import("node-llama-cpp");
   const gpu = useGpu ? "auto" : false;
@@ -127,7 +129,8 @@ function isMusl(): boolean {
 
 function collectLog<T>(functions: LlamaFunctions, silent: Pointer, body: (lines: readonly string[]) => T): T {
   const lines: string[] = [];
-  const keep = (_level: number, text: string) => {
+  const keep = (level: number, text: string) => {
+    if (level === debugLevel) return;
     lines.push(text.trimEnd());
     if (lines.length > logLinesKept) lines.shift();
   };

@@ -124,7 +124,7 @@ export class LlamaModel implements LoadedModel {
     for (let i = 0; i < count; i++) {
       const row = at(rows, i);
       const id = at(ids, i);
-      // Only rows of one token share a pass with their neighbours; a gap between longer rows costs nothing.
+      // A gap between longer rows ends a pass too, but a filler of one token would not join them.
       if (lastId >= this.#firstSingle && id <= this.#lastSingle) this.#fillGap(lastId + 1, id);
       lastId = id;
       this.#logitsRow[row] = -1;

@@ -8,12 +8,15 @@ export class PromptOrder<S extends Sequence> {
   readonly #lastFed = new Map<string, number>();
   #step = 0;
   #shortestFirst = false;
+  #hasFed = false;
 
   /** Sorts the prompts that are in order of admission, for one step; fed() is told what came of it. */
   arrange(prompts: S[]): readonly S[] {
     this.#step++;
+    // A step that had no room for any keeps its order for the next one.
+    if (this.#hasFed) this.#shortestFirst = !this.#shortestFirst;
+    this.#hasFed = false;
     if (this.#shortestFirst) prompts.sort((a, b) => a.pending - b.pending);
-    this.#shortestFirst = !this.#shortestFirst;
     const byClient = new Map<string, S[]>();
     for (const prompt of prompts) {
       const lane = byClient.get(prompt.client);
@@ -25,6 +28,7 @@ export class PromptOrder<S extends Sequence> {
   }
 
   fed(prompt: S): void {
+    this.#hasFed = true;
     this.#lastFed.set(prompt.client, this.#step);
   }
 

@@ -17,7 +17,7 @@ const quickSmoothing = 0.5;
 /** What was seen once is forgotten after so many steps; each time it is confirmed it is kept twice as long, up to the most. */
 const shortestMemory = 32;
 const longestMemory = 512;
-/** Most that a step of a sequence that has the engine to itself takes, in steps of `maxStepMs`. */
+/** Longest step of a sequence that runs alone, in multiples of `maxStepMs`. */
 const longestLoneSteps = 4;
 /** Of a step of one size alone: the share of a token's part in it that one more token is taken to cost. */
 const assumedShare = 0.25;
@@ -78,8 +78,8 @@ export class StepCost {
   }
 
   /**
-   * The same of the one sequence that has run for `aloneMs`: its step may take half as long, up to longestLoneSteps steps.
-   * Whoever comes waits for that in vain at most half as long as nobody came.
+   * Prompt tokens for a step of a sequence that has run alone for `aloneMs`. The step may take half of that time, at most
+   * `longestLoneSteps` times `maxStepMs`: a new request waits for it.
    */
   loneAllowance(aloneMs: number): number {
     if (this.#msPerPromptToken === 0) return 0;
@@ -89,6 +89,11 @@ export class StepCost {
   /** What so many prompt tokens take; Infinity while no prompt has been seen. */
   promptMs(tokens: number): number {
     return this.#msPerPromptToken === 0 ? Infinity : tokens * this.#msPerPromptToken;
+  }
+
+  /** Prompt tokens that take as long as a pass over the weights; 0 while no prompt has been seen. */
+  get passTokens(): number {
+    return this.#msPerPromptToken === 0 ? 0 : this.#besidesPromptMs(0) / this.#msPerPromptToken;
   }
 
   #promptTokensIn(stepMs: number, decodes: number): number {

@@ -21,7 +21,7 @@ export interface StepLimits extends StepTarget {
 /** More tokens than these behind a prompt are fed like a prompt. */
 const maxForcedRow = 32;
 /** A prompt that has the step to itself may take so many times what is allowed, where that ends it. */
-const wholeRestFactor = 2;
+const loneRestFactor = 2;
 
 /** How far an adapter's sequences have come: one's turn changes nothing for another. */
 interface Progress<S extends Sequence> {
@@ -30,7 +30,7 @@ interface Progress<S extends Sequence> {
   decodeStart: number;
   /** Its last step fed a prompt. */
   fedPrompt: boolean;
-  /** Prompt tokens of the steps since decodes had one, where a step cannot have both. */
+  /** Prompt tokens that the steps since the last one of decodes have cost, where a step cannot have both. */
   tokensSinceDecodes: number;
 }
 
@@ -112,9 +112,12 @@ export class StepFiller<S extends Sequence> {
     this.#collect();
     const own = this.#own;
     const forced = this.#isPromptDue(own);
-    if (this.#holdsDecodes()) this.#decodes.length = 0;
-    if (!this.#model.capabilities.mixesLengths) this.#fillOneKind(batch, own, forced);
-    else this.#fillBothKinds(batch, own, forced);
+    const isHolding = this.#holdsDecodes();
+    if (isHolding) this.#decodes.length = 0;
+    if (this.#mixesLengths) this.#fillBothKinds(batch, own, forced);
+    else this.#fillOneKind(batch, own, forced);
+    // The step behind a hold is theirs.
+    if (isHolding) own.tokensSinceDecodes = Infinity;
     if (batch.rowCount === 0) return false;
     own.fedPrompt = this.promptTokens > 0;
     return true;
@@ -127,15 +130,20 @@ export class StepFiller<S extends Sequence> {
     if (!forced) this.#addPrompts(batch, own, Math.min(this.#allowance(false), budget - batch.tokenCount));
   }
 
-  /** Prompts have one step after the other until they have had what a step of both kinds would give them. */
+  /** Prompts get steps in a row until those have cost what prompts may cost in a step of both kinds; then decodes get one. */
   #fillOneKind(batch: Batch, own: Progress<S>, forced: boolean): void {
     const budget = this.#limits.maxBatchTokens;
     if (this.#decodes.length === 0) own.tokensSinceDecodes = 0;
-    this.#addPrompts(batch, own, Math.min(this.#allowance(forced) - own.tokensSinceDecodes, budget));
-    own.tokensSinceDecodes += this.promptTokens;
+    this.#addPrompts(batch, own, Math.min(this.#allowance(forced), budget) - own.tokensSinceDecodes);
+    own.tokensSinceDecodes += this.promptTokens + this.#cost.passTokens;
     if (batch.rowCount > 0) return;
     own.tokensSinceDecodes = 0;
     this.#addDecodes(batch, own, budget);
+  }
+
+  /** Not asked of turns of several adapters: a turn may be a single step. */
+  get #mixesLengths(): boolean {
+    return this.#model.capabilities.mixesLengths || this.turn?.isShared === true;
   }
 
   /** Closes the step that took `stepMs` milliseconds. */
@@ -221,13 +229,13 @@ export class StepFiller<S extends Sequence> {
     let firstLength = 0;
     for (const sequence of order.arrange(this.#prompts)) {
       if (left <= 0) return;
-      const to = this.#chunkEnd(sequence, this.#roomFor(sequence, left, batch), batch);
+      const to = this.#chunkEnd(sequence, left, batch);
       if (to <= sequence.computed) {
         if (this.#model.capabilities.wholeSequences) continue;
         return;
       }
       const tokens = to - sequence.computed;
-      if (firstLength > 0 && tokens !== firstLength && !this.#model.capabilities.mixesLengths) continue;
+      if (firstLength > 0 && tokens !== firstLength && !this.#mixesLengths) continue;
       if (!this.#addRow(batch, sequence, to)) continue;
       left -= tokens;
       firstLength ||= tokens;
@@ -250,25 +258,19 @@ export class StepFiller<S extends Sequence> {
     const decodes = this.#decodes.length;
     const allowance = this.#cost.promptAllowance(decodes, this.turn?.longestStepMs ?? Infinity) ?? 0;
     if (decodes > 0) return due ? Math.max(allowance, this.#grain) : allowance;
-    return Math.max(allowance, this.#grain, this.#loneAllowance());
-  }
-
-  /** A prompt that has been alone for a while gets longer chunks, where those are faster. */
-  #loneAllowance(): number {
-    if (this.#lone === null || this.turn?.isShared) return 0;
-    return Math.min(this.#cost.loneAllowance(this.#aloneMs), this.#model.capabilities.chunkTokens.best);
+    return Math.max(allowance, this.#grain, this.#loneAllowance(allowance));
   }
 
   /**
-   * Where not much more is left of a prompt than a step of its own may have, all of it: a pass for the end alone would make it
-   * wait longer than it keeps anybody waiting who comes meanwhile.
+   * Tokens for the only prompt. All that is left of it, if that fits twice the allowance: a second pass for its end would
+   * delay it by more than it delays a new request. Longer chunks, if the engine gains by them and has long run nothing else.
    */
-  #roomFor(sequence: S, left: number, batch: Batch): number {
-    const isApart = this.#prompts.length === 1 || !this.#model.capabilities.mixesLengths;
-    const isAlone = isApart && batch.rowCount === 0 && this.#decodes.length === 0 && !this.turn?.isShared;
-    return isAlone && sequence.pending <= left * wholeRestFactor
-      ? Math.min(sequence.pending, this.#limits.maxBatchTokens)
-      : left;
+  #loneAllowance(allowance: number): number {
+    const [only, other] = this.#prompts;
+    if (only === undefined || other !== undefined || this.turn?.isShared) return 0;
+    if (only.pending <= allowance * loneRestFactor) return only.pending;
+    if (this.#lone === null) return 0;
+    return Math.min(this.#cost.loneAllowance(this.#aloneMs), this.#model.capabilities.chunkTokens.best);
   }
 
   /** Of the budget, where prompts come first: a turn that prompts begin may have no other step. */

@@ -1,9 +1,9 @@
-// Estimated speeds of a model in each engine, and the comparison that picks the faster engine.
-import type { SpeedReport } from "../../runtime/system.ts";
+// Estimates of a model in each engine, and the comparison that picks the faster engine.
+import type { TrialReport } from "../../runtime/system.ts";
 import type { EngineName } from "../engine.ts";
 
 /** Scaled from an excerpt to the whole model by the bytes of their weights. */
-export type EngineFigures = SpeedReport;
+export type EngineFigures = TrialReport;
 
 export type TrialFigures = Readonly<Record<EngineName, EngineFigures>>;
 
@@ -20,9 +20,9 @@ export const fasterNode = { major: 24, gain: 1.5 } as const;
 
 /** Whether wasm would be the faster engine if prefill and batched decode gained as on `fasterNode`. */
 export function gainsByFasterNode({ wasm, llama }: TrialFigures): boolean {
-  const { prompt, oneRow, sixteenRows } = wasm;
+  const { prompt, sixteenRows } = wasm;
   const { gain } = fasterNode;
-  const faster = { prompt: prompt * gain, oneRow, sixteenRows: sixteenRows === null ? null : sixteenRows * gain };
+  const faster = { ...wasm, prompt: prompt * gain, sixteenRows: sixteenRows === null ? null : sixteenRows * gain };
   return quickerEngine({ wasm: faster, llama }) === "wasm";
 }
 
@@ -31,13 +31,13 @@ function secondsPerNewToken({ prompt, oneRow, sixteenRows }: EngineFigures): num
   return promptTokensPerNewToken / prompt + written;
 }
 
-/** For the log: "prompt 812, decode 61, 16 at once 402", in tokens/s. */
-export function describeFigures({ prompt, oneRow, sixteenRows }: EngineFigures): string {
+/** For the log: "prompt 812, decode 61, 16 at once 402, weights 139 MiB"; speeds in tokens/s. */
+export function describeFigures({ prompt, oneRow, sixteenRows, weightBytes }: EngineFigures): string {
   const decode =
     oneRow === null || sixteenRows === null ? "" : `, decode ${shown(oneRow)}, 16 at once ${shown(sixteenRows)}`;
-  return `prompt ${shown(prompt)}${decode}`;
+  return `prompt ${shown(prompt)}${decode}, weights ${shown(weightBytes / 2 ** 20)} MiB`;
 }
 
-function shown(speed: number): string {
-  return speed < 10 ? speed.toFixed(1) : speed.toFixed(0);
+function shown(value: number): string {
+  return value < 10 ? value.toFixed(1) : value.toFixed(0);
 }

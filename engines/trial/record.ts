@@ -10,8 +10,13 @@ import { readTensorTable, tensorTypes } from "../gguf/tensors.ts";
 import { bundledRelease } from "../llama/release.ts";
 import type { TrialFigures } from "./figures.ts";
 
-const speed = z.number().positive();
-const figuresType = z.object({ prompt: speed, oneRow: speed.nullable(), sixteenRows: speed.nullable() });
+const positive = z.number().positive();
+const figuresType = z.object({
+  prompt: positive,
+  oneRow: positive.nullable(),
+  sixteenRows: positive.nullable(),
+  weightBytes: positive,
+});
 const trialType = z.union([
   z.object({ figures: z.object({ wasm: figuresType, llama: figuresType }) }),
   z.object({ failure: z.string() }),

@@ -25,6 +25,8 @@ export const trialSequences = 16;
 /** Most tokens that a sequence has: the least that llama.cpp allocates. */
 export const trialContext = 256;
 const promptTokens = 64;
+/** Of an encoder: as many as fill a pass. */
+const textsTogether = 4;
 const leastRounds = 2;
 /** Not counted: the first rounds compile code and fault memory pages in. */
 const warmUpRounds = 1;
@@ -37,18 +39,19 @@ interface Workload {
 }
 
 interface Workloads {
-  readonly prompt: Workload;
+  /** Each counts alike. */
+  readonly prompts: readonly Workload[];
   readonly oneRow: Workload | null;
   readonly sixteenRows: Workload | null;
 }
 
 function workloadsFor(context: number, generates: boolean): Workloads {
   const tokens = Math.min(promptTokens, Math.floor(context / 2));
-  if (!generates) {
-    return { prompt: { rows: 4, tokensPerRow: Math.ceil(tokens / 4), steps: 1 }, oneRow: null, sixteenRows: null };
-  }
+  const one: Workload = { rows: 1, tokensPerRow: tokens, steps: 1 };
+  // An encoder is asked for one text, or for many, which it computes in one pass.
+  if (!generates) return { prompts: [one, { ...one, rows: textsTogether }], oneRow: null, sixteenRows: null };
   return {
-    prompt: { rows: 1, tokensPerRow: tokens, steps: 1 },
+    prompts: [one],
     oneRow: { rows: 1, tokensPerRow: 1, steps: 4 },
     sixteenRows: { rows: trialSequences, tokensPerRow: 1, steps: 2 },
   };
@@ -67,8 +70,8 @@ export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures
   await rm(spec.path).catch(() => undefined);
   const [wasm, llama] = loaded.map((model) => new TimedModel(model, vocabSize)) as [TimedModel, TimedModel];
   const workloads = workloadsFor(Math.min(wasm.context, llama.context), wasm.generates && llama.generates);
-  const { prompt, oneRow, sixteenRows } = workloads;
-  const inTurn = [prompt, oneRow, sixteenRows].filter((workload) => workload !== null);
+  const { prompts, oneRow, sixteenRows } = workloads;
+  const inTurn = [...prompts, oneRow, sixteenRows].filter((workload) => workload !== null);
   const endMs = performance.now() + init.budgetMs;
   for (let round = 0; round < warmUpRounds + leastRounds || performance.now() < endMs; round++) {
     for (const workload of inTurn) for (const model of [wasm, llama]) model.run(workload, round >= warmUpRounds);
@@ -111,15 +114,16 @@ class TimedModel {
     if (counts) this.#bestMs.set(workload, Math.min(ms, this.#bestMs.get(workload) ?? Number.POSITIVE_INFINITY));
   }
 
-  figures({ prompt, oneRow, sixteenRows }: Workloads, share: number): EngineFigures {
+  figures({ prompts, oneRow, sixteenRows }: Workloads, share: number): EngineFigures {
     const speed = (workload: Workload): number => {
       const ms = this.#bestMs.get(workload) ?? Number.POSITIVE_INFINITY;
       return ((workload.rows * workload.tokensPerRow * workload.steps * 1000) / ms) * share;
     };
     return {
-      prompt: speed(prompt),
+      prompt: prompts.length / prompts.reduce((sum, prompt) => sum + 1 / speed(prompt), 0),
       oneRow: oneRow === null ? null : speed(oneRow),
       sixteenRows: sixteenRows === null ? null : speed(sixteenRows),
+      weightBytes: Math.round(this.#model.card.weightBytes / share),
     };
   }
 

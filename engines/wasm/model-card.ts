@@ -21,6 +21,7 @@ export function modelCard(
     vocabSize: shape.vocabSize,
     parameterCount: elements.reduce((a, b) => a + b, 0),
     tensorBytes: tensorBytes(table),
+    weightBytes: tensorBytes(table),
     trainedContext: shape.trainedContext,
     kvCacheBytes,
   };

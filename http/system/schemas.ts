@@ -54,6 +54,7 @@ export const systemInfoSchema = z
                 prompt_tokens_per_second: speed,
                 decode_tokens_per_second: speed.nullable().meta({ description: "One sequence; null for an encoder" }),
                 decode_16_tokens_per_second: speed.nullable().meta({ description: "16 sequences together" }),
+                weight_bytes: z.number().meta({ description: "Memory that the weights take" }),
               }),
             )
             .nullable()
@@ -110,13 +111,14 @@ export function wireSystemInfo({ host, physicalCores, devices, build, hubCache, 
 
 function wireEngine({ model, engine, reason, figures }: EngineReport) {
   if (figures === null) return { model, engine, reason, trial: null };
-  const trial = Object.entries(figures).map(([engine, { prompt, oneRow, sixteenRows }]) => {
-    const speeds = {
+  const trial = Object.entries(figures).map(([engine, { prompt, oneRow, sixteenRows, weightBytes }]) => {
+    const estimates = {
       prompt_tokens_per_second: prompt,
       decode_tokens_per_second: oneRow,
       decode_16_tokens_per_second: sixteenRows,
+      weight_bytes: weightBytes,
     };
-    return [engine, speeds] as const;
+    return [engine, estimates] as const;
   });
   return { model, engine, reason, trial: Object.fromEntries(trial) };
 }

@@ -118,8 +118,11 @@ describe("a trial of the engines", () => {
     const kept = record("kept");
     const { figures, isNew } = await findTrial(specOf(path), kept);
     assert.ok(isNew);
-    for (const { prompt, oneRow, sixteenRows } of [figures.wasm, figures.llama]) {
+    const bytes = statSync(path).size;
+    for (const { prompt, oneRow, sixteenRows, weightBytes } of [figures.wasm, figures.llama]) {
       assert.ok(prompt > 0 && (oneRow ?? 0) > 0 && (sixteenRows ?? 0) > 0);
+      // The file has a vocabulary too; llama.cpp may hold a matrix twice, once in the layout of its kernels.
+      assert.ok(weightBytes > bytes / 4 && weightBytes < 2 * bytes, `${weightBytes} bytes of weights in ${bytes}`);
     }
     const written = statSync(kept.path).mtimeMs;
     assert.deepEqual(await findTrial(specOf(path), kept), { figures, isNew: false });

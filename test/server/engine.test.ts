@@ -155,7 +155,10 @@ describe("--engine auto", () => {
     const { engines } = (await response.json()) as { engines: { engine: string; trial: Record<string, object> }[] };
     await server.stop();
     const [, engine, reason = ""] = /engine chosen .*engine=(llama|wasm) reason="([^"]+)"/.exec(server.output()) ?? [];
-    assert.match(reason, /quicker in a trial .*wasm prompt \d+, decode \d+, 16 at once \d+; llama prompt \d+/);
+    assert.match(
+      reason,
+      /quicker in a trial .*wasm prompt \d+, decode \d+, 16 at once \d+, weights \d+ MiB; llama prompt \d+/,
+    );
     assert.equal(engines[0]?.engine, engine);
     assert.deepEqual(Object.keys(engines[0]?.trial ?? {}), ["wasm", "llama"]);
   });

@@ -154,7 +154,7 @@ export const troupeKeys = {
   maxStepMs: {
     ...integer(1),
     default: 280,
-    help: "Longest step with a prompt in it, which new requests wait for, where decode_slowdown allows less; a lone prompt may take two to end in one",
+    help: "Longest step with a prompt in it, which new requests wait for, where decode_slowdown allows less; a lone prompt may take two to end in one, or four when it has long been alone",
   },
   frameIntervalMs: {
     ...integer(0),

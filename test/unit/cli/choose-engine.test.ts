@@ -14,8 +14,8 @@ interface Host {
   readonly nodeVersion?: string;
 }
 
-const slow: EngineFigures = { prompt: 100, oneRow: 10, sixteenRows: 50 };
-const quick: EngineFigures = { prompt: 300, oneRow: 20, sixteenRows: 200 };
+const slow: EngineFigures = { prompt: 100, oneRow: 10, sixteenRows: 50, weightBytes: 2 ** 27 };
+const quick: EngineFigures = { prompt: 300, oneRow: 20, sixteenRows: 200, weightBytes: 2 ** 27 };
 
 /** A host that answers as it is told, and notes what it is asked. */
 function host(facts: Host) {
@@ -148,7 +148,10 @@ describe("auto", () => {
       const choice = await chooseEngine(questions);
       assert.equal(choice.engine, quicker);
       assert.deepEqual(choice.figures, figures);
-      assert.match(choice.reason, /quicker in a trial .*wasm prompt \d+, decode \d+, 16 at once \d+; llama prompt \d+/);
+      assert.match(
+        choice.reason,
+        /quicker in a trial .*wasm prompt \d+, decode \d+, 16 at once \d+, weights 128 MiB; llama prompt \d+/,
+      );
       assert.deepEqual(asked, ["gpu", "wasmRefusal", "trial"]);
     }
   });
@@ -156,8 +159,8 @@ describe("auto", () => {
   it("weighs four tokens of a prompt against one that is written", async () => {
     const engineFor = async (wasm: EngineFigures, llama: EngineFigures) =>
       (await chooseEngine(host({ trial: { wasm, llama } }).questions)).engine;
-    const readsFast: EngineFigures = { prompt: 400, oneRow: 10, sixteenRows: 50 };
-    const writesFast: EngineFigures = { prompt: 100, oneRow: 20, sixteenRows: 100 };
+    const readsFast: EngineFigures = { ...slow, prompt: 400 };
+    const writesFast: EngineFigures = { ...slow, oneRow: 20, sixteenRows: 100 };
     // 0.01 + 0.06 s a token against 0.04 + 0.03 s: as long, and a little more on either side decides.
     assert.equal(await engineFor({ ...readsFast, prompt: 410 }, writesFast), "wasm");
     assert.equal(await engineFor({ ...readsFast, prompt: 390 }, writesFast), "llama");
@@ -176,11 +179,11 @@ describe("auto", () => {
   });
 
   it("compares encoders by what they read", async () => {
-    const encoder = (prompt: number): EngineFigures => ({ prompt, oneRow: null, sixteenRows: null });
+    const encoder = (prompt: number): EngineFigures => ({ ...slow, prompt, oneRow: null, sixteenRows: null });
     const { questions } = host({ trial: { wasm: encoder(900), llama: encoder(1000) } });
     const { engine, reason } = await chooseEngine(questions);
     assert.equal(engine, "llama");
-    assert.match(reason, /wasm prompt 900; llama prompt 1000$/);
+    assert.match(reason, /wasm prompt 900, weights 128 MiB; llama prompt 1000, weights 128 MiB$/);
   });
 
   it("takes wasm on a CPU where the native libraries do not load, and says so", async () => {

@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { availableParallelism } from "node:os";
 import { describe, it } from "node:test";
-import { computeThreads, countCores, cpuQuota, numaNodes, physicalCores } from "../../../engines/cores.ts";
+import {
+  computeThreads,
+  countCores,
+  cpuQuota,
+  numaNodes,
+  performanceThreads,
+  physicalCores,
+} from "../../../engines/cores.ts";
 
 /** A machine that lets us on some hardware threads, and has some, with their siblings. */
 function machine(allowed: string, siblings: Readonly<Record<number, string>>): (path: string) => string | null {
@@ -43,8 +50,9 @@ describe("counting cores", () => {
     const siblings = { 0: "0-1", 1: "0-1", 2: "2", 3: "3" };
     const hybrid = (allowed: string) => (path: string) =>
       path === "/sys/devices/cpu_core/cpus" ? "0-1\n" : machine(allowed, siblings)(path);
-    assert.equal(countCores(hybrid("0-3")), 1);
-    assert.equal(countCores(hybrid("2-3")), 2, "it may use no others");
+    assert.deepEqual(performanceThreads(hybrid("0-3")), [0, 1]);
+    assert.deepEqual(performanceThreads(hybrid("2-3")), [2, 3], "it may use no others");
+    assert.equal(countCores(hybrid("0-3"), [0, 1]), 1);
   });
 
   it("is never more than the hardware threads of this process", () => {

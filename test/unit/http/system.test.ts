@@ -10,7 +10,7 @@ import { request } from "../../fixtures/socketless.ts";
 describe("the routes about the machine", () => {
   const gpu = { kind: "cuda", ordinal: 0, name: "GPU 1", totalBytes: 100, availableBytes: 60 };
   const bare = bareInspector("/models");
-  const speeds = { prompt: 400, oneRow: 60, sixteenRows: null };
+  const speeds = { prompt: 400, oneRow: 60, sixteenRows: null, weightBytes: 1024 };
   const engine = { model: "m", engine: "wasm", reason: "quicker", figures: { wasm: speeds }, advice: "a newer Node" };
   const system = {
     info: async () => ({ ...(await bare.info()), devices: [gpu], engines: [engine] }),
@@ -28,7 +28,12 @@ describe("the routes about the machine", () => {
     assert.equal(info.hf_cache_path, "/models");
     assert.ok(info.cpu.logical_cores >= 1);
     assert.ok(info.memory.available_bytes <= info.memory.total_bytes);
-    const trial = { prompt_tokens_per_second: 400, decode_tokens_per_second: 60, decode_16_tokens_per_second: null };
+    const trial = {
+      prompt_tokens_per_second: 400,
+      decode_tokens_per_second: 60,
+      decode_16_tokens_per_second: null,
+      weight_bytes: 1024,
+    };
     assert.deepEqual(info.engines, [{ model: "m", engine: "wasm", reason: "quicker", trial: { wasm: trial } }]);
     assert.deepEqual(info.devices, [
       { kind: "cuda", ordinal: 0, name: "GPU 1", total_memory_bytes: 100, available_memory_bytes: 60 },

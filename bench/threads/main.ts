@@ -1,0 +1,138 @@
+// `bench threads`: speed of an engine by number of compute threads, beside the number it takes by itself, under the CPUs and the
+// quota that the flags allow it.
+import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import arg from "arg";
+import { physicalCores } from "../../engines/cores.ts";
+import { defaultPackage } from "../../engines/hub/default-model.ts";
+import { resolveModel } from "../../engines/hub/resolve-model.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { engineName, output, troupe } from "../command.ts";
+import { median, type Row, table } from "../engine/report.ts";
+import { report } from "../results.ts";
+
+export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by number of threads, beside what it takes by itself
+
+  --engine NAME         wasm or llama; repeat it; else both
+  --threads 1,2,4,8,16  by hand; else those of the list that this machine has cores for
+  --cpus LIST           of the hardware threads, as taskset has them
+  --quota CORES         of processor time, by a cgroup; needs root
+  --model ID --rounds 3 --save
+`;
+
+const usualCounts = [1, 2, 4, 8, 16];
+/** What 0 stands for: the engine's own choice. */
+const ownChoice = 0;
+const groupName = "troupe-bench-threads";
+const quotaPeriodUs = 100_000;
+
+interface Limits {
+  readonly cpus: string | null;
+  /** Cores; null for none. */
+  readonly quota: number | null;
+}
+
+export async function main(argv: readonly string[]): Promise<void> {
+  const flags = arg(
+    {
+      ...{ "--engine": [String], "--threads": String, "--cpus": String, "--quota": Number },
+      ...{ "--model": String, "--rounds": Number, "--save": Boolean },
+    },
+    { argv: [...argv] },
+  );
+  const { path } = await resolveModel(flags["--model"] ?? defaultPackage);
+  const engines = (flags["--engine"] ?? ["wasm", "llama"]).map(engineName);
+  const counts = [ownChoice, ...countsOf(flags["--threads"])];
+  const limits: Limits = { cpus: flags["--cpus"] ?? null, quota: flags["--quota"] ?? null };
+  const rounds = flags["--rounds"] ?? 3;
+  const lines: string[][] = [];
+  for (const engine of engines) {
+    const measured: Row[][][] = counts.map(() => []);
+    for (let round = 0; round < rounds; round++) {
+      for (const [i, threads] of counts.entries()) {
+        process.stderr.write(`${engine}, round ${round + 1} of ${rounds}, ${threads || "its own"} threads\n`);
+        measured[i]?.push(await measure(["-m", path, "--engine", engine, "--threads", String(threads)], limits));
+      }
+    }
+    lines.push(...linesOf(engine, counts, measured));
+  }
+  const allowed = [
+    limits.cpus === null ? "all hardware threads" : `hardware threads ${limits.cpus}`,
+    limits.quota === null ? "no quota" : `${limits.quota} cores of processor time`,
+  ];
+  report(
+    {
+      name: "threads",
+      title: "Speed by number of compute threads",
+      method:
+        `${allowed.join(", ")}. ${rounds} alternating rounds, medians of tokens/s. The last column is what the engine takes by ` +
+        "itself (threads = 0) over the best number by hand.",
+      body: table(["engine", "what", "its own", ...counts.slice(1).map((count) => `${count} threads`), "ratio"], lines),
+    },
+    flags["--save"] ?? false,
+  );
+}
+
+function countsOf(list: string | undefined): number[] {
+  const counts = list?.split(",").map(Number) ?? usualCounts.filter((count) => count <= physicalCores());
+  if (counts.every((count) => Number.isInteger(count) && count > 0)) return counts;
+  throw new ServerError("config_invalid", `--threads expects whole numbers above 0, split by commas; got "${list}"`);
+}
+
+/** Rows of one run of `troupe bench`. */
+async function measure(settings: readonly string[], limits: Limits): Promise<Row[]> {
+  const lengths = ["--prompt-len", "256", "--gen-len", "32", "--depth", "16", "--max-seqs", "8"];
+  const rounds = ["--iterations", "1", "--warmup", "1", "--cpu", "--json"];
+  const command = [process.execPath, troupe, "bench", ...settings, ...lengths, ...rounds];
+  const text = await limited(command, limits);
+  return (JSON.parse(text) as { rows: Row[] }).rows;
+}
+
+async function limited(command: readonly string[], { cpus, quota }: Limits): Promise<string> {
+  const [program = "", ...args] = cpus === null ? command : ["taskset", "-c", cpus, ...command];
+  if (quota === null) return output(program, args);
+  const group = makeGroup(quota);
+  try {
+    // The shell puts itself into the group, and becomes the program.
+    return await output("sh", ["-c", `echo $$ > ${group}/cgroup.procs && exec "$@"`, "sh", program, ...args]);
+  } finally {
+    rmdirSync(group);
+  }
+}
+
+/** Folder of a new cgroup with a quota. Throws `config_invalid` where this user may not make one. */
+function makeGroup(quota: number): string {
+  const quotaUs = Math.round(quota * quotaPeriodUs);
+  const attempts = [
+    { root: "/sys/fs/cgroup/cpu", files: { "cpu.cfs_period_us": quotaPeriodUs, "cpu.cfs_quota_us": quotaUs } },
+    { root: "/sys/fs/cgroup", files: { "cpu.max": `${quotaUs} ${quotaPeriodUs}` } },
+  ];
+  const problems: string[] = [];
+  for (const { root, files } of attempts) {
+    const group = join(root, groupName);
+    try {
+      mkdirSync(group, { recursive: true });
+      for (const [name, value] of Object.entries(files)) writeFileSync(join(group, name), String(value));
+      return group;
+    } catch (error) {
+      problems.push((error as Error).message);
+    }
+  }
+  throw new ServerError("config_invalid", `--quota expects that a cgroup can be made: ${problems.join("; ")}`);
+}
+
+function linesOf(engine: string, counts: readonly number[], measured: readonly Row[][][]): string[][] {
+  const [first] = measured[0] ?? [];
+  return (first ?? [])
+    .map((row, i) => ({
+      row,
+      speeds: measured.map((rounds) => median(rounds.map((rows) => rows[i]?.tokensPerSecond ?? 0))),
+    }))
+    .filter(({ row }) => row.kind === "prefill" || row.kind === "decode")
+    .map(({ row, speeds }) => {
+      const [own = 0, ...byHand] = speeds;
+      const what = row.kind === "prefill" ? `prefill, ${row.promptLength} tokens` : `decode, ${row.sequences} at once`;
+      const ratio = counts.length > 1 ? (own / Math.max(...byHand)).toFixed(3) : "";
+      return [engine, what, ...speeds.map((speed) => speed.toFixed(1)), ratio];
+    });
+}
