@@ -31,6 +31,8 @@ const sequences = 32;
 const contextEach = 2048;
 /** Starts of each kind that are timed; their median counts. */
 const timedStarts = 3;
+/** Texts of a round: those of a few for each client are read in half a second. */
+const embeddingRequests = 256;
 
 interface Subject {
   readonly path: string;
@@ -146,7 +148,8 @@ async function compare(
     const [wasm, llama] = servers;
     const flags = Object.entries(load).flatMap(([flag, value]) => [flag, String(value)]);
     const urls = ["--url", wasm?.url ?? "", "--vs", llama?.url ?? ""];
-    return await measureServers(parseOptions([...urls, "--endpoint", subject.endpoint, ...flags]));
+    const requests = subject.endpoint === "embeddings" ? ["--requests", String(embeddingRequests)] : [];
+    return await measureServers(parseOptions([...urls, "--endpoint", subject.endpoint, ...requests, ...flags]));
   } finally {
     await Promise.all(servers.map((server) => server.stop()));
   }
