@@ -5,7 +5,7 @@ import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import { Batch } from "../batch.ts";
 import { computeCores, computeThreads } from "../cores.ts";
-import type { Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
+import type { Capabilities, Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
 import { kvBytesPerToken } from "../kv-budget.ts";
 import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./abi.ts";
 import { LlamaAdapters } from "./adapters.ts";
@@ -198,6 +198,10 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   return params;
 }
 
+function chunkOf({ backend }: LlamaLibrary): Capabilities["chunkTokens"] {
+  return backend === "cpu" ? cpuChunk : gpuChunk;
+}
+
 /** Hidden states of a model that generates are pooled by us: llama.cpp pools within a pass, and a row may take several. */
 function nativePooling({ pooling, isEncoder }: ModelTraits): number {
   return pooling !== null && (isEncoder || pooling === "rank") ? poolingType[pooling] : poolingType.none;
@@ -222,7 +226,7 @@ function modelOf(
     wholeSequences: isEncoder,
     // A model that cannot roll back cannot have its gaps filled: prompts fill some of them.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
-    chunkTokens: library.backend === "cpu" ? cpuChunk : gpuChunk,
+    chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
   };
   const parts = { context, card: card(library, spec, context, findings), capacity, capabilities };

@@ -216,7 +216,7 @@ describe("an encoder", () => {
       pooledLength: 1,
       wholeSequences: true,
       mixesLengths: true,
-      chunkTokens: { least: 64, best: 256 },
+      chunkTokens: { least: 1, best: 100 },
       adaptersPerStep: 0,
     });
     assert.equal(model.capacity.sequenceTokens, 100);

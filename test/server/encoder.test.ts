@@ -39,7 +39,7 @@ describe("an encoder", () => {
     const chosen = await startServer(["-m", path, "--threads", "1", "--engine", "auto"], { XDG_CACHE_HOME: folder });
     const [actual, expected] = [await embed(chosen), await embed(server)];
     await chosen.stop();
-    assert.match(chosen.output(), /quicker in a trial .*wasm prompt \d+; llama prompt \d+/);
+    assert.match(chosen.output(), /quicker in a trial .*wasm prompt \d+, weights [\d.]+ MiB; llama prompt \d+/);
     assert.equal(actual.length, expected.length);
     for (const [i, vector] of actual.entries()) {
       const cosine = vector.reduce((sum, value, k) => sum + value * (expected[i]?.[k] ?? 0), 0);

@@ -157,7 +157,7 @@ describe("--engine auto", () => {
     const [, engine, reason = ""] = /engine chosen .*engine=(llama|wasm) reason="([^"]+)"/.exec(server.output()) ?? [];
     assert.match(
       reason,
-      /quicker in a trial .*wasm prompt \d+, decode \d+, 16 at once \d+, weights \d+ MiB; llama prompt \d+/,
+      /quicker in a trial .*wasm prompt \d+, decode \d+, 16 at once \d+, weights [\d.]+ MiB; llama prompt \d+/,
     );
     assert.equal(engines[0]?.engine, engine);
     assert.deepEqual(Object.keys(engines[0]?.trial ?? {}), ["wasm", "llama"]);
