@@ -188,8 +188,8 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   params.type_k = kvType;
   params.type_v = kvType;
   params.kv_unified = sizes.mode !== "streams";
-  // Layers with a window keep what is behind it, so that their tails can be dropped.
-  if (spec.heads) params.swa_full = true;
+  // Only with heads do layers with a window keep what is behind it, so that their tails can be dropped.
+  params.swa_full = Boolean(spec.heads);
   params.no_perf = true;
   if (spec.abortFlag) {
     params.abort_callback = library.flagIsSet;
