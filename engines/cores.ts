@@ -14,7 +14,7 @@ export function physicalCores(): number {
   return Math.min(countCores(readText) ?? limit, limit);
 }
 
-/** Cores for compute threads: without the efficiency cores of a hybrid CPU, for which all other threads would wait. */
+/** Cores for compute threads: without the efficiency cores of a hybrid CPU, as the other threads would wait for them. */
 export function computeCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText, performanceThreads(readText)) ?? limit, limit);

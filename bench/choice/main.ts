@@ -31,7 +31,7 @@ const sequences = 32;
 const contextEach = 2048;
 /** Starts of each kind that are timed; their median counts. */
 const timedStarts = 3;
-/** Texts of a round: those of a few for each client are read in half a second. */
+/** Requests of a round; a few per client would last half a second. */
 const embeddingRequests = 256;
 
 interface Subject {

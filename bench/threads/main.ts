@@ -1,5 +1,5 @@
-// `bench threads`: speed of an engine by number of compute threads, beside the number it takes by itself, under the CPUs and the
-// quota that the flags allow it.
+// `bench threads`: speed of an engine by number of compute threads, compared with the number it chooses, within a list of CPUs
+// or a CPU quota.
 import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import arg from "arg";
@@ -11,7 +11,7 @@ import { engineName, output, troupe } from "../command.ts";
 import { median, type Row, table } from "../engine/report.ts";
 import { report } from "../results.ts";
 
-export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by number of threads, beside what it takes by itself
+export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by number of threads, compared with its own choice
 
   --engine NAME         wasm or llama; repeat it; else both
   --threads 1,2,4,8,16  by hand; else those of the list that this machine has cores for
@@ -23,7 +23,7 @@ export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by nu
 const usualCounts = [1, 2, 4, 8, 16];
 /** What 0 stands for: the engine's own choice. */
 const ownChoice = 0;
-const groupName = "troupe-bench-threads";
+const groupName = `troupe-bench-${process.pid}`;
 const quotaPeriodUs = 100_000;
 
 interface Limits {
@@ -111,7 +111,7 @@ function makeGroup(quota: number): string {
   for (const { root, files } of attempts) {
     const group = join(root, groupName);
     try {
-      mkdirSync(group, { recursive: true });
+      mkdirSync(group);
       for (const [name, value] of Object.entries(files)) writeFileSync(join(group, name), String(value));
       return group;
     } catch (error) {

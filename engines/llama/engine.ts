@@ -26,7 +26,7 @@ import type { SlotKv } from "./slot-kv.ts";
 export type NativeModel = LlamaModel | LlamaEncoder;
 
 const flashAttentionAuto = -1;
-/** From 64 rows of a sequence on ggml computes attention in tiles, of which 64 rows leave half empty. */
+/** ggml computes attention in tiles from 64 rows per sequence on. Speeds by chunk length: bench/results/long.md. */
 const cpuChunk = { least: 64, best: 256 } as const;
 const gpuChunk = { least: 32, best: 512 } as const;
 // Made once: koffi keeps every type for ever.
@@ -224,7 +224,7 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // A model that cannot roll back cannot have its gaps filled: prompts fill some of them.
+    // Without rollback there are no filler tokens: prompt rows fill some of the gaps between sequence ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
@@ -249,7 +249,8 @@ function modelOf(
       ? new UnifiedKv(context, pool)
       : new StreamsKv(context, {
           capacity,
-          layout: `${layout} of ${capacity.maxSequences}`,
+          // Older states of models with a window have all tokens, and would not fit.
+          layout: `${layout} of ${capacity.maxSequences}${rollsBack ? "" : ", windows"}`,
           truncates: rollsBack,
           bytesPerToken,
         });

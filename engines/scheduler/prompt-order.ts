@@ -13,7 +13,7 @@ export class PromptOrder<S extends Sequence> {
   /** Sorts the prompts that are in order of admission, for one step; fed() is told what came of it. */
   arrange(prompts: S[]): readonly S[] {
     this.#step++;
-    // A step that had no room for any keeps its order for the next one.
+    // A step that fed no prompt does not change the order.
     if (this.#hasFed) this.#shortestFirst = !this.#shortestFirst;
     this.#hasFed = false;
     if (this.#shortestFirst) prompts.sort((a, b) => a.pending - b.pending);

@@ -116,7 +116,7 @@ export class StepFiller<S extends Sequence> {
     if (isHolding) this.#decodes.length = 0;
     if (this.#mixesLengths) this.#fillBothKinds(batch, own, forced);
     else this.#fillOneKind(batch, own, forced);
-    // The step behind a hold is theirs.
+    // The first step after a hold feeds decodes.
     if (isHolding) own.tokensSinceDecodes = Infinity;
     if (batch.rowCount === 0) return false;
     own.fedPrompt = this.promptTokens > 0;

@@ -40,6 +40,14 @@ describe("the binary interface of llama.cpp", () => {
     assert.deepEqual([context.pooling_type, context.embeddings, context.n_outputs_max], [-1, false, 0]);
   });
 
+  it("is opened for the CPU without node-llama-cpp's add-on", { skip: process.platform !== "linux" }, async () => {
+    const { path, backend } = await openLibrary(false);
+    assert.match(path, /libllama/);
+    assert.equal(backend, "cpu");
+    const { sharedObjects } = process.report.getReport() as { sharedObjects: string[] };
+    assert.ok(!sharedObjects.some((one) => one.endsWith("llama-addon.node")), "the add-on is mapped");
+  });
+
   describe("against the header in the package's source bundle", () => {
     let directory = "";
     let include: string[] = [];

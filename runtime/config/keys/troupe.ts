@@ -154,7 +154,7 @@ export const troupeKeys = {
   maxStepMs: {
     ...integer(1),
     default: 280,
-    help: "Longest step with a prompt in it, which new requests wait for, where decode_slowdown allows less; a lone prompt may take two to end in one, or four when it has long been alone",
+    help: "Longest step with a prompt in it, which new requests wait for, where decode_slowdown allows less; the only prompt may take twice as long to end in one step, and four times once it has run alone for a while",
   },
   frameIntervalMs: {
     ...integer(0),
