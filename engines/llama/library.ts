@@ -36,7 +36,7 @@ export interface LlamaLibrary extends Devices {
 // A llama_decode builds its graph on the stack of the call; the default of 1 MiB is tight for deep models.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
-/** Of ggml's log: a line for each tensor. */
+/** ggml's log level DEBUG: one line per tensor. */
 const debugLevel = 1;
 const keptHeapBytes = 32 * 1024 * 1024;
 // Made once: koffi keeps every type for ever.
