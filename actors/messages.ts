@@ -1,21 +1,22 @@
 // Owns every message of every actor: one protocol interface an actor, whose methods take one plain-data message. What is
 // not a request and a reply travels as frames: see TokenFrame.
-import type { GenerateRequest, Sampling } from "../engines/chat.ts";
+
+import type { PrefixStatistics } from "../engines/decoding/kv/prefix-cache.ts";
+import type { PrefixStoreOptions } from "../engines/decoding/prefix-store/prefix-store.ts";
+import type { SchedulerLimits } from "../engines/decoding/scheduler/scheduler.ts";
+import type { SpeculationOptions } from "../engines/decoding/speculation/options.ts";
+import type { SpeculationStatistics } from "../engines/decoding/speculation/speculation.ts";
 import type { Capabilities, Capacity, EngineName, ModelCard, ModelSpec } from "../engines/engine.ts";
-import type { HeadBytes } from "../engines/gguf/reader.ts";
-import type { GrammarSource } from "../engines/grammar/source.ts";
-import type { PrefixStoreOptions } from "../engines/prefix-store/prefix-store.ts";
-import type { PrefixStatistics } from "../engines/scheduler/prefix-cache.ts";
-import type { SchedulerLimits } from "../engines/scheduler/scheduler.ts";
-import type { SpeculationOptions } from "../engines/speculation/options.ts";
-import type { SpeculationStatistics } from "../engines/speculation/speculation.ts";
-import type { TemplateAbilities } from "../engines/template/abilities.ts";
-import type { TokenTextTable } from "../engines/tokenizer/token-texts.ts";
+import type { HeadBytes } from "../engines/files/gguf/reader.ts";
+import type { GenerateRequest, Sampling } from "../engines/generation.ts";
+import type { GrammarSource } from "../engines/grammar-source.ts";
+import type { TemplateAbilities } from "../engines/text/template/abilities.ts";
+import type { TokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
-import type { Embeddings, EmbedRequest } from "./inference.ts";
-import type { BodyToTranslate } from "./text-tasks/body-translators.ts";
+import type { BodyToTranslate } from "./api/body-translators.ts";
+import type { Embeddings, EmbedRequest } from "./api/inference.ts";
 
 /** The model actor: one a loaded model, on the model's own place. */
 export interface ModelProtocol {

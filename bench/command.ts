@@ -4,8 +4,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import arg from "arg";
 import type { EngineName } from "../engines/engine.ts";
-import { defaultPackage } from "../engines/hub/default-model.ts";
-import { resolveModel } from "../engines/hub/resolve-model.ts";
+import { defaultPackage } from "../engines/files/hub/default-model.ts";
+import { resolveModel } from "../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../runtime/errors.ts";
 
 const outputLimit = 64 * 1024 * 1024;

@@ -3,8 +3,8 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import os from "node:os";
-import { ownCpuQuota, physicalCores } from "../engines/cores.ts";
-import { cpuFlags, hostFacts } from "../runtime/system.ts";
+import { ownCpuQuota, physicalCores } from "../runtime/host/cores.ts";
+import { cpuFlags, hostFacts } from "../runtime/host/system.ts";
 
 /** Features that the kernels of either engine have code for. */
 const telling: ReadonlySet<string> = new Set([

@@ -30,7 +30,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   serving: () => import("./serving/bench.ts"),
   smooth: () => import("./smooth/main.ts"),
   speculation: () => import("./speculation/main.ts"),
-  stream: () => import("./serving/stream.ts"),
+  stream: () => import("./serving/client/stream.ts"),
   structured: () => import("./structured/main.ts"),
   threads: () => import("./threads/main.ts"),
 };

@@ -1,11 +1,11 @@
 // Owns reading the command line: the command, and its flags as text. Which flags there are comes from the table of keys;
 // what their values mean is resolveConfig's work. Called by main.ts.
 import arg from "arg";
-import { entryOfFlag, type Flags } from "../runtime/config/given.ts";
-import { keyEntries } from "../runtime/config/keys.ts";
-import { withoutTokens } from "../runtime/config/kinds.ts";
-import { suggestion } from "../runtime/config/nearest.ts";
 import { ServerError } from "../runtime/errors.ts";
+import { suggestion } from "../runtime/nearest.ts";
+import { entryOfFlag, type Flags } from "./config/given.ts";
+import { keyEntries } from "./config/keys.ts";
+import { withoutTokens } from "./config/kinds.ts";
 
 const commandNames = ["serve", "run", "bench", "from-config"] as const;
 

@@ -2,11 +2,11 @@
 // main.ts.
 import { createInterface } from "node:readline/promises";
 import arg from "arg";
-import { type CachedModel, deleteCachedModel, listCachedModels } from "../engines/hub/cached-models.ts";
-import { hubCacheDirectory } from "../engines/hub/hub-locations.ts";
-import { defaultCacheDirectory } from "../engines/hub/model-cache.ts";
-import { nearest, suggestion } from "../runtime/config/nearest.ts";
+import { hubCacheDirectory } from "../engines/files/hub/api/hub-locations.ts";
+import { type CachedModel, deleteCachedModel, listCachedModels } from "../engines/files/hub/cached-models.ts";
+import { defaultCacheDirectory } from "../engines/files/hub/model-cache.ts";
 import { ServerError } from "../runtime/errors.ts";
+import { nearest, suggestion } from "../runtime/nearest.ts";
 
 const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
 

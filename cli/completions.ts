@@ -1,10 +1,11 @@
 // Owns `troupe completions bash|zsh|fish`: scripts for a shell that complete commands, flags and the values of flags. They are
 // made from the table of keys, so that they know what the command line knows. Called by main.ts.
-import type { Command } from "../runtime/config/key.ts";
-import { appliesTo, type KeyEntry, keyEntries } from "../runtime/config/keys.ts";
-import { suggestion } from "../runtime/config/nearest.ts";
+
 import { ServerError } from "../runtime/errors.ts";
+import { suggestion } from "../runtime/nearest.ts";
 import { type CommandName, modelKinds, type ToolName } from "./arguments.ts";
+import type { Command } from "./config/key.ts";
+import { appliesTo, type KeyEntry, keyEntries } from "./config/keys.ts";
 import { commandHelp } from "./help.ts";
 
 /** A flag as a shell offers it. */

@@ -1,15 +1,15 @@
 // Owns `troupe doctor`: looks at this machine and says what may hinder the server on it, for a person or as JSON. Called by
 // main.ts. Exit code 1 where something does.
 import arg from "arg";
-import { defaultModel } from "../engines/hub/resolve-model.ts";
-import { nativeHost } from "../engines/llama/native-host.ts";
+import { defaultModel } from "../engines/files/hub/resolve-model.ts";
+import { nativeHost } from "../engines/llama/native/native-host.ts";
 import { wireDiagnosis } from "../http/system/schemas.ts";
-import { type Config, resolveConfig } from "../runtime/config/config.ts";
 import { ServerError, toErrorRecord } from "../runtime/errors.ts";
-import { createLogger } from "../runtime/log.ts";
-import type { Check, Diagnosis, EngineReport } from "../runtime/system.ts";
+import type { Check, Diagnosis, EngineReport } from "../runtime/host/system.ts";
+import { createLogger } from "../runtime/log/log.ts";
 import { parseArguments } from "./arguments.ts";
-import { modelEngine, modelSpec } from "./model-specs.ts";
+import { modelEngine, modelSpec } from "./assembly/model-specs.ts";
+import { type Config, resolveConfig } from "./config/config.ts";
 import { createProgress } from "./progress.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { diagnose } from "./system/inspector.ts";

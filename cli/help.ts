@@ -1,5 +1,7 @@
 // Owns the help text. It is made from the table of keys, so it cannot differ from what is accepted. Called by main.ts.
-import type { Command, Key } from "../runtime/config/key.ts";
+
+import type { CommandName, ToolName } from "./arguments.ts";
+import type { Command, Key } from "./config/key.ts";
 import {
   appliesTo,
   type GroupName,
@@ -8,8 +10,7 @@ import {
   type KeyEntry,
   keyEntries,
   sectionHeader,
-} from "../runtime/config/keys.ts";
-import type { CommandName, ToolName } from "./arguments.ts";
+} from "./config/keys.ts";
 
 export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
   serve: "Serve models over HTTP",

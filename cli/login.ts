@@ -2,9 +2,9 @@
 // keeps its own. The token is never printed. Called by main.ts.
 import { text } from "node:stream/consumers";
 import arg from "arg";
-import { whoAmI } from "../engines/hub/hub-api.ts";
-import { createHubContext, hurried } from "../engines/hub/hub-context.ts";
-import { checkToken, writeToken } from "../engines/hub/hub-token.ts";
+import { whoAmI } from "../engines/files/hub/api/hub-api.ts";
+import { createHubContext, hurried } from "../engines/files/hub/api/hub-context.ts";
+import { checkToken, writeToken } from "../engines/files/hub/api/hub-token.ts";
 import { ServerError } from "../runtime/errors.ts";
 
 const usage = "troupe login [--token TOKEN]; without it the token is asked for, or read from standard input";

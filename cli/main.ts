@@ -1,14 +1,14 @@
 // Owns the command line's entry: picks the command, and turns an error into a line for a person and an exit code. It is
 // imported by troupe.mjs. Exit codes: 0 well, 1 failed, 2 wrong settings.
 import { readFile } from "node:fs/promises";
-import { defaultModel } from "../engines/hub/resolve-model.ts";
-import { type Config, resolveConfig } from "../runtime/config/config.ts";
-import type { Command } from "../runtime/config/key.ts";
-import { parseToml, type TomlFile } from "../runtime/config/toml.ts";
+import { defaultModel } from "../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { type CommandLine, type CommandName, parseArguments, type ToolName } from "./arguments.ts";
-import { bench } from "./bench.ts";
+import { bench } from "./bench/bench.ts";
 import { cacheCommand } from "./cache.ts";
+import { type Config, resolveConfig } from "./config/config.ts";
+import type { Command } from "./config/key.ts";
+import { parseToml, type TomlFile } from "./config/toml.ts";
 import { commandsHelp, flagsHelp } from "./help.ts";
 import { loginCommand } from "./login.ts";
 import { run } from "./run/run.ts";

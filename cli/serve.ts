@@ -1,20 +1,21 @@
 // Owns `troupe serve`: the composition root of the server. It fetches the models, starts the places and the HTTP front,
 // says where to find them, and takes everything down in order when told to stop.
-import { Front } from "../actors/front.ts";
-import type { Inference } from "../actors/inference.ts";
-import { limitNativeHeap } from "../engines/llama/native-heap.ts";
+
+import type { Inference } from "../actors/api/inference.ts";
+import { Front } from "../actors/front/front.ts";
+import { limitNativeHeap } from "../engines/llama/native/native-heap.ts";
 import { type App, createApp } from "../http/app.ts";
-import { MIN_OPEN_FILES } from "../http/connection-limit.ts";
-import { type Listener, listen } from "../http/listen.ts";
-import type { Config } from "../runtime/config/config.ts";
+import { MIN_OPEN_FILES } from "../http/server/connection-limit.ts";
+import { type Listener, listen } from "../http/server/listen.ts";
 import { ServerError } from "../runtime/errors.ts";
-import { createLogger, type Logger } from "../runtime/log.ts";
-import { openFileLimit } from "../runtime/open-files.ts";
-import { frontOptions, placeStopMs } from "./front-options.ts";
-import type { McpListener } from "./mcp.ts";
-import { type ClosableObserver, openObservers } from "./observers.ts";
+import { openFileLimit } from "../runtime/host/open-files.ts";
+import { createLogger, type Logger } from "../runtime/log/log.ts";
+import { frontOptions, placeStopMs } from "./assembly/front-options.ts";
+import type { McpListener } from "./assembly/mcp.ts";
+import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
+import { openState } from "./assembly/state.ts";
+import type { Config } from "./config/config.ts";
 import { createProgress } from "./progress.ts";
-import { openState } from "./state.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
 
@@ -111,7 +112,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
 async function mcpOf(config: Config, app: App, inference: Inference, log: Logger): Promise<McpListener | null> {
   const { mcpPort } = config.server;
   if (mcpPort === null) return null;
-  const { listenMcp } = await import("./mcp.ts");
+  const { listenMcp } = await import("./assembly/mcp.ts");
   return listenMcp(config, mcpPort, { app, inference, log });
 }
 

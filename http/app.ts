@@ -1,29 +1,29 @@
 // Owns the way from a request to its handler: CORS preflight, unknown path, wrong method, draining, and the one place
 // where a throw becomes an answer. Created by the composition root; an edge (or a test) calls `handle`.
-import type { Inference } from "../actors/inference.ts";
-import type { LoraAdapters } from "../actors/lora-adapters.ts";
-import type { ModelManagement } from "../actors/model-management.ts";
-import { ResponseKeeper } from "../actors/response-store/response-keeper.ts";
-import { maxStoredBytes, type StoredResponses } from "../actors/stored-responses.ts";
+import type { Inference } from "../actors/api/inference.ts";
+import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
+import type { ModelManagement } from "../actors/api/model-management.ts";
+import { maxStoredBytes, type StoredResponses } from "../actors/api/stored-responses.ts";
+import { ResponseKeeper } from "../actors/state/response-keeper.ts";
 import { ServerError } from "../runtime/errors.ts";
+import { bareInspector, type SystemInspector } from "../runtime/host/system.ts";
 import { MemoryTables } from "../runtime/store/memory-tables.ts";
 import { TableStore } from "../runtime/store/table-store.ts";
-import { bareInspector, type SystemInspector } from "../runtime/system.ts";
-import { AccessLog } from "./access-log.ts";
-import { AnswerMemory } from "./answer-memory.ts";
 import type { Context, HttpConfig } from "./context.ts";
-import type { EdgeHandler, HttpRequest } from "./edge.ts";
 import { Exchange } from "./exchange.ts";
-import { KnownHosts } from "./hosts.ts";
 import { noteModel } from "./json.ts";
-import type { Log } from "./log.ts";
-import { HttpMetrics } from "./metrics/recorder.ts";
 import { unmanaged } from "./models/unmanaged.ts";
-import { ObservedInference } from "./observed-inference.ts";
-import type { ExchangeObserver } from "./observer.ts";
+import { AccessLog } from "./observe/access-log.ts";
+import type { Log } from "./observe/log.ts";
+import { HttpMetrics } from "./observe/metrics/recorder.ts";
+import { ObservedInference } from "./observe/observed-inference.ts";
+import type { ExchangeObserver } from "./observe/observer.ts";
 import { Responses } from "./responses/responses.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { type Route, routes } from "./routes.ts";
+import type { EdgeHandler, HttpRequest } from "./server/edge.ts";
+import { KnownHosts } from "./server/hosts.ts";
+import { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
 export interface AppOptions {
   readonly inference: Inference;

@@ -1,15 +1,15 @@
 // Owns what a route handler is given beside its request: the models, what manages them, and the settings of the
 // HTTP front.
-import type { Inference } from "../actors/inference.ts";
-import type { LoraAdapters } from "../actors/lora-adapters.ts";
-import type { ModelManagement } from "../actors/model-management.ts";
-import type { ShownTokens } from "../engines/tokenizer/token-texts.ts";
-import type { SystemInspector } from "../runtime/system.ts";
-import type { AnswerMemory } from "./answer-memory.ts";
+import type { Inference } from "../actors/api/inference.ts";
+import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
+import type { ModelManagement } from "../actors/api/model-management.ts";
+import type { ShownTokens } from "../engines/text/tokenizer/token-texts.ts";
+import type { SystemInspector } from "../runtime/host/system.ts";
 import type { Exchange } from "./exchange.ts";
-import type { Log } from "./log.ts";
-import type { HttpMetrics } from "./metrics/recorder.ts";
+import type { Log } from "./observe/log.ts";
+import type { HttpMetrics } from "./observe/metrics/recorder.ts";
 import type { Responses } from "./responses/responses.ts";
+import type { AnswerMemory } from "./shared/answer/answer-memory.ts";
 
 /** Settings of the HTTP front, as plain values. */
 export interface HttpConfig {

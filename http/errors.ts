@@ -2,7 +2,7 @@
 // builds an error body but a protocol whose clients know another shape, in an ErrorFormat of its own.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../runtime/errors.ts";
-import type { ReplyHeaders } from "./edge.ts";
+import type { ReplyHeaders } from "./server/edge.ts";
 
 interface WireRule {
   readonly status: number;

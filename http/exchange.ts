@@ -1,14 +1,14 @@
 // Owns one request and its one answer: adds the headers every answer has, turns errors into the envelope, and tells those
 // who keep account of requests. Made by the app for each request; protocol routes see HTTP only through it.
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
-import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./edge.ts";
 import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
-import type { Log } from "./log.ts";
-import type { Generation } from "./observed-inference.ts";
-import type { ExchangeObserver } from "./observer.ts";
-import { requestId } from "./request-id.ts";
+import type { Log } from "./observe/log.ts";
+import type { Generation } from "./observe/observed-inference.ts";
+import type { ExchangeObserver } from "./observe/observer.ts";
+import { requestId } from "./observe/request-id.ts";
 import type { PathParameters } from "./route-table.ts";
 import type { Route } from "./routes.ts";
+import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/edge.ts";
 
 export interface ExchangeOptions {
   readonly log: Log;

@@ -1,8 +1,8 @@
 // Owns the words for a field that is wrong: from the validator's issues to one ServerError. The schemas' own messages,
 // where they have one, are kept.
 import type { z } from "zod";
-import { suggestion } from "../runtime/config/nearest.ts";
 import { type ErrorCode, ServerError } from "../runtime/errors.ts";
+import { suggestion } from "../runtime/nearest.ts";
 
 type Issue = z.core.$ZodIssue;
 type RawIssue = z.core.$ZodRawIssue;

@@ -2,10 +2,10 @@
 // field, what was expected and what came. Requests for inference, whose bodies may be long, are read by read-request.ts.
 import { z } from "zod";
 import { ServerError } from "../runtime/errors.ts";
-import type { HttpRequest } from "./edge.ts";
-import { ignoredFields, tellIgnored } from "./ignored.ts";
 import { describeIssue, expectation } from "./issues.ts";
-import type { Log } from "./log.ts";
+import type { Log } from "./observe/log.ts";
+import type { HttpRequest } from "./server/edge.ts";
+import { ignoredFields, tellIgnored } from "./shared/ignored.ts";
 
 const COMMA = 0x2c;
 const LIST = 0x5b;

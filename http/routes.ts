@@ -21,8 +21,6 @@ import { mcpOperation } from "./mcp/operation.ts";
 import { messagesErrors } from "./messages/errors.ts";
 import { countTokensOperation, messagesOperation } from "./messages/operation.ts";
 import { countTokens, messages } from "./messages/route.ts";
-import { metricsOperation } from "./metrics/operation.ts";
-import { metrics } from "./metrics/route.ts";
 import {
   managementErrors,
   reloadModelOperation,
@@ -32,6 +30,8 @@ import {
 import { modelStatus, reloadModel, unloadModel } from "./models/management-route.ts";
 import { listModelsOperation, retrieveModelOperation } from "./models/operation.ts";
 import { listModels, retrieveModel } from "./models/route.ts";
+import { metricsOperation } from "./observe/metrics/operation.ts";
+import { metrics } from "./observe/metrics/route.ts";
 import { openApiOperation } from "./openapi/operation.ts";
 import { openApi } from "./openapi/route.ts";
 import type { Operation } from "./operation.ts";
@@ -43,7 +43,7 @@ import {
   listInputItemsOperation,
   retrieveResponseOperation,
 } from "./responses/operation.ts";
-import { cancelResponse, deleteResponse, listInputItems, retrieveResponse } from "./responses/stored-route.ts";
+import { cancelResponse, deleteResponse, listInputItems, retrieveResponse } from "./responses/stored/stored-route.ts";
 import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
 import { systemDoctor, systemInfo } from "./system/route.ts";
 

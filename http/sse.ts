@@ -1,10 +1,10 @@
 // Owns the pump from a generation's events to a stream of server-sent events: when the answer begins, keep-alive
 // comments, back pressure, and the end. A protocol brings a codec; nothing here knows what its events look like.
-import type { GenerateEvent } from "../engines/chat.ts";
+import type { GenerateEvent } from "../engines/generation.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
-import type { StreamSink } from "./edge.ts";
 import type { Exchange } from "./exchange.ts";
-import { drained, writePiece } from "./write-piece.ts";
+import type { StreamSink } from "./server/edge.ts";
+import { drained, writePiece } from "./server/write-piece.ts";
 
 export interface StreamCodec {
   /**

@@ -3,8 +3,8 @@
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import type { PrepareOptions } from "../../engines/lora/prepare.ts";
-import type { PreparedAdapter } from "../../engines/lora/prepared-adapter.ts";
+import type { PrepareOptions } from "../../engines/files/lora/prepare.ts";
+import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import type { Content } from "./generation.ts";
 
 /** Makes one ready in a folder, which it makes first. */

@@ -4,13 +4,13 @@
 // A generation is in the table while an alias stands for it (live) or a lease is held on it (then it is retired). Whatever
 // takes away the last of them returns it: from then on it is the caller's to free, and unknown here.
 import assert from "node:assert";
-import type { AdapterSelector } from "../../engines/chat.ts";
 import type { AdapterLimits } from "../../engines/engine.ts";
-import type { PreparedAdapter } from "../../engines/lora/prepared-adapter.ts";
-import { maxAliasBytes } from "../../runtime/config/lora-alias.ts";
+import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
+import type { AdapterSelector } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { AdapterEntry } from "../inference.ts";
-import type { AdapterListing, LoadedAdapter } from "../lora-adapters.ts";
+import type { AdapterEntry } from "../api/inference.ts";
+import type { AdapterListing, LoadedAdapter } from "../api/lora-adapters.ts";
+import { maxAliasBytes } from "../api/lora-alias.ts";
 import type { Generation, Pointed, Wanted } from "./generation.ts";
 
 const maxAliases = 1024;

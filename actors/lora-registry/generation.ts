@@ -1,6 +1,6 @@
 // Owns the nouns of the adapters of one model: what is in memory, what is asked for, what became of it. Plain data.
-import type { PreparedAdapter } from "../../engines/lora/prepared-adapter.ts";
-import type { LoadedAdapter } from "../lora-adapters.ts";
+import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
+import type { LoadedAdapter } from "../api/lora-adapters.ts";
 
 /** A prepared adapter on disk. */
 export interface Content {

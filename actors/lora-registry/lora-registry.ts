@@ -7,7 +7,7 @@ import type {
   LoadedAdapter,
   LoraAdapters,
   UnloadAdapterRequest,
-} from "../lora-adapters.ts";
+} from "../api/lora-adapters.ts";
 import type { ModelAdapters } from "./model-adapters.ts";
 
 export class LoraRegistry implements LoraAdapters {

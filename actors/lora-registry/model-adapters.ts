@@ -5,12 +5,13 @@
 // go is freed in a later turn, or before something new is loaded. What is new is loaded first, and enters the table in the
 // same turn, if it still may.
 import assert from "node:assert";
-import type { AdapterSelector } from "../../engines/chat.ts";
 import type { AdapterLimits } from "../../engines/engine.ts";
+import type { AdapterSelector } from "../../engines/generation.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorCode, ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import type { AdapterEntry } from "../inference.ts";
-import type { AdapterListing, LoadAdapterRequest, LoadedAdapter, UnloadAdapterRequest } from "../lora-adapters.ts";
+import { checkExpectedGeneration, checkedAlias, checkLoadPolicy } from "../api/adapter-rules.ts";
+import type { AdapterEntry } from "../api/inference.ts";
+import type { AdapterListing, LoadAdapterRequest, LoadedAdapter, UnloadAdapterRequest } from "../api/lora-adapters.ts";
 import type { ModelProtocol, RunAdapter } from "../messages.ts";
 import { AdapterFiles, type Prepare } from "./adapter-files.ts";
 import { AdapterTable } from "./adapter-table.ts";
@@ -18,7 +19,6 @@ import { EngineAdapters } from "./engine-adapters.ts";
 import type { Content, Generation, Pointed, Wanted } from "./generation.ts";
 import { type AdapterLog, loadFailure, notTaken, shuttingDown } from "./load-failure.ts";
 import type { LoadGate } from "./load-gate.ts";
-import { checkExpectedGeneration, checkedAlias, checkLoadPolicy } from "./load-rules.ts";
 import { prepareOnPlace } from "./prepare-on-place.ts";
 
 /** An adapter to have before the first request. */

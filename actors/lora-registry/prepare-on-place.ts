@@ -1,6 +1,6 @@
 // Owns preparing an adapter off the main thread: a worker place that does it as its start, and then ends.
-import type { PrepareOptions } from "../../engines/lora/prepare.ts";
-import type { PreparedAdapter } from "../../engines/lora/prepared-adapter.ts";
+import type { PrepareOptions } from "../../engines/files/lora/prepare.ts";
+import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { preparerModule } from "../placement.ts";
 

@@ -1,8 +1,8 @@
 // Owns what runs on the place that prepares one adapter (a worker thread): all of it is its start.
-import { type PrepareOptions, prepareAdapter } from "../../engines/lora/prepare.ts";
-import type { PreparedAdapter } from "../../engines/lora/prepared-adapter.ts";
+import { type PrepareOptions, prepareAdapter } from "../../engines/files/lora/prepare.ts";
+import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { makeFolder } from "../../runtime/make-folder.ts";
+import { makeFolder } from "../../runtime/host/make-folder.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 
 export async function start({ init }: PlaceContext<PrepareOptions>): Promise<PreparedAdapter> {

@@ -2,10 +2,10 @@
 // of tokens.
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
 import { Later } from "../../runtime/actor/later.ts";
-import type { Endpoint } from "../../runtime/thread/endpoint.ts";
+import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { type ModelProtocol, type TokenFrame, tokenChannel } from "../messages.ts";
-import type { Intake } from "../scheduler/intake.ts";
-import type { Consumer, StepLoop } from "../scheduler/step-loop.ts";
+import type { Intake } from "./intake.ts";
+import type { Consumer, StepLoop } from "./step/step-loop.ts";
 
 export function modelActor(loop: StepLoop, intake: Intake): Behaviour<ModelProtocol> {
   const consumers = new Map<Endpoint, Consumer>();

@@ -1,19 +1,20 @@
 // Owns what runs on a model's place (a child process or a worker thread): it loads the model, then runs the step loop
 // with the model actor in front of it. Started by the kernel's entry; an engine failure ends the place on purpose, and
 // its supervisor starts a new one.
+
+import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
+import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprint.ts";
+import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
+import { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
-import { createGrammarHost } from "../../engines/grammar/host.ts";
 import { openEngine } from "../../engines/open-engine.ts";
-import { modelFingerprint } from "../../engines/prefix-store/fingerprint.ts";
-import { PrefixStore } from "../../engines/prefix-store/prefix-store.ts";
-import { loadDraftModel } from "../../engines/speculation/draft-model.ts";
-import { Speculation } from "../../engines/speculation/speculation.ts";
-import { vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
+import { vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol, ModelReport } from "../messages.ts";
-import { Intake } from "../scheduler/intake.ts";
-import { StepLoop } from "../scheduler/step-loop.ts";
+import { loadDraftModel } from "./draft-model.ts";
+import { Intake } from "./intake.ts";
 import { modelActor } from "./model-actor.ts";
+import { StepLoop } from "./step/step-loop.ts";
 
 /** A shorter prefix is computed sooner than it is read from disk. */
 const leastStoredTokens = 256;

@@ -1,9 +1,9 @@
 // Ended tasks: requests whose preparation took too much time or memory. The same request is refused at once when it comes
 // again. Bounded, and forgotten after some minutes: the machine may only have been busy.
 import { createHash } from "node:crypto";
-import type { GenerateRequest } from "../../engines/chat.ts";
+import type { GenerateRequest } from "../../engines/generation.ts";
 import type { ServerError } from "../../runtime/errors.ts";
-import { demandOf } from "./sealed-content.ts";
+import { demandOf } from "../api/sealed-content.ts";
 
 const rememberedMs = 10 * 60_000;
 const maxRemembered = 256;

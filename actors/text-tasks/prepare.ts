@@ -1,12 +1,12 @@
 // Preparing a request for the model: its prompt in tokens, its grammar in the grammar engine's terms, and how the answer is
 // to be read. Runs on a text worker; what it throws refuses the request. The result is plain data.
 import { serialize } from "node:v8";
-import type { OpenRequest, OutputGrammar, ToolUse } from "../../engines/chat.ts";
-import type { GrammarSource } from "../../engines/grammar/source.ts";
-import type { OutputDemand, Translation } from "../../engines/grammar/translate.ts";
-import { Translations } from "../../engines/grammar/translations.ts";
-import { formatNamed } from "../../engines/parse/choose-format.ts";
-import type { FormatName } from "../../engines/parse/tool-format.ts";
+import type { OpenRequest, OutputGrammar, ToolUse } from "../../engines/generation.ts";
+import type { GrammarSource } from "../../engines/grammar-source.ts";
+import type { OutputDemand, Translation } from "../../engines/text/constraints/translate.ts";
+import { Translations } from "../../engines/text/constraints/translations.ts";
+import { formatNamed } from "../../engines/text/parse/choose-format.ts";
+import type { FormatName } from "../../engines/text/parse/tool-format.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { ReasoningBudget } from "../messages.ts";
 import type { ChatPlan, TextModel } from "./text-model.ts";

@@ -1,19 +1,19 @@
 // The tasks of a text worker: everything that is done with a client's text before and after generating. One at a time; a
 // task that takes too long is ended together with its thread.
 import { deserialize } from "node:v8";
-import type { GenerateRequest, OpenRequest } from "../../engines/chat.ts";
-import { parseModelMetadata } from "../../engines/gguf/metadata.ts";
-import { readHeadBytes } from "../../engines/gguf/reader.ts";
-import { loadTemplateOverride } from "../../engines/template/template-source.ts";
-import { tokenTextTable } from "../../engines/tokenizer/token-texts.ts";
-import { createVocabulary } from "../../engines/tokenizer/vocabulary.ts";
-import type { TaskHandlers, TaskOutput } from "../../runtime/thread/task.ts";
-import type { EmbedInputs } from "../inference.ts";
+import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
+import { readHeadBytes } from "../../engines/files/gguf/reader.ts";
+import type { GenerateRequest, OpenRequest } from "../../engines/generation.ts";
+import { loadTemplateOverride } from "../../engines/text/template/template-source.ts";
+import { tokenTextTable } from "../../engines/text/tokenizer/token-texts.ts";
+import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
+import type { TaskHandlers, TaskOutput } from "../../runtime/task/task.ts";
+import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "../api/body-translators.ts";
+import type { EmbedInputs } from "../api/inference.ts";
+import { openContent } from "../api/sealed-content.ts";
 import type { ModelFiles } from "../messages.ts";
-import type { BodyToTranslate, BodyTranslators, TranslatedBody } from "./body-translators.ts";
 import { ChatTemplates } from "./chat-templates.ts";
 import { checkOutput, type OutputToCheck, preparePrompt } from "./prepare.ts";
-import { openContent } from "./sealed-content.ts";
 import { TextModel, type TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 

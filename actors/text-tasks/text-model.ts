@@ -2,15 +2,16 @@
 // in TypeScript: the native tokenizer recurses over some prompts until the process dies, and a user's text must never be
 // able to do that to the server. It is compared with the engine's tokens when the model attaches, where the engine has a
 // tokenizer.
-import type { ChatMessage, OpenRequest } from "../../engines/chat.ts";
-import { parseModelMetadata } from "../../engines/gguf/metadata.ts";
-import type { ToolFormat } from "../../engines/parse/tool-format.ts";
+
+import { parseModelMetadata } from "../../engines/files/gguf/metadata.ts";
+import type { ChatMessage, OpenRequest } from "../../engines/generation.ts";
+import type { ToolFormat } from "../../engines/text/parse/tool-format.ts";
 import {
   createVocabulary,
   type PromptText,
   type Vocabulary,
   vocabularyProbes,
-} from "../../engines/tokenizer/vocabulary.ts";
+} from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AttachedModel, ModelFiles, ReasoningBudget } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";

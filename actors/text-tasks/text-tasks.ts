@@ -1,15 +1,15 @@
 // Text tasks: what text workers do for the agents place, with types, and with errors that a client can read. The workers are
 // a task pool. The agents thread itself processes no client's text, only what a model writes.
-import type { GenerateRequest } from "../../engines/chat.ts";
+import type { GenerateRequest } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { type EndReason, TaskEnded } from "../../runtime/thread/task.ts";
-import type { TaskPoolStatistics, TaskRequest } from "../../runtime/thread/task-pool.ts";
-import type { EmbedInputs } from "../inference.ts";
+import { type EndReason, TaskEnded } from "../../runtime/task/task.ts";
+import type { TaskPoolStatistics, TaskRequest } from "../../runtime/task/task-pool.ts";
+import type { BodyToTranslate, TranslatedBody } from "../api/body-translators.ts";
+import type { EmbedInputs } from "../api/inference.ts";
+import { movedWith } from "../api/sealed-content.ts";
 import type { AttachedModel, EndedTask, ModelFiles, TextStatistics } from "../messages.ts";
-import type { BodyToTranslate, TranslatedBody } from "./body-translators.ts";
 import { demandDigest, EndedTasks, requestDigest } from "./ended-tasks.ts";
 import type { OutputChecks, PreparedPrompt } from "./prepare.ts";
-import { movedWith } from "./sealed-content.ts";
 import type { TextTaskKind, TextTaskTypes } from "./text-handlers.ts";
 import type { TextSource } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";

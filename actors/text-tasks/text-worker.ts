@@ -1,6 +1,6 @@
 // The module of a text worker: see TextTasks, which starts them.
-import type { StartTasks } from "../../runtime/thread/task.ts";
-import type { TranslatorModule } from "./body-translators.ts";
+import type { StartTasks } from "../../runtime/task/task.ts";
+import type { TranslatorModule } from "../api/body-translators.ts";
 import { textHandlers } from "./text-handlers.ts";
 
 export interface TextWorkerInit {

@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type LoraOptions, writeGgufAdapter, writePeftAdapter } from "../../test/fixtures/lora.ts";
+import { type LoraOptions, writeGgufAdapter, writePeftAdapter } from "../../test/fixtures/lora/lora.ts";
 
 export type Targets = "attention" | "all-linear";
 

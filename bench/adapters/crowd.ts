@@ -1,8 +1,8 @@
 // Owns the load of `bench adapters`: clients that all ask at once, each with the adapter that is its turn, and what came of it.
 import { performance } from "node:perf_hooks";
-import { type Answer, ask } from "../serving/ask.ts";
-import { type CrowdResult, firstTextP50, tokensPerSecond } from "../serving/crowd.ts";
-import { percentiles } from "../serving/statistics.ts";
+import { type Answer, ask } from "../serving/client/ask.ts";
+import { type CrowdResult, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";
+import { percentiles } from "../serving/client/statistics.ts";
 
 export interface LoadShape {
   readonly promptTokens: number;

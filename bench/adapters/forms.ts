@@ -1,7 +1,8 @@
 // Owns comparing loads on one server that differ in which adapters their requests name: round by round in turn, all with the
 // same texts.
+
+import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { inRounds, ours, type SideOptions, withSides } from "../serving/sides.ts";
-import { SizedPrompts } from "../serving/sized-prompts.ts";
 import { type AdapterFile, loraFlags } from "./adapter-files.ts";
 import { type CrowdLoad, crowdLoad, type LoadShape } from "./crowd.ts";
 

@@ -1,8 +1,8 @@
 // Owns how the llama engine with one adapter compares with llama-server that has the same one: both up, asked in turn.
 import { findingsTable } from "../overload/finding.ts";
+import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { answered, pairedRatios, ratioAtLeast, toldRounds } from "../serving/show.ts";
 import { inRounds, ours, peers, type SideOptions, withSides } from "../serving/sides.ts";
-import { SizedPrompts } from "../serving/sized-prompts.ts";
 import { type AdapterFiles, loraFlags, type Targets } from "./adapter-files.ts";
 import { answersOf, type CrowdLoad, crowdLoad, type LoadShape, rates } from "./crowd.ts";
 import { aliasesOf, plain, sizes } from "./forms.ts";

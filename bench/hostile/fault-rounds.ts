@@ -3,12 +3,12 @@
 import { renameSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { atMost, exactly, findingsTable, told } from "../overload/finding.ts";
-import { Bystander, failuresOf, medianMs, worstMs } from "./bystander.ts";
-import { otherKey, seconds } from "./client.ts";
-import { tinyModel } from "./models.ts";
 import type { HostileOptions } from "./options.ts";
-import { Rig } from "./rig.ts";
-import type { HostileServer } from "./server.ts";
+import { Bystander, failuresOf, medianMs, worstMs } from "./rig/bystander.ts";
+import { otherKey, seconds } from "./rig/client.ts";
+import { tinyModel } from "./rig/models.ts";
+import { Rig } from "./rig/rig.ts";
+import type { HostileServer } from "./rig/server.ts";
 
 const backWithinMs = 30_000;
 const longestDelayMs = 500;

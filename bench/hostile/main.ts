@@ -8,7 +8,7 @@ import { bars, measure } from "./measure.ts";
 import { type HostileOptions, parseOptions } from "./options.ts";
 import type { Probe } from "./probe.ts";
 import { probes } from "./probes/all.ts";
-import { runRandom } from "./random-load.ts";
+import { runRandom } from "./rig/random-load.ts";
 import { cells, hostileTable, type Line } from "./table.ts";
 
 export { usage } from "./options.ts";

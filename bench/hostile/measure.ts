@@ -3,11 +3,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { ownKiB } from "../proc.ts";
 import { sampleMemory } from "../serving/resident-memory.ts";
-import { Bystander, failuresOf, medianMs, type Observations, type Waits, worstMs } from "./bystander.ts";
-import { otherKey } from "./client.ts";
 import type { LoneProbe, Outcome, Probe, ServerProbe } from "./probe.ts";
-import { Rig, type RigOptions } from "./rig.ts";
-import type { HostileServer } from "./server.ts";
+import { Bystander, failuresOf, medianMs, type Observations, type Waits, worstMs } from "./rig/bystander.ts";
+import { otherKey } from "./rig/client.ts";
+import { Rig, type RigOptions } from "./rig/rig.ts";
+import type { HostileServer } from "./rig/server.ts";
 
 const memoryPollMs = 250;
 /** What an attack leaves behind shows soon after it. */

@@ -1,10 +1,10 @@
 // Probe: one attack on a server, and the result for the attacker. measure.ts measures what it costs the other clients.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { EngineName } from "../../engines/engine.ts";
-import type { EdgeName } from "../../http/listen.ts";
-import { isNamed, type Reply, summary } from "./client.ts";
-import type { Rig } from "./rig.ts";
-import type { HostileServer, ServerSettings } from "./server.ts";
+import type { EdgeName } from "../../http/server/listen.ts";
+import { isNamed, type Reply, summary } from "./rig/client.ts";
+import type { Rig } from "./rig/rig.ts";
+import type { HostileServer, ServerSettings } from "./rig/server.ts";
 
 export interface Outcome {
   /** What became of the attacker, in words. */

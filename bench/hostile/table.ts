@@ -1,7 +1,8 @@
 // Table of what the probes found: a line for each probe on each edge and engine.
-import { seconds } from "./client.ts";
+
 import type { Costs, Measurement, Watched } from "./measure.ts";
 import type { Probe } from "./probe.ts";
+import { seconds } from "./rig/client.ts";
 
 const header = [
   "finding",

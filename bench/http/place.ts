@@ -2,10 +2,10 @@
 // module's own address, since a front tells every model place the same things. Stands in for actors/model/place.ts.
 
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
+import { Intake } from "../../actors/model/intake.ts";
 import { modelActor } from "../../actors/model/model-actor.ts";
-import { Intake } from "../../actors/scheduler/intake.ts";
-import { StepLoop } from "../../actors/scheduler/step-loop.ts";
-import { readModelMetadata } from "../../engines/gguf/metadata.ts";
+import { StepLoop } from "../../actors/model/step/step-loop.ts";
+import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { idleCapacity } from "../idle-kv.ts";
 import { PacedModel } from "./paced-model.ts";

@@ -1,8 +1,8 @@
 // Owns what the matrix kernels are measured on: one thread's memory, full of matrices of one type one after the other, so
 // that each product reads weights no cache still has; and the activations beside them.
-import { tensorTypes } from "../../engines/gguf/tensors.ts";
-import type { KernelExports } from "../../engines/wasm/kernel-exports.ts";
-import { createMemory, instantiateKernels, type KernelModule } from "../../engines/wasm/kernel-module.ts";
+import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
+import type { KernelExports } from "../../engines/wasm/load/kernel-exports.ts";
+import { createMemory, instantiateKernels, type KernelModule } from "../../engines/wasm/load/kernel-module.ts";
 
 const pageBytes = 65_536;
 /** Where the first matrix starts: what lies below is left to the kernels' own constants. */

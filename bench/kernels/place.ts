@@ -1,7 +1,7 @@
 // Owns one thread of `bench kernels`: it measures every kernel it is told to, at the same time as the threads beside it
 // measure the same one, and returns all rates.
 import { performance } from "node:perf_hooks";
-import type { KernelModule } from "../../engines/wasm/kernel-module.ts";
+import type { KernelModule } from "../../engines/wasm/load/kernel-module.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { Matrices, type MatrixShape } from "./matrices.ts";
 

@@ -3,7 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";
-import { defaultModel, resolveModel } from "../../engines/hub/resolve-model.ts";
+import { defaultModel, resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { atMost, exactly, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
 import { type Ends, Rig, type RigOptions } from "./rig.ts";

@@ -4,13 +4,13 @@ import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Front } from "../../actors/front.ts";
+import { Front } from "../../actors/front/front.ts";
 import { parseArguments } from "../../cli/arguments.ts";
-import { frontOptions } from "../../cli/front-options.ts";
+import { frontOptions } from "../../cli/assembly/front-options.ts";
+import { resolveConfig } from "../../cli/config/config.ts";
 import { createProgress } from "../../cli/progress.ts";
-import { greedySampling, requestDefaults } from "../../engines/chat.ts";
-import { resolveConfig } from "../../runtime/config/config.ts";
-import { createLogger } from "../../runtime/log.ts";
+import { greedySampling, requestDefaults } from "../../engines/generation.ts";
+import { createLogger } from "../../runtime/log/log.ts";
 import { endFile, mortalModule } from "../../test/fixtures/actors/mortal-model-place.ts";
 import { family, residentKiB } from "../proc.ts";
 

@@ -26,7 +26,7 @@ export const loadModule = new URL(import.meta.url);
 export async function start({ init: { engine, spec } }: PlaceContext<LoadInit>): Promise<LoadReady> {
   const opened = await openEngine(engine);
   // Opening the libraries is not loading the model.
-  if (engine === "llama") await (await import("../../engines/llama/library.ts")).openLibrary(false);
+  if (engine === "llama") await (await import("../../engines/llama/native/library.ts")).openLibrary(false);
   const beforeBytes = residentBytes();
   const startMs = performance.now();
   const model = await opened.load(spec, () => {});

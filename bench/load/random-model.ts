@@ -3,7 +3,7 @@
 import { randomFillSync } from "node:crypto";
 import { type FileHandle, open } from "node:fs/promises";
 import { buildGgufHeader, GGMLQuantizationType, type GGUFTypedMetadata, GGUFValueType } from "@huggingface/gguf";
-import { byteSpellings } from "../../engines/tokenizer/byte-alphabet.ts";
+import { byteSpellings } from "../../engines/text/tokenizer/byte-alphabet.ts";
 
 export interface RandomShape {
   readonly layers: number;

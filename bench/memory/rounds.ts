@@ -8,7 +8,7 @@ import type { ModelSpec } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { parseFlags } from "../command.ts";
-import { table } from "../engine/report.ts";
+import { table } from "../../cli/bench/report.ts";
 import { report } from "../results.ts";
 
 const baseRound = 10;

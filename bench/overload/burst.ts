@@ -1,7 +1,7 @@
 // Owns the scenario `burst`: many more clients at once than there are slots. Where the queue holds them all nobody fails;
 // where it does not, exactly those too many are refused, at once, and the others get what 32 clients alone would.
-import { median } from "../engine/report.ts";
-import { percentiles } from "../serving/statistics.ts";
+import { median } from "../../cli/bench/report.ts";
+import { percentiles } from "../serving/client/statistics.ts";
 import { type Answer, ask } from "./client.ts";
 import { atLeast, exactly, type Finding, silence, told } from "./finding.ts";
 import { type ScenarioOptions, type Server, withServer } from "./server.ts";

@@ -2,8 +2,8 @@
 // up, or never reads. They do as little as a client can, since they share the cores with the server they measure.
 import { connect, type Socket } from "node:net";
 import { performance } from "node:perf_hooks";
-import { EventScanner } from "../serving/event-scanner.ts";
-import { BodyReader } from "../serving/http-body.ts";
+import { EventScanner } from "../serving/client/event-scanner.ts";
+import { BodyReader } from "../serving/client/http-body.ts";
 
 const headEnd = "\r\n\r\n";
 

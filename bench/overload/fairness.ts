@@ -1,8 +1,8 @@
 // Owns the scenario `fairness`: one client with a long backlog, and another who asks once in a while. The second waits for
 // the next free slot, not for the backlog; asking with the first one's key shows what first come, first served would give.
 import { setTimeout as pause } from "node:timers/promises";
-import { median } from "../engine/report.ts";
-import { mean } from "../serving/statistics.ts";
+import { median } from "../../cli/bench/report.ts";
+import { mean } from "../serving/client/statistics.ts";
 import { type Answer, ask } from "./client.ts";
 import { atMost, exactly, type Finding, silence, told } from "./finding.ts";
 import { type ScenarioOptions, type Server, withServer } from "./server.ts";

@@ -1,5 +1,5 @@
 // Owns what a scenario of `bench overload` finds out: a value, the bar it must reach, and whether it does.
-import { table } from "../engine/report.ts";
+import { table } from "../../cli/bench/report.ts";
 
 export interface Finding {
   readonly what: string;

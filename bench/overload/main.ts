@@ -1,7 +1,7 @@
 // Owns `bench overload`: what the server does when more is asked of it than it can give, scenario by scenario, each with
 // the bar it must reach.
 import arg from "arg";
-import { defaultModel, resolveModel } from "../../engines/hub/resolve-model.ts";
+import { defaultModel, resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { report } from "../results.ts";
 import { burst } from "./burst.ts";

@@ -5,7 +5,7 @@
 // is complete, no connection is closed, and the engine's process uses no processor time.
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import { mean } from "../serving/statistics.ts";
+import { mean } from "../serving/client/statistics.ts";
 import { holdsWholeAnswer, standStill } from "./client.ts";
 import { atLeast, exactly, type Finding, silence, told } from "./finding.ts";
 import { type ScenarioOptions, type Server, withServer } from "./server.ts";

@@ -1,8 +1,8 @@
 // Owns what the clients of `bench overload` ask, and the shapes of load: all at once, or so many clients that each ask again
 // when they are answered. The same seed asks the same; no two prompts are alike.
 import { performance } from "node:perf_hooks";
-import { PromptSource } from "../serving/prompts.ts";
-import { randomFrom } from "../serving/random.ts";
+import { PromptSource } from "../serving/client/prompts.ts";
+import { randomFrom } from "../serving/client/random.ts";
 import { type Answer, ask, type Question } from "./client.ts";
 
 export const slots = 32;

@@ -1,19 +1,19 @@
 // Owns `bench oversubscribe`: many long generations on a KV cache that holds a part of them. All must end, and say what they
 // would have said with room for all.
 import arg from "arg";
-import { StepLoop } from "../../actors/scheduler/step-loop.ts";
+import { StepLoop } from "../../actors/model/step/step-loop.ts";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
 import type { EngineName, LoadedModel } from "../../engines/engine.ts";
-import { readModelMetadata } from "../../engines/gguf/metadata.ts";
-import { defaultPackage } from "../../engines/hub/default-model.ts";
-import { resolveModel } from "../../engines/hub/resolve-model.ts";
+import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
+import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { openEngine } from "../../engines/open-engine.ts";
-import type { SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
-import { createVocabulary } from "../../engines/tokenizer/vocabulary.ts";
-import { specOf } from "../../test/fixtures/models.ts";
+import { createVocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
+import { specOf } from "../../test/fixtures/models/models.ts";
 import { engineName } from "../command.ts";
 import { atMost, exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
-import { PromptSource } from "../serving/prompts.ts";
+import { PromptSource } from "../serving/client/prompts.ts";
 import { firstDifference, leadOfLikeliest } from "./first-difference.ts";
 import { type Run, runAll } from "./run.ts";
 

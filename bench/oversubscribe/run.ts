@@ -8,8 +8,8 @@ import {
   type SequenceJob,
   type TokenFrame,
 } from "../../actors/messages.ts";
-import type { Consumer, StepLoop } from "../../actors/scheduler/step-loop.ts";
-import { greedySampling } from "../../engines/chat.ts";
+import type { Consumer, StepLoop } from "../../actors/model/step/step-loop.ts";
+import { greedySampling } from "../../engines/generation.ts";
 
 /** A run that takes longer has come to no end. */
 const limitMs = 20 * 60_000;

@@ -3,10 +3,15 @@ import { availableParallelism } from "node:os";
 import arg from "arg";
 import type { EngineName, LoadedModel, ModelSpec } from "../../engines/engine.ts";
 import { openEngine } from "../../engines/open-engine.ts";
-import { specOf } from "../../test/fixtures/models.ts";
-import { type QuantizedType, quantizedModel, quantizedTypes, referenceModel } from "../../test/fixtures/quantize.ts";
+import {
+  type QuantizedType,
+  quantizedModel,
+  quantizedTypes,
+  referenceModel,
+} from "../../test/fixtures/gguf/quantize.ts";
+import { specOf } from "../../test/fixtures/models/models.ts";
 import { engineName } from "../command.ts";
-import { table } from "../engine/report.ts";
+import { table } from "../../cli/bench/report.ts";
 import { report } from "../results.ts";
 import type { Divergence } from "./divergence.ts";
 import { chunkBatchTokens, chunkTokens, compareForced, type Form } from "./teacher-forcing.ts";

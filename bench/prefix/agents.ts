@@ -1,10 +1,10 @@
 // Owns the scenario `agents`: many clients at once whose prompts begin with the same long text, which no one has computed.
 import { findingsTable } from "../overload/finding.ts";
-import type { Question } from "../serving/ask.ts";
-import { askAtOnce, firstTextP50 } from "../serving/crowd.ts";
+import type { Question } from "../serving/client/ask.ts";
+import { askAtOnce, firstTextP50 } from "../serving/client/crowd.ts";
+import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { ratioAtMost } from "../serving/show.ts";
 import { inRounds, ours, peers, type SideOptions, withSides } from "../serving/sides.ts";
-import { SizedPrompts } from "../serving/sized-prompts.ts";
 import { crowdFindings, sideFindings } from "./crowd-findings.ts";
 
 const clients = 32;

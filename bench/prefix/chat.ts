@@ -1,5 +1,5 @@
 // Owns the scenario `chat`: one long conversation, whose whole history is sent again with every turn.
-import { median, table } from "../engine/report.ts";
+import { median, table } from "../../cli/bench/report.ts";
 import { atMost, findingsTable } from "../overload/finding.ts";
 import {
   type Answer,
@@ -9,10 +9,10 @@ import {
   firstTextPercentiles,
   isWhole,
   sumOf,
-} from "../serving/ask.ts";
+} from "../serving/client/ask.ts";
+import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { answered, ratioAtLeast, ratioAtMost, shown, toldRounds } from "../serving/show.ts";
 import { inRounds, ours, peers, type Side, type SideOptions, withSides } from "../serving/sides.ts";
-import { SizedPrompts } from "../serving/sized-prompts.ts";
 
 const turns = 20;
 /** With the template's own and the answer a turn is about 150 tokens. */

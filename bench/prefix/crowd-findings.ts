@@ -1,6 +1,6 @@
 // Owns what crowds of clients are judged by, beside the peer's where there is one.
 import type { Finding } from "../overload/finding.ts";
-import { type CrowdResult, cachedShare, firstTextP50, tokensPerSecond } from "../serving/crowd.ts";
+import { type CrowdResult, cachedShare, firstTextP50, tokensPerSecond } from "../serving/client/crowd.ts";
 import { answered, ratioAtLeast, ratioAtMost, toldRounds } from "../serving/show.ts";
 
 export function crowdFindings(mine: readonly CrowdResult[], theirs: readonly CrowdResult[] | undefined): Finding[] {

@@ -1,9 +1,9 @@
 // Owns the scenario `repeated`: a few clients that ask the same few questions again and again.
 import { findingsTable } from "../overload/finding.ts";
-import type { Question } from "../serving/ask.ts";
-import { askAtOnce } from "../serving/crowd.ts";
+import type { Question } from "../serving/client/ask.ts";
+import { askAtOnce } from "../serving/client/crowd.ts";
+import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { inRounds, ours, peers, type SideOptions, withSides } from "../serving/sides.ts";
-import { SizedPrompts } from "../serving/sized-prompts.ts";
 import { crowdFindings } from "./crowd-findings.ts";
 
 const clients = 8;

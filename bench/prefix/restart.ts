@@ -4,10 +4,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findingsTable, told } from "../overload/finding.ts";
-import { type Answer, ask, firstTextAfterMs } from "../serving/ask.ts";
+import { type Answer, ask, firstTextAfterMs } from "../serving/client/ask.ts";
+import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { answered, ratioAtMost, toldRounds } from "../serving/show.ts";
 import { ours, type SideOptions, withSides } from "../serving/sides.ts";
-import { SizedPrompts } from "../serving/sized-prompts.ts";
 
 const promptTokens = 4096;
 const answerTokens = 8;

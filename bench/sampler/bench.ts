@@ -1,10 +1,10 @@
 // Owns the sampler's bench: microseconds a row for each way of sampling, SIMD kernel beside the plain reference, over
 // 32 rows of realistic logits. Run it after touching engines/sampler: `node dist/bench/sampler/bench.js [vocabSize]`.
 import { pathToFileURL } from "node:url";
-import type { Sampling } from "../../engines/chat.ts";
-import { ReferenceKernel } from "../../engines/sampler/reference-kernel.ts";
-import { Sampler } from "../../engines/sampler/sampler.ts";
-import { WasmKernel } from "../../engines/sampler/wasm-kernel.ts";
+import { ReferenceKernel } from "../../engines/decoding/sampler/reference-kernel.ts";
+import { Sampler } from "../../engines/decoding/sampler/sampler.ts";
+import { WasmKernel } from "../../engines/decoding/sampler/wasm-kernel.ts";
+import type { Sampling } from "../../engines/generation.ts";
 
 const ROWS = 32;
 const PROMPT_TOKENS = 1024;

@@ -3,12 +3,12 @@
 import { performance } from "node:perf_hooks";
 import arg from "arg";
 import { Batch } from "../../engines/batch.ts";
-import { Scheduler, type SchedulerLimits } from "../../engines/scheduler/scheduler.ts";
-import { Sequence } from "../../engines/scheduler/sequence.ts";
-import { table } from "../engine/report.ts";
+import { Scheduler, type SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import { Sequence } from "../../engines/decoding/scheduler/sequence.ts";
+import { table } from "../../cli/bench/report.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
 import { report } from "../results.ts";
-import { type Percentiles, percentiles } from "../serving/statistics.ts";
+import { type Percentiles, percentiles } from "../serving/client/statistics.ts";
 import { sharesTable } from "./shares.ts";
 
 const warmupSteps = 300;

@@ -1,7 +1,7 @@
 // Owns what one round says about a server: rates, latencies and failures, made of the outcomes of its requests.
 import type { LoopDelay } from "../loop-delay.ts";
-import type { LoadResult, Outcome } from "./load.ts";
-import { mean, type Percentiles, percentiles } from "./statistics.ts";
+import type { LoadResult, Outcome } from "./client/load.ts";
+import { mean, type Percentiles, percentiles } from "./client/statistics.ts";
 
 export interface RoundMetrics {
   readonly requests: number;

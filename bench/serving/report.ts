@@ -1,5 +1,5 @@
 // Owns how the rounds of a load are shown: a table a load, medians first and every round beside them, ratios against the peer.
-import { median, table } from "../engine/report.ts";
+import { median, table } from "../../cli/bench/report.ts";
 import type { RoundMetrics } from "./metrics.ts";
 import type { LoadKind } from "./options.ts";
 

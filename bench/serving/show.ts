@@ -1,7 +1,7 @@
 // Owns how measurements of several rounds are shown in one cell: the median, and each round beside it.
-import { median } from "../engine/report.ts";
+import { median } from "../../cli/bench/report.ts";
 import { atLeast, atMost, exactly, type Finding, told } from "../overload/finding.ts";
-import { type Answer, isWhole } from "./ask.ts";
+import { type Answer, isWhole } from "./client/ask.ts";
 
 export function shown(rounds: readonly number[], digits: number, unit = ""): string {
   const each = rounds.length > 1 ? ` (${rounds.map((value) => value.toFixed(digits)).join(" ")})` : "";

@@ -2,8 +2,8 @@
 // round, and stopped whatever happens. And the flags such benchmarks share.
 import { setTimeout as sleep } from "node:timers/promises";
 import type arg from "arg";
-import { defaultPackage } from "../../engines/hub/default-model.ts";
-import { resolveModel } from "../../engines/hub/resolve-model.ts";
+import { defaultPackage } from "../../engines/files/hub/default-model.ts";
+import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { words } from "./options.ts";
 import { type RunningServer, startPeer, startTroupe } from "./servers.ts";
 

@@ -2,14 +2,14 @@
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";
-import { median } from "../engine/report.ts";
+import { median } from "../../cli/bench/report.ts";
 import { atMost, exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
-import { type Answer, ask, firstTextAfterMs } from "../serving/ask.ts";
+import { type Answer, ask, firstTextAfterMs } from "../serving/client/ask.ts";
+import { SizedPrompts } from "../serving/client/sized-prompts.ts";
+import { percentiles } from "../serving/client/statistics.ts";
 import { answered, shown } from "../serving/show.ts";
 import { ours, peers, type Side, sideFlags, sideOptions, sideUsage, withSides } from "../serving/sides.ts";
-import { SizedPrompts } from "../serving/sized-prompts.ts";
-import { percentiles } from "../serving/statistics.ts";
 import { DecodeStreams } from "./streams.ts";
 
 const streamCount = 8;

@@ -1,7 +1,7 @@
 // Owns streams that decode all the time: so many clients, each of which asks anew when its long answer ends. What is
 // measured is the pauses within an answer.
-import { type Answer, ask, isWhole } from "../serving/ask.ts";
-import type { SizedPrompts } from "../serving/sized-prompts.ts";
+import { type Answer, ask, isWhole } from "../serving/client/ask.ts";
+import type { SizedPrompts } from "../serving/client/sized-prompts.ts";
 
 const promptTokens = 48;
 

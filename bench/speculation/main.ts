@@ -3,7 +3,7 @@
 import arg from "arg";
 import { exactly, type Finding, findingsTable, told } from "../overload/finding.ts";
 import { report } from "../results.ts";
-import { type Answer, ask, msPerToken } from "../serving/ask.ts";
+import { type Answer, ask, msPerToken } from "../serving/client/ask.ts";
 import { type EngineMetrics, engineMetrics, growth } from "../serving/engine-metrics.ts";
 import { answered, pairedRatios, ratioAtLeast, shown, toldRounds } from "../serving/show.ts";
 import { inRounds, ours, peers, type Side, sideFlags, sideOptions, sideUsage, withSides } from "../serving/sides.ts";

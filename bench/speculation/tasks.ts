@@ -1,6 +1,6 @@
 // Owns what `bench speculation` asks: a file that is to be shown again with a name changed, most of which is copied, and
 // stories, little of which has been said before.
-import type { ChatMessage } from "../serving/ask.ts";
+import type { ChatMessage } from "../serving/client/ask.ts";
 
 const file = `import { readFile, writeFile } from "node:fs/promises";
 

@@ -3,8 +3,9 @@
 import arg from "arg";
 import { exactly, findingsTable } from "../overload/finding.ts";
 import { report } from "../results.ts";
-import { type Answer, isWhole, msPerToken, type Question, sumOf } from "../serving/ask.ts";
-import { askAtOnce } from "../serving/crowd.ts";
+import { type Answer, isWhole, msPerToken, type Question, sumOf } from "../serving/client/ask.ts";
+import { askAtOnce } from "../serving/client/crowd.ts";
+import { SizedPrompts } from "../serving/client/sized-prompts.ts";
 import { answered, ratioAtMost, toldRounds } from "../serving/show.ts";
 import {
   inRounds,
@@ -17,7 +18,6 @@ import {
   sideUsage,
   withSides,
 } from "../serving/sides.ts";
-import { SizedPrompts } from "../serving/sized-prompts.ts";
 import { newSchemas } from "./new-schemas.ts";
 import { endlessList, schemaFormat } from "./schemas.ts";
 

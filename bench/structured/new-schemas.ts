@@ -3,11 +3,11 @@
 import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { exactly, findingsTable, told } from "../overload/finding.ts";
-import { type Answer, ask, firstTextPercentiles } from "../serving/ask.ts";
+import { type Answer, ask, firstTextPercentiles } from "../serving/client/ask.ts";
+import type { SizedPrompts } from "../serving/client/sized-prompts.ts";
+import { percentiles } from "../serving/client/statistics.ts";
 import { answered } from "../serving/show.ts";
 import type { Side } from "../serving/sides.ts";
-import type { SizedPrompts } from "../serving/sized-prompts.ts";
-import { percentiles } from "../serving/statistics.ts";
 import { DecodeStreams } from "../smooth/streams.ts";
 import { newSchema, schemaFormat } from "./schemas.ts";
 

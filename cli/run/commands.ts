@@ -1,8 +1,9 @@
 // Owns the commands of the REPL: their names, what each does to the conversation, their help and their completion. Called by
 // the REPL, which prints what they say.
-import type { Config } from "../../runtime/config/config.ts";
-import { suggestion } from "../../runtime/config/nearest.ts";
+
 import { ServerError } from "../../runtime/errors.ts";
+import { suggestion } from "../../runtime/nearest.ts";
+import type { Config } from "../config/config.ts";
 import type { Conversation } from "./conversation.ts";
 import { saveTranscript } from "./transcript.ts";
 

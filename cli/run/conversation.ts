@@ -1,8 +1,8 @@
 // Owns one conversation as it stands: the model it is held with and the adapter, the system prompt, and what was asked and
 // answered. Plain state; it neither reads nor writes anything. Changed by the commands and by the REPL.
-import type { ChatMessage } from "../../engines/chat.ts";
-import { suggestion } from "../../runtime/config/nearest.ts";
+import type { ChatMessage } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
+import { suggestion } from "../../runtime/nearest.ts";
 
 export interface Turn {
   readonly question: string;

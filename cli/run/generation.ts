@@ -1,6 +1,6 @@
 // Owns one answer: the request the settings make of a conversation, and its events as text that is written while it comes.
 // Called by the one-shot mode and by the REPL.
-import type { Inference } from "../../actors/inference.ts";
+import type { Inference } from "../../actors/api/inference.ts";
 import {
   type ChatMessage,
   type FinishReason,
@@ -9,9 +9,9 @@ import {
   type Sampling,
   type TemplateArguments,
   type Usage,
-} from "../../engines/chat.ts";
-import type { Config } from "../../runtime/config/config.ts";
+} from "../../engines/generation.ts";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
+import type { Config } from "../config/config.ts";
 
 /** What the chat API samples with when a request says nothing. */
 const defaultSampling: Omit<Sampling, "seed"> = {

@@ -2,7 +2,7 @@
 // history is never worth a failure.
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
-import { homeFolder } from "../../runtime/home.ts";
+import { homeFolder } from "../../runtime/host/home.ts";
 
 /** Lines kept. The file may grow to twice as many before it is cut down to these. */
 export const historyLimit = 1000;

@@ -1,10 +1,10 @@
 // Owns the request log (`log`) of a conversation without a server: each question and its answer, in full, as one JSON line.
 // Stands between the commands and the models; used by run.ts where the setting is made.
-import type { Inference } from "../../actors/inference.ts";
-import type { GenerateEvent, GenerateRequest } from "../../engines/chat.ts";
-import { type GenerationHolder, ObservedInference } from "../../http/observed-inference.ts";
-import type { LineFile } from "../../runtime/line-file.ts";
-import { withoutSecrets } from "../../runtime/secrets.ts";
+import type { Inference } from "../../actors/api/inference.ts";
+import type { GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
+import { type GenerationHolder, ObservedInference } from "../../http/observe/observed-inference.ts";
+import type { LineFile } from "../../runtime/log/line-file.ts";
+import { withoutSecrets } from "../../runtime/log/secrets.ts";
 
 export class LoggedInference extends ObservedInference {
   readonly #holder: GenerationHolder;

@@ -1,7 +1,7 @@
 // Owns one answer to one message, for scripts: the answer and nothing else on stdout, what it cost on stderr. Called by
 // run.ts for `-i TEXT` and for text from a pipe.
-import type { Inference } from "../../actors/inference.ts";
-import type { GenerateRequest } from "../../engines/chat.ts";
+import type { Inference } from "../../actors/api/inference.ts";
+import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord } from "../../runtime/errors.ts";
 import { streamAnswer, usageLine } from "./generation.ts";
 import type { Output } from "./output.ts";

@@ -2,8 +2,8 @@
 // was said becomes part of the conversation when it is over. Keys come from keyboard.ts, editing is readline's.
 import { clearScreenDown, createInterface, cursorTo, type Interface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Inference } from "../../actors/inference.ts";
-import type { GenerateRequest } from "../../engines/chat.ts";
+import type { Inference } from "../../actors/api/inference.ts";
+import type { GenerateRequest } from "../../engines/generation.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { completeCommand, isCommand, runCommand } from "./commands.ts";
 import type { Conversation } from "./conversation.ts";

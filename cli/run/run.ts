@@ -1,12 +1,13 @@
 // Owns `troupe run`: the composition root of the command that talks to a model without a server. It loads the models, then
 // answers one message or holds a conversation, and takes everything down in order however that ends.
-import { Front } from "../../actors/front.ts";
-import type { Inference } from "../../actors/inference.ts";
-import { openLogFile } from "../../http/request-log.ts";
-import type { Config } from "../../runtime/config/config.ts";
+
+import type { Inference } from "../../actors/api/inference.ts";
+import { Front } from "../../actors/front/front.ts";
+import { openLogFile } from "../../http/observe/request-log.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import { createLogger } from "../../runtime/log.ts";
-import { frontOptions, placeStopMs } from "../front-options.ts";
+import { createLogger } from "../../runtime/log/log.ts";
+import { frontOptions, placeStopMs } from "../assembly/front-options.ts";
+import type { Config } from "../config/config.ts";
 import { createProgress } from "../progress.ts";
 import { version } from "../version.ts";
 import { checkAliases } from "./commands.ts";

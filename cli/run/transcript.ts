@@ -2,7 +2,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
-import { homeFolder } from "../../runtime/home.ts";
+import { homeFolder } from "../../runtime/host/home.ts";
 import type { Conversation } from "./conversation.ts";
 
 /** Writes the conversation and returns the path. A file that is there stays as it is, unless told to overwrite it. */

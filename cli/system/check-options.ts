@@ -1,11 +1,12 @@
 // Owns what the settings say that the doctor is to look at.
-import { listCachedModels } from "../../engines/hub/cached-models.ts";
-import { hubCacheDirectory } from "../../engines/hub/hub-locations.ts";
-import { defaultCacheDirectory } from "../../engines/hub/model-cache.ts";
-import type { Config } from "../../runtime/config/config.ts";
+
+import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
+import { listCachedModels } from "../../engines/files/hub/cached-models.ts";
+import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { EngineReport } from "../../runtime/system.ts";
-import { defaultFolder } from "../state.ts";
+import type { EngineReport } from "../../runtime/host/system.ts";
+import { defaultFolder } from "../assembly/state.ts";
+import type { Config } from "../config/config.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
 /** `isServing`: the ports are taken by the one who asks, and the models are in memory. */

@@ -5,12 +5,12 @@ import { constants } from "node:fs";
 import { access, stat, statfs } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
-import { computeThreads, ownCpuQuota, ownNumaNodes } from "../../engines/cores.ts";
-import type { NativeHost } from "../../engines/llama/native-host.ts";
-import { loadKernels } from "../../engines/wasm/kernel-module.ts";
-import { loadNative } from "../../http/uws/native.ts";
+import type { NativeHost } from "../../engines/llama/native/native-host.ts";
+import { loadKernels } from "../../engines/wasm/load/kernel-module.ts";
+import { loadNative } from "../../http/server/uws/native.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
-import type { Check, EngineReport, SystemInfo } from "../../runtime/system.ts";
+import { computeThreads, ownCpuQuota, ownNumaNodes } from "../../runtime/host/cores.ts";
+import type { Check, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 
 /** Where something is written. */
 export interface CheckedFolder {

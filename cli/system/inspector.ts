@@ -2,15 +2,15 @@
 // build. The checks, which load native code and keep a thread busy, are run by a child process wherever others are waited for.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { physicalCores } from "../../engines/cores.ts";
-import { type NativeHost, nativeHost } from "../../engines/llama/native-host.ts";
+import { type NativeHost, nativeHost } from "../../engines/llama/native/native-host.ts";
+import { physicalCores } from "../../runtime/host/cores.ts";
 import {
   type BuildFacts,
   type Diagnosis,
   hostFacts,
   type SystemInfo,
   type SystemInspector,
-} from "../../runtime/system.ts";
+} from "../../runtime/host/system.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { version } from "../version.ts";
 import { type CheckOptions, runChecks } from "./checks.ts";

@@ -1,9 +1,15 @@
 // Owns how a context is sized: what llama.cpp is asked for, and how much of it the scheduler may use. Pure arithmetic on
 // what the spec wants, the model is, and the machine has.
 import { ServerError } from "../../runtime/errors.ts";
+import {
+  allocatedTokens,
+  budgetTokens,
+  type KvMemory,
+  kvBytesPerToken,
+  tokensPerSequence,
+} from "../decoding/kv/kv-budget.ts";
 import type { Capacity, ModelSpec } from "../engine.ts";
-import { allocatedTokens, budgetTokens, type KvMemory, kvBytesPerToken, tokensPerSequence } from "../kv-budget.ts";
-import { nativeSequences } from "./kv-unified.ts";
+import { nativeSequences } from "./kv/kv-unified.ts";
 import type { ModelTraits } from "./model-traits.ts";
 
 /** How sequences lie in memory: each in a stream of its own, all in one pool, or nowhere (encoders). */

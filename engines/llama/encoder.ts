@@ -2,10 +2,10 @@
 // loop, on the thread that loaded it. Every row is a whole sequence; nothing of it stays.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
+import { NoKv } from "../decoding/kv/no-kv.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
-import { NoKv } from "../no-kv.ts";
-import { NativeBatchView } from "./native-batch.ts";
-import type { NativeContext } from "./native-context.ts";
+import { NativeBatchView } from "./native/native-batch.ts";
+import type { NativeContext } from "./native/native-context.ts";
 
 export interface EncoderParts {
   readonly context: NativeContext;

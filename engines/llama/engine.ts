@@ -3,25 +3,25 @@
 import { freemem } from "node:os";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
+import { computeCores, computeThreads } from "../../runtime/host/cores.ts";
 import { Batch } from "../batch.ts";
-import { computeCores, computeThreads } from "../cores.ts";
+import { kvBytesPerToken } from "../decoding/kv/kv-budget.ts";
 import type { Capabilities, Engine, LoadProgress, ModelCard, ModelSpec } from "../engine.ts";
-import { kvBytesPerToken } from "../kv-budget.ts";
-import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./abi.ts";
-import { LlamaAdapters } from "./adapters.ts";
+import { LlamaAdapters } from "./adapters/adapters.ts";
 import { openComputeLock } from "./compute-lock.ts";
 import { type ContextSizes, contextSizes, maxNativeSequences } from "./context-sizes.ts";
 import { LlamaEncoder } from "./encoder.ts";
-import { StreamsKv } from "./kv-streams.ts";
-import { UnifiedKv } from "./kv-unified.ts";
-import { type LlamaLibrary, lastWords, openLibrary } from "./library.ts";
+import { StreamsKv } from "./kv/kv-streams.ts";
+import { UnifiedKv } from "./kv/kv-unified.ts";
+import type { SlotKv } from "./kv/slot-kv.ts";
 import { LlamaModel } from "./model.ts";
 import { kvTypeOf, type ModelTraits, traitsOf } from "./model-traits.ts";
-import type { LlamaHeads } from "./mtp.ts";
-import { HeadedKv } from "./mtp-kv.ts";
-import { headedTraits, openHeads } from "./mtp-load.ts";
-import { type Cores, closeCores, NativeContext } from "./native-context.ts";
-import type { SlotKv } from "./slot-kv.ts";
+import type { LlamaHeads } from "./mtp/mtp.ts";
+import { HeadedKv } from "./mtp/mtp-kv.ts";
+import { headedTraits, openHeads } from "./mtp/mtp-load.ts";
+import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./native/abi.ts";
+import { type LlamaLibrary, lastWords, openLibrary } from "./native/library.ts";
+import { type Cores, closeCores, NativeContext } from "./native/native-context.ts";
 
 export type NativeModel = LlamaModel | LlamaEncoder;
 

@@ -1,9 +1,9 @@
 // Owns what a model file says about how the model can be used: whether it generates, rolls back and pools, and what its KV
 // cache takes. Asked by the loader once the weights are there. Models this engine cannot run are refused here.
 import { ServerError } from "../../runtime/errors.ts";
+import type { KvShape } from "../decoding/kv/kv-budget.ts";
 import type { ModelSpec, Pooling } from "../engine.ts";
-import type { KvShape } from "../kv-budget.ts";
-import { ggmlTypeBytes, type LlamaFunctions, type Pointer, poolingType } from "./abi.ts";
+import { ggmlTypeBytes, type LlamaFunctions, type Pointer, poolingType } from "./native/abi.ts";
 
 export interface ModelTraits {
   readonly kv: KvShape;

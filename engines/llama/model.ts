@@ -6,13 +6,13 @@ import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
-import type { LlamaAdapters } from "./adapters.ts";
-import type { LlamaHeads } from "./mtp.ts";
-import { NativeBatchView } from "./native-batch.ts";
-import type { NativeContext } from "./native-context.ts";
+import type { LlamaAdapters } from "./adapters/adapters.ts";
+import type { SlotKv } from "./kv/slot-kv.ts";
+import type { LlamaHeads } from "./mtp/mtp.ts";
+import { NativeBatchView } from "./native/native-batch.ts";
+import type { NativeContext } from "./native/native-context.ts";
 import { PooledPasses } from "./pooled-passes.ts";
 import { RowOrder } from "./row-order.ts";
-import type { SlotKv } from "./slot-kv.ts";
 
 /** What loading produced; LlamaModel owns it from here on. */
 export interface LoadedParts {

@@ -1,7 +1,7 @@
 // Owns the order in which the rows of a step are fed: by native sequence id, for llama.cpp joins neighbours to one pass.
 // Used by the model, which fills it anew each step.
 import type { Batch } from "../batch.ts";
-import type { SlotKv } from "./slot-kv.ts";
+import type { SlotKv } from "./kv/slot-kv.ts";
 
 export class RowOrder {
   /** Rows of the batch, lowest native id first; the first `count` mean something. */

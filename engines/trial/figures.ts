@@ -1,5 +1,5 @@
 // Estimates of a model in each engine, and the comparison that picks the faster engine.
-import type { TrialReport } from "../../runtime/system.ts";
+import type { TrialReport } from "../../runtime/host/system.ts";
 import type { EngineName } from "../engine.ts";
 
 /** Scaled from an excerpt to the whole model by the bytes of their weights. */

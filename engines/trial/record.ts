@@ -3,11 +3,11 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { z } from "zod";
-import { cpuFlags, hostFacts } from "../../runtime/system.ts";
-import { computeThreads } from "../cores.ts";
+import { computeThreads } from "../../runtime/host/cores.ts";
+import { cpuFlags, hostFacts } from "../../runtime/host/system.ts";
 import type { ModelSpec } from "../engine.ts";
-import { readTensorTable, tensorTypes } from "../gguf/tensors.ts";
-import { bundledRelease } from "../llama/release.ts";
+import { readTensorTable, tensorTypes } from "../files/gguf/tensors.ts";
+import { bundledRelease } from "../llama/native/release.ts";
 import type { TrialFigures } from "./figures.ts";
 
 const positive = z.number().positive();

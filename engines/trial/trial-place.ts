@@ -5,7 +5,7 @@ import { performance } from "node:perf_hooks";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import { Batch } from "../batch.ts";
 import type { LoadedModel, ModelSpec } from "../engine.ts";
-import { writeExcerpt } from "../gguf/excerpt.ts";
+import { writeExcerpt } from "../files/gguf/excerpt.ts";
 import { openEngine } from "../open-engine.ts";
 import type { EngineFigures, TrialFigures } from "./figures.ts";
 

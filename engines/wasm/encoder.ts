@@ -2,15 +2,15 @@
 // those behind them too, so every row is a whole sequence and is computed in one pass; nothing of it stays.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
+import { NoKv } from "../decoding/kv/no-kv.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
-import { NoKv } from "../no-kv.ts";
-import type { Blueprint } from "./blueprint.ts";
-import type { ComputeThread } from "./compute-thread.ts";
-import { sharedPassTokens } from "./encoder-sizes.ts";
-import type { HelperThread } from "./helper-thread.ts";
-import { type Order, rowField } from "./order.ts";
-import { checkTokens, Passes } from "./passes.ts";
-import type { Pooler } from "./pooler.ts";
+import { sharedPassTokens } from "./load/encoder-sizes.ts";
+import { checkTokens, Passes } from "./pass/passes.ts";
+import type { Pooler } from "./pass/pooler.ts";
+import type { Blueprint } from "./plan/blueprint.ts";
+import { type Order, rowField } from "./plan/order.ts";
+import type { ComputeThread } from "./threads/compute-thread.ts";
+import type { HelperThread } from "./threads/helper-thread.ts";
 
 export interface EncoderParts {
   readonly blueprint: Blueprint;

@@ -3,33 +3,33 @@
 // calls becomes the team's leader.
 import { freemem } from "node:os";
 import { ServerError } from "../../runtime/errors.ts";
+import { computeThreads } from "../../runtime/host/cores.ts";
 import { Batch } from "../batch.ts";
-import { computeThreads } from "../cores.ts";
+import { type KvPool, kvPool } from "../decoding/kv/kv-budget.ts";
+import { PageTable } from "../decoding/kv/page-table.ts";
 import type { Capacity, Engine, LoadedModel, LoadProgress, MixtureSpec, ModelSpec } from "../engine.ts";
-import { readModelMetadata } from "../gguf/metadata.ts";
-import { type KvPool, kvPool } from "../kv-budget.ts";
-import { PageTable } from "../paging/page-table.ts";
-import { endOfGenerationTokens } from "../tokenizer/end-of-generation.ts";
+import { endOfGenerationTokens } from "../files/gguf/end-of-generation.ts";
+import { readModelMetadata } from "../files/gguf/metadata.ts";
 import { WasmAdapters } from "./adapters/host.ts";
-import { type Blueprint, kvLayers } from "./blueprint.ts";
-import { memoryRefusal, readModel, roomBytes, tensorBytes, type WasmModelFile } from "./fit.ts";
-import { HelperThread } from "./helper-thread.ts";
-import { shapeForContext } from "./hyperparameters.ts";
+import { shapeForContext } from "./graph/hyperparameters.ts";
+import { PageMemory } from "./kv/page-memory.ts";
+import { PagedKv } from "./kv/paged-kv.ts";
+import { memoryRefusal, readModel, roomBytes, tensorBytes, type WasmModelFile } from "./load/fit.ts";
 import {
   createMemory,
   instantiateKernels,
   type KernelMemory,
   type KernelModule,
   loadKernels,
-} from "./kernel-module.ts";
-import { loadEncoder } from "./load-encoder.ts";
-import { loadThreads } from "./load-threads.ts";
+} from "./load/kernel-module.ts";
+import { loadEncoder } from "./load/load-encoder.ts";
+import { loadThreads } from "./load/load-threads.ts";
+import { modelCard } from "./load/model-card.ts";
 import { type LoadedMixture, loadMixture, type Mixture, type MixtureParts, mixtureRank } from "./mixture/mixture.ts";
 import { WasmModel } from "./model.ts";
-import { modelCard } from "./model-card.ts";
-import { PageMemory } from "./page-memory.ts";
-import { PagedKv } from "./paged-kv.ts";
-import { allocateShared } from "./shared-blocks.ts";
+import { type Blueprint, kvLayers } from "./plan/blueprint.ts";
+import { HelperThread } from "./threads/helper-thread.ts";
+import { allocateShared } from "./threads/shared-blocks.ts";
 
 /** Tokens of one pass. Scratch grows with it; twice as many make prompts 5 % quicker on Node 24, and no quicker on Node 20. */
 const passTokens = 64;

@@ -4,17 +4,17 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
 import type { WasmAdapters } from "./adapters/host.ts";
-import type { Blueprint } from "./blueprint.ts";
-import type { ComputeThread } from "./compute-thread.ts";
-import type { HelperThread } from "./helper-thread.ts";
+import type { PagedKv } from "./kv/paged-kv.ts";
 import type { MixtureParts } from "./mixture/mixture.ts";
 import { RowPlan } from "./mixture/row-plan.ts";
-import { type Order, rowField } from "./order.ts";
-import { OrderWriter } from "./order-writer.ts";
-import type { PagedKv } from "./paged-kv.ts";
-import { checkTokens, Passes } from "./passes.ts";
-import type { Pooler } from "./pooler.ts";
-import type { SharedBlocks } from "./shared-blocks.ts";
+import { checkTokens, Passes } from "./pass/passes.ts";
+import type { Pooler } from "./pass/pooler.ts";
+import type { Blueprint } from "./plan/blueprint.ts";
+import { type Order, rowField } from "./plan/order.ts";
+import { OrderWriter } from "./plan/order-writer.ts";
+import type { ComputeThread } from "./threads/compute-thread.ts";
+import type { HelperThread } from "./threads/helper-thread.ts";
+import type { SharedBlocks } from "./threads/shared-blocks.ts";
 
 /** What loading produced; WasmModel owns it from here on. */
 export interface LoadedParts {

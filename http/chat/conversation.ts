@@ -1,5 +1,5 @@
 // Owns what the messages of a chat request mean in our own terms, and what contradicts itself in them.
-import type { ChatMessage, ToolCall } from "../../engines/chat.ts";
+import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import type { WireMessage, WireMessages } from "./messages.ts";
 
 type Assistant = Extract<WireMessage, { readonly role: "assistant" }>;

@@ -1,9 +1,17 @@
 // Owns the schema of `messages` in a chat request: roles, content as a string or as parts, calls of tools and their results.
 // Parts, roles and calls that are known and not taken are refused by name. What they mean: conversation.ts.
 import { z } from "zod";
-import { ignored, isEmptyArray, notBuiltYet, notYet, refusalIssue, refused, refusedVariants } from "../fields.ts";
 import { expected, expectedVariant } from "../issues.ts";
-import { cacheHint } from "../openai-fields.ts";
+import {
+  ignored,
+  isEmptyArray,
+  notBuiltYet,
+  notYet,
+  refusalIssue,
+  refused,
+  refusedVariants,
+} from "../shared/fields/fields.ts";
+import { cacheHint } from "../shared/fields/openai-fields.ts";
 
 const MAX_NAME_LENGTH = 256;
 const MAX_CALL_ID_LENGTH = 256;

@@ -1,7 +1,7 @@
 // Owns the request of POST /v1/chat/completions: its schema, and what it means as a GenerateRequest. Fields that are known
 // and change nothing, and fields that are not built yet, are here by name.
 import { z } from "zod";
-import { addConflicts, type Conflict, differing } from "../conflicts.ts";
+import { addConflicts, type Conflict, differing } from "../shared/fields/conflicts.ts";
 import {
   commonFields,
   ignored,
@@ -11,13 +11,13 @@ import {
   samplingOf,
   stopStrings,
   streamField,
-} from "../fields.ts";
-import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
-import { openAiFields, verbosityField } from "../openai-fields.ts";
-import { permissionConflicts, permissionField } from "../permission.ts";
-import { type AskedThinking, effortField, isContradictory, templateArguments } from "../thinking.ts";
-import { callConflicts } from "../tool-use.ts";
-import type { AskedRequest } from "../translation.ts";
+} from "../shared/fields/fields.ts";
+import { grammarConflicts, outputGrammar, responseFormat } from "../shared/fields/grammar-fields.ts";
+import { openAiFields, verbosityField } from "../shared/fields/openai-fields.ts";
+import { permissionConflicts, permissionField } from "../shared/fields/permission.ts";
+import { type AskedThinking, effortField, isContradictory, templateArguments } from "../shared/fields/thinking.ts";
+import { callConflicts } from "../shared/fields/tool-use.ts";
+import type { AskedRequest } from "../shared/translation.ts";
 import { contradiction, conversation } from "./conversation.ts";
 import { messagesSchema } from "./messages.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";

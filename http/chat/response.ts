@@ -1,9 +1,9 @@
 // Owns the body of a chat completion that is not streamed, and the shape of its logprobs.
 import type { LogprobList } from "../../engines/logprobs.ts";
-import { generationFields } from "../adapter-generation.ts";
-import type { Answer, AnswerChoice } from "../answer.ts";
-import { type TokenJson, wireTokenLogprobs } from "../logprobs.ts";
-import { wireFinishReason, wireUsage } from "../usage.ts";
+import { generationFields } from "../shared/answer/adapter-generation.ts";
+import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
+import { type TokenJson, wireTokenLogprobs } from "../shared/answer/logprobs.ts";
+import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
 import type { WireChatCompletion, WireChoice, WireLogprobs } from "./schemas.ts";
 
 /** What every body and chunk of one completion repeats. */

@@ -1,10 +1,11 @@
 // POST /v1/chat/completions: body to request, events to body or stream.
-import { chosenModel } from "../chosen-model.ts";
+
 import type { RouteHandler } from "../context.ts";
-import { randomId } from "../ids.ts";
-import { originOf } from "../origin.ts";
-import { readRequest } from "../read-request.ts";
-import { sendAnswer } from "../send-answer.ts";
+import { randomId } from "../shared/answer/ids.ts";
+import { sendAnswer } from "../shared/answer/send-answer.ts";
+import { chosenModel } from "../shared/chosen-model.ts";
+import { originOf } from "../shared/origin.ts";
+import { readRequest } from "../shared/read-request.ts";
 import { streamEvents } from "../sse.ts";
 import { type CompletionHead, chatCompletion } from "./response.ts";
 import { ChatStream } from "./stream.ts";

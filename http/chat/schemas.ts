@@ -1,9 +1,9 @@
 // Owns the schemas of what a chat answers: the whole body, and the chunks of a stream. The API document shows them; response.ts
 // is typed by them, stream.ts writes what matches them.
 import { z } from "zod";
-import { adapterGeneration } from "../adapter-generation.ts";
-import { tokenLogprobSchema } from "../logprobs.ts";
-import { finishReasonSchema, usageSchema } from "../usage.ts";
+import { adapterGeneration } from "../shared/answer/adapter-generation.ts";
+import { tokenLogprobSchema } from "../shared/answer/logprobs.ts";
+import { finishReasonSchema, usageSchema } from "../shared/answer/usage.ts";
 
 export const logprobsSchema = z
   .strictObject({

@@ -1,16 +1,16 @@
 // Owns the chunks of a streamed chat completion: generation events in, server-sent events out. Holds cursor state only.
 // Hot path: one call a step and stream, so everything constant is built once and only the text is encoded.
 
-import type { FinishReason, GenerateEvent, Usage } from "../../engines/chat.ts";
+import type { FinishReason, GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { LogprobRecords } from "../../engines/logprobs.ts";
-import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
+import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
-import { generationFields } from "../adapter-generation.ts";
 import { errorBody } from "../errors.ts";
-import { arrayFragments, gathered } from "../json-pieces.ts";
-import { hasLongLogprobs, TokenJson } from "../logprobs.ts";
+import { generationFields } from "../shared/answer/adapter-generation.ts";
+import { arrayFragments, gathered } from "../shared/answer/json-pieces.ts";
+import { hasLongLogprobs, TokenJson } from "../shared/answer/logprobs.ts";
+import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
 import type { StreamCodec } from "../sse.ts";
-import { wireFinishReason, wireUsage } from "../usage.ts";
 import type { CompletionHead } from "./response.ts";
 
 const DONE = "data: [DONE]\n\n";

@@ -1,9 +1,9 @@
 // Owns the tools a chat may call, in the nested shape of this protocol, and what they come to. Tools that this server would
 // have to run itself are refused by name.
 import { z } from "zod";
-import type { ToolSpec, ToolUse } from "../../engines/chat.ts";
-import type { Conflict } from "../conflicts.ts";
+import type { ToolSpec, ToolUse } from "../../engines/generation.ts";
 import { expectedVariant } from "../issues.ts";
+import type { Conflict } from "../shared/fields/conflicts.ts";
 import {
   choiceFields,
   declaration,
@@ -15,8 +15,8 @@ import {
   refusedTools,
   toolName,
   toolSpec,
-} from "../tool-fields.ts";
-import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../tool-use.ts";
+} from "../shared/fields/tool-fields.ts";
+import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../shared/fields/tool-use.ts";
 
 const name = toolName(64);
 const refusedTypes = [...hostedTypes, "namespace"] as const;

@@ -1,5 +1,5 @@
 // How the bodies of POST /v1/chat/completions are read.
-import { askedTranslator } from "../translation.ts";
+import { askedTranslator } from "../shared/translation.ts";
 import { askedRequest, chatRequestSchema } from "./request.ts";
 
 export const chatTranslator = askedTranslator(

@@ -1,9 +1,9 @@
 // Legacy logprobs of text completions: four parallel lists with one entry for each token.
 import { type LogprobList, recordHead, recordLength } from "../../engines/logprobs.ts";
-import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
-import type { Answer } from "../answer.ts";
-import { arrayFragments, writtenLater } from "../json-pieces.ts";
-import { wireLogprob } from "../logprobs.ts";
+import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
+import type { Answer } from "../shared/answer/answer.ts";
+import { arrayFragments, writtenLater } from "../shared/answer/json-pieces.ts";
+import { wireLogprob } from "../shared/answer/logprobs.ts";
 import type { WireLegacyLogprobs } from "./schemas.ts";
 
 const noLogprobs: WireLegacyLogprobs = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };

@@ -1,11 +1,19 @@
 // Owns the request of POST /v1/completions: its schema, and what it means as a GenerateRequest. This endpoint takes one
 // prompt as a string and does not stream.
 import { z } from "zod";
-import { addConflicts, type Conflict } from "../conflicts.ts";
-import { commonFields, isEmptyArray, MAX_CHOICES, notBuiltYet, refused, samplingOf, stopStrings } from "../fields.ts";
-import { grammarConflicts, outputGrammar } from "../grammar-fields.ts";
 import { expected } from "../issues.ts";
-import type { AskedRequest } from "../translation.ts";
+import { addConflicts, type Conflict } from "../shared/fields/conflicts.ts";
+import {
+  commonFields,
+  isEmptyArray,
+  MAX_CHOICES,
+  notBuiltYet,
+  refused,
+  samplingOf,
+  stopStrings,
+} from "../shared/fields/fields.ts";
+import { grammarConflicts, outputGrammar } from "../shared/fields/grammar-fields.ts";
+import type { AskedRequest } from "../shared/translation.ts";
 
 const NO_STREAM = "this endpoint does not stream; use POST /v1/chat/completions";
 const NO_TOOLS = "there is no conversation here to call tools in; use POST /v1/chat/completions";

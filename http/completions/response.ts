@@ -1,8 +1,8 @@
 // Owns the body of a text completion.
-import { generationFields } from "../adapter-generation.ts";
-import type { Answer, AnswerChoice } from "../answer.ts";
-import { textFragments, writtenLater } from "../json-pieces.ts";
-import { wireFinishReason, wireUsage } from "../usage.ts";
+import { generationFields } from "../shared/answer/adapter-generation.ts";
+import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
+import { textFragments, writtenLater } from "../shared/answer/json-pieces.ts";
+import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
 import { LegacyLogprobs } from "./logprobs.ts";
 import type { WireCompletion, WireCompletionChoice } from "./schemas.ts";
 

@@ -1,7 +1,7 @@
 // Owns the schema of a text completion: the API document shows it, response.ts is typed by it.
 import { z } from "zod";
-import { adapterGeneration } from "../adapter-generation.ts";
-import { finishReasonSchema, usageSchema } from "../usage.ts";
+import { adapterGeneration } from "../shared/answer/adapter-generation.ts";
+import { finishReasonSchema, usageSchema } from "../shared/answer/usage.ts";
 
 const legacyLogprobs = z.strictObject({
   tokens: z.array(z.string()),

@@ -1,5 +1,5 @@
 // How the bodies of POST /v1/completions are read.
-import { askedTranslator } from "../translation.ts";
+import { askedTranslator } from "../shared/translation.ts";
 import { askedRequest, completionRequestSchema } from "./request.ts";
 
 const encoder = new TextEncoder();

@@ -1,8 +1,8 @@
 // Owns the request of POST /v1/embeddings: its schema, and what it means as an EmbedRequest.
 import { z } from "zod";
-import type { EmbedInputs, EmbedRequest } from "../../actors/inference.ts";
-import { commonFields, notBuiltYet } from "../fields.ts";
+import type { EmbedInputs, EmbedRequest } from "../../actors/api/inference.ts";
 import { expected } from "../issues.ts";
+import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
 
 const MAX_INPUTS = 2048;
 

@@ -1,6 +1,6 @@
 // The body of an embeddings answer, in pieces: it may be tens of megabytes.
-import type { Embeddings } from "../../actors/inference.ts";
-import { gathered } from "../json-pieces.ts";
+import type { Embeddings } from "../../actors/api/inference.ts";
+import { gathered } from "../shared/answer/json-pieces.ts";
 
 /** Numbers written at once. Of so many the bytes are whole groups of base64. */
 const FLOATS_AT_ONCE = 3 * 1024;

@@ -1,11 +1,11 @@
 // POST /v1/embeddings: body to request, vectors to body.
 import { ServerError } from "../../runtime/errors.ts";
-import { chosenModel } from "../chosen-model.ts";
-import { clientOf } from "../client.ts";
 import type { RouteHandler } from "../context.ts";
 import { jsonHeaders } from "../exchange.ts";
-import { sendPieces } from "../pieces.ts";
-import { readRequest } from "../read-request.ts";
+import { clientOf } from "../server/client.ts";
+import { sendPieces } from "../shared/answer/pieces.ts";
+import { chosenModel } from "../shared/chosen-model.ts";
+import { readRequest } from "../shared/read-request.ts";
 import { embeddingList } from "./response.ts";
 import { embeddingTranslator } from "./translator.ts";
 

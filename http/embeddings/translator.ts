@@ -1,7 +1,8 @@
 // How the bodies of POST /v1/embeddings are read.
-import { ignoredFields } from "../ignored.ts";
+
 import { validate } from "../json.ts";
-import type { BodyTranslator, Translation } from "../translation.ts";
+import { ignoredFields } from "../shared/ignored.ts";
+import type { BodyTranslator, Translation } from "../shared/translation.ts";
 import { type AskedEmbeddings, askedEmbeddings, embeddingRequestSchema } from "./request.ts";
 
 export interface EmbeddingTranslation extends Translation {

@@ -1,6 +1,6 @@
 // Owns GET /health and its alias /, which tell how the process is, and GET /ready, which tells whether the default model
 // answers requests.
-import type { ModelOutcome } from "../../actors/model-management.ts";
+import type { ModelOutcome } from "../../actors/api/model-management.ts";
 import type { RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";
 

@@ -1,13 +1,13 @@
 // Owns what the routes of LoRA adapters take: the schemas of bodies and query, and what a load or an unload asks for.
 import { z } from "zod";
-import type { LoadAdapterRequest, UnloadAdapterRequest } from "../../actors/lora-adapters.ts";
-import { checkedAlias, checkLoadPolicy } from "../../actors/lora-registry/load-rules.ts";
-import { maxAliasBytes } from "../../runtime/config/lora-alias.ts";
+import { checkedAlias, checkLoadPolicy } from "../../actors/api/adapter-rules.ts";
+import type { LoadAdapterRequest, UnloadAdapterRequest } from "../../actors/api/lora-adapters.ts";
+import { maxAliasBytes } from "../../actors/api/lora-alias.ts";
 import { type ErrorCode, ServerError } from "../../runtime/errors.ts";
-import { generationSchema } from "../adapter-field.ts";
-import { addConflicts, differing } from "../conflicts.ts";
-import { ignored } from "../fields.ts";
 import { describeIssue, expectation } from "../issues.ts";
+import { generationSchema } from "../shared/fields/adapter-field.ts";
+import { addConflicts, differing } from "../shared/fields/conflicts.ts";
+import { ignored } from "../shared/fields/fields.ts";
 
 const MAX_MODEL_LENGTH = 4096;
 /** What operating systems take. */

@@ -1,6 +1,6 @@
 // Owns what the routes of LoRA adapters answer: the schemas of an adapter and of the list, and how they are filled in.
 import { z } from "zod";
-import type { AdapterListing, LoadedAdapter } from "../../actors/lora-adapters.ts";
+import type { AdapterListing, LoadedAdapter } from "../../actors/api/lora-adapters.ts";
 
 const count = z.int().min(0);
 const generation = z.string().meta({ description: "sha256 of what it does to the model, 64 hex digits" });

@@ -1,6 +1,6 @@
 // Owns POST /v1/load_lora_adapter, GET /v1/lora_adapters and POST /v1/unload_lora_adapter.
-import type { Inference } from "../../actors/inference.ts";
-import type { LoraAdapters } from "../../actors/lora-adapters.ts";
+import type { Inference } from "../../actors/api/inference.ts";
+import type { LoraAdapters } from "../../actors/api/lora-adapters.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import type { Exchange } from "../exchange.ts";

@@ -1,9 +1,9 @@
 // Owns the way between an exchange and the web's Request and Response, which the protocol's implementation speaks: headers
 // in, a body or a stream out, with back pressure and an end when the client goes. It knows no method of the protocol.
 import { ServerError } from "../../runtime/errors.ts";
-import type { HttpRequest, ReplyHeaders, StreamSink } from "../edge.ts";
 import type { Exchange } from "../exchange.ts";
-import { drained } from "../write-piece.ts";
+import type { HttpRequest, ReplyHeaders, StreamSink } from "../server/edge.ts";
+import { drained } from "../server/write-piece.ts";
 import { isResponse } from "./messages.ts";
 
 const EVENT_STREAM = "text/event-stream";

@@ -2,8 +2,8 @@
 // the limits, the metrics and the logs of the route, and no code of its own for any of them.
 import { ServerError } from "../../runtime/errors.ts";
 import type { App } from "../app.ts";
-import type { HttpReply, HttpRequest, StreamSink } from "../edge.ts";
 import { errorBody, statusOf } from "../errors.ts";
+import type { HttpReply, HttpRequest, StreamSink } from "../server/edge.ts";
 
 /** Most characters of an answer that is put together: it is held several times over while it becomes the result of a call. */
 const MAX_BODY_LENGTH = 8 * 2 ** 20;

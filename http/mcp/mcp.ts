@@ -1,12 +1,12 @@
 // Owns the MCP server: what comes to its port is checked here, and handed to the session it belongs to, or to none. Made by
 // the composition root beside the app, whose routes its tools call; an edge of its own serves it.
 import { ServerError } from "../../runtime/errors.ts";
-import { clientOf } from "../client.ts";
-import type { HttpReply, HttpRequest } from "../edge.ts";
 import { Exchange, type ExchangeOptions } from "../exchange.ts";
-import { KnownHosts } from "../hosts.ts";
 import { readJsonValue } from "../json.ts";
 import type { Route } from "../routes.ts";
+import { clientOf } from "../server/client.ts";
+import type { HttpReply, HttpRequest } from "../server/edge.ts";
+import { KnownHosts } from "../server/hosts.ts";
 import { sendResponse, webRequest } from "./bridge.ts";
 import { rpcErrors } from "./errors.ts";
 import { checkMessages, isInitialize } from "./messages.ts";

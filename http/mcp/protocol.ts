@@ -7,8 +7,8 @@ import {
   Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
-import { isBounded, tooLarge } from "../bounded.ts";
 import type { Exchange } from "../exchange.ts";
+import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
 import type { OnProgress } from "./chat-fold.ts";
 import { type Arguments, ToolBox, type ToolBoxOptions } from "./tools.ts";
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { CallToolResult, Tool } from "@modelcontextprotocol/server";
 import { z } from "zod";
-import type { Inference, ModelCapabilities } from "../../actors/inference.ts";
+import type { Inference, ModelCapabilities } from "../../actors/api/inference.ts";
 import type { App } from "../app.ts";
 import { routes } from "../routes.ts";
 import { ChatFold, type OnProgress } from "./chat-fold.ts";

@@ -1,6 +1,6 @@
 // Owns the fold of a generation's events into a whole message: its blocks in the order the model wrote them. Called by the
 // route of messages that are not streamed.
-import type { GenerateEvent } from "../../engines/chat.ts";
+import type { GenerateEvent } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { type ContentBlock, type Ending, type MessageHead, message, wireStop } from "./response.ts";
 

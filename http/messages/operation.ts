@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation, streamContent } from "../operation.ts";
 import { messagesErrors } from "./errors.ts";
-import { countRequestSchema, messagesRequestSchema } from "./request.ts";
+import { countRequestSchema, messagesRequestSchema } from "./request/request.ts";
 import { contentBlockSchema, messageDeltaSchema, messageSchema } from "./response.ts";
 
 const index = z.int().min(0);

@@ -1,12 +1,12 @@
 // Owns the fields of a messages request that say what the whole output must be: the vendor's, in its two places, and those
 // this server's protocols share. One of them may be used.
 import { z } from "zod";
-import type { OutputGrammar } from "../../engines/chat.ts";
-import { isBounded, tooLarge } from "../bounded.ts";
-import type { Conflict } from "../conflicts.ts";
-import { commonFields, notBuiltYet } from "../fields.ts";
-import { grammarConflicts, outputGrammar, responseFormat } from "../grammar-fields.ts";
-import { vendorEffortField } from "./thinking.ts";
+import type { OutputGrammar } from "../../engines/generation.ts";
+import { isBounded, tooLarge } from "../shared/fields/bounded.ts";
+import type { Conflict } from "../shared/fields/conflicts.ts";
+import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
+import { grammarConflicts, outputGrammar, responseFormat } from "../shared/fields/grammar-fields.ts";
+import { vendorEffortField } from "./request/thinking.ts";
 
 const jsonFormat = z.strictObject({
   type: z.literal("json_schema"),

@@ -1,7 +1,7 @@
 // Owns the body of a message: why it stopped, its usage and all around its content; with the schemas the API document shows
 // of it. What it is made of comes from collect.ts, or piece by piece from stream.ts.
 import { z } from "zod";
-import type { FinishReason } from "../../engines/chat.ts";
+import type { FinishReason } from "../../engines/generation.ts";
 
 /** What the body and the first event of one message share. */
 export interface MessageHead {

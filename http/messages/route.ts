@@ -1,13 +1,14 @@
 // POST /v1/messages and POST /v1/messages/count_tokens: body to request, events to body or stream.
-import { chosenModel } from "../chosen-model.ts";
+
 import type { RouteHandler } from "../context.ts";
-import { randomId } from "../ids.ts";
-import { originOf } from "../origin.ts";
-import { readRequest } from "../read-request.ts";
+import { randomId } from "../shared/answer/ids.ts";
+import { chosenModel } from "../shared/chosen-model.ts";
+import { originOf } from "../shared/origin.ts";
+import { readRequest } from "../shared/read-request.ts";
 import { streamEvents } from "../sse.ts";
 import { collectMessage } from "./collect.ts";
+import { countTranslator, messagesTranslator } from "./request/translator.ts";
 import { MessageStream } from "./stream.ts";
-import { countTranslator, messagesTranslator } from "./translator.ts";
 
 export const messages: RouteHandler = async (exchange, context) => {
   const { inference, config } = context;

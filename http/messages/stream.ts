@@ -1,6 +1,6 @@
 // Owns the events of a streamed message: generation events in, named server-sent events out. Holds cursor state only. Hot
 // path: one call a step and stream, so everything constant is built once a block and only the text is encoded.
-import type { GenerateEvent, Usage } from "../../engines/chat.ts";
+import type { GenerateEvent, Usage } from "../../engines/generation.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { StreamCodec } from "../sse.ts";
 import { messagesErrors } from "./errors.ts";

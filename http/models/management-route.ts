@@ -1,5 +1,5 @@
 // Owns POST /v1/models/status, /v1/models/reload and /v1/models/unload.
-import type { ModelManagement, ModelOutcome } from "../../actors/model-management.ts";
+import type { ModelManagement, ModelOutcome } from "../../actors/api/model-management.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import { errorHeaders, statusOf } from "../errors.ts";

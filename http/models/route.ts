@@ -1,7 +1,7 @@
 // Owns GET /v1/models, every configured model after an entry `default`, which stands for the default one, each followed by
 // its adapters; and the entry of a single model.
-import { type AdapterCard, adapterCards, cardNamed } from "../../actors/adapter-cards.ts";
-import type { Inference, ModelEntry } from "../../actors/inference.ts";
+import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
+import type { Inference, ModelEntry } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
 import type { WireModel } from "./operation.ts";

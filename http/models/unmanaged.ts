@@ -1,6 +1,6 @@
 // Owns the management of models that stay as they are: for an app that is given none.
-import type { Inference } from "../../actors/inference.ts";
-import type { ModelManagement, ModelOutcome } from "../../actors/model-management.ts";
+import type { Inference } from "../../actors/api/inference.ts";
+import type { ModelManagement, ModelOutcome } from "../../actors/api/model-management.ts";
 import { ServerError } from "../../runtime/errors.ts";
 
 export function unmanaged(inference: Inference): ModelManagement {

@@ -1,19 +1,19 @@
 // Owns POST /v1/responses: body to request, events to one resource or to a stream, or to a resource that is generated while
 // nobody waits.
 import { randomBytes } from "node:crypto";
-import type { GenerateRequest } from "../../engines/chat.ts";
+import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord, ServerError } from "../../runtime/errors.ts";
-import { chosenModel } from "../chosen-model.ts";
-import { clientOf } from "../client.ts";
 import type { Context, RouteHandler } from "../context.ts";
 import { type Exchange, jsonHeaders } from "../exchange.ts";
-import { originOf } from "../origin.ts";
-import { sendPieces } from "../pieces.ts";
-import { readRequest } from "../read-request.ts";
+import { clientOf } from "../server/client.ts";
+import { sendPieces } from "../shared/answer/pieces.ts";
+import { chosenModel } from "../shared/chosen-model.ts";
+import { originOf } from "../shared/origin.ts";
+import { readRequest } from "../shared/read-request.ts";
 import { streamEvents } from "../sse.ts";
+import { responseTranslator } from "./request/translator.ts";
+import { wholeRequest } from "./request/whole-request.ts";
 import type { ResponsePlan, ResponseRun } from "./response-run.ts";
-import { responseTranslator } from "./translator.ts";
-import { wholeRequest } from "./whole-request.ts";
 
 export const createResponse: RouteHandler = async (exchange, context) => {
   const { inference, answerMemory, tokenTexts } = context;

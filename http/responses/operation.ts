@@ -1,9 +1,9 @@
 // Owns what the API document says of responses: of making one, and of those that are kept.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation, streamContent } from "../operation.ts";
-import { inputItemsQuery, retrieveQuery } from "./query.ts";
-import { responseRequestSchema } from "./request.ts";
-import { deletedSchema, inputItemListSchema, responseEventSchema, responseSchema } from "./resource-schema.ts";
+import { deletedSchema, inputItemListSchema, responseEventSchema, responseSchema } from "./fold/resource-schema.ts";
+import { inputItemsQuery, retrieveQuery } from "./request/query.ts";
+import { responseRequestSchema } from "./request/request.ts";
 
 const path = z.strictObject({ response_id: z.string().meta({ description: "Id of a response" }) });
 

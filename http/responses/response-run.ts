@@ -5,18 +5,16 @@ import {
   maxStoredBytes,
   type ResponseUpdate,
   type StoredResponse,
-} from "../../actors/stored-responses.ts";
-import type { GenerateEvent } from "../../engines/chat.ts";
-import type { ShownTokens } from "../../engines/tokenizer/token-texts.ts";
+} from "../../actors/api/stored-responses.ts";
+import type { GenerateEvent } from "../../engines/generation.ts";
+import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";
-import type { AnswerLease } from "../answer-memory.ts";
-import { PIECE_LENGTH, utf8Of } from "../json-pieces.ts";
+import type { AnswerLease } from "../shared/answer/answer-memory.ts";
+import { PIECE_LENGTH, utf8Of } from "../shared/answer/json-pieces.ts";
 import type { StreamCodec } from "../sse.ts";
-import { type EventChunk, textOf } from "./event-chunks.ts";
-import { EventLog } from "./event-log.ts";
-import { DONE, EventText, noEvents } from "./event-text.ts";
-import { ResponseFold } from "./fold.ts";
-import { itemTexts } from "./item-texts.ts";
+import { type EventChunk, textOf } from "./fold/event-chunks.ts";
+import { DONE, EventText, noEvents } from "./fold/event-text.ts";
+import { ResponseFold } from "./fold/fold.ts";
 import {
   bodyPieces,
   interruptedState,
@@ -26,8 +24,10 @@ import {
   type ResponseState,
   type ResponseStatus,
   withoutLogprobs,
-} from "./resource.ts";
-import type { ResponseSaver, SavedResponse } from "./response-saver.ts";
+} from "./fold/resource.ts";
+import { itemTexts } from "./request/item-texts.ts";
+import { EventLog } from "./stored/event-log.ts";
+import type { ResponseSaver, SavedResponse } from "./stored/response-saver.ts";
 
 const alreadyLogged = (): void => {};
 const deletedError: ErrorRecord = { code: "cancelled", message: "the response was deleted while it was generated" };

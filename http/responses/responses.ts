@@ -7,15 +7,15 @@ import type {
   PageRequest,
   Span,
   StoredResponses,
-} from "../../actors/stored-responses.ts";
-import type { GenerateEvent } from "../../engines/chat.ts";
+} from "../../actors/api/stored-responses.ts";
+import type { GenerateEvent } from "../../engines/generation.ts";
 import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import type { Log } from "../log.ts";
-import type { Piece } from "../write-piece.ts";
-import { checkStart, type EventLog } from "./event-log.ts";
-import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./kept-bytes.ts";
+import type { Log } from "../observe/log.ts";
+import type { Piece } from "../server/write-piece.ts";
 import { type ResponsePlan, ResponseRun, type RunOwner } from "./response-run.ts";
-import { ResponseSaver } from "./response-saver.ts";
+import { checkStart, type EventLog } from "./stored/event-log.ts";
+import { allKeptBytes, eventsAfter, keptBytes, keptSlice, lengthOf } from "./stored/kept-bytes.ts";
+import { ResponseSaver } from "./stored/response-saver.ts";
 
 /** Most bytes of the requests that are generated in the background at once: each is held until its response has ended. */
 export const MAX_BACKGROUND_BYTES = 256 * 2 ** 20;

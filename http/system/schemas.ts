@@ -1,6 +1,6 @@
 // Owns how facts about the machine and the findings of the doctor look on the wire, for the routes and for the command line.
 import { z } from "zod";
-import type { Diagnosis, EngineReport, SystemInfo } from "../../runtime/system.ts";
+import type { Diagnosis, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 
 const bytes = z.int().min(0);
 const speed = z.number().min(0);

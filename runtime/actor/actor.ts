@@ -2,8 +2,8 @@
 // A handler that throws ends its own message, never the loop.
 import assert from "node:assert";
 import type { Clock } from "../clock.ts";
+import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
-import type { Endpoint } from "../thread/endpoint.ts";
 import type { ActorContext } from "./behaviour.ts";
 import { Later } from "./later.ts";
 import { Mailbox } from "./mailbox.ts";

@@ -1,6 +1,6 @@
 // Owns the types of an actor: its protocol (an interface whose methods take one plain message) and the behaviour that
 // implements it. Types only; read by whoever writes an actor or a ref to one.
-import type { Endpoint } from "../thread/endpoint.ts";
+import type { Endpoint } from "../endpoint/endpoint.ts";
 import type { Later } from "./later.ts";
 import type { Moved } from "./moved.ts";
 

@@ -1,5 +1,5 @@
 // Moved: an answer whose buffers move to the asker's thread instead of being copied. The actor that returns it loses them.
-import type { Transferable } from "../thread/endpoint.ts";
+import type { Transferable } from "../endpoint/endpoint.ts";
 
 export class Moved<T> {
   readonly value: T;

@@ -8,8 +8,8 @@ import {
   transfer,
   wrap,
 } from "comlink";
+import { type Endpoint, goneError, type PeerExit, type Transferable } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
-import { type Endpoint, goneError, type PeerExit, type Transferable } from "../thread/endpoint.ts";
 import type { Letter } from "./actor.ts";
 import { type Envelope, failure, type Route, type Settle } from "./ref.ts";
 

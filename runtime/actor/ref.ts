@@ -1,7 +1,7 @@
 // Owns the typed reference to an actor, here or at a peer, and the one race every ask runs: answer against clock.
 import type { Clock } from "../clock.ts";
+import type { Transferable } from "../endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../errors.ts";
-import type { Transferable } from "../thread/endpoint.ts";
 import type { MessageOf, ReplyOf } from "./behaviour.ts";
 
 const defaultAskTimeoutMs = 30_000;

@@ -1,7 +1,7 @@
 // Owns bounded streams, many over one endpoint: a writer here feeds the reader of the same id at the peer. Both sides make
 // one hub on the same channel. All that happens in one turn of the event loop leaves as ONE message.
 import assert from "node:assert";
-import { type Endpoint, goneError, type PeerExit } from "../thread/endpoint.ts";
+import { type Endpoint, goneError, type PeerExit } from "../endpoint/endpoint.ts";
 import { Reader, type StreamReader, type StreamWriter, Writer, type WriterHooks } from "./stream-ends.ts";
 
 export interface StreamHubOptions {

@@ -1,8 +1,8 @@
 // Owns the decision what happens when a place dies: stay down, start again after a backoff, or give up and tell whoever is
 // in charge. Used by whoever owns a place; knows nothing of what runs in it.
 import { type Clock, realClock } from "../clock.ts";
+import type { PeerExit } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
-import type { PeerExit } from "../thread/endpoint.ts";
 import type { Place } from "../thread/place.ts";
 
 export interface RestartPolicy {

@@ -2,8 +2,8 @@
 // place has exactly one. It decides nothing about restarts: supervision.ts does.
 import assert from "node:assert";
 import { type Clock, realClock } from "../clock.ts";
+import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
-import type { Endpoint } from "../thread/endpoint.ts";
 import { Actor, type Letter, type OnError } from "./actor.ts";
 import type { Behaviour, Protocol } from "./behaviour.ts";
 import { PeerRoute } from "./peer-route.ts";

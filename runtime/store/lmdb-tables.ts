@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { type Database, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";
-import { makeFolder } from "../make-folder.ts";
+import { makeFolder } from "../host/make-folder.ts";
 import { checkLmdbFile, makeLockFile } from "./lmdb-file.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 

@@ -7,12 +7,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { goneError } from "../endpoint/endpoint.ts";
+import { SocketEndpoint } from "../endpoint/socket-endpoint.ts";
 import { fromErrorRecord } from "../errors.ts";
 import type { Host, HostExit, HostOptions } from "./carrier.ts";
 import { type DialAnswer, type DialPath, dialChannel } from "./control.ts";
 import type { DialTicket } from "./dial.ts";
-import { goneError } from "./endpoint.ts";
-import { SocketEndpoint } from "./socket-endpoint.ts";
 
 const entry = fileURLToPath(new URL("./entry-process.js", import.meta.url));
 

@@ -1,10 +1,10 @@
 // Owns a place on a worker thread, from outside: starting, killing, dialling. Used by place.ts; the inside is entry-thread.ts.
 import { createInterface } from "node:readline";
 import { MessageChannel, Worker } from "node:worker_threads";
+import { goneError } from "../endpoint/endpoint.ts";
+import { PortEndpoint } from "../endpoint/port-endpoint.ts";
 import type { Host, HostExit, HostOptions } from "./carrier.ts";
 import { type DialPort, dialChannel } from "./control.ts";
-import { goneError } from "./endpoint.ts";
-import { PortEndpoint } from "./port-endpoint.ts";
 
 export function startThread(options: HostOptions): Host {
   const { port1: ours, port2: theirs } = new MessageChannel();

@@ -1,8 +1,8 @@
 // Owns what a spawner needs of a carrier: something that runs a place's entry and can be killed. carrier-thread.ts and
 // carrier-process.ts implement it; place.ts alone uses it.
 
+import type { Explain, Link } from "../endpoint/link.ts";
 import type { DialTicket } from "./dial.ts";
-import type { Explain, Link } from "./link.ts";
 
 export interface HostOptions {
   readonly name: string;

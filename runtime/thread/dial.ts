@@ -1,10 +1,10 @@
 // Owns the ticket that lets any thread reach a place directly, without passing through its spawner.
 import { connect } from "node:net";
 import type { MessagePort } from "node:worker_threads";
+import type { Endpoint, Transferable } from "../endpoint/endpoint.ts";
+import { PortEndpoint } from "../endpoint/port-endpoint.ts";
+import { SocketEndpoint } from "../endpoint/socket-endpoint.ts";
 import { ServerError } from "../errors.ts";
-import type { Endpoint, Transferable } from "./endpoint.ts";
-import { PortEndpoint } from "./port-endpoint.ts";
-import { SocketEndpoint } from "./socket-endpoint.ts";
 
 /** Plain data that can be sent on: to a place on a thread it is good for one endpoint, to a child process for many. */
 export type DialTicket =

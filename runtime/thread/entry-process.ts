@@ -3,10 +3,10 @@
 import { rmSync } from "node:fs";
 import { createServer, Socket } from "node:net";
 import { dirname } from "node:path";
+import { SocketEndpoint } from "../endpoint/socket-endpoint.ts";
 import { toErrorRecord } from "../errors.ts";
 import { type DialAnswer, type DialPath, dialChannel } from "./control.ts";
 import { PlaceEntry } from "./entry.ts";
-import { SocketEndpoint } from "./socket-endpoint.ts";
 
 // Whoever signals a whole group of processes means the spawner; it says when this one stops.
 process.on("SIGINT", () => {});

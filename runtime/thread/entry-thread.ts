@@ -1,8 +1,8 @@
 // Owns the first lines that run on a place's worker thread. Started by carrier-thread.ts, imported by nobody.
 import { type MessagePort, workerData } from "node:worker_threads";
+import { PortEndpoint } from "../endpoint/port-endpoint.ts";
 import { type DialPort, dialChannel } from "./control.ts";
 import { PlaceEntry } from "./entry.ts";
-import { PortEndpoint } from "./port-endpoint.ts";
 
 const { name, port } = workerData as { readonly name: string; readonly port: MessagePort };
 const link = new PortEndpoint(port, { peer: "spawner" });

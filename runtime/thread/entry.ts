@@ -2,9 +2,9 @@
 // order. Called by entry-thread.ts and entry-process.ts. It outlives its spawner by no more than one turn of the loop.
 import assert from "node:assert";
 import { ActorSystem } from "../actor/system.ts";
+import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError, toErrorRecord } from "../errors.ts";
 import { type Command, controlChannel, type Report } from "./control.ts";
-import type { Endpoint } from "./endpoint.ts";
 
 /** What a place's module gets to work with. */
 export interface PlaceContext<Init> {

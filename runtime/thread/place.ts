@@ -1,13 +1,14 @@
 // Owns a place as its spawner sees it: start with a time limit, progress, dialling, orderly stop, death and its reason.
 // Used by the composition root and by supervisors. What runs inside a place is entry.ts's business.
+
+import type { Endpoint, PeerExit } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, ServerError } from "../errors.ts";
-import { writeStderr } from "../stderr.ts";
+import { writeStderr } from "../log/stderr.ts";
 import type { Host, HostExit } from "./carrier.ts";
 import { startProcess } from "./carrier-process.ts";
 import { startThread } from "./carrier-thread.ts";
 import { type Command, controlChannel, type Report } from "./control.ts";
 import type { DialTicket } from "./dial.ts";
-import type { Endpoint, PeerExit } from "./endpoint.ts";
 
 /** How long a thread or process may outlive its link before it is killed. */
 const lingerMs = 1000;

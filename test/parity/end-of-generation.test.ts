@@ -3,11 +3,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { readModelMetadata } from "../../engines/gguf/metadata.ts";
+import { endOfGenerationTokens } from "../../engines/files/gguf/end-of-generation.ts";
+import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
-import { endOfGenerationTokens } from "../../engines/tokenizer/end-of-generation.ts";
-import { realModel, specOf } from "../fixtures/models.ts";
-import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
+import { realModel, specOf } from "../fixtures/models/models.ts";
+import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "end-of-generation-"));
 

@@ -5,17 +5,17 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { type Excerpt, writeExcerpt } from "../../engines/gguf/excerpt.ts";
-import { readTensorTable } from "../../engines/gguf/tensors.ts";
+import { type Excerpt, writeExcerpt } from "../../engines/files/gguf/excerpt.ts";
+import { readTensorTable } from "../../engines/files/gguf/tensors.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { keepRecord, trialKey } from "../../engines/trial/record.ts";
 import { findTrial } from "../../engines/trial/trial.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { errorShare, feedForAll } from "../fixtures/feeding.ts";
-import { realModel, specOf } from "../fixtures/models.ts";
-import { tinyArchitectures, writeTinyArchitecture } from "../fixtures/tiny-architectures.ts";
-import { type EncoderArchitecture, writeTinyEncoder } from "../fixtures/tiny-encoder.ts";
-import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
+import { realModel, specOf } from "../fixtures/models/models.ts";
+import { tinyArchitectures, writeTinyArchitecture } from "../fixtures/models/tiny-architectures.ts";
+import { type EncoderArchitecture, writeTinyEncoder } from "../fixtures/models/tiny-encoder.ts";
+import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
 /** Of the range of the logits, where all weights are F16. */
 const largestError = 0.003;

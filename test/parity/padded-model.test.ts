@@ -6,8 +6,8 @@ import type { Engine } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import { errorShare, type Feed, feedForAll } from "../fixtures/feeding.ts";
-import { specOf } from "../fixtures/models.ts";
-import { paddedModel, quantizedModel } from "../fixtures/quantize.ts";
+import { paddedModel, quantizedModel } from "../fixtures/gguf/quantize.ts";
+import { specOf } from "../fixtures/models/models.ts";
 
 const prompt: readonly (readonly Feed[])[] = [[{ slot: 0, from: 0, to: 16 }]];
 const singly = Array.from({ length: 16 }, (_, i): Feed[] => [{ slot: 0, from: i, to: i + 1 }]);

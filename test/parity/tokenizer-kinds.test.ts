@@ -4,12 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
-import { readModelMetadata } from "../../engines/gguf/metadata.ts";
-import { findPreTokenizer, preTokenizerNames } from "../../engines/tokenizer/pre-tokenizers.ts";
-import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
-import { NativeVocabulary } from "../fixtures/native-vocabulary.ts";
-import { texts } from "../fixtures/texts.ts";
-import { u32 } from "../fixtures/tiny-gguf.ts";
+import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
+import { findPreTokenizer, preTokenizerNames } from "../../engines/text/tokenizer/encoding/pre-tokenizers.ts";
+import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
+import { u32 } from "../fixtures/models/tiny-gguf.ts";
+import { NativeVocabulary } from "../fixtures/text/native-vocabulary.ts";
+import { texts } from "../fixtures/text/texts.ts";
 import {
   bytePairFile,
   charactersMapField,
@@ -22,7 +22,7 @@ import {
   type VocabularyFile,
   wordPieceFile,
   writeVocabulary,
-} from "../fixtures/vocabularies.ts";
+} from "../fixtures/text/vocabularies.ts";
 
 const parts = Object.values(texts).flatMap((text) => text.match(/\s+|\S+\s?/gu) ?? []);
 

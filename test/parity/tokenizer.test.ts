@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import fc from "fast-check";
-import { readModelMetadata } from "../../engines/gguf/metadata.ts";
+import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { llamaEngine, type NativeModel } from "../../engines/llama/engine.ts";
-import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/tokenizer/vocabulary.ts";
-import { specOf, tinyModel } from "../fixtures/models.ts";
+import { createVocabulary, type Vocabulary, vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
+import { specOf, tinyModel } from "../fixtures/models/models.ts";
 
 /** TOKENIZER_MODEL names another GGUF file to compare on, a real vocabulary for instance. */
 const givenModel = process.env.TOKENIZER_MODEL;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import OpenAI from "openai";
-import { realModel } from "../fixtures/models.ts";
+import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
 const messages = [{ role: "user" as const, content: "Write one sentence about the sea." }];

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import OpenAI from "openai";
+import { writeTinyEncoder } from "../fixtures/models/tiny-encoder.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
-import { writeTinyEncoder } from "../fixtures/tiny-encoder.ts";
 
 const inputs = ["the lighthouse keeper", "bread and water", "a cat is on the moon", "the sea, the sea!"];
 

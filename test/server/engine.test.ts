@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import OpenAI from "openai";
-import { realModel, tinyModel } from "../fixtures/models.ts";
+import { realModel, tinyModel } from "../fixtures/models/models.ts";
 import { type RunningServer, runCommand, startServer } from "../fixtures/serve.ts";
 
 const messages = [{ role: "user" as const, content: "Write one sentence about the sea." }];

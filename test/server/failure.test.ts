@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { realModel } from "../fixtures/models.ts";
+import { realModel } from "../fixtures/models/models.ts";
 import { startServer } from "../fixtures/serve.ts";
 import { openStream } from "../fixtures/streams.ts";
 

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { realModel } from "../fixtures/models.ts";
+import { realModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 import { ask, expectWhole, openStream, post, recoveryMs, until } from "../fixtures/streams.ts";
 

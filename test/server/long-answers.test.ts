@@ -6,12 +6,12 @@ import { after, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { GenerateEvent } from "../../engines/chat.ts";
-import { done, finish } from "../fixtures/fake-inference.ts";
+import type { GenerateEvent } from "../../engines/generation.ts";
+import { done, finish } from "../fixtures/fakes/fake-inference.ts";
 import { loadableEdges, startServer as startFake, type TestServer } from "../fixtures/http-server.ts";
-import { recordsOf } from "../fixtures/logprobs.ts";
-import { tinyModel } from "../fixtures/models.ts";
+import { tinyModel } from "../fixtures/models/models.ts";
 import { startServer } from "../fixtures/serve.ts";
+import { recordsOf } from "../fixtures/text/logprobs.ts";
 
 setFlagsFromString("--expose-gc");
 const collect = runInNewContext("gc") as () => void;

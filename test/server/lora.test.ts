@@ -5,8 +5,8 @@ import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { writeGgufAdapter, writePeftAdapter } from "../fixtures/lora.ts";
-import { tinyModel } from "../fixtures/models.ts";
+import { writeGgufAdapter, writePeftAdapter } from "../fixtures/lora/lora.ts";
+import { tinyModel } from "../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 
 type Json = ReturnType<typeof JSON.parse>;

@@ -2,7 +2,7 @@
 // however a run ends, its stream has one end, and GET tells the same story.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { realModel } from "../fixtures/models.ts";
+import { realModel } from "../fixtures/models/models.ts";
 import { checkResponseStream, parseResponseStream } from "../fixtures/responses-checker.ts";
 import { type RunningServer, startServer } from "../fixtures/serve.ts";
 

@@ -5,17 +5,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { it } from "node:test";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { AgentsFront } from "../../actors/agents-front.ts";
+import { AgentsFront } from "../../actors/front/agents-front.ts";
 import { type ModelPlaceReady, tokenChannel } from "../../actors/messages.ts";
-import type { ServedModel } from "../../actors/served-model.ts";
-import { greedySampling, requestDefaults } from "../../engines/chat.ts";
+import type { ServedModel } from "../../actors/models/served-model.ts";
+import { greedySampling, requestDefaults } from "../../engines/generation.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
+import { PortEndpoint } from "../../runtime/endpoint/port-endpoint.ts";
 import type { Place } from "../../runtime/thread/place.ts";
-import { PortEndpoint } from "../../runtime/thread/port-endpoint.ts";
-import { createFakeEngine } from "../fixtures/fake-engine.ts";
+import { createFakeEngine } from "../fixtures/fakes/fake-engine.ts";
 import { recordingLog } from "../fixtures/http-server.ts";
-import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
+import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
 it("serves every model again when the agents place has ended, also one whose file is gone by then", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "agents-front-test-"));
@@ -45,7 +45,7 @@ it("serves every model again when the agents place has ended, also one whose fil
       streamWindow: 64,
       stalledReaderMs: 1000,
       textTasks: {
-        translators: new URL("../../http/body-translators.js", import.meta.url).href,
+        translators: new URL("../../http/shared/body-translators.js", import.meta.url).href,
         quickWorkers: 1,
         slowWorkers: 2,
         maxQueued: 10,

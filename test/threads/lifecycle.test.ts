@@ -5,15 +5,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Front, type FrontOptions } from "../../actors/front.ts";
+import { Front, type FrontOptions } from "../../actors/front/front.ts";
 import { parseArguments } from "../../cli/arguments.ts";
-import { frontOptions } from "../../cli/front-options.ts";
+import { frontOptions } from "../../cli/assembly/front-options.ts";
+import { resolveConfig } from "../../cli/config/config.ts";
 import { createProgress } from "../../cli/progress.ts";
-import { type GenerateEvent, greedySampling, requestDefaults } from "../../engines/chat.ts";
-import { resolveConfig } from "../../runtime/config/config.ts";
-import { createLogger } from "../../runtime/log.ts";
-import { reportedTokens, tokensOf } from "../fixtures/logprobs.ts";
-import { tinyModel } from "../fixtures/models.ts";
+import { type GenerateEvent, greedySampling, requestDefaults } from "../../engines/generation.ts";
+import { createLogger } from "../../runtime/log/log.ts";
+import { tinyModel } from "../fixtures/models/models.ts";
+import { reportedTokens, tokensOf } from "../fixtures/text/logprobs.ts";
 
 interface Move {
   readonly model: string;

@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { prepareOnPlace } from "../../actors/lora-registry/prepare-on-place.ts";
-import { writePeftAdapter } from "../fixtures/lora.ts";
-import { tinyModel } from "../fixtures/models.ts";
-import { createAdapters, eventually, withCode } from "../unit/actors/lora-registry-rig.ts";
+import { writePeftAdapter } from "../fixtures/lora/lora.ts";
+import { tinyModel } from "../fixtures/models/models.ts";
+import { createAdapters, eventually, withCode } from "../unit/actors/lora-registry/lora-registry-rig.ts";
 
 function temporaryFolder(context: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "troupe-lora-"));

@@ -4,13 +4,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
+import { loadDraftModel } from "../../actors/model/draft-model.ts";
 import type { LoadedModel, ModelSpec } from "../../engines/engine.ts";
-import { loadDraftModel } from "../../engines/speculation/draft-model.ts";
 import { wasmEngine } from "../../engines/wasm/engine.ts";
 import type { ServerError } from "../../runtime/errors.ts";
-import { specOf, tinyModel } from "../fixtures/models.ts";
+import { specOf, tinyModel } from "../fixtures/models/models.ts";
+import { writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 import { decode, lookupOnly } from "../fixtures/speculative-decoding.ts";
-import { writeTinyModel } from "../fixtures/tiny-gguf.ts";
 
 const maxNewTokens = 40;
 const modelOnly = { ...lookupOnly, promptLookup: false };

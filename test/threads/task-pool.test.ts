@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { TaskEnded } from "../../runtime/thread/task.ts";
-import { TaskPool, type TaskPoolOptions } from "../../runtime/thread/task-pool.ts";
+import { TaskEnded } from "../../runtime/task/task.ts";
+import { TaskPool, type TaskPoolOptions } from "../../runtime/task/task-pool.ts";
 
 const quickMs = 150;
 

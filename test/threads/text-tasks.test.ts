@@ -6,16 +6,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { movedWith, sealContent } from "../../actors/api/sealed-content.ts";
 import { textWorkerModule } from "../../actors/placement.ts";
-import { movedWith, sealContent } from "../../actors/text-tasks/sealed-content.ts";
 import type { TextSource } from "../../actors/text-tasks/text-model.ts";
 import { TextTasks } from "../../actors/text-tasks/text-tasks.ts";
-import { greedySampling, type OpenRequest, requestDefaults } from "../../engines/chat.ts";
-import { readHeadBytes } from "../../engines/gguf/reader.ts";
-import { TaskPool } from "../../runtime/thread/task-pool.ts";
-import { createFakeEngine } from "../fixtures/fake-engine.ts";
-import { inlineTextTasks } from "../fixtures/inline-tasks.ts";
-import { chatMl, writeTinyModel } from "../fixtures/tiny-gguf.ts";
+import { readHeadBytes } from "../../engines/files/gguf/reader.ts";
+import { greedySampling, type OpenRequest, requestDefaults } from "../../engines/generation.ts";
+import { TaskPool } from "../../runtime/task/task-pool.ts";
+import { createFakeEngine } from "../fixtures/fakes/fake-engine.ts";
+import { inlineTextTasks } from "../fixtures/fakes/inline-tasks.ts";
+import { chatMl, writeTinyModel } from "../fixtures/models/tiny-gguf.ts";
 
 const quickMs = 200;
 const limitSeconds = 2;
@@ -72,7 +72,7 @@ describe("text tasks on text workers", () => {
     pool = new TaskPool({
       name: "text",
       module: textWorkerModule,
-      init: { translators: new URL("../../http/body-translators.js", import.meta.url).href },
+      init: { translators: new URL("../../http/shared/body-translators.js", import.meta.url).href },
       quickWorkers: 1,
       slowWorkers: 2,
       quickMs,

@@ -1,6 +1,5 @@
 // Probes of large bodies and headers.
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Reply } from "../client.ts";
 import {
   namedOrClosed,
   namedReplies,
@@ -9,7 +8,8 @@ import {
   type Probe,
   type ServerProbe,
 } from "../probe.ts";
-import type { Rig } from "../rig.ts";
+import type { Reply } from "../rig/client.ts";
+import type { Rig } from "../rig/rig.ts";
 
 const legalBytes = 49_000_000;
 /** The contract's limit of one body. */

@@ -1,12 +1,12 @@
 // Probes of the edges: malformed HTTP, idle and slow connections, logs that nobody reads, limits of the system.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ServerError } from "../../../runtime/errors.ts";
-import { otherKey, post, type Reply, seconds, summary } from "../client.ts";
-import { tinyModel } from "../models.ts";
 import { namedOrClosed, namedReplies, type Outcome, type Probe } from "../probe.ts";
-import { exchangeRaw, openRaw, type RawReply, statusesIn, trickle } from "../raw-client.ts";
-import type { Rig } from "../rig.ts";
-import { freePort, type HostileServer } from "../server.ts";
+import { otherKey, post, type Reply, seconds, summary } from "../rig/client.ts";
+import { tinyModel } from "../rig/models.ts";
+import { exchangeRaw, openRaw, type RawReply, statusesIn, trickle } from "../rig/raw-client.ts";
+import type { Rig } from "../rig/rig.ts";
+import { freePort, type HostileServer } from "../rig/server.ts";
 
 /** A connection that sends no complete request must be closed within this time. */
 const slowestMs = 35_000;

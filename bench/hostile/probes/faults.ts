@@ -3,11 +3,11 @@ import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { isNamed, type Reply, summary } from "../client.ts";
-import { templates, tinyModel } from "../models.ts";
 import type { Outcome, Probe } from "../probe.ts";
-import type { Rig } from "../rig.ts";
-import type { HostileServer } from "../server.ts";
+import { isNamed, type Reply, summary } from "../rig/client.ts";
+import { templates, tinyModel } from "../rig/models.ts";
+import type { Rig } from "../rig/rig.ts";
+import type { HostileServer } from "../rig/server.ts";
 
 const recoveryMs = 15_000;
 const installerLimitMs = 120_000;

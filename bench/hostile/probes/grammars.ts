@@ -1,7 +1,7 @@
 // Probes of the grammar threads: slow matchers, and compilations whose clients have gone.
 import { setTimeout as sleep } from "node:timers/promises";
-import { summary } from "../client.ts";
 import { namedRepliesWithin, type Probe } from "../probe.ts";
+import { summary } from "../rig/client.ts";
 
 const ambiguousCount = 4;
 /** Suppresses the end-of-generation tokens of the real model and of the tiny ones. */

@@ -1,7 +1,8 @@
 // Probes of what one client may hold: logprobs of whole answers, slots, the queue.
-import { tinyModel } from "../models.ts";
+
 import { namedReplies, namedRepliesWithin, type Outcome, type Probe } from "../probe.ts";
-import type { Rig } from "../rig.ts";
+import { tinyModel } from "../rig/models.ts";
+import type { Rig } from "../rig/rig.ts";
 
 const slots = 4;
 const queue = 16;

@@ -4,10 +4,10 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { childrenOf } from "../../proc.ts";
-import { get, isNamed, otherKey, post, type Reply, summary } from "../client.ts";
-import { tinyModel } from "../models.ts";
 import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
-import type { Rig } from "../rig.ts";
+import { get, isNamed, otherKey, post, type Reply, summary } from "../rig/client.ts";
+import { tinyModel } from "../rig/models.ts";
+import type { Rig } from "../rig/rig.ts";
 
 const itemCount = 40_000;
 const largeBytes = 45_000_000;

@@ -1,10 +1,10 @@
 // Probes of the text workers: grammars that take long to translate, and prompts that take long to render.
 import { renameSync } from "node:fs";
 import { join } from "node:path";
-import { attackerKey, isNamed, type Reply, seconds, summary } from "../client.ts";
-import { templates, tinyModel } from "../models.ts";
 import { namedReplies, type Outcome, type Probe, type ServerProbe } from "../probe.ts";
-import type { Rig } from "../rig.ts";
+import { attackerKey, isNamed, type Reply, seconds, summary } from "../rig/client.ts";
+import { templates, tinyModel } from "../rig/models.ts";
+import type { Rig } from "../rig/rig.ts";
 
 const longBodyBytes = 45_000_000;
 

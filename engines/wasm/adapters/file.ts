@@ -1,9 +1,9 @@
-// Owns reading the head of a prepared adapter (engines/lora/prepared-adapter.ts) and finding the place of each pair of
+// Owns reading the head of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finding the place of each pair of
 // matrices. Our own code has written the file for this model: what does not fit is an error, and nothing is passed over. What
 // it changes may still be nothing that adapters are added to here (places.ts): then it is refused by name. A pair for a tensor
 // that holds several matrices is one for each: they have A in common, and of B their own rows.
 import { ServerError } from "../../../runtime/errors.ts";
-import { readTensorTable, type TensorInfo, tensorTypes } from "../../gguf/tensors.ts";
+import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { AdapterRanks } from "./layout.ts";
 import type { AdapterPlace } from "./places.ts";
 

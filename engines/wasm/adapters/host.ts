@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
-import type { Blueprint } from "../blueprint.ts";
-import type { KernelMemory } from "../kernel-module.ts";
+import type { KernelMemory } from "../load/kernel-module.ts";
+import type { Blueprint } from "../plan/blueprint.ts";
 import { AdapterArena } from "./arena.ts";
 import { AdapterLoader } from "./loader.ts";
 

@@ -4,8 +4,8 @@
 // A rank's values are integers times a power of their own: 32767 stands for the largest of its row of A, and likewise for
 // its column of B. That is finer than the F16 they come from wherever it matters, and what multiplies them is one scale.
 import { closeSync, openSync, readSync } from "node:fs";
-import type { TensorInfo } from "../../gguf/tensors.ts";
-import { halfValues } from "../../lora/half-floats.ts";
+import type { TensorInfo } from "../../files/gguf/tensors.ts";
+import { halfValues } from "../../files/lora/half-floats.ts";
 import { type AdapterFile, type AdapterPair, loadFailed, ranksOf, stackedRanks } from "./file.ts";
 import {
   type AdapterLayout,

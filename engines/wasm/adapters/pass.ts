@@ -1,11 +1,12 @@
 // Owns what a compute thread adds to its products in a pass for the adapters of the pass's rows. Before a place's products it
 // multiplies A with their input, each thread some of the ranks, which a mixture then weighs; all exchange what came of it; then
 // it adds B times that to the thread's own rows. In a pass without adapters nothing of this happens.
-import type { Blueprint, DividedGraph, Share } from "../blueprint.ts";
-import type { Exchange } from "../exchange.ts";
-import type { KernelExports } from "../kernel-exports.ts";
+
+import type { KernelExports } from "../load/kernel-exports.ts";
 import type { MixtureWeights } from "../mixture/weights.ts";
-import { type Order, rowField } from "../order.ts";
+import type { Blueprint, DividedGraph, Share } from "../plan/blueprint.ts";
+import { type Order, rowField } from "../plan/order.ts";
+import type { Exchange } from "../threads/exchange.ts";
 import { placeBytes, rankShare } from "./layout.ts";
 import { type AdapterPlace, adapterPlaces, placeMatrices } from "./places.ts";
 

@@ -1,7 +1,8 @@
 // Owns where LoRA adapters add to a pass: at the products of the graph's matrices. Matrices that share their input are one
 // place, because their adapters' A are computed as one. Pure: all threads work out the same places in the same order.
-import type { DividedGraph, DividedStep, Piece, Share } from "../blueprint.ts";
-import type { Matrix } from "../graph-tensors.ts";
+
+import type { Matrix } from "../graph/graph-tensors.ts";
+import type { DividedGraph, DividedStep, Piece, Share } from "../plan/blueprint.ts";
 
 /** Most matrices of a place: queries, keys and values. */
 export const placeMatrices = 3;

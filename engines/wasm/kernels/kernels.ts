@@ -2,17 +2,17 @@
 // (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep nothing from call to call but useWideDot's answer, and own
 // no memory beyond the first page: all pointers are byte offsets into the memory the host gives, aligned to 16 bytes;
 // kernel-exports.ts on the host's side says what each must do.
-import * as floats from "./floats";
-import * as quantised from "./quantised";
-import * as superblocks from "./superblocks";
+import * as floats from "./dense/floats";
+import * as quantised from "./block-quants/quantised";
+import * as superblocks from "./k-quants/superblocks";
 
 export { activate, gate, softcap } from "./activations";
 export { addAdapters, reduceAdapters } from "./adapters";
-export { attend, kvPageBytes, kvWrite, mergeAttention } from "./attention";
-export { useWideDot } from "./quantised";
+export { attend, kvPageBytes, kvWrite, mergeAttention } from "./attention/attention";
+export { useWideDot } from "./block-quants/quantised";
 export { probeAddDot, probeDot, probeLookUp, probePairDot, probeReadAll } from "./probes";
 export { addRows, addScaledRow, addVector, copyRows, scaleRows } from "./rows";
-export { layerNorm, rmsNorm, rope } from "./vectors";
+export { layerNorm, rmsNorm, rope } from "./dense/vectors";
 
 export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
   if (superblocks.isSuperblock(type)) return superblocks.matrixBytes(type, rows, k);

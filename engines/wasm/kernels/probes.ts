@@ -1,6 +1,6 @@
 // Probes: the instructions that twins have of their own for the start-up self-test, and the two peaks that benchmarks hold
 // the kernels against.
-import { lookUp } from "./codebook";
+import { lookUp } from "./block-quants/codebook";
 
 // @ts-ignore: decorator
 @inline

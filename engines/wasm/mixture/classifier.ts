@@ -1,10 +1,11 @@
 // Owns running a mixture's classifier on one compute thread: linear layers over the hidden states of a pass, their rows divided
 // among the threads like those of every other matrix. weights.ts says what its outputs mean.
-import { type DividedGraph, rowGrain } from "../blueprint.ts";
-import type { KernelExports } from "../kernel-exports.ts";
-import type { ThreadMemory } from "../thread-memory.ts";
-import type { ThreadProducts } from "../thread-products.ts";
-import { classifierPieces } from "../weight-lists.ts";
+
+import { classifierPieces } from "../graph/weight-lists.ts";
+import type { KernelExports } from "../load/kernel-exports.ts";
+import { type DividedGraph, rowGrain } from "../plan/blueprint.ts";
+import type { ThreadMemory } from "../threads/thread-memory.ts";
+import type { ThreadProducts } from "../threads/thread-products.ts";
 import { classifierViews, type Mixture } from "./mixture.ts";
 
 const floatBytes = 4;

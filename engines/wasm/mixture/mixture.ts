@@ -7,8 +7,8 @@ import type { ClassifierLayer, MixtureSpec } from "../../engine.ts";
 import { ranksOf, readAdapterFile, stackedRanks } from "../adapters/file.ts";
 import type { AdapterRanks } from "../adapters/layout.ts";
 import { type AdapterPlace, adapterPlaces } from "../adapters/places.ts";
-import { type Blueprint, divideGraph } from "../blueprint.ts";
-import type { Matrix } from "../graph-tensors.ts";
+import type { Matrix } from "../graph/graph-tensors.ts";
+import { type Blueprint, divideGraph } from "../plan/blueprint.ts";
 
 /** GGUF's number of F32. */
 const f32 = 0;

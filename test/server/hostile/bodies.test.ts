@@ -1,7 +1,7 @@
 // Large bodies and headers neither block the front nor take the memory that other clients' bodies need.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
-import { tinyModel } from "../../fixtures/models.ts";
+import { tinyModel } from "../../fixtures/models/models.ts";
 
 const [first = "node", ...others] = loadableEdges();
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { after, before, describe, it } from "node:test";
 import { loadableEdges, startServer as startEdge } from "../../fixtures/http-server.ts";
-import { tinyModel } from "../../fixtures/models.ts";
+import { tinyModel } from "../../fixtures/models/models.ts";
 import { type RunningServer, startServer } from "../../fixtures/serve.ts";
 
 const context = 512;

@@ -1,7 +1,7 @@
 // The edges against malformed HTTP, unread logs, a lack of file descriptors and many MCP sessions. `bench hostile` has the rest.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
-import { tinyModel } from "../../fixtures/models.ts";
+import { tinyModel } from "../../fixtures/models/models.ts";
 
 const [first = "node", ...others] = loadableEdges();
 

@@ -2,7 +2,7 @@
 // is fast.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
-import { realModel } from "../../fixtures/models.ts";
+import { realModel } from "../../fixtures/models/models.ts";
 
 const [edge = "node"] = loadableEdges();
 

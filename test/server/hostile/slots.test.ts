@@ -1,7 +1,7 @@
 // One client's answers fill neither the heap, nor the slots, nor the queue for the others.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
-import { realModel } from "../../fixtures/models.ts";
+import { realModel } from "../../fixtures/models/models.ts";
 
 const [edge = "node"] = loadableEdges();
 

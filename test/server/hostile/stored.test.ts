@@ -1,7 +1,7 @@
 // Stored responses: large ones are read page by page, a full disk is survived, a response of a dead owner is recognised.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
-import { tinyModel } from "../../fixtures/models.ts";
+import { tinyModel } from "../../fixtures/models/models.ts";
 
 const [edge = "node"] = loadableEdges();
 

@@ -1,7 +1,7 @@
 // Grammars that take long to translate, and prompts that take long to render, delay only their own client.
 import { hostileSuite } from "../../fixtures/hostile/suite.ts";
 import { loadableEdges } from "../../fixtures/http-server.ts";
-import { tinyModel } from "../../fixtures/models.ts";
+import { tinyModel } from "../../fixtures/models/models.ts";
 
 const [edge = "node"] = loadableEdges();
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { EventScanner } from "../../../bench/serving/event-scanner.ts";
+import { EventScanner } from "../../../bench/serving/client/event-scanner.ts";
 
 const role = 'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}\n\n';
 const empty = 'data: {"choices":[{"index":0,"delta":{"content":""}}]}\n\n';

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { BodyReader, type Framing } from "../../../bench/serving/http-body.ts";
+import { BodyReader, type Framing } from "../../../bench/serving/client/http-body.ts";
 
 /** Reads a body cut at these places; returns what it holds and after which piece it was complete, -1 = never. */
 function read(framing: Framing, wire: string, cuts: readonly number[] = []) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { afterEach, describe, it } from "node:test";
-import { HttpClient } from "../../../bench/serving/http-client.ts";
+import { HttpClient } from "../../../bench/serving/client/http-client.ts";
 
 const chunked =
   "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";

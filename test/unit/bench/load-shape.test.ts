@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { PromptSource, shapeFor } from "../../../bench/serving/prompts.ts";
-import { poissonArrivals, randomFrom } from "../../../bench/serving/random.ts";
-import { mean, percentiles } from "../../../bench/serving/statistics.ts";
+import { PromptSource, shapeFor } from "../../../bench/serving/client/prompts.ts";
+import { poissonArrivals, randomFrom } from "../../../bench/serving/client/random.ts";
+import { mean, percentiles } from "../../../bench/serving/client/statistics.ts";
 
 const shape = { wordCount: 12, sharedCount: 0, spread: 0 };
 const texts = (source: PromptSource, count: number, of = shape) => source.round(count, of).map(({ text }) => text);

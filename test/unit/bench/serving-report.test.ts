@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { LoadResult, Outcome } from "../../../bench/serving/load.ts";
+import type { LoadResult, Outcome } from "../../../bench/serving/client/load.ts";
 import { roundMetrics } from "../../../bench/serving/metrics.ts";
 import { parseOptions } from "../../../bench/serving/options.ts";
 import { loadTable } from "../../../bench/serving/report.ts";

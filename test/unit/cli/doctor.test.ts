@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:net";
 import { describe, it } from "node:test";
+import { resolveConfig } from "../../../cli/config/config.ts";
 import { report } from "../../../cli/doctor.ts";
 import { checkOptions } from "../../../cli/system/check-options.ts";
 import {
@@ -14,8 +15,7 @@ import {
   settingsCheck,
   threadCheck,
 } from "../../../cli/system/checks.ts";
-import { resolveConfig } from "../../../runtime/config/config.ts";
-import { bareInspector, type Check } from "../../../runtime/system.ts";
+import { bareInspector, type Check } from "../../../runtime/host/system.ts";
 
 const GIB = 2 ** 30;
 const noHost = {

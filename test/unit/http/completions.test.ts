@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
 import { textCompletionSchema } from "../../../http/completions/schemas.ts";
-import { done, FakeInference, finish, hello, text } from "../../fixtures/fake-inference.ts";
+import { done, FakeInference, finish, hello, text } from "../../fixtures/fakes/fake-inference.ts";
+import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
-import { recordsOf, type TestLogprob } from "../../fixtures/logprobs.ts";
-import { request } from "../../fixtures/socketless.ts";
+import { recordsOf, type TestLogprob } from "../../fixtures/text/logprobs.ts";
 
 const inference = new FakeInference();
 const app = createApp({ inference, log: recordingLog() });

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { EmbedInputs } from "../../../actors/inference.ts";
+import type { EmbedInputs } from "../../../actors/api/inference.ts";
 import { createApp } from "../../../http/app.ts";
 import { embeddingListSchema } from "../../../http/embeddings/operation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { FakeInference } from "../../fixtures/fake-inference.ts";
+import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
+import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
-import { request } from "../../fixtures/socketless.ts";
 
 const inference = new FakeInference();
 const app = createApp({ inference, log: recordingLog() });

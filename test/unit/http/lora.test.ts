@@ -4,10 +4,10 @@ import { createApp } from "../../../http/app.ts";
 import { loraErrors } from "../../../http/lora/errors.ts";
 import { loraAdapterListSchema, loraAdapterSchema } from "../../../http/lora/response.ts";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
-import { FakeInference } from "../../fixtures/fake-inference.ts";
-import { FakeLora } from "../../fixtures/fake-lora.ts";
+import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
+import { FakeLora } from "../../fixtures/fakes/fake-lora.ts";
+import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
-import { request } from "../../fixtures/socketless.ts";
 
 const LOAD = "/v1/load_lora_adapter";
 const UNLOAD = "/v1/unload_lora_adapter";

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
 import { dispatch } from "../../../http/mcp/dispatch.ts";
-import { FakeInference } from "../../fixtures/fake-inference.ts";
+import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
 
 const inference = new FakeInference();

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ModelStatus } from "../../../actors/inference.ts";
+import type { ModelStatus } from "../../../actors/api/inference.ts";
 import { createApp } from "../../../http/app.ts";
 import { managedModelSchema, managementErrors } from "../../../http/models/management-operation.ts";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
-import { FakeInference } from "../../fixtures/fake-inference.ts";
-import { FakeModels } from "../../fixtures/fake-models.ts";
+import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
+import { FakeModels } from "../../fixtures/fakes/fake-models.ts";
+import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
-import { request } from "../../fixtures/socketless.ts";
 
 function setUp() {
   const inference = new FakeInference();

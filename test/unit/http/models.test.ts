@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
 import { modelListSchema, modelSchema } from "../../../http/models/operation.ts";
-import { FakeInference } from "../../fixtures/fake-inference.ts";
+import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
+import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
-import { request } from "../../fixtures/socketless.ts";
 
 const capabilities = { generates: true, embeds: false };
 const inference = new FakeInference();

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { z } from "zod";
-import { ignored, notBuiltYet } from "../../../http/fields.ts";
 import { openApiDocument } from "../../../http/openapi/document.ts";
 import { type Field, fieldsOf, type Schema } from "../../../http/openapi/fields.ts";
 import { jsonAnswer } from "../../../http/operation.ts";
+import { ignored, notBuiltYet } from "../../../http/shared/fields/fields.ts";
 
 const answers = jsonAnswer(z.strictObject({}), "nothing");
 

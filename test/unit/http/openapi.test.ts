@@ -6,9 +6,9 @@ import { createApp } from "../../../http/app.ts";
 import { openApiDocument } from "../../../http/openapi/document.ts";
 import { renderProtocols } from "../../../http/openapi/protocols.ts";
 import { describedRoutes } from "../../../http/routes.ts";
-import { FakeInference } from "../../fixtures/fake-inference.ts";
+import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
+import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
-import { request } from "../../fixtures/socketless.ts";
 
 interface Documented {
   readonly operationId: string;

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createApp } from "../../../http/app.ts";
 import { diagnosisSchema, systemInfoSchema } from "../../../http/system/schemas.ts";
-import { bareInspector, cpuFlags, osName } from "../../../runtime/system.ts";
-import { FakeInference } from "../../fixtures/fake-inference.ts";
+import { bareInspector, cpuFlags, osName } from "../../../runtime/host/system.ts";
+import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
+import { request } from "../../fixtures/fakes/socketless.ts";
 import { recordingLog } from "../../fixtures/http-server.ts";
-import { request } from "../../fixtures/socketless.ts";
 
 describe("the routes about the machine", () => {
   const gpu = { kind: "cuda", ordinal: 0, name: "GPU 1", totalBytes: 100, availableBytes: 60 };

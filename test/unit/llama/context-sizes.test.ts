@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { ModelSpec } from "../../../engines/engine.ts";
 import { contextSizes } from "../../../engines/llama/context-sizes.ts";
 import type { ModelTraits } from "../../../engines/llama/model-traits.ts";
-import { specOf } from "../../fixtures/models.ts";
+import { specOf } from "../../fixtures/models/models.ts";
 
 const generating: ModelTraits = {
   kv: { layers: 2, elementsPerLayer: 128, bytesPerElement: 2, trainedContext: 2048 },

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { CopyBuffers } from "../../../engines/llama/copy-buffers.ts";
+import { CopyBuffers } from "../../../engines/llama/kv/copy-buffers.ts";
 
 const mebibyte = 2 ** 20;
 

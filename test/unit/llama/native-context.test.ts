@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { NativeBatchView } from "../../../engines/llama/native-batch.ts";
-import { NativeContext, type NativeHandles } from "../../../engines/llama/native-context.ts";
-import type { TurnLock } from "../../../engines/llama/turn-lock.ts";
+import type { NativeBatchView } from "../../../engines/llama/native/native-batch.ts";
+import { NativeContext, type NativeHandles } from "../../../engines/llama/native/native-context.ts";
+import type { TurnLock } from "../../../engines/llama/native/turn-lock.ts";
 
 /** A context that takes notes of its locks and its passes; a pass has the status that it is given. */
 function createContext(status = 0) {

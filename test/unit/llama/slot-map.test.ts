@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { SlotMap } from "../../../engines/llama/slot-map.ts";
+import { SlotMap } from "../../../engines/llama/kv/slot-map.ts";
 
 describe("the map from slots to native sequence ids", () => {
   it("gives a slot the lowest free id and keeps it", () => {

@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import { type Side, TurnLock } from "../../../engines/llama/turn-lock.ts";
+import { type Side, TurnLock } from "../../../engines/llama/native/turn-lock.ts";
 
-const module = new URL("../../../engines/llama/turn-lock.js", import.meta.url).href;
+const module = new URL("../../../engines/llama/native/turn-lock.js", import.meta.url).href;
 
 /** A thread that has a side of the lock, the other one by default; `body` is what it does with `lock` and the numbers shared with it. */
 function otherSide(

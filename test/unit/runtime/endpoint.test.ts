@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { SocketEndpoint } from "../../../runtime/thread/socket-endpoint.ts";
+import { SocketEndpoint } from "../../../runtime/endpoint/socket-endpoint.ts";
 import { portPair, socketPair } from "../../fixtures/actors/endpoint-pair.ts";
-import { settled } from "../../fixtures/fake-clock.ts";
+import { settled } from "../../fixtures/fakes/fake-clock.ts";
 
 async function socketEndpoints() {
   const [a, b] = await socketPair();

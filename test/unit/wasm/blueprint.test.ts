@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { type AdapterPlace, adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
-import { type DividedStep, divide, divideGraph, headUnit, type Share } from "../../../engines/wasm/blueprint.ts";
-import { readModel } from "../../../engines/wasm/fit.ts";
-import type { Matrix } from "../../../engines/wasm/graph-tensors.ts";
-import { type TinyArchitecture, writeTinyArchitecture } from "../../fixtures/tiny-architectures.ts";
-import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
+import type { Matrix } from "../../../engines/wasm/graph/graph-tensors.ts";
+import { readModel } from "../../../engines/wasm/load/fit.ts";
+import { type DividedStep, divide, divideGraph, headUnit, type Share } from "../../../engines/wasm/plan/blueprint.ts";
+import { type TinyArchitecture, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
+import { inTemporaryFolder } from "../files/gguf/gguf-bytes.ts";
 
 function matrix(name: string, rows: number): Matrix {
   const tensor = { name, type: 0, shape: [64, rows], file: 0, offset: 0, bytes: rows * 256 };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { ExpertRouting } from "../../../engines/wasm/expert-routing.ts";
+import { ExpertRouting } from "../../../engines/wasm/pass/expert-routing.ts";
 
 /** What was routed, token by token: [expert, weight] in the order of the experts. */
 function perToken(routing: ExpertRouting, tokens: number): [number, number][][] {

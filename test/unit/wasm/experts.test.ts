@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { before, describe, it } from "node:test";
-import { readTensorTable, type TensorInfo, type TensorTable } from "../../../engines/gguf/tensors.ts";
+import { readTensorTable, type TensorInfo, type TensorTable } from "../../../engines/files/gguf/tensors.ts";
 import { adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
-import { findArchitecture } from "../../../engines/wasm/architectures/registry.ts";
-import { divideGraph } from "../../../engines/wasm/blueprint.ts";
-import { expertRows, expertTokens } from "../../../engines/wasm/expert-routing.ts";
-import { buildGraph } from "../../../engines/wasm/graph.ts";
-import { type Hyperparameters, readHyperparameters } from "../../../engines/wasm/hyperparameters.ts";
-import { type TinyArchitecture, writeTinyArchitecture } from "../../fixtures/tiny-architectures.ts";
-import { inTemporaryFolder } from "../gguf/gguf-bytes.ts";
+import { findArchitecture } from "../../../engines/wasm/graph/architectures/registry.ts";
+import { buildGraph } from "../../../engines/wasm/graph/graph.ts";
+import { type Hyperparameters, readHyperparameters } from "../../../engines/wasm/graph/hyperparameters.ts";
+import { expertRows, expertTokens } from "../../../engines/wasm/pass/expert-routing.ts";
+import { divideGraph } from "../../../engines/wasm/plan/blueprint.ts";
+import { type TinyArchitecture, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
+import { inTemporaryFolder } from "../files/gguf/gguf-bytes.ts";
 
 const noFactors = { always: null, short: null, long: null };
 const tables = new Map<TinyArchitecture, TensorTable>();

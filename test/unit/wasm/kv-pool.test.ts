@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { type KvPool, kvPool } from "../../../engines/decoding/kv/kv-budget.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
-import { type KvPool, kvPool } from "../../../engines/kv-budget.ts";
-import { specOf } from "../../fixtures/models.ts";
+import { specOf } from "../../fixtures/models/models.ts";
 
 /** 1000 bytes a token. */
 const shape = { layers: 5, elementsPerLayer: 100, bytesPerElement: 2, trainedContext: 8192 };

@@ -3,11 +3,11 @@ import { closeSync, copyFileSync, mkdtempSync, openSync, rmSync, truncateSync, w
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { readTensorTable, type TensorInfo } from "../../../engines/gguf/tensors.ts";
+import { readTensorTable, type TensorInfo } from "../../../engines/files/gguf/tensors.ts";
 import { wasmEngine } from "../../../engines/wasm/engine.ts";
-import { wasmRefusal } from "../../../engines/wasm/fit.ts";
+import { wasmRefusal } from "../../../engines/wasm/load/fit.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
-import { specOf, tinyModel } from "../../fixtures/models.ts";
+import { specOf, tinyModel } from "../../fixtures/models/models.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-wasm-load-"));
 after(() => rmSync(folder, { recursive: true }));

@@ -1,0 +1,45 @@
+// Owns what can be said of a request to load or unload an adapter without looking at what is loaded: the rules for an alias,
+// and which fields go together. Used by ModelAdapters before anything else happens.
+
+import { ServerError } from "../../runtime/errors.ts";
+import type { LoadAdapterRequest } from "./lora-adapters.ts";
+import { aliasFault, maxAliasBytes } from "./lora-alias.ts";
+
+type LoadPolicy = Pick<LoadAdapterRequest, "replace" | "expectedGeneration">;
+
+const generationForm = /^[0-9a-f]{64}$/;
+
+/** The alias without white space around it. Throws invalid_lora_name. */
+export function checkedAlias(given: string): string {
+  const alias = given.trim();
+  const fault = aliasFault(alias);
+  if (fault === null) return alias;
+  throw new ServerError(
+    "invalid_lora_name",
+    `the name of an adapter is 1 to ${maxAliasBytes} bytes of printable UTF-8; this one ${fault}`,
+    { param: "lora_name" },
+  );
+}
+
+/** Throws invalid_lora_load_policy, invalid_value. */
+export function checkLoadPolicy({ replace, expectedGeneration }: LoadPolicy): void {
+  if (expectedGeneration === null) return;
+  if (!replace) {
+    throw new ServerError(
+      "invalid_lora_load_policy",
+      "expected_generation says what is to be replaced: it needs load_inplace to be true",
+      { param: "expected_generation" },
+    );
+  }
+  checkExpectedGeneration(expectedGeneration);
+}
+
+/** Throws invalid_value. */
+export function checkExpectedGeneration(expected: string | null): void {
+  if (expected === null || generationForm.test(expected)) return;
+  throw new ServerError(
+    "invalid_value",
+    "expected_generation is 64 lower-case hexadecimal digits, as the list of adapters shows them",
+    { param: "expected_generation" },
+  );
+}

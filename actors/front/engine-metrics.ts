@@ -1,0 +1,148 @@
+// Owns the names under which the contract wants an engine's numbers, made from what a model's step loop counts. Pure: no
+// registry, no labels but the contract's.
+import type { LatencyCounts, ModelStatistics, SeriesLatencies, TextStatistics } from "../messages.ts";
+import { firstTokenBounds, interTokenBounds } from "../model/stream-latency.ts";
+
+export type EngineMetric = ScalarMetric | HistogramMetric;
+
+type Labels = Readonly<Record<string, string>>;
+
+export interface ScalarMetric {
+  readonly name: string;
+  readonly kind: "counter" | "gauge";
+  readonly help: string;
+  readonly samples: readonly { readonly labels: Labels; readonly value: number }[];
+}
+
+export interface HistogramMetric {
+  readonly name: string;
+  readonly kind: "histogram";
+  readonly help: string;
+  /** Upper bounds of its buckets; above them all there is one more. */
+  readonly bounds: readonly number[];
+  readonly samples: readonly ({ readonly labels: Labels } & LatencyCounts)[];
+}
+
+/** How streamed answers came, by model. Their latencies have labels as the front's metrics of requests. */
+export function latencyMetrics(models: ReadonlyMap<string, ModelStatistics>): readonly EngineMetric[] {
+  const samples = (counts: (latencies: SeriesLatencies) => LatencyCounts) =>
+    [...models].flatMap(([model, { latencies }]) =>
+      latencies.map((latency) => {
+        // Only what is posted is streamed, and no stream begins with another status.
+        return { labels: { method: "POST", path: latency.series, model, status: "200" }, ...counts(latency) };
+      }),
+    );
+  return [
+    {
+      name: "service_time_to_first_token_seconds",
+      kind: "histogram",
+      help: "From a request for a stream to its first token",
+      bounds: firstTokenBounds,
+      samples: samples(({ firstToken }) => firstToken),
+    },
+    {
+      name: "service_inter_token_latency_seconds",
+      kind: "histogram",
+      help: "From token to token of a stream",
+      bounds: interTokenBounds,
+      samples: samples(({ interToken }) => interToken),
+    },
+  ];
+}
+
+/** How reading what clients write is doing. */
+export function textMetrics({ waiting, slow, ended }: TextStatistics): readonly EngineMetric[] {
+  return [
+    {
+      name: "service_text_tasks_waiting",
+      kind: "gauge",
+      help: "Requests that wait for a text worker",
+      samples: [{ labels: {}, value: waiting }],
+    },
+    {
+      name: "service_text_tasks_slow_total",
+      kind: "counter",
+      help: "Requests whose reading took long enough to be put aside",
+      samples: [{ labels: {}, value: slow }],
+    },
+    {
+      name: "service_text_tasks_ended_total",
+      kind: "counter",
+      help: "Requests refused because reading them took too much time or memory, or crashed its thread",
+      samples: Object.entries(ended).map(([reason, value]) => ({ labels: { reason }, value })),
+    },
+  ];
+}
+
+/** The engine metrics of all models together: the contract gives them no label that tells models apart. */
+export function engineMetrics(models: readonly ModelStatistics[]): readonly ScalarMetric[] {
+  const sum = (value: (model: ModelStatistics) => number) => models.reduce((total, model) => total + value(model), 0);
+  const counter = (name: string, help: string, value: (model: ModelStatistics) => number): ScalarMetric => {
+    return { name, kind: "counter", help, samples: [{ labels: {}, value: sum(value) }] };
+  };
+  const gauge = (name: string, help: string, value: (model: ModelStatistics) => number): ScalarMetric => {
+    return { name, kind: "gauge", help, samples: [{ labels: {}, value: sum(value) }] };
+  };
+  const deepest = Math.max(0, ...models.map(({ speculation }) => speculation.acceptedAt.length));
+  return [
+    counter(
+      "service_tokens_processed_total",
+      "Tokens computed: of prompts, and generated",
+      (m) => m.tokens + m.promptTokens,
+    ),
+    counter(
+      "service_prefix_cache_lookups_total",
+      "Prompts looked for in the prefix cache",
+      (m) => m.prefixCache.lookups,
+    ),
+    counter("service_prefix_cache_hits_total", "Prompts that began with a cached prefix", (m) => m.prefixCache.hits),
+    counter("service_prefix_cache_evictions_total", "Cached prefixes dropped", (m) => m.prefixCache.evictions),
+    counter("service_encoder_cache_hits_total", "Encoder outputs taken from the cache", () => 0),
+    counter("service_encoder_cache_misses_total", "Encoder outputs computed", () => 0),
+    gauge("service_sequences_running", "Sequences that have a slot", (m) => m.running),
+    gauge("service_sequences_waiting", "Sequences without a slot", (m) => m.waiting + m.parked),
+    gauge("service_sequences_capacity", "Slots", (m) => m.slots),
+    {
+      name: "service_sequences_completed_total",
+      kind: "counter",
+      help: "Sequences that have ended, by how",
+      samples: (["stop", "length", "cancelled", "error"] as const).map((reason) => {
+        return { labels: { reason: reason === "cancelled" ? "canceled" : reason }, value: sum((m) => m.ended[reason]) };
+      }),
+    },
+    gauge(
+      "service_kv_cache_blocks_used",
+      "Blocks of KV cache in use, cached prefixes included",
+      (m) => m.kvBlocks.used,
+    ),
+    gauge("service_kv_cache_blocks_total", "Blocks of KV cache", (m) => m.kvBlocks.total),
+    counter("service_speculative_drafts_total", "Drafts verified", (m) => m.speculation.drafts),
+    counter("service_speculative_draft_tokens_proposed_total", "Tokens drafted", (m) => m.speculation.proposed),
+    counter(
+      "service_speculative_draft_tokens_accepted_total",
+      "Drafted tokens accepted",
+      (m) => m.speculation.accepted,
+    ),
+    {
+      name: "service_speculative_accepted_per_pos_total",
+      kind: "counter",
+      help: "Drafted tokens accepted, by their position in the draft",
+      samples: Array.from({ length: deepest }, (_, position) => {
+        return { labels: { position: `${position}` }, value: sum((m) => m.speculation.acceptedAt[position] ?? 0) };
+      }),
+    },
+    counter("service_speculative_staged_drops_total", "Drafts dropped before they were verified", (m) => {
+      return m.speculation.dropped;
+    }),
+    gauge("service_lora_adapters_loaded", "LoRA adapters in memory", (m) => m.adapters.loaded),
+    counter("service_lora_adapter_switches_total", "Steps that had another adapter than the one before", (m) => {
+      return m.adapters.switches;
+    }),
+    counter("service_paged_preemptions_total", "Times a sequence lost its slot to want of KV memory", (m) => {
+      return m.memoryPreemptions;
+    }),
+    counter("service_share_preemptions_total", "Times a sequence lost its slot to a client that had fewer", (m) => {
+      return m.sharePreemptions;
+    }),
+  ];
+}

@@ -1,0 +1,156 @@
+// Owns one choice of a request: turns its tokens into text, holds back what might be the start of a stop string, has the rest
+// read as content, reasoning and calls, and says when it has ended.
+import type { FinishReason } from "../../../engines/generation.ts";
+import { StopStrings } from "../../../engines/text/parse/stop-strings.ts";
+import { Detokenizer } from "../../../engines/text/tokenizer/detokenizer.ts";
+import type { TokenTexts } from "../../../engines/text/tokenizer/token-texts.ts";
+import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../messages.ts";
+import type { AnswerPlan } from "./answer-plan.ts";
+import { AnswerReader } from "./answer-reader.ts";
+import type { ChoiceEvent } from "./event-backlog.ts";
+
+/** Says why a text is not what was asked for, or null; `call` is the tool that was called, null for content. Never rejects. */
+export type CheckOutput = (text: string, call: string | null) => Promise<string | null>;
+
+export interface ChoiceOptions {
+  readonly index: number;
+  readonly texts: TokenTexts;
+  /** The prompt's last token. */
+  readonly previousToken: number | null;
+  readonly stop: readonly string[];
+  /** False where the model was asked for logprobs only to rank choices. */
+  readonly reportsLogprobs: boolean;
+  /** How its text is to be read. */
+  readonly answer: AnswerPlan;
+  readonly check: CheckOutput;
+  readonly emit: (event: ChoiceEvent) => void;
+  /** Its text has ended it: the engine need not go on. */
+  readonly onStop: () => void;
+  /** Its finish event is out. */
+  readonly onEnd: () => void;
+}
+
+type Reason = "stop" | "length";
+
+export class Choice {
+  tokenCount = 0;
+  /** Of those, the ones of its thinking. */
+  reasoningTokenCount = 0;
+  readonly #options: ChoiceOptions;
+  readonly #detokenizer: Detokenizer;
+  readonly #stop: StopStrings | null;
+  readonly #reader: AnswerReader;
+  /** It takes no more tokens. */
+  #isOver = false;
+  /** What comes once all calls are checked. */
+  #onSettled: (() => void) | null = null;
+  #logprobSum = 0;
+  /** All the content, where there is a check. */
+  #content = "";
+  #decodedLength = 0;
+
+  constructor(options: ChoiceOptions) {
+    const { texts, previousToken, answer, check } = options;
+    this.#options = options;
+    this.#detokenizer = new Detokenizer(texts, previousToken, answer.shownTokens);
+    this.#stop = options.stop.length > 0 ? new StopStrings(options.stop) : null;
+    this.#reader = new AnswerReader({
+      choice: options.index,
+      parser: answer.createParser?.() ?? null,
+      endsWithCall: answer.endsWithCall,
+      checkCall: answer.checks?.calls ? (name, args) => check(args, name) : null,
+      writeCall: answer.writeCall,
+      emit: (event) => this.#emit(event),
+      onSettled: () => this.#settled(),
+    });
+  }
+
+  /** How likely its tokens are on average, those of a stop string too; the least where it has none. */
+  get meanLogprob(): number {
+    return this.tokenCount === 0 ? Number.NEGATIVE_INFINITY : this.#logprobSum / this.tokenCount;
+  }
+
+  /** Takes one row of a frame. */
+  take(token: number, flags: number, logprobs: Float32Array | null, at: number): void {
+    if (this.#isOver) return;
+    const hasToken = (flags & rowHasToken) !== 0;
+    const isLast = (flags & (rowFinishedStop | rowFinishedLength)) !== 0;
+    let text = hasToken ? this.#detokenizer.push(token) : "";
+    if (isLast) text += this.#detokenizer.flush();
+    const start = this.#decodedLength;
+    this.#decodedLength += text.length;
+    if (hasToken && logprobs) this.#noteLogprob(token, logprobs, at, start);
+    const wasThinking = this.#reader.isThinking;
+    const stopString = this.#read(text, isLast);
+    if (hasToken) {
+      this.tokenCount++;
+      // The tokens of the marks around it, too.
+      if (wasThinking || this.#reader.isThinking) this.reasoningTokenCount++;
+    }
+    if (stopString !== null && !isLast) this.#options.onStop();
+    if (stopString !== null || flags & rowFinishedStop) this.#end("stop", stopString);
+    else if (flags & rowFinishedLength) this.#end("length", null);
+    else this.#endWithCall();
+  }
+
+  /** Where one call is all there may be, what follows it is of no use. */
+  #endWithCall(): void {
+    if (this.#isOver || !this.#options.answer.endsWithCall || this.#reader.wholeCalls === 0) return;
+    this.#options.onStop();
+    this.#end("stop", null);
+  }
+
+  #settled(): void {
+    const next = this.#onSettled;
+    this.#onSettled = null;
+    if (next === null) this.#endWithCall();
+    else next();
+  }
+
+  /** Reads what is certain not to belong to a stop string. Returns the one that has been met. */
+  #read(text: string, isLast: boolean): string | null {
+    if (this.#stop === null) {
+      this.#reader.read(text);
+      return null;
+    }
+    const { text: released, stopped } = this.#stop.push(text);
+    this.#reader.read(isLast && stopped === null ? released + this.#stop.flush().text : released);
+    return stopped;
+  }
+
+  #emit(event: ChoiceEvent): void {
+    if (this.#options.answer.checks?.content && event.type === "text") this.#content += event.text;
+    this.#options.emit(event);
+  }
+
+  #end(reason: Reason, stopString: string | null): void {
+    this.#isOver = true;
+    this.#reader.finish();
+    const conclude = () => this.#conclude(reason, stopString);
+    if (this.#reader.isChecking) this.#onSettled = conclude;
+    else conclude();
+  }
+
+  #conclude(reason: Reason, stopString: string | null): void {
+    const { answer, check } = this.#options;
+    // The tokens of a stop string are no part of the answer.
+    if (stopString === null) this.#reader.finishLogprobs();
+    // A call is an answer of its own: nothing else was demanded then.
+    const isChecked = answer.checks?.content === true && reason === "stop" && this.#reader.wholeCalls === 0;
+    if (!isChecked) this.#finish(reason, stopString, null);
+    else void check(this.#content, null).then((refusal) => this.#finish(reason, stopString, refusal));
+  }
+
+  #finish(reason: Reason, stopString: string | null, refusal: string | null): void {
+    const { index: choice, onEnd } = this.#options;
+    if (refusal !== null) this.#emit({ type: "refusal", choice, reason: refusal });
+    const how: FinishReason = this.#reader.wholeCalls > 0 && reason === "stop" ? "tool_calls" : reason;
+    this.#emit({ type: "finish", choice, reason: how, stopString });
+    onEnd();
+  }
+
+  #noteLogprob(token: number, record: Float32Array, at: number, start: number): void {
+    this.#logprobSum += record[at] as number;
+    if (this.#options.reportsLogprobs) this.#reader.note(start, this.#decodedLength, token, record, at);
+  }
+}

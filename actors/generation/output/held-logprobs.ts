@@ -1,0 +1,78 @@
+// Held logprobs: a queue of the logprobs of a choice's last tokens. Each waits until it is known which text its token gives.
+import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
+
+interface HeldToken {
+  /** Characters of text before this token, and with it. Both are the same where it has only part of a character. */
+  readonly start: number;
+  readonly end: number;
+  /** Where its record ends in #floats. */
+  readonly recordEnd: number;
+}
+
+export class HeldLogprobs {
+  #tokens: HeldToken[] = [];
+  #floats = new Float32Array(64);
+  /** Index of the first token that is still held. */
+  #first = 0;
+
+  get count(): number {
+    return this.#tokens.length - this.#first;
+  }
+
+  /** Adds a token whose text lies from character `start` to `end`, with its logprobs as a token frame has them at `at`. */
+  add(start: number, end: number, token: number, frame: Float32Array, at: number): void {
+    // More tokens have left than are held: move the held ones to the front.
+    if (this.#first > this.count) this.#compact();
+    const from = this.#tokens.at(-1)?.recordEnd ?? 0;
+    const recordEnd = from + recordHead + 2 * (frame[at + 1] as number);
+    if (recordEnd > this.#floats.length) this.#grow(recordEnd);
+    this.#floats[from] = token;
+    for (let i = from + 1; i < recordEnd; i++) this.#floats[i] = frame[at + i - from - 1] as number;
+    this.#tokens.push({ start, end, recordEnd });
+  }
+
+  /** How many of them begin before character `at`. */
+  countBefore(at: number): number {
+    let next = this.#first;
+    while (next < this.#tokens.length && (this.#tokens[next] as HeldToken).start < at) next++;
+    return next - this.#first;
+  }
+
+  /** Drops those that lie before character `at`. */
+  dropBefore(at: number): void {
+    while (this.count > 0) {
+      const { start, end } = this.#tokens[this.#first] as HeldToken;
+      if (end > at || start >= at) return;
+      this.#first++;
+    }
+  }
+
+  drop(count: number): void {
+    this.#first += Math.max(count, 0);
+  }
+
+  take(count: number): LogprobRecords {
+    const from = this.#left;
+    this.#first += count;
+    return { count, floats: this.#floats.slice(from, this.#left) };
+  }
+
+  /** Number of floats, from the start, whose tokens have left. */
+  get #left(): number {
+    return this.#tokens[this.#first - 1]?.recordEnd ?? 0;
+  }
+
+  #compact(): void {
+    const left = this.#left;
+    this.#floats.copyWithin(0, left, this.#tokens.at(-1)?.recordEnd);
+    const waiting = this.#tokens.slice(this.#first);
+    this.#tokens = waiting.map((token) => ({ ...token, recordEnd: token.recordEnd - left }));
+    this.#first = 0;
+  }
+
+  #grow(least: number): void {
+    const grown = new Float32Array(2 * least);
+    grown.set(this.#floats);
+    this.#floats = grown;
+  }
+}

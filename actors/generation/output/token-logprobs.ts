@@ -1,0 +1,17 @@
+// Logprobs of a prompt as an event reports them, made of what the model's place sends.
+import { type LogprobRecords, recordHead } from "../../../engines/logprobs.ts";
+
+/** The records of a prompt's tokens. The model has nothing to say of the first one. */
+export function promptLogprobs(prompt: Int32Array, sent: Float32Array): LogprobRecords {
+  const stride = prompt.length > 1 ? sent.length / (prompt.length - 1) : 0;
+  const floats = new Float32Array(recordHead * prompt.length + sent.length);
+  let used = 0;
+  prompt.forEach((token, i) => {
+    const at = (i - 1) * stride;
+    const alternatives = i === 0 ? 0 : (sent[at + 1] as number);
+    floats[used] = token;
+    if (i > 0) floats.set(sent.subarray(at, at + recordHead - 1 + 2 * alternatives), used + 1);
+    used += recordHead + 2 * alternatives;
+  });
+  return { count: prompt.length, floats: floats.slice(0, used) };
+}

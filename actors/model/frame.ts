@@ -1,0 +1,99 @@
+// Owns building the token frame of one or a few steps for one consumer. The buffers live as long as the consumer; what
+// leaves is an exact copy, because sending clones a view's whole buffer.
+import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
+import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
+import type { Finish } from "../../engines/decoding/scheduler/scheduler.ts";
+import {
+  type PromptLogprobs,
+  rowFinishedLength,
+  rowFinishedStop,
+  rowHasLogprobs,
+  rowHasToken,
+  rowInts,
+  type TokenFrame,
+} from "../messages.ts";
+
+const unitsPerMs = 100;
+/** Steps whose tokens fit into one frame, and one whose tokens fit into a frame that is full. */
+const stepsHeld = 8;
+const spareSteps = 1;
+const noFailures: TokenFrame["failed"] = [];
+const noPrompts: TokenFrame["prompts"] = [];
+// Chosen logprob, count, and the pairs.
+const maxLogprobFloats = 2 + 2 * MAX_TOP_LOGPROBS;
+
+export class FrameBuilder {
+  readonly #rows: Int32Array;
+  readonly #logprobs: Float32Array;
+  readonly #cached: Int32Array;
+  #prompts: PromptLogprobs[] = [];
+  #rowCount = 0;
+  #floatCount = 0;
+  #cachedCount = 0;
+
+  readonly #rowsPerStep: number;
+
+  /** `rowsPerStep`: most tokens a step samples. Those that must come next stop at a full frame. */
+  constructor(rowsPerStep: number) {
+    this.#rowsPerStep = rowsPerStep;
+    const rows = rowsPerStep * (stepsHeld + spareSteps);
+    this.#rows = new Int32Array(rows * rowInts);
+    this.#logprobs = new Float32Array(rows * maxLogprobFloats);
+    this.#cached = new Int32Array(2 * rows);
+  }
+
+  /** What is to be known of a sequence's prompt: how much of it was cached, and its logprobs where they were wanted. */
+  begin(id: number, cachedTokens: number, logprobs: Float32Array | null): void {
+    if (cachedTokens > 0) {
+      this.#cached[this.#cachedCount++] = id;
+      this.#cached[this.#cachedCount++] = cachedTokens;
+    }
+    if (logprobs !== null) this.#prompts.push({ id, records: logprobs });
+  }
+
+  add(id: number, token: number, finish: Finish, elapsedMs: number): void {
+    const at = this.#rowCount++ * rowInts;
+    this.#rows[at] = id;
+    this.#rows[at + 1] = token;
+    this.#rows[at + 2] = flagsOf[finish];
+    this.#rows[at + 3] = elapsedMs * unitsPerMs;
+  }
+
+  /** Adds the logprobs of the row added last. */
+  addLogprobs(last: TokenLogprobs): void {
+    const flags = this.#rowCount * rowInts - 2;
+    this.#rows[flags] = (this.#rows[flags] as number) | rowHasLogprobs;
+    this.#logprobs[this.#floatCount++] = last.chosen;
+    this.#logprobs[this.#floatCount++] = last.count;
+    for (let i = 0; i < last.count; i++) {
+      // Token ids stay exact in a float: vocabularies are far below 2^24.
+      this.#logprobs[this.#floatCount++] = last.ids[i] as number;
+      this.#logprobs[this.#floatCount++] = last.logprobs[i] as number;
+    }
+  }
+
+  /** Whether the rest of this step's rows fits, but another step's might not. */
+  get isFull(): boolean {
+    return (this.#rowCount + (1 + spareSteps) * this.#rowsPerStep) * rowInts > this.#rows.length;
+  }
+
+  /** The frame, or null when nothing was made for this consumer. Empties the builder. */
+  take(): TokenFrame | null {
+    if (this.#rowCount === 0) return null;
+    const rows = this.#rows.slice(0, this.#rowCount * rowInts);
+    const logprobs = this.#floatCount > 0 ? this.#logprobs.slice(0, this.#floatCount) : null;
+    const cached = this.#cachedCount > 0 ? this.#cached.slice(0, this.#cachedCount) : null;
+    const prompts = this.#prompts.length > 0 ? this.#prompts : noPrompts;
+    this.#rowCount = 0;
+    this.#floatCount = 0;
+    this.#cachedCount = 0;
+    if (prompts !== noPrompts) this.#prompts = [];
+    return { rows, logprobs, cached, prompts, failed: noFailures };
+  }
+}
+
+const flagsOf: Readonly<Record<Finish, number>> = {
+  none: rowHasToken,
+  stop: rowFinishedStop,
+  length: rowHasToken | rowFinishedLength,
+};

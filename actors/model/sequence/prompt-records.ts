@@ -1,0 +1,31 @@
+// Owns the logprobs of one prompt while its tokens are fed. What is fed again after a preemption is written again.
+import type { TokenLogprobs } from "../../../engines/decoding/sampler/sampler.ts";
+
+export class PromptRecords {
+  readonly top: number;
+  readonly #records: Float32Array;
+  readonly #stride: number;
+
+  /** `top`: alternatives beside each token. */
+  constructor(promptLength: number, top: number) {
+    this.top = top;
+    this.#stride = 2 + 2 * top;
+    this.#records = new Float32Array((promptLength - 1) * this.#stride);
+  }
+
+  /** The logprob of the prompt's token at `position` >= 1. */
+  set(position: number, { chosen, count, ids, logprobs }: TokenLogprobs): void {
+    let at = (position - 1) * this.#stride;
+    this.#records[at++] = chosen;
+    this.#records[at++] = count;
+    for (let i = 0; i < count; i++) {
+      this.#records[at++] = ids[i] as number;
+      this.#records[at++] = logprobs[i] as number;
+    }
+  }
+
+  /** Logprob, count n and n pairs for each token but the first. */
+  take(): Float32Array {
+    return this.#records;
+  }
+}

@@ -1,0 +1,37 @@
+// Owns the bound on one sequence's thinking: it watches the output's tokens and says when the end of the thinking has to be
+// put in. Used by the step loop, token by token.
+import type { ReasoningBudget } from "../../messages.ts";
+
+export class ThinkingLimit {
+  readonly #budget: ReasoningBudget;
+  #state: "beginning" | "thinking" | "over" = "beginning";
+  /** Tokens of the output, and of the end's tokens those that the output ends with. */
+  #seen = 0;
+  #matched = 0;
+
+  constructor(budget: ReasoningBudget) {
+    this.#budget = budget;
+    if (budget.begin.length === 0) this.#state = "thinking";
+  }
+
+  /** Takes the output's next token. Returns what must follow it: the end of the thinking, or nothing. */
+  take(token: number): Int32Array | null {
+    const { tokens, begin, end } = this.#budget;
+    const at = this.#seen++;
+    if (this.#state === "over") return null;
+    if (this.#state === "beginning") {
+      if (token !== begin[at]) this.#state = "over";
+      else if (at + 1 === begin.length) this.#state = "thinking";
+      return this.#state === "thinking" && tokens === 0 ? this.#close() : null;
+    }
+    this.#matched = token === end[this.#matched] ? this.#matched + 1 : token === end[0] ? 1 : 0;
+    if (this.#matched === end.length) this.#state = "over";
+    else if (this.#seen - begin.length >= tokens) return this.#close();
+    return null;
+  }
+
+  #close(): Int32Array {
+    this.#state = "over";
+    return this.#budget.end.subarray(this.#matched);
+  }
+}

@@ -1,0 +1,51 @@
+// Owns what a step loop counts, and the picture it makes of a model for whoever asks how it is doing. Used by the step loop.
+
+import type { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { Speculation } from "../../engines/decoding/speculation/speculation.ts";
+import type { LoadedModel } from "../../engines/engine.ts";
+import type { EndCounts, ModelStatistics } from "../messages.ts";
+import type { LiveSequence, PooledSequence } from "./sequence/live-sequence.ts";
+import { StreamLatencies } from "./stream-latency.ts";
+
+/** Totals since the start. Milliseconds. */
+export class StepStatistics {
+  steps = 0;
+  tokens = 0;
+  promptTokens = 0;
+  /** Inside the engine's forward pass. */
+  engineMs = 0;
+  /** Whole steps: scheduling, forward pass, sampling, frames. */
+  totalMs = 0;
+  readonly ended: EndCounts = { stop: 0, length: 0, cancelled: 0, error: 0 };
+  readonly latencies = new StreamLatencies();
+
+  /** Totals, and how many sequences there are now. */
+  snapshot(
+    { capacity, kv }: LoadedModel,
+    scheduler: Scheduler<LiveSequence | PooledSequence>,
+    speculation: Speculation | null,
+    adapters: number,
+  ): ModelStatistics {
+    const { steps, tokens, promptTokens, engineMs, totalMs } = this;
+    const { maxSequences, kvBlocks } = capacity;
+    const drafts = speculation?.statistics ?? noDrafts;
+    return {
+      ...{ steps, tokens, promptTokens, engineMs, totalMs },
+      slots: maxSequences,
+      running: scheduler.runningCount,
+      waiting: scheduler.waitingCount,
+      parked: scheduler.parkedCount,
+      preemptions: scheduler.pausedPreemptions,
+      memoryPreemptions: scheduler.memoryPreemptions,
+      sharePreemptions: scheduler.sharePreemptions,
+      ended: { ...this.ended },
+      prefixCache: { ...scheduler.prefixStatistics },
+      kvBlocks: { used: kvBlocks - kv.freeBlocks, total: kvBlocks },
+      adapters: { loaded: adapters, switches: scheduler.adapterSwitches },
+      speculation: { ...drafts, acceptedAt: [...drafts.acceptedAt] },
+      latencies: this.latencies.snapshot(),
+    };
+  }
+}
+
+const noDrafts = { drafts: 0, proposed: 0, accepted: 0, dropped: 0, acceptedAt: new Int32Array(0) };

@@ -1,0 +1,324 @@
+// Owns the loop of a model place: take messages -> schedule -> one forward pass -> sample -> frames -> one turn of the
+// event loop. It owns the model and the scheduler's state; nothing else runs on its thread.
+import { performance } from "node:perf_hooks";
+import { Batch } from "../../../engines/batch.ts";
+import type { CompiledGrammar } from "../../../engines/decoding/grammar/matcher.ts";
+import type { CachedPrefix } from "../../../engines/decoding/kv/prefix-cache.ts";
+import { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
+import { displacedFromParking, displacedFromQueue } from "../../../engines/decoding/scheduler/queue/queue-full.ts";
+import { Scheduler, type SchedulerLimits } from "../../../engines/decoding/scheduler/scheduler.ts";
+import type { LoadedModel } from "../../../engines/engine.ts";
+import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
+import type { EndCounts, ModelStatistics, SequenceJob } from "../../messages.ts";
+import { Adapters } from "../adapters.ts";
+import { Consumers } from "../consumers.ts";
+import { type Consumer, type LiveSequence, PooledSequence } from "../sequence/live-sequence.ts";
+import { openSequence } from "../sequence/open-sequence.ts";
+import { StepStatistics } from "../step-statistics.ts";
+import { Doze } from "./doze.ts";
+import { OutputTaker } from "./output-taker.ts";
+import { PoolRuns } from "./pool-runs.ts";
+import { type CreateSpeculation, StepPreparation } from "./step-preparation.ts";
+import { TokenTaker } from "./token-taker.ts";
+
+export type { Consumer } from "../sequence/live-sequence.ts";
+
+export interface StepLoopOptions {
+  readonly limits: SchedulerLimits;
+  /**
+   * Tokens of short steps leave together, up to so many ms after the frame before: on a machine whose cores are all
+   * computing, waking the readers costs more than a step's share of it. 0 sends each step's at once.
+   */
+  readonly frameIntervalMs: number;
+  /** Left out where nothing drafts. */
+  readonly createSpeculation?: CreateSpeculation;
+  /** Told of each cached prefix that is about to be dropped. */
+  readonly onEvict?: (prefix: CachedPrefix) => void;
+}
+
+type Scheduled = LiveSequence | PooledSequence;
+
+export class StepLoop {
+  readonly adapters: Adapters;
+  readonly #statistics = new StepStatistics();
+  readonly #model: LoadedModel;
+  readonly #maxQueue: number;
+  readonly #scheduler: Scheduler<Scheduled>;
+  readonly #sampler: Sampler;
+  readonly #output: OutputTaker;
+  readonly #preparation: StepPreparation;
+  readonly #pools: PoolRuns;
+  readonly #batch: Batch;
+  readonly #consumers: Consumers;
+  readonly #doze = new Doze();
+  /** By stop(), or because the engine has failed. */
+  #stopped = false;
+
+  constructor(model: LoadedModel, options: StepLoopOptions) {
+    const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
+    this.#model = model;
+    this.#maxQueue = limits.maxQueue;
+    this.#consumers = new Consumers(model.capacity.maxLogitsRows, frameIntervalMs);
+    this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
+    this.adapters = new Adapters(model.adapters ?? null, {
+      onLeave: (id) => this.#scheduler.retireAdapter(id),
+      onFree: (id) => this.#scheduler.dropAdapter(id),
+    });
+    this.#sampler = Sampler.create(model.card.vocabSize);
+    this.#preparation = new StepPreparation(this.#scheduler, this.#sampler, {
+      createSpeculation,
+      maxChunk: limits.maxPrefillChunkTokens,
+    });
+    const tokens = new TokenTaker({
+      scheduler: this.#scheduler,
+      sampler: this.#sampler,
+      speculation: this.#preparation.speculation,
+      truncates: model.capabilities.truncate,
+    });
+    this.#output = new OutputTaker(
+      {
+        scheduler: this.#scheduler,
+        tokens,
+        consumers: this.#consumers,
+        statistics: this.#statistics,
+        pooledLength: model.capabilities.pooledLength,
+      },
+      {
+        onEnd: (sequence) => this.#forget(sequence),
+        onFail: (sequence, error) => this.#fail(sequence, error),
+      },
+    );
+    this.#pools = new PoolRuns(this.#scheduler, this.adapters, model.capabilities, {
+      window: model.capacity.maxSequences,
+      onDisplaced: (sequences) => this.#failDisplaced(sequences),
+    });
+    this.#batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
+  }
+
+  /** Totals, and how many sequences there are now. */
+  snapshot(): ModelStatistics {
+    const { speculation } = this.#preparation;
+    return this.#statistics.snapshot(this.#model, this.#scheduler, speculation, this.adapters.count);
+  }
+
+  /**
+   * Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. Throws
+   * model_failed once the loop has ended.
+   */
+  submit(consumer: Consumer, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
+    this.#checkRunning();
+    this.#advance();
+    const opened: LiveSequence[] = [];
+    try {
+      for (const job of jobs) opened.push(this.#open(consumer, job));
+      // The displaced close their matchers before new ones are opened: there are no more matchers than places.
+      this.#failDisplaced(this.#scheduler.addAll(opened));
+      for (const sequence of opened) this.#openMatcher(sequence, grammars?.get(sequence.live.id) ?? null);
+    } catch (error) {
+      for (const sequence of opened) this.#forget(sequence);
+      throw error;
+    }
+    this.#doze.wake();
+  }
+
+  /** The pooled outputs of prompts, in one array. Cancelled like a sequence, by its id. */
+  async pool(consumer: Consumer, message: Parameters<PoolRuns["start"]>[1]): Promise<Float32Array> {
+    this.#checkRunning();
+    this.#advance();
+    const result = this.#pools.start(consumer, message);
+    this.#doze.wake();
+    return result;
+  }
+
+  /** How many of the first tokens of a prompt a cached prefix has. */
+  cachedLength(tokens: Int32Array, adapter: number): number {
+    return this.#scheduler.cachedLength(tokens, adapter);
+  }
+
+  /** Adds a cached prefix from its exported bytes, if there is room; not once the loop has ended: the engine may be gone. */
+  importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
+    return !this.#stopped && this.#scheduler.importPrefix(adapter, tokens, bytes);
+  }
+
+  /** Drops the cached prefix that was used last. False where there is none. */
+  evictLatestPrefix(): boolean {
+    return this.#scheduler.evictLatestPrefix();
+  }
+
+  /** Whether the model can take a part of what was cached. */
+  get truncates(): boolean {
+    return this.#model.capabilities.truncate;
+  }
+
+  /** `how`: a sequence whose text has met a stop string has ended well. */
+  cancel(consumer: Consumer, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
+    for (const id of ids) {
+      this.#pools.cancel(consumer, id);
+      const sequence = this.#consumers.find(consumer, id);
+      if (sequence) this.#end(sequence, how);
+    }
+    // The slot of a paused sequence may be what others wait for.
+    this.#doze.wake();
+  }
+
+  setPaused(consumer: Consumer, ids: readonly number[], paused: boolean): void {
+    this.#advance();
+    for (const id of ids) {
+      const sequence = this.#consumers.find(consumer, id);
+      if (!sequence) continue;
+      this.#scheduler.setPaused(sequence, paused);
+      if (paused) sequence.clock?.pause();
+    }
+    this.#doze.wake();
+  }
+
+  /** Cancels everything of a consumer that is gone. */
+  drop(consumer: Consumer): void {
+    this.#pools.drop(consumer);
+    for (const sequence of this.#consumers.sequencesOf(consumer)) this.#end(sequence, "cancelled");
+    this.#consumers.drop(consumer);
+    this.#doze.wake();
+  }
+
+  /** Runs until stop(). Rejects when the engine fails; every sequence has been told by then. */
+  async run(): Promise<void> {
+    while (!this.#stopped) {
+      if (this.step()) await nextTurn();
+      else await this.#idle();
+    }
+  }
+
+  /** Ends run() after the step under way. Every sequence is cancelled: the model may be disposed once run() has ended. */
+  stop(): void {
+    this.#stopped = true;
+    this.#pools.failAll(stopped);
+    for (const consumer of this.#consumers.all()) this.drop(consumer);
+    this.#doze.wake();
+  }
+
+  /** Lets go of what was made for the loop alone. To be called just before the model, which is not its own, is disposed. */
+  dispose(): void {
+    this.adapters.close();
+    this.#preparation.dispose();
+  }
+
+  /** One step, synchronous. Returns false when there was nothing to run. */
+  step(): boolean {
+    let started = 0;
+    let engineMs = 0;
+    try {
+      this.#preparation.prepare();
+      started = performance.now();
+      this.#advance(started);
+      if (!this.#scheduler.schedule(this.#batch)) return false;
+      // Nothing waits for a step with a prompt in it: it is a long one.
+      if (this.#scheduler.promptTokensInStep > 0) this.#consumers.flush();
+      const before = performance.now();
+      const output = this.#model.step(this.#batch);
+      engineMs = performance.now() - before;
+      this.#output.take(this.#batch, output, started, engineMs);
+    } catch (error) {
+      this.#stopped = true;
+      this.#failAll(toErrorRecord(error));
+      throw error;
+    }
+    this.#scheduler.endStep(performance.now() - started);
+    this.#consumers.flushIfDue();
+    this.#statistics.steps++;
+    this.#statistics.engineMs += engineMs;
+    this.#statistics.totalMs += performance.now() - started;
+    return true;
+  }
+
+  /** Waits for a message, or for the time at which there is something to do without one. */
+  async #idle(): Promise<void> {
+    this.#consumers.flush();
+    this.#scheduler.checkIntegrity();
+    await this.#doze.wait(this.#preparation.hasHeld ? heldPollMs : this.#scheduler.nextChangeMs - performance.now());
+  }
+
+  #checkRunning(): void {
+    if (this.#stopped) throw fromErrorRecord(stopped);
+  }
+
+  /** Tells the scheduler the time, and those whose time in the queue is over that it is. */
+  #advance(nowMs = performance.now()): void {
+    for (const sequence of this.#scheduler.advance(nowMs))
+      this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
+  }
+
+  #open(consumer: Consumer, job: SequenceJob): LiveSequence {
+    this.#consumers.checkFree(consumer, job.id);
+    const sequence = openSequence(job, consumer, this.#sampler, this.#model.capacity.sequenceTokens);
+    const { series, receivedAt } = job;
+    if (series !== null) {
+      sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
+    }
+    this.adapters.use(job.adapter, sequence, job);
+    this.#consumers.add(sequence);
+    return sequence;
+  }
+
+  #openMatcher(sequence: LiveSequence, grammar: CompiledGrammar | null): void {
+    sequence.matcher = grammar?.open() ?? null;
+    this.#preparation.add(sequence);
+  }
+
+  /** Their clients had most without a slot when the queue was full and another one came. */
+  #failDisplaced(displaced: readonly Scheduled[]): void {
+    for (const sequence of displaced) {
+      const reason = sequence.wasParked ? displacedFromParking : displacedFromQueue;
+      this.#fail(sequence, toErrorRecord(reason(this.#maxQueue)));
+    }
+  }
+
+  #failAll(error: ErrorRecord): void {
+    this.#pools.failAll(error);
+    for (const consumer of this.#consumers.all()) {
+      for (const sequence of this.#consumers.sequencesOf(consumer)) this.#fail(sequence, error);
+    }
+  }
+
+  #fail(sequence: Scheduled, error: ErrorRecord): void {
+    if (sequence instanceof PooledSequence) {
+      sequence.sink.fail(error);
+      return;
+    }
+    this.#end(sequence, "error");
+    this.#consumers.fail(sequence, error);
+  }
+
+  #end(sequence: LiveSequence, how: keyof EndCounts): void {
+    this.#statistics.ended[how]++;
+    if (how === "error") this.#scheduler.discard(sequence);
+    this.#forget(sequence);
+  }
+
+  /** Takes a sequence out of all books, whatever has become of it. */
+  #forget(sequence: LiveSequence): void {
+    this.#scheduler.cancel(sequence);
+    this.#consumers.remove(sequence);
+    this.#preparation.forget(sequence);
+    this.adapters.release(sequence.adapter, sequence);
+    sequence.matcher?.close();
+  }
+}
+
+/** How soon to look again whether a grammar's thread is done with another one. */
+const heldPollMs = 2;
+
+const stopped: ErrorRecord = {
+  code: "model_failed",
+  message: "the model is being stopped; the request can be retried",
+};
+
+function queueTimeout(waitedMs: number): ErrorRecord {
+  const seconds = Math.round(waitedMs / 100) / 10;
+  const message = `no slot became free within ${seconds} s (queue_timeout_secs); try again later`;
+  return { code: "queue_timeout", message };
+}
+
+/** One turn of the event loop, so that ports, sockets and asks are served between steps. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

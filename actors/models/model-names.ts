@@ -1,0 +1,29 @@
+// Owns what the names of models in requests stand for. Used by front.ts. Pure.
+import { ServerError } from "../../runtime/errors.ts";
+import { adapterCards, cardNamed } from "../api/adapter-cards.ts";
+import type { ModelEntry, ResolvedModel } from "../api/inference.ts";
+
+type Named = Pick<ModelEntry, "id" | "adapters">;
+
+/** How many names an error lists, and how much of the client's own it repeats. */
+const listedNames = 32;
+const quotedLength = 256;
+
+/** The model or adapter that requests mean by a name. Throws model_not_found. */
+export function resolveName(name: string | undefined, models: readonly Named[], defaultId: string): ResolvedModel {
+  const id = name === undefined || name === "default" ? defaultId : name;
+  if (models.some((model) => model.id === id)) return { id, adapter: null };
+  const card = cardNamed(name ?? "", models);
+  if (card === null) throw unknownModel(name ?? "", models);
+  return { id: card.modelId, adapter: { alias: card.adapter.alias } };
+}
+
+export function unknownModel(name: string, models: readonly Named[]): ServerError {
+  const cards = adapterCards(models, listedNames).map(({ id }) => id);
+  const known = ["default", ...models.map(({ id }) => id), ...cards];
+  const count = 1 + models.length + models.reduce((sum, { adapters }) => sum + adapters.length, 0);
+  const more = count - listedNames;
+  const list = known.slice(0, listedNames).join(", ") + (more > 0 ? ` and ${more} more` : "");
+  const text = `Requested model '${name.slice(0, quotedLength)}' is not available. Available models: ${list}`;
+  return new ServerError("model_not_found", text, { param: "model" });
+}

@@ -1,0 +1,147 @@
+// Item list: the items of one stored response. An index finds an item by its place or its id without reading the texts. The
+// index is bytes, in this order: the end of each text, the end of each id, the items' places sorted by id, the ids.
+import { ServerError } from "../../runtime/errors.ts";
+import type { ItemPage, ItemTexts, PageRequest, Span } from "../api/stored-responses.ts";
+
+const INT_BYTES = 4;
+
+export type ReadBytes = (from: number, to: number) => Uint8Array;
+
+export function indexOf({ ids, ends }: ItemTexts): Uint8Array {
+  const names = ids.map((id) => Buffer.from(id));
+  const shown = names.map(String);
+  const places = ids.map((_, place) => place).sort((one, other) => compareIds(shown, one, other));
+  let end = 0;
+  const nameEnds = names.map((name) => {
+    end += name.byteLength;
+    return end;
+  });
+  return Buffer.concat([integers(ends), integers(nameEnds), integers(places), ...names]);
+}
+
+export class ItemList {
+  readonly count: number;
+  readonly #texts: number;
+  readonly #index: ReadBytes;
+
+  /** `texts` is the number of the part that holds the texts. */
+  constructor(count: number, texts: number, index: ReadBytes) {
+    this.count = count;
+    this.#texts = texts;
+    this.#index = index;
+  }
+
+  /** Throws invalid_value where no item has the id in `after`. */
+  page({ order, after, limit }: PageRequest): ItemPage {
+    const isAscending = order === "asc";
+    const place = after === null ? null : this.find(after, isAscending ? "first" : "last");
+    if (after !== null && place === null) throw unknownItem(after);
+    const first = isAscending ? (place ?? -1) + 1 : (place ?? this.count) - 1;
+    const room = isAscending ? this.count - first : first + 1;
+    const count = Math.min(limit, room);
+    if (count === 0) return { spans: [], firstId: null, lastId: null, hasMore: false };
+    const last = isAscending ? first + count - 1 : first - count + 1;
+    const spans = isAscending ? this.#ascending(first, last) : this.#descending(first, last);
+    return { spans, firstId: this.#id(first), lastId: this.#id(last), hasMore: room > count };
+  }
+
+  /** Where the first item of that id lies; null where there is none. */
+  item(id: string): readonly Span[] | null {
+    const place = this.find(id, "first");
+    return place === null ? null : this.#ascending(place, place);
+  }
+
+  /** All ends of texts. */
+  ends(): Uint32Array {
+    const bytes = this.#index(0, this.count * INT_BYTES);
+    return Uint32Array.from({ length: this.count }, (_, i) => integerAt(bytes, i));
+  }
+
+  ids(): readonly string[] {
+    const ends = this.#index(this.count * INT_BYTES, 2 * this.count * INT_BYTES);
+    const end = this.count === 0 ? 0 : integerAt(ends, this.count - 1);
+    const text = Buffer.from(this.#index(this.#namesAt, this.#namesAt + end));
+    const from = (i: number): number => (i === 0 ? 0 : integerAt(ends, i - 1));
+    return Array.from({ length: this.count }, (_, i) => text.toString("utf8", from(i), integerAt(ends, i)));
+  }
+
+  /** The place of the first item of that id, or of the last; null where there is none. */
+  find(asked: string, which: "first" | "last"): number | null {
+    // As it was stored: UTF-8 replaces half a surrogate pair.
+    const id = Buffer.from(asked).toString();
+    // Binary search in the places sorted by id.
+    let low = 0;
+    let high = this.count;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const found = this.#id(this.#sorted(middle));
+      if (found < id || (which === "last" && found === id)) low = middle + 1;
+      else high = middle;
+    }
+    const at = which === "first" ? low : low - 1;
+    if (at < 0 || at >= this.count) return null;
+    const place = this.#sorted(at);
+    return this.#id(place) === id ? place : null;
+  }
+
+  #ascending(first: number, last: number): readonly Span[] {
+    const ranges = this.#ranges(first, last);
+    return [{ part: this.#texts, from: ranges[0]?.[0] ?? 0, to: ranges.at(-1)?.[1] ?? 0 }];
+  }
+
+  #descending(first: number, last: number): readonly Span[] {
+    const ranges = this.#ranges(last, first);
+    // Each text but the last one of the page includes the comma behind it.
+    return ranges.map(([from, end], i) => ({ part: this.#texts, from, to: i === 0 ? end : end + 1 })).reverse();
+  }
+
+  /** Where the texts from one place to another lie, without their commas. */
+  #ranges(first: number, last: number): readonly (readonly [from: number, to: number])[] {
+    // The end of the text before the first one is where the first one begins.
+    const skipped = Math.max(0, first - 1);
+    const ends = this.#index(skipped * INT_BYTES, (last + 1) * INT_BYTES);
+    return Array.from({ length: last - first + 1 }, (_, i) => {
+      const at = first - skipped + i;
+      return [at === 0 ? 0 : integerAt(ends, at - 1) + 1, integerAt(ends, at)];
+    });
+  }
+
+  #id(place: number): string {
+    const from = place === 0 ? 0 : this.#integer(this.count + place - 1);
+    const name = this.#index(this.#namesAt + from, this.#namesAt + this.#integer(this.count + place));
+    return Buffer.from(name).toString();
+  }
+
+  get #namesAt(): number {
+    return 3 * this.count * INT_BYTES;
+  }
+
+  #sorted(at: number): number {
+    return this.#integer(2 * this.count + at);
+  }
+
+  #integer(at: number): number {
+    return integerAt(this.#index(at * INT_BYTES, (at + 1) * INT_BYTES), 0);
+  }
+}
+
+function unknownItem(id: string): ServerError {
+  const text = `after: expected the id of an input item of this response, got ${JSON.stringify(id)}`;
+  return new ServerError("invalid_value", text, { param: "after" });
+}
+
+function compareIds(ids: readonly string[], one: number, other: number): number {
+  const [a, b] = [ids[one] as string, ids[other] as string];
+  if (a === b) return one - other;
+  return a < b ? -1 : 1;
+}
+
+function integers(values: Uint32Array | readonly number[]): Uint8Array {
+  const bytes = new DataView(new ArrayBuffer(values.length * INT_BYTES));
+  for (let i = 0; i < values.length; i++) bytes.setUint32(i * INT_BYTES, values[i] as number, true);
+  return new Uint8Array(bytes.buffer);
+}
+
+function integerAt(bytes: Uint8Array, at: number): number {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(at * INT_BYTES, true);
+}

@@ -1,0 +1,29 @@
+// Spans: kept bytes that follow each other in an answer, given out in slices of a bounded size.
+import { joinBytes } from "../../runtime/bytes.ts";
+import type { Span } from "../api/stored-responses.ts";
+
+/** Most bytes of one slice. */
+export const SLICE_BYTES = 256 * 1024;
+
+/** One slice of the spans' bytes, from byte `at` on; empty behind their end, null where a part is gone. */
+export function sliceOf(
+  spans: readonly Span[],
+  at: number,
+  read: (part: number, from: number, to: number) => Uint8Array | null,
+): Uint8Array | null {
+  const pieces: Uint8Array[] = [];
+  let skipped = at;
+  let room = SLICE_BYTES;
+  for (const { part, from, to } of spans) {
+    const start = Math.min(from + skipped, to);
+    skipped -= start - from;
+    const end = Math.min(to, start + room);
+    if (start === end) continue;
+    const bytes = read(part, start, end);
+    if (bytes === null) return null;
+    pieces.push(bytes);
+    room -= bytes.byteLength;
+    if (room === 0) break;
+  }
+  return joinBytes(pieces);
+}

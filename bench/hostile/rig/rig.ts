@@ -1,0 +1,102 @@
+// Rig: what a probe works with. Its folder, the server under attack, and attackers that hang up when it is over.
+import { setMaxListeners } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { EngineName } from "../../../engines/engine.ts";
+import type { EdgeName } from "../../../http/server/listen.ts";
+import type { ServerChanges } from "../probe.ts";
+import { get, post, type Reply, type SendOptions } from "./client.ts";
+import { HostileServer } from "./server.ts";
+
+/**
+ * A KV cache for a few long sequences: more takes the llama engine long to set aside. One compute thread, so that waits are
+ * those of the server and not of a machine whose cores are all taken.
+ */
+const usualFlags = ["--kv-cache", "32768tokens", "--threads", "1"];
+
+export interface RigOptions {
+  /** The real model. */
+  readonly model: string;
+  readonly edge: EdgeName;
+  readonly engine: EngineName;
+  /** The built checkout whose server is attacked. */
+  readonly directory: string;
+  readonly nodeFlags: readonly string[];
+}
+
+export class Rig {
+  /** For files; close() removes it. */
+  readonly folder = mkdtempSync(join(tmpdir(), "troupe-hostile-"));
+  readonly stateDir = join(this.folder, "state");
+  readonly options: RigOptions;
+  server: HostileServer | null = null;
+  #attack = new AbortController();
+  readonly #servers: HostileServer[] = [];
+  readonly #atEnd: (() => void | Promise<void>)[] = [];
+
+  constructor(options: RigOptions) {
+    this.options = options;
+    mkdirSync(this.stateDir);
+  }
+
+  /** Aborted when the attack is over. */
+  get signal(): AbortSignal {
+    // Each request listens to it.
+    setMaxListeners(0, this.#attack.signal);
+    return this.#attack.signal;
+  }
+
+  async start(changes: ServerChanges & { readonly startLimitMs?: number } = {}): Promise<HostileServer> {
+    const { flags = [], nodeFlags = [], models = [this.options.model], ...rest } = changes;
+    const server = await HostileServer.start({
+      ...rest,
+      ...this.options,
+      models,
+      stateDir: this.stateDir,
+      flags: [...usualFlags, ...flags],
+      nodeFlags: [...this.options.nodeFlags, ...nodeFlags],
+    });
+    this.#servers.push(server);
+    return server;
+  }
+
+  /** Posts as the attacker, who hangs up when the attack is over. */
+  post(path: string, body: object | string, options: SendOptions = {}): Promise<Reply> {
+    return post(this.#url, path, body, { ...options, signal: this.#until(options.signal) });
+  }
+
+  get(path: string, options: SendOptions = {}): Promise<Reply> {
+    return get(this.#url, path, { ...options, signal: this.#until(options.signal) });
+  }
+
+  chat(fields: object, options: SendOptions = {}): Promise<Reply> {
+    return this.post("/v1/chat/completions", { messages: "Say something.", max_tokens: 8, ...fields }, options);
+  }
+
+  /** Aborts all requests of the attackers. */
+  hangUp(): void {
+    this.#attack.abort();
+    this.#attack = new AbortController();
+  }
+
+  /** Runs `work` when the servers have stopped; the last one added runs first. */
+  atEnd(work: () => void | Promise<void>): void {
+    this.#atEnd.unshift(work);
+  }
+
+  async close(): Promise<void> {
+    this.hangUp();
+    await Promise.all(this.#servers.map((server) => server.stop()));
+    for (const work of this.#atEnd) await work();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  get #url(): string {
+    return (this.server ?? this.#servers.at(-1))?.url ?? "";
+  }
+
+  #until(signal: AbortSignal | undefined): AbortSignal {
+    return signal === undefined ? this.signal : AbortSignal.any([signal, this.signal]);
+  }
+}

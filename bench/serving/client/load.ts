@@ -1,0 +1,150 @@
+// Owns putting a load on a server: so many clients that each send their next request when the last is answered, or
+// requests that arrive when they arrive. It notes what came of each and judges nothing.
+import { performance } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { EndpointName } from "../target.ts";
+import { EventScanner, type StreamUsage } from "./event-scanner.ts";
+import { HttpClient } from "./http-client.ts";
+
+export type Pace =
+  | { readonly kind: "clients"; readonly count: number }
+  /** Starts in ms, one a request. */
+  | { readonly kind: "arrivals"; readonly atMs: readonly number[] };
+
+export interface Outcome {
+  readonly startMs: number;
+  /** NaN where the answer is no stream or had no text. */
+  readonly firstTextMs: number;
+  readonly lastTextMs: number;
+  readonly endMs: number;
+  readonly usage: StreamUsage | null;
+  /** What kind of failure it was; null for an answer. */
+  readonly error: string | null;
+}
+
+export interface LoadResult {
+  /** From the first request's start to the last one's end. */
+  readonly wallMs: number;
+  readonly outcomes: readonly Outcome[];
+  /** Pauses between two texts of one stream. */
+  readonly gapsMs: readonly number[];
+}
+
+export interface Load {
+  readonly url: URL;
+  /** How the answers are to be read. */
+  readonly endpoint: EndpointName;
+  readonly requests: readonly Buffer[];
+  readonly pace: Pace;
+}
+
+/** Sends every request and waits for all the answers. */
+export async function runLoad({ url, endpoint, requests, pace }: Load, onDone: () => void): Promise<LoadResult> {
+  const outcomes: Outcome[] = [];
+  const gapsMs: number[] = [];
+  const clients: HttpClient[] = [];
+  const idle: HttpClient[] = [];
+  const send = async (request: Buffer): Promise<void> => {
+    const client = idle.pop() ?? new HttpClient(url);
+    outcomes.push(await exchange(client, request, new Answer(gapsMs, endpoint)));
+    idle.push(client);
+    onDone();
+  };
+  if (pace.kind === "clients") {
+    for (let i = 0; i < pace.count; i++) clients.push(new HttpClient(url));
+    idle.push(...clients);
+    // A refused connection is met again, and noted, by the request that wants it.
+    await Promise.all(clients.map((client) => client.connect().catch(() => undefined)));
+  }
+  const startMs = performance.now();
+  await (pace.kind === "clients" ? inTurn(requests, pace.count, send) : asTheyArrive(requests, pace.atMs, send));
+  const wallMs = performance.now() - startMs;
+  for (const client of idle) client.close();
+  return { wallMs, outcomes, gapsMs };
+}
+
+async function inTurn(requests: readonly Buffer[], count: number, send: (request: Buffer) => Promise<void>) {
+  const queue = requests.values();
+  const client = async () => {
+    for (const request of queue) await send(request);
+  };
+  await Promise.all(Array.from({ length: count }, client));
+}
+
+async function asTheyArrive(
+  requests: readonly Buffer[],
+  atMs: readonly number[],
+  send: (request: Buffer) => Promise<void>,
+): Promise<void> {
+  const startMs = performance.now();
+  const sent = requests.map(async (request, i) => {
+    await sleep(Math.max(0, (atMs[i] ?? 0) - (performance.now() - startMs)));
+    await send(request);
+  });
+  await Promise.all(sent);
+}
+
+async function exchange(client: HttpClient, request: Buffer, answer: Answer): Promise<Outcome> {
+  const startMs = performance.now();
+  let failure: string | null = null;
+  try {
+    await client.exchange(request, answer);
+  } catch (error) {
+    failure = errorName(error);
+    client.close();
+  }
+  const endMs = performance.now();
+  return { startMs, endMs, ...answer.outcome(), ...(failure === null ? {} : { error: failure }) };
+}
+
+/** One answer: a stream is scanned as it comes, anything else is gathered. */
+class Answer {
+  readonly #scanner: EventScanner;
+  #code = 0;
+  #isStream = true;
+  #text = "";
+
+  constructor(gapsMs: number[], endpoint: EndpointName) {
+    this.#scanner = new EventScanner(gapsMs, endpoint === "embeddings" ? undefined : endpoint);
+  }
+
+  head(code: number, isStream: boolean): void {
+    this.#code = code;
+    this.#isStream = isStream;
+  }
+
+  body(data: Buffer, from: number, to: number, nowMs: number): void {
+    if (this.#isStream) this.#scanner.scan(data, from, to, nowMs);
+    else this.#text += data.toString("latin1", from, to);
+  }
+
+  outcome(): Omit<Outcome, "startMs" | "endMs"> {
+    const { firstTextMs, lastTextMs, usage, error } = this.#scanner;
+    if (this.#isStream)
+      return { firstTextMs, lastTextMs, usage, error: error ?? (usage ? null : "no usage in the stream") };
+    const whole = wholeAnswer(this.#text);
+    const isGood = this.#code === 200 && whole.usage !== null;
+    return { firstTextMs, lastTextMs, usage: whole.usage, error: isGood ? null : `${this.#code} ${whole.error}` };
+  }
+}
+
+/** Embeddings have no output tokens. */
+type WholeUsage = Omit<StreamUsage, "completion_tokens"> & Partial<StreamUsage>;
+
+function wholeAnswer(text: string): { usage: StreamUsage | null; error: string } {
+  try {
+    const { usage, error } = JSON.parse(text) as { usage?: WholeUsage; error?: { code?: unknown; type?: unknown } };
+    return {
+      usage: usage ? { completion_tokens: 0, ...usage } : null,
+      error: String(error?.code ?? error?.type ?? "no usage in the answer"),
+    };
+  } catch {
+    return { usage: null, error: "not JSON" };
+  }
+}
+
+/** The kind of a connection's failure, so that failures of a kind are counted together. */
+function errorName(error: unknown): string {
+  const { code, message, name } = error as Error & { code?: string };
+  return name === "AbortError" ? "connecting took too long" : (code ?? message);
+}

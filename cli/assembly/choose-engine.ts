@@ -1,0 +1,109 @@
+// Choice of a model's engine: the setting; else what the host and the file allow; else the faster engine in a trial. It asks
+// model-specs.ts, its caller, only what the choice still depends on.
+import type { EngineName } from "../../engines/engine.ts";
+import {
+  describeFigures,
+  fasterNode,
+  gainsByFasterNode,
+  quickerEngine,
+  type TrialFigures,
+} from "../../engines/trial/figures.ts";
+import type { TrialFindings } from "../../engines/trial/trial.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { EngineReport } from "../../runtime/host/system.ts";
+
+export interface EngineQuestions {
+  readonly configured: "auto" | EngineName;
+  /** Path of the model, for messages. */
+  readonly path: string;
+  /** The setting that only the wasm engine can do; null where there is none. */
+  readonly wasmOnly: string | null;
+  /** Why the llama engine refuses the settings; null where it does not. */
+  readonly llamaRefusal: string | null;
+  /** Version of the running Node, such as 20.11.0. */
+  readonly nodeVersion: string;
+  /** The kind of GPU the model may use; null for none. */
+  gpu(): Promise<string | null>;
+  /** Why the llama engine's native libraries do not load here; null where they do. */
+  nativeProblem(): Promise<string | null>;
+  /** Why the wasm engine cannot run the model; null where it can. */
+  wasmRefusal(): Promise<string | null>;
+  /** Speeds of both engines on the CPU, or why there are none. Asked only if the wasm engine can run the model. */
+  trial(): Promise<TrialFindings | string>;
+}
+
+export interface EngineChoice extends Omit<EngineReport, "model"> {
+  readonly engine: EngineName;
+  readonly figures: TrialFigures | null;
+  /** The figures were measured now, not remembered. */
+  readonly isNew: boolean;
+}
+
+/** Throws `config_invalid` where the engine that is set, or any, cannot run the model. */
+export async function chooseEngine(questions: EngineQuestions): Promise<EngineChoice> {
+  const { configured, path, wasmOnly } = questions;
+  if (wasmOnly !== null && configured !== "wasm") return onlyWasm(questions, wasmOnly);
+  if (configured === "llama") return untried("llama", "it is set");
+  if (configured === "wasm") {
+    const refusal = await questions.wasmRefusal();
+    if (refusal === null) return untried("wasm", "it is set");
+    const message = `engine expects one that can run "${path}"; got wasm, which cannot: ${refusal}; try llama or auto`;
+    throw new ServerError("config_invalid", message, { param: "engine" });
+  }
+  const gpu = await questions.gpu();
+  if (gpu !== null) return untried("llama", `there is a GPU (${gpu})`);
+  return chooseOnCpu(questions);
+}
+
+async function chooseOnCpu({
+  path,
+  llamaRefusal,
+  nodeVersion,
+  wasmRefusal,
+  nativeProblem,
+  trial,
+}: EngineQuestions): Promise<EngineChoice> {
+  const refusal = await wasmRefusal();
+  if (refusal !== null) {
+    const problem = await nativeProblem();
+    const obstacle = `wasm cannot: ${refusal}`;
+    if (problem === null) return untried("llama", `no GPU to use; ${obstacle}`);
+    throw new ServerError("config_invalid", `no engine can run "${path}" here: llama cannot: ${problem}; ${obstacle}`);
+  }
+  if (llamaRefusal !== null) return untried("wasm", `no GPU to use; llama cannot: ${llamaRefusal}`);
+  const found = await trial();
+  if (typeof found !== "string") {
+    const { figures, isNew } = found;
+    const engine = quickerEngine(figures);
+    const each = `wasm ${describeFigures(figures.wasm)}; llama ${describeFigures(figures.llama)}`;
+    const reason = `no GPU to use; quicker in a trial (tokens/s, estimated): ${each}`;
+    return { engine, reason, figures, advice: nodeAdvice(figures, nodeVersion), isNew };
+  }
+  const problem = await nativeProblem();
+  if (problem !== null) return untried("wasm", `no GPU to use; llama cannot: ${problem}`);
+  return untried("wasm", `no GPU to use; the engines could not be compared: ${found}`);
+}
+
+function untried(engine: EngineName, reason: string): EngineChoice {
+  return { engine, reason, figures: null, advice: null, isNew: false };
+}
+
+function nodeAdvice(figures: TrialFigures, nodeVersion: string): string | null {
+  const { major } = fasterNode;
+  if (Number.parseInt(nodeVersion, 10) >= major || !gainsByFasterNode(figures)) return null;
+  return (
+    `this is Node ${nodeVersion}; Node ${major} runs prefill and batched decode of the wasm engine 1.1 to 2 times as fast as ` +
+    `Node 20. In this program's folder: npx --yes --package node@${major} node cli/troupe.mjs serve`
+  );
+}
+
+async function onlyWasm({ configured, path, wasmRefusal }: EngineQuestions, setting: string): Promise<EngineChoice> {
+  if (configured === "llama") {
+    const message = `engine expects wasm, the only one with ${setting}; got llama: leave one of the two out`;
+    throw new ServerError("config_invalid", message, { param: "engine" });
+  }
+  const refusal = await wasmRefusal();
+  if (refusal === null) return untried("wasm", `the only one with ${setting}`);
+  const message = `${setting} expects a model that the wasm engine can run; it cannot run "${path}": ${refusal}`;
+  throw new ServerError("config_invalid", message, { param: setting });
+}

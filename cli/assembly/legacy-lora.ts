@@ -1,0 +1,70 @@
+// Owns legacy_lora and its order file: which adapters are meant, and one adapter that does what all of them do. They are part
+// of the model from its load on; nobody chooses them. Called by model-adapters.ts.
+import { readFile } from "node:fs/promises";
+import { basename } from "node:path";
+import { z } from "zod";
+import { ServerError } from "../../runtime/errors.ts";
+
+/** An adapter of legacy_lora: a source, or a part of one that holds several. */
+export interface LegacyAdapter {
+  readonly source: string;
+  readonly member: string | null;
+}
+
+const maxOrderBytes = 16 * 2 ** 20;
+/** What else such a file holds, such as the order of layers, is of no use here. */
+const orderType = z.object({
+  order: z
+    .array(z.string().trim().min(1))
+    .min(1)
+    .refine((names) => new Set(names).size === names.length),
+});
+
+/** The adapters that are used: all sources, or those that the order file names. Throws config_invalid. */
+export async function legacyAdapters(
+  sources: readonly string[],
+  orderFile: string | null,
+): Promise<readonly LegacyAdapter[]> {
+  if (orderFile === null) return sources.map((source) => ({ source, member: null }));
+  const names = await readOrder(orderFile);
+  return names.map((name) => adapterOf(name, sources, orderFile));
+}
+
+/** A name is that of a source, or of what is in the only one. */
+function adapterOf(name: string, sources: readonly string[], orderFile: string): LegacyAdapter {
+  const named = sources.find((source) => source === name) ?? sources.find((source) => nameOf(source) === name);
+  if (named !== undefined) return { source: named, member: null };
+  const [only, ...others] = sources;
+  if (only !== undefined && others.length === 0) return { source: only, member: name };
+  const known = sources.map((source) => `"${nameOf(source)}"`).join(", ");
+  throw invalid(`"${orderFile}": order expects names of the adapters in legacy_lora: ${known}; got "${name}"`);
+}
+
+/** What a source is called for short: the last part of a path, or of a name on the hub. */
+function nameOf(source: string): string {
+  return basename(source.replace(/@[^/]*$/, "")).replace(/\.gguf$/i, "");
+}
+
+async function readOrder(path: string): Promise<readonly string[]> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (cause) {
+    throw invalid(`legacy_lora_order expects a file; "${path}" cannot be read: ${(cause as Error).message}`, cause);
+  }
+  const parsed = orderType.safeParse(text.length > maxOrderBytes ? null : readJson(text));
+  if (parsed.success) return parsed.data.order;
+  throw invalid(`"${path}" expects a JSON object whose "order" is a list of names, each once; got something else`);
+}
+
+function readJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+function invalid(message: string, cause?: unknown): ServerError {
+  return new ServerError("config_invalid", message, { param: "legacy_lora_order", cause });
+}

@@ -1,0 +1,47 @@
+// Owns the MCP server of `troupe serve`: what its settings say, where it listens, and how it is taken down. Called by serve.ts
+// only where mcp_port is set, so that its library is loaded for nobody else.
+import type { Inference } from "../../actors/api/inference.ts";
+import type { App } from "../../http/app.ts";
+import { Mcp } from "../../http/mcp/mcp.ts";
+import { modelServers } from "../../http/mcp/protocol.ts";
+import { AccessLog } from "../../http/observe/access-log.ts";
+import { type Listener, listen } from "../../http/server/listen.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import type { Config } from "../config/config.ts";
+import { version } from "../version.ts";
+
+export interface McpListener {
+  readonly listener: Listener;
+  /** See Mcp. */
+  readonly mcp: Mcp;
+}
+
+export async function listenMcp(
+  { server, troupe }: Config,
+  port: number,
+  options: { readonly app: App; readonly inference: Inference; readonly log: Logger },
+): Promise<McpListener> {
+  const { log } = options;
+  const { host, disableRequestIdHeader, disableAccessLog } = server;
+  const { edge, corsOrigins, maxBodyBytesInFlight } = troupe;
+  const requestTimeoutMs = troupe.requestTimeoutSecs * 1000;
+  const observers = disableAccessLog ? [] : [new AccessLog(log)];
+  const mcp = new Mcp({
+    createServer: modelServers({ ...options, version }),
+    exchange: {
+      log,
+      disableRequestIdHeader,
+      corsOrigins: corsOrigins === null ? null : [corsOrigins].flat(),
+      observers,
+    },
+    config: {
+      host,
+      allowedHosts: [troupe.allowedHosts ?? []].flat(),
+      maxSessions: troupe.mcpMaxSessions,
+      sessionIdleMs: troupe.mcpSessionIdleSecs * 1000,
+      keepAliveMs: troupe.keepAliveInterval,
+      readerStallMs: troupe.stalledReaderSecs * 1000,
+    },
+  });
+  return { mcp, listener: await listen(mcp, { host, port, edge, maxBodyBytesInFlight, requestTimeoutMs, log }) };
+}

@@ -1,0 +1,171 @@
+// Owns what the settings say about the LoRA adapters of a model turned into what a Front is told of them: fetches those that
+// are loaded at the start, and makes ready those that every answer is given with. Called by front-options.ts and by bench.ts.
+import { realpathSync, statSync } from "node:fs";
+import type { ServedModel } from "../../actors/front/front.ts";
+import type { PreloadedAdapter } from "../../actors/lora-registry/model-adapters.ts";
+import type { AdapterLimits, MixtureSpec } from "../../engines/engine.ts";
+import {
+  type AdapterFetchOptions,
+  type AdapterPlace,
+  resolveAdapter,
+  resolveMixture,
+} from "../../engines/files/hub/resolve-adapter.ts";
+import { prepareMixture } from "../../engines/files/lora/mixture/mixture.ts";
+import { prepareMerged, type WeightedSource } from "../../engines/files/lora/prepare.ts";
+import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
+import { largestFile } from "../../engines/files/lora/source-path.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import type { Config, ModelConfig } from "../config/config.ts";
+import type { Progress } from "../progress.ts";
+import { legacyAdapters } from "./legacy-lora.ts";
+
+/** What the fetches and preparations of one start share. */
+export interface AdapterSetting {
+  readonly config: Config;
+  /** Where prepared adapters are kept. */
+  readonly folder: string;
+  readonly log: Logger;
+  readonly progress: Progress;
+}
+
+export type ModelAdapters = Pick<ServedModel, "adapters" | "ownAdapter"> & {
+  /** What the engine is to make room for. */
+  readonly limits: AdapterLimits | null;
+  /** Those that it weighs for every token. */
+  readonly mixture: MixtureSpec | null;
+};
+
+const noAdapters: ModelAdapters = { adapters: null, ownAdapter: null, limits: null, mixture: null };
+
+/** Whether any model has adapters, or may be given some. */
+export function takesAdapters({ models }: Config): boolean {
+  return models.some(({ adapter }) => isDynamic(adapter) || adapter.legacyLora !== null || adapter.xlora !== null);
+}
+
+/** Throws what is wrong with an adapter, naming it and the model. `path` is the model's file. */
+export async function modelAdapters(setting: AdapterSetting, model: ModelConfig, path: string): Promise<ModelAdapters> {
+  const ownAdapter = await legacyAdapter(setting, model, path);
+  if (ownAdapter !== null) {
+    const { rank, bytes } = ownAdapter;
+    return { ...noAdapters, ownAdapter, limits: { maxAdapters: 1, maxRank: rank, maxBytes: bytes } };
+  }
+  const mixture = await mixtureOf(setting, model, path);
+  if (mixture !== null) return { ...noAdapters, mixture };
+  if (!isDynamic(model.adapter)) return noAdapters;
+  const limits = limitsOf(model);
+  const preloaded: PreloadedAdapter[] = [];
+  for (const entry of model.adapter.lora) preloaded.push(await preloadedAdapter(setting, model, entry));
+  return { ...noAdapters, adapters: { limits, preloaded }, limits };
+}
+
+/** The adapter of this alias, fetched. Throws what is wrong with it. */
+export async function preloadedAdapter(
+  setting: AdapterSetting,
+  model: ModelConfig,
+  { alias, source, revision }: ModelConfig["adapter"]["lora"][number],
+): Promise<PreloadedAdapter> {
+  const place = await naming(`lora "${alias}" of model "${model.modelId}"`, () =>
+    fetchAdapter(setting, model, { label: alias, source, revision, member: null }),
+  );
+  return { alias, source, ...place };
+}
+
+export function limitsOf({ adapter }: ModelConfig): AdapterLimits {
+  return { maxAdapters: adapter.loraMaxAdapters, maxRank: adapter.loraMaxRank, maxBytes: adapter.loraMaxBytes };
+}
+
+/** SERVICE_LORA_ADAPTER_ROOT as a real path. Throws config_invalid where it is no folder. */
+export function adapterRoot({ server }: Pick<Config, "server">): string | null {
+  const { loraAdapterRoot } = server;
+  if (loraAdapterRoot === null) return null;
+  let problem = "which is none";
+  try {
+    if (statSync(loraAdapterRoot).isDirectory()) return realpathSync(loraAdapterRoot);
+  } catch (error) {
+    problem = `which cannot be opened (${(error as NodeJS.ErrnoException).code})`;
+  }
+  const message = `SERVICE_LORA_ADAPTER_ROOT expects a folder; got "${loraAdapterRoot}", ${problem}: make it, or leave it out`;
+  throw new ServerError("config_invalid", message, { param: "SERVICE_LORA_ADAPTER_ROOT" });
+}
+
+function isDynamic({ enableLora, lora }: ModelConfig["adapter"]): boolean {
+  return enableLora || lora.length > 0;
+}
+
+async function legacyAdapter(
+  setting: AdapterSetting,
+  model: ModelConfig,
+  modelPath: string,
+): Promise<PreparedAdapter | null> {
+  const { legacyLora, legacyLoraOrder } = model.adapter;
+  if (legacyLora === null) return null;
+  const adapters = await legacyAdapters([legacyLora].flat(), legacyLoraOrder);
+  return naming(`legacy_lora of model "${model.modelId}"`, async () => {
+    const sources: WeightedSource[] = [];
+    for (const { source, member } of adapters) {
+      const { path } = await fetchAdapter(setting, model, { label: member ?? source, source, member });
+      sources.push({ source: path, weight: 1 });
+    }
+    const { maxRank, maxBytes } = limitsOf(model);
+    // Ranks add up.
+    const limits = { maxRank: maxRank * sources.length, maxBytes };
+    return prepareMerged(sources, { root: null, modelPath, limits, folder: setting.folder });
+  });
+}
+
+/** The X-LoRA of a model, fetched and made ready; null where it has none. `modelPath` is the model's file. */
+export async function mixtureOf(
+  setting: AdapterSetting,
+  model: ModelConfig,
+  modelPath: string,
+): Promise<MixtureSpec | null> {
+  const { xlora, xloraOrder: orderFile, tgtNonGranularIndex: keptAfter } = model.adapter;
+  if (xlora === null) return null;
+  return naming(`xlora of model "${model.modelId}"`, async () => {
+    const { path: source } = await resolveMixture(xlora, fetchOptions(setting, model, xlora));
+    return prepareMixture({ source, orderFile, modelPath, limits: limitsOf(model), folder: setting.folder, keptAfter });
+  });
+}
+
+interface AdapterSource {
+  /** What its progress is called. */
+  readonly label: string;
+  readonly source: string;
+  readonly member: string | null;
+  readonly revision?: string;
+}
+
+function fetchAdapter(
+  setting: AdapterSetting,
+  model: ModelConfig,
+  { label, source, ...which }: AdapterSource,
+): Promise<AdapterPlace> {
+  return resolveAdapter(source, { ...which, ...fetchOptions(setting, model, label) });
+}
+
+/** `label` is what progress is called. */
+function fetchOptions(
+  { config, log, progress }: AdapterSetting,
+  model: ModelConfig,
+  label: string,
+): AdapterFetchOptions {
+  const { modelId, device } = model;
+  return {
+    maxFileBytes: largestFile(limitsOf(model).maxBytes),
+    tokenSource: config.tokenSource,
+    hfCache: device.hfCache,
+    onNotice: (message) => log.info({ model: modelId, adapter: label }, message),
+    onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${label}`, doneBytes, totalBytes),
+  };
+}
+
+/** Says of what fails which adapter it is about. */
+async function naming<T>(subject: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    if (!(cause instanceof ServerError)) throw cause;
+    throw new ServerError(cause.code, `${subject}: ${cause.message}`, { param: "lora", cause });
+  }
+}

@@ -1,0 +1,160 @@
+// Owns what the settings say about models turned into what the engine is told: fetches each model, has its engine chosen,
+// and makes its spec.
+import { join } from "node:path";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { EngineName, KvBudget, ModelSpec } from "../../engines/engine.ts";
+import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
+import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
+import { maxNativeSequences } from "../../engines/llama/context-sizes.ts";
+import type { NativeHost } from "../../engines/llama/native/native-host.ts";
+import { findTrial } from "../../engines/trial/trial.ts";
+import { wasmRefusal } from "../../engines/wasm/load/fit.ts";
+import { ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import type { Config, ModelConfig } from "../config/config.ts";
+import { keys } from "../config/keys.ts";
+import type { Progress } from "../progress.ts";
+import { version } from "../version.ts";
+import { chooseEngine, type EngineChoice } from "./choose-engine.ts";
+
+/** Prompts whose logprobs are wanted take that many a step. */
+const leastExtraLogitsRows = 16;
+
+/** The path of a model's file, fetched if it is not on this machine yet. */
+export async function fetchModel(
+  config: Config,
+  { modelId, device, format }: ModelConfig,
+  log: Logger,
+  progress: Progress,
+): Promise<string> {
+  const { path } = await resolveModel(modelId, {
+    tokenSource: config.tokenSource,
+    hfCache: device.hfCache,
+    quantizedFile: format.quantizedFile,
+    onNotice: (message) => log.info({ model: modelId }, message),
+    onProgress: ({ phase, doneBytes, totalBytes }) => progress.update(`${phase} ${modelId}`, doneBytes, totalBytes),
+  });
+  return path;
+}
+
+/** Fetches what is not on this machine yet and describes how the engine is to load it. */
+export async function modelSpec(
+  config: Config,
+  model: ModelConfig,
+  log: Logger,
+  progress: Progress,
+): Promise<ModelSpec> {
+  const path = await fetchModel(config, model, log, progress);
+  const { blockSize, cacheType } = config.pagedAttn;
+  return {
+    path,
+    maxSequences: config.maxSeqs,
+    maxBatchTokens: config.maxNumBatchedTokens,
+    maxModelLength: model.maxModelLen,
+    kvBudget: kvBudget(config),
+    kvType: cacheType,
+    blockTokens: blockSize,
+    pagedKv: pagedKv(config),
+    extraLogitsRows: Math.max(leastExtraLogitsRows, config.troupe.maxDraftTokens),
+    threads: config.troupe.threads,
+    mmap: config.troupe.mmap,
+    gpuLayers: model.device.cpu ? 0 : -1,
+    abortFlag: null,
+    computeLock: null,
+  };
+}
+
+function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvBudget | null {
+  return gpuMemoryUtilization === null ? kvCache : { fraction: gpuMemoryUtilization };
+}
+
+/** A set amount of memory is the amount of a pool: with equal shares it would say how long each sequence may get. */
+function pagedKv(config: Config): boolean | null {
+  const { mode } = config.pagedAttn;
+  if (mode !== "auto") return mode === "on";
+  return isPoolBySize(config) ? true : null;
+}
+
+/** Whether the KV cache is one pool only because its size is set. */
+function isPoolBySize(config: Config): boolean {
+  return config.pagedAttn.mode === "auto" && kvBudget(config) !== null;
+}
+
+/** Why the llama engine would not start with these settings on a CPU; null where it would. */
+function llamaRefusal({ troupe, models }: Config, { maxSequences }: ModelSpec): string | null {
+  if (maxSequences > maxNativeSequences) return `max_seqs ${maxSequences} is more than its ${maxNativeSequences}`;
+  return troupe.isolate === "false" && models.length > 1 ? "with isolate = false it runs one model" : null;
+}
+
+/** The engine that runs a model on this host. The log says which and why. */
+export async function modelEngine(
+  config: Config,
+  { modelId, device, adapter }: ModelConfig,
+  spec: ModelSpec,
+  host: NativeHost,
+  log: Logger,
+): Promise<EngineChoice> {
+  const { path, kvType, blockTokens } = spec;
+  const choice = await chooseEngine({
+    configured: config.troupe.engine,
+    path,
+    wasmOnly: adapter.xlora === null ? null : "xlora",
+    llamaRefusal: llamaRefusal(config, spec),
+    nodeVersion: process.versions.node,
+    gpu: async () => (device.cpu ? null : host.gpu()),
+    nativeProblem: () => host.problem(),
+    wasmRefusal: async () => {
+      if (kvType === "q4_0") return "it has no cache_type q4_0";
+      return spec.heads ? "it has no multi-token prediction (mtp_model, mtp_n_predict)" : wasmRefusal(spec);
+    },
+    trial: () => findTrial(spec, { path: trialRecord(), version }).catch((error) => toErrorRecord(error).message),
+  });
+  const { engine, reason, advice, isNew } = choice;
+  log.info({ model: modelId, engine, reason }, "engine chosen");
+  if (advice !== null && isNew) log.info({ model: modelId }, advice);
+  if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(engine, device.cpu, host))) {
+    log.info({ model: modelId }, "no GPU is used: gpu_memory_utilization is taken of the free main memory");
+  }
+  if (engine === "llama" && isPoolBySize(config) && !(await usesGpu(engine, device.cpu, host))) {
+    const setting = config.pagedAttn.gpuMemoryUtilization === null ? "kv_cache" : "gpu_memory_utilization";
+    const message =
+      `${setting} makes one pool of the KV cache; on a CPU that makes the llama engine 1.6 to 3 times slower unless ` +
+      "sequences share a prefix; set max_model_len instead, or paged_attn mode to off";
+    log.warn({ model: modelId }, message);
+  }
+  if (engine === "llama" && spec.pagedKv !== true && blockTokens !== keys.pagedAttn.blockSize.default) {
+    const message =
+      "block_size has no effect: the llama engine has blocks only where its KV is one pool (paged_attn mode on, or a GPU)";
+    log.warn({ model: modelId, blockSize: blockTokens }, message);
+  }
+  return choice;
+}
+
+/** null for a user without a home folder. */
+function trialRecord(): string | null {
+  try {
+    return join(defaultCacheDirectory(process.env), "engine-trials.json");
+  } catch (error) {
+    if (error instanceof ServerError) return null;
+    throw error;
+  }
+}
+
+async function usesGpu(engine: EngineName, cpu: boolean, host: NativeHost): Promise<boolean> {
+  return engine === "llama" && !cpu && (await host.gpu()) !== null;
+}
+
+export function schedulerLimits(config: Config): SchedulerLimits {
+  return {
+    maxBatchTokens: config.maxNumBatchedTokens,
+    maxPrefillChunkTokens: config.maxPrefillChunkTokens,
+    maxDecodeStepsBeforePrefill: config.maxDecodeStepsBeforePrefill,
+    prefixCacheEntries: config.prefixCacheN,
+    swapBytes: config.troupe.kvSwap,
+    maxQueue: config.troupe.maxQueue,
+    queueTimeoutMs: config.troupe.queueTimeoutSecs * 1000,
+    slotShareMs: config.troupe.slotShareSecs * 1000,
+    decodeSlowdown: config.troupe.decodeSlowdown,
+    maxStepMs: config.troupe.maxStepMs,
+  };
+}

@@ -1,0 +1,56 @@
+// State of the server, made from the settings: in a folder, or in the memory of the state place. Called by serve, which goes on
+// without a folder where none was asked for.
+import { isAbsolute, join, resolve } from "node:path";
+import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
+import { StateFront } from "../../actors/front/state-front.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { homeFolder } from "../../runtime/host/home.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import type { StoreLimits } from "../../runtime/store/store.ts";
+import type { Config } from "../config/config.ts";
+
+const mailboxLimit = 4096;
+const failedStopMs = 1000;
+const dayMs = 24 * 3600 * 1000;
+
+export interface State {
+  readonly responses: StoredResponses;
+  stop(deadlineMs: number): Promise<void>;
+}
+
+/** Throws config_invalid where the folder that was asked for cannot be used. */
+export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger): Promise<State> {
+  const limits: StoreLimits = {
+    maxEntries: troupe.maxStoredResponses,
+    maxBytes: troupe.storedResponsesDisk,
+    maxEntryBytes: maxStoredBytes,
+    maxAgeMs: troupe.storedResponseDays * dayMs,
+  };
+  const { stateDir } = troupe;
+  if (stateDir === "none") return openFront(null, limits, log);
+  if (stateDir !== null) return openFront(resolve(stateDir), limits, log);
+  try {
+    return await openFront(defaultFolder(process.env), limits, log);
+  } catch (error) {
+    if (!(error instanceof ServerError)) throw error;
+    log.warn({ reason: error.message }, "state is kept in memory only; state_dir names another folder for it, or none");
+    return openFront(null, limits, log);
+  }
+}
+
+async function openFront(folder: string | null, limits: StoreLimits, log: Logger): Promise<State> {
+  const front = new StateFront({ init: { folder, mailboxLimit, responses: limits }, log });
+  try {
+    await front.start();
+  } catch (error) {
+    await front.stop(failedStopMs);
+    throw error;
+  }
+  return { responses: front, stop: (deadlineMs) => front.stop(deadlineMs) };
+}
+
+/** By the XDG rules: a path that is not absolute counts as none. Throws config_invalid where there is no home folder. */
+export function defaultFolder(environment: Readonly<Record<string, string | undefined>>): string {
+  const given = environment.XDG_STATE_HOME ?? "";
+  return join(isAbsolute(given) ? given : join(homeFolder(), ".local", "state"), "troupe");
+}

@@ -1,0 +1,152 @@
+// Owns measuring a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokeniser, in
+// one thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
+import { performance } from "node:perf_hooks";
+import {
+  jobDefaults,
+  rowFinishedLength,
+  rowFinishedStop,
+  rowInts,
+  type SequenceJob,
+  type TokenFrame,
+} from "../../actors/messages.ts";
+import type { Consumer, StepLoop } from "../../actors/model/step/step-loop.ts";
+import { greedySampling } from "../../engines/generation.ts";
+import { Detokenizer } from "../../engines/text/tokenizer/detokenizer.ts";
+import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
+
+/** One thing to measure: so many sequences at once, each with `promptLength` tokens in, `newTokens` out. */
+export interface Workload {
+  readonly kind: "prefill" | "decode" | "decode, random half of the ids" | "embedding";
+  readonly sequences: number;
+  readonly promptLength: number;
+  readonly newTokens: number;
+}
+
+export interface Measurement {
+  /** Prompt tokens a second for prefill and embedding, new tokens a second otherwise; all sequences together. */
+  readonly tokensPerSecond: number;
+  /** Share of the time outside the engine's forward pass: scheduler, sampler, frames, detokeniser. */
+  readonly outsideShare: number;
+}
+
+export interface Bench {
+  readonly loop: StepLoop;
+  readonly vocabulary: Vocabulary;
+  readonly maxSequences: number;
+  /** The LoRA adapter that everything is measured with; none where left out. */
+  readonly adapter?: number;
+}
+
+/** Prompts made so far in this process. */
+let promptCount = 0;
+
+/** Rejects with what the scheduler refuses the workload for. */
+export async function measure(bench: Bench, workload: Workload): Promise<Measurement> {
+  return workload.kind === "embedding" ? measurePooled(bench, workload) : measureGenerated(bench, workload);
+}
+
+function measureGenerated(bench: Bench, workload: Workload): Measurement {
+  const consumer = new TextConsumer(bench.vocabulary);
+  const half = workload.kind === "decode, random half of the ids";
+  const started = half ? bench.maxSequences : workload.sequences;
+  bench.loop.submit(
+    consumer,
+    Array.from({ length: started }, (_, id) => job(bench, workload, id)),
+  );
+  const isPrefill = workload.kind === "prefill";
+  if (!isPrefill) while (consumer.begun < started) bench.loop.step();
+  if (half) bench.loop.cancel(consumer, shuffled(started).slice(0, started - workload.sequences));
+  const tokensBefore = consumer.tokens;
+  const engineBefore = bench.loop.snapshot().engineMs;
+  const startMs = performance.now();
+  while (bench.loop.step());
+  const ms = performance.now() - startMs;
+  const tokens = isPrefill ? workload.sequences * workload.promptLength : consumer.tokens - tokensBefore;
+  bench.loop.drop(consumer);
+  const engineMs = bench.loop.snapshot().engineMs - engineBefore;
+  return { tokensPerSecond: (tokens / ms) * 1000, outsideShare: (ms - engineMs) / ms };
+}
+
+async function measurePooled(bench: Bench, { sequences, promptLength }: Workload): Promise<Measurement> {
+  const { loop, adapter = 0 } = bench;
+  const consumer = new TextConsumer(bench.vocabulary);
+  const prompts = Array.from({ length: sequences }, () => nextPrompt(bench, promptLength));
+  const engineBefore = loop.snapshot().engineMs;
+  const startMs = performance.now();
+  const pooled = loop.pool(consumer, { id: 0, job: { prompts, adapter, priority: 0, client: "bench" } });
+  while (loop.step());
+  const ms = performance.now() - startMs;
+  await pooled;
+  loop.drop(consumer);
+  const engineMs = loop.snapshot().engineMs - engineBefore;
+  return { tokensPerSecond: (sequences * promptLength * 1000) / ms, outsideShare: (ms - engineMs) / ms };
+}
+
+/** No two prompts begin alike: a prompt out of the prefix cache would take no time at all. */
+function nextPrompt({ vocabulary }: Bench, length: number): Int32Array {
+  const shift = 31 * promptCount++;
+  // Control tokens lie at either end of a vocabulary.
+  const first = Math.min(128, vocabulary.size >> 2);
+  return Int32Array.from({ length }, (_, i) => (((i + shift) * 7919) % (vocabulary.size - 2 * first)) + first);
+}
+
+function job(bench: Bench, { kind, promptLength, newTokens }: Workload, id: number): SequenceJob {
+  const { adapter = 0 } = bench;
+  return {
+    id,
+    prompt: nextPrompt(bench, promptLength),
+    // The first token comes out of the prompt's own step.
+    maxNewTokens: kind === "prefill" ? 1 : newTokens + 1,
+    ignoreEos: true,
+    adapter,
+    sampling: greedySampling,
+    choice: 0,
+    breakers: new Int32Array(0),
+    ...jobDefaults,
+    client: "bench",
+  };
+}
+
+/** Does with tokens what the agents side does: turns them into text. */
+class TextConsumer implements Consumer {
+  tokens = 0;
+  characters = 0;
+  readonly #vocabulary: Vocabulary;
+  readonly #open = new Map<number, Detokenizer>();
+
+  constructor(vocabulary: Vocabulary) {
+    this.#vocabulary = vocabulary;
+  }
+
+  /** Sequences that have had their first token. */
+  begun = 0;
+
+  send({ rows, failed }: TokenFrame): void {
+    const [failure] = failed;
+    if (failure) throw new Error(failure.error.message);
+    for (let at = 0; at < rows.length; at += rowInts) {
+      const id = rows[at] as number;
+      let detokenizer = this.#open.get(id);
+      if (!detokenizer) {
+        detokenizer = new Detokenizer(this.#vocabulary, null);
+        this.#open.set(id, detokenizer);
+        this.begun++;
+      }
+      this.characters += detokenizer.push(rows[at + 1] as number).length;
+      this.tokens++;
+      if ((rows[at + 2] as number) & (rowFinishedStop | rowFinishedLength)) this.#open.delete(id);
+    }
+  }
+}
+
+/** 0..count-1 in an order that is always the same and looks random. */
+function shuffled(count: number): number[] {
+  const ids = Array.from({ length: count }, (_, i) => i);
+  let state = 42;
+  for (let i = count - 1; i > 0; i--) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    const j = state % (i + 1);
+    [ids[i], ids[j]] = [ids[j] as number, ids[i] as number];
+  }
+  return ids;
+}

@@ -1,0 +1,185 @@
+// Owns Config: every setting of the server, resolved once at start from defaults, file, environment and flags, in that
+// order. It is frozen and made of plain values, so that any thread may have it. Called by cli/; it reads nothing itself.
+import { ServerError } from "../../runtime/errors.ts";
+import {
+  type FileValues,
+  type Flags,
+  type Given,
+  type GivenValues,
+  givenByEnvironment,
+  givenByFile,
+  givenByFlags,
+} from "./given.ts";
+import type { Command, Key, ValuesOf } from "./key.ts";
+import { entryAt, type GroupName, isPerModel, type KeyEntry, keyEntries, type keys } from "./keys.ts";
+import { checkBench, checkPorts, checkRules, commonCpu, defaultModelOf, type GivenSettings } from "./rules.ts";
+import type { TomlFile } from "./toml.ts";
+
+type Keys = typeof keys;
+
+const modelIdEntry = entryAt("models", "modelId");
+
+/** Fields are named like the keys: `max_seqs` is `maxSeqs`, `[server] port` is `server.port`. */
+export interface Config extends ValuesOf<Keys["general"]> {
+  readonly command: Command;
+  /** The model_id of one of the models. */
+  readonly defaultModelId: string;
+  /** At least one; ids differ. */
+  readonly models: readonly ModelConfig[];
+  readonly server: ValuesOf<Keys["server"]>;
+  readonly pagedAttn: ValuesOf<Keys["pagedAttn"]>;
+  readonly troupe: ValuesOf<Keys["troupe"]>;
+  readonly run: ValuesOf<Keys["run"]>;
+  readonly bench: ValuesOf<Keys["bench"]>;
+}
+
+/** A model to load. Its templates are its own or else the general ones. */
+export interface ModelConfig extends ValuesOf<Keys["models"]> {
+  readonly modelId: string;
+  readonly format: ValuesOf<Keys["format"]>;
+  readonly adapter: ValuesOf<Keys["adapter"]>;
+  /** `cpu` is the same for all models. */
+  readonly device: ValuesOf<Keys["device"]> & { readonly cpu: boolean };
+}
+
+export interface ConfigRequest {
+  readonly command: Command;
+  readonly flags: Flags;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly file?: TomlFile;
+  /** The model_id used where neither flags nor a file name one. */
+  readonly defaultModel: string;
+}
+
+/**
+ * Throws config_invalid, naming the flag, variable or line at fault. Names are looked at first, then types, then the
+ * rules between settings; what is right but not built is refused last.
+ */
+export function resolveConfig(request: ConfigRequest): Config {
+  const { command } = request;
+  const given = givenSettings(request);
+  checkRules(given);
+  const cpu = commonCpu(given);
+  const defaultModelId = defaultModelOf(given);
+  for (const values of [given.shared, ...given.models]) refusePlanned(values);
+
+  const { shared } = given;
+  const general = resolveGroup("general", command, shared);
+  const config: Config = {
+    ...general,
+    command,
+    defaultModelId,
+    models: given.models.map((values) => resolveModel(command, values, general, cpu)),
+    server: resolveGroup("server", command, shared),
+    pagedAttn: resolveGroup("pagedAttn", command, shared),
+    troupe: resolveGroup("troupe", command, shared),
+    run: resolveGroup("run", command, shared),
+    bench: resolveGroup("bench", command, shared),
+  };
+  checkBench(config.bench);
+  checkPorts(config.server);
+  return deepFreeze(config);
+}
+
+function givenSettings(request: ConfigRequest): GivenSettings {
+  const { command } = request;
+  const flags = givenByFlags(request.flags, command);
+  const environment = givenByEnvironment(request.environment, command);
+  const file = request.file === undefined ? undefined : givenByFile(request.file, command);
+  const sources = [flags, environment, ...(file === undefined ? [] : [file.values])];
+  return {
+    shared: checkedValues(sources, ({ group }) => !isPerModel(group)),
+    models: modelSources(request, flags, file).map((own) => checkedValues(own, ({ group }) => isPerModel(group))),
+  };
+}
+
+/** What is given for each model, strongest source first. Flags other than `-m` say something about every model. */
+function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValues | undefined): GivenValues[][] {
+  const named = flags.get(modelIdEntry)?.value;
+  const ofEvery = new Map([...flags].filter(([entry]) => entry !== modelIdEntry));
+  const withId = (value: unknown, name: string) => [new Map([[modelIdEntry, { value, name, place: null }]]), ofEvery];
+  if (named !== undefined) return [named].flat().map((id) => withId(id, modelIdEntry.flag));
+  if (file === undefined) return [withId(request.defaultModel, "default model")];
+  if (file.models.length === 0) {
+    throw invalid(`${request.file?.path}: at least one model is expected; add [[models]] with a model_id, or give -m`);
+  }
+  for (const { values, place } of file.models) {
+    if (!values.has(modelIdEntry)) throw invalid(`${place}: [[models]] expects a model_id; got none`);
+  }
+  return file.models.map(({ values }) => [ofEvery, values]);
+}
+
+/** Of each key somebody set, the strongest value, checked. */
+function checkedValues(sources: readonly GivenValues[], isWanted: (entry: KeyEntry) => boolean): GivenValues {
+  const values = new Map<KeyEntry, Given>();
+  for (const [entry, given] of sources.flatMap((source) => [...source])) {
+    if (isWanted(entry) && !values.has(entry)) values.set(entry, { ...given, value: checkedValue(entry, given) });
+  }
+  return values;
+}
+
+function checkedValue({ key, name: param }: KeyEntry, { value, name, place }: Given): unknown {
+  if (isPlannedValue(key, value)) return value;
+  const checked = key.type.safeParse(value);
+  if (checked.success) return checked.data;
+  const came = key.secret ? "something else, not shown here" : JSON.stringify(value);
+  const message = `${place === null ? "" : `${place}: `}${name} expects ${key.expects}; got ${came}`;
+  throw new ServerError("config_invalid", message, { param });
+}
+
+/** Refuses the first setting that asks for what is not built. A planned key may say what the server does anyway. */
+function refusePlanned(values: GivenValues): void {
+  for (const [{ key }, { value, name, place }] of values) {
+    const isPlanned = key.planned && !key.holds?.includes(value);
+    if (!isPlanned && !isPlannedValue(key, value)) continue;
+    const holding = (key.holds ?? []).map((held) => JSON.stringify(held)).join(" or ");
+    const remedy = holding === "" ? "leave it out" : `leave it out, or set it to ${holding}`;
+    const subject = isPlanned ? `"${name}"` : `${name}: "${value}"`;
+    const problem = key.never ?? "is not supported yet by this version of troupe";
+    throw invalid(`${place === null ? "" : `${place}: `}${subject} ${problem}; ${remedy}`);
+  }
+}
+
+function isPlannedValue(key: Key, value: unknown): boolean {
+  return key.plannedValues?.some((planned) => planned === value) ?? false;
+}
+
+function resolveModel(
+  command: Command,
+  given: GivenValues,
+  general: ValuesOf<Keys["general"]>,
+  cpu: boolean,
+): ModelConfig {
+  const model = resolveGroup("models", command, given);
+  return {
+    ...model,
+    modelId: String(model.modelId),
+    chatTemplate: model.chatTemplate ?? general.chatTemplate,
+    jinjaExplicit: model.jinjaExplicit ?? general.jinjaExplicit,
+    format: resolveGroup("format", command, given),
+    adapter: resolveGroup("adapter", command, given),
+    device: { ...resolveGroup("device", command, given), cpu },
+  };
+}
+
+function resolveGroup<G extends GroupName>(group: G, command: Command, given: GivenValues): ValuesOf<Keys[G]> {
+  const values: Record<string, unknown> = {};
+  for (const entry of keyEntries) {
+    const { key, field } = entry;
+    if (entry.group !== group || key.planned) continue;
+    const found = given.get(entry);
+    values[field] = found === undefined ? (key.defaultOf?.[command] ?? key.default) : found.value;
+  }
+  // The loop above sets each built field of the group from its own key, which is what ValuesOf says.
+  return values as ValuesOf<Keys[G]>;
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("config_invalid", message);
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== "object" || value === null) return value;
+  for (const inner of Object.values(value)) deepFreeze(inner);
+  return Object.freeze(value);
+}

@@ -1,0 +1,192 @@
+// Owns the kinds of value keys take. A kind knows how to check a value from a file, and how to read the same value from the
+// text of a flag or a variable. Used by the table of keys only.
+import { z } from "zod";
+import { aliasFault, maxAliasBytes } from "../../actors/api/lora-alias.ts";
+
+const asIs = (text: string): unknown => text;
+const asNumber = (text: string): unknown => (/^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text);
+const asBoolean = (text: string): unknown => (text === "true" ? true : text === "false" ? false : text);
+
+export function integer(minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
+  const range = maximum === Number.MAX_SAFE_INTEGER ? `, at least ${minimum}` : ` from ${minimum} to ${maximum}`;
+  return { type: z.int().min(minimum).max(maximum), expects: `a whole number${range}`, shows: "N", read: asNumber };
+}
+
+export function multipleOf(step: number, minimum: number, maximum: number) {
+  const type = z.int().min(minimum).max(maximum).multipleOf(step);
+  return { type, expects: `a multiple of ${step} from ${minimum} to ${maximum}`, shows: "N", read: asNumber };
+}
+
+/** The longest a timer takes; one set for longer fires at once. */
+const maxTimerMs = 2 ** 31 - 1;
+
+export function milliseconds(minimum: number) {
+  return integer(minimum, maxTimerMs);
+}
+
+export function seconds(minimum: number) {
+  return integer(minimum, Math.floor(maxTimerMs / 1000));
+}
+
+export function numberAbove(minimum: number) {
+  return { type: z.number().gt(minimum), expects: `a number above ${minimum}`, shows: "X", read: asNumber };
+}
+
+/** A part of a whole. */
+export const fraction = {
+  type: z.number().gt(0).max(1),
+  expects: "a number above 0 and at most 1",
+  shows: "X",
+  read: asNumber,
+};
+
+/** Off unless given: as a flag it takes no value. */
+export const flagSwitch = { type: z.boolean(), expects: "true or false", shows: null, read: asBoolean };
+
+/** A switch of the environment, where habits differ: `1`, `yes` and `On` are all said there. */
+export const environmentSwitch = {
+  type: z.boolean(),
+  expects: "one of 1, true, yes, on, 0, false, no, off",
+  shows: "1|0",
+  read: (text: string): unknown => {
+    const word = text.trim().toLowerCase();
+    if (["1", "true", "yes", "on"].includes(word)) return true;
+    return ["0", "false", "no", "off"].includes(word) ? false : text;
+  },
+};
+
+/** As a flag it may be followed by `true` or `false`, and alone is `true`. */
+export const boolean = { ...flagSwitch, shows: "true|false", alone: "true" };
+
+export function text(expects: string, shows: string) {
+  return { type: z.string().min(1), expects, shows, read: asIs };
+}
+
+export const file = text("a path of a file", "FILE");
+
+export const httpUrl = {
+  type: z.url({ protocol: /^https?$/ }),
+  expects: "a URL of http or https",
+  shows: "URL",
+  read: asIs,
+};
+
+export const folder = text("a folder", "DIR");
+
+const origin = z.string().regex(/^[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/);
+
+/** One origin as browsers send it, or a list of them in a file. */
+export const origins = {
+  type: z.union([origin, z.array(origin).min(1).readonly()]),
+  expects: "an origin in lower case without a path, such as https://chat.example",
+  shows: "ORIGIN",
+  read: asIs,
+};
+
+/** One text, or a list of them in a file. */
+export function texts(expects: string, shows: string) {
+  const type = z.union([z.string().min(1), z.array(z.string().min(1)).min(1).readonly()]);
+  return { type, expects, shows, read: asIs };
+}
+
+/** A text of a few letters or a whole number: `q4k`, `4`. */
+export function textOrInteger(expects: string, shows: string) {
+  return { type: z.union([z.string().min(1), z.int().min(1)]), expects, shows, read: asNumber };
+}
+
+/** `synonyms` are further spellings of some of the values. */
+export function oneOf<const T extends string>(values: readonly T[], synonyms: Readonly<Record<string, T>> = {}) {
+  // `isolate = true` in a file means the same as `isolate = "true"`.
+  const toText = (value: unknown) => (typeof value === "boolean" ? String(value) : value);
+  const spelled = (value: unknown) =>
+    typeof value === "string" && Object.hasOwn(synonyms, value) ? synonyms[value] : value;
+  const type = z.preprocess((value) => spelled(toText(value)), z.enum(values));
+  return { type, expects: `one of ${values.join(", ")}`, shows: values.join("|"), read: asIs };
+}
+
+/** Whole numbers separated by commas, `512,1024`; one number may stand alone. */
+export function integers(minimum: number) {
+  const list = z.preprocess(
+    (value) => (typeof value === "string" ? value.split(",").map((part) => asNumber(part.trim())) : value),
+    z.array(z.int().min(minimum)).min(1).readonly(),
+  );
+  return { type: list, expects: `whole numbers, at least ${minimum}, separated by commas`, shows: "N,…", read: asIs };
+}
+
+function readJson(given: string): unknown {
+  try {
+    return JSON.parse(given);
+  } catch {
+    return given;
+  }
+}
+
+/** A table in a file, the same as JSON in a flag. */
+export const jsonObject = {
+  type: z.record(z.string(), z.unknown()),
+  expects: "a JSON object",
+  shows: "JSON",
+  read: readJson,
+};
+
+const alias = z
+  .string()
+  .trim()
+  .refine((given) => aliasFault(given) === null);
+
+const adapter = z.strictObject({
+  alias,
+  source: z.string().trim().min(1),
+  revision: z.string().min(1).default("main"),
+});
+
+/** An adapter to load at the start. */
+export type LoraEntry = Readonly<z.infer<typeof adapter>>;
+
+/** `ALIAS=SOURCE`, or the same as a JSON object, whose fields may also be called name and path. */
+function readAdapter(given: string): unknown {
+  const [, alias, source] = /^([^={[]+)=(.+)$/s.exec(given) ?? [];
+  if (alias !== undefined) return { alias, source };
+  const read = readJson(given);
+  if (typeof read !== "object" || read === null || !("name" in read && "path" in read)) return read;
+  const { name, path, ...others } = read;
+  return { alias: name, source: path, ...others };
+}
+
+export const adapters = {
+  type: z.array(adapter).readonly(),
+  expects: `entries of a printable alias of 1 to ${maxAliasBytes} bytes, a nonempty source and perhaps a revision`,
+  shows: "ALIAS=SOURCE|JSON",
+  read: readAdapter,
+};
+
+export const tokenSource = {
+  type: z.string().regex(/^(?:(?:literal|env|path):.+|cache|none)$/),
+  expects: "one of literal:TOKEN, env:VARIABLE, path:FILE, cache, none",
+  shows: "SOURCE",
+  read: asIs,
+};
+
+/** A text with the tokens struck out that somebody may have typed where they do not belong. */
+export function withoutTokens(given: string): string {
+  return given.replaceAll(/literal:[^\s"',\]}]+/g, "literal:…");
+}
+
+const levels = ["silent", "error", "warn", "info", "debug", "trace"] as const;
+
+/** A level, or directives as RUST_LOG has them: of `warn,troupe=debug` the one that names us counts. */
+function readLogLevel(given: string): unknown {
+  const levelOf = new Map<string, string>();
+  for (const directive of given.toLowerCase().split(",")) {
+    const [, target = "", level = ""] = /^\s*(?:(troupe)\s*=)?\s*([a-z]+)\s*$/.exec(directive) ?? [];
+    if (level === "") return given;
+    levelOf.set(target, level);
+  }
+  return levelOf.get("troupe") ?? levelOf.get("");
+}
+
+export const logLevel = {
+  ...oneOf(levels, { off: "silent" }),
+  expects: `one of ${levels.join(", ")}, or troupe=LEVEL`,
+  read: readLogLevel,
+};

@@ -1,0 +1,191 @@
+// Owns the startup rules: what settings may not stand together, and which need one another. They hold for planned keys too,
+// and are looked at before those are refused. Called by config.ts only, with values whose types are right.
+import { ServerError } from "../../runtime/errors.ts";
+import type { Given, GivenValues } from "./given.ts";
+import { entryAt, type KeyEntry } from "./keys.ts";
+
+/** What is given for everything, and for each model. */
+export interface GivenSettings {
+  readonly shared: GivenValues;
+  readonly models: readonly GivenValues[];
+}
+
+const agent = entryAt("agentic", "agent");
+const codeExecution = [entryAt("agentic", "enableCodeExecution"), agent];
+const shell = [entryAt("agentic", "enableShell"), agent];
+const input = [entryAt("run", "input")];
+const matformerConfig = entryAt("general", "matformerConfigPath");
+const prefixCacheDir = entryAt("troupe", "prefixCacheDir");
+const enableLora = entryAt("adapter", "enableLora");
+const lora = entryAt("adapter", "lora");
+const legacyLora = entryAt("adapter", "legacyLora");
+const xlora = entryAt("adapter", "xlora");
+
+/** A key, and the keys of which one at least must be set with it. */
+const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
+  [entryAt("agentic", "searchEmbeddingModel"), [entryAt("agentic", "enableSearch"), agent]],
+  [entryAt("agentic", "codeExecPython"), codeExecution],
+  [entryAt("agentic", "codeExecTimeout"), codeExecution],
+  [entryAt("agentic", "codeExecWorkdir"), codeExecution],
+  [entryAt("agentic", "shellPath"), shell],
+  [entryAt("agentic", "shellTimeout"), shell],
+  [entryAt("agentic", "shellWorkdir"), shell],
+  [entryAt("agentic", "skillsDir"), shell],
+  [entryAt("general", "matformerSliceName"), [matformerConfig]],
+  [entryAt("models", "matformerSliceName"), [entryAt("models", "matformerConfigPath"), matformerConfig]],
+  [entryAt("adapter", "loraMaxAdapters"), [enableLora, lora]],
+  [entryAt("adapter", "loraMaxRank"), [enableLora, lora, legacyLora, xlora]],
+  [entryAt("adapter", "loraMaxBytes"), [enableLora, lora, legacyLora, xlora]],
+  [entryAt("adapter", "legacyLoraOrder"), [legacyLora]],
+  [entryAt("adapter", "xloraOrder"), [xlora]],
+  [entryAt("adapter", "tgtNonGranularIndex"), [xlora]],
+  [entryAt("troupe", "prefixCacheDisk"), [prefixCacheDir]],
+  [entryAt("troupe", "allowedHosts"), [entryAt("server", "mcpPort"), entryAt("troupe", "corsOrigins")]],
+  [entryAt("run", "image"), input],
+  [entryAt("run", "video"), input],
+  [entryAt("run", "audio"), input],
+];
+
+const kvCache = entryAt("pagedAttn", "kvCache");
+const gpuMemory = entryAt("pagedAttn", "gpuMemoryUtilization");
+const pagedMode = entryAt("pagedAttn", "mode");
+const quant = entryAt("quantization", "quant");
+const speculation = entryAt("troupe", "speculation");
+const draftModel = entryAt("troupe", "draftModel");
+const mtpModel = entryAt("general", "mtpModel");
+const mtpNPredict = entryAt("general", "mtpNPredict");
+
+/** Keys that may not be set together; the first only counts with the value named, where one is. */
+const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
+  [kvCache, gpuMemory],
+  [pagedMode, kvCache, "off"],
+  [pagedMode, gpuMemory, "off"],
+  [entryAt("general", "prefixCacheN"), prefixCacheDir, 0],
+  [speculation, draftModel, "off"],
+  [speculation, mtpModel, "off"],
+  [speculation, mtpNPredict, "off"],
+  [draftModel, mtpModel],
+  [draftModel, mtpNPredict],
+  [quant, entryAt("quantization", "isq")],
+  [quant, entryAt("quantization", "fromUqff")],
+  [entryAt("quantization", "calibrationFile"), entryAt("quantization", "imatrix")],
+  [enableLora, legacyLora],
+  [enableLora, xlora],
+  [lora, legacyLora],
+  [lora, xlora],
+  [legacyLora, xlora],
+];
+
+/** Throws config_invalid for the first rule that is broken. */
+export function checkRules({ shared, models }: GivenSettings): void {
+  for (const model of models) {
+    const find = (entry: KeyEntry): Given | undefined => {
+      const given = model.get(entry) ?? shared.get(entry);
+      return given === undefined || isOff(given.value) ? undefined : given;
+    };
+    for (const [entry, needed] of requirements) {
+      const given = find(entry);
+      // What says its own default asks for nothing.
+      if (given?.value !== entry.key.default) checkRequirement(given, needed, find);
+    }
+    for (const [one, other, value] of conflicts) {
+      const first = find(one);
+      if (value === undefined || first?.value === value) checkConflict(first, find(other), value);
+    }
+    checkAliases(find(lora));
+  }
+  checkAdapter(shared.get(entryAt("general", "adapter")), models[0]?.get(lora));
+}
+
+/** A switch that is off and an empty list ask for nothing. */
+function isOff(value: unknown): boolean {
+  return value === false || (Array.isArray(value) && value.length === 0);
+}
+
+function checkRequirement(
+  given: Given | undefined,
+  needed: readonly KeyEntry[],
+  find: (entry: KeyEntry) => Given | undefined,
+): void {
+  if (given === undefined || needed.some((entry) => find(entry) !== undefined)) return;
+  const isFlag = given.place === null;
+  const names = needed.map(({ flag, name }) => `"${isFlag ? flag : name}"`);
+  throw invalid(`${before(given)}"${given.name}" requires ${[...new Set(names)].join(" or ")}; got none`);
+}
+
+function checkConflict(one: Given | undefined, other: Given | undefined, value: unknown): void {
+  if (one === undefined || other === undefined) return;
+  const otherPlace = other.place === null ? "" : ` (${other.place})`;
+  const subject = `"${one.name}"${value === undefined ? "" : ` = "${value}"`}`;
+  throw invalid(`${before(one)}${subject} conflicts with "${other.name}"${otherPlace}; leave one of them out`);
+}
+
+function checkAliases(given: Given | undefined): void {
+  const aliases = aliasesOf(given);
+  const twice = aliases.find((alias, index) => aliases.indexOf(alias) !== index);
+  if (given === undefined || twice === undefined) return;
+  throw invalid(`${before(given)}${given.name} expects each alias once; got "${twice}" twice`);
+}
+
+/** The adapter that is chosen at the start is one that the model has then: what answers first is the first model. */
+function checkAdapter(wanted: Given | undefined, given: Given | undefined): void {
+  const aliases = aliasesOf(given);
+  if (wanted === undefined || aliases.some((alias) => alias === wanted.value)) return;
+  const known = aliases.length === 0 ? "; there is none: give --lora ALIAS=SOURCE" : `: ${aliases.join(", ")}`;
+  throw invalid(
+    `${before(wanted)}${wanted.name} expects the alias of an adapter in lora${known}; got "${wanted.value}"`,
+  );
+}
+
+function aliasesOf(given: Given | undefined): readonly string[] {
+  const entries = (given?.value ?? []) as readonly { readonly alias: string }[];
+  return entries.map(({ alias }) => alias);
+}
+
+/** The one value of `cpu` there may be: models that set it agree, and it then holds for all. */
+export function commonCpu({ models }: GivenSettings): boolean {
+  const cpu = entryAt("device", "cpu");
+  const set = models.flatMap((model) => model.get(cpu) ?? []);
+  const [first] = set;
+  const other = set.find(({ value }) => value !== first?.value);
+  if (first === undefined || other === undefined) return first?.value === true;
+  throw invalid(
+    `${before(other)}cpu expects the same value for all models; got ${other.value}, and at ${first.place} ${first.value}`,
+  );
+}
+
+/** Checks the ids of the models against each other and returns the id of the default one. */
+export function defaultModelOf({ shared, models }: GivenSettings): string {
+  const modelId = entryAt("models", "modelId");
+  const ids = models.map((model) => String(model.get(modelId)?.value));
+  const twice = ids.find((id, index) => ids.indexOf(id) !== index);
+  if (twice !== undefined) throw invalid(`model_id "${twice}" is given twice; each model needs an id of its own`);
+  const wanted = shared.get(entryAt("general", "defaultModelId"));
+  const [first = ""] = ids;
+  if (wanted === undefined) return first;
+  const found = ids.find((id) => id === wanted.value);
+  if (found !== undefined) return found;
+  const known = ids.map((id) => `"${id}"`).join(", ");
+  throw invalid(`${before(wanted)}${wanted.name} expects one of ${known}; got "${wanted.value}"`);
+}
+
+/** The two servers listen on the same address. */
+export function checkPorts({ port, mcpPort }: { readonly port: number; readonly mcpPort: number | null }): void {
+  if (mcpPort === null || mcpPort === 0 || mcpPort !== port) return;
+  throw invalid(`mcp_port expects another port than port; got ${mcpPort} for both`);
+}
+
+/** The benchmark's own rule: a sequence that generates has something before what it generates. */
+export function checkBench({ genLen, depth }: { readonly genLen: number; readonly depth: readonly number[] }): void {
+  if (genLen > 0 && depth.includes(0)) {
+    throw invalid("--depth expects numbers above 0 where --gen-len is above 0; got 0");
+  }
+}
+
+function before({ place }: Given): string {
+  return place === null ? "" : `${place}: `;
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("config_invalid", message);
+}

@@ -1,0 +1,72 @@
+// Owns reading a TOML configuration file: syntax, and at which line a key stands. It knows no key but `command`; what the
+// keys mean is config.ts's work. Called by cli/ with the text of the file.
+import { parse, TomlError } from "smol-toml";
+import { ServerError } from "../../runtime/errors.ts";
+import { withoutTokens } from "./kinds.ts";
+
+export type TomlTable = Readonly<Record<string, unknown>>;
+
+export interface TomlFile {
+  readonly path: string;
+  readonly text: string;
+  readonly tree: TomlTable;
+  readonly command: "serve" | "run";
+}
+
+/** Parses the text of the file at `path`. Throws config_invalid naming the line. */
+export function parseToml(text: string, path: string): TomlFile {
+  const tree = parseTree(text, path);
+  const { command } = tree;
+  if (command === "serve" || command === "run") return { path, text, tree, command };
+  const place = `${path}:${lineOf(text, "command")}`;
+  const came = command === undefined ? "nothing" : JSON.stringify(command);
+  throw new ServerError("config_invalid", `${place}: command expects "serve" or "run"; got ${came}`);
+}
+
+function parseTree(text: string, path: string): TomlTable {
+  try {
+    return parse(text, { unsafeKeyBehaviour: "throw" });
+  } catch (cause) {
+    if (!(cause instanceof TomlError)) throw cause;
+    const [problem = ""] = cause.message.split("\n");
+    const message = `${path}:${cause.line}:${cause.column}: ${problem.replace("Invalid TOML document: ", "not TOML: ")}`;
+    throw new ServerError("config_invalid", withoutTokens(`${message}\n\n${cause.codeblock.trimEnd()}`));
+  }
+}
+
+export function isTable(value: unknown): value is TomlTable {
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);
+}
+
+const bareOrQuoted = String.raw`(?:[\w-]+|"[^"]*"|'[^']*')`;
+const dotted = String.raw`${bareOrQuoted}(?:\s*\.\s*${bareOrQuoted})*`;
+const headerPattern = new RegExp(String.raw`^\s*(\[\[?)\s*(${dotted})\s*\]`);
+const keyPattern = new RegExp(String.raw`^\s*(${dotted})\s*=`);
+
+/**
+ * Line of the key or section at `path`, such as `models.format.mmproj`: of the `index`th entry where it is in [[models]].
+ * Where it is written inside something else, such as an inline table, the line of that.
+ */
+export function lineOf(text: string, path: string, index = 0): number {
+  let section = "";
+  let models = -1;
+  let found = 1;
+  let foundLength = 0;
+  for (const [line, content] of text.split("\n").entries()) {
+    const header = headerPattern.exec(content);
+    if (header !== null) section = plainPath(header[2]);
+    if (header?.[1] === "[[" && section === "models") models++;
+    const key = header === null ? keyPattern.exec(content)?.[1] : undefined;
+    if (header === null && key === undefined) continue;
+    const here = [section, ...(key === undefined ? [] : [plainPath(key)])].filter((part) => part !== "").join(".");
+    const isOther = section.split(".")[0] === "models" && models !== -1 && models !== index;
+    const isOn = here === path || path.startsWith(`${here}.`);
+    if (isOther || !isOn || here.length <= foundLength) continue;
+    [found, foundLength] = [line + 1, here.length];
+  }
+  return found;
+}
+
+function plainPath(written = ""): string {
+  return written.replaceAll(/[\s"']/g, "");
+}

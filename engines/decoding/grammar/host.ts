@@ -1,0 +1,179 @@
+// Constrained decoding of one model: which grammars have been compiled, and the threads on which grammars are compiled and
+// matchers work. Called by the model's place; it never matches itself, and never waits.
+import { createHash } from "node:crypto";
+import { performance } from "node:perf_hooks";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { GrammarSource } from "../../grammar-source.ts";
+import { Refusals } from "../../text/constraints/refusals.ts";
+import * as limits from "./limits.ts";
+import { LiveMatcher, type MatcherKeeper, type ProvedGrammar } from "./live-matcher.ts";
+import type { CompiledGrammar, GrammarAsker, GrammarHost, Matcher } from "./matcher.ts";
+import { MatcherThreads } from "./matcher-threads.ts";
+import { Proofs } from "./proofs.ts";
+import type { GrammarThread } from "./thread.ts";
+import { ThreadPool } from "./thread-pool.ts";
+
+export interface GrammarHostOptions {
+  readonly modelPath: string;
+  /** Tokens of the model's logits. */
+  readonly vocabSize: number;
+  readonly endOfGeneration: readonly number[];
+  /** Most matchers open at once. */
+  readonly maxMatchers: number;
+  /** Threads that quick matchers are spread over. */
+  readonly threads?: number;
+  /** Longest time compiling one grammar may take. */
+  readonly compileLimitMs?: number;
+  /** Longest time one answer may take. */
+  readonly answerLimitMs?: number;
+  /** Compiled grammars that are kept. */
+  readonly cacheLimit?: number;
+}
+
+export function createGrammarHost(options: GrammarHostOptions): GrammarHost {
+  return new ThreadedGrammarHost(options);
+}
+
+interface KeptGrammar {
+  readonly proved: ProvedGrammar;
+  readonly compiled: CompiledGrammar;
+}
+
+/** How often the threads are looked at while they have something to do. */
+const lookMs = 50;
+
+class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
+  readonly vocabSize: number;
+  readonly #options: GrammarHostOptions;
+  readonly #pool: ThreadPool;
+  readonly #matchers: MatcherThreads;
+  readonly #proofs: Proofs;
+  readonly #refusals = new Refusals();
+  /** By digest, the one used last at the end. */
+  readonly #grammars = new Map<string, KeptGrammar>();
+  #matcherCount = 0;
+  #nextId = 1;
+  #watch: NodeJS.Timeout | null = null;
+  #isDisposed = false;
+
+  constructor(options: GrammarHostOptions) {
+    const { modelPath, vocabSize, endOfGeneration } = options;
+    const { compileLimitMs = limits.compileLimitMs, answerLimitMs = limits.answerLimitMs } = options;
+    this.vocabSize = vocabSize;
+    this.#options = options;
+    const pool = new ThreadPool({ modelPath, vocabSize, endOfGeneration }, (thread) => this.#lost(thread));
+    this.#pool = pool;
+    this.#matchers = new MatcherThreads({
+      pool,
+      maxShared: options.threads ?? 2,
+      compileLimitMs,
+      answerLimitMs,
+      onTooSlow: ({ digest }, error) => this.#refuse(digest, error),
+    });
+    this.#proofs = new Proofs({
+      pool,
+      maxAskers: options.maxMatchers,
+      compileLimitMs,
+      onProved: (grammar) => this.#keep(grammar),
+      onRefused: (digest, error) => this.#refuse(digest, error),
+    });
+  }
+
+  async compile(source: GrammarSource, asker: GrammarAsker): Promise<CompiledGrammar> {
+    if (this.#isDisposed) throw unloading();
+    const digest = createHash("sha256").update(JSON.stringify(source)).digest("base64");
+    const refusal = this.#refusals.of(digest, performance.now());
+    if (refusal !== null) throw refusal;
+    const kept = this.#grammars.get(digest);
+    if (kept === undefined) {
+      this.#startWatch();
+      return this.#proofs.ask(digest, { id: this.#nextId++, source }, asker);
+    }
+    this.#grammars.delete(digest);
+    this.#grammars.set(digest, kept);
+    return kept.compiled;
+  }
+
+  async dispose(): Promise<void> {
+    this.#isDisposed = true;
+    this.#stopWatch();
+    this.#proofs.close(unloading());
+    await this.#pool.close(unloading());
+  }
+
+  answered(matcher: LiveMatcher): void {
+    this.#matchers.answered(matcher);
+  }
+
+  closed(): void {
+    this.#matcherCount--;
+  }
+
+  #keep(proved: ProvedGrammar): CompiledGrammar {
+    const compiled = { open: () => this.#open(proved) };
+    this.#grammars.set(proved.digest, { proved, compiled });
+    if (this.#grammars.size > (this.#options.cacheLimit ?? 64)) this.#dropOldest();
+    return compiled;
+  }
+
+  #refuse(digest: string, error: ServerError): void {
+    this.#grammars.delete(digest);
+    this.#refusals.add(digest, error, performance.now());
+  }
+
+  #open(grammar: ProvedGrammar): Matcher {
+    const { maxMatchers } = this.#options;
+    if (this.#isDisposed) throw unloading();
+    if (this.#matcherCount >= maxMatchers) throw tooManyMatchers(maxMatchers);
+    const thread = this.#matchers.place(grammar, false);
+    this.#matcherCount++;
+    const matcher = new LiveMatcher(this.#nextId++, grammar, thread, this);
+    this.#startWatch();
+    return matcher;
+  }
+
+  #lost(thread: GrammarThread): void {
+    if (this.#isDisposed) for (const matcher of thread.matchers.values()) matcher.fail(unloading());
+    else this.#matchers.lost(thread);
+  }
+
+  /** Goes on while a thread has something to do. */
+  #startWatch(): void {
+    this.#watch ??= setInterval(() => this.#look(), lookMs).unref();
+  }
+
+  #stopWatch(): void {
+    clearInterval(this.#watch ?? undefined);
+    this.#watch = null;
+  }
+
+  #look(): void {
+    const now = performance.now();
+    for (const thread of this.#pool.all) {
+      const { task, busyMs } = thread.look(now);
+      if (task === 0) continue;
+      if (thread.isProving) this.#proofs.look(thread, task, busyMs);
+      else this.#matchers.look(thread, task, busyMs);
+    }
+    this.#pool.keepSpare(now);
+    if (this.#pool.trim(now)) this.#stopWatch();
+  }
+
+  #dropOldest(): void {
+    const [oldest] = this.#grammars.values();
+    if (oldest === undefined) return;
+    this.#grammars.delete(oldest.proved.digest);
+    for (const thread of this.#pool.all) thread.forget(oldest.proved);
+  }
+}
+
+function tooManyMatchers(maxMatchers: number): ServerError {
+  return new ServerError(
+    "queue_full",
+    `${maxMatchers} outputs, as many as may, follow grammars already; try again later`,
+  );
+}
+
+function unloading(): ServerError {
+  return new ServerError("draining", "the model is being unloaded; try again");
+}

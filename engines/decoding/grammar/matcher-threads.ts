@@ -1,0 +1,154 @@
+// Which grammar thread each matcher works on. Matchers share threads as long as they are quick; those that are slow, or whose
+// grammars take long to compile, are kept from the others. A thread that ends under matchers costs the one it worked for, and
+// the others go on elsewhere.
+import { ServerError } from "../../../runtime/errors.ts";
+import { abandoned } from "./abandoned.ts";
+import { slowAnswerMs, slowCompileMs } from "./limits.ts";
+import type { LiveMatcher, ProvedGrammar } from "./live-matcher.ts";
+import type { GrammarThread } from "./thread.ts";
+import type { ThreadPool } from "./thread-pool.ts";
+
+/** Threads that may end under a matcher for no known reason before the matcher is taken to be the reason. */
+const maxLosses = 2;
+/** Time that one sequence may take for slow answers, all together. */
+const slowLimitMs = 10_000;
+
+export interface MatcherThreadsOptions {
+  readonly pool: ThreadPool;
+  /**
+   * Most threads for matchers of quick grammars, and as many for those of grammars that take long to compile. Twice as many
+   * where an idle thread has the grammar already.
+   */
+  readonly maxShared: number;
+  readonly compileLimitMs: number;
+  readonly answerLimitMs: number;
+  /** Told of each grammar that has been too slow to follow. */
+  readonly onTooSlow: (grammar: ProvedGrammar, error: ServerError) => void;
+}
+
+export class MatcherThreads {
+  readonly #options: MatcherThreadsOptions;
+
+  constructor(options: MatcherThreadsOptions) {
+    this.#options = options;
+  }
+
+  /** The thread for one more matcher of a grammar, which is compiled there first where it is not. */
+  place(grammar: ProvedGrammar, isSlow: boolean): GrammarThread {
+    const thread = isSlow ? this.#slowThread(grammar) : this.#sharedThread(grammar);
+    void thread.compile(grammar);
+    return thread;
+  }
+
+  /** A matcher's answer has been used. */
+  answered(matcher: LiveMatcher): void {
+    const { loadMs, slowMs: takenMs } = matcher.pace;
+    if (takenMs > slowLimitMs) this.#refuse(matcher, `more than ${slowLimitMs / 1000} s in all`);
+    else if (loadMs > slowAnswerMs && !matcher.isSlow) this.#isolate(matcher, false);
+  }
+
+  /** A thread has worked for `busyMs` on `task`, a matcher or a grammar: isolates it or ends it where that is too long. */
+  look(thread: GrammarThread, task: number, busyMs: number): void {
+    if (busyMs < slowAnswerMs) return;
+    const { answerLimitMs, compileLimitMs } = this.#options;
+    const matcher = thread.matchers.get(task);
+    if (matcher !== undefined && busyMs < answerLimitMs) this.#isolate(matcher, true);
+    else if (matcher !== undefined) {
+      this.#refuse(matcher, `more than ${answerLimitMs / 1000} s for one token`);
+      thread.end(abandoned());
+    } else if (!thread.isCompiling(task)) thread.end(abandoned());
+    else if (busyMs >= compileLimitMs) thread.refuse(task, compileLimitMs);
+  }
+
+  /** A thread has ended: its matchers go on elsewhere, but for the one it worked for. */
+  lost(thread: GrammarThread): void {
+    const { current } = thread.control;
+    for (const matcher of [...thread.matchers.values()]) {
+      const isReason = matcher.id === current;
+      if (current === 0 || matcher.grammar.id === current) matcher.losses++;
+      if (isReason || matcher.losses > maxLosses) matcher.fail(brokenMatcher());
+      else this.#move(matcher);
+    }
+  }
+
+  /** Keeps a slow matcher and the others apart. `isBusy`: its thread works for it now. */
+  #isolate(matcher: LiveMatcher, isBusy: boolean): void {
+    const { thread } = matcher;
+    matcher.isSlow = true;
+    if (thread.isSlow) return;
+    const others = [...thread.matchers.values()].filter((one) => one !== matcher);
+    if (this.#slow() === undefined && (isBusy || others.length === 0)) {
+      thread.slowDown();
+      for (const other of others) this.#move(other);
+    } else {
+      this.#move(matcher);
+      if (isBusy) thread.end(abandoned());
+    }
+  }
+
+  #refuse(matcher: LiveMatcher, took: string): void {
+    const error = tooSlow(matcher.grammar, took);
+    matcher.fail(error);
+    this.#options.onTooSlow(matcher.grammar, error);
+  }
+
+  #move(matcher: LiveMatcher): void {
+    try {
+      matcher.move(this.place(matcher.grammar, matcher.isSlow));
+    } catch (error) {
+      matcher.fail(error as ServerError);
+    }
+  }
+
+  #slow(): GrammarThread | undefined {
+    return this.#options.pool.all.find(({ isSlow }) => isSlow);
+  }
+
+  #slowThread(grammar: ProvedGrammar): GrammarThread {
+    const known = this.#slow();
+    if (known) return known;
+    const thread = this.#options.pool.claim(grammar);
+    thread.slowDown();
+    return thread;
+  }
+
+  /** Grammars that take long to compile have threads of their own: others' matchers would have to wait for that. */
+  #sharedThread(grammar: ProvedGrammar): GrammarThread {
+    const { pool, maxShared } = this.#options;
+    const isHeavy = takesLong(grammar);
+    const shared = pool.all.filter((thread) => isShared(thread) && isOfHeavy(thread) === isHeavy);
+    const holder = shared.find((thread) => thread.has(grammar));
+    if (holder) return holder;
+    if (shared.length < maxShared) return pool.claim(grammar);
+    // A few threads more cost less than compiling again.
+    const idleHolder = shared.length < 2 * maxShared ? pool.idleHolder(grammar) : undefined;
+    return idleHolder ?? leastBusy(shared.filter(({ isFull }) => !isFull));
+  }
+}
+
+function isShared({ isSlow, matchers }: GrammarThread): boolean {
+  return !isSlow && matchers.size > 0;
+}
+
+function isOfHeavy({ matchers }: GrammarThread): boolean {
+  return [...matchers.values()].some(({ grammar }) => takesLong(grammar));
+}
+
+function takesLong({ compileMs }: ProvedGrammar): boolean {
+  return compileMs > slowCompileMs;
+}
+
+function leastBusy(threads: readonly GrammarThread[]): GrammarThread {
+  const [best] = [...threads].sort((a, b) => a.matchers.size - b.matchers.size);
+  if (best) return best;
+  throw new ServerError("queue_full", "the grammars in use take all the memory there is for them; try again later");
+}
+
+function tooSlow({ source }: ProvedGrammar, took: string): ServerError {
+  const message = `matching the output against this grammar takes ${took}; make it less ambiguous`;
+  return new ServerError("unsupported", message, { param: source.param });
+}
+
+function brokenMatcher(): ServerError {
+  return new ServerError("model_failed", "the grammar engine has failed on this output; try again");
+}

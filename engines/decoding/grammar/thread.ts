@@ -1,0 +1,280 @@
+// The model's side of one grammar thread: its worker, what has been compiled there, how long its current work has taken, and its
+// end. A thread that has ended is never started again; its owner is told by `onEnd`.
+import { Worker } from "node:worker_threads";
+import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
+import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
+import type { GrammarSource } from "../../grammar-source.ts";
+import type { LiveMatcher } from "./live-matcher.ts";
+import { Control } from "./thread/control.ts";
+import type { WorkerOrder, WorkerReport, WorkerSetup } from "./thread/messages.ts";
+
+/** A source under the number by which grammar threads know it. */
+export interface NumberedSource {
+  readonly id: number;
+  readonly source: GrammarSource;
+}
+
+/** Reading the vocabulary takes a second where it is large, on a machine that has time. */
+const startLimitMs = 60_000;
+/** Of the time between two looks at most so much counts: the whole process may have stood still. */
+const longestLookMs = 1000;
+/** A thread that works may get no more of a core than this. */
+const leastShare = 0.1;
+/** JavaScript heap of a thread: a vocabulary takes some 0.4 KiB a token, three times that while it is read. */
+const heapMiB = 256;
+const heapBytesPerToken = 2048;
+
+interface Compilation {
+  readonly source: GrammarSource;
+  readonly done: Promise<number>;
+  settle(result: number | ServerError): void;
+}
+
+export class GrammarThread {
+  readonly control = new Control();
+  /** By their numbers, which no grammar has. */
+  readonly matchers = new Map<number, LiveMatcher>();
+  /** It compiles a source that has not been proved. */
+  isProving = false;
+  /** It holds too much memory: it gets nothing new. */
+  isFull = false;
+  /** Resolves when nothing is left of it. */
+  readonly gone: Promise<void>;
+  readonly #worker: Worker;
+  readonly #onEnd: (thread: GrammarThread) => void;
+  /** Grammars by number. */
+  readonly #compiled = new Set<number>();
+  readonly #compilations = new Map<number, Compilation>();
+  readonly #startedMs = performance.now();
+  #isReady = false;
+  #isSlow = false;
+  #isLow = false;
+  #hasEnded = false;
+  /** The system's number of it, null while it is not known. */
+  #number: number | null = null;
+  /** Grammars that it has had a matcher of. */
+  readonly #opened = new Set<number>();
+  #lastReuseMs = Number.NEGATIVE_INFINITY;
+  #lastMatcherMs = 0;
+  /** What look() has seen: the piece of work, the processor time at its first look, and the time on the clock since then. */
+  #begunSeen = 0;
+  #firstMs: number | null = null;
+  #sinceMs = 0;
+  #lookedMs = 0;
+
+  /** Throws `model_failed` where the system has no thread to give. */
+  constructor(setup: Omit<WorkerSetup, "control">, onEnd: (thread: GrammarThread) => void) {
+    const workerData: WorkerSetup = { ...setup, control: this.control.memory };
+    this.#onEnd = onEnd;
+    this.#worker = startWorker(workerData);
+    this.#worker.on("message", (report: WorkerReport) => this.#hear(report));
+    this.#worker.on("error", (cause) => this.#crash(cause));
+    this.gone = new Promise((resolve) => this.#worker.once("exit", () => resolve()));
+    void this.gone.then(() => this.end(failure("it has ended")));
+  }
+
+  get isReady(): boolean {
+    return this.#isReady;
+  }
+
+  /** Whether its matchers are slow ones. */
+  get isSlow(): boolean {
+    return this.#isSlow;
+  }
+
+  /** Its matchers are slow ones from now on. */
+  slowDown(): void {
+    this.#isSlow = true;
+    this.giveWay();
+  }
+
+  /** Whether others come first on its core. */
+  get isLow(): boolean {
+    return this.#isLow;
+  }
+
+  /** Others come first on its core from now on; there is no way back. */
+  giveWay(): void {
+    this.#isLow = true;
+    if (this.#number !== null) lowerPriority(this.#number);
+  }
+
+  /** Whether it answers for its matchers now. */
+  get isServing(): boolean {
+    return this.#isReady && this.#compilations.size === 0;
+  }
+
+  /** Nothing needs it, and it works on nothing that was given up. */
+  get isIdle(): boolean {
+    const isNeeded = this.isProving || this.matchers.size > 0 || this.#compilations.size > 0;
+    return !isNeeded && this.control.current === 0;
+  }
+
+  isCompiling(grammar: number): boolean {
+    return this.#compilations.has(grammar);
+  }
+
+  /** Whether it has compiled the grammar, or is at it. */
+  has({ id }: NumberedSource): boolean {
+    return this.#compiled.has(id) || this.#compilations.has(id);
+  }
+
+  /**
+   * Compiles a grammar, unless it has, and says how many milliseconds that took. Rejects with what is wrong with the
+   * grammar, and the thread has ended then.
+   */
+  compile({ id, source }: NumberedSource): Promise<number> {
+    const known = this.#compilations.get(id);
+    if (known) return known.done;
+    if (this.#compiled.has(id)) return Promise.resolve(0);
+    const compilation = startCompilation(source);
+    this.#compilations.set(id, compilation);
+    this.#order({ type: "compile", grammar: id, source });
+    return compilation.done;
+  }
+
+  /**
+   * Looks what it works on, and for how long it has been at that: `task` is a matcher or grammar, 0 for none, `busyMs` the
+   * processor time since the first look.
+   */
+  look(nowMs: number): { readonly task: number; readonly busyMs: number } {
+    if (!this.#isReady && nowMs - this.#startedMs > startLimitMs) {
+      this.end(failure(`it has not started within ${startLimitMs / 1000} s`));
+    }
+    // In this order: work begun in between counts as new.
+    const task = this.control.current;
+    const { begun } = this.control;
+    const isSame = begun === this.#begunSeen;
+    const usedMs = task === 0 || this.#number === null ? null : processorMs(this.#number);
+    if (!isSame) this.#firstMs = usedMs;
+    this.#sinceMs = isSame ? this.#sinceMs + Math.min(nowMs - this.#lookedMs, longestLookMs) : 0;
+    this.#begunSeen = begun;
+    this.#lookedMs = nowMs;
+    if (task === 0) return { task, busyMs: 0 };
+    if (usedMs === null || this.#firstMs === null) return { task, busyMs: this.#sinceMs };
+    return { task, busyMs: Math.max(usedMs - this.#firstMs, this.#sinceMs * leastShare) };
+  }
+
+  /** Refuses a grammar that has taken all the time there is for compiling it, and ends. */
+  refuse(grammar: number, limitMs: number): void {
+    this.#fail(grammar, `it takes more than ${limitMs / 1000} s to compile`);
+  }
+
+  open(matcher: LiveMatcher, history: Int32Array): void {
+    const { id, grammar, sheet } = matcher;
+    // Several matchers at once are likely to be one request's.
+    const isInUse = [...this.matchers.values()].some((other) => other.grammar.id === grammar.id);
+    if (this.#opened.has(grammar.id) && !isInUse) this.#lastReuseMs = performance.now();
+    this.matchers.set(id, matcher);
+    this.#opened.add(grammar.id);
+    this.#order({ type: "open", matcher: id, grammar: grammar.id, sheet: sheet.memory, history });
+  }
+
+  close({ id }: LiveMatcher): void {
+    if (!this.matchers.delete(id)) return;
+    this.#lastMatcherMs = performance.now();
+    this.#order({ type: "close", matcher: id });
+  }
+
+  forget(grammar: NumberedSource): void {
+    this.#opened.delete(grammar.id);
+    if (this.#compiled.delete(grammar.id)) this.#order({ type: "forget", grammar: grammar.id });
+  }
+
+  /**
+   * Comparator: least recently reused thread first, then least recently closed matcher. A grammar that was requested twice is
+   * likely to be requested again.
+   */
+  static byLastReuse(this: void, a: GrammarThread, b: GrammarThread): number {
+    return a.#lastReuseMs - b.#lastReuseMs || a.#lastMatcherMs - b.#lastMatcherMs;
+  }
+
+  /** When a matcher was last opened for a grammar that had one here before, by performance.now(); -Infinity if never. */
+  get lastReuseMs(): number {
+    return this.#lastReuseMs;
+  }
+
+  /** Ends it, whatever it is at; what it was to compile is rejected with `reason`. */
+  end(reason: ServerError): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    for (const id of [...this.#compilations.keys()]) this.#settle(id, reason);
+    void this.#worker.terminate();
+    this.#onEnd(this);
+  }
+
+  #order(order: WorkerOrder): void {
+    if (this.#hasEnded) return;
+    this.#worker.postMessage(order);
+    this.control.wake();
+  }
+
+  #hear(report: WorkerReport): void {
+    switch (report.type) {
+      case "ready":
+        this.#isReady = true;
+        this.#number = report.thread;
+        if (this.#isLow) this.giveWay();
+        return;
+      case "compiled":
+        this.isFull = report.isFull;
+        this.#compiled.add(report.grammar);
+        this.#settle(report.grammar, report.tookMs);
+        return;
+      case "failed":
+        this.#fail(report.grammar, report.reason);
+        return;
+      case "unusable":
+        this.end(fromErrorRecord(report.error));
+    }
+  }
+
+  /** The grammar engine has failed, on that grammar where it is one that is being compiled. */
+  #fail(grammar: number | null, reason: string): void {
+    const source = grammar === null ? undefined : this.#compilations.get(grammar)?.source;
+    if (grammar !== null && source) this.#settle(grammar, refusal(source, reason));
+    this.end(failure(reason));
+  }
+
+  #crash(cause: Error & { code?: string }): void {
+    if (cause.code === "ERR_WORKER_OUT_OF_MEMORY") this.#fail(this.control.current, "it takes too much memory");
+    else this.end(failure("it has crashed", cause));
+  }
+
+  #settle(grammar: number, result: number | ServerError): void {
+    const compilation = this.#compilations.get(grammar);
+    this.#compilations.delete(grammar);
+    compilation?.settle(result);
+  }
+}
+
+function startWorker(workerData: WorkerSetup): Worker {
+  const maxOldGenerationSizeMb = heapMiB + Math.ceil((workerData.vocabSize * heapBytesPerToken) / 2 ** 20);
+  try {
+    return new Worker(new URL("./thread/worker.js", import.meta.url), {
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb },
+    });
+  } catch (cause) {
+    throw failure(`it cannot be started (${cause instanceof Error ? cause.message : cause})`, cause);
+  }
+}
+
+function startCompilation(source: GrammarSource): Compilation {
+  let settle: Compilation["settle"] = () => undefined;
+  const done = new Promise<number>((resolve, reject) => {
+    settle = (result) => (typeof result === "number" ? resolve(result) : reject(result));
+  });
+  // Nobody may be waiting: a matcher's thread compiles again what is known to be good.
+  done.catch(() => undefined);
+  return { source, done, settle };
+}
+
+function refusal({ param }: GrammarSource, reason: string): ServerError {
+  const message = `expected a grammar that can be compiled, but ${reason}; correct or simplify it`;
+  return new ServerError("invalid_value", message, { param });
+}
+
+function failure(reason: string, cause?: unknown): ServerError {
+  return new ServerError("model_failed", `a grammar thread has failed: ${reason}; try again`, { cause });
+}

@@ -1,0 +1,95 @@
+// Owns what grammars of one thread are compiled in: the grammar engine beside the vocabulary as it sees it, once for each set
+// of control tokens that are shown as text. Most grammars show none; a model has one format of calls, and so one set more.
+import type { CompiledGrammar } from "@mlc-ai/web-xgrammar";
+import type { GrammarSource } from "../../../grammar-source.ts";
+import { GrammarEngine } from "./library.ts";
+import { MaskedVocabulary } from "./masked-vocabulary.ts";
+import { Matching } from "./matching.ts";
+import type { WorkerSetup } from "./messages.ts";
+import type { Sheet } from "./sheet.ts";
+
+/** Sets of shown tokens that are kept; each costs as much memory as the vocabulary. */
+const maxShown = 3;
+
+export class Languages {
+  readonly #plain: Language;
+  /** By their shown tokens, the one used last at the end. */
+  readonly #shown = new Map<string, Language>();
+
+  static async load({ modelPath, vocabSize, endOfGeneration }: WorkerSetup): Promise<Languages> {
+    const vocabulary = await MaskedVocabulary.read(modelPath, vocabSize, endOfGeneration);
+    const engine = await GrammarEngine.load(vocabulary.pieces, vocabulary.endTokens);
+    return new Languages(new Language(vocabulary, engine));
+  }
+
+  private constructor(plain: Language) {
+    this.#plain = plain;
+  }
+
+  get isFull(): boolean {
+    return this.#plain.engine.isFull;
+  }
+
+  explain(thrown: unknown): string {
+    return this.#plain.engine.explain(thrown);
+  }
+
+  async compile(source: GrammarSource): Promise<Compiled> {
+    const language = await this.#of(source.shownTokens ?? []);
+    return new Compiled(language, await language.engine.compile(source));
+  }
+
+  async #of(tokens: readonly number[]): Promise<Language> {
+    if (tokens.length === 0) return this.#plain;
+    const key = tokens.join();
+    const language = this.#shown.get(key) ?? (await this.#plain.showing(tokens));
+    this.#shown.delete(key);
+    this.#shown.set(key, language);
+    if (this.#shown.size > maxShown) this.#dropOldest();
+    return language;
+  }
+
+  /** Grammars compiled in it hold on to what they need. */
+  #dropOldest(): void {
+    for (const [key, language] of this.#shown) {
+      this.#shown.delete(key);
+      language.engine.dispose();
+      return;
+    }
+  }
+}
+
+class Language {
+  readonly vocabulary: MaskedVocabulary;
+  readonly engine: GrammarEngine;
+
+  constructor(vocabulary: MaskedVocabulary, engine: GrammarEngine) {
+    this.vocabulary = vocabulary;
+    this.engine = engine;
+  }
+
+  async showing(tokens: readonly number[]): Promise<Language> {
+    const vocabulary = this.vocabulary.showing(tokens);
+    return new Language(vocabulary, await this.engine.withPieces(vocabulary.pieces, vocabulary.endTokens));
+  }
+}
+
+/** A grammar with the language it is compiled in. */
+export class Compiled {
+  readonly #language: Language;
+  readonly #grammar: CompiledGrammar;
+
+  constructor(language: Language, grammar: CompiledGrammar) {
+    this.#language = language;
+    this.#grammar = grammar;
+  }
+
+  async match(sheet: Sheet): Promise<Matching> {
+    const { engine, vocabulary } = this.#language;
+    return new Matching(await engine.match(this.#grammar), vocabulary, sheet);
+  }
+
+  dispose(): void {
+    this.#grammar.dispose();
+  }
+}

@@ -1,0 +1,103 @@
+// Owns what a grammar thread knows of the vocabulary: which tokens are text and which end a generation, and how text becomes
+// tokens. Made on each grammar thread from the model's own file, and again for each set of control tokens that count as the
+// text of their names.
+import { readModelMetadata } from "../../../files/gguf/metadata.ts";
+import { FixedTokens } from "../../../text/tokenizer/fixed-tokens.ts";
+import { createVocabulary, type Vocabulary } from "../../../text/tokenizer/vocabulary.ts";
+
+export class MaskedVocabulary {
+  /** The bytes of each token; none where a grammar must never allow it as text. */
+  readonly pieces: readonly Uint8Array[];
+  readonly endTokens: readonly number[];
+  /** As a mask, of as many words as the vocabulary has. */
+  readonly ends: Int32Array;
+  /** All tokens that any mask may allow. */
+  readonly #usable: Int32Array;
+  readonly #vocabulary: Vocabulary;
+  readonly #shown: FixedTokens;
+  /** Proper beginnings of the texts that one token alone should stand for. */
+  readonly #beginnings: ReadonlySet<string>;
+  readonly #longestBeginning: number;
+
+  static async read(path: string, vocabSize: number, endOfGeneration: readonly number[]): Promise<MaskedVocabulary> {
+    const { tokenizer } = await readModelMetadata(path);
+    // What is encoded here follows other text, where no space is put in front.
+    const vocabulary = createVocabulary({ ...tokenizer, addSpacePrefix: false });
+    const size = Math.min(vocabulary.size, vocabSize);
+    const ends = endOfGeneration.filter((token) => token < size);
+    return new MaskedVocabulary(vocabulary, size, ends, []);
+  }
+
+  private constructor(vocabulary: Vocabulary, size: number, ends: readonly number[], shown: readonly number[]) {
+    const named = new Map(shown.map((token) => [token, vocabulary.tokenText(token)]));
+    this.#vocabulary = vocabulary;
+    this.#shown = new FixedTokens([...named].map(([token, name]) => [name, token] as const));
+    this.pieces = Array.from({ length: size }, (_, token) => {
+      if (!vocabulary.isControl(token)) return vocabulary.piece(token);
+      return Buffer.from(named.get(token) ?? "");
+    });
+    this.endTokens = ends;
+    this.ends = new Int32Array(Math.ceil(size / 32));
+    for (const token of this.endTokens) set(this.ends, token);
+    this.#usable = this.ends.slice();
+    this.pieces.forEach((piece, token) => {
+      if (piece.length > 0) set(this.#usable, token);
+    });
+    const fixed = [...named.values(), ...vocabulary.userDefinedTokens.map((token) => vocabulary.tokenText(token))];
+    this.#beginnings = new Set(fixed.flatMap(beginningsOf));
+    this.#longestBeginning = fixed.reduce((longest, text) => Math.max(longest, text.length - 1), 0);
+  }
+
+  /** The same vocabulary with these control tokens as the text of their names; an end of generation stays one. */
+  showing(tokens: readonly number[]): MaskedVocabulary {
+    const size = this.pieces.length;
+    const shown = tokens.filter(
+      (token) => token < size && this.#vocabulary.isControl(token) && !this.endTokens.includes(token),
+    );
+    return new MaskedVocabulary(this.#vocabulary, size, this.endTokens, shown);
+  }
+
+  /** What is shown, and what the model's file says so of, is one token each. */
+  encode(text: string): Int32Array {
+    const tokens = this.#shown
+      .split(text)
+      .flatMap((part) => (typeof part === "number" ? [part] : [...this.#vocabulary.encode(part)]));
+    return Int32Array.from(tokens);
+  }
+
+  /** `text` without an end that may become a text for which one token stands: what follows is not known yet. */
+  settled(text: string): string {
+    for (let length = Math.min(this.#longestBeginning, text.length); length > 0; length--) {
+      if (this.#beginnings.has(text.slice(-length))) return text.slice(0, -length);
+    }
+    return text;
+  }
+
+  /** Writes the tokens of `mask` that may be used at all to `target`, which may be longer. */
+  restrict(mask: Int32Array, target: Int32Array): void {
+    for (let i = 0; i < this.#usable.length; i++) target[i] = (mask[i] as number) & (this.#usable[i] as number);
+  }
+
+  /** Whether `mask` allows a token that is longer than this one. Quick where the mask allows few, or many. */
+  allowsLonger(mask: Int32Array, than: number): boolean {
+    const length = this.#length(than);
+    for (let i = 0; i < this.#usable.length; i++) {
+      for (let bits = mask[i] as number; bits !== 0; bits &= bits - 1) {
+        if (this.#length(32 * i + 31 - Math.clz32(bits & -bits)) > length) return true;
+      }
+    }
+    return false;
+  }
+
+  #length(token: number): number {
+    return (this.pieces[token] as Uint8Array).length;
+  }
+}
+
+function beginningsOf(text: string): string[] {
+  return Array.from({ length: Math.max(0, text.length - 1) }, (_, last) => text.slice(0, last + 1));
+}
+
+function set(mask: Int32Array, token: number): void {
+  mask[token >> 5] = (mask[token >> 5] as number) | (1 << (token & 31));
+}

@@ -1,0 +1,148 @@
+// The entry of a grammar thread: compiles grammars and answers for matchers as it is asked. It never returns to its event loop:
+// it sleeps on its control words and takes messages by hand, so that one wake-up serves many matchers. It ends with the
+// first failure of the grammar engine, and with the thread that started it.
+import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { toErrorRecord } from "../../../../runtime/errors.ts";
+import { processorMs, threadNumber } from "../../../../runtime/thread/system-thread.ts";
+import { Control } from "./control.ts";
+import { type Compiled, Languages } from "./languages.ts";
+import type { Matching } from "./matching.ts";
+import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
+import { noToken, Sheet } from "./sheet.ts";
+
+type OrderOf<T extends WorkerOrder["type"]> = Extract<WorkerOrder, { type: T }>;
+
+if (!parentPort) throw new Error("a grammar thread is a worker");
+const port = parentPort;
+const setup = workerData as WorkerSetup;
+const control = new Control(setup.control);
+const thread = threadNumber();
+const grammars = new Map<number, Compiled>();
+const matchings = new Map<number, Matching>();
+/** After an answer that took longer, messages come first: what is asked next may be answered elsewhere by now. */
+const longAnswerMs = 20;
+/** The grammar being compiled. */
+let compiling: number | null = null;
+
+const languages = await load();
+if (languages) await serve(languages);
+control.end();
+for (const { sheet } of matchings.values()) sheet.rouse();
+
+async function load(): Promise<Languages | null> {
+  try {
+    const languages = await Languages.load(setup);
+    report({ type: "ready", thread });
+    return languages;
+  } catch (error) {
+    report({ type: "unusable", error: toErrorRecord(error) });
+    return null;
+  }
+}
+
+/** Returns when the grammar engine has failed. */
+async function serve(languages: Languages): Promise<void> {
+  try {
+    for (;;) {
+      const seen = control.signal;
+      const orders = await takeOrders(languages);
+      const answers = await answerAll();
+      if (orders + answers === 0) control.sleep(seen);
+    }
+  } catch (error) {
+    report({ type: "failed", grammar: compiling, reason: languages.explain(error) });
+  }
+}
+
+/** Up to the first grammar to compile: the matchers' answers come between two of those. */
+async function takeOrders(languages: Languages): Promise<number> {
+  let count = 0;
+  for (let received = receiveMessageOnPort(port); received; received = receiveMessageOnPort(port)) {
+    const order = received.message as WorkerOrder;
+    await follow(order, languages);
+    count++;
+    if (order.type === "compile") break;
+  }
+  return count;
+}
+
+async function answerAll(): Promise<number> {
+  let count = 0;
+  for (const [matcher, matching] of matchings) {
+    if (matching.sheet.isAnswered) continue;
+    const tookMs = await timed(matcher, () => matching.work());
+    matching.answer(tookMs);
+    count++;
+    if (tookMs <= longAnswerMs) continue;
+    // The others' turn comes before its next one.
+    matchings.delete(matcher);
+    matchings.set(matcher, matching);
+    return count;
+  }
+  return count;
+}
+
+async function follow(order: WorkerOrder, languages: Languages): Promise<void> {
+  switch (order.type) {
+    case "compile":
+      await compile(order, languages);
+      return;
+    case "open":
+      await timed(order.matcher, () => open(order));
+      return;
+    case "close":
+      matchings.get(order.matcher)?.dispose();
+      matchings.delete(order.matcher);
+      return;
+    case "forget":
+      grammars.get(order.grammar)?.dispose();
+      grammars.delete(order.grammar);
+  }
+}
+
+async function compile({ grammar, source }: OrderOf<"compile">, languages: Languages): Promise<void> {
+  compiling = grammar;
+  const startedMs = workedMs();
+  await timed(grammar, async () => {
+    const compiled = await languages.compile(source);
+    await tryOut(compiled);
+    grammars.set(grammar, compiled);
+  });
+  compiling = null;
+  report({ type: "compiled", grammar, tookMs: workedMs() - startedMs, isFull: languages.isFull });
+}
+
+async function open({ matcher, grammar, sheet, history }: OrderOf<"open">): Promise<void> {
+  const compiled = grammars.get(grammar);
+  if (!compiled) throw new Error(`grammar ${grammar} is not compiled on this thread`);
+  const matching = await compiled.match(new Sheet(sheet));
+  matching.replay(history);
+  matchings.set(matcher, matching);
+}
+
+/** Processor time of this thread so far, where the system tells, else the time. */
+function workedMs(): number {
+  return (thread === null ? null : processorMs(thread)) ?? performance.now();
+}
+
+/** Does a piece of work that the model's thread can watch, and returns how long it took. */
+async function timed(task: number, work: () => Promise<void>): Promise<number> {
+  const started = performance.now();
+  control.begin(task);
+  await work();
+  control.done();
+  return performance.now() - started;
+}
+
+/** The first answer of a new grammar belongs to compiling it: some fail only there. */
+async function tryOut(grammar: Compiled): Promise<void> {
+  const sheet = Sheet.create(setup.vocabSize);
+  sheet.ask(noToken);
+  const matching = await grammar.match(sheet);
+  await matching.work();
+  matching.dispose();
+}
+
+function report(message: WorkerReport): void {
+  port.postMessage(message);
+}

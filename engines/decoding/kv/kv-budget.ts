@@ -1,0 +1,128 @@
+// Owns how much KV cache a model gets: the contract's budget turned into tokens per sequence, or into a
+// pool that all sequences share. Pure arithmetic.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { ModelSpec } from "../../engine.ts";
+
+export interface KvShape {
+  readonly layers: number;
+  /** Elements of K plus V that one token takes in one layer. */
+  readonly elementsPerLayer: number;
+  readonly bytesPerElement: number;
+  readonly trainedContext: number;
+}
+
+/** Fraction of the free memory a model takes for its KV cache when no budget is given. */
+const defaultShare = 0.25;
+/** llama.cpp allocates each sequence's context in steps of this many tokens. */
+const contextStep = 256;
+
+/** Bytes of KV cache a token takes, all layers together. */
+export function kvBytesPerToken(shape: KvShape): number {
+  return shape.layers * shape.elementsPerLayer * shape.bytesPerElement;
+}
+
+/** Tokens of KV cache llama.cpp allocates for a sequence that may hold `tokens`. */
+export function allocatedTokens(tokens: number): number {
+  return Math.ceil(tokens / contextStep) * contextStep;
+}
+
+/** The memory a KV cache is taken from. */
+export interface KvMemory {
+  readonly freeBytes: number;
+  /** All of the GPU's, used or not; null where the cache lies in main memory. */
+  readonly gpuBytes: number | null;
+}
+
+/** Tokens that `spec.kvBudget` stands for, of all sequences together. Throws `config_invalid` where no memory is left. */
+export function budgetTokens(spec: ModelSpec, shape: KvShape, memory: KvMemory): number {
+  const budget = spec.kvBudget;
+  if (budget !== null && "tokens" in budget) return budget.tokens;
+  return Math.floor(budgetBytes(budget, memory) / kvBytesPerToken(shape));
+}
+
+function budgetBytes(budget: { bytes: number } | { fraction: number } | null, memory: KvMemory): number {
+  const { freeBytes, gpuBytes } = memory;
+  if (budget === null) return freeBytes * defaultShare;
+  if ("bytes" in budget) return budget.bytes;
+  if (gpuBytes === null) return freeBytes * budget.fraction;
+  const usedBytes = gpuBytes - freeBytes;
+  const leftBytes = gpuBytes * budget.fraction - usedBytes;
+  if (leftBytes > 0) return leftBytes;
+  throw new ServerError(
+    "config_invalid",
+    `gpu_memory_utilization expects more of the GPU's ${mebibytes(gpuBytes)} than is in use with the weights ` +
+      `(${mebibytes(usedBytes)}); got ${budget.fraction}, which is ${mebibytes(gpuBytes * budget.fraction)}: raise it`,
+    { param: "gpu_memory_utilization" },
+  );
+}
+
+function mebibytes(bytes: number): string {
+  return `${Math.round(bytes / 2 ** 20)} MiB`;
+}
+
+/**
+ * Tokens each of `spec.maxSequences` sequences may hold where none takes room of the others: the lesser of the model's (or
+ * configured) length and an equal share of the budget. Throws `config_invalid` when not even one step of context fits.
+ */
+export function tokensPerSequence(
+  spec: ModelSpec,
+  shape: KvShape,
+  freeBytes: number,
+  gpuBytes: number | null = null,
+): number {
+  const totalTokens = budgetTokens(spec, shape, { freeBytes, gpuBytes });
+  const share = Math.floor(totalTokens / spec.maxSequences);
+  const wanted = spec.maxModelLength ?? shape.trainedContext;
+  const granted = Math.min(wanted, Math.floor(share / contextStep) * contextStep);
+  if (granted > 0) return granted;
+  throw tooSmallShare(totalTokens, spec.maxSequences, contextStep, shape);
+}
+
+/** KV memory that all sequences share. */
+export interface KvPool {
+  /** Block b of every sequence takes one of thread b % threads. */
+  readonly blocksPerThread: number;
+  /**
+   * Most tokens of one sequence: the model's (or configured) length, or what the pool holds. Without paging an equal share
+   * of the pool, so that there is always room for all.
+   */
+  readonly sequenceTokens: number;
+}
+
+/**
+ * The whole budget as one pool, in whole blocks on each of `threads` threads. Throws `config_invalid` where one short
+ * context does not fit.
+ */
+export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, threads = 1): KvPool {
+  const { blockTokens, maxModelLength } = spec;
+  const totalTokens = budgetTokens(spec, shape, memory);
+  const wanted = maxModelLength ?? shape.trainedContext;
+  const leastTokens = Math.min(wanted, contextStep);
+  if (totalTokens < leastTokens) {
+    throw new ServerError(
+      "config_invalid",
+      `the KV cache budget of ${totalTokens} tokens is too little for one sequence; at least ${leastTokens} are needed ` +
+        `(${kvBytesPerToken(shape)} bytes a token): raise kv_cache`,
+      { param: "kv_cache" },
+    );
+  }
+  // Rounded down, unless that leaves less than the least.
+  const blocksPerThread = Math.max(
+    Math.floor(totalTokens / blockTokens / threads),
+    Math.ceil(leastTokens / blockTokens / threads),
+  );
+  const ownBlocks = spec.pagedKv === false ? blocksPerThread / spec.maxSequences : blocksPerThread;
+  const sequenceTokens = Math.min(wanted, Math.floor(ownBlocks) * threads * blockTokens);
+  if (sequenceTokens < leastTokens) throw tooSmallShare(totalTokens, spec.maxSequences, leastTokens, shape);
+  return { blocksPerThread, sequenceTokens };
+}
+
+function tooSmallShare(totalTokens: number, sequences: number, leastTokens: number, shape: KvShape): ServerError {
+  const share = Math.floor(totalTokens / sequences);
+  return new ServerError(
+    "config_invalid",
+    `the KV cache budget of ${totalTokens} tokens leaves ${share} for each of ${sequences} sequences; at least ` +
+      `${leastTokens} are needed (${kvBytesPerToken(shape)} bytes a token): raise kv_cache or lower max_seqs`,
+    { param: "kv_cache" },
+  );
+}

@@ -1,0 +1,43 @@
+// Owns the KV cache of a model that keeps none, which is what encoders are: there is room for every sequence it can take, and
+// nothing of it stays. Shared by the engines; the scheduler asks it like any other.
+import assert from "node:assert/strict";
+import type { Capacity, KvCache, SavedKv } from "../../engine.ts";
+
+export class NoKv implements KvCache {
+  readonly freeBlocks: number;
+  readonly layout = "none";
+  readonly #sequenceTokens: number;
+
+  constructor({ kvBlocks, sequenceTokens }: Capacity) {
+    this.freeBlocks = kvBlocks;
+    this.#sequenceTokens = sequenceTokens;
+  }
+
+  reserve(_slot: number, tokens: number): boolean {
+    return tokens <= this.#sequenceTokens;
+  }
+
+  release(): void {}
+
+  copyPrefix(): void {
+    assert.fail("an encoder has no KV cache");
+  }
+
+  save(): SavedKv | null {
+    return null;
+  }
+
+  drop(): void {}
+
+  restore(): void {
+    assert.fail("an encoder has no KV cache");
+  }
+
+  export(): Uint8Array {
+    assert.fail("an encoder has no KV cache");
+  }
+
+  import(): SavedKv | null {
+    return null;
+  }
+}

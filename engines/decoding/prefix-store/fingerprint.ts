@@ -1,0 +1,50 @@
+// Owns telling model files apart by their content, without reading all of it: KV computed with one model is noise to another.
+// Called when a model has been loaded, so that what it reads is in memory already.
+import { createHash } from "node:crypto";
+import { type FileHandle, open } from "node:fs/promises";
+import { shardPaths } from "../../files/gguf/shards.ts";
+
+/** Holds the metadata and the table of tensors, but for large vocabularies. */
+const headBytes = 4 * 2 ** 20;
+/** Of each file. One at least for every layer: a model with other weights in one layer is another. */
+const sampleCount = 128;
+const sampleBytes = 16 * 1024;
+
+/** In hex: the sha256 of the sizes, the heads, and samples up to the very end of the model's files. */
+export async function modelFingerprint(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  for (const shard of shardPaths(path)) {
+    const file = await open(shard, "r");
+    try {
+      const { size } = await file.stat();
+      hash.update(`${size};`);
+      for (const part of await Promise.all(partsOf(size).map((part) => readPart(file, part)))) hash.update(part);
+    } finally {
+      await file.close();
+    }
+  }
+  return hash.digest("hex");
+}
+
+interface Part {
+  readonly start: number;
+  readonly length: number;
+}
+
+function partsOf(size: number): Part[] {
+  const head = { start: 0, length: Math.min(size, headBytes) };
+  const rest = size - head.length;
+  if (rest <= sampleCount * sampleBytes) return [head, { start: head.length, length: rest }];
+  const gap = (rest - sampleBytes) / (sampleCount - 1);
+  const samples = Array.from({ length: sampleCount }, (_, i) => ({
+    start: head.length + Math.floor(i * gap),
+    length: sampleBytes,
+  }));
+  return [head, ...samples];
+}
+
+async function readPart(file: FileHandle, { start, length }: Part): Promise<Buffer> {
+  const bytes = Buffer.alloc(length);
+  const { bytesRead } = await file.read(bytes, 0, length, start);
+  return bytes.subarray(0, bytesRead);
+}

@@ -1,0 +1,72 @@
+// The entry of the store's thread: opens the folder, then reads and writes what it is told, one task after the other, and
+// answers each in the order they came. Reading waits for the disk and hashes every byte, which the step loop must not.
+import { parentPort, workerData } from "node:worker_threads";
+import { type ErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
+import type { PrefixContent, StoreModel } from "./prefix-file.ts";
+import { PrefixFolder, type PrefixStoreOptions, type WrittenFile } from "./prefix-folder.ts";
+import type { ListedPrefix } from "./prefix-list.ts";
+
+/** What the thread is started with. */
+export interface StoreInit {
+  readonly options: PrefixStoreOptions;
+  readonly model: StoreModel;
+}
+
+export type StoreTask =
+  | { readonly kind: "read"; readonly name: string }
+  | { readonly kind: "remove"; readonly name: string }
+  | { readonly kind: "write"; readonly content: PrefixContent; readonly expendable: string | null };
+
+export type StoreAnswer =
+  | { readonly kind: "opened"; readonly prefixes: readonly ListedPrefix[] }
+  | { readonly kind: "refused"; readonly error: ErrorRecord }
+  | { readonly kind: "read"; readonly content: PrefixContent }
+  | { readonly kind: "written"; readonly file: WrittenFile }
+  | { readonly kind: "removed" }
+  | { readonly kind: "failed"; readonly reason: string };
+
+if (!parentPort) throw new Error("the store's thread is a worker");
+const port = parentPort;
+const folder = open(workerData as StoreInit);
+if (folder) port.on("message", (task: StoreTask) => answer(task, folder));
+
+function open({ options, model }: StoreInit): PrefixFolder | null {
+  try {
+    const opened = new PrefixFolder(options, model);
+    send({ kind: "opened", prefixes: opened.list() });
+    return opened;
+  } catch (error) {
+    send({ kind: "refused", error: toErrorRecord(error) });
+    return null;
+  }
+}
+
+function answer(task: StoreTask, store: PrefixFolder): void {
+  try {
+    switch (task.kind) {
+      case "read":
+        sendContent(store.read(task.name));
+        break;
+      case "write":
+        send({ kind: "written", file: store.write(task.content, task.expendable) });
+        break;
+      case "remove":
+        store.remove(task.name);
+        send({ kind: "removed" });
+        break;
+      default:
+        task satisfies never;
+    }
+  } catch (error) {
+    send({ kind: "failed", reason: (error as Error).message });
+  }
+}
+
+/** What was read has memory of its own, which moves. */
+function sendContent(content: PrefixContent): void {
+  send({ kind: "read", content }, [content.bytes.buffer as ArrayBuffer, content.tokens.buffer as ArrayBuffer]);
+}
+
+function send(message: StoreAnswer, moved: readonly ArrayBuffer[] = []): void {
+  port.postMessage(message, moved);
+}

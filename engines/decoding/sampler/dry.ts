@@ -1,0 +1,89 @@
+// Owns the DRY penalty ("don't repeat yourself") of one sequence: its recent tokens, prompt included, and the search
+// for what would continue a repetition. Called by SamplingState; linear in the look-back for each token, whatever it
+// holds.
+import type { Dry } from "../../generation.ts";
+
+/** How many of the latest tokens are searched for repetitions. */
+export const DRY_LOOK_BACK = 4096;
+
+/**
+ * Largest penalty: far beyond any logit, yet finite, so that a token which is the only one left can still be chosen.
+ */
+const MAX_PENALTY = 1e9;
+
+/**
+ * If the sequence ends in `length` tokens that occurred before, the token that followed them there loses
+ * `multiplier * base^(length - allowedLength)`, from `length >= allowedLength` on; the longest such repetition counts.
+ * A breaker token ends a run: no repetition reaches across it, and it is never penalised itself.
+ */
+export class DryPenalty {
+  readonly #multiplier: number;
+  readonly #base: number;
+  readonly #allowedLength: number;
+  readonly #breakers: ReadonlySet<number>;
+  /** The latest tokens, #count of them; holds twice the look-back so that it is moved only now and then. */
+  readonly #tokens = new Int32Array(2 * DRY_LOOK_BACK);
+  #count = 0;
+  /** Tokens since the last breaker. */
+  #run = 0;
+  readonly #matches = new Int32Array(DRY_LOOK_BACK);
+  /** By token: length of the longest repetition it would extend. */
+  readonly #longest = new Map<number, number>();
+
+  constructor(dry: Dry, prompt: Int32Array, breakers: Int32Array) {
+    this.#multiplier = dry.multiplier;
+    this.#base = dry.base;
+    this.#allowedLength = Math.max(1, dry.allowedLength);
+    this.#breakers = new Set(breakers);
+    for (const token of prompt.subarray(-DRY_LOOK_BACK)) this.record(token);
+  }
+
+  record(token: number): void {
+    if (this.#count === this.#tokens.length) {
+      this.#tokens.copyWithin(0, DRY_LOOK_BACK);
+      this.#count = DRY_LOOK_BACK;
+    }
+    this.#tokens[this.#count++] = token;
+    this.#run = this.#breakers.has(token) ? 0 : this.#run + 1;
+  }
+
+  apply(row: Float32Array): void {
+    if (this.#run < this.#allowedLength) return;
+    this.#findRepetitions();
+    for (const [token, length] of this.#longest) {
+      const penalty = this.#multiplier * this.#base ** (length - this.#allowedLength);
+      row[token] = (row[token] as number) - Math.min(penalty, MAX_PENALTY);
+    }
+  }
+
+  /**
+   * The Z algorithm over the tokens read backwards: matches[i] is how many tokens agree when the sequence's end is laid
+   * over the end it had i tokens ago. [left, right) is the match that reaches furthest back; inside it earlier answers
+   * hold.
+   */
+  #findRepetitions(): void {
+    const tokens = this.#tokens;
+    const matches = this.#matches;
+    const last = this.#count - 1;
+    const size = Math.min(this.#count, DRY_LOOK_BACK);
+    const run = Math.min(this.#run, size);
+    this.#longest.clear();
+    let left = 0;
+    let right = 0;
+    for (let i = 1; i < size; i++) {
+      let match = i < right ? Math.min(right - i, matches[i - left] as number) : 0;
+      while (match < run && i + match < size && tokens[last - match] === tokens[last - i - match]) match++;
+      matches[i] = match;
+      if (i + match > right) {
+        left = i;
+        right = i + match;
+      }
+      if (match >= this.#allowedLength) this.#note(tokens[last - i + 1] as number, match);
+    }
+  }
+
+  #note(token: number, length: number): void {
+    if (this.#breakers.has(token)) return;
+    if (length > (this.#longest.get(token) ?? 0)) this.#longest.set(token, length);
+  }
+}

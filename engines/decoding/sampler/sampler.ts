@@ -1,0 +1,160 @@
+// Owns the choice of every next token, for every engine. The scheduler's loop opens a state for each sequence and
+// samples each row of logits, synchronously, on the model's thread. Never awaits, logs or reads a clock.
+//
+// Order: logit bias; repetition, presence and frequency penalties; DRY; a grammar's mask; temperature; top-k; top-p; min-p;
+// one draw.
+// Logprobs are the model's own distribution: before all of these.
+import assert from "node:assert/strict";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { Sampling } from "../../generation.ts";
+import { ReferenceKernel } from "./reference-kernel.ts";
+import type { RowKernel } from "./row-kernel.ts";
+import { MAX_TOP_LOGPROBS, SamplingState } from "./state.ts";
+import { WasmKernel } from "./wasm-kernel.ts";
+
+export type { SamplingState } from "./state.ts";
+
+/** Natural logarithms of probabilities; `ids` and `logprobs` hold the `count` likeliest tokens, likeliest first. */
+export interface TokenLogprobs {
+  readonly chosen: number;
+  readonly count: number;
+  readonly ids: Int32Array;
+  readonly logprobs: Float32Array;
+}
+
+export class Sampler {
+  readonly vocabSize: number;
+  readonly #kernel: RowKernel;
+  readonly #logprobs = {
+    chosen: Number.NaN,
+    count: 0,
+    ids: new Int32Array(MAX_TOP_LOGPROBS),
+    logprobs: new Float32Array(MAX_TOP_LOGPROBS),
+  };
+
+  /**
+   * The sampler of one model: on the SIMD kernel, or on the plain one where WebAssembly has no SIMD. SAMPLER_SIMD=0
+   * forces the plain one, SAMPLER_SIMD=1 refuses it.
+   */
+  static create(vocabSize: number): Sampler {
+    return new Sampler(chooseKernel(vocabSize, process.env.SAMPLER_SIMD ?? ""));
+  }
+
+  constructor(kernel: RowKernel) {
+    this.#kernel = kernel;
+    this.vocabSize = kernel.vocabSize;
+  }
+
+  /**
+   * A state for choice `choice` of a request, whose seed is `sampling.seed + choice`. `breakers` are the token ids that
+   * end a DRY run. Throws `invalid_value` if the settings do not fit the model.
+   */
+  open(sampling: Sampling, choice: number, prompt: Int32Array, breakers: Int32Array): SamplingState {
+    return new SamplingState(this.vocabSize, { sampling, choice, prompt, breakers });
+  }
+
+  /**
+   * Chooses the next token of `state` from row `row` of a step's logits, and records it in the state. `mask` has a bit for
+   * each token, set where a grammar allows it; null where there is none. Throws `model_failed` if nothing is left to
+   * choose.
+   */
+  sample(state: SamplingState, logits: Float32Array, row: number, mask: Int32Array | null): number {
+    const kernel = this.#kernel;
+    const start = this.#load(logits, row);
+    const logSum = state.topLogprobs === null ? 0 : this.#measure(state.topLogprobs);
+    state.edit(kernel.row);
+    if (mask !== null) this.#restrict(mask);
+    const token = state.greedy ? kernel.argmax() : kernel.draw(state.filters, state.random.next());
+    if (token < 0) throw nothingToChoose(this.vocabSize, row);
+    if (state.topLogprobs !== null) this.#logprobs.chosen = logprob(logits[start + token] as number, logSum);
+    state.record(token);
+    return token;
+  }
+
+  /**
+   * What sample() would choose after `ahead` more tokens if these were its logits, with the random number it will use; -1
+   * for nothing. Changes nothing. Penalties are those of now.
+   */
+  foresee(state: SamplingState, logits: Float32Array, row: number, ahead: number): number {
+    const kernel = this.#kernel;
+    this.#load(logits, row);
+    state.edit(kernel.row);
+    return state.greedy ? kernel.argmax() : kernel.draw(state.filters, state.random.peek(ahead));
+  }
+
+  /** Records a token that was given, not sampled: penalties count it as output. */
+  force(state: SamplingState, token: number): void {
+    state.record(token);
+  }
+
+  /**
+   * The logprob of a token that was given, not sampled, and of the `top` likeliest, by row `row` of a step's logits.
+   * Valid until the next call.
+   */
+  observe(logits: Float32Array, row: number, token: number, top: number): TokenLogprobs {
+    assert(top >= 0 && top <= MAX_TOP_LOGPROBS, `${top} of at most ${MAX_TOP_LOGPROBS} alternatives`);
+    const start = this.#load(logits, row);
+    const logSum = this.#measure(top);
+    this.#logprobs.chosen = logprob(logits[start + token] as number, logSum);
+    return this.#logprobs;
+  }
+
+  /** Logprobs of the last sample() whose state asked for them. Reused: valid until the next call. */
+  get lastLogprobs(): TokenLogprobs {
+    return this.#logprobs;
+  }
+
+  /** Puts row `row` of the logits into the kernel. Returns where it starts. */
+  #load(logits: Float32Array, row: number): number {
+    const start = row * this.vocabSize;
+    assert(start + this.vocabSize <= logits.length, `row ${row} of ${logits.length / this.vocabSize} rows of logits`);
+    // The one allocation: a view of some 100 bytes, as only set() copies at memory speed. Not kept, as the memory is
+    // lent.
+    this.#kernel.row.set(logits.subarray(start, start + this.vocabSize));
+    return start;
+  }
+
+  #restrict(mask: Int32Array): void {
+    const words = this.#kernel.mask.length;
+    assert(mask.length === words, `a mask of ${mask.length} words for ${this.vocabSize} tokens, which take ${words}`);
+    this.#kernel.mask.set(mask);
+    this.#kernel.restrict();
+  }
+
+  /** Fills the likeliest tokens' logprobs from the row as the model gave it; returns its log-sum. */
+  #measure(limit: number): number {
+    const { topIds, topLogits } = this.#kernel;
+    const found = this.#logprobs;
+    const logSum = this.#kernel.logSum();
+    found.count = limit === 0 ? 0 : this.#kernel.top(limit);
+    for (let i = 0; i < found.count; i++) {
+      found.ids[i] = topIds[i] as number;
+      found.logprobs[i] = logprob(topLogits[i] as number, logSum);
+    }
+    return logSum;
+  }
+}
+
+function logprob(logit: number, logSum: number): number {
+  return logit === Number.POSITIVE_INFINITY ? 0 : logit - logSum;
+}
+
+function chooseKernel(vocabSize: number, wish: string): RowKernel {
+  if (!["", "0", "1"].includes(wish)) {
+    throw new ServerError("config_invalid", `SAMPLER_SIMD must be 0 or 1, or not be set; got "${wish}"`);
+  }
+  if (wish === "0") return new ReferenceKernel(vocabSize);
+  const kernel = WasmKernel.create(vocabSize);
+  if (kernel === null && wish === "1") {
+    const message = "SAMPLER_SIMD=1 asks for the SIMD kernel, but this machine's WebAssembly has no SIMD; unset it";
+    throw new ServerError("config_invalid", message);
+  }
+  return kernel ?? new ReferenceKernel(vocabSize);
+}
+
+function nothingToChoose(vocabSize: number, row: number): ServerError {
+  const message =
+    `expected a finite logit among the ${vocabSize} of row ${row}, but all are NaN or -inf: ` +
+    "the model's output is broken or everything was banned; try again, or check the model file";
+  return new ServerError("model_failed", message);
+}

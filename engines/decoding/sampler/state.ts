@@ -1,0 +1,80 @@
+// Owns what one sequence brings to sampling: its settings, its random numbers and the memory its penalties need. Made
+// by Sampler.open() and used by that sampler alone.
+import { randomBytes } from "node:crypto";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { Sampling } from "../../generation.ts";
+import { DryPenalty } from "./dry.ts";
+import { Penalties } from "./penalties.ts";
+import { Random } from "./random.ts";
+import type { Filters } from "./row-kernel.ts";
+
+/** Below this a temperature is greedy: a lead of 1e-4 in the logits would already make a token e^10 times likelier. */
+const GREEDY_BELOW = 1e-5;
+
+/** Most alternatives a state may ask logprobs for. */
+export const MAX_TOP_LOGPROBS = 20;
+
+/** A sequence as the sampler sees it. `choice` is its index among the request's choices. */
+interface SequenceStart {
+  readonly sampling: Sampling;
+  readonly choice: number;
+  readonly prompt: Int32Array;
+  /** Token ids that end a DRY run. */
+  readonly breakers: Int32Array;
+}
+
+export class SamplingState {
+  readonly greedy: boolean;
+  readonly filters: Filters;
+  readonly topLogprobs: number | null;
+  readonly random: Random;
+  readonly #bias: Sampling["logitBias"];
+  readonly #penalties: Penalties | null;
+  readonly #dry: DryPenalty | null;
+
+  constructor(vocabSize: number, { sampling, choice, prompt, breakers }: SequenceStart) {
+    const { temperature, topK, topP, minP, dry } = sampling;
+    checkBias(sampling.logitBias, vocabSize);
+    checkTopLogprobs(sampling.topLogprobs);
+    this.greedy = temperature < GREEDY_BELOW;
+    this.filters = { temperature, topK: topK < vocabSize ? topK : 0, topP, minP };
+    this.topLogprobs = sampling.topLogprobs;
+    this.random = new Random(seedOf(sampling.seed) + BigInt(choice));
+    this.#bias = sampling.logitBias;
+    this.#penalties = Penalties.of(sampling, vocabSize, prompt);
+    this.#dry = dry && dry.multiplier !== 0 ? new DryPenalty(dry, prompt, breakers) : null;
+  }
+
+  /** Applies, in this order, logit bias, repetition, presence and frequency penalties, and DRY. */
+  edit(row: Float32Array): void {
+    for (const [token, bias] of this.#bias) row[token] = (row[token] as number) + bias;
+    this.#penalties?.apply(row);
+    this.#dry?.apply(row);
+  }
+
+  /** Notes a generated token. */
+  record(token: number): void {
+    this.#penalties?.record(token);
+    this.#dry?.record(token);
+  }
+}
+
+function seedOf(seed: number | null): bigint {
+  if (seed === null) return randomBytes(8).readBigUInt64LE();
+  if (Number.isInteger(seed)) return BigInt(seed);
+  throw new ServerError("invalid_value", `seed must be an integer; got ${seed}`, { param: "seed" });
+}
+
+function checkTopLogprobs(count: number | null): void {
+  if (count === null || (Number.isInteger(count) && count >= 0 && count <= MAX_TOP_LOGPROBS)) return;
+  const message = `top_logprobs must be an integer from 0 to ${MAX_TOP_LOGPROBS}; got ${count}`;
+  throw new ServerError("invalid_value", message, { param: "top_logprobs" });
+}
+
+function checkBias(bias: Sampling["logitBias"], vocabSize: number): void {
+  for (const [token] of bias) {
+    if (Number.isInteger(token) && token >= 0 && token < vocabSize) continue;
+    const message = `logit_bias names token ${token}; this model's token ids are integers from 0 to ${vocabSize - 1}`;
+    throw new ServerError("invalid_value", message, { param: "logit_bias" });
+  }
+}

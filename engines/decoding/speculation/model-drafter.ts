@@ -1,0 +1,177 @@
+// Owns drafting with a smaller model: its KV cache, slot by slot like the big model's, catches up with a sequence when a
+// draft of it is wanted, and drafts are its likeliest tokens, one batched step a position. Called by Speculation only.
+import { Batch } from "../../batch.ts";
+import type { LoadedModel } from "../../engine.ts";
+import type { Sequence } from "../scheduler/sequence.ts";
+import { StepCost } from "../scheduler/step-cost.ts";
+import type { Drafter } from "./drafter.ts";
+
+/** What the model's cache holds of a sequence. */
+interface Holding {
+  readonly slot: number;
+  /** Tokens of the sequence that are in the cache. */
+  read: number;
+  /** Drafted ones behind them: they are the sequence's too once they are accepted. */
+  drafted: number;
+}
+
+/** Tokens of a backlog read in one call while nothing is known of what they take, and at least. */
+const leastBacklogTokens = 32;
+/** Up to so many tokens a sequence a step counts as one of decodes. */
+const fewTokens = 4;
+
+export class ModelDrafter implements Drafter {
+  readonly maxDepth = Infinity;
+  readonly #model: LoadedModel;
+  readonly #vocabSize: number;
+  readonly #batch: Batch;
+  readonly #cost: StepCost;
+  readonly #now: () => number;
+  readonly #holdings = new Map<Sequence, Holding>();
+  readonly #ownerOf: (Sequence | null)[];
+  /** Index in `sequences` of each row of the batch. */
+  readonly #rowOwner: Int32Array;
+
+  /** The vocabulary has `vocabSize` tokens in common with the big model's. `now` is in milliseconds. */
+  constructor(model: LoadedModel, vocabSize: number, now: () => number) {
+    const { maxSequences, maxBatchTokens } = model.capacity;
+    this.#model = model;
+    this.#vocabSize = vocabSize;
+    this.#now = now;
+    this.#batch = new Batch(maxSequences, maxBatchTokens);
+    this.#cost = new StepCost(maxSequences * fewTokens, { decodeSlowdown: 1, maxStepMs: 0 });
+    this.#ownerOf = new Array<Sequence | null>(maxSequences).fill(null);
+    this.#rowOwner = new Int32Array(maxSequences);
+  }
+
+  tokenMs(sequences: number): number {
+    return this.#cost.decodeMs(sequences);
+  }
+
+  backlog(sequence: Sequence): number {
+    if (sequence.slot >= this.#ownerOf.length || sequence.total >= this.#model.capacity.sequenceTokens) return Infinity;
+    const holding = this.#holdings.get(sequence);
+    const read = holding?.slot === sequence.slot ? holding.read : 0;
+    // The last token is read again where it was read before: its logits are wanted.
+    return Math.max(sequence.total - read, 1);
+  }
+
+  draft(sequences: readonly Sequence[], depths: Int32Array, patienceMs: number): void {
+    for (const sequence of sequences) sequence.draftCount = 0;
+    this.#batch.clear();
+    // Those that are up to date draft on while others read.
+    this.#addBacklogs(sequences, 1, fewTokens, Infinity);
+    this.#addBacklogs(sequences, fewTokens + 1, Infinity, this.#backlogTokens(patienceMs));
+    this.#step(sequences);
+    for (let drafted = 1; this.#addDrafts(sequences, depths, drafted); drafted++) this.#step(sequences);
+  }
+
+  observe(sequence: Sequence, accepted: number): void {
+    const holding = this.#holdings.get(sequence);
+    if (!holding) return;
+    holding.read += Math.min(accepted, holding.drafted);
+    holding.drafted = 0;
+  }
+
+  forget(sequence: Sequence): void {
+    const holding = this.#holdings.get(sequence);
+    if (!holding) return;
+    this.#model.kv.release(holding.slot);
+    this.#ownerOf[holding.slot] = null;
+    this.#holdings.delete(sequence);
+  }
+
+  dispose(): void {
+    this.#holdings.clear();
+    this.#model.dispose();
+  }
+
+  #backlogTokens(patienceMs: number): number {
+    const tokenMs = this.#cost.promptMs(1);
+    return Math.max(tokenMs === Infinity ? 0 : Math.floor(patienceMs / tokenMs), leastBacklogTokens);
+  }
+
+  /**
+   * Rows of what the cache lacks of each sequence, where that is from `least` to `most` tokens, with logits where the row
+   * has all of them. `budget` tokens together.
+   */
+  #addBacklogs(sequences: readonly Sequence[], least: number, most: number, budget: number): void {
+    let left = Math.min(budget, this.#model.capacity.maxBatchTokens - this.#batch.tokenCount);
+    for (let i = 0; i < sequences.length && left > 0; i++) {
+      const sequence = sequences[i] as Sequence;
+      const backlog = this.backlog(sequence);
+      if (backlog < least || backlog > most || backlog === Infinity) continue;
+      const holding = this.#holdingOf(sequence);
+      const from = sequence.total - backlog;
+      const to = Math.min(sequence.total, from + left);
+      if (!this.#isKnown(sequence, from, to) || !this.#model.kv.reserve(holding.slot, to)) continue;
+      this.#rowOwner[this.#batch.rowCount] = i;
+      this.#batch.addRow(holding.slot, sequence.tokens, from, to, to === sequence.total ? 1 : 0, 0);
+      left -= to - from;
+      holding.read = to;
+      holding.drafted = 0;
+    }
+  }
+
+  /** Rows of the last drafted token of each sequence that is to have more than `drafted`. False where there is none. */
+  #addDrafts(sequences: readonly Sequence[], depths: Int32Array, drafted: number): boolean {
+    this.#batch.clear();
+    for (let i = 0; i < sequences.length; i++) {
+      const sequence = sequences[i] as Sequence;
+      if (sequence.draftCount !== drafted || drafted >= (depths[i] as number)) continue;
+      const holding = this.#holdingOf(sequence);
+      const position = sequence.total + drafted - 1;
+      if (position >= this.#model.capacity.sequenceTokens) continue;
+      if (!this.#model.kv.reserve(holding.slot, position + 1)) continue;
+      this.#rowOwner[this.#batch.rowCount] = i;
+      const row = this.#batch.addRow(holding.slot, sequence.draft as Int32Array, drafted - 1, drafted, 1, 0);
+      this.#batch.position[row] = position;
+      holding.drafted = drafted;
+    }
+    return this.#batch.rowCount > 0;
+  }
+
+  /** Runs the batch; each row with logits gives its sequence's draft a token more. */
+  #step(sequences: readonly Sequence[]): void {
+    const { rowCount, tokenCount, logitsCount } = this.#batch;
+    if (rowCount === 0) return;
+    const started = this.#now();
+    const { logits, logitsRow } = this.#model.step(this.#batch);
+    const ms = this.#now() - started;
+    if (tokenCount <= rowCount * fewTokens) this.#cost.observe(tokenCount, 0, ms);
+    else this.#cost.observe(0, tokenCount, ms);
+    for (let row = 0; row < rowCount; row++) {
+      if (logitsCount[row] === 0) continue;
+      const sequence = sequences[this.#rowOwner[row] as number] as Sequence;
+      const token = this.#likeliest(logits, (logitsRow[row] as number) * this.#model.card.vocabSize);
+      (sequence.draft as Int32Array)[sequence.draftCount++] = token;
+    }
+  }
+
+  #likeliest(logits: Float32Array, start: number): number {
+    let best = start;
+    for (let i = start + 1; i < start + this.#vocabSize; i++) {
+      if ((logits[i] as number) > (logits[best] as number)) best = i;
+    }
+    return best - start;
+  }
+
+  /** The big model's vocabulary may be the longer one, by tokens that nobody uses. */
+  #isKnown({ tokens }: Sequence, from: number, to: number): boolean {
+    for (let i = from; i < to; i++) if ((tokens[i] as number) >= this.#model.card.vocabSize) return false;
+    return true;
+  }
+
+  #holdingOf(sequence: Sequence): Holding {
+    const { slot } = sequence;
+    const known = this.#holdings.get(sequence);
+    if (known?.slot === slot) return known;
+    this.forget(sequence);
+    const owner = this.#ownerOf[slot];
+    if (owner) this.forget(owner);
+    const holding = { slot, read: 0, drafted: 0 };
+    this.#holdings.set(sequence, holding);
+    this.#ownerOf[slot] = sequence;
+    return holding;
+  }
+}

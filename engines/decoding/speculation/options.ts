@@ -1,0 +1,15 @@
+// Owns what a model's place is told about drafting tokens.
+import type { EngineName, ModelSpec } from "../../engine.ts";
+
+export interface SpeculationOptions {
+  /** Draft from what the sequence itself has said before. */
+  readonly promptLookup: boolean;
+  /** Most tokens of a draft. */
+  readonly maxDraftTokens: number;
+  /** A smaller model with the same vocabulary that drafts; null where there is none. */
+  readonly draftModel: { readonly engine: EngineName; readonly spec: ModelSpec } | null;
+  /** Tokens that prediction heads draft a step, where the model was loaded with them; null = as many as they were made for. */
+  readonly headTokens: number | null;
+  /** Heads draft their likeliest tokens, or (else) what would be sampled if the model said the same as they do. */
+  readonly headSampling: "auto" | "greedy" | "probabilistic";
+}

@@ -1,0 +1,154 @@
+// Owns walking the bytes of a GGUF head: numbers, strings, lists. engines/files/gguf/reader.ts walks with it. It believes no
+// length: each is checked against the file before it is used, and what is kept in memory has a bound whatever the file says.
+import { ServerError } from "../../../runtime/errors.ts";
+import { damagedFile, truncatedFile } from "./invalid-file.ts";
+
+/** A value as the file has it; 64-bit integers become numbers, exact up to 2^53. */
+export type GgufValue = number | boolean | string | readonly GgufValue[];
+
+/** The largest vocabularies take some 30 MB; a head that claims more is damaged. */
+export const maxHeadBytes = 128 * 1024 * 1024;
+/** Values in all lists that are kept; the largest vocabularies have some 1.5 million. */
+const maxListValues = 4 * 1024 * 1024;
+/** Lists in lists that are read; files in use have none. */
+const maxListDepth = 8;
+
+const stringType = 8;
+const arrayType = 9;
+const boolType = 7;
+/** Fewest bytes of a value by its type: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. */
+const leastBytes: readonly (number | undefined)[] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
+
+/** The window read so far ends before the head does; the file goes on. */
+export class WindowTooSmall extends Error {}
+
+/** Walks a window that holds the first bytes of a file of `fileBytes`. */
+export class Cursor {
+  offset = 0;
+  readonly path: string;
+  readonly fileBytes: number;
+  readonly #bytes: Buffer;
+  #listValues = 0;
+
+  constructor(bytes: Buffer, fileBytes: number, path: string) {
+    this.#bytes = bytes;
+    this.fileBytes = fileBytes;
+    this.path = path;
+  }
+
+  /** Moves on by `count` bytes and returns where they start. */
+  advance(count: number): number {
+    const start = this.offset;
+    const end = start + count;
+    if (end > this.#bytes.length) {
+      if (end > maxHeadBytes) {
+        throw damagedFile(this.path, `its head does not end within ${maxHeadBytes} bytes, more than any model's takes`);
+      }
+      if (end > this.fileBytes) throw truncatedFile(this.path, this.fileBytes);
+      throw new WindowTooSmall();
+    }
+    this.offset = end;
+    return start;
+  }
+
+  /** The bytes from `start` up to here. */
+  slice(start: number): Buffer {
+    return this.#bytes.subarray(start, this.offset);
+  }
+
+  u32(): number {
+    return this.#bytes.readUInt32LE(this.advance(4));
+  }
+
+  u64(): number {
+    const start = this.advance(8);
+    return this.#bytes.readUInt32LE(start + 4) * 2 ** 32 + this.#bytes.readUInt32LE(start);
+  }
+
+  /** A byte order mark is kept: vocabularies have tokens that start with one. */
+  string(): string {
+    const length = this.u64();
+    const start = this.advance(length);
+    return this.#bytes.toString("utf8", start, start + length);
+  }
+
+  /** A number of things, each of `least` bytes or more, that are to come: more than the rest of the file holds is refused. */
+  count(least: number, things: string): number {
+    const count = this.u64();
+    if (count * least <= this.fileBytes - this.offset) return count;
+    throw new ServerError(
+      "model_file_invalid",
+      `${this.path} says that ${count} ${things} follow byte ${this.offset}, but it ends after ${this.fileBytes} bytes; ` +
+        "it is an incomplete copy or damaged, fetch it again",
+    );
+  }
+
+  value(type: number, depth = 0): GgufValue {
+    if (type === stringType) return this.string();
+    if (type === boolType) return this.#bytes[this.advance(1)] !== 0;
+    if (type === arrayType) return this.#list(depth);
+    return this.#number(type);
+  }
+
+  skip(type: number, depth = 0): void {
+    if (type === stringType) this.advance(this.u64());
+    else if (type === arrayType) {
+      const { elementType, count } = this.#listHead(depth);
+      if (elementType === stringType || elementType === arrayType) {
+        for (let i = 0; i < count; i++) this.skip(elementType, depth + 1);
+      } else this.advance(this.#leastBytes(elementType) * count);
+    } else this.advance(this.#leastBytes(type));
+  }
+
+  #list(depth: number): GgufValue[] {
+    const { elementType, count } = this.#listHead(depth);
+    this.#listValues += count;
+    if (this.#listValues > maxListValues) {
+      throw damagedFile(this.path, `its lists have more than ${maxListValues} values, more than any vocabulary`);
+    }
+    const values: GgufValue[] = [];
+    for (let i = 0; i < count; i++) values.push(this.value(elementType, depth + 1));
+    return values;
+  }
+
+  #listHead(depth: number): { elementType: number; count: number } {
+    if (depth >= maxListDepth) {
+      throw damagedFile(this.path, `it has lists inside lists, more than ${maxListDepth} deep`);
+    }
+    const elementType = this.u32();
+    return { elementType, count: this.count(this.#leastBytes(elementType), "list values") };
+  }
+
+  #number(type: number): number {
+    const start = this.advance(this.#leastBytes(type));
+    const bytes = this.#bytes;
+    switch (type) {
+      case 0:
+        return bytes.readUInt8(start);
+      case 1:
+        return bytes.readInt8(start);
+      case 2:
+        return bytes.readUInt16LE(start);
+      case 3:
+        return bytes.readInt16LE(start);
+      case 4:
+        return bytes.readUInt32LE(start);
+      case 5:
+        return bytes.readInt32LE(start);
+      case 6:
+        return bytes.readFloatLE(start);
+      case 10:
+        return Number(bytes.readBigUInt64LE(start));
+      case 11:
+        return Number(bytes.readBigInt64LE(start));
+      default:
+        return bytes.readDoubleLE(start);
+    }
+  }
+
+  #leastBytes(type: number): number {
+    const bytes = leastBytes[type];
+    if (bytes !== undefined) return bytes;
+    throw damagedFile(this.path, `it has a value of unknown GGUF type ${type} at byte ${this.offset}`);
+  }
+}

@@ -1,0 +1,59 @@
+// Owns which tokens end a generation. Files name one or two of them; the others go by their text, by the same rules as
+// llama.cpp's, so that a model stops at the same place on either engine. Engines without a tokenizer of their own ask.
+import type { TokenizerMetadata } from "./metadata.ts";
+
+/** Names of tokens that end a generation whatever the file says. */
+export const endNames: ReadonlySet<string> = new Set([
+  ..."<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn> <|endoftext|> </s>".split(
+    " ",
+  ),
+  ..."<|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos> <turn|> <|tool_response>".split(" "),
+  ..."<｜end▁of▁sentence｜> [e~[".split(" "),
+]);
+
+const infillPadNames = ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
+const infillRepositoryNames = ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
+const infillFileNames = ["<|file_sep|>"];
+/** Names of tokens between the files of an infill prompt, which end a generation too. */
+export const infillNames: ReadonlySet<string> = new Set([
+  ...infillPadNames,
+  ...infillRepositoryNames,
+  ...infillFileNames,
+]);
+
+/** What ends a text where the file does not say, by kind of tokenizer. */
+const defaultEnds: Readonly<Record<string, number>> = { llama: 2, gpt2: 11, whitespace: 11, t5: 1 };
+
+/** Ids of the tokens after which a model has nothing more to say, ascending. */
+export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {
+  const { tokens } = tokenizer;
+  const ids = new Map<string, number>();
+  tokens.forEach((text, token) => {
+    if (infillNames.has(text)) ids.set(text, token);
+  });
+  const firstOf = (names: readonly string[]) => ids.get(names.find((name) => ids.has(name)) ?? "");
+  const ends = new Set([
+    tokenizer.eosId ?? defaultEnds[tokenizer.model],
+    tokenizer.eotId,
+    tokenizer.eomId,
+    tokenizer.infillPadId ?? firstOf(infillPadNames),
+    tokenizer.infillRepositoryId ?? firstOf(infillRepositoryNames),
+    tokenizer.infillFileId ?? firstOf(infillFileNames),
+  ]);
+  tokens.forEach((text, token) => {
+    if (endNames.has(text)) ends.add(token);
+  });
+  const found = [...ends].filter((token) => typeof token === "number" && token < tokens.length) as number[];
+  const notEnds = shownNames(new Set(found.map((token) => tokens[token] as string)));
+  return found.filter((token) => !notEnds.has(tokens[token] as string)).sort((a, b) => a - b);
+}
+
+/** Names that end a generation in other vocabularies, but not in one that has these others. */
+function shownNames(names: ReadonlySet<string>): ReadonlySet<string> {
+  const shown = new Set<string>();
+  const hasCall = names.has("<|call|>") || names.has("<|calls|>");
+  // There <|end|> only ends one message of several: the model ends its turn with <|return|>, <|flush|> or a call.
+  if (hasCall && (names.has("<|return|>") || names.has("<|flush|>"))) shown.add("<|end|>");
+  if (names.has("<|tool_response>")) shown.add("</s>");
+  return shown;
+}

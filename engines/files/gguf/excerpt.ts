@@ -1,0 +1,180 @@
+// Excerpt of a model file: a smaller model file with its first layers and vocabulary tokens, weights unchanged. The output
+// means nothing; the speed, scaled by the share of the weights, estimates that of the whole model.
+import { type FileHandle, open } from "node:fs/promises";
+import { ServerError } from "../../../runtime/errors.ts";
+import { Cursor } from "./cursor.ts";
+import { aligned, preamble, tensorEntry, text, u32, u64 } from "./encode.ts";
+import { damagedFile } from "./invalid-file.ts";
+import { readHeadBytes } from "./reader.ts";
+import { readTensorTable, type TensorInfo, type TensorTable } from "./tensors.ts";
+
+export interface Excerpt {
+  /** Bytes of its weights, over those of the whole model. */
+  readonly share: number;
+  /** Tokens of its vocabulary. */
+  readonly vocabSize: number;
+}
+
+const u32Type = 4;
+const arrayType = 9;
+/** Fewer would leave out the control and byte tokens that a vocabulary begins with. */
+const leastTokens = 1024;
+
+/** What the excerpt has of the model. */
+interface Cut {
+  readonly architecture: string;
+  readonly layers: number;
+  readonly keptLayers: number;
+  readonly tokens: number;
+  readonly keptTokens: number;
+}
+
+/** A tensor of the excerpt: the first `bytes` of one of the model's. */
+interface KeptTensor extends TensorInfo {
+  readonly shape: readonly number[];
+}
+
+/**
+ * Writes an excerpt of the model at `path` to `target`: as many layers as fit `maxBytes`, at least one, and the same share
+ * of the vocabulary. Throws `model_file_invalid` for a damaged file, `unsupported` for a model without layers.
+ */
+export async function writeExcerpt(path: string, target: string, maxBytes: number): Promise<Excerpt> {
+  const table = await readTensorTable(path);
+  const cut = chooseCut(path, table, maxBytes);
+  const tensors = keptTensors(table, cut);
+  const [first = path] = table.files;
+  const head = await readHeadBytes(first);
+  const pairs = keptPairs(new Cursor(Buffer.from(head.bytes), head.fileBytes, first), cut);
+  const file = await open(target, "w");
+  try {
+    await file.write(Buffer.concat([preamble(tensors.length, pairs.length), ...pairs, ...entries(tensors)]));
+    await copyWeights(file, table.files, tensors);
+  } finally {
+    await file.close();
+  }
+  return { share: sumBytes(tensors) / sumBytes([...table.tensors.values()]), vocabSize: cut.keptTokens };
+}
+
+function chooseCut(path: string, { tensors, fields }: TensorTable, maxBytes: number): Cut {
+  const architecture = String(fields.get("general.architecture"));
+  const layers = Number(fields.get(`${architecture}.block_count`));
+  const tokens = tensors.get("token_embd.weight")?.shape[1];
+  if (!(layers >= 1) || tokens === undefined) {
+    throw new ServerError("unsupported", `${path} has no layers and token embeddings to take an excerpt of`);
+  }
+  const bytesOfLayer = new Float64Array(layers);
+  let otherBytes = 0;
+  for (const tensor of tensors.values()) {
+    const layer = layerOf(tensor);
+    if (layer === null) otherBytes += tensor.bytes;
+    else bytesOfLayer[layer] = (bytesOfLayer[layer] ?? 0) + tensor.bytes;
+  }
+  let keptLayers = 0;
+  let bytes = 0;
+  while (keptLayers < layers) {
+    bytes += (bytesOfLayer[keptLayers] as number) + otherBytes / layers;
+    if (keptLayers > 0 && bytes > maxBytes) break;
+    keptLayers++;
+  }
+  const keptTokens = Math.min(tokens, Math.max(leastTokens, Math.round((tokens * keptLayers) / layers)));
+  return { architecture, layers, keptLayers, tokens, keptTokens };
+}
+
+/** The layer that a tensor belongs to; null for what all share. */
+function layerOf({ name }: TensorInfo): number | null {
+  const [, layer] = /^blk\.(\d+)\./.exec(name) ?? [];
+  return layer === undefined ? null : Number(layer);
+}
+
+function keptTensors({ tensors }: TensorTable, { keptLayers, tokens, keptTokens }: Cut): KeptTensor[] {
+  return [...tensors.values()].flatMap((tensor) => {
+    const layer = layerOf(tensor);
+    if (layer !== null) return layer < keptLayers ? [tensor] : [];
+    const { name, shape, bytes } = tensor;
+    if (!/^(?:token_embd|output)\.(?:weight|bias)$/.test(name) || shape.at(-1) !== tokens) return [tensor];
+    // The rows of a vocabulary lie one behind the other.
+    return [{ ...tensor, shape: [...shape.slice(0, -1), keptTokens], bytes: (bytes / tokens) * keptTokens }];
+  });
+}
+
+/** The model's key/value pairs as bytes, with the counts of layers and tokens reduced. */
+function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
+  const { architecture, keptLayers, keptTokens } = cut;
+  const counts = new Map([
+    [`${architecture}.block_count`, keptLayers],
+    [`${architecture}.vocab_size`, keptTokens],
+  ]);
+  cursor.advance(4 + 4 + 8);
+  const pairs: Buffer[] = [];
+  for (let left = cursor.u64(); left > 0; left--) {
+    const key = cursor.string();
+    const type = cursor.u32();
+    const count = counts.get(key);
+    if (count !== undefined) {
+      cursor.skip(type);
+      pairs.push(Buffer.concat([text(key), u32(u32Type), u32(count)]));
+    } else if (type === arrayType) pairs.push(Buffer.concat([text(key), u32(type), keptList(cursor, key, cut)]));
+    else {
+      const start = cursor.offset;
+      cursor.skip(type);
+      if (isKept(key)) pairs.push(Buffer.concat([text(key), u32(type), cursor.slice(start)]));
+    }
+  }
+  return pairs;
+}
+
+/** Drops the keys of splits and alignment, which do not fit the excerpt, and the chat templates, which it does not need. */
+function isKept(key: string): boolean {
+  return !key.startsWith("split.") && !key.startsWith("tokenizer.chat_template") && key !== "general.alignment";
+}
+
+function keptList(cursor: Cursor, key: string, { architecture, layers, keptLayers, tokens, keptTokens }: Cut): Buffer {
+  const elementType = cursor.u32();
+  const count = cursor.u64();
+  let kept = count;
+  if (key.startsWith(`${architecture}.`) && count === layers) kept = keptLayers;
+  else if (key.startsWith("tokenizer.ggml.") && count === tokens) kept = keptTokens;
+  // Merges may name dropped tokens. Without them no text can be encoded; the trial encodes none.
+  else if (key === "tokenizer.ggml.merges") kept = 0;
+  const start = cursor.offset;
+  for (let i = 0; i < kept; i++) cursor.skip(elementType);
+  const bytes = cursor.slice(start);
+  for (let i = kept; i < count; i++) cursor.skip(elementType);
+  return Buffer.concat([u32(elementType), u64(kept), bytes]);
+}
+
+function entries(tensors: readonly KeptTensor[]): Buffer[] {
+  let offset = 0;
+  return tensors.map((tensor) => {
+    const entry = tensorEntry({ ...tensor, offset });
+    offset = aligned(offset + tensor.bytes);
+    return entry;
+  });
+}
+
+/** Writes the weights behind what `target` has so far. */
+async function copyWeights(
+  target: FileHandle,
+  paths: readonly string[],
+  tensors: readonly KeptTensor[],
+): Promise<void> {
+  const sources = await Promise.all(paths.map((path) => open(path, "r")));
+  try {
+    let at = aligned((await target.stat()).size);
+    for (const { file, offset, bytes } of tensors) {
+      const weights = Buffer.allocUnsafe(bytes);
+      const { bytesRead = 0 } = (await sources[file]?.read(weights, { position: offset })) ?? {};
+      if (bytesRead < bytes)
+        throw damagedFile(paths[file] as string, `its weights end ${bytes - bytesRead} bytes early`);
+      await target.write(weights, 0, bytes, at);
+      at = aligned(at + bytes);
+    }
+    await target.truncate(at);
+  } finally {
+    await Promise.all(sources.map((source) => source.close()));
+  }
+}
+
+function sumBytes(tensors: readonly { readonly bytes: number }[]): number {
+  return tensors.reduce((sum, { bytes }) => sum + bytes, 0);
+}

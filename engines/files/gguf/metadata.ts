@@ -1,0 +1,211 @@
+// Owns what we want to know of a GGUF file before an engine loads it: what it is, its chat templates and its vocabulary.
+// The agents side reads it to turn text into tokens and back; nothing here loads weights or native code.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { GgufValue } from "./cursor.ts";
+import { type GgufHead, type HeadBytes, parseHeadBytes, readHead } from "./reader.ts";
+
+export interface TokenizerMetadata {
+  /** Which algorithm: "gpt2", "llama", "bert" ... */
+  readonly model: string;
+  /** Which pre-tokenizer of a "gpt2" vocabulary. */
+  readonly pre: string | null;
+  /** Text of each token, as the file spells it, by token id. */
+  readonly tokens: readonly string[];
+  /** Kind of each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or null: all normal. */
+  readonly types: readonly number[] | null;
+  readonly scores: readonly number[] | null;
+  readonly merges: readonly string[];
+  readonly bosId: number | null;
+  readonly eosId: number | null;
+  readonly eotId: number | null;
+  readonly eomId: number | null;
+  readonly unknownId: number | null;
+  /** Ends a text of an encoder. */
+  readonly separatorId?: number | null;
+  /** Padding, next repository and next file of code models that fill in a middle. */
+  readonly infillPadId?: number | null;
+  readonly infillRepositoryId?: number | null;
+  readonly infillFileId?: number | null;
+  /** The three switches are null where the file leaves them to the tokenizer's default. */
+  readonly addBos: boolean | null;
+  readonly addEos: boolean | null;
+  readonly addSpacePrefix: boolean | null;
+  /** Control tokens swallow the white space that follows them. Files do not say so: it goes by the model's name. */
+  readonly stripsAfterControl: boolean;
+  /** Name of the token that swallows the white space before it, if one does. It goes by names too. */
+  readonly strippedBefore?: string | null;
+  /** Of "t5" vocabularies: runs of spaces count as one. */
+  readonly removesExtraSpaces?: boolean | null;
+  /** Of "t5" vocabularies: which characters are replaced before encoding, as SentencePiece compiles it. */
+  readonly charactersMap?: readonly number[] | null;
+  /** Of "bert" vocabularies: null is yes, and accents go with the case. */
+  readonly lowersCase?: boolean | null;
+  readonly stripsAccents?: boolean | null;
+}
+
+export interface ModelMetadata {
+  readonly path: string;
+  readonly architecture: string;
+  readonly name: string | null;
+  /** Most tokens the model was trained for. */
+  readonly contextLength: number | null;
+  /** Source of each chat template by name; the unnamed one is "default". */
+  readonly chatTemplates: ReadonlyMap<string, string>;
+  readonly tokenizer: TokenizerMetadata;
+}
+
+const templateKey = "tokenizer.chat_template";
+
+/** Keys that only encoding text needs: the longest lists of a file. */
+const encodingKeys: ReadonlySet<string> = new Set([
+  "tokenizer.ggml.merges",
+  "tokenizer.ggml.scores",
+  "tokenizer.ggml.precompiled_charsmap",
+]);
+
+/**
+ * Reads a model file's metadata, without what only encoding text needs where `forEncoding` is false. Throws ServerError
+ * `model_file_invalid` saying what is wrong with the file.
+ */
+export async function readModelMetadata(path: string, forEncoding = true): Promise<ModelMetadata> {
+  const wanted = (key: string) => isWanted(key) && (forEncoding || !encodingKeys.has(key));
+  return metadataOf(path, await readHead(path, wanted));
+}
+
+/** As readModelMetadata, of a head that has been read. */
+export function parseModelMetadata(head: HeadBytes): ModelMetadata {
+  return metadataOf(head.path, parseHeadBytes(head, isWanted));
+}
+
+function metadataOf(path: string, { pairs }: GgufHead): ModelMetadata {
+  const fields = new Fields(path, pairs);
+  const architecture = fields.required("general.architecture", fields.string("general.architecture"));
+  return {
+    path,
+    architecture,
+    name: fields.string("general.name"),
+    contextLength: fields.number(`${architecture}.context_length`),
+    chatTemplates: fields.templates(),
+    tokenizer: readTokenizer(fields, architecture),
+  };
+}
+
+function isWanted(key: string): boolean {
+  return (
+    key.startsWith(templateKey) ||
+    key.startsWith("tokenizer.ggml.") ||
+    key.startsWith("general.") ||
+    key.endsWith(".context_length")
+  );
+}
+
+function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata {
+  const tokens = fields.required("tokenizer.ggml.tokens", fields.strings("tokenizer.ggml.tokens"));
+  if (tokens.length === 0) throw fields.invalid("has no token in tokenizer.ggml.tokens; convert the model again");
+  const pre = fields.string("tokenizer.ggml.pre");
+  const name = fields.string("general.name") ?? "";
+  return {
+    model: fields.required("tokenizer.ggml.model", fields.string("tokenizer.ggml.model")),
+    pre,
+    tokens,
+    types: fields.numbers("tokenizer.ggml.token_type", tokens.length),
+    scores: fields.numbers("tokenizer.ggml.scores", tokens.length),
+    merges: fields.strings("tokenizer.ggml.merges") ?? [],
+    bosId: fields.token("bos_token_id", tokens.length),
+    eosId: fields.token("eos_token_id", tokens.length),
+    eotId: fields.token("eot_token_id", tokens.length),
+    eomId: fields.token("eom_token_id", tokens.length),
+    unknownId: fields.token("unknown_token_id", tokens.length),
+    // The key is spelt so.
+    separatorId: fields.token("seperator_token_id", tokens.length),
+    infillPadId: fields.token("fim_pad_token_id", tokens.length),
+    infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
+    infillFileId: fields.token("fim_sep_token_id", tokens.length),
+    addBos: fields.boolean("tokenizer.ggml.add_bos_token"),
+    addEos: fields.boolean("tokenizer.ggml.add_eos_token"),
+    addSpacePrefix: fields.boolean("tokenizer.ggml.add_space_prefix"),
+    stripsAfterControl: /phi-?3/i.test(name),
+    strippedBefore: strippedBefore(pre ?? "", architecture, name),
+    removesExtraSpaces: fields.boolean("tokenizer.ggml.remove_extra_whitespaces"),
+    charactersMap: fields.numbers("tokenizer.ggml.precompiled_charsmap", 0),
+    lowersCase: fields.boolean("tokenizer.ggml.normalizer.lowercase"),
+    stripsAccents: fields.boolean("tokenizer.ggml.normalizer.strip_accents"),
+  };
+}
+
+function strippedBefore(pre: string, architecture: string, name: string): string | null {
+  if (/jina-v2-(?:de|es|code)/.test(pre) || /nomic-bert-moe|jina-bert-v3/.test(architecture)) return "<mask>";
+  return /modern-bert/i.test(name) && !/phi-?3/i.test(name) ? "[MASK]" : null;
+}
+
+/** Typed look-ups. A key that is absent gives null; one of the wrong type makes the file invalid. */
+class Fields {
+  private readonly path: string;
+  private readonly pairs: ReadonlyMap<string, GgufValue>;
+
+  constructor(path: string, pairs: ReadonlyMap<string, GgufValue>) {
+    this.path = path;
+    this.pairs = pairs;
+  }
+
+  required<T>(key: string, value: T | null): T {
+    if (value !== null) return value;
+    throw this.invalid(`has no ${key}; a language model file needs it`);
+  }
+
+  string(key: string): string | null {
+    return this.look(key, "a string", (value) => typeof value === "string") as string | null;
+  }
+
+  number(key: string): number | null {
+    return this.look(key, "a number", (value) => typeof value === "number") as number | null;
+  }
+
+  boolean(key: string): boolean | null {
+    return this.look(key, "true or false", (value) => typeof value === "boolean") as boolean | null;
+  }
+
+  strings(key: string): readonly string[] | null {
+    return this.list(key, "string") as readonly string[] | null;
+  }
+
+  numbers(key: string, minimumLength: number): readonly number[] | null {
+    const numbers = this.list(key, "number") as readonly number[] | null;
+    if (numbers !== null && numbers.length < minimumLength) {
+      throw this.invalid(`has ${numbers.length} values in ${key} for ${minimumLength} tokens`);
+    }
+    return numbers;
+  }
+
+  /** A token id; one outside the vocabulary counts as absent, as llama.cpp has it. */
+  token(name: string, tokenCount: number): number | null {
+    const token = this.number(`tokenizer.ggml.${name}`);
+    return token !== null && Number.isInteger(token) && token >= 0 && token < tokenCount ? token : null;
+  }
+
+  templates(): Map<string, string> {
+    const templates = new Map<string, string>();
+    for (const [key, value] of this.pairs) {
+      if (!key.startsWith(templateKey) || typeof value !== "string") continue;
+      templates.set(key === templateKey ? "default" : key.slice(templateKey.length + 1), value);
+    }
+    return templates;
+  }
+
+  private list(key: string, elementType: "string" | "number"): readonly GgufValue[] | null {
+    const isList = (value: GgufValue) =>
+      Array.isArray(value) && (value.length === 0 || typeof value[0] === elementType);
+    return this.look(key, `a list of ${elementType}s`, isList) as readonly GgufValue[] | null;
+  }
+
+  private look(key: string, expected: string, fits: (value: GgufValue) => boolean): GgufValue | null {
+    const value = this.pairs.get(key);
+    if (value === undefined) return null;
+    if (fits(value)) return value;
+    throw this.invalid(`has a ${typeof value} in ${key}, where ${expected} belongs`);
+  }
+
+  invalid(problem: string): ServerError {
+    return new ServerError("model_file_invalid", `${this.path} ${problem}`);
+  }
+}

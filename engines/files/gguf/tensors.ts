@@ -1,0 +1,218 @@
+// Owns where the weights of a model lie: each tensor's type, shape and place in the model's file, or files when it is split.
+// An engine that reads weights itself asks for the table first. It reads no weights; what it hands out has been checked.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { GgufValue } from "./cursor.ts";
+import { damagedFile, describeValue, quote } from "./invalid-file.ts";
+import { type GgufHead, maxEntries, readHead, type TensorEntry } from "./reader.ts";
+import { shardPaths } from "./shards.ts";
+
+export interface TensorInfo {
+  readonly name: string;
+  /** GGUF type number. */
+  readonly type: number;
+  /** Lengths, innermost (columns) first. */
+  readonly shape: readonly number[];
+  /** Index into TensorTable.files. */
+  readonly file: number;
+  /** Absolute position in that file. */
+  readonly offset: number;
+  readonly bytes: number;
+}
+
+export interface TensorTable {
+  readonly files: readonly string[];
+  readonly tensors: ReadonlyMap<string, TensorInfo>;
+  /** Key/value pairs, without the tokenizer's. */
+  readonly fields: ReadonlyMap<string, GgufValue>;
+}
+
+interface TensorType {
+  readonly name: string;
+  readonly blockLength: number;
+  readonly blockBytes: number;
+}
+
+/** Block length and bytes of each number type, by its number. Numbers that are missing were given up or never used. */
+export const tensorTypes: ReadonlyMap<number, TensorType> = new Map(
+  (
+    [
+      [0, "F32", 1, 4],
+      [1, "F16", 1, 2],
+      [2, "Q4_0", 32, 18],
+      [3, "Q4_1", 32, 20],
+      [6, "Q5_0", 32, 22],
+      [7, "Q5_1", 32, 24],
+      [8, "Q8_0", 32, 34],
+      [9, "Q8_1", 32, 36],
+      [10, "Q2_K", 256, 84],
+      [11, "Q3_K", 256, 110],
+      [12, "Q4_K", 256, 144],
+      [13, "Q5_K", 256, 176],
+      [14, "Q6_K", 256, 210],
+      [15, "Q8_K", 256, 292],
+      [16, "IQ2_XXS", 256, 66],
+      [17, "IQ2_XS", 256, 74],
+      [18, "IQ3_XXS", 256, 98],
+      [19, "IQ1_S", 256, 50],
+      [20, "IQ4_NL", 32, 18],
+      [21, "IQ3_S", 256, 110],
+      [22, "IQ2_S", 256, 82],
+      [23, "IQ4_XS", 256, 136],
+      [24, "I8", 1, 1],
+      [25, "I16", 1, 2],
+      [26, "I32", 1, 4],
+      [27, "I64", 1, 8],
+      [28, "F64", 1, 8],
+      [29, "IQ1_M", 256, 56],
+      [30, "BF16", 1, 2],
+      [34, "TQ1_0", 256, 54],
+      [35, "TQ2_0", 256, 66],
+      [39, "MXFP4", 32, 17],
+      [40, "NVFP4", 64, 36],
+      [41, "Q1_0", 128, 18],
+      [42, "Q2_0", 64, 18],
+    ] as const
+  ).map(([type, name, blockLength, blockBytes]) => [type, { name, blockLength, blockBytes }]),
+);
+
+const defaultAlignment = 32;
+const maxAlignment = 1024 * 1024;
+
+/**
+ * Reads the head of a model file, of all its shards when it is split (any one of them may be named), never the weights.
+ * Throws ServerError `model_file_invalid`.
+ */
+export async function readTensorTable(path: string): Promise<TensorTable> {
+  const named = await readHead(path, isKept);
+  const files = splitFiles(path, named);
+  const tensors = new Map<string, TensorInfo>();
+  let fields = named.pairs;
+  for (const [file, filePath] of files.entries()) {
+    const head = filePath === path ? named : await readShard(filePath, files.length);
+    if (file === 0) fields = head.pairs;
+    if (files.length > 1) checkShard(filePath, head, file, files.length);
+    for (const tensor of placeTensors(filePath, head, file)) {
+      if (tensors.has(tensor.name)) throw damagedFile(filePath, `it has the ${nameOf(tensor)} a second time`);
+      tensors.set(tensor.name, tensor);
+    }
+    if (tensors.size > maxEntries) throw damagedFile(filePath, `with it the model has over ${maxEntries} tensors`);
+  }
+  if (files.length > 1) checkTotal(path, fields, tensors.size);
+  return { files, tensors, fields };
+}
+
+function isKept(key: string): boolean {
+  return !key.startsWith("tokenizer.");
+}
+
+function nameOf(tensor: { readonly name: string }): string {
+  return `tensor ${quote(tensor.name)}`;
+}
+
+/** The files of the model, by what the head says; a name like a shard's alone does not make a shard. */
+function splitFiles(path: string, { pairs }: GgufHead): readonly string[] {
+  const count = pairs.get("split.count") ?? 1;
+  if (count === 0 || count === 1) return [path];
+  const files = shardPaths(path);
+  if (files.length === count) return files;
+  throw new ServerError(
+    "model_file_invalid",
+    `${path} is one file of a split model (its split.count is ${describeValue(count)}), so its name should end like ` +
+      '"-00001-of-00003.gguf", with that count; give all its files the names they were published with',
+  );
+}
+
+async function readShard(path: string, fileCount: number): Promise<GgufHead> {
+  try {
+    return await readHead(path, isKept);
+  } catch (error) {
+    if (!(error instanceof ServerError)) throw error;
+    throw new ServerError(error.code, `the model is split over ${fileCount} files, all needed: ${error.message}`, {
+      cause: error,
+    });
+  }
+}
+
+function checkShard(path: string, { pairs }: GgufHead, file: number, fileCount: number): void {
+  const count = pairs.get("split.count");
+  const index = pairs.get("split.no");
+  if (count === fileCount && index === file) return;
+  throw new ServerError(
+    "model_file_invalid",
+    `${path} should say split.no ${file} and split.count ${fileCount}, but split.no is ${describeValue(index)} and ` +
+      `split.count ${describeValue(count)}; fetch all files of the model again, from one place`,
+  );
+}
+
+function checkTotal(path: string, fields: ReadonlyMap<string, GgufValue>, found: number): void {
+  const total = fields.get("split.tensors.count");
+  if (total === undefined || total === found) return;
+  throw damagedFile(path, `split.tensors.count is ${describeValue(total)}, but its files list ${found} tensors`);
+}
+
+/** Where the tensors of one file lie, in the order they are listed; `file` is its index among the model's. */
+export function placeTensors(path: string, head: GgufHead, file: number): TensorInfo[] {
+  const alignment = readAlignment(path, head.pairs);
+  const dataStart = Math.ceil(head.headBytes / alignment) * alignment;
+  const tensors = head.tensors.map((entry): TensorInfo => {
+    const { name, type, shape } = entry;
+    if (entry.offset % alignment !== 0) {
+      throw damagedFile(path, `its ${nameOf(entry)} lies at ${entry.offset}, which is no multiple of ${alignment}`);
+    }
+    const bytes = tensorBytes(path, entry);
+    const offset = dataStart + entry.offset;
+    if (offset + bytes > head.fileBytes) {
+      throw new ServerError(
+        "model_file_invalid",
+        `${path} ends after ${head.fileBytes} bytes, but its ${nameOf(entry)} takes bytes ${offset} to ` +
+          `${offset + bytes}; it is an incomplete copy, fetch it again`,
+      );
+    }
+    return { name, type, shape, file, offset, bytes };
+  });
+  checkApart(path, tensors);
+  return tensors;
+}
+
+function readAlignment(path: string, pairs: ReadonlyMap<string, GgufValue>): number {
+  const alignment = pairs.get("general.alignment") ?? defaultAlignment;
+  if (typeof alignment === "number" && alignment >= 1 && alignment <= maxAlignment) {
+    if (Number.isInteger(alignment) && (alignment & (alignment - 1)) === 0) return alignment;
+  }
+  throw damagedFile(
+    path,
+    `general.alignment is ${describeValue(alignment)}, where a power of two up to ${maxAlignment} belongs`,
+  );
+}
+
+function tensorBytes(path: string, entry: TensorEntry): number {
+  const { shape, type } = entry;
+  const found = tensorTypes.get(type);
+  if (!found) throw damagedFile(path, `its ${nameOf(entry)} is of type ${type}, which is none of GGUF's number types`);
+  let values = 1;
+  for (const length of shape) {
+    values *= length;
+    if (length === 0 || !Number.isSafeInteger(length) || !Number.isSafeInteger(values)) {
+      throw damagedFile(path, `its ${nameOf(entry)} is ${shape.join(" x ")} values, where 1 to 2^53 can be`);
+    }
+  }
+  const { name, blockLength, blockBytes } = found;
+  const columns = shape[0] ?? 1;
+  if (columns % blockLength !== 0) {
+    throw damagedFile(
+      path,
+      `its ${nameOf(entry)} has rows of ${columns} values, where ${name} takes multiples of ${blockLength}`,
+    );
+  }
+  return (values / blockLength) * blockBytes;
+}
+
+function checkApart(path: string, tensors: readonly TensorInfo[]): void {
+  const inOrder = tensors.toSorted((a, b) => a.offset - b.offset);
+  for (const [i, tensor] of inOrder.entries()) {
+    const before = inOrder[i - 1];
+    if (before && before.offset + before.bytes > tensor.offset) {
+      throw damagedFile(path, `its ${nameOf(before)} and ${nameOf(tensor)} overlap at byte ${tensor.offset}`);
+    }
+  }
+}

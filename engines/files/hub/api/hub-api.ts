@@ -1,0 +1,113 @@
+// Owns what is asked of the hub: which files a repository has, what a file is, and whose a token is. What comes back is
+// checked here, since names in it become paths. Called by hub-model.ts and cli/login.ts.
+import { z } from "zod";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { withRetries } from "../download/retry.ts";
+import type { HubSource } from "../hub-source.ts";
+import type { HubContext } from "./hub-context.ts";
+import { explainRefusal } from "./hub-refusal.ts";
+import { type HubAnswer, readJson, sendRequest } from "./hub-request.ts";
+
+export interface RepoListing {
+  /** The commit that the revision is now. */
+  readonly commit: string;
+  /** Size by path; null where the hub does not say. */
+  readonly files: ReadonlyMap<string, number | null>;
+}
+
+/** A file of a repository at a commit. */
+export interface RemoteFile {
+  readonly source: HubSource;
+  readonly path: string;
+  readonly address: string;
+  /** Names the bytes, and the blob in the cache. */
+  readonly etag: string;
+  readonly sizeBytes: number;
+  /** Hex; null where the etag is not one. */
+  readonly sha256: string | null;
+}
+
+const listingType = z.object({
+  sha: z.string().regex(/^[\w-]{1,64}$/),
+  siblings: z.array(z.object({ rfilename: z.string(), size: z.number().nullish() })),
+});
+
+/** Throws model_file_invalid where there is no such repository or revision, model_source_unreachable where it is closed. */
+export async function listRepo(context: HubContext, source: HubSource): Promise<RepoListing> {
+  const revision = encodeURIComponent(source.revision);
+  const address = `${context.endpoint}/api/models/${source.repo}/revision/${revision}?blobs=true`;
+  return await withRetries(context, async () => {
+    const answer = await sendRequest(context, address);
+    if (answer.status !== 200) throw await explainRefusal(context, answer, source);
+    const parsed = listingType.safeParse(await readJson(answer));
+    if (!parsed.success) throw unusable(context, `its list of the files of "${source.repo}" cannot be read`);
+    const { sha: commit, siblings } = parsed.data;
+    const safe = siblings.filter(({ rfilename }) => isSafePath(rfilename));
+    return { commit, files: new Map(safe.map(({ rfilename, size }) => [rfilename, size ?? null])) };
+  });
+}
+
+/** What the hub says of one file. `listedBytes` is what its list said before. */
+export async function describeFile(
+  context: HubContext,
+  source: HubSource,
+  commit: string,
+  path: string,
+  listedBytes: number | null,
+): Promise<RemoteFile> {
+  const encodedPath = path.split("/").map(encodeURIComponent).join("/");
+  const address = `${context.endpoint}/${source.repo}/resolve/${encodeURIComponent(commit)}/${encodedPath}`;
+  return await withRetries(context, async () => {
+    const answer = await sendRequest(context, address, { method: "HEAD", leavesHub: false });
+    await answer.discard();
+    if (answer.status >= 400) throw await explainRefusal(context, answer, source, path);
+    const etag = etagOf(answer.hubHeaders);
+    const size = answer.hubHeaders.get("x-linked-size") ?? (answer.status < 300 ? contentLength(answer) : null);
+    const sizeBytes = size === null ? listedBytes : Number(size);
+    if (etag === null || sizeBytes === null || !Number.isSafeInteger(sizeBytes) || sizeBytes < 0) {
+      throw unusable(context, `it does not say what "${path}" is: an ETag and a size are expected`);
+    }
+    if (listedBytes !== null && listedBytes !== sizeBytes) {
+      throw unusable(context, `it lists "${path}" with ${listedBytes} bytes and then offers ${sizeBytes}`);
+    }
+    const sha256 = /^[0-9a-f]{64}$/.test(etag) ? etag : null;
+    return { source, path, address, etag, sizeBytes, sha256 };
+  });
+}
+
+/** The etag by which the hub knows a file's bytes; null where none came that can name a file. */
+export function etagOf(headers: Headers): string | null {
+  const value = headers.get("x-linked-etag") ?? headers.get("etag");
+  const etag = value?.replace(/^W\//, "").replace(/^"(.*)"$/, "$1") ?? "";
+  return /^[A-Za-z0-9][\w.-]{0,199}$/.test(etag) ? etag : null;
+}
+
+/** The name of the account a token belongs to; null where the hub refuses the token. */
+export async function whoAmI(context: HubContext): Promise<string | null> {
+  return await withRetries(context, async () => {
+    const answer = await sendRequest(context, `${context.endpoint}/api/whoami-v2`);
+    if (answer.status === 401 || answer.status === 403) {
+      await answer.discard();
+      return null;
+    }
+    const account = z.object({ name: z.string() }).safeParse(answer.status === 200 ? await readJson(answer) : null);
+    if (account.success) return account.data.name;
+    throw unusable(context, `it answered ${answer.status} where an account was expected`);
+  });
+}
+
+/** Whether a name from outside stays inside the folder it is joined to, on every system. */
+function isSafePath(path: string): boolean {
+  const isPlain = (part: string) => part !== "" && !/^\.{1,2}$/.test(part) && !/[\\:\0]/.test(part);
+  return path.split("/").every(isPlain);
+}
+
+function contentLength(answer: HubAnswer): string | null {
+  return answer.headers.get("content-length");
+}
+
+function unusable({ endpoint }: HubContext, problem: string): ServerError {
+  return new ServerError("model_source_unreachable", `the hub ${endpoint} cannot be used: ${problem}`, {
+    param: "model_id",
+  });
+}

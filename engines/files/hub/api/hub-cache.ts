@@ -1,0 +1,83 @@
+// Owns the layout of the hub's cache, which is that of its Python library, so that each finds what the other fetched:
+//   models--owner--name/refs/<revision>           the commit the revision was when last asked
+//   models--owner--name/blobs/<etag>              the bytes
+//   models--owner--name/snapshots/<commit>/<path> -> ../../blobs/<etag>
+// Called by hub-model.ts and blob-download.ts. It asks no network.
+import { randomUUID } from "node:crypto";
+import { copyFile, mkdir, readdir, readFile, rename, stat, symlink, writeFile } from "node:fs/promises";
+import { dirname, join, relative, sep } from "node:path";
+import { isCommit } from "../hub-source.ts";
+
+export const repoPrefix = "models--";
+
+export function repoFolder(cache: string, repo: string): string {
+  return join(cache, `${repoPrefix}${repo.replace("/", "--")}`);
+}
+
+export function blobPath(folder: string, etag: string): string {
+  return join(folder, "blobs", etag);
+}
+
+/** Where the locks of a repository's downloads are. */
+export function lockFolder(cache: string, repo: string): string {
+  return join(cache, ".locks", `${repoPrefix}${repo.replace("/", "--")}`);
+}
+
+export function snapshotPath(folder: string, commit: string, path: string): string {
+  return join(folder, "snapshots", commit, ...path.split("/"));
+}
+
+/** The commit a revision was when it was last asked for; null where it never was. */
+export async function cachedCommit(folder: string, revision: string): Promise<string | null> {
+  const text = await readFile(join(folder, "refs", ...revision.split("/")), "utf8").catch(() => null);
+  const commit = text?.trim() ?? (isCommit(revision) ? revision : "");
+  return /^[\w-]{1,64}$/.test(commit) ? commit : null;
+}
+
+export async function writeRef(folder: string, revision: string, commit: string): Promise<void> {
+  const path = join(folder, "refs", ...revision.split("/"));
+  if (revision === commit || (await readFile(path, "utf8").catch(() => null)) === commit) return;
+  await mkdir(dirname(path), { recursive: true });
+  const temporary = temporaryName(path);
+  await writeFile(temporary, commit);
+  await rename(temporary, path);
+}
+
+/** The files of a commit that are here whole, by their paths in the repository. */
+export async function cachedFiles(folder: string, commit: string): Promise<string[]> {
+  const root = join(folder, "snapshots", commit);
+  const names = await readdir(root, { recursive: true }).catch(() => []);
+  const present = await Promise.all(names.map(async (name) => ((await sizeOf(join(root, name))) === null ? [] : name)));
+  return present.flat().map((name) => name.split(sep).join("/"));
+}
+
+/** Size of a file, or of what a link leads to; null where there is none. */
+export async function sizeOf(path: string): Promise<number | null> {
+  const found = await stat(path).catch(() => null);
+  return found?.isFile() ? found.size : null;
+}
+
+/**
+ * Makes a blob appear as a file of a snapshot: by a relative link, or, where the file system has none, as the file itself
+ * (`isShared` blobs are copied, since another snapshot may need them).
+ */
+export async function linkSnapshot(
+  blob: string,
+  pointer: string,
+  { isShared, link = symlink }: { readonly isShared: boolean; readonly link?: typeof symlink },
+): Promise<void> {
+  await mkdir(dirname(pointer), { recursive: true });
+  const temporary = temporaryName(pointer);
+  try {
+    await link(relative(dirname(pointer), blob), temporary);
+  } catch {
+    if (isShared) await copyFile(blob, temporary);
+    else await rename(blob, temporary);
+  }
+  await rename(temporary, pointer);
+}
+
+/** Beside the file it becomes, since a rename stays within a file system. */
+function temporaryName(path: string): string {
+  return `${path}.${randomUUID()}.tmp`;
+}

@@ -1,0 +1,44 @@
+// Owns where the hub and its files on this machine are, by the variables the hub's Python library reads, so that both find
+// what the other fetched. It only reads the variables: nothing here touches disk or network.
+import { join } from "node:path";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { homeFolder } from "../../../../runtime/host/home.ts";
+import type { Environment } from "../download/fetch-options.ts";
+
+const defaultEndpoint = "https://huggingface.co";
+
+/** The folder of the hub's models; `chosen` wins over the environment. */
+export function hubCacheDirectory(environment: Environment, chosen: string | null = null): string {
+  const named = chosen || environment.HF_HUB_CACHE || environment.HUGGINGFACE_HUB_CACHE;
+  return named ? expandHome(named) : join(hubHome(environment), "hub");
+}
+
+/** The file `troupe login` and Python keep the token in. */
+export function tokenPath(environment: Environment): string {
+  const named = environment.HF_TOKEN_PATH;
+  return named ? expandHome(named) : join(hubHome(environment), "token");
+}
+
+/** Whether the hub must not be asked. */
+export function isOffline(environment: Environment): boolean {
+  return ["1", "on", "yes", "true"].includes((environment.HF_HUB_OFFLINE ?? "").trim().toLowerCase());
+}
+
+/** The hub's address without a slash at its end. The message never shows an address, which may carry a password. */
+export function hubEndpoint(environment: Environment): string {
+  const named = environment.HF_ENDPOINT || defaultEndpoint;
+  const url = URL.canParse(named) ? new URL(named) : null;
+  const isPlain = url !== null && /^https?:$/.test(url.protocol) && !url.username && !url.password && !url.search;
+  if (isPlain) return named.replace(/\/+$/, "");
+  throw new ServerError("config_invalid", "HF_ENDPOINT expects an http or https address without user and password");
+}
+
+function hubHome(environment: Environment): string {
+  if (environment.HF_HOME) return expandHome(environment.HF_HOME);
+  const caches = environment.XDG_CACHE_HOME ? expandHome(environment.XDG_CACHE_HOME) : join(homeFolder(), ".cache");
+  return join(caches, "huggingface");
+}
+
+export function expandHome(path: string): string {
+  return /^~(?=$|[\\/])/.test(path) ? homeFolder() + path.slice(1) : path;
+}

@@ -1,0 +1,83 @@
+// Owns the hub's token: reading it from where the settings say, and keeping what `troupe login` was given. A token never
+// appears in a message: neither the source's text nor a value is ever repeated.
+import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { ServerError } from "../../../../runtime/errors.ts";
+import type { Environment } from "../download/fetch-options.ts";
+import { expandHome, tokenPath } from "./hub-locations.ts";
+
+const expected =
+  'token_source expects "literal:TOKEN", "env:VARIABLE", "path:FILE", "cache" (HF_TOKEN, or what login kept) or "none"';
+
+/** The token to send, or null for none. Throws config_invalid where a source that was named has none. */
+export async function readToken(source: string, environment: Environment): Promise<string | null> {
+  const [, kind = source, detail] = /^(literal|env|path):(.*)$/s.exec(source) ?? [];
+  switch (kind) {
+    case "none":
+      return null;
+    case "cache":
+      return await cachedToken(environment);
+    case "literal":
+      return checkToken(detail ?? "", "the token of token_source");
+    case "env":
+      if (!detail) throw invalid(`${expected}; got "env:" without a variable`);
+      return checkToken(environment[detail] ?? "", `the variable ${detail} that token_source names`);
+    case "path":
+      if (!detail) throw invalid(`${expected}; got "path:" without a file`);
+      return await tokenOfFile(expandHome(detail));
+    default:
+      throw invalid(`${expected}; got something else`);
+  }
+}
+
+/** Keeps a token where Python keeps it, readable by its owner alone. Returns the path. */
+export async function writeToken(token: string, environment: Environment): Promise<string> {
+  const path = tokenPath(environment);
+  const temporary = `${path}.${process.pid}.tmp`;
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(temporary, token, { mode: 0o600 });
+    // The mode above is only for a new file.
+    await chmod(temporary, 0o600);
+    await rename(temporary, path);
+  } catch (cause) {
+    throw invalid(`the token cannot be written to "${path}" (${codeOf(cause)}); set HF_HOME to a directory that can`);
+  }
+  return path;
+}
+
+/** The token without the white space around it. `name` is what a message calls it. */
+export function checkToken(text: string, name: string): string {
+  const token = text.trim();
+  if (token === "") throw invalid(`${name} is empty or not set; give it a token, or use "cache" or "none"`);
+  // Anything else cannot stand in a header, and fetch would repeat it in its error.
+  if (!/^[\x21-\x7e]+$/.test(token)) throw invalid(`${name} is no token: it has spaces or unusual characters inside`);
+  return token;
+}
+
+async function cachedToken(environment: Environment): Promise<string | null> {
+  for (const name of ["HF_TOKEN", "HF_HUB_TOKEN"]) {
+    if (environment[name]?.trim()) return checkToken(environment[name], `the variable ${name}`);
+  }
+  const path = tokenPath(environment);
+  const text = await readFile(path, "utf8").catch(() => "");
+  return text.trim() === "" ? null : checkToken(text, `the token in "${path}"`);
+}
+
+async function tokenOfFile(path: string): Promise<string> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (cause) {
+    throw invalid(`the file "${path}" that token_source names cannot be read (${codeOf(cause)})`);
+  }
+  return checkToken(text, `the file "${path}" that token_source names`);
+}
+
+function codeOf(cause: unknown): unknown {
+  return cause instanceof Error && "code" in cause ? cause.code : "unknown";
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("config_invalid", message, { param: "token_source" });
+}

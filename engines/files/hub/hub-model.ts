@@ -1,0 +1,159 @@
+// Owns turning a name on the hub into local files: what the hub has now, what the cache has already, and fetching what is
+// missing. Without the hub, what the cache has is used, and said. Called by resolve-model.ts and resolve-adapter.ts.
+import { mkdir } from "node:fs/promises";
+import { ServerError } from "../../../runtime/errors.ts";
+import { describeFile, listRepo, type RemoteFile, type RepoListing } from "./api/hub-api.ts";
+import {
+  blobPath,
+  cachedCommit,
+  cachedFiles,
+  linkSnapshot,
+  lockFolder,
+  repoFolder,
+  sizeOf,
+  snapshotPath,
+  writeRef,
+} from "./api/hub-cache.ts";
+import { type HubContext, hurried } from "./api/hub-context.ts";
+import { chooseModel, preferredQuantisations } from "./choice/model-choice.ts";
+import { checkRoom, downloadBlob } from "./download/blob-download.ts";
+import type { FetchOptions } from "./download/fetch-options.ts";
+import { type HubSource, isCommit } from "./hub-source.ts";
+
+export interface HubFetch {
+  readonly source: HubSource;
+  /** The hub's cache. */
+  readonly cache: string;
+  /** null where the hub must not be asked. */
+  readonly context: HubContext | null;
+  /** Whether the caller can do without the hub, which is then asked once and briefly. */
+  readonly isOptional?: boolean;
+  /** Which of a repository's files are meant, the first of them first; a model's where absent. Throws where none are. */
+  readonly choose?: (source: HubSource, paths: readonly string[]) => readonly string[];
+  /** No file may be larger; any may where absent. */
+  readonly maxFileBytes?: number | undefined;
+  readonly onProgress: FetchOptions["onProgress"];
+  readonly onNotice: FetchOptions["onNotice"];
+}
+
+/** The path of the first of the files. */
+export async function resolveHubFiles(request: HubFetch): Promise<string> {
+  const { source, context, onNotice, choose = chooseModelFiles } = request;
+  const cached = await findCached(request);
+  if (context === null) return cached ?? refuseOffline(request);
+  // A file of a commit never changes.
+  if (cached !== null && isCommit(source.revision) && source.wanted !== null) return cached;
+  let listing: RepoListing;
+  try {
+    const isHurried = cached !== null || request.isOptional === true;
+    listing = await listRepo(isHurried ? hurried(context) : context, source);
+  } catch (error) {
+    if (cached === null || !(error instanceof ServerError) || error.code === "cancelled") throw error;
+    onNotice?.(`"${source.repo}" is used as the cache has it: ${error.message}`);
+    return cached;
+  }
+  const paths = choose(source, [...listing.files.keys()]);
+  const folder = repoFolder(request.cache, source.repo);
+  try {
+    await fetchFiles(request, context, listing, paths);
+    await writeRef(folder, source.revision, listing.commit);
+  } catch (cause) {
+    throw explainUnwritable(folder, cause);
+  }
+  return snapshotPath(folder, listing.commit, paths[0] ?? "");
+}
+
+/** What the cache has of the revision, without any network; null where it is not there whole. */
+export async function findCached(request: Pick<HubFetch, "source" | "cache" | "choose">): Promise<string | null> {
+  const { source, cache, choose = chooseModelFiles } = request;
+  const folder = repoFolder(cache, source.repo);
+  const commit = await cachedCommit(folder, source.revision);
+  if (commit === null) return null;
+  try {
+    const [first = ""] = choose(source, await cachedFiles(folder, commit));
+    return snapshotPath(folder, commit, first);
+  } catch {
+    // Not this file, or not all of its shards.
+    return null;
+  }
+}
+
+function chooseModelFiles(source: HubSource, paths: readonly string[]): readonly string[] {
+  return chooseModel(paths, { place: placeOf(source), wanted: source.wanted, preferred: preferredQuantisations });
+}
+
+/** What a message calls a repository. */
+export function placeOf({ repo, revision }: HubSource): string {
+  return revision === "main" ? `"${repo}"` : `"${repo}" at ${revision}`;
+}
+
+async function fetchFiles(
+  { source, cache, maxFileBytes, onProgress, onNotice }: HubFetch,
+  context: HubContext,
+  { commit, files }: RepoListing,
+  paths: readonly string[],
+): Promise<void> {
+  const folder = repoFolder(cache, source.repo);
+  const missing: { file: RemoteFile; blob: string }[] = [];
+  for (const path of paths) {
+    const size = await sizeOf(snapshotPath(folder, commit, path));
+    const listed = files.get(path) ?? null;
+    if (size !== null && (listed === null || size === listed)) continue;
+    const file = await describeFile(context, source, commit, path, listed);
+    if (maxFileBytes !== undefined && file.sizeBytes > maxFileBytes) throw tooLarge(source, file, maxFileBytes);
+    missing.push({ file, blob: blobPath(folder, file.etag) });
+  }
+  if (missing.length === 0) return;
+  await mkdir(folder, { recursive: true });
+  await checkRoom(folder, missing);
+  const totalBytes = missing.reduce((sum, { file }) => sum + file.sizeBytes, 0);
+  let beforeBytes = 0;
+  for (const { file, blob } of missing) {
+    const { wasThere } = await downloadBlob({
+      context,
+      file,
+      blob,
+      locks: lockFolder(cache, source.repo),
+      onBytes: (doneBytes) => onProgress?.({ phase: "download", doneBytes: beforeBytes + doneBytes, totalBytes }),
+      onVerify: onProgress,
+      onNotice,
+    });
+    await linkSnapshot(blob, snapshotPath(folder, commit, file.path), { isShared: wasThere });
+    beforeBytes += file.sizeBytes;
+  }
+}
+
+/** Only adapters have a limit. */
+function tooLarge(source: HubSource, { path, sizeBytes }: RemoteFile, maxBytes: number): ServerError {
+  return new ServerError(
+    "lora_adapter_file_too_large",
+    `"${path}" of ${placeOf(source)} has ${sizeBytes} bytes, where up to ${maxBytes} are read; raise lora_max_bytes`,
+  );
+}
+
+function explainUnwritable(folder: string, cause: unknown): unknown {
+  const { code } = cause as NodeJS.ErrnoException;
+  if (!["EACCES", "EPERM", "EROFS", "ENOTDIR", "EEXIST"].includes(String(code))) return cause;
+  const message = `"${folder}" cannot be written (${code}); set HF_HUB_CACHE to a directory that can`;
+  return new ServerError("config_invalid", message, { cause });
+}
+
+async function refuseOffline({ source, cache, choose = chooseModelFiles }: HubFetch): Promise<never> {
+  const folder = repoFolder(cache, source.repo);
+  const commit = await cachedCommit(folder, source.revision);
+  const reason = "the hub may not be asked (HF_HUB_OFFLINE)";
+  if (commit === null) {
+    throw absent(`${reason}, and the cache "${cache}" has no "${source.repo}" at revision "${source.revision}"`);
+  }
+  const problem = await cachedFiles(folder, commit)
+    .then((files) => choose(source, files))
+    .then(
+      () => "it changed while it was read",
+      (error: Error) => error.message,
+    );
+  throw absent(`${reason}, and in the cache "${cache}": ${problem}`);
+}
+
+function absent(message: string): ServerError {
+  return new ServerError("model_source_unreachable", message, { param: "model_id" });
+}

@@ -1,0 +1,91 @@
+// Owns the checks of a model given as a path, so that a wrong path is explained before an engine sees it. Called by
+// resolve-model.ts; it reads no more of a file than its first four bytes.
+import { open, readdir, stat } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { ServerError } from "../../../runtime/errors.ts";
+import { suggestion } from "../../../runtime/nearest.ts";
+import { shardPaths } from "../gguf/shards.ts";
+import { chooseModel } from "./choice/model-choice.ts";
+import { agreedFile } from "./choice/quantized-file.ts";
+
+/**
+ * The absolute path of the model at `path`, a file or a folder with one model, or null where nothing is there.
+ * `quantizedFile` names the file in a folder of several. Throws model_file_invalid where it is no model.
+ */
+export async function findLocalModel(path: string, quantizedFile: string | null): Promise<string | null> {
+  const absolute = resolve(path);
+  try {
+    if (!(await stat(absolute)).isDirectory()) {
+      agreedFile(path, basename(absolute), quantizedFile);
+      return await checkFile(path, absolute);
+    }
+    const names = await readdir(absolute);
+    const place = `the directory "${path}"`;
+    const [name = ""] = chooseModel(names, { place, wanted: quantizedFile, preferred: [] });
+    return await checkFile(join(path, name), join(absolute, name));
+  } catch (cause) {
+    if (cause instanceof ServerError) throw cause;
+    const code = codeOf(cause);
+    if (code === "ENOENT" || code === "ENOTDIR") return null;
+    const reason = code === "EACCES" || code === "EPERM" ? "permission denied" : String(cause);
+    throw invalid(`"${path}" cannot be read: ${reason}`, cause);
+  }
+}
+
+/** Says what is wrong with a path that leads nowhere, with the nearest name. */
+export async function refuseLocalModel(path: string): Promise<never> {
+  const absolute = resolve(path);
+  const models = await modelsIn(dirname(absolute));
+  const near = suggestion(basename(absolute), models);
+  const there = models.length === 0 || near !== "" ? "" : `; there is ${models.map((name) => `"${name}"`).join(", ")}`;
+  const expected = "a path of a .gguf file, owner/name[:FILE] on the hub, or pypi:PACKAGE[==VERSION][/FILE]";
+  throw invalid(`no file at "${absolute}"${near}${there}; a model is ${expected}`);
+}
+
+/** The first shard of the model, all of which are there. */
+async function checkFile(path: string, absolute: string): Promise<string> {
+  const shards = shardPaths(absolute);
+  const isThere = await Promise.all(
+    shards.map((shard) =>
+      stat(shard).then(
+        (found) => found.isFile(),
+        () => false,
+      ),
+    ),
+  );
+  const missing = shards.filter((_, index) => !isThere[index]).map((shard) => `"${basename(shard)}"`);
+  if (shards.length > 1 && missing.length > 0) {
+    throw invalid(`"${path}" is one of ${shards.length} shards; beside it are missing: ${missing.join(", ")}`);
+  }
+  const first = shards[0] ?? absolute;
+  const magic = await firstBytes(first);
+  if (magic === "GGUF") return first;
+  throw invalid(
+    `"${path}" expects a GGUF file, which starts with "GGUF"; this one starts with ${JSON.stringify(magic)}`,
+  );
+}
+
+async function firstBytes(path: string): Promise<string> {
+  const file = await open(path);
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(4), 0, 4, 0);
+    return buffer.toString("latin1", 0, bytesRead);
+  } finally {
+    await file.close();
+  }
+}
+
+/** The first few .gguf files of a directory; none where it cannot be listed. */
+async function modelsIn(directory: string): Promise<string[]> {
+  const listed = 10;
+  const names = await readdir(directory).catch(() => []);
+  return names.filter((name) => name.endsWith(".gguf")).slice(0, listed);
+}
+
+function codeOf(cause: unknown): unknown {
+  return cause instanceof Error && "code" in cause ? cause.code : undefined;
+}
+
+function invalid(message: string, cause?: unknown): ServerError {
+  return new ServerError("model_file_invalid", message, { param: "model_id", cause });
+}

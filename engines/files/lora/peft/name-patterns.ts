@@ -1,0 +1,61 @@
+// Owns the numbers that a PEFT config gives to modules by pattern: a name, the end of one behind a dot, or a regular expression
+// for either. The config comes from a client, so expressions run as automata, whose work has a bound.
+
+import { accepts } from "../../../../runtime/regex/automaton.ts";
+import { automatonOf } from "../../../../runtime/regex/determinise.ts";
+import { parseRegex } from "../../../../runtime/regex/parse.ts";
+import type { Automaton } from "../../../../runtime/regex/states.ts";
+import { RegexProblem } from "../../../../runtime/regex/syntax.ts";
+import { bounded, TooMuchWork } from "../../../../runtime/regex/work.ts";
+import { quote } from "../../gguf/invalid-file.ts";
+import { invalidAdapter } from "../adapter-problems.ts";
+
+/** Names have no such bound: they are looked up. */
+const maxExpressions = 64;
+
+interface Numbered {
+  /** Among all patterns: the first that fits counts. */
+  readonly order: number;
+  readonly value: number;
+}
+
+export class NamePatterns {
+  readonly #names = new Map<string, Numbered>();
+  readonly #expressions: (Numbered & { readonly automaton: Automaton })[] = [];
+
+  /** `key` is what the config calls them. Throws invalid_lora_adapter. */
+  constructor(key: string, patterns: readonly (readonly [pattern: string, value: number])[]) {
+    const expressions = patterns.flatMap(([pattern, value], order): [string, Numbered][] => {
+      if (!/^[\w.]+$/.test(pattern)) return [[pattern, { order, value }]];
+      this.#names.set(pattern, { order, value });
+      return [];
+    });
+    if (expressions.length > maxExpressions) {
+      throw invalidAdapter(
+        `its ${key} has ${expressions.length} regular expressions, where up to ${maxExpressions} are read`,
+      );
+    }
+    bounded(() => {
+      for (const [pattern, numbered] of expressions) {
+        this.#expressions.push({ ...numbered, automaton: compile(key, pattern) });
+      }
+    });
+  }
+
+  /** The number for a module, by its whole name. */
+  find(module: string): number | undefined {
+    const ends = [module, ...[...module.matchAll(/\./g)].map(({ index }) => module.slice(index + 1))];
+    const named = ends.flatMap((end) => this.#names.get(end) ?? []);
+    const matched = this.#expressions.find(({ automaton }) => accepts(automaton, module));
+    return [...named, ...(matched ? [matched] : [])].sort((one, other) => one.order - other.order)[0]?.value;
+  }
+}
+
+function compile(key: string, pattern: string): Automaton {
+  try {
+    return automatonOf(parseRegex(`(.*\\.)?(${pattern})`), "whole");
+  } catch (error) {
+    if (!(error instanceof RegexProblem || error instanceof TooMuchWork)) throw error;
+    throw invalidAdapter(`its ${key} has the pattern ${quote(pattern)}, which cannot be used: ${error.message}`);
+  }
+}

@@ -1,0 +1,97 @@
+// Owns reading a LoRA adapter as PEFT writes it: adapter_config.json and adapter_model.safetensors, checked against the model.
+// What it cannot do exactly it refuses by name. Reads the heads alone; the numbers are read when they are written anew.
+import { quote } from "../../gguf/invalid-file.ts";
+import type { TensorTable } from "../../gguf/tensors.ts";
+import { invalidAdapter } from "../adapter-problems.ts";
+import { type LoraPair, matrixShape } from "../lora-pair.ts";
+import { matrixOf } from "../module-names.ts";
+import { floatSpan, readSafetensors, type SafetensorsEntry } from "../safetensors.ts";
+import type { SourceFile } from "../source-file.ts";
+import { type PeftConfig, parsePeftConfig } from "./peft-config.ts";
+
+interface Halves {
+  A?: SafetensorsEntry;
+  B?: SafetensorsEntry;
+}
+
+const loraName = /^base_model\.model\.(.+)\.lora_([AB])(?:\.default)?\.weight$/;
+
+/** What else a PEFT file can hold, by a part of its name. */
+const refusedParts: readonly (readonly [part: string, meaning: string])[] = [
+  ["lora_magnitude_vector", "a magnitude of DoRA"],
+  ["lora_embedding_", "a change of token embeddings"],
+  ["lora_B.bias", "a bias"],
+  ["modules_to_save", "a whole module"],
+];
+
+/** Throws invalid_lora_adapter. */
+export async function readPeftAdapter(
+  { config, weights }: { readonly config: SourceFile; readonly weights: SourceFile },
+  model: TensorTable,
+): Promise<LoraPair[]> {
+  const text = Buffer.alloc(config.size);
+  await config.read(text, 0);
+  const settings = parsePeftConfig(text);
+  const modules = pairUp(await readSafetensors(weights));
+  return [...modules].map(([module, halves]) => pairOf(module, halves, { settings, weights, model }));
+}
+
+function pairUp(tensors: readonly SafetensorsEntry[]): Map<string, Halves> {
+  const modules = new Map<string, Halves>();
+  for (const tensor of tensors) {
+    const [, module, half] = loraName.exec(tensor.name) ?? [];
+    if (module === undefined) throw strange(tensor.name);
+    const halves = modules.get(module) ?? {};
+    if (halves[half as "A" | "B"]) throw invalidAdapter(`it has lora_${half} of ${quote(module)} twice`);
+    halves[half as "A" | "B"] = tensor;
+    modules.set(module, halves);
+  }
+  return modules;
+}
+
+function strange(name: string) {
+  const [, meaning] = refusedParts.find(([part]) => name.includes(part)) ?? [];
+  if (meaning) return invalidAdapter(`its tensor ${quote(name)} is ${meaning}, which is not taken`);
+  return invalidAdapter(
+    `its tensor ${quote(name)} is none of LoRA; expected names like base_model.model.<module>.lora_A.weight`,
+  );
+}
+
+interface Surroundings {
+  readonly settings: PeftConfig;
+  readonly weights: SourceFile;
+  readonly model: TensorTable;
+}
+
+function pairOf(module: string, { A, B }: Halves, { settings, weights, model }: Surroundings): LoraPair {
+  if (!A || !B)
+    throw invalidAdapter(`it has lora_${A ? "A" : "B"} of ${quote(module)}, but lora_${A ? "B" : "A"} is missing`);
+  const matrix = matrixOf(module, model);
+  const shape = matrixShape(model, matrix.name);
+  if (!shape)
+    throw invalidAdapter(`${matrix.name} of the model is no plain matrix, so its module ${quote(module)} has no place`);
+  const rank = settings.rankOf(module);
+  checkShape(A, [rank, shape.columns], matrix.name);
+  checkShape(B, [shape.rows, rank], matrix.name);
+  if (matrix.turnedHeads > 0 && shape.rows % (2 * matrix.turnedHeads) !== 0) {
+    throw invalidAdapter(
+      `${matrix.name} of the model has ${shape.rows} rows, which are not ${matrix.turnedHeads} heads`,
+    );
+  }
+  return {
+    ...matrix,
+    ...shape,
+    rank,
+    scale: settings.scaleOf(module),
+    a: floatSpan(A, weights),
+    b: floatSpan(B, weights),
+  };
+}
+
+function checkShape({ name, shape }: SafetensorsEntry, expected: readonly [number, number], matrix: string): void {
+  if (shape.length === 2 && shape[0] === expected[0] && shape[1] === expected[1]) return;
+  throw invalidAdapter(
+    `its tensor ${quote(name)} is [${shape.join(", ")}], where [${expected.join(", ")}] would fit ${matrix} of the model ` +
+      "and the rank in adapter_config.json",
+  );
+}

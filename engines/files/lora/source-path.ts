@@ -1,0 +1,70 @@
+// Owns the way from the path a client names to the open files of an adapter: a folder as PEFT writes it, or one GGUF file.
+// Whatever a path says, what is opened lies in the root where there is one.
+import { realpath, stat } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { ServerError } from "../../../runtime/errors.ts";
+import { expecting } from "./adapter-problems.ts";
+import { isInside, leadsInto, SourceFile } from "./source-file.ts";
+
+export type SourceFiles =
+  | { readonly kind: "peft"; readonly config: SourceFile; readonly weights: SourceFile }
+  | { readonly kind: "gguf"; readonly file: SourceFile };
+
+export interface SourceLimits {
+  /** The folder that adapters come from; null where they come from anywhere. */
+  readonly root: string | null;
+  /** Of a file with tensors. */
+  readonly maxBytes: number;
+}
+
+const maxConfigBytes = 1024 * 1024;
+/** What a file may have over the bytes of its tensors. */
+const headerAllowance = 16 * 1024 * 1024;
+
+/** The largest file of an adapter that is read, where its tensors may have so many bytes. */
+export function largestFile(maxBytes: number): number {
+  return maxBytes + headerAllowance;
+}
+
+/** Opens what is at `source`; relative paths count from the root, or else from the working directory. */
+export async function openSource(source: string, limits: SourceLimits): Promise<SourceFiles> {
+  const root = limits.root === null ? null : await realpath(limits.root);
+  const path = await locate(source, root);
+  const inRoot = { root, maxBytes: largestFile(limits.maxBytes) };
+  if (!(await stat(path)).isDirectory()) {
+    return { kind: "gguf", file: await SourceFile.open(path, "the file", inRoot) };
+  }
+  const openIn = (name: string, maxBytes: number) => SourceFile.open(join(path, name), name, { root, maxBytes });
+  const config = await openIn("adapter_config.json", maxConfigBytes);
+  try {
+    return { kind: "peft", config, weights: await openIn("adapter_model.safetensors", inRoot.maxBytes) };
+  } catch (error) {
+    await config.close();
+    throw error;
+  }
+}
+
+/** The real path of what a client named. */
+async function locate(source: string, root: string | null): Promise<string> {
+  if (source === "" || source.includes("\0")) throw noPath(source === "" ? "got an empty text" : "got one with a NUL");
+  const named = resolve(root ?? "", source);
+  const forbidden = new ServerError(
+    "adapter_path_forbidden",
+    "the path leads out of the folder that adapters may be loaded from; name one in it, or relative to it",
+  );
+  const missing = new ServerError("adapter_path_not_found", "there is nothing at this path; check it");
+  const circle = noPath("got a circle of links");
+  const known = { ENOENT: missing, ENOTDIR: missing, ELOOP: circle, ENAMETOOLONG: noPath("got a longer one") };
+  const real = await expecting(known, () => realpath(named)).catch(async (error: unknown) => {
+    throw root === null || (await leadsInto(root, named)) ? error : forbidden;
+  });
+  if (root !== null && !isInside(root, real)) throw forbidden;
+  return real;
+}
+
+function noPath(found: string): ServerError {
+  return new ServerError(
+    "invalid_adapter_path",
+    `expected the path of a folder or file that the system takes, ${found}`,
+  );
+}

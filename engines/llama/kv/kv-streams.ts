@@ -1,0 +1,229 @@
+// Owns the KV cache of a model whose sequences have a stream of memory each: which native sequence serves which slot, and
+// copies, which are bytes in main memory. llama.cpp splits a pass at every gap between sequence ids, so it keeps them dense.
+// A part of a stream must never be copied natively: that ends the process.
+import assert from "node:assert/strict";
+import type { Batch } from "../../batch.ts";
+import type { Capacity, SavedKv } from "../../engine.ts";
+import type { NativeContext } from "../native/native-context.ts";
+import { CopyBuffers } from "./copy-buffers.ts";
+import type { SlotKv } from "./slot-kv.ts";
+import { SlotMap } from "./slot-map.ts";
+import { isState, type StateShape } from "./state-bytes.ts";
+
+export interface StreamsOptions {
+  readonly capacity: Capacity;
+  readonly layout: string;
+  /** A sequence's tail can be dropped. */
+  readonly truncates: boolean;
+  readonly bytesPerToken: number;
+}
+
+/** Share of the KV cache that copies may take beside it. */
+const copiesShare = 0.25;
+/** A sequence with more KV than this is not moved to close a gap: that would hold up all the others. */
+const maxMovedBytes = 32 * 2 ** 20;
+/** Room for one state is kept between steps, if it is not more than this. */
+const maxKeptBytes = 64 * 2 ** 20;
+
+/** A sequence as llama.cpp writes it: the first `size` of `bytes`. */
+class SavedState {
+  readonly bytes: Uint8Array;
+  readonly size: number;
+  readonly tokens: number;
+  /** Whether nobody else knows the bytes. */
+  isOwn: boolean;
+  isDropped = false;
+
+  constructor(bytes: Uint8Array, size: number, tokens: number, isOwn: boolean) {
+    this.bytes = bytes;
+    this.size = size;
+    this.tokens = tokens;
+    this.isOwn = isOwn;
+  }
+}
+
+export class StreamsKv implements SlotKv {
+  readonly layout: string;
+  readonly #context: NativeContext;
+  readonly #capacity: Capacity;
+  readonly #truncates: boolean;
+  readonly #bytesPerToken: number;
+  readonly #shape: StateShape;
+  readonly #slots: SlotMap;
+  readonly #buffers: CopyBuffers;
+  /** By slot: tokens in the KV cache, and blocks spoken for. */
+  readonly #cached: Int32Array;
+  readonly #blocks: Int32Array;
+  #usedBlocks = 0;
+  /** The state of a slot when it had so many tokens, for all that are to be given its prefix; slot -1 = of none. */
+  #state = new Uint8Array(0);
+  #stateSize = 0;
+  #stateSlot = -1;
+  #stateTokens = 0;
+
+  constructor(context: NativeContext, { capacity, layout, truncates, bytesPerToken }: StreamsOptions) {
+    const { maxSequences, sequenceTokens } = capacity;
+    this.layout = layout;
+    this.#context = context;
+    this.#capacity = capacity;
+    this.#truncates = truncates;
+    this.#bytesPerToken = bytesPerToken;
+    this.#shape = { streams: maxSequences, bytesPerToken, keepsAll: truncates };
+    this.#slots = new SlotMap(maxSequences);
+    this.#buffers = new CopyBuffers(maxSequences * sequenceTokens * bytesPerToken * copiesShare);
+    this.#cached = new Int32Array(maxSequences);
+    this.#blocks = new Int32Array(maxSequences);
+  }
+
+  get freeBlocks(): number {
+    return this.#capacity.kvBlocks - this.#usedBlocks;
+  }
+
+  idOf(slot: number): number {
+    return this.#slots.idOf(slot);
+  }
+
+  prepare(batch: Batch): void {
+    if (this.#state.length > maxKeptBytes) this.#forgetState(true);
+    // New sequences first: a gap that one of them fills needs no move.
+    for (let row = 0; row < batch.rowCount; row++) {
+      const slot = at(batch.slot, row);
+      this.#slots.acquire(slot);
+      if (at(batch.position, row) < at(this.#cached, slot)) this.#truncate(slot, at(batch.position, row));
+    }
+    this.#closeGap();
+  }
+
+  commit(batch: Batch): void {
+    for (let row = 0; row < batch.rowCount; row++) {
+      this.#hold(at(batch.slot, row), at(batch.position, row) + at(batch.length, row));
+    }
+  }
+
+  fillerPosition(id: number): number {
+    const slot = this.#slots.slotOf(id);
+    if (slot < 0) return 0;
+    // A model that cannot drop its tail would be corrupted by a token too many; a full stream has no room for it.
+    const position = at(this.#cached, slot);
+    return this.#truncates && position < this.#capacity.sequenceTokens ? position : -1;
+  }
+
+  reserve(slot: number, tokens: number): boolean {
+    if (tokens > this.#capacity.sequenceTokens) return false;
+    const blocks = Math.ceil(tokens / this.#capacity.blockTokens);
+    const more = blocks - at(this.#blocks, slot);
+    if (more > 0) {
+      this.#blocks[slot] = blocks;
+      this.#usedBlocks += more;
+    }
+    return true;
+  }
+
+  release(slot: number): void {
+    const id = this.#slots.release(slot);
+    if (id >= 0) this.#context.remove(id, -1);
+    if (slot === this.#stateSlot) this.#forgetState(false);
+    this.#usedBlocks -= at(this.#blocks, slot);
+    this.#blocks[slot] = 0;
+    this.#cached[slot] = 0;
+  }
+
+  copyPrefix(from: number, to: number, tokens: number): void {
+    assert.ok(this.#truncates && tokens <= at(this.#cached, from), `the first ${tokens} tokens of slot ${from}`);
+    // Several may be waiting for the same prefix: they share one look at it.
+    if (from !== this.#stateSlot || tokens > this.#stateTokens) this.#readState(from);
+    this.#fill(to, this.#state.subarray(0, this.#stateSize), this.#stateTokens, tokens);
+  }
+
+  save(slot: number, tokens = at(this.#cached, slot)): SavedKv | null {
+    if (tokens < at(this.#cached, slot)) this.#truncate(slot, tokens);
+    const id = this.idOf(slot);
+    assert.ok(id >= 0, `slot ${slot} holds nothing`);
+    const size = this.#context.stateSize(id);
+    const bytes = this.#buffers.take(size);
+    if (bytes === null) return null;
+    this.#context.readState(id, bytes);
+    return new SavedState(bytes, size, at(this.#cached, slot), true);
+  }
+
+  drop(saved: SavedKv): void {
+    const copy = ownCopy(saved);
+    copy.isDropped = true;
+    // What was exported may be on its way to a disk: another copy must not be written over it.
+    if (copy.isOwn) this.#buffers.give(copy.bytes);
+    else this.#buffers.forget(copy.bytes.length);
+  }
+
+  restore(slot: number, saved: SavedKv, tokens: number): void {
+    const { bytes, size, tokens: held } = ownCopy(saved);
+    assert.ok(this.#truncates ? tokens <= held : tokens === held, `${tokens} tokens of a copy that has ${held}`);
+    this.#fill(slot, bytes.subarray(0, size), held, tokens);
+  }
+
+  export(saved: SavedKv): Uint8Array {
+    const copy = ownCopy(saved);
+    copy.isOwn = false;
+    return copy.bytes.subarray(0, copy.size);
+  }
+
+  import(bytes: Uint8Array, tokens: number): SavedKv | null {
+    const fits = tokens <= this.#capacity.sequenceTokens && isState(bytes, this.#shape, tokens);
+    if (!fits || !this.#buffers.count(bytes.length)) return null;
+    return new SavedState(bytes, bytes.length, tokens, false);
+  }
+
+  /** Puts the first `tokens` of a state that has `held` into an empty slot. */
+  #fill(slot: number, bytes: Uint8Array, held: number, tokens: number): void {
+    const id = this.#slots.acquire(slot);
+    this.#context.writeState(id, bytes);
+    if (tokens < held) this.#context.remove(id, tokens);
+    this.#hold(slot, tokens);
+  }
+
+  #hold(slot: number, tokens: number): void {
+    this.#cached[slot] = tokens;
+    this.reserve(slot, tokens);
+  }
+
+  #truncate(slot: number, tokens: number): void {
+    assert.ok(this.#truncates, `this model cannot drop the tail of slot ${slot}`);
+    this.#context.remove(this.idOf(slot), tokens);
+    this.#cached[slot] = tokens;
+    if (slot === this.#stateSlot && tokens < this.#stateTokens) this.#forgetState(false);
+  }
+
+  #readState(slot: number): void {
+    const id = this.idOf(slot);
+    const size = this.#context.stateSize(id);
+    if (this.#state.length < size) this.#state = new Uint8Array(Math.ceil(size * 1.25));
+    this.#context.readState(id, this.#state);
+    this.#stateSize = size;
+    this.#stateSlot = slot;
+    this.#stateTokens = at(this.#cached, slot);
+  }
+
+  #forgetState(andRoom: boolean): void {
+    this.#stateSlot = -1;
+    if (andRoom) this.#state = new Uint8Array(0);
+  }
+
+  /** Moves the highest sequence into the lowest gap: one a step, so that the pause stays short. */
+  #closeGap(): void {
+    const move = this.#slots.compaction();
+    if (!move || at(this.#cached, move.slot) * this.#bytesPerToken > maxMovedBytes) return;
+    this.#readState(move.slot);
+    this.#context.writeState(move.to, this.#state.subarray(0, this.#stateSize));
+    this.#context.remove(move.from, -1);
+    this.#slots.moved(move);
+  }
+}
+
+function ownCopy(saved: SavedKv): SavedState {
+  assert.ok(saved instanceof SavedState && !saved.isDropped, "a copy that another engine made, or that was dropped");
+  return saved;
+}
+
+/** Element of a typed array at an index the caller knows to be inside. */
+function at(array: Int32Array, index: number): number {
+  return array[index] as number;
+}

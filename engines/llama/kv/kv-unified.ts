@@ -1,0 +1,165 @@
+// Owns the KV cache of a model whose sequences share one pool of llama.cpp's cells: a native sequence for each slot, spare
+// ones for copies, and the books of how much is used. Sharing only marks cells. The books count whole blocks, of which each
+// slot or copy that writes has its own; llama.cpp counts cells, and shares them one by one. So it never needs more of them
+// than the books say, and a pass for which room was reserved finds it.
+import assert from "node:assert/strict";
+import type { Batch } from "../../batch.ts";
+import { PageTable, type SavedPages } from "../../decoding/kv/page-table.ts";
+import type { Capacity, SavedKv } from "../../engine.ts";
+import type { NativeContext } from "../native/native-context.ts";
+import type { SlotKv } from "./slot-kv.ts";
+import { isState, type StateShape } from "./state-bytes.ts";
+
+export interface UnifiedOptions {
+  readonly capacity: Capacity;
+  readonly layout: string;
+  readonly bytesPerToken: number;
+  /** Most native sequences; see nativeSequences(). */
+  readonly maxSequenceIds: number;
+}
+
+/** A sequence that belongs to no slot. */
+class SavedSequence {
+  readonly id: number;
+  readonly pages: SavedPages;
+
+  constructor(id: number, pages: SavedPages) {
+    this.id = id;
+    this.pages = pages;
+  }
+}
+
+/**
+ * Sequences a context must be opened for: slots, and the one that exports go through. Copies take ids beyond: the pool has
+ * marks for those too, but only the states of these can be read.
+ */
+export function nativeSequences(maxSequences: number, maxSequenceIds: number): number {
+  return Math.min(maxSequences + 1, maxSequenceIds);
+}
+
+export class UnifiedKv implements SlotKv {
+  readonly layout: string;
+  readonly #context: NativeContext;
+  readonly #sequenceTokens: number;
+  readonly #shape: StateShape;
+  readonly #pages: PageTable;
+  readonly #exportId: number;
+  readonly #spareIds: number[] = [];
+
+  constructor(context: NativeContext, { capacity, layout, bytesPerToken, maxSequenceIds }: UnifiedOptions) {
+    const { maxSequences, sequenceTokens, blockTokens, kvBlocks } = capacity;
+    this.layout = layout;
+    this.#context = context;
+    this.#sequenceTokens = sequenceTokens;
+    this.#shape = { streams: 1, bytesPerToken, keepsAll: true };
+    this.#pages = new PageTable({
+      slots: maxSequences,
+      sequenceTokens,
+      blockTokens,
+      threads: 1,
+      pagesPerThread: kvBlocks,
+    });
+    this.#exportId = maxSequences;
+    for (let id = maxSequences + 1; id < maxSequenceIds; id++) this.#spareIds.push(id);
+  }
+
+  get freeBlocks(): number {
+    return this.#pages.freeBlocks;
+  }
+
+  idOf(slot: number): number {
+    return slot;
+  }
+
+  prepare(batch: Batch): void {
+    for (let row = 0; row < batch.rowCount; row++) {
+      const slot = at(batch.slot, row);
+      const start = at(batch.position, row);
+      const end = start + at(batch.length, row);
+      if (start < this.#pages.length(slot)) this.#context.remove(slot, start);
+      // Of several tokens whose logits are wanted all but the first may be replaced.
+      const settled = end - Math.max(at(batch.logitsCount, row) - 1, 0);
+      assert.ok(this.#pages.write(slot, start, end, settled), `no room was reserved for ${end} tokens of slot ${slot}`);
+    }
+    // Cells are not copied: who writes takes new ones.
+    this.#pages.clearCopies();
+  }
+
+  commit(): void {}
+
+  fillerPosition(): number {
+    return -1;
+  }
+
+  reserve(slot: number, tokens: number): boolean {
+    return tokens <= this.#sequenceTokens && this.#pages.reserve(slot, tokens);
+  }
+
+  release(slot: number): void {
+    this.#pages.release(slot);
+    this.#context.remove(slot, -1);
+  }
+
+  copyPrefix(from: number, to: number, tokens: number): void {
+    this.#pages.copyPrefix(from, to, tokens);
+    this.#context.share(from, to, tokens);
+  }
+
+  save(slot: number, tokens?: number): SavedKv | null {
+    const id = this.#spareIds.pop();
+    if (id === undefined) return null;
+    const pages = this.#pages.save(slot, tokens);
+    this.#context.share(slot, id, pages.tokens);
+    return new SavedSequence(id, pages);
+  }
+
+  drop(saved: SavedKv): void {
+    const { id, pages } = ownCopy(saved);
+    this.#pages.drop(pages);
+    this.#context.remove(id, -1);
+    this.#spareIds.push(id);
+  }
+
+  restore(slot: number, saved: SavedKv, tokens: number): void {
+    const { id, pages } = ownCopy(saved);
+    this.#pages.restore(slot, pages, tokens);
+    this.#context.share(id, slot, tokens);
+  }
+
+  export(saved: SavedKv): Uint8Array {
+    const { id, pages } = ownCopy(saved);
+    this.#context.share(id, this.#exportId, pages.tokens);
+    try {
+      const bytes = new Uint8Array(this.#context.stateSize(this.#exportId));
+      this.#context.readState(this.#exportId, bytes);
+      return bytes;
+    } finally {
+      this.#context.remove(this.#exportId, -1);
+    }
+  }
+
+  import(bytes: Uint8Array, tokens: number): SavedKv | null {
+    const fits = tokens <= this.#sequenceTokens && isState(bytes, this.#shape, tokens);
+    const id = fits ? this.#spareIds.at(-1) : undefined;
+    const pages = id === undefined ? null : this.#pages.take(tokens);
+    if (id === undefined || pages === null) return null;
+    try {
+      this.#context.writeState(id, bytes);
+    } catch (error) {
+      this.#pages.drop(pages);
+      throw error;
+    }
+    this.#spareIds.pop();
+    return new SavedSequence(id, pages);
+  }
+}
+
+function ownCopy(saved: SavedKv): SavedSequence {
+  assert.ok(saved instanceof SavedSequence, "a copy that another engine made");
+  return saved;
+}
+
+/** Element of a typed array at an index the caller knows to be inside. */
+function at(array: Int32Array, index: number): number {
+  return array[index] as number;
+}

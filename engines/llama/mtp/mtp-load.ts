@@ -1,0 +1,166 @@
+// Owns opening prediction heads: those in a model's own file, or an assistant's made for it. Called by the loader once the
+// model's context is open. What cannot predict for this model is refused here, by name, before llama.cpp is asked: it would
+// end the process.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { Capacity, ModelSpec } from "../../engine.ts";
+import { type ModelTraits, metadata } from "../model-traits.ts";
+import {
+  type LlamaFunctions,
+  type NativeContextParams,
+  type Pointer,
+  poolingType,
+  predictionContext,
+} from "../native/abi.ts";
+import { type Cores, NativeContext } from "../native/native-context.ts";
+import { LlamaHeads } from "./mtp.ts";
+
+/**
+ * Architectures whose heads the known release runs, and whose caches drop tails. Of those with several heads the first one
+ * drafts all tokens.
+ */
+const withHeads: ReadonlySet<string> = new Set([
+  "cohere2moe",
+  "deepseek2",
+  "deepseek32",
+  "glm-dsa",
+  "glm4moe",
+  "hy_v3",
+  "mimo2",
+  "step35",
+]);
+/** An assistant that reads its model's KV cache; its layers are one head. */
+const sharingAssistant = "gemma4-assistant";
+const sharingTarget = "gemma4";
+const sharingTrainedTokens = 4;
+
+/** Outputs of a pass, for each sequence: its newest token, and some of those before it. */
+const outputsPerSequence = 4;
+
+export interface HeadsRequest {
+  readonly spec: ModelSpec;
+  readonly target: NativeContext;
+  readonly params: NativeContextParams;
+  readonly capacity: Capacity;
+  readonly cores: Cores;
+  loadAssistant(path: string): Pointer;
+  openContext(model: Pointer, params: NativeContextParams): Pointer;
+}
+
+/**
+ * How a model is used that has heads: its cache is one pool in which every tail can be dropped, and has their layers too.
+ * Throws config_invalid where that cannot be.
+ */
+export function headedTraits(
+  functions: LlamaFunctions,
+  model: Pointer,
+  traits: ModelTraits,
+  spec: ModelSpec,
+): ModelTraits {
+  const { path, pagedKv, heads } = spec;
+  if (functions.modelIsRecurrent(model) || functions.modelIsHybrid(model) || traits.isEncoder) {
+    throw unusable(spec, `"${path}" cannot drop tokens that were drafted wrong`);
+  }
+  if (traits.pooling === "rank") throw unusable(spec, `"${path}" gives scores`);
+  if (pagedKv === false) throw unusable(spec, "predicting several tokens needs the shared pool of paged_attn");
+  const layers = heads?.path === null ? functions.modelPredictionLayerCount(model) : 0;
+  return { ...traits, rollsBack: true, kv: { ...traits.kv, layers: traits.kv.layers + layers } };
+}
+
+export function openHeads(request: HeadsRequest): LlamaHeads {
+  const { spec, target } = request;
+  const { functions } = target;
+  const path = spec.heads?.path ?? null;
+  if (path === null) {
+    checkOwn(functions, target.model, spec);
+    return open(request, target.model, false);
+  }
+  const assistant = request.loadAssistant(path);
+  try {
+    checkAssistant(target, assistant, path, spec);
+    return open(request, assistant, true);
+  } catch (error) {
+    functions.modelFree(assistant);
+    throw error;
+  }
+}
+
+function open(request: HeadsRequest, model: Pointer, ownsModel: boolean): LlamaHeads {
+  const { target, params, capacity, cores } = request;
+  const { functions } = target;
+  const { maxSequences } = capacity;
+  const prediction = functions.prediction();
+  const sharesMemory = architectureOf(functions, model) === sharingAssistant;
+  const maxOutputs = Math.max(outputsPerSequence * maxSequences, params.n_seq_max);
+  const headParams = {
+    ...params,
+    ctx_type: predictionContext,
+    ctx_other: target.pointer,
+    n_outputs_max: maxOutputs,
+    n_outputs_max_per_seq: maxOutputs,
+    pooling_type: poolingType.none,
+  };
+  const context = new NativeContext({
+    functions,
+    model,
+    context: request.openContext(model, headParams),
+    cores,
+  });
+  prediction.setStates(target.pointer, true, false);
+  prediction.setStates(context.pointer, true, true);
+  const layers = functions.modelPredictionLayerCount(model);
+  const parts = {
+    target,
+    context,
+    prediction,
+    sharesMemory,
+    ownsModel,
+    width: functions.modelOutputEmbeddingLength(target.model),
+    vocabSize: functions.vocabTokenCount(target.vocab),
+    maxSequences,
+    batchTokens: params.n_batch,
+    maxOutputs,
+  };
+  return new LlamaHeads(parts, sharesMemory ? sharingTrainedTokens : layers);
+}
+
+function checkOwn(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): void {
+  const architecture = architectureOf(functions, model);
+  const layers = functions.modelPredictionLayerCount(model);
+  if (layers > 0 && withHeads.has(architecture)) return;
+  throw unusable(
+    spec,
+    `"${spec.path}" (${architecture}) has ${layers > 0 ? "prediction heads that llama.cpp does not run" : "no prediction heads"}`,
+  );
+}
+
+function checkAssistant(target: NativeContext, assistant: Pointer, path: string, spec: ModelSpec): void {
+  const { functions, model } = target;
+  const architecture = architectureOf(functions, assistant);
+  const ofTarget = architectureOf(functions, model);
+  const expected = ofTarget === sharingTarget ? sharingAssistant : ofTarget;
+  const isKnown = expected === sharingAssistant || withHeads.has(expected);
+  if (!isKnown || architecture !== expected || functions.modelPredictionLayerCount(assistant) === 0) {
+    throw unusable(spec, `"${path}" (${architecture}) is no assistant of "${spec.path}" (${ofTarget})`);
+  }
+  const sizes = (of: Pointer) => [
+    functions.modelOutputEmbeddingLength(of),
+    functions.vocabTokenCount(functions.modelGetVocab(of)),
+  ];
+  const [width, vocabulary] = sizes(assistant);
+  const [targetWidth, targetVocabulary] = sizes(model);
+  if (width === targetWidth && vocabulary === targetVocabulary) return;
+  const got = `${width} floats a state and ${vocabulary} tokens, not ${targetWidth} and ${targetVocabulary}`;
+  throw unusable(spec, `"${path}" is no assistant of "${spec.path}": it has ${got}`);
+}
+
+function architectureOf(functions: LlamaFunctions, model: Pointer): string {
+  return metadata(functions, model, "general.architecture") ?? "unknown";
+}
+
+function unusable({ heads }: ModelSpec, problem: string): ServerError {
+  const [param, expected] =
+    heads?.path == null
+      ? ["mtp_n_predict", "a model with prediction heads (multi-token prediction)"]
+      : ["mtp_model", "an assistant made for the model it drafts for"];
+  return new ServerError("config_invalid", `${param} expects ${expected}; ${problem}: leave it out`, { param });
+}

@@ -1,0 +1,123 @@
+// Owns drafting with prediction heads that llama.cpp runs: the newest token and the state before it give a token and a state
+// of the heads' own, and those the next. Called by the drafter; what the heads have read is mtp-feeder.ts's.
+import type { DraftHeads, DraftTarget } from "../../engine.ts";
+import { NativeFloats } from "../native/native-floats.ts";
+import { HeadsFeeder, type HeadsParts } from "./mtp-feeder.ts";
+
+export class LlamaHeads implements DraftHeads {
+  readonly trainedTokens: number;
+  readonly feeder: HeadsFeeder;
+  readonly #parts: HeadsParts;
+  /** The targets that the running pass drafts for, and their rows among its outputs. */
+  readonly #drafting: Int32Array;
+  readonly #rows: Int32Array;
+  readonly #states = new NativeFloats();
+  readonly #logits = new NativeFloats();
+
+  constructor(parts: HeadsParts, trainedTokens: number) {
+    this.#parts = parts;
+    this.trainedTokens = trainedTokens;
+    this.feeder = new HeadsFeeder(parts);
+    this.#drafting = new Int32Array(parts.maxSequences);
+    this.#rows = new Int32Array(parts.maxSequences);
+  }
+
+  follows(slot: number, total: number): boolean {
+    return this.feeder.trailOf(slot).reaches(total - 1);
+  }
+
+  propose<T extends DraftTarget>(
+    targets: readonly T[],
+    depths: Int32Array,
+    choose: (target: T, logits: Float32Array, row: number) => number,
+  ): void {
+    this.#catchUpAll(targets, depths);
+    let drafting = this.#addNewest(targets, depths);
+    while (drafting > 0 && this.feeder.decode()) drafting = this.#choose(targets, depths, drafting, choose);
+    // The newest token is fed again, as its place is that of the pair the next step completes.
+    for (const { slot, total } of targets) if (this.follows(slot, total)) this.feeder.remove(slot, total - 1);
+  }
+
+  /** To be called before the model is disposed. */
+  dispose(): void {
+    const { context, ownsModel } = this.#parts;
+    this.feeder.batch.free(context.functions);
+    context.free();
+    if (ownsModel) context.functions.modelFree(context.model);
+  }
+
+  /**
+   * Adds what the targets' trails have. It joins the first drafting pass where all of it can be output: of a pass with other
+   * tokens some architectures give the states of its first ones.
+   */
+  #catchUpAll(targets: readonly DraftTarget[], depths: Int32Array): void {
+    let pending = 0;
+    for (let i = 0; i < targets.length; i++) {
+      const target = targets[i] as DraftTarget;
+      const trail = this.feeder.trailOf(target.slot);
+      target.draftCount = 0;
+      if (at(depths, i) === 0 || !trail.reaches(target.total - 1)) continue;
+      trail.cut(target.total - 1);
+      pending += trail.count;
+      // What reads the model's cache must not find drafts there that were wrong.
+      if (this.#parts.sharesMemory) this.#parts.target.remove(target.slot, target.total - 1);
+    }
+    const joins = pending <= Math.min(this.#parts.maxOutputs, this.feeder.batch.room);
+    this.feeder.fedOutput = joins ? 1 : 0;
+    for (let i = 0; i < targets.length; i++) {
+      const { slot, total } = targets[i] as DraftTarget;
+      if (at(depths, i) > 0 && this.follows(slot, total)) this.feeder.catchUp(slot);
+    }
+    this.feeder.fedOutput = 0;
+    if (!joins) this.feeder.flush();
+  }
+
+  /** Adds the newest token of each target to the pass. Returns how many there are. */
+  #addNewest(targets: readonly DraftTarget[], depths: Int32Array): number {
+    let drafting = 0;
+    for (let i = 0; i < targets.length; i++) {
+      const { slot, total, tokens } = targets[i] as DraftTarget;
+      if (at(depths, i) === 0 || !this.follows(slot, total)) continue;
+      this.feeder.batch.setStates(this.feeder.trailOf(slot).states, 0, 1);
+      this.#rows[drafting] = this.feeder.batch.view.count;
+      this.feeder.batch.view.add(at(tokens, total - 1), total - 1, slot, 1);
+      this.#drafting[drafting++] = i;
+    }
+    return drafting;
+  }
+
+  /** Takes the drafted tokens of a pass, and makes the next one. Returns how many go on. */
+  #choose<T extends DraftTarget>(
+    targets: readonly T[],
+    depths: Int32Array,
+    count: number,
+    choose: (target: T, logits: Float32Array, row: number) => number,
+  ): number {
+    const { context, prediction, vocabSize, width, sharesMemory } = this.#parts;
+    const outputs = at(this.#rows, count - 1) + 1;
+    const logits = this.#logits.at(context.logitsPointer(), outputs * vocabSize);
+    const states = this.#states.at(prediction.getStates(context.pointer), outputs * width);
+    let drafting = 0;
+    for (let i = 0; i < count; i++) {
+      const index = at(this.#drafting, i);
+      const row = at(this.#rows, i);
+      const target = targets[index] as T;
+      const token = choose(target, logits, row);
+      if (token < 0) continue;
+      (target.draft as Int32Array)[target.draftCount++] = token;
+      if (target.draftCount >= at(depths, index)) continue;
+      this.feeder.batch.setStates(states, row, 1);
+      // Who reads the model's cache asks from where that ends, whatever the token.
+      const position = target.total - 1 + (sharesMemory ? 0 : target.draftCount);
+      this.#rows[drafting] = this.feeder.batch.view.count;
+      this.feeder.batch.view.add(token, position, target.slot, 1);
+      this.#drafting[drafting++] = index;
+    }
+    return drafting;
+  }
+}
+
+/** Element of a typed array at an index the caller knows to be inside. */
+function at(array: Int32Array, index: number): number {
+  return array[index] as number;
+}

@@ -1,0 +1,151 @@
+// The llama.cpp libraries, opened once per process (or worker thread), with the C API bound. The packages of node-llama-cpp
+// carry them prebuilt. For the CPU they are opened directly (prebuilt.ts); for a GPU node-llama-cpp chooses among its builds.
+// Nothing is built or downloaded.
+import koffi from "koffi";
+import { ServerError } from "../../../runtime/errors.ts";
+import { computeCores } from "../../../runtime/host/cores.ts";
+import { bindingOf, type LlamaFunctions, type Pointer } from "./abi.ts";
+import { limitNativeHeap } from "./native-heap.ts";
+import { isLibrary, openPrebuilt } from "./prebuilt.ts";
+import { bundledRelease } from "./release.ts";
+import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
+
+/** What passes can be computed on. */
+interface Devices {
+  /** "cpu", "cuda", "metal" or "vulkan". */
+  readonly backend: string;
+  /** Performance cores: without the efficiency cores of a hybrid CPU. */
+  readonly mathCores: number;
+  /** The GPU's memory, in all and unused. */
+  gpuMemory(): Promise<{ readonly gpuBytes: number; readonly freeBytes: number }>;
+  gpuNames(): Promise<readonly string[]>;
+}
+
+export interface LlamaLibrary extends Devices {
+  readonly functions: LlamaFunctions;
+  readonly release: string;
+  /** Path of the mapped library. */
+  readonly path: string;
+  /** Runs `body` with native log lines collected; outside of it they go nowhere. Only while loading, on the loading thread. */
+  withLog<T>(body: (lines: readonly string[]) => T): T;
+  readonly startThreads: StartThreads;
+  /** Address of a C function `strlen`: as an abort callback it is true while the flag byte it is given is not 0. */
+  readonly flagIsSet: Pointer;
+}
+
+// A llama_decode builds its graph on the stack of the call; the default of 1 MiB is tight for deep models.
+const nativeStackBytes = 8 * 1024 * 1024;
+const logLinesKept = 64;
+/** ggml's log level DEBUG: one line per tensor. */
+const debugLevel = 1;
+const keptHeapBytes = 32 * 1024 * 1024;
+// Made once: koffi keeps every type for ever.
+const logCallback = koffi.pointer(koffi.proto("void", ["int32", "str", "void*"]));
+
+const open = new Map<boolean, Promise<LlamaLibrary>>();
+
+/** The libraries for a CPU-only or an accelerated run; opened at the first call. Throws `config_invalid`. */
+export function openLibrary(useGpu: boolean): Promise<LlamaLibrary> {
+  let library = open.get(useGpu);
+  if (!library) {
+    library = load(useGpu);
+    open.set(useGpu, library);
+  }
+  return library;
+}
+
+async function load(useGpu: boolean): Promise<LlamaLibrary> {
+  const release = bundledRelease();
+  const bind = bindingOf(release);
+  koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
+  const libc = koffi.load(libcName());
+  // `abs` ignores its pointer arguments: a log callback in C that is safe from every thread. node-llama-cpp installs a
+  // JS one, which would block or abort when called from a compute thread, so ours must come after it.
+  const silent = libc.symbol("abs");
+  const devices = await openDevices(useGpu, silent).catch(notLoaded);
+  const path = findLibrary("llama");
+  const functions = bind(koffi.load(path));
+  functions.logSet(silent, null);
+  await limitNativeHeap(keptHeapBytes);
+  return {
+    ...devices,
+    functions,
+    release,
+    path,
+    withLog: (body) => collectLog(functions, silent, body),
+    startThreads: bindThreadPools(koffi.load(findLibrary("ggml")), koffi.load(findLibrary("ggml-base"))),
+    flagIsSet: libc.symbol("strlen"),
+  };
+}
+
+async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
+  if (!useGpu && openPrebuilt(log)) {
+    const gpuMemory = async () => ({ gpuBytes: 0, freeBytes: 0 });
+    return { backend: "cpu", mathCores: computeCores(), gpuMemory, gpuNames: async () => [] };
+  }
+  const { getLlama } = await import("node-llama-cpp");
+  const gpu = useGpu ? "auto" : false;
+  const llama = await getLlama({ gpu, build: "never", skipDownload: true, progressLogs: false });
+  return {
+    backend: llama.gpu === false ? "cpu" : llama.gpu,
+    mathCores: llama.cpuMathCores,
+    gpuMemory: async () => {
+      const { total, free } = await llama.getVramState();
+      return { gpuBytes: total, freeBytes: free };
+    },
+    gpuNames: () => llama.getGpuDeviceNames(),
+  };
+}
+
+function notLoaded(cause: Error): never {
+  const message =
+    `llama.cpp's libraries do not load on ${process.platform}-${process.arch} (${cause.message}); ` +
+    "`npm ci` installs the prebuilt ones where there are any, and the wasm engine needs none";
+  throw new ServerError("config_invalid", message, { param: "engine", cause });
+}
+
+/** Path of a library this process has mapped, by its plain name. */
+function findLibrary(name: string): string {
+  const report = process.report.getReport() as { sharedObjects?: string[] };
+  const found = report.sharedObjects?.find((path) => isLibrary(path, name));
+  if (found) return found;
+  throw new ServerError(
+    "config_invalid",
+    `the llama.cpp library "${name}" is not mapped after loading it on ${process.platform}-${process.arch}; ` +
+      "reinstall with `npm ci` (its optional packages carry the libraries), or choose another engine",
+  );
+}
+
+function libcName(): string {
+  if (process.platform === "darwin") return "libSystem.dylib";
+  if (process.platform === "win32") return "ucrtbase.dll";
+  return isMusl() ? "libc.so" : "libc.so.6";
+}
+
+function isMusl(): boolean {
+  const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
+  return header?.glibcVersionRuntime === undefined;
+}
+
+function collectLog<T>(functions: LlamaFunctions, silent: Pointer, body: (lines: readonly string[]) => T): T {
+  const lines: string[] = [];
+  const keep = (level: number, text: string) => {
+    if (level === debugLevel) return;
+    lines.push(text.trimEnd());
+    if (lines.length > logLinesKept) lines.shift();
+  };
+  const callback = koffi.register(keep, logCallback);
+  functions.logSet(callback, null);
+  try {
+    return body(lines);
+  } finally {
+    functions.logSet(silent, null);
+    koffi.unregister(callback);
+  }
+}
+
+/** The lines of a native log that say what went wrong. */
+export function lastWords(lines: readonly string[]): string {
+  const errors = lines.filter((line) => /error|fail|invalid|unknown|unsupported|missing/i.test(line));
+  return (errors.length > 0 ? errors : lines).slice(-3).join("; ") || "it gave no reason";
+}

@@ -1,0 +1,71 @@
+// Owns one llama_batch and the views through which its arrays are written, without an allocation a step. Used by the
+// model alone; it knows nothing of slots, only of native sequence ids.
+import koffi from "koffi";
+import type { Batch } from "../../batch.ts";
+import type { LlamaFunctions, NativeBatch, Pointer } from "./abi.ts";
+
+/** A native batch whose arrays are written through views. */
+export class NativeBatchView {
+  readonly batch: NativeBatch;
+  readonly #token: Int32Array;
+  readonly #position: Int32Array;
+  readonly #sequence: Int32Array;
+  readonly #wanted: Int8Array;
+  readonly #lists: BigUint64Array;
+  readonly #ownLists: BigUint64Array;
+  #count = 0;
+
+  constructor(functions: LlamaFunctions, maxTokens: number) {
+    this.batch = functions.batchInit(maxTokens, 0, 1);
+    const view = (pointer: Pointer, bytes: number) => koffi.view(pointer, maxTokens * bytes);
+    this.#token = new Int32Array(view(this.batch.token, 4));
+    this.#position = new Int32Array(view(this.batch.pos, 4));
+    this.#wanted = new Int8Array(view(this.batch.logits, 1));
+    new Int32Array(view(this.batch.n_seq_id, 4)).fill(1);
+    // seq_id[i] points to the list of token i's sequences, which batchInit allocates one by one; pointing them into one
+    // array instead lets a view write them. The native side's own pointers are put back before it frees them.
+    this.#sequence = new Int32Array(maxTokens);
+    this.#lists = new BigUint64Array(view(this.batch.seq_id, 8));
+    this.#ownLists = this.#lists.slice();
+    const base = koffi.address(this.#sequence);
+    for (let i = 0; i < maxTokens; i++) this.#lists[i] = base + BigInt(i * Int32Array.BYTES_PER_ELEMENT);
+  }
+
+  free(functions: LlamaFunctions): void {
+    this.#lists.set(this.#ownLists);
+    functions.batchFree(this.batch);
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  clear(): void {
+    this.#count = 0;
+  }
+
+  add(token: number, position: number, sequence: number, wantOutput: number): void {
+    const i = this.#count++;
+    this.#token[i] = token;
+    this.#position[i] = position;
+    this.#sequence[i] = sequence;
+    this.#wanted[i] = wantOutput;
+  }
+
+  addRow(batch: Batch, row: number, sequence: number): void {
+    const length = batch.length[row] as number;
+    const firstWanted = length - (batch.logitsCount[row] as number);
+    for (let i = 0; i < length; i++) this.addToken(batch, row, sequence, i, i >= firstWanted ? 1 : 0);
+  }
+
+  /** Adds the token of a row that stands at `index`, counted from its first. */
+  addToken(batch: Batch, row: number, sequence: number, index: number, wantOutput: number): void {
+    const token = batch.tokens[(batch.offset[row] as number) + index] as number;
+    this.add(token, (batch.position[row] as number) + index, sequence, wantOutput);
+  }
+
+  /** To be called before the batch is used. */
+  finish(): void {
+    this.batch.n_tokens = this.#count;
+  }
+}

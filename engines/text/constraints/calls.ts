@@ -1,0 +1,152 @@
+// Owns the rules of calls of tools: how a format writes them, with arguments as each tool's schema has them. For translate.ts.
+// Pure.
+import assert from "node:assert/strict";
+import { ServerError } from "../../../runtime/errors.ts";
+import { charsOf, complement, union } from "../../../runtime/regex/char-set.ts";
+import type { ToolSpec } from "../../generation.ts";
+import type { CallSyntax } from "../parse/tool-format.ts";
+import {
+  anything,
+  choice,
+  choiceOf,
+  type Expression,
+  empty,
+  freeText,
+  type Rules,
+  rule,
+  sequence,
+  set,
+  text,
+} from "./ebnf.ts";
+import type { Endings } from "./endings.ts";
+import { type Check, schemaCheck } from "./json-schema/check.ts";
+import { closed } from "./json-schema/closed.ts";
+import { compileObjectsInto, SchemaBudget, type SchemaPart } from "./json-schema/rules/compile.ts";
+
+/** Calls that must be well-formed wherever there are any. */
+export interface CallDemand {
+  readonly specs: readonly ToolSpec[];
+  readonly syntax: CallSyntax;
+  readonly required: boolean;
+  readonly parallel: boolean;
+}
+
+export interface CallRules {
+  /** One call or several, and nothing else. */
+  readonly calls: Expression;
+  /** Any text, with calls at its end or none. */
+  readonly free: readonly Expression[];
+  readonly check: ((name: string, args: string) => string | null) | null;
+  /** The error for the first tool whose arguments no text can be; null where there is none. */
+  nothingLeft(endings: Endings): unknown;
+}
+
+interface CalledTool {
+  readonly spec: ToolSpec;
+  readonly args: SchemaPart;
+}
+
+/**
+ * `hasFreeText`: an answer may hold text of no grammar, in which the format's parser may find calls that no grammar has made.
+ * Throws ServerError `invalid_value` or `unsupported` naming the tool whose parameters cannot be had.
+ */
+export function compileCalls(demand: CallDemand, answerOpen: string, hasFreeText: boolean, rules: Rules): CallRules {
+  const { specs, syntax } = demand;
+  const tools = compileTools(specs, rules);
+  const calls = tools.map(({ spec, args }) =>
+    sequence(text(syntax.before(spec.name)), args.expression, text(syntax.after(spec.name))),
+  );
+  const rest = restOf(rules.add("call", choiceOf(calls)), demand, rules);
+  const whole = sequence(text(syntax.open), rest);
+  return {
+    calls: whole,
+    free:
+      syntax.trigger === null
+        ? [freeBeside(answerOpen, rules), whole]
+        : [freeUntil(syntax.trigger, syntax, rest, rules)],
+    check: checkOf(tools, hasFreeText),
+    nothingLeft: (endings) => {
+      const empty = tools.find(({ args }) => !endings.canEnd(args.expression));
+      return empty === undefined ? null : forTool(empty.spec, noObject(empty.args));
+    },
+  };
+}
+
+function compileTools(specs: readonly ToolSpec[], rules: Rules): readonly CalledTool[] {
+  const budget = new SchemaBudget();
+  // Tools of one maker often take the same.
+  const known = new Map<string, SchemaPart>();
+  return specs.map((spec) => {
+    const key = `${spec.strict} ${JSON.stringify(spec.parameters)}`;
+    const args = known.get(key) ?? argumentsOf(spec, rules, budget);
+    known.set(key, args);
+    return { spec, args };
+  });
+}
+
+function argumentsOf(spec: ToolSpec, rules: Rules, budget: SchemaBudget): SchemaPart {
+  try {
+    return compileObjectsInto(closed(spec.parameters ?? true), rules, budget);
+  } catch (thrown) {
+    if (spec.strict) throw forTool(spec, thrown);
+    if (!(thrown instanceof ServerError)) throw thrown;
+    return compileObjectsInto(true, rules, budget);
+  }
+}
+
+/** Behind what calls begin with. */
+function restOf(call: Expression, { syntax, parallel }: CallDemand, rules: Rules): Expression {
+  const { between, close } = syntax;
+  if (!parallel || between === null) return sequence(call, text(close));
+  const name = rules.reserve("calls");
+  return rules.define(name, sequence(call, choice(text(close), sequence(text(between), rule(name)))));
+}
+
+/** Text that ends with calls as soon as their trigger comes. */
+function freeUntil(trigger: string, { open }: CallSyntax, rest: Expression, rules: Rules): Expression {
+  assert(open.startsWith(trigger), "calls begin with their trigger");
+  const name = rules.reserve("triggered");
+  rules.define(name, sequence(text(open.slice(trigger.length)), rest));
+  return rules.add("free", freeText(trigger, name));
+}
+
+const blanks = charsOf(" \t\r\n");
+const brace = charsOf("{");
+
+/** Text that cannot be taken for a call: it begins as such answers do or, where that says nothing, not like JSON. */
+function freeBeside(answerOpen: string, rules: Rules): Expression {
+  const rest = rules.add("free", anything);
+  if (answerOpen !== "") return sequence(text(answerOpen), rest);
+  const start = rules.reserve("start");
+  const words = sequence(set(complement(union(blanks, brace))), rest);
+  return rules.define(start, choice(empty, sequence(set(blanks), rule(start)), words));
+}
+
+function checkOf(tools: readonly CalledTool[], hasFreeText: boolean): CallRules["check"] {
+  const checks = new Map<string, Check>();
+  for (const { spec, args } of tools) {
+    if (!spec.strict || (!hasFreeText && args.unchecked.length === 0)) continue;
+    checks.set(spec.name, checkFor(spec));
+  }
+  return checks.size === 0 ? null : (name, args) => checks.get(name)?.(args) ?? null;
+}
+
+function checkFor(spec: ToolSpec): Check {
+  try {
+    return schemaCheck(spec.parameters ?? true);
+  } catch (thrown) {
+    throw forTool(spec, thrown);
+  }
+}
+
+function noObject(args: SchemaPart): Error {
+  const { message } = args.nothingLeft();
+  return new ServerError("invalid_value", `arguments are an object, and none can match. ${message}`);
+}
+
+/** Says of which tool a problem is. */
+function forTool({ name }: ToolSpec, thrown: unknown): unknown {
+  if (!(thrown instanceof ServerError)) return thrown;
+  const message = `the parameters of tool ${JSON.stringify(name)}: ${thrown.message}`;
+  return new ServerError(thrown.code, message, { param: "tools", cause: thrown });
+}

@@ -1,0 +1,121 @@
+// Owns grammars as rules of expressions. The translators build them; ebnf-text.ts writes them for the grammar engine. Pure.
+//
+// What the engine finds quick: a state's tokens are looked up once as long as they end inside the rule of that state. So text
+// that goes on belongs into one rule that calls itself at its end (s ::= "\"" | [^"] s), never into a small rule that is
+// repeated (c* with c ::= [^"]): there every token is tried anew at each step.
+import type { CharSet } from "../../../runtime/regex/char-set.ts";
+import { spendOn } from "../../../runtime/regex/work.ts";
+
+export type Expression =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "set"; readonly set: CharSet }
+  | { readonly kind: "rule"; readonly name: string }
+  | { readonly kind: "sequence"; readonly parts: readonly Expression[] }
+  | { readonly kind: "choice"; readonly options: readonly Expression[] }
+  | { readonly kind: "repeat"; readonly of: Expression; readonly min: number; readonly max: number | null }
+  /** Any bytes: see `through`, `freeText` and `anything`. Only as the whole of a rule. */
+  | { readonly kind: "any"; readonly mark: string | null; readonly next: string | null };
+
+export const empty: Expression = { kind: "sequence", parts: [] };
+export const never: Expression = { kind: "choice", options: [] };
+
+export function text(value: string): Expression {
+  return value === "" ? empty : { kind: "text", text: value };
+}
+
+export function set(chars: CharSet): Expression {
+  const [lo, hi] = chars;
+  if (lo === undefined || hi === undefined) return never;
+  return chars.length === 2 && lo === hi ? text(String.fromCodePoint(lo)) : { kind: "set", set: chars };
+}
+
+export function rule(name: string): Expression {
+  return { kind: "rule", name };
+}
+
+export function sequence(...parts: readonly Expression[]): Expression {
+  return sequenceOf(parts);
+}
+
+/** The same of any number of parts: a call takes only so many arguments. */
+export function sequenceOf(parts: readonly Expression[]): Expression {
+  const joined: Expression[] = [];
+  for (const part of parts) {
+    if (isNever(part)) return never;
+    if (part.kind !== "sequence") append(joined, part);
+    else for (const inner of part.parts) append(joined, inner);
+  }
+  spendOn(parts.length + joined.length);
+  return joined.length === 1 ? (joined[0] as Expression) : { kind: "sequence", parts: joined };
+}
+
+function append(parts: Expression[], part: Expression): void {
+  const last = parts[parts.length - 1];
+  if (part.kind === "text" && last?.kind === "text") parts[parts.length - 1] = text(last.text + part.text);
+  else parts.push(part);
+}
+
+export function choice(...options: readonly Expression[]): Expression {
+  return choiceOf(options);
+}
+
+/** The same of any number of options. */
+export function choiceOf(options: readonly Expression[]): Expression {
+  const flat = options.flatMap((option) => (option.kind === "choice" ? option.options : [option]));
+  spendOn(options.length + flat.length);
+  return flat.length === 1 ? (flat[0] as Expression) : { kind: "choice", options: flat };
+}
+
+export function repeat(of: Expression, min: number, max: number | null): Expression {
+  if (max === 0 || (min === 0 && isNever(of))) return empty;
+  if (isNever(of) || (min === 1 && max === 1)) return of;
+  return { kind: "repeat", of, min, max };
+}
+
+/** Any text that goes on until `mark`, which it includes. */
+export function through(mark: string): Expression {
+  return { kind: "any", mark, next: null };
+}
+
+/** Any text. Where it holds `mark` the rule `next` must follow, with which it ends. */
+export function freeText(mark: string, next: string): Expression {
+  return { kind: "any", mark, next };
+}
+
+export const anything: Expression = { kind: "any", mark: null, next: null };
+
+export function isNever(expression: Expression): boolean {
+  return expression.kind === "choice" && expression.options.length === 0;
+}
+
+/** Rules by name; `root` is where texts begin. */
+export class Rules {
+  readonly byName = new Map<string, Expression>();
+  /** What the engine may take to follow a rule, whatever does: see schema/counted-strings.ts. */
+  readonly lookaheads = new Map<string, Expression>();
+  readonly #limit: number;
+  #named = 0;
+
+  readonly #tooMany: () => Error;
+
+  /** `tooMany` makes the error for more than `limit` rules. */
+  constructor(limit: number, tooMany: () => Error) {
+    this.#limit = limit;
+    this.#tooMany = tooMany;
+  }
+
+  /** A name no other rule has, to be defined later. */
+  reserve(prefix: string): string {
+    if (this.#named++ >= this.#limit) throw this.#tooMany();
+    return `${prefix}_${this.#named}`;
+  }
+
+  define(name: string, expression: Expression): Expression {
+    this.byName.set(name, expression);
+    return rule(name);
+  }
+
+  add(prefix: string, expression: Expression): Expression {
+    return this.define(this.reserve(prefix), expression);
+  }
+}

@@ -1,0 +1,168 @@
+// Endings: which expressions of a grammar match at least one finite text, and its rules without those that match none. Linear:
+// an expression that is used in several places is visited once. Pure.
+
+import { spend } from "../../../runtime/regex/work.ts";
+import { type Expression, type Rules, repeat, sequence, sequenceOf } from "./ebnf.ts";
+
+type Composite = Expression & { readonly kind: "sequence" | "choice" | "repeat" };
+
+/** Which expressions have a finite text. */
+export class Endings {
+  readonly #rules: ReadonlySet<string>;
+  readonly #known = new Map<Composite, boolean>();
+
+  constructor(rules: Rules) {
+    this.#rules = new Search(rules).endingRules();
+  }
+
+  canEnd(expression: Expression): boolean {
+    if (expression.kind === "rule") return this.#rules.has(expression.name);
+    if (!isComposite(expression)) return true;
+    const known = this.#known.get(expression);
+    if (known !== undefined) return known;
+    const answer = this.#partsEnd(expression);
+    this.#known.set(expression, answer);
+    return answer;
+  }
+
+  #partsEnd(expression: Composite): boolean {
+    spend(1);
+    switch (expression.kind) {
+      case "sequence":
+        return expression.parts.every((part) => this.canEnd(part));
+      case "choice":
+        return expression.options.some((option) => this.canEnd(option));
+      case "repeat":
+        return expression.min === 0 || this.canEnd(expression.of);
+    }
+  }
+}
+
+function isComposite(expression: Expression): expression is Composite {
+  return expression.kind === "sequence" || expression.kind === "choice" || expression.kind === "repeat";
+}
+
+/** A rule or an expression that is not yet known to have a finite text. */
+interface Waiting {
+  /** Parts of it that must end first. */
+  left: number;
+  readonly users: Waiting[];
+  readonly rule: string | null;
+}
+
+/** Finds the rules that have a finite text: each one found lowers the count of those that need it. */
+class Search {
+  readonly #rules = new Map<string, Waiting>();
+  readonly #expressions = new Map<Composite, Waiting | null>();
+  readonly #ended: Waiting[] = [];
+
+  constructor({ byName }: Rules) {
+    for (const [name, expression] of byName) {
+      const rule = this.#rule(name);
+      const blocker = this.#blocker(expression);
+      if (blocker === null) this.#ended.push(rule);
+      else blocker.users.push(rule);
+    }
+  }
+
+  endingRules(): ReadonlySet<string> {
+    const names = new Set<string>();
+    for (let next = this.#ended.pop(); next !== undefined; next = this.#ended.pop()) {
+      if (next.rule !== null) names.add(next.rule);
+      spend(1 + next.users.length / 4);
+      for (const user of next.users) if (--user.left === 0) this.#ended.push(user);
+    }
+    return names;
+  }
+
+  #rule(name: string): Waiting {
+    const known = this.#rules.get(name);
+    if (known !== undefined) return known;
+    const made: Waiting = { left: 1, users: [], rule: name };
+    this.#rules.set(name, made);
+    return made;
+  }
+
+  /** What an expression waits for; null where it ends by itself. */
+  #blocker(expression: Expression): Waiting | null {
+    if (expression.kind === "rule") return this.#rule(expression.name);
+    if (!isComposite(expression)) return null;
+    const known = this.#expressions.get(expression);
+    if (known !== undefined) return known;
+    const made = this.#blockerOfParts(expression);
+    this.#expressions.set(expression, made);
+    return made;
+  }
+
+  #blockerOfParts(expression: Composite): Waiting | null {
+    spend(1);
+    if (expression.kind === "repeat") return expression.min === 0 ? null : this.#blocker(expression.of);
+    const isChoice = expression.kind === "choice";
+    const parts = isChoice ? expression.options : expression.parts;
+    spend(parts.length / 2);
+    const blockers = parts.flatMap((part) => this.#blocker(part) ?? []);
+    if (isChoice ? blockers.length < parts.length : blockers.length === 0) return null;
+    const made: Waiting = { left: isChoice ? 1 : blockers.length, users: [], rule: null };
+    for (const blocker of blockers) blocker.users.push(made);
+    return made;
+  }
+}
+
+/** The rules that `root` needs, without what cannot end; null where `root` cannot. */
+export function pruned(
+  rules: Rules,
+  root: string,
+  endings = new Endings(rules),
+): ReadonlyMap<string, Expression> | null {
+  if (!endings.canEnd({ kind: "rule", name: root })) return null;
+  const pruner = new Pruner(endings);
+  const live = new Map<string, Expression>();
+  const todo = [root];
+  for (let name = todo.pop(); name !== undefined; name = todo.pop()) {
+    if (live.has(name)) continue;
+    live.set(name, pruner.without(rules.byName.get(name) as Expression, todo));
+  }
+  return live;
+}
+
+/** Leaves out what cannot end. */
+class Pruner {
+  readonly #endings: Endings;
+  readonly #known = new Map<Composite, Expression>();
+
+  constructor(endings: Endings) {
+    this.#endings = endings;
+  }
+
+  /** Adds the rules that the result names to `used`, but not those of an expression that it has seen before. */
+  without(expression: Expression, used: string[]): Expression {
+    if (expression.kind === "rule") used.push(expression.name);
+    if (expression.kind === "any" && expression.next !== null) used.push(expression.next);
+    if (!isComposite(expression)) return expression;
+    const known = this.#known.get(expression);
+    if (known !== undefined) return known;
+    const made = this.#withoutDeadParts(expression, used);
+    this.#known.set(expression, made);
+    return made;
+  }
+
+  #withoutDeadParts(expression: Composite, used: string[]): Expression {
+    spend(1);
+    switch (expression.kind) {
+      case "sequence":
+        return this.#sequence(expression, used);
+      case "choice": {
+        const options = expression.options.filter((option) => this.#endings.canEnd(option));
+        return { kind: "choice", options: options.map((option) => this.without(option, used)) };
+      }
+      case "repeat":
+        if (!this.#endings.canEnd(expression.of)) return sequence();
+        return repeat(this.without(expression.of, used), expression.min, expression.max);
+    }
+  }
+
+  #sequence(expression: Composite & { kind: "sequence" }, used: string[]): Expression {
+    const parts = expression.parts.map((part) => this.without(part, used));
+    return parts.every((part, i) => part === expression.parts[i]) ? expression : sequenceOf(parts);
+  }
+}

@@ -1,0 +1,114 @@
+// Owns the check of a finished text against its whole schema, where the grammar could not enforce all of it. The only importer
+// of ajv. It fetches nothing, and the patterns of the schema are matched by automata: no text can hold up the thread.
+import { createRequire } from "node:module";
+import type { ErrorObject } from "ajv/dist/2020.js";
+import { accepts } from "../../../../runtime/regex/automaton.ts";
+import { automatonOf } from "../../../../runtime/regex/determinise.ts";
+import { parseRegex } from "../../../../runtime/regex/parse.ts";
+import { OutOfTime, spend, TooMuchWork } from "../../../../runtime/regex/work.ts";
+import { schemaError } from "./document.ts";
+
+/** Why a text is no answer, or null. */
+export type Check = (text: string) => string | null;
+
+/** Loads ajv with the first schema that needs it: few do, and text workers should start quickly. */
+const require = createRequire(import.meta.url);
+
+/** Decimal places to which multiples are told apart: 0.07 / 0.01 is no integer in floating point. */
+const multiplePrecision = 6;
+
+/** Throws `invalid_value`, and `unsupported` where the schema is too large to be checked. */
+export function schemaCheck(schema: unknown): Check {
+  const matches = compiled(schema);
+  return (text) => {
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      return "the output is not complete JSON";
+    }
+    try {
+      return matches(value) ? null : reason(matches.errors?.[0]);
+    } catch (thrown) {
+      if (thrown instanceof RangeError) return "the output is nested too deeply to be checked";
+      throw thrown;
+    }
+  };
+}
+
+function compiled(schema: unknown) {
+  chargeFor(schema);
+  const { Ajv2020 } = require("ajv/dist/2020.js") as typeof import("ajv/dist/2020.js");
+  const { default: addFormats } = require("ajv-formats") as typeof import("ajv-formats");
+  // Nothing is inlined or made shorter: both take time that grows with the square of the schema.
+  const ajv = new Ajv2020({
+    strict: false,
+    logger: false,
+    validateSchema: false,
+    meta: false,
+    inlineRefs: false,
+    multipleOfPrecision: multiplePrecision,
+    code: { regExp: linearRegExp, optimize: false },
+  });
+  addFormats(ajv);
+  try {
+    return ajv.compile(schema as object | boolean);
+  } catch (thrown) {
+    if (thrown instanceof TooMuchWork) throw thrown;
+    if (thrown instanceof RangeError)
+      throw schemaError("unsupported", "", "it is too large to be checked in a finished text");
+    const message = thrown instanceof Error ? thrown.message : String(thrown);
+    throw schemaError("invalid_value", "", message);
+  }
+}
+
+/** Of a schema that is compiled: for each, for each of its values, and for each two of them. */
+const unitsOfSchema = 2000;
+const unitsOfValue = 50;
+const unitsOfPair = 0.1;
+
+/** To be paid before the schema is compiled, which cannot be stopped. */
+function chargeFor(schema: unknown): void {
+  const values = valuesIn(schema);
+  try {
+    spend(unitsOfSchema + unitsOfValue * values + unitsOfPair * values * values);
+  } catch (thrown) {
+    if (!(thrown instanceof TooMuchWork) || thrown instanceof OutOfTime) throw thrown;
+    const problem = `with ${values} values it is too large to be checked in a finished text, as some of its keywords must be`;
+    throw schemaError("unsupported", "", problem);
+  }
+}
+
+/** Keywords that hold schemas by names of the client's. */
+const maps = new Set("properties patternProperties dependentSchemas $defs definitions".split(" "));
+
+/** A constant and an enum count as one value each. */
+function valuesIn(schema: unknown): number {
+  let count = 0;
+  const todo = [{ value: schema, isMap: false }];
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    count++;
+    const { value, isMap } = next;
+    if (typeof value !== "object" || value === null) continue;
+    for (const [key, inner] of Object.entries(value)) {
+      if (isMap || (key !== "const" && key !== "enum")) todo.push({ value: inner, isMap: !isMap && maps.has(key) });
+    }
+  }
+  return count;
+}
+
+/** Takes the place of the runtime's regular expressions, which can take for ever. */
+const linearRegExp = Object.assign(
+  (pattern: string) => {
+    const automaton = automatonOf(parseRegex(pattern), "anywhere");
+    // By its text ajv tells one pattern from another.
+    return { test: (text: string) => accepts(automaton, text), toString: () => pattern };
+  },
+  { code: "linearRegExp" },
+);
+
+function reason(error: ErrorObject | undefined): string {
+  if (error === undefined) return "the output does not match the schema";
+  const where = error.instancePath === "" ? "the output" : `the output at ${error.instancePath}`;
+  return `${where} ${error.message ?? `fails ${error.keyword}`}`;
+}

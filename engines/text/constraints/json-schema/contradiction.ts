@@ -1,0 +1,41 @@
+// Owns telling that an alternative has no values at all: so that branches can be told apart, and dead ones are left out. It may
+// miss some, and never errs the other way. Pure.
+import { spend } from "../../../../runtime/regex/work.ts";
+import { type Conjunct, type Goal, types } from "./conjunct.ts";
+import type { Expander } from "./expand.ts";
+import { keyGoal } from "./object-keys.ts";
+
+const lookAhead = 4;
+
+export function isContradiction(conjunct: Conjunct, expander: Expander, depth = lookAhead): boolean {
+  spend(4);
+  if (conjunct.values !== null) return conjunct.values.length === 0;
+  if (conjunct.types === types.object) return hasDeadProperty(conjunct, expander, depth);
+  if (conjunct.types === types.array) return hasDeadItem(conjunct, expander, depth);
+  return conjunct.types === 0;
+}
+
+function hasDeadProperty(conjunct: Conjunct, expander: Expander, depth: number): boolean {
+  spend(conjunct.required.length / 4);
+  return conjunct.required.some((key) => isDead(keyGoal(conjunct.objects, key), expander, depth));
+}
+
+function hasDeadItem(conjunct: Conjunct, expander: Expander, depth: number): boolean {
+  for (let i = 0; i < Math.min(conjunct.itemsMin, 8); i++) {
+    if (isDead(itemGoal(conjunct, i), expander, depth)) return true;
+  }
+  return false;
+}
+
+function isDead(goal: Goal | null, expander: Expander, depth: number): boolean {
+  return goal === null || expander.isNever(goal, depth);
+}
+
+/** What item `i` of an array must match. */
+export function itemGoal(conjunct: Conjunct, i: number): Goal {
+  spend(conjunct.arrays.length / 4);
+  return conjunct.arrays.flatMap(({ prefix, rest }) => {
+    const literal = i < prefix.length ? prefix[i] : rest;
+    return literal === null || literal === undefined ? [] : [literal];
+  });
+}

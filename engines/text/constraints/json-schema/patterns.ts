@@ -1,0 +1,24 @@
+// Patterns: the automata of one document's patterns, each made once, as many fields have the same pattern. Pure.
+import { not } from "../../../../runtime/regex/automaton.ts";
+import { automatonOf } from "../../../../runtime/regex/determinise.ts";
+import { parseRegex } from "../../../../runtime/regex/parse.ts";
+import type { Automaton } from "../../../../runtime/regex/states.ts";
+
+export class Patterns {
+  readonly #found = new Map<string, Automaton>();
+  readonly #absent = new Map<Automaton, Automaton>();
+
+  /** Texts in which a pattern is found. Throws RegexProblem. */
+  find(source: string): Automaton {
+    const known = this.#found.get(source) ?? automatonOf(parseRegex(source), "anywhere");
+    this.#found.set(source, known);
+    return known;
+  }
+
+  /** Texts that an automaton does not accept. */
+  not(automaton: Automaton): Automaton {
+    const known = this.#absent.get(automaton) ?? not(automaton);
+    this.#absent.set(automaton, known);
+    return known;
+  }
+}

@@ -1,0 +1,198 @@
+// Owns the translation of a JSON schema (draft 2020-12) into a grammar: each set of schemas that a value must match becomes a
+// rule, of its alternatives by type. Every text of the grammar matches the schema but for the keywords it lists as unchecked.
+// For translate.ts. Pure.
+
+import { RegexProblem } from "../../../../../runtime/regex/syntax.ts";
+import { bounded, OutOfTime, spend, spendOn, TooMuchWork } from "../../../../../runtime/regex/work.ts";
+import { choiceOf, type Expression, Rules, rule, text } from "../../ebnf.ts";
+import { ebnfText } from "../../ebnf-text.ts";
+import { type Conjunct, type Goal, numberTypes, top, types } from "../conjunct.ts";
+import { SchemaDocument, type SchemaNode, schemaError } from "../document.ts";
+import { matchesGoal } from "../evaluate.ts";
+import { Expander, goalKey } from "../expand.ts";
+import { has as contains } from "../values.ts";
+import { arrayExpression } from "./arrays.ts";
+import { CountedStrings } from "./counted-strings.ts";
+import type { Emitter } from "./emitter.ts";
+import { SharedRules, valueText } from "./json-text.ts";
+import { numberExpression } from "./numbers.ts";
+import { objectExpression } from "./objects.ts";
+import { stringExpression } from "./strings.ts";
+
+const maxRules = 8000;
+/** The grammar engine looks its whole vocabulary up for each of them: some 10 ms. */
+const maxWidePlaces = 400;
+/** An alternative with more values is not looked through for unique ones. */
+const maxFewValues = 64;
+
+export interface CompiledSchema {
+  readonly rules: Rules;
+  /** The rules as text. */
+  readonly grammar: string;
+  /** Keywords that the grammar does not, or not fully, enforce. */
+  readonly unchecked: readonly string[];
+}
+
+export function compileSchema(schema: unknown): CompiledSchema {
+  const rules = new Rules(maxRules, () =>
+    schemaError("unsupported", "", `it takes more than ${maxRules} rules; make it smaller`),
+  );
+  const { expression, unchecked, nothingLeft } = compileSchemaInto(schema, rules);
+  rules.define("root", expression);
+  const grammar = ebnfText(rules, "root");
+  if (grammar === null) throw nothingLeft();
+  return { rules, grammar, unchecked };
+}
+
+/** A schema as a part of another grammar. */
+export interface SchemaPart {
+  readonly expression: Expression;
+  readonly unchecked: readonly string[];
+  /** The error for a part of which no text is left. */
+  nothingLeft(): Error;
+}
+
+/** What the schemas of one grammar may take of the engine's time, all together. */
+export class SchemaBudget {
+  widePlaces = maxWidePlaces;
+}
+
+export function compileSchemaInto(schema: unknown, rules: Rules, budget = new SchemaBudget()): SchemaPart {
+  return part(schema, (compiler, document) => compiler.compile([document.root]), rules, budget);
+}
+
+/** The same of the schema's objects alone. */
+export function compileObjectsInto(schema: unknown, rules: Rules, budget = new SchemaBudget()): SchemaPart {
+  const isObject = (document: SchemaDocument) => document.beside("object", { type: "object" });
+  return part(schema, (compiler, document) => compiler.compile([document.root, isObject(document)]), rules, budget);
+}
+
+function part(
+  schema: unknown,
+  compile: (compiler: SchemaCompiler, document: SchemaDocument) => Expression,
+  rules: Rules,
+  budget: SchemaBudget,
+): SchemaPart {
+  const compiler = new SchemaCompiler(rules, budget);
+  const expression = bounded(() => compile(compiler, new SchemaDocument(schema)));
+  return { expression, unchecked: [...compiler.unchecked], nothingLeft: () => compiler.nothingLeft() };
+}
+
+class SchemaCompiler implements Emitter {
+  readonly rules: Rules;
+  readonly shared: SharedRules;
+  readonly counted: CountedStrings;
+  readonly unchecked = new Set<string>();
+  readonly #expander = new Expander((keyword) => this.checkLater(keyword));
+  readonly #names = new Map<string, string>();
+  readonly #todo: { readonly name: string; readonly goal: Goal }[] = [];
+  #where: SchemaNode | null = null;
+  readonly #budget: SchemaBudget;
+  readonly #afforded = new Set<string>();
+
+  constructor(rules: Rules, budget: SchemaBudget) {
+    this.rules = rules;
+    this.#budget = budget;
+    this.shared = new SharedRules(rules);
+    this.counted = new CountedStrings(rules, () => this.shared.stringRest());
+  }
+
+  /** What matches all of these. */
+  compile(roots: readonly SchemaNode[]): Expression {
+    const whole = this.value(roots.map((node) => ({ node, negated: false })));
+    try {
+      for (let next = this.#todo.pop(); next !== undefined; next = this.#todo.pop()) {
+        this.#where = next.goal[0]?.node ?? null;
+        this.rules.define(next.name, this.#body(next.goal));
+      }
+    } catch (thrown) {
+      const isLimit = thrown instanceof TooMuchWork || thrown instanceof RegexProblem;
+      throw isLimit && !(thrown instanceof OutOfTime)
+        ? schemaError("unsupported", this.#where?.pointer ?? "", thrown.message)
+        : thrown;
+    }
+    return whole;
+  }
+
+  /** The error for a schema of which no text is left. */
+  nothingLeft(): Error {
+    const [leftOut] = this.#expander.leftOut;
+    if (leftOut !== undefined)
+      return leftOut.node.error("unsupported", leftOut.keyword, "this cannot be ruled out here");
+    return schemaError("invalid_value", "", "no value can match it: its keywords contradict each other");
+  }
+
+  value(goal: Goal): Expression {
+    spend(goal.length);
+    const said = goal.filter(({ node, negated }) => node.value !== !negated);
+    if (said.length === 0) return this.shared.any();
+    const key = goalKey(said);
+    let name = this.#names.get(key);
+    if (name === undefined) {
+      name = this.rules.reserve("value");
+      this.#names.set(key, name);
+      this.#todo.push({ name, goal: said });
+    }
+    return rule(name);
+  }
+
+  alternatives(goal: Goal): readonly Conjunct[] {
+    return this.#expander.alternatives(goal);
+  }
+
+  values(goal: Goal): readonly unknown[] | null {
+    const all = this.alternatives(goal).map(fewValues);
+    if (all.some((values) => values === null)) return null;
+    return all.flatMap((values) => values ?? []).filter((value) => matchesGoal(value, goal, this.#expander));
+  }
+
+  affords(widePlaces: readonly string[]): boolean {
+    const added = widePlaces.filter((key) => !this.#afforded.has(key));
+    if (added.length > this.#budget.widePlaces) return false;
+    this.#budget.widePlaces -= added.length;
+    for (const key of added) this.#afforded.add(key);
+    return true;
+  }
+
+  checkLater(keyword: string): void {
+    this.unchecked.add(keyword);
+  }
+
+  refuse(keyword: string, message: string): Error {
+    return schemaError("unsupported", `${this.#where?.pointer ?? ""}/${keyword}`, message);
+  }
+
+  #body(goal: Goal): Expression {
+    const alternatives = this.alternatives(goal);
+    if (alternatives.includes(top)) return this.shared.any();
+    return choiceOf(alternatives.flatMap((conjunct) => this.#alternative(conjunct, goal)));
+  }
+
+  #alternative(conjunct: Conjunct, goal: Goal): readonly Expression[] {
+    if (conjunct.values !== null) {
+      const left = conjunct.values.filter((value) => matchesGoal(value, goal, this.#expander));
+      spend(left.length);
+      return left.map(valueText);
+    }
+    const isAllowed = (value: unknown): boolean => !contains(conjunct.excluded, value);
+    const has = (bits: number): boolean => (conjunct.types & bits) !== 0;
+    const options: (Expression | null)[] = [];
+    if (has(types.object)) options.push(objectExpression(conjunct, this));
+    if (has(types.array)) options.push(arrayExpression(conjunct, this));
+    if (has(types.string)) options.push(stringExpression(conjunct, this));
+    if (has(numberTypes)) options.push(numberExpression(conjunct, this));
+    if (has(types.boolean)) options.push(...[true, false].filter(isAllowed).map((value) => text(String(value))));
+    if (has(types.null) && isAllowed(null)) options.push(text("null"));
+    spendOn(conjunct.excluded.length);
+    const excludesDeep = conjunct.excluded.some((value) => typeof value === "object" && value !== null);
+    if (excludesDeep && has(types.object | types.array)) this.checkLater("not");
+    return options.filter((option) => option !== null);
+  }
+}
+
+/** The values of an alternative that has only a few. */
+function fewValues({ values, types: bits }: Conjunct): readonly unknown[] | null {
+  if (values !== null) return values.length <= maxFewValues ? values : null;
+  if ((bits & ~(types.null | types.boolean)) !== 0) return null;
+  return [...((bits & types.boolean) === 0 ? [] : [true, false]), ...((bits & types.null) === 0 ? [] : [null])];
+}

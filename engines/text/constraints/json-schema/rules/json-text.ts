@@ -1,0 +1,196 @@
+// Owns how JSON is spelled in the grammar: separators and the few blanks around them, strings, the values of an enum, and any
+// value at all. What stands between tokens is written where it is used, never as a rule of its own: see ebnf.ts. Pure.
+
+import {
+  asciiChars,
+  type CharSet,
+  charSet,
+  charsOf,
+  complement,
+  difference,
+  digitChars,
+  intersection,
+  rangesOf,
+  union,
+} from "../../../../../runtime/regex/char-set.ts";
+import type { Automaton } from "../../../../../runtime/regex/states.ts";
+import { spendOn } from "../../../../../runtime/regex/work.ts";
+import { choice, type Expression, type Rules, repeat, rule, sequence, sequenceOf, set, text } from "../../ebnf.ts";
+import type { Spelling } from "../../regex-rules.ts";
+
+/** Between values: nothing, a blank, or a new line with its indentation. Bounded: a model cannot write blanks for ever. */
+const gap: Expression = choice(
+  text(""),
+  text(" "),
+  ...[0, 2, 4, 6, 8, 10, 12].map((width) => text(`\n${" ".repeat(width)}`)),
+);
+const afterColon: Expression = choice(text(""), text(" "));
+
+export const openObject = sequence(text("{"), gap);
+export const closeObject = sequence(gap, text("}"));
+export const openArray = sequence(text("["), gap);
+export const closeArray = sequence(gap, text("]"));
+export const comma = sequence(text(","), gap);
+export const colon = sequence(text(":"), afterColon);
+
+export const mustEscape = union(charSet([[0, 0x1f]]), charsOf('"\\'));
+export const hexDigit = set(
+  union(
+    digitChars,
+    charSet([
+      [0x41, 0x46],
+      [0x61, 0x66],
+    ]),
+  ),
+);
+
+/** The inside of a JSON string, each character spelled one way, and the quote behind it. */
+export const stringSpelling: Spelling = {
+  chars(chars: CharSet): readonly Expression[] {
+    const escaped = intersection(chars, mustEscape);
+    const plain = alone(difference(chars, mustEscape));
+    return escaped.length === 0 ? plain : [...plain, sequence(text("\\"), escapes(escaped))];
+  },
+  end: text('"'),
+};
+
+/** What follows the backslash, as one expression: each alternative costs the engine a walk through the vocabulary. */
+function escapes(chars: CharSet): Expression {
+  let letters = "";
+  /** Last digits of \u000x and of \u001x. */
+  let [low, high] = ["", ""];
+  for (const [lo, hi] of rangesOf(chars)) {
+    for (let char = lo; char <= hi; char++) {
+      const spelled = JSON.stringify(String.fromCharCode(char)).slice(2, -1);
+      if (spelled.length === 1) letters += spelled;
+      else if (char < 0x10) low += spelled.at(-1);
+      else high += spelled.at(-1);
+    }
+  }
+  const numbers = choice(sequence(text("0"), set(charsOf(low))), sequence(text("1"), set(charsOf(high))));
+  return choice(set(charsOf(letters)), sequence(text("u00"), numbers));
+}
+
+/** Characters that stand for themselves: those beyond ASCII, which are spelled in several bytes, apart. */
+function alone(chars: CharSet): readonly Expression[] {
+  return [intersection(chars, asciiChars), difference(chars, asciiChars)].filter((part) => part.length > 0).map(set);
+}
+
+/** Rules that more than one place of a grammar uses, made when first asked for. */
+export class SharedRules {
+  readonly #rules: Rules;
+  readonly #made = new Set<string>();
+  readonly #known = new Map<string, Expression>();
+  /** Names of rules that the automata of strings and keys have in common. */
+  readonly common = new Map<string, string>();
+  readonly #automata = new Map<string, string>();
+  readonly #automatonKeys = new WeakMap<Automaton, string>();
+
+  constructor(rules: Rules) {
+    this.#rules = rules;
+  }
+
+  /** Any string, in any spelling. */
+  string(): Expression {
+    return this.#shared("string", () => sequence(text('"'), this.stringRest()));
+  }
+
+  /** The same behind its opening quote. */
+  stringRest(): Expression {
+    return this.#shared("string_rest", () => {
+      const rest = rule("string_rest");
+      const escaped = choice(set(charsOf('"\\/bfnrt')), sequence(text("u"), repeat(hexDigit, 4, 4)));
+      const plain = alone(complement(mustEscape)).map((chars) => sequence(chars, rest));
+      return choice(text('"'), ...plain, sequence(text("\\"), escaped, rest));
+    });
+  }
+
+  integer(): Expression {
+    return this.#shared("integer", () => integerDigits);
+  }
+
+  number(): Expression {
+    return this.#shared("number", () => {
+      const fraction = sequence(text("."), repeat(set(digitChars), 1, 15));
+      const exponent = sequence(set(charsOf("eE")), repeat(set(charsOf("+-")), 0, 1), repeat(set(digitChars), 1, 2));
+      return sequence(integerDigits, repeat(fraction, 0, 1), repeat(exponent, 0, 1));
+    });
+  }
+
+  any(): Expression {
+    return this.#shared("any", () =>
+      choice(this.object(), this.array(), this.string(), this.number(), text("true"), text("false"), text("null")),
+    );
+  }
+
+  object(): Expression {
+    return this.#shared("object", () => {
+      const member = sequence(this.string(), colon, rule("any"));
+      const rest = this.#shared("object_rest", () => choice(sequence(comma, member, rule("object_rest")), closeObject));
+      this.any();
+      return sequence(openObject, choice(text("}"), sequence(member, rest)));
+    });
+  }
+
+  array(): Expression {
+    return this.#shared("array", () => {
+      const rest = this.#shared("array_rest", () =>
+        choice(sequence(comma, rule("any"), rule("array_rest")), closeArray),
+      );
+      this.any();
+      return sequence(openArray, choice(text("]"), sequence(rule("any"), rest)));
+    });
+  }
+
+  /** A key that is the same for equal automata. */
+  automatonKey(automaton: Automaton): string {
+    const known = this.#automatonKeys.get(automaton);
+    if (known !== undefined) return known;
+    const text = JSON.stringify(automaton);
+    spendOn(2 * text.length);
+    const key = this.#automata.get(text) ?? `automaton ${this.#automata.size}`;
+    this.#automata.set(text, key);
+    this.#automatonKeys.set(automaton, key);
+    return key;
+  }
+
+  /** The same expression for the same key. */
+  once(key: string, make: () => Expression): Expression {
+    const known = this.#known.get(key) ?? make();
+    this.#known.set(key, known);
+    return known;
+  }
+
+  #shared(name: string, make: () => Expression): Expression {
+    if (!this.#made.has(name)) {
+      this.#made.add(name);
+      this.#rules.define(name, make());
+    }
+    return rule(name);
+  }
+}
+
+// Fifteen digits are what a number keeps exactly; more of them would go on for ever.
+const integerDigits = sequence(
+  repeat(text("-"), 0, 1),
+  choice(text("0"), sequence(set(charSet([[0x31, 0x39]])), repeat(set(digitChars), 0, 14))),
+);
+
+/** One value, its keys in their order. */
+export function valueText(value: unknown): Expression {
+  if (typeof value !== "object" || value === null) return text(JSON.stringify(value));
+  if (Array.isArray(value)) {
+    if (value.length === 0) return text("[]");
+    return sequenceOf([openArray, ...separated(value.map(valueText)), closeArray]);
+  }
+  const members = Object.entries(value).map(([key, inner]) => sequence(keyText(key), valueText(inner)));
+  return members.length === 0 ? text("{}") : sequenceOf([openObject, ...separated(members), closeObject]);
+}
+
+export function keyText(key: string): Expression {
+  return sequence(text(JSON.stringify(key)), colon);
+}
+
+function separated(parts: readonly Expression[]): Expression[] {
+  return parts.flatMap((part, i) => (i === 0 ? [part] : [comma, part]));
+}

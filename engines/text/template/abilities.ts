@@ -1,0 +1,190 @@
+// Template abilities: what a chat template accepts, found by test renders once when a model is attached: whether what a message
+// holds comes out in the prompt. Families differ, and no template says so of itself.
+import type { ToolSpec } from "../../generation.ts";
+import type { Renderer } from "./renderer.ts";
+import { type ParsedMessage, type TemplateMessage, templateMessages, templateTool } from "./template-messages.ts";
+
+/** How a template takes the calls of a message. */
+export interface CallAbilities {
+  /** Calls come out; where they do not, they are written as text. */
+  readonly shown: boolean;
+  /** Arguments must be JSON text; otherwise they are what that says. */
+  readonly textArguments: boolean;
+  /** Content must be null where there is none. */
+  readonly nullContent: boolean;
+  readonly ids: CallIds;
+  /** Several calls of one message come out. */
+  readonly several: boolean;
+  /** What becomes of content that a message has beside its calls; `apart`: it must be in a message of its own. */
+  readonly besideContent: "together" | "apart" | "lost";
+  /** A message may have calls, content and thoughts at once. */
+  readonly withThoughts: boolean;
+}
+
+/** `short`: ids must be nine letters and digits. `naming`: only they say what was called, as functions.NAME:COUNT. */
+export type CallIds = "any" | "short" | "naming";
+
+export interface Abilities {
+  /** It renders the simplest conversation, so when it fails on another, the messages are at fault. */
+  readonly works: boolean;
+  /** Content must be a list of parts; a string is lost or refused. */
+  readonly wantsParts: boolean;
+  /** Where false, system text goes in front of the next user message. */
+  readonly takesSystem: boolean;
+  /** Where false, the developer role becomes system. */
+  readonly takesDeveloper: boolean;
+  /** Where false, tools are described in system text. */
+  readonly takesTools: boolean;
+  /** Where false, results of calls are the user's. */
+  readonly takesResults: boolean;
+  readonly calls: CallAbilities;
+}
+
+/** Those of a model's templates; null for one that is missing or not tested. */
+export interface TemplateAbilities {
+  readonly usual: Abilities | null;
+  readonly withTools: Abilities | null;
+}
+
+const content = "probe5731";
+const result = "result6842";
+const thoughts = "thoughts9153";
+const called = ["call_tool3961", "call_tool7204"] as const;
+const key = "key4418";
+const values = ["value2907", "value7365"] as const;
+
+/** Under a name of its own: what comes out of a call must not be what comes out of the list of tools. */
+const tool: ToolSpec = {
+  name: "offered_tool8350",
+  description: "a tool",
+  parameters: { type: "object", properties: { city: { type: "string", description: "a city" } }, required: ["city"] },
+  strict: false,
+};
+
+const user: ParsedMessage = { role: "user", content: "hi" };
+
+const noCalls: CallAbilities = {
+  shown: false,
+  textArguments: false,
+  nullContent: false,
+  ids: "any",
+  several: true,
+  besideContent: "together",
+  withThoughts: true,
+};
+
+export function findAbilities(source: string, renderer: Renderer): Abilities {
+  const takesDeveloper = source.includes("developer");
+  const probe = new Probe(renderer);
+  const plain: Abilities = {
+    works: false,
+    wantsParts: false,
+    takesSystem: true,
+    takesDeveloper,
+    takesTools: false,
+    takesResults: false,
+    calls: noCalls,
+  };
+  const saying = [{ role: "user", content }];
+  const takesText = probe.shows(saying, plain, content);
+  const wantsParts = !takesText && probe.shows(saying, { ...plain, wantsParts: true }, content);
+  const base: Abilities = { ...plain, works: takesText || wantsParts, wantsParts };
+  if (!base.works) return base;
+  const takesSystem = probe.shows([{ role: "system", content }, user], base, content);
+  const withSystem: Abilities = { ...base, takesSystem };
+  const takesTools = probe.shows([user], { ...withSystem, takesTools: true }, tool.name);
+  const withTools: Abilities = { ...withSystem, takesTools };
+  const calls = findCalls(probe, withTools);
+  // A template that prints any role as it comes has not been taught one it does not name.
+  const namesRole = /["']tool["']/.test(source);
+  const takesResults = calls.shown || (namesRole && probe.shows(answered, withTools, result));
+  return { ...withTools, takesResults, calls };
+}
+
+const answered: readonly ParsedMessage[] = [
+  user,
+  { role: "assistant", content: "hello" },
+  { role: "tool", content: result, toolCallId: "call_105000" },
+];
+
+/** The first way that works, best one in which calls and results go by the same id or by none. */
+function findCalls(probe: Probe, base: Abilities): CallAbilities {
+  let first: Abilities | null = null;
+  for (const textArguments of [false, true]) {
+    for (const nullContent of [false, true]) {
+      for (const ids of ["any", "short", "naming"] as const) {
+        const abilities = { ...base, calls: { ...noCalls, shown: true, textArguments, nullContent, ids } };
+        const messages = conversation(1);
+        if (!probe.showsCalls(messages, abilities, 1)) continue;
+        first ??= abilities;
+        if (probe.agreesOnIds(messages, abilities)) return details(probe, abilities);
+      }
+    }
+  }
+  return first === null ? noCalls : details(probe, first);
+}
+
+function details(probe: Probe, base: Abilities): CallAbilities {
+  const several = probe.showsCalls(conversation(2), base, 2);
+  const having = (besideContent: CallAbilities["besideContent"]): Abilities => ({
+    ...base,
+    calls: { ...base.calls, several, besideContent },
+  });
+  const saying = conversation(1, { content });
+  const ways = (["together", "apart"] as const).filter((way) => probe.showsCalls(saying, having(way), 1, content));
+  const abilities = having(ways[0] ?? "lost");
+  const withThoughts = probe.renders(conversation(1, { content, reasoning: thoughts }), abilities) !== null;
+  return { ...abilities.calls, withThoughts };
+}
+
+/** So many calls in a message, their results, and how the conversation went on: some templates count turns. */
+function conversation(count: 1 | 2, more: Partial<ParsedMessage> = {}): ParsedMessage[] {
+  const calls = called.slice(0, count).map((name, i) => {
+    const args = { [key]: values[i] };
+    return { id: `call_10500${i}`, name, arguments: args, text: JSON.stringify(args) };
+  });
+  return [
+    user,
+    { role: "assistant", content: "", toolCalls: calls, ...more },
+    ...calls.map(({ id, name }) => ({ role: "tool", content: result + name, toolCallId: id })),
+    { role: "assistant", content: "hello" },
+    user,
+  ];
+}
+
+/** Renders conversations with what is known so far. */
+class Probe {
+  readonly #renderer: Renderer;
+
+  constructor(renderer: Renderer) {
+    this.#renderer = renderer;
+  }
+
+  shows(messages: readonly ParsedMessage[], abilities: Abilities, text: string): boolean {
+    return this.renders(messages, abilities)?.includes(text) ?? false;
+  }
+
+  /** Arguments that come out as JSON within JSON are not shown. */
+  showsCalls(messages: readonly ParsedMessage[], abilities: Abilities, count: number, ...texts: string[]): boolean {
+    const names = called.slice(0, count);
+    const wanted = [...names, key, ...values.slice(0, count), ...names.map((name) => result + name), ...texts];
+    const prompt = this.renders(messages, abilities) ?? "";
+    return wanted.every((text) => prompt.includes(text)) && !prompt.includes(`\\"${key}`);
+  }
+
+  agreesOnIds(messages: readonly ParsedMessage[], abilities: Abilities): boolean {
+    const answer = templateMessages(messages, abilities).find(({ tool_call_id }) => tool_call_id !== undefined);
+    const prompt = this.renders(messages, abilities) ?? "";
+    return prompt.split(answer?.tool_call_id ?? "").length !== 2;
+  }
+
+  /** null where the template fails. */
+  renders(messages: readonly ParsedMessage[], abilities: Abilities): string | null {
+    const shaped: readonly TemplateMessage[] = templateMessages(messages, abilities);
+    try {
+      return this.#renderer.render(shaped, abilities.takesTools ? [templateTool(tool)] : []);
+    } catch {
+      return null;
+    }
+  }
+}

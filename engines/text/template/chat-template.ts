@@ -1,0 +1,148 @@
+// Owns rendering a conversation into a prompt with the model's chat template. What a template can take differs by family:
+// messages and tools are reshaped to fit, and where it has no place for them they are written as text. Called by the agents
+// side.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.ts";
+import { chooseFormat } from "../parse/choose-format.ts";
+import type { ThinkingTags, ToolFormat } from "../parse/tool-format.ts";
+import type { PromptText, Vocabulary } from "../tokenizer/vocabulary.ts";
+import { type Abilities, findAbilities } from "./abilities.ts";
+import { checkTools, clientTexts, guardMessage, guardTool, parsedMessage } from "./client-text.ts";
+import { removedWords } from "./removed-words.ts";
+import { Renderer } from "./renderer.ts";
+import {
+  oneCallEach,
+  type ParsedMessage,
+  type TemplateMessage,
+  templateMessages,
+  templateTool,
+  withNames,
+} from "./template-messages.ts";
+import { describeTools, type WrittenParts, written } from "./tool-text.ts";
+import { chooseMarker, UserTextGuard } from "./user-text.ts";
+
+/** What rendering needs of a vocabulary. */
+export type TemplateVocabulary = Pick<
+  Vocabulary,
+  "bosToken" | "eosToken" | "tokenText" | "controlTokens" | "controlNamesIn"
+>;
+
+export class ChatTemplate {
+  /** How the model writes calls, and how they are read. */
+  readonly format: ToolFormat;
+  /** What the model thinks between; null where the template knows of no thinking. */
+  readonly thinking: ThinkingTags | null;
+  readonly abilities: Abilities;
+  readonly #source: string;
+  readonly #renderer: Renderer;
+  readonly #guard: UserTextGuard;
+  readonly #written: WrittenParts;
+
+  /**
+   * `abilities`: what earlier test renders have shown; without them, the test renders run now. Throws ServerError
+   * `model_file_invalid` for a template that cannot be read.
+   */
+  constructor(source: string, vocabulary: TemplateVocabulary, abilities: Abilities | null = null) {
+    const text = (token: number | null) => (token === null ? "" : vocabulary.tokenText(token));
+    this.#source = source;
+    this.format = chooseFormat(source);
+    this.thinking = this.format.thinking;
+    this.#renderer = new Renderer(source, {
+      bos_token: text(vocabulary.bosToken),
+      eos_token: text(vocabulary.eosToken),
+    });
+    const control = {
+      names: vocabulary.controlTokens.map((token) => vocabulary.tokenText(token)),
+      namesIn: (part: string) => vocabulary.controlNamesIn(part),
+    };
+    this.#guard = new UserTextGuard(control, removedWords(source));
+    this.abilities = abilities ?? findAbilities(source, this.#renderer);
+    this.#written = { calls: !this.abilities.calls.shown, results: !this.abilities.takesResults };
+  }
+
+  /**
+   * The prompt for the assistant's next message. Throws ServerError `invalid_value` with the template's own words when it
+   * refuses the messages.
+   */
+  render(
+    messages: readonly ChatMessage[],
+    { enableThinking, reasoningEffort }: TemplateArguments,
+    tools: readonly ToolSpec[] = [],
+  ): PromptText {
+    checkTools(tools);
+    const parsed = messages.map(parsedMessage);
+    const marker = chooseMarker([this.#source, reasoningEffort ?? "", ...clientTexts(parsed, tools)]);
+    const guard = (text: string) => this.#guard.guard(text, marker);
+    const offered = tools.map((tool) => templateTool(guardTool(tool, guard)));
+    const guarded = parsed.map((message) => guardMessage(message, guard));
+    const told =
+      this.abilities.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
+    const variables = {
+      // Granite's name for the same is the second.
+      ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking, thinking: enableThinking }),
+      ...(reasoningEffort === undefined ? {} : { reasoning_effort: guard(reasoningEffort) }),
+    };
+    try {
+      const text = this.#renderer.render(this.#shaped(told), this.abilities.takesTools ? offered : [], variables);
+      return { text, marker };
+    } catch (error) {
+      throw this.#failure(error);
+    }
+  }
+
+  /** Whether the prompt ends inside thinking that it has begun itself. */
+  opensThinking({ text }: PromptText): boolean {
+    return this.thinking !== null && text.trimEnd().endsWith(this.thinking.begin.trimEnd());
+  }
+
+  #toolText(tools: Parameters<typeof describeTools>[0]): string {
+    return describeTools(tools, this.format.syntax, this.#written);
+  }
+
+  #shaped(messages: readonly ParsedMessage[]): TemplateMessage[] {
+    const abilities = this.abilities;
+    const inRoles = withRoles(withNames(messages), abilities);
+    const { calls, results } = this.#written;
+    const sayable = calls || results ? written(inRoles, this.#written, this.format.syntax) : inRoles;
+    return templateMessages(abilities.calls.several ? sayable : oneCallEach(sayable), abilities);
+  }
+
+  #failure(error: unknown): ServerError {
+    const reason = error instanceof Error ? error.message : String(error);
+    const options = { param: "messages", cause: error };
+    if (this.abilities.works)
+      return new ServerError("invalid_value", `the model's chat template refused the messages: ${reason}`, options);
+    const advice = "start the server with another one in chat_template";
+    return new ServerError(
+      "unsupported",
+      `the model's chat template cannot be rendered: ${reason}; ${advice}`,
+      options,
+    );
+  }
+}
+
+/** The messages in the roles the template has: without a system role, its text goes in front of the next user message. */
+function withRoles(
+  messages: readonly ParsedMessage[],
+  { takesSystem, takesDeveloper }: Abilities,
+): readonly ParsedMessage[] {
+  const fitted: ParsedMessage[] = [];
+  const systemTexts: string[] = [];
+  for (const message of messages) {
+    const isSystem = message.role === "system" || (message.role === "developer" && !takesDeveloper);
+    if (isSystem && !takesSystem) systemTexts.push(message.content);
+    else if (isSystem) fitted.push({ ...message, role: "system" });
+    else if (message.role === "user" && systemTexts.length > 0) {
+      fitted.push({ ...message, content: [...systemTexts.splice(0), message.content].join("\n\n") });
+    } else fitted.push(message);
+  }
+  if (systemTexts.length > 0) fitted.push({ role: "user", content: systemTexts.join("\n\n") });
+  return fitted;
+}
+
+/** The messages with more text at the end of the system's, which comes first. */
+function withSystemText(messages: readonly ParsedMessage[], text: string): readonly ParsedMessage[] {
+  const [first, ...others] = messages;
+  if (first?.role !== "system" && first?.role !== "developer") return [{ role: "system", content: text }, ...messages];
+  return [{ ...first, content: `${first.content}\n\n${text}` }, ...others];
+}

@@ -1,0 +1,114 @@
+// Owns finding every text of a client in what a template is given, to keep it from spelling control tokens: in messages and
+// in tools, however deep. Bounds how deep JSON may be before anything walks it. Called by chat-template.ts. Pure.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
+import type { ParsedCall, ParsedMessage } from "./template-messages.ts";
+
+/** As deep as a schema may be that is compiled to a grammar. */
+const maxDepth = 100;
+
+type Guard = (text: string) => string;
+
+// Templates compose control tokens from a role ("<|" + role + "|>"); these must stay as they are, any other is user text.
+const knownRoles = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
+
+/** Words by which templates read a schema: a marker would hide them, and no control token is made of one. */
+const schemaWords = new Set(
+  (
+    "type object array string number integer boolean null properties required items enum const description title " +
+    "default additionalProperties anyOf oneOf allOf not format nullable $ref $defs definitions prefixItems pattern " +
+    "minimum maximum minLength maxLength minItems maxItems name parameters function arguments"
+  ).split(" "),
+);
+
+export function parsedMessage(message: ChatMessage): ParsedMessage {
+  const { toolCalls, ...rest } = message;
+  return toolCalls === undefined ? rest : { ...rest, toolCalls: toolCalls.map(parsedCall) };
+}
+
+function parsedCall(call: ToolCall): ParsedCall {
+  return { ...call, arguments: parsedArguments(call.arguments), text: call.arguments };
+}
+
+/** What is no object stays text. */
+function parsedArguments(text: string): unknown {
+  if (text.trim() === "") return {};
+  try {
+    const value: unknown = JSON.parse(text);
+    const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+    return isObject && isShallow(value) ? value : text;
+  } catch {
+    return text;
+  }
+}
+
+/** Throws ServerError `invalid_value` for parameters that are nested too deep. */
+export function checkTools(tools: readonly ToolSpec[]): void {
+  for (const { name, parameters } of tools) {
+    if (isShallow(parameters)) continue;
+    const message = `the parameters of tool ${JSON.stringify(name)} are nested more than ${maxDepth} deep; make them flatter`;
+    throw new ServerError("invalid_value", message, { param: "tools" });
+  }
+}
+
+function isShallow(value: unknown): boolean {
+  let level: readonly unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > maxDepth) return false;
+    level = level.flatMap((inner) => (typeof inner === "object" && inner !== null ? Object.values(inner) : []));
+  }
+  return true;
+}
+
+/** All that a client has written in these, for whoever looks for a character in it. */
+export function* clientTexts(messages: readonly ParsedMessage[], tools: readonly ToolSpec[]): Iterable<string> {
+  for (const { role, content, name, reasoning, toolCallId, toolCalls } of messages) {
+    yield role;
+    yield content;
+    for (const text of [name, reasoning, toolCallId]) if (text !== undefined) yield text;
+    if (toolCalls !== undefined) yield JSON.stringify(toolCalls);
+  }
+  if (tools.length > 0) yield JSON.stringify(tools);
+}
+
+export function guardMessage(message: ParsedMessage, guard: Guard): ParsedMessage {
+  const { role, content, name, reasoning, toolCallId, toolCalls } = message;
+  return {
+    role: knownRoles.has(role) ? role : guard(role),
+    content: guard(content),
+    ...(name === undefined ? {} : { name: guard(name) }),
+    ...(reasoning === undefined ? {} : { reasoning: guard(reasoning) }),
+    ...(toolCallId === undefined ? {} : { toolCallId: guard(toolCallId) }),
+    ...(toolCalls === undefined ? {} : { toolCalls: toolCalls.map((call) => guardCall(call, guard)) }),
+  };
+}
+
+function guardCall(call: ParsedCall, guard: Guard): ParsedCall {
+  return {
+    id: guard(call.id),
+    name: guard(call.name),
+    arguments: guardValue(call.arguments, guard),
+    text: guard(call.text),
+  };
+}
+
+export function guardTool(tool: ToolSpec, guard: Guard): ToolSpec {
+  const { name, description, parameters } = tool;
+  return {
+    ...tool,
+    name: guard(name),
+    description: description === null ? null : guard(description),
+    parameters: guardValue(parameters, guard),
+  };
+}
+
+function guardValue(value: unknown, guard: Guard): unknown {
+  if (typeof value === "string") return schemaWords.has(value) ? value : guard(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map((inner) => guardValue(inner, guard));
+  const members = Object.entries(value).map(([key, inner]) => [
+    schemaWords.has(key) ? key : guard(key),
+    guardValue(inner, guard),
+  ]);
+  return Object.fromEntries(members);
+}

@@ -1,0 +1,165 @@
+// Owns the shapes in which chat templates expect messages and tools, and how ours are brought into them: what differs from
+// template to template is in its abilities. Pure.
+import { createHash } from "node:crypto";
+import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
+import type { Abilities, CallIds } from "./abilities.ts";
+
+export type TemplateContent = string | null | readonly { readonly type: "text"; readonly text: string }[];
+
+export interface TemplateCall {
+  readonly id: string;
+  readonly type: "function";
+  readonly function: { readonly name: string; readonly arguments: unknown };
+}
+
+export interface TemplateMessage {
+  readonly role: string;
+  readonly content: TemplateContent;
+  readonly name?: string;
+  readonly tool_calls?: readonly TemplateCall[];
+  readonly tool_call_id?: string;
+  readonly reasoning_content?: string;
+  /** What gpt-oss calls the same. */
+  readonly thinking?: string;
+}
+
+export interface TemplateTool {
+  readonly type: "function";
+  readonly function: {
+    readonly name: string;
+    readonly description: string;
+    readonly parameters: Readonly<Record<string, unknown>>;
+  };
+}
+
+/** A call whose arguments are JSON, or text where they are none. */
+export interface ParsedCall extends Omit<ToolCall, "arguments"> {
+  readonly arguments: unknown;
+  /** As the model wrote them. */
+  readonly text: string;
+}
+
+/** A message whose calls are read, as a template that takes calls sees it. */
+export interface ParsedMessage extends Omit<ChatMessage, "toolCalls"> {
+  readonly toolCalls?: readonly ParsedCall[];
+}
+
+export function templateTool({ name, description, parameters }: ToolSpec): TemplateTool {
+  const isObject = typeof parameters === "object" && parameters !== null && !Array.isArray(parameters);
+  const schema = isObject ? (parameters as Readonly<Record<string, unknown>>) : { type: "object", properties: {} };
+  return { type: "function", function: { name, description: description ?? "", parameters: schema } };
+}
+
+/** The messages in which a result has the name of what was called, even where no template is shown the call. */
+export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMessage[] {
+  const names = new Map<string, string>();
+  return messages.map((message) => {
+    for (const { id, name } of message.toolCalls ?? []) names.set(id, name);
+    const name = message.toolCallId === undefined ? undefined : names.get(message.toolCallId);
+    return name === undefined || message.name !== undefined ? message : { ...message, name };
+  });
+}
+
+/** The messages in the template's shapes. One of ours may be two of those. */
+export function templateMessages(messages: readonly ParsedMessage[], abilities: Abilities): TemplateMessage[] {
+  const known = new Map<string, KnownCall>();
+  return messages.flatMap((message) => {
+    const toolCalls = message.toolCalls?.map((call) => withId(call, abilities.calls.ids, known));
+    return shaped(answering({ ...message, ...(toolCalls && { toolCalls }) }, known), abilities);
+  });
+}
+
+/** A call as its result must speak of it, by the id that the client knows it by. */
+type KnownCall = Pick<ParsedCall, "id" | "name">;
+
+function withId(call: ParsedCall, ids: CallIds, known: Map<string, KnownCall>): ParsedCall {
+  const id = idOf(call, ids, known.size);
+  known.set(call.id, { id, name: call.name });
+  return { ...call, id };
+}
+
+const shortId = /^[A-Za-z0-9]{9}$/;
+
+function idOf({ id, name }: ParsedCall, ids: CallIds, count: number): string {
+  if (ids === "naming") return `functions.${name}:${count}`;
+  if (ids === "any" || shortId.test(id)) return id;
+  return createHash("sha256").update(id).digest("hex").slice(0, 9);
+}
+
+/** The result of a call with the id and the name of what was called. */
+function answering(message: ParsedMessage, known: ReadonlyMap<string, KnownCall>): ParsedMessage {
+  const call = message.toolCallId === undefined ? undefined : known.get(message.toolCallId);
+  return call === undefined ? message : { ...message, toolCallId: call.id, name: message.name ?? call.name };
+}
+
+function shaped(message: ParsedMessage, abilities: Abilities): TemplateMessage[] {
+  const { toolCalls = [], reasoning = "", content } = message;
+  if (toolCalls.length === 0) return [plain(message, content, reasoning, abilities)];
+  const { besideContent, withThoughts } = abilities.calls;
+  if (content === "") return [calling(message, "", reasoning, abilities)];
+  if (reasoning !== "" && !withThoughts) return [calling(message, "", `${reasoning}\n\n${content}`, abilities)];
+  if (besideContent === "together") return [calling(message, content, reasoning, abilities)];
+  if (besideContent === "lost") return [calling(message, "", reasoning, abilities)];
+  // Models are given back the thoughts that led to a call; those before mere text are mostly left out.
+  return [plain(message, content, "", abilities), calling(message, "", reasoning, abilities)];
+}
+
+function plain(message: ParsedMessage, content: string, reasoning: string, abilities: Abilities): TemplateMessage {
+  const { role, name, toolCallId } = message;
+  return {
+    role,
+    content: abilities.wantsParts ? [{ type: "text", text: content }] : content,
+    ...(name === undefined ? {} : { name }),
+    ...(toolCallId === undefined ? {} : { tool_call_id: toolCallId }),
+    ...(reasoning === "" ? {} : { reasoning_content: reasoning, thinking: reasoning }),
+  };
+}
+
+function calling(message: ParsedMessage, content: string, reasoning: string, abilities: Abilities): TemplateMessage {
+  const { textArguments, nullContent } = abilities.calls;
+  const base = plain(message, content, reasoning, abilities);
+  const calls = (message.toolCalls ?? []).map(
+    (call): TemplateCall => ({
+      id: call.id,
+      type: "function",
+      function: { name: call.name, arguments: textArguments ? call.text : call.arguments },
+    }),
+  );
+  return { ...base, content: content === "" && nullContent ? null : base.content, tool_calls: calls };
+}
+
+/**
+ * One call a message, each with its results behind it: for templates that take no more. What answers none of the calls
+ * comes behind all of them.
+ */
+export function oneCallEach(messages: readonly ParsedMessage[]): ParsedMessage[] {
+  const apart: ParsedMessage[] = [];
+  for (let at = 0; at < messages.length; at++) {
+    const message = messages[at] as ParsedMessage;
+    const calls = message.toolCalls ?? [];
+    if (calls.length < 2) {
+      apart.push(message);
+      continue;
+    }
+    const results: ParsedMessage[] = [];
+    for (; messages[at + 1]?.role === "tool"; at++) results.push(messages[at + 1] as ParsedMessage);
+    apart.push(...callsApart(message, calls, results));
+  }
+  return apart;
+}
+
+function callsApart(
+  message: ParsedMessage,
+  calls: readonly ParsedCall[],
+  results: readonly ParsedMessage[],
+): ParsedMessage[] {
+  const byCall = new Map<string | undefined, ParsedMessage[]>(calls.map(({ id }) => [id, []]));
+  const others: ParsedMessage[] = [];
+  for (const result of results) (byCall.get(result.toolCallId) ?? others).push(result);
+  const { role } = message;
+  const apart = calls.flatMap((call, i) => {
+    const caller = i === 0 ? { ...message, toolCalls: [call] } : { role, content: "", toolCalls: [call] };
+    return [caller, ...(byCall.get(call.id)?.splice(0) ?? [])];
+  });
+  return [...apart, ...others];
+}

@@ -1,0 +1,155 @@
+// Owns keeping user text from turning into control tokens when a chat template weaves it into a prompt. Before rendering, a
+// marker character that no text contains is put into every control token's name that user text spells; the encoder cuts the
+// prompt at names, then drops the markers. So templates see the user's text as it is, but for such names. Many templates take
+// words out of a text ("/think"): around those, too, what is left could spell a name.
+import { ServerError } from "../../../runtime/errors.ts";
+
+interface ControlNames {
+  /** Names of all control tokens. */
+  readonly names: readonly string[];
+  /** Those that occur in `text`. */
+  namesIn(text: string): readonly string[];
+}
+
+export class UserTextGuard {
+  private readonly control: ControlNames;
+  /** Proper beginnings and ends of names: where user text meets other text, the two together could spell a name. */
+  private readonly beginnings = new Set<string>();
+  private readonly ends = new Set<string>();
+  private readonly longest: number;
+  /** One text to search: schemas have thousands of short words, and some vocabularies a thousand names. */
+  private readonly allNames: string;
+  /** What the template may take out of a text, or cut it at. */
+  private readonly removed: readonly string[];
+  /** Proper beginnings, also of what is removed: what is left could spell that, and be removed in turn. */
+  private readonly partial = new Set<string>();
+  /** All of those whole. */
+  private readonly whole: ReadonlySet<string>;
+
+  constructor(control: ControlNames, removed: readonly string[] = []) {
+    this.control = control;
+    this.removed = removed;
+    this.whole = new Set([...control.names, ...removed]);
+    this.longest = Math.max(0, ...control.names.map((name) => name.length));
+    this.allNames = control.names.join("\n");
+    for (const name of control.names) {
+      for (let cut = 1; cut < name.length; cut++) {
+        this.beginnings.add(name.slice(0, cut));
+        this.ends.add(name.slice(cut));
+      }
+    }
+    if (removed.length === 0) return;
+    for (const text of this.whole) {
+      for (let cut = 1; cut < text.length; cut++) this.partial.add(text.slice(0, cut));
+    }
+  }
+
+  /** `text` with `marker` wherever it spells a name, or could spell one with its neighbours. */
+  guard(text: string, marker: string): string {
+    if (text === "") return text;
+    let guarded = text;
+    for (const name of this.control.namesIn(text)) {
+      const first = String.fromCodePoint(name.codePointAt(0) as number);
+      const broken = first + marker + name.slice(first.length);
+      // More than once where a name overlaps itself.
+      while (guarded.includes(name)) guarded = guarded.replaceAll(name, broken);
+    }
+    if (this.removed.some((word) => guarded.includes(word))) guarded = this.guardRemovals(guarded, marker);
+    if (this.couldContinue(text)) guarded = marker + guarded;
+    if (this.couldBegin(text)) guarded += marker;
+    return this.guardTrimmed(guarded, marker);
+  }
+
+  /**
+   * Puts a marker before every word to remove that has the beginning of a name before it. Whatever is removed then, and in
+   * whatever order, every name that could be joined keeps a marker where its first piece ends.
+   */
+  private guardRemovals(text: string, marker: string): string {
+    const cuts = new Set<number>();
+    for (let from = 0; from < text.length; from++) {
+      for (let at = from + 1; this.partial.has(text.slice(from, at)); at++) {
+        if (!cuts.has(at) && this.isJoined(text, from, at)) cuts.add(at);
+        if (at >= text.length) break;
+      }
+    }
+    let guarded = "";
+    let end = 0;
+    for (const at of [...cuts].sort((a, b) => a - b)) {
+      guarded += text.slice(end, at) + marker;
+      end = at;
+    }
+    return guarded + text.slice(end);
+  }
+
+  /** Whether the beginning from `from` to `at` could go on, or meet other text, once a word that comes there is removed. */
+  private isJoined(text: string, from: number, at: number): boolean {
+    for (const word of this.removed) {
+      if (!text.startsWith(word, at)) continue;
+      const after = at + word.length;
+      // Within a longer word that the template looks for, a marker only comes where it must.
+      if (!this.isWithin(text, at) || after === text.length || this.isRemovedAt(text, after)) return true;
+      const joined = text.slice(from, at) + text.charAt(after);
+      if (this.partial.has(joined) || this.whole.has(joined)) return true;
+    }
+    return false;
+  }
+
+  /** A word to remove stands across the place. */
+  private isWithin(text: string, at: number): boolean {
+    return this.removed.some((word) =>
+      text.slice(Math.max(0, at - word.length + 1), at + word.length - 1).includes(word),
+    );
+  }
+
+  private isRemovedAt(text: string, at: number): boolean {
+    return this.removed.some((word) => text.startsWith(word, at));
+  }
+
+  /** The same for what is left of a text without the white space around it. */
+  private guardTrimmed(text: string, marker: string): string {
+    const inner = text.trim();
+    if (inner.length === text.length || inner === "") return text;
+    const start = text.length - text.trimStart().length;
+    const before = this.couldContinue(inner) ? marker : "";
+    const after = this.couldBegin(inner) ? marker : "";
+    return text.slice(0, start) + before + inner + after + text.slice(start + inner.length);
+  }
+
+  private couldContinue(text: string): boolean {
+    for (let length = 1; length <= text.length && length < this.longest; length++) {
+      if (this.ends.has(text.slice(0, length))) return true;
+    }
+    return text.length < this.longest && this.allNames.includes(text);
+  }
+
+  private couldBegin(text: string): boolean {
+    for (let length = 1; length <= text.length && length < this.longest; length++) {
+      if (this.beginnings.has(text.slice(-length))) return true;
+    }
+    return false;
+  }
+}
+
+const markerCandidates = /[\ufdd0-\ufdef\ue000-\uf8ff]/g;
+
+/**
+ * A character that occurs in none of the texts: a noncharacter, which text has no business with, else one for private use.
+ * One pass over the texts, however many candidates they use up. Throws ServerError `invalid_value` if none is left.
+ */
+export function chooseMarker(texts: readonly string[]): string {
+  const used = new Set(texts.flatMap((text) => text.match(markerCandidates) ?? []));
+  return firstFree(0xfdd0, 0xfdef, used) ?? firstFree(0xe000, 0xf8ff, used) ?? refuse();
+}
+
+function firstFree(from: number, to: number, used: ReadonlySet<string>): string | null {
+  for (let code = from; code <= to; code++) {
+    const character = String.fromCharCode(code);
+    if (!used.has(character)) return character;
+  }
+  return null;
+}
+
+function refuse(): never {
+  const problem = "the messages use every one of the 6,432 private-use and noncharacter code points of the basic plane";
+  throw new ServerError("invalid_value", `${problem}; leave at least one out`, { param: "messages" });
+}

@@ -1,0 +1,147 @@
+// Owns choosing how a vocabulary encodes: which encoder, how tokens spell bytes and spaces, and what prompts start and texts
+// end with. Knows the tokenizer names of model files, with llama.cpp's defaults for each, and refuses those it does not know.
+import { ServerError } from "../../../../runtime/errors.ts";
+import type { TokenizerMetadata } from "../../../files/gguf/metadata.ts";
+import type { Spelling } from "../pieces.ts";
+import type { TokenKind } from "../token-kinds.ts";
+import { CharactersMap } from "./characters-map.ts";
+import { bytePairEncoder, type Encoder, sentencePieceEncoder } from "./encoders.ts";
+import { findPreTokenizer, preTokenizerNames } from "./pre-tokenizers.ts";
+import { singleCharacters } from "./single-characters.ts";
+import { unigramEncoder } from "./unigram.ts";
+import { normalizer } from "./unigram-text.ts";
+import { wordPieceEncoder } from "./word-piece.ts";
+
+interface EncodingPlan {
+  readonly encoder: Encoder;
+  readonly spelling: Spelling;
+  /** Each fragment of text gets a space in front. */
+  readonly addsSpacePrefix: boolean;
+  /** Tokens may stand for more of a text than their own: spaces vanish, or one stands for a whole unknown word. */
+  readonly isLossy: boolean;
+  readonly addsBos: boolean;
+  readonly bos: number | null;
+  /** What stands behind a whole text, if anything. */
+  readonly closing: number | null;
+}
+
+type Plan = (tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]) => EncodingPlan;
+
+const plans: Readonly<Record<string, Plan>> = {
+  gpt2: planBytePairs,
+  gemma4: planBytePairs,
+  whitespace: planBytePairs,
+  llama: planSentencePiece,
+  bert: planWordPiece,
+  t5: planUnigram,
+};
+
+export function planEncoding(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
+  const plan = Object.hasOwn(plans, tokenizer.model) ? plans[tokenizer.model] : undefined;
+  return plan?.(tokenizer, kinds) ?? refuse("tokenizer", tokenizer.model, Object.keys(plans));
+}
+
+function planBytePairs(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
+  const { model } = tokenizer;
+  const preName = model === "gemma4" ? model : (tokenizer.pre ?? "default");
+  const pre = findPreTokenizer(preName) ?? refuse("pre-tokenizer", preName, preTokenizerNames);
+  const joinPairs = bytePairEncoder(tokenizer.merges, textTokens(tokenizer, kinds), pre);
+  const skipsSpaces = model === "whitespace";
+  const addsBos = pre.forcesBos || (tokenizer.addBos ?? pre.addsBos);
+  const fallback = model === "gemma4" ? null : known(11, tokenizer);
+  return {
+    encoder: skipsSpaces ? withoutSpaces(joinPairs, tokenizer.lowersCase ?? preName !== "whitespace") : joinPairs,
+    spelling: pre.symbols === "bytes" ? "bytes" : "spaces",
+    addsSpacePrefix: false,
+    isLossy: skipsSpaces,
+    addsBos,
+    bos: tokenizer.bosId ?? (addsBos ? fallback : null),
+    closing: (tokenizer.addEos ?? false) ? (tokenizer.eosId ?? fallback) : null,
+  };
+}
+
+function planSentencePiece(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
+  const addsSpacePrefix = tokenizer.addSpacePrefix ?? true;
+  return {
+    encoder: sentencePieceEncoder(tokenizer, textTokens(tokenizer, kinds), addsSpacePrefix),
+    spelling: "spaces",
+    addsSpacePrefix,
+    isLossy: false,
+    addsBos: tokenizer.addBos ?? true,
+    bos: tokenizer.bosId ?? known(1, tokenizer),
+    closing: (tokenizer.addEos ?? false) ? (tokenizer.eosId ?? known(2, tokenizer)) : null,
+  };
+}
+
+function planWordPiece(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
+  const lowersCase = tokenizer.lowersCase ?? true;
+  const rules = {
+    lowersCase,
+    stripsAccents: tokenizer.stripsAccents ?? lowersCase,
+    unknown: tokenizer.unknownId ?? known(100, tokenizer) ?? 0,
+  };
+  return {
+    encoder: wordPieceEncoder(textTokens(tokenizer, kinds), rules),
+    spelling: "spaces",
+    addsSpacePrefix: false,
+    isLossy: true,
+    // Whatever the file says: add_bos_token has no say in a "bert" vocabulary.
+    addsBos: true,
+    bos: tokenizer.bosId ?? known(101, tokenizer),
+    closing: tokenizer.separatorId ?? known(102, tokenizer),
+  };
+}
+
+function planUnigram(tokenizer: TokenizerMetadata, kinds: readonly TokenKind[]): EncodingPlan {
+  const { tokens, scores, charactersMap = null } = tokenizer;
+  const addsSpacePrefix = tokenizer.addSpacePrefix ?? false;
+  const removesExtraSpaces = tokenizer.removesExtraSpaces ?? false;
+  const normalize = normalizer({
+    map: charactersMap === null ? null : new CharactersMap(charactersMap),
+    kept: tokens.filter((_, token) => kinds[token] === "user-defined"),
+    addsSpacePrefix,
+    removesExtraSpaces,
+  });
+  return {
+    encoder: unigramEncoder(
+      { tokens, kinds, scores, unknown: tokenizer.unknownId ?? known(2, tokenizer) ?? 0 },
+      normalize,
+    ),
+    spelling: "spaces",
+    addsSpacePrefix: addsSpacePrefix || removesExtraSpaces,
+    isLossy: true,
+    addsBos: tokenizer.addBos ?? false,
+    bos: tokenizer.bosId,
+    closing: (tokenizer.addEos ?? true) ? (tokenizer.eosId ?? known(1, tokenizer)) : null,
+  };
+}
+
+/** Ids by text, without the control tokens: joining "<" and "s>" in a user's text must not make one. */
+function textTokens({ tokens }: TokenizerMetadata, kinds: readonly TokenKind[]): ReadonlyMap<string, number> {
+  const ids = new Map<string, number>();
+  tokens.forEach((text, token) => {
+    if (kinds[token] !== "control" && kinds[token] !== "shown-control") ids.set(text, token);
+  });
+  return ids;
+}
+
+function known(token: number, { tokens }: TokenizerMetadata): number | null {
+  return token < tokens.length ? token : null;
+}
+
+/** White space separates, and is no part of the text. */
+function withoutSpaces(encoder: Encoder, lowersCase: boolean): Encoder {
+  const lower = singleCharacters((char) => char.toLowerCase());
+  const pattern = /[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/g;
+  return (text, output) => {
+    const lowered = lowersCase ? text.replace(/[A-Z]|[^\0-\x7f]/gu, lower) : text;
+    for (const [segment] of lowered.matchAll(pattern)) encoder(segment, output);
+  };
+}
+
+function refuse(what: string, found: string, supported: readonly string[]): never {
+  throw new ServerError(
+    "model_file_invalid",
+    `the model's ${what} is ${JSON.stringify(found)}, which is not supported; supported are ${supported.join(", ")}`,
+  );
+}

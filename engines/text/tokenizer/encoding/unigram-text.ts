@@ -1,0 +1,113 @@
+// Owns how a text looks before a "t5" vocabulary encodes it: characters replaced by the file's map, spaces written as
+// U+2581, one added or runs of them joined as the file wants. On bytes throughout, as llama.cpp does it.
+import { absent, ByteTrie } from "../byte-trie.ts";
+import type { CharactersMap } from "./characters-map.ts";
+import { spaceSymbol } from "./encoders.ts";
+
+/** Both are UTF-8. */
+export type Normalizer = (text: Uint8Array) => Uint8Array;
+
+interface NormalizerRules {
+  readonly map: CharactersMap | null;
+  /** Texts of tokens whose beginnings are left as they are. */
+  readonly kept: readonly string[];
+  readonly addsSpacePrefix: boolean;
+  readonly removesExtraSpaces: boolean;
+}
+
+const space = 0x20;
+const escapedSpace = [...Buffer.from(spaceSymbol, "utf8")];
+const replacement = Buffer.from("\ufffd", "utf8");
+
+export function normalizer({ map, kept, addsSpacePrefix, removesExtraSpaces }: NormalizerRules): Normalizer {
+  const keptTrie = new ByteTrie();
+  for (const text of kept) keptTrie.add(Buffer.from(text, "utf8"), 0);
+  return (text) => {
+    const result = new SpacedText(text.length, addsSpacePrefix, removesExtraSpaces);
+    for (let at = 0; at < text.length; ) {
+      const keptBytes = sharedBytes(keptTrie, text, at);
+      const replacedBytes = keptBytes === 0 && map !== null ? map.match(text, at) : 0;
+      const bytes = keptBytes || replacedBytes || characterBytes(text[at] as number);
+      if (map !== null && replacedBytes > 0) result.push(map.texts, map.start, map.end);
+      else if (keptBytes === 0 && isContinuation(text[at] as number)) result.push(replacement, 0, replacement.length);
+      else result.push(text, at, at + bytes);
+      at += bytes;
+    }
+    return result.bytes();
+  };
+}
+
+/** Length of the UTF-8 of a character by its first byte; 1 where it is none. */
+export function characterBytes(lead: number): number {
+  if (lead < 0xc0) return 1;
+  if (lead < 0xe0) return 2;
+  return lead < 0xf0 ? 3 : 4;
+}
+
+/** What a kept or replaced text that ended within a character has left of it. */
+function isContinuation(byte: number): boolean {
+  return byte >= 0x80 && byte < 0xc0;
+}
+
+/** How many bytes from `start` on the text has in common with any string of the trie, whole or not. */
+function sharedBytes(trie: ByteTrie, text: Uint8Array, start: number): number {
+  let end = start;
+  for (let node = 0; end < text.length; end++) {
+    node = trie.child(node, text[end] as number);
+    if (node === absent) break;
+  }
+  return end - start;
+}
+
+/** Collects text, and puts its spaces as the file wants them. */
+class SpacedText {
+  #bytes: Uint8Array;
+  #length = 0;
+  #isInWord = false;
+  #wantsPrefix: boolean;
+  readonly #joinsSpaces: boolean;
+
+  constructor(textBytes: number, addsPrefix: boolean, joinsSpaces: boolean) {
+    this.#bytes = new Uint8Array(2 * textBytes);
+    this.#wantsPrefix = addsPrefix;
+    this.#joinsSpaces = joinsSpaces;
+  }
+
+  push(source: Uint8Array, start: number, end: number): void {
+    this.#makeRoom(end - start);
+    for (let at = start; at < end; at++) {
+      const byte = source[at] as number;
+      if (byte !== space) this.#pushVisible(byte);
+      else {
+        this.#isInWord = false;
+        if (!this.#joinsSpaces) this.#pushSpace();
+      }
+    }
+  }
+
+  bytes(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
+  #pushVisible(byte: number): void {
+    if (!this.#isInWord) {
+      this.#isInWord = true;
+      if (this.#wantsPrefix || this.#joinsSpaces) this.#pushSpace();
+      this.#wantsPrefix = false;
+    }
+    this.#bytes[this.#length++] = byte;
+  }
+
+  #pushSpace(): void {
+    for (const byte of escapedSpace) this.#bytes[this.#length++] = byte;
+  }
+
+  /** Each byte can become a space, and bring one more. */
+  #makeRoom(bytes: number): void {
+    const most = this.#length + (bytes + 1) * (escapedSpace.length + 1);
+    if (most <= this.#bytes.length) return;
+    const wider = new Uint8Array(most * 2);
+    wider.set(this.bytes());
+    this.#bytes = wider;
+  }
+}

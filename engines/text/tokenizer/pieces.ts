@@ -1,0 +1,96 @@
+// Owns what each token puts out: its bytes, in one table for the whole vocabulary, and its text where the bytes are whole
+// characters. Read once a token on the hot path.
+import { writeSpelledBytes } from "./byte-alphabet.ts";
+import { spaceSymbol } from "./encoding/encoders.ts";
+import { byteOfToken, type TokenKind } from "./token-kinds.ts";
+
+/** How a normal token's name stands for its bytes: one character a byte, or as it is with U+2581 for a space. */
+export type Spelling = "bytes" | "spaces";
+
+/** The pieces of all tokens, one behind another: token t's is bytes[ends[t - 1] .. ends[t]). Not to be changed. */
+export interface Pieces {
+  readonly bytes: Uint8Array;
+  readonly ends: Int32Array;
+}
+
+export class PieceTable implements Pieces {
+  readonly bytes: Buffer;
+  readonly ends: Int32Array;
+  private readonly texts: (string | null | undefined)[];
+
+  constructor({ bytes, ends }: Pieces) {
+    this.bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.ends = ends;
+    this.texts = new Array(ends.length);
+  }
+
+  /** A view, not to be changed. Of a token outside the vocabulary it is empty. */
+  piece(token: number): Buffer {
+    if (token >= this.ends.length) return nothing;
+    return this.bytes.subarray(token === 0 ? 0 : this.ends[token - 1], this.ends[token]);
+  }
+
+  /** The piece as text, or null if its bytes are not whole characters. Decoded on first use. */
+  text(token: number): string | null {
+    const known = this.texts[token];
+    if (known !== undefined) return known;
+    const piece = this.piece(token);
+    const text = piece.toString("utf8");
+    const isWhole = Buffer.byteLength(text, "utf8") === piece.length && !text.includes("\ufffd");
+    const kept = isWhole ? text : null;
+    this.texts[token] = kept;
+    return kept;
+  }
+
+  /** Tokens whose piece contains the bytes of `text`. */
+  containing(text: string): Int32Array {
+    const wanted = Buffer.from(text, "utf8");
+    if (wanted.length === 0) return new Int32Array(0);
+    const tokens: number[] = [];
+    let token = 0;
+    for (let at = this.bytes.indexOf(wanted); at >= 0; ) {
+      while ((this.ends[token] as number) <= at) token++;
+      const end = this.ends[token] as number;
+      const isInside = at + wanted.length <= end;
+      if (isInside) tokens.push(token);
+      at = this.bytes.indexOf(wanted, isInside ? end : at + 1);
+    }
+    return Int32Array.from(tokens);
+  }
+}
+
+const nothing = Buffer.alloc(0);
+
+/** Most UTF-8 bytes per UTF-16 code unit. */
+const maxUnitBytes = 3;
+
+/** The pieces of tokens of these names. */
+export function piecesOf(names: readonly string[], kinds: readonly TokenKind[], spelling: Spelling): Pieces {
+  const units = names.reduce((sum, { length }) => sum + length, 0);
+  const bytes = Buffer.allocUnsafe(maxUnitBytes * units);
+  let end = 0;
+  const ends = Int32Array.from(names, (name, token) => {
+    end = writePiece(name, kinds[token], spelling, bytes, end);
+    return end;
+  });
+  return { bytes: Buffer.from(bytes.subarray(0, end)), ends };
+}
+
+/** Bytes of the longest piece. Names count too: in a prompt a control token stands for its whole name. */
+export function longestPiece({ ends }: Pieces, names: readonly string[]): number {
+  let longest = 1;
+  names.forEach((name, token) => {
+    const start = token === 0 ? 0 : (ends[token - 1] as number);
+    longest = Math.max(longest, (ends[token] as number) - start, Buffer.byteLength(name, "utf8"));
+  });
+  return longest;
+}
+
+/** Returns where the piece ends. */
+function writePiece(name: string, kind: TokenKind | undefined, spelling: Spelling, to: Buffer, start: number): number {
+  if (kind === "user-defined" || kind === "shown-control") return start + to.write(name, start);
+  if (kind === "byte") return to.writeUInt8(byteOfToken(name), start);
+  if (kind !== "normal") return start;
+  if (spelling === "bytes") return writeSpelledBytes(name, to, start);
+  return start + to.write(name.includes(spaceSymbol) ? name.replaceAll(spaceSymbol, " ") : name, start);
+}

@@ -1,0 +1,70 @@
+// Owns what each token is for: text, a control token of the model, a byte, or nothing. Files often call a control token
+// "normal"; the names that llama.cpp treats as control whatever the file says are treated so here too.
+import { ServerError } from "../../../runtime/errors.ts";
+import { endNames, infillNames } from "../../files/gguf/end-of-generation.ts";
+import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
+
+export type TokenKind =
+  /** Text, reached by encoding. */
+  | "normal"
+  /** Structure: reached only by its name in a prompt's template, and no text when generated. */
+  | "control"
+  /** As control in a prompt, but shown when generated. */
+  | "shown-control"
+  /** Text that is always this one token. */
+  | "user-defined"
+  /** One byte that no other token covers. */
+  | "byte"
+  | "unused";
+
+const kindOfType: readonly (TokenKind | undefined)[] = [
+  "unused",
+  "normal",
+  "control", // the unknown token
+  "control",
+  "user-defined",
+  "unused",
+  "byte",
+];
+
+const alwaysControl = new Set([
+  ...endNames,
+  ...infillNames,
+  ..."<|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE> <|code_prefix|> <|prefix|>".split(" "),
+  ..."<|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF> <|code_suffix|> <|suffix|>".split(" "),
+  ..."<|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID> <|code_middle|> <|middle|>".split(" "),
+]);
+
+const alwaysShown = new Set(["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"]);
+
+/** The kind of every token, by id. */
+export function tokenKinds(tokenizer: TokenizerMetadata): TokenKind[] {
+  const { tokens, types } = tokenizer;
+  const present = new Set(tokens.filter((text) => alwaysControl.has(text)));
+  const endIsShown = present.has("<|end|>") && (isHarmony(present) || isSolar(present));
+  return tokens.map((text, token) => {
+    const kind = kindOfType[types?.[token] ?? 1] ?? "unused";
+    if (alwaysShown.has(text)) return kind === "control" ? "shown-control" : "user-defined";
+    if (text === "<|end|>" && endIsShown) return "shown-control";
+    if (text === "</s>" && present.has("<|tool_response>")) return "normal";
+    return present.has(text) ? "control" : kind;
+  });
+}
+
+function isHarmony(present: ReadonlySet<string>): boolean {
+  return present.has("<|return|>") && (present.has("<|call|>") || present.has("<|calls|>"));
+}
+
+function isSolar(present: ReadonlySet<string>): boolean {
+  return present.has("<|flush|>") && (present.has("<|call|>") || present.has("<|calls|>"));
+}
+
+/** The byte a byte token such as "<0x0A>" stands for. */
+export function byteOfToken(text: string): number {
+  const digits = /^<0x([0-9A-Fa-f]{2})>$/.exec(text)?.[1];
+  if (digits !== undefined) return Number.parseInt(digits, 16);
+  throw new ServerError(
+    "model_file_invalid",
+    `the vocabulary marks ${JSON.stringify(text)} as a byte; expected a name like <0x0A>`,
+  );
+}

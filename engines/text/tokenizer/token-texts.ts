@@ -1,0 +1,77 @@
+// Texts of a vocabulary's tokens, in memory that threads share. Made on the text worker that reads the vocabulary; used by the
+// agents thread (tokens to text) and the front (logprobs).
+import assert from "node:assert";
+import { maxVocabulary } from "../../logprobs.ts";
+import { type Pieces, PieceTable } from "./pieces.ts";
+
+/** Tokens as logprobs show them. */
+export interface ShownTokens {
+  /** The bytes a token stands for in output: none for a control token. A view, not to be changed. */
+  piece(token: number): Uint8Array;
+  /** A token's text: control tokens by name, broken characters as U+FFFD. */
+  tokenText(token: number): string;
+}
+
+/** What tokens stand for in an answer. */
+export interface TokenTexts extends ShownTokens {
+  /** Encoding puts a space before text that follows a control token, so decoding takes it off. */
+  readonly addsSpacePrefix: boolean;
+  isControl(token: number): boolean;
+  /** A token's piece as text, or null if its bytes are not whole characters. */
+  pieceText(token: number): string | null;
+}
+
+/** Plain data; sending it to another thread does not copy the pieces. */
+export interface TokenTextTable {
+  readonly pieces: Pieces;
+  /** Texts of control tokens, which are no bytes of an answer. */
+  readonly controlNames: ReadonlyMap<number, string>;
+  readonly addsSpacePrefix: boolean;
+}
+
+export interface TabledVocabulary extends TokenTexts {
+  readonly size: number;
+  /** Tokens that are structure, not text. */
+  readonly controlTokens: readonly number[];
+  /** Those of all tokens. */
+  readonly pieces: Pieces;
+}
+
+export function tokenTextTable(vocabulary: TabledVocabulary): TokenTextTable {
+  const { size, controlTokens, pieces, addsSpacePrefix } = vocabulary;
+  assert(size <= maxVocabulary, `a vocabulary has at most ${maxVocabulary} tokens, not ${size}`);
+  const bytes = new Uint8Array(new SharedArrayBuffer(pieces.bytes.byteLength));
+  bytes.set(pieces.bytes);
+  const ends = new Int32Array(new SharedArrayBuffer(pieces.ends.byteLength));
+  ends.set(pieces.ends);
+  const controlNames = new Map(controlTokens.map((token) => [token, vocabulary.tokenText(token)] as const));
+  return { pieces: { bytes, ends }, controlNames, addsSpacePrefix };
+}
+
+export class SharedTokenTexts implements TokenTexts {
+  readonly addsSpacePrefix: boolean;
+  readonly #pieces: PieceTable;
+  readonly #controlNames: ReadonlyMap<number, string>;
+
+  constructor({ pieces, controlNames, addsSpacePrefix }: TokenTextTable) {
+    this.addsSpacePrefix = addsSpacePrefix;
+    this.#pieces = new PieceTable(pieces);
+    this.#controlNames = controlNames;
+  }
+
+  isControl(token: number): boolean {
+    return this.#controlNames.has(token);
+  }
+
+  piece(token: number): Buffer {
+    return this.#pieces.piece(token);
+  }
+
+  pieceText(token: number): string | null {
+    return this.#pieces.text(token);
+  }
+
+  tokenText(token: number): string {
+    return this.#controlNames.get(token) ?? this.pieceText(token) ?? this.piece(token).toString("utf8");
+  }
+}

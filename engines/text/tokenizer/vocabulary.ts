@@ -1,0 +1,207 @@
+// Owns a model's vocabulary on the agents side: text to tokens and tokens to text, in plain TypeScript built from the model
+// file's metadata. Native code must not see user text in the server process: llama.cpp's tokenizer crashes on long runs of
+// one character. The model's own process compares both on `vocabularyProbes` when it loads.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { TokenizerMetadata } from "../../files/gguf/metadata.ts";
+import type { Encoder } from "./encoding/encoders.ts";
+import { planEncoding } from "./encoding/encoding-plan.ts";
+import { FixedTokens, type Swallowing } from "./fixed-tokens.ts";
+import { longestPiece, PieceTable, piecesOf } from "./pieces.ts";
+import { type TokenKind, tokenKinds } from "./token-kinds.ts";
+import type { TabledVocabulary } from "./token-texts.ts";
+
+/** A rendered chat template. Where user text spells a control token it is broken by `marker`, which occurs nowhere else. */
+export interface PromptText {
+  readonly text: string;
+  readonly marker: string;
+}
+
+export interface Vocabulary extends TabledVocabulary {
+  readonly bosToken: number | null;
+  readonly eosToken: number | null;
+  /** Stands behind a whole text, if the model wants one. */
+  readonly closingToken: number | null;
+  /** Tokens of text that encoding makes wherever it meets their text. */
+  readonly userDefinedTokens: readonly number[];
+  /**
+   * A prompt of B bytes is at least B / longestPieceBytes tokens: refuse by bytes before encoding. Where any length of text may
+   * become one token (unknown words, runs of spaces), as many bytes as text that means something never has.
+   */
+  readonly longestPieceBytes: number;
+  /** Tokens of plain text: control tokens' names are ordinary characters. */
+  encode(text: string): Int32Array;
+  /** As encode, with the BOS token in front if the model wants one. */
+  encodeCompletion(text: string): Int32Array;
+  /** As encodeCompletion, with the closing token behind: for embeddings. */
+  encodeWhole(text: string): Int32Array;
+  /** Tokens of a rendered template: control tokens count, except in user text. Adds BOS if wanted and not there. */
+  encodePrompt(prompt: PromptText): Int32Array;
+  /** Tokens whose bytes contain those of `text`. */
+  tokensContaining(text: string): Int32Array;
+  /** Names of the control tokens that `text` spells. */
+  controlNamesIn(text: string): string[];
+}
+
+/** Short texts on which tokenizers tend to differ; equal tokens on all of them means equal tokenizers. */
+export const vocabularyProbes: readonly string[] = [
+  "Hello, world! How are you?",
+  " leading and trailing  ",
+  "a\tb\t\tc\n\n\nd\r\n e \n\n  f",
+  "I'm, you're, we'll, it's, they'd've; DON'T CAN'T I'LL",
+  "1 12 123 1234 12345678 3.14159 ½ ² Ⅷ १२३",
+  'for (let i = 0; i < n; i++) {\n    x[i] += f(x, "y") ** 2;\n}\n',
+  "Ça coûte déjà très cher à Zürich; naïve cafe\u0301",
+  "你好，世界！こんにちは カタカナ 안녕하세요",
+  "Привет мир, γειά σου, مرحبا بالعالم, שלום, สวัสดี, नमस्ते",
+  "😀 👨‍👩‍👧 🏳️‍🌈 ❤️ \u200b\u00a0\u3000\ufeff",
+  "camelCaseWord SCREAMING_SNAKE kebab-case https://example.com/a?b=c#d",
+  "<|im_end|></s><unk> <b>bold</b> $#@!%^&*()[]{}|\\/~`",
+];
+
+export function createVocabulary(tokenizer: TokenizerMetadata): Vocabulary {
+  return new GgufVocabulary(tokenizer);
+}
+
+/** Tokens after which white space stays even where others swallow it. */
+const neverSwallowing = new Set(["<unk>", "<s>", "<|endoftext|>"]);
+
+function swallowingOf({ stripsAfterControl, strippedBefore = null }: TokenizerMetadata): Swallowing {
+  return {
+    before: (text) => text === strippedBefore,
+    after: (text) => stripsAfterControl && !neverSwallowing.has(text),
+  };
+}
+
+/** Of a vocabulary that loses text: encoding 10 MB of spaces would take seconds and a gigabyte. */
+const lossyTokenBytes = 1024;
+
+const loneSurrogate = /\p{Surrogate}/gu;
+
+class GgufVocabulary implements Vocabulary {
+  readonly size: number;
+  readonly bosToken: number | null;
+  readonly eosToken: number | null;
+  readonly closingToken: number | null;
+  readonly controlTokens: readonly number[];
+  readonly userDefinedTokens: readonly number[];
+  readonly longestPieceBytes: number;
+  readonly addsSpacePrefix: boolean;
+  private readonly names: readonly string[];
+  private readonly kinds: readonly TokenKind[];
+  private readonly addsBos: boolean;
+  private readonly encoder: Encoder;
+  private readonly controls: FixedTokens;
+  private readonly userDefined: FixedTokens;
+  readonly pieces: PieceTable;
+
+  constructor(tokenizer: TokenizerMetadata) {
+    this.names = tokenizer.tokens;
+    this.size = tokenizer.tokens.length;
+    this.kinds = tokenKinds(tokenizer);
+    const plan = planEncoding(tokenizer, this.kinds);
+    this.bosToken = plan.bos;
+    this.eosToken = tokenizer.eosId;
+    this.addsBos = plan.addsBos;
+    this.closingToken = plan.closing;
+    this.addsSpacePrefix = plan.addsSpacePrefix;
+    this.encoder = plan.encoder;
+    this.controlTokens = this.kinds.flatMap((_, token) => (this.isControl(token) ? [token] : []));
+    // A name of one character could not be broken by a marker, so it never counts.
+    const breakable = this.controlTokens.filter((token) => this.name(token).length > 1);
+    const swallowing = swallowingOf(tokenizer);
+    this.controls = new FixedTokens(
+      breakable.map((token) => [this.name(token), token] as const),
+      swallowing,
+    );
+    this.userDefinedTokens = this.kinds.flatMap((kind, token) => (kind === "user-defined" ? [token] : []));
+    const userDefined = this.userDefinedTokens.map((token) => [this.name(token), token] as const);
+    this.userDefined = new FixedTokens(userDefined, swallowing);
+    this.pieces = new PieceTable(piecesOf(this.names, this.kinds, plan.spelling));
+    const longest = longestPiece(this.pieces, this.names);
+    this.longestPieceBytes = plan.isLossy ? Math.max(lossyTokenBytes, longest) : longest;
+  }
+
+  encode(text: string): Int32Array {
+    const output: number[] = [];
+    this.append(text.replace(loneSurrogate, "\ufffd"), output);
+    return Int32Array.from(output);
+  }
+
+  encodeCompletion(text: string): Int32Array {
+    const output: number[] = [];
+    if (this.addsBos && this.bosToken !== null) output.push(this.bosToken);
+    this.append(text.replace(loneSurrogate, "\ufffd"), output);
+    return Int32Array.from(output);
+  }
+
+  encodeWhole(text: string): Int32Array {
+    const tokens = this.encodeCompletion(text);
+    if (this.closingToken === null) return tokens;
+    const whole = new Int32Array(tokens.length + 1);
+    whole.set(tokens);
+    whole[tokens.length] = this.closingToken;
+    return whole;
+  }
+
+  encodePrompt(prompt: PromptText): Int32Array {
+    const output: number[] = [];
+    const fragments = this.controls.split(prompt.text.replace(loneSurrogate, "\ufffd"));
+    if (this.addsBos && this.bosToken !== null && fragments[0] !== this.bosToken) output.push(this.bosToken);
+    for (const fragment of fragments) {
+      if (typeof fragment === "number") output.push(fragment);
+      else this.append(fragment.replaceAll(prompt.marker, ""), output);
+    }
+    return Int32Array.from(output);
+  }
+
+  piece(token: number): Uint8Array {
+    return this.pieces.piece(token);
+  }
+
+  pieceText(token: number): string | null {
+    return this.pieces.text(token);
+  }
+
+  tokenText(token: number): string {
+    if (this.isControl(token)) return this.name(token);
+    return this.pieces.text(token) ?? this.pieces.piece(token).toString("utf8");
+  }
+
+  isControl(token: number): boolean {
+    const kind = this.kinds[token];
+    return kind === "control" || kind === "shown-control";
+  }
+
+  tokensContaining(text: string): Int32Array {
+    return this.pieces.containing(text);
+  }
+
+  controlNamesIn(text: string): string[] {
+    return this.controls.presentIn(text).map(([name]) => name);
+  }
+
+  private name(token: number): string {
+    return this.names[token] ?? "";
+  }
+
+  /** Appends the tokens of text in which no control token counts, and before which there is one or nothing. */
+  private append(text: string, output: number[]): void {
+    for (const fragment of this.userDefined.split(text)) {
+      if (typeof fragment === "number") output.push(fragment);
+      else this.encodePlain(fragment, output);
+    }
+  }
+
+  private encodePlain(text: string, output: number[]): void {
+    try {
+      this.encoder(text, output);
+    } catch (error) {
+      // The regular expression engine gives up on a single word of tens of megabytes.
+      if (!(error instanceof RangeError)) throw error;
+      throw new ServerError(
+        "invalid_value",
+        `the text has a run of characters too long to split into tokens (${text.length} characters)`,
+      );
+    }
+  }
+}

@@ -1,0 +1,46 @@
+// Owns which architectures there are. Asked when a model file is looked at.
+import { ServerError } from "../../../../runtime/errors.ts";
+import type { Architecture } from "./architecture.ts";
+import { bert } from "./bert.ts";
+import { gemma } from "./gemma.ts";
+import { gemma2 } from "./gemma2.ts";
+import { gemma3 } from "./gemma3.ts";
+import { granite } from "./granite.ts";
+import { llama } from "./llama.ts";
+import { modernBert } from "./modern-bert.ts";
+import { nomicBert } from "./nomic-bert.ts";
+import { olmo2 } from "./olmo2.ts";
+import { phi3 } from "./phi3.ts";
+import { qwen2 } from "./qwen2.ts";
+import { qwen3 } from "./qwen3.ts";
+import { qwen3moe } from "./qwen3moe.ts";
+import { stablelm } from "./stablelm.ts";
+
+export const architectures: readonly Architecture[] = [
+  llama,
+  qwen2,
+  qwen3,
+  qwen3moe,
+  gemma,
+  gemma2,
+  gemma3,
+  phi3,
+  granite,
+  olmo2,
+  stablelm,
+  bert,
+  nomicBert,
+  modernBert,
+];
+
+/** The architecture by its name in files. Throws `unsupported` naming those there are. */
+export function findArchitecture(name: string): Architecture {
+  const found = architectures.find((architecture) => architecture.name === name);
+  if (found) return found;
+  const known = architectures.map((architecture) => architecture.name).join(", ");
+  throw new ServerError(
+    "unsupported",
+    `the wasm engine does not run the architecture "${name}"; it runs ${known}: use --engine llama for this model`,
+    { param: "engine" },
+  );
+}

@@ -1,0 +1,75 @@
+// Owns what a model file says of pooled outputs: how the hidden states of a sequence become one vector, and the head that
+// makes scores of it. Plain data, part of the graph; pooler.ts runs it. Called once a load.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { Pooling } from "../../engine.ts";
+import type { Architecture, ScoringRules } from "./architectures/architecture.ts";
+import type { GraphTensors, Matrix, Norm } from "./graph-tensors.ts";
+import type { Hyperparameters } from "./hyperparameters.ts";
+import type { Keys } from "./keys.ts";
+
+export interface GraphPooling {
+  /** Null where there are no pooled outputs. */
+  readonly kind: Pooling | null;
+  /** Floats of one. */
+  readonly length: number;
+  /** Of rank alone. */
+  readonly head: ScoringHead | null;
+}
+
+/** output(norm(activation(dense(x)))), of which each part may be missing. */
+export interface ScoringHead extends ScoringRules {
+  readonly dense: Matrix | null;
+  readonly norm: Norm | null;
+  readonly output: Matrix | null;
+}
+
+/** Numbers of a way to pool in files; without one, or with 0, we take the mean. */
+const kinds: ReadonlyMap<unknown, Pooling> = new Map([
+  [undefined, "mean"],
+  [0, "mean"],
+  [1, "mean"],
+  [2, "cls"],
+  [3, "last"],
+  [4, "rank"],
+]);
+const headNames = ["cls", "cls.norm", "cls.output"];
+
+/** Throws `model_file_invalid` or `unsupported` naming the key or the tensor. */
+export function readPooling(
+  architecture: Architecture,
+  { width }: Hyperparameters,
+  keys: Keys,
+  tensors: GraphTensors,
+): GraphPooling {
+  const kind = kinds.get(keys.value("pooling_type"));
+  if (kind === undefined) throw keys.unsupported("pooling_type", "0 to 4");
+  if (kind === "rank") return readScoring(architecture, width, keys, tensors);
+  if (architecture.scoring) for (const name of headNames) tensors.leaveOut(name);
+  // The first token of a model that only looks back knows nothing of the others.
+  const isBlind = kind === "cls" && !architecture.isEncoder;
+  return { kind: isBlind ? null : kind, length: isBlind ? 0 : width, head: null };
+}
+
+function readScoring(
+  { scoring, isEncoder }: Architecture,
+  width: number,
+  keys: Keys,
+  tensors: GraphTensors,
+): GraphPooling {
+  if (!scoring) throw keys.unsupported("pooling_type", "scores (4) of other architectures only");
+  const labels = keys.value("classifier.output_labels");
+  const scores = Array.isArray(labels) && labels.length > 0 ? labels.length : 1;
+  if (scores > width) throw keys.unsupported("classifier.output_labels", `no more than ${width} of them here`);
+  const find = (name: string, rows: number) => (tensors.has(name) ? tensors.matrix(name, rows, width) : null);
+  const dense = isEncoder ? find("cls", width) : null;
+  const norm = dense !== null && tensors.has("cls.norm") ? tensors.norm("cls.norm", true, [width]) : null;
+  const output = find("cls.output", scores);
+  if (dense === null && output === null) {
+    throw new ServerError(
+      "unsupported",
+      "the model pools by rank, and has no tensor cls.output.weight to score with: use --engine llama for what else it does",
+      { param: "engine" },
+    );
+  }
+  return { kind: "rank", length: scores, head: { ...scoring, dense, norm, output } };
+}

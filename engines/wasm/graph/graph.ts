@@ -1,0 +1,205 @@
+// Owns turning an architecture and a model file's tensors into the graph that is run: every tensor found, its shape and type
+// checked, and none left over. Plain data: it goes to every compute thread. Called once a load.
+import type { TensorTable } from "../../files/gguf/tensors.ts";
+import type {
+  Architecture,
+  AttentionStep,
+  ExpertsStep,
+  FeedForwardStep,
+  LayerStep,
+} from "./architectures/architecture.ts";
+import { findEnds, type GraphEnds } from "./graph-ends.ts";
+import { type GraphPooling, readPooling } from "./graph-pooling.ts";
+import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-tensors.ts";
+import type { Hyperparameters } from "./hyperparameters.ts";
+import { Keys } from "./keys.ts";
+
+/** Factors for each rotated pair, applied when frequencies are made (ropes.ts). */
+export const frequencyFactorNames = {
+  always: "rope_freqs.weight",
+  short: "rope_factors_short.weight",
+  long: "rope_factors_long.weight",
+};
+
+/** The steps of architectures/architecture.ts with their tensors found. */
+export type GraphStep =
+  | { readonly kind: "norm"; readonly norm: Norm | null }
+  | { readonly kind: "settle"; readonly norm: Norm }
+  | AttentionGraphStep
+  | FeedForwardGraphStep
+  | ExpertsGraphStep;
+
+/** How attention is computed, without its matrices. */
+export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | "ahead" | "scale" | "softcap"> {
+  readonly norms: HeadNorms | null;
+  readonly postNorm: Norm | null;
+}
+
+export interface AttentionGraphStep extends AttentionRules {
+  readonly kind: "attention";
+  readonly query: Matrix;
+  readonly key: Matrix;
+  readonly value: Matrix;
+  readonly output: Matrix;
+}
+
+/** Norms of queries and keys. Where each head is normed by itself, all have the same weights or each its own. */
+export interface HeadNorms {
+  readonly query: Norm;
+  readonly key: Norm;
+  /** Each head by itself, or all heads as one row. */
+  readonly span: "head" | "row";
+}
+
+export interface FeedForwardGraphStep extends Pick<FeedForwardStep, "kind" | "activation"> {
+  readonly gate: Matrix | null;
+  readonly up: Matrix;
+  readonly down: Matrix;
+  readonly postNorm: Norm | null;
+}
+
+interface ExpertsGraphStep extends Pick<ExpertsStep, "kind" | "activation" | "normalised"> {
+  readonly router: Matrix;
+  readonly gate: MatrixStack;
+  readonly up: MatrixStack;
+  readonly down: MatrixStack;
+}
+
+export interface Graph extends Pick<Architecture, "pairing" | "isEncoder">, GraphEnds {
+  readonly normKind: Architecture["norm"];
+  readonly layers: readonly (readonly GraphStep[])[];
+  readonly pooling: GraphPooling;
+}
+
+/** Throws `model_file_invalid` or `unsupported` naming the tensor. */
+export function buildGraph(architecture: Architecture, shape: Hyperparameters, table: TensorTable): Graph {
+  const keys = new Keys(table.fields, architecture.name);
+  const tensors = new GraphTensors(table, Object.values(frequencyFactorNames));
+  const graph: Graph = {
+    pairing: architecture.pairing,
+    normKind: architecture.norm,
+    isEncoder: architecture.isEncoder,
+    ...findEnds(architecture, shape, tensors),
+    layers: Array.from({ length: shape.layers }, (_, layer) =>
+      new LayerBuilder(architecture, shape, tensors, layer).steps(),
+    ),
+    pooling: readPooling(architecture, shape, keys, tensors),
+  };
+  tensors.checkAllUsed();
+  return graph;
+}
+
+/** Finds the tensors of one layer. */
+class LayerBuilder {
+  readonly #architecture: Architecture;
+  readonly #shape: Hyperparameters;
+  readonly #tensors: GraphTensors;
+  readonly #layer: number;
+  readonly #prefix: string;
+
+  constructor(architecture: Architecture, shape: Hyperparameters, tensors: GraphTensors, layer: number) {
+    this.#architecture = architecture;
+    this.#shape = shape;
+    this.#tensors = tensors;
+    this.#layer = layer;
+    this.#prefix = `blk.${layer}.`;
+  }
+
+  steps(): GraphStep[] {
+    const has = (name: string) => this.#tensors.has(this.#prefix + name);
+    const steps = this.#architecture.steps({ layer: this.#layer, shape: this.#shape, has });
+    return steps.map((step) => this.#resolve(step));
+  }
+
+  #resolve(step: LayerStep): GraphStep {
+    switch (step.kind) {
+      case "norm":
+        return { kind: "norm", norm: step.weight === null ? null : this.#norm(step.weight) };
+      case "settle":
+        return { kind: "settle", norm: this.#norm(step.weight) };
+      case "attention":
+        return this.#attention(step);
+      case "feedForward":
+        return this.#feedForward(step);
+      case "experts":
+        return this.#experts(step);
+    }
+  }
+
+  #attention(step: AttentionStep): AttentionGraphStep {
+    const { width, heads, kvHeads, headLength } = this.#shape;
+    const { kind, rope, behind, ahead, scale, softcap } = step;
+    const rows = [heads * headLength, kvHeads * headLength, kvHeads * headLength];
+    const names = [step.query, step.key, step.value];
+    const isFused = this.#tensors.has(this.#prefix + step.fused);
+    const matrices = isFused
+      ? this.#fused(step.fused, rows, names)
+      : names.map((name, i) => this.#matrix(name, rows[i] as number, width));
+    const [query, key, value] = matrices as [Matrix, Matrix, Matrix];
+    return {
+      ...{ kind, rope, behind, ahead, scale, softcap },
+      ...{ query, key, value },
+      output: this.#matrix(step.output, width, heads * headLength),
+      norms: this.#headNorms(step.norms),
+      postNorm: this.#postNorm(step.postNorm),
+    };
+  }
+
+  #feedForward({ kind, activation, gate, up, down, postNorm }: FeedForwardStep): FeedForwardGraphStep {
+    const { width, feedForward } = this.#shape;
+    const names = gate === null ? [up] : [gate, up];
+    const matrices =
+      gate === up
+        ? this.#fused(up, [feedForward, feedForward])
+        : names.map((name) => this.#matrix(name, feedForward, width));
+    return {
+      ...{ kind, activation },
+      gate: gate === null ? null : (matrices[0] as Matrix),
+      up: matrices.at(-1) as Matrix,
+      down: this.#matrix(down, width, feedForward),
+      postNorm: this.#postNorm(postNorm),
+    };
+  }
+
+  #headNorms(norms: AttentionStep["norms"]): HeadNorms | null {
+    if (norms === null) return null;
+    const { heads, kvHeads, headLength } = this.#shape;
+    const { span } = norms;
+    const find = (name: string, count: number) =>
+      span === "row" ? this.#norm(name, [count * headLength]) : this.#norm(name, [headLength], [headLength, count]);
+    return { query: find(norms.query, heads), key: find(norms.key, kvHeads), span };
+  }
+
+  #experts({ kind, router, gate, up, down, activation, normalised }: ExpertsStep): ExpertsGraphStep {
+    const { width, experts } = this.#shape;
+    if (experts === null) throw new Error(`${this.#architecture.name} has experts without a count`);
+    const { count, feedForward } = experts;
+    const stack = (name: string, rows: number, columns: number) =>
+      this.#tensors.stack(this.#prefix + name, count, rows, columns);
+    return {
+      ...{ kind, activation, normalised },
+      router: this.#matrix(router, count, width),
+      gate: stack(gate, feedForward, width),
+      up: stack(up, feedForward, width),
+      down: stack(down, width, feedForward),
+    };
+  }
+
+  #matrix(name: string, rows: number, columns: number): Matrix {
+    return this.#tensors.matrix(this.#prefix + name, rows, columns);
+  }
+
+  #fused(name: string, rowCounts: readonly number[], biasesOf: readonly string[] = []): Matrix[] {
+    const biases = biasesOf.map((one) => this.#prefix + one);
+    return this.#tensors.fused(this.#prefix + name, rowCounts, this.#shape.width, biases);
+  }
+
+  #norm(name: string, ...shapes: readonly (readonly number[])[]): Norm {
+    const possible = shapes.length > 0 ? shapes : [[this.#shape.width]];
+    return this.#tensors.norm(this.#prefix + name, this.#architecture.norm === "layer", ...possible);
+  }
+
+  #postNorm(name: string | null): Norm | null {
+    return name === null ? null : this.#norm(name);
+  }
+}

@@ -1,0 +1,160 @@
+// Owns the numbers that shape a model: sizes, scales, and what its layers see. The loader reads them once from a file's
+// key/value pairs, as llama.cpp reads them; what only some architectures have, their own files read. Pure; what it hands out
+// is in range, so that nobody below has to ask again.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
+import type { Activation, Architecture } from "./architectures/architecture.ts";
+import { invalidKey, Keys } from "./keys.ts";
+import { type FrequencyFactors, maxContext, type Ropes, readRopes, type SlidingRope } from "./ropes.ts";
+
+/** What every architecture has. */
+export interface CommonShape {
+  readonly architecture: string;
+  readonly layers: number;
+  /** Floats of a token's hidden state. */
+  readonly width: number;
+  readonly feedForward: number;
+  readonly heads: number;
+  /** Divides `heads`. */
+  readonly kvHeads: number;
+  readonly headLength: number;
+  /** Floats of a head that are rotated; even. */
+  readonly rotated: number;
+  readonly epsilon: number;
+  /** Most tokens the model was trained for. */
+  readonly trainedContext: number;
+  readonly vocabSize: number;
+  /** Feed-forwards of which each token takes `used`, and the length of each; null where there are none. */
+  readonly experts: { readonly count: number; readonly used: number; readonly feedForward: number } | null;
+}
+
+/** What only some architectures have. */
+export interface Traits {
+  /** The embedding, what a layer adds to the hidden state, and the logits are multiplied with these. */
+  readonly embeddingScale: number;
+  readonly residualScale: number;
+  readonly logitScale: number;
+  /** Logits become cap * tanh(logit / cap); 0 = they stay. */
+  readonly logitSoftcap: number;
+  /** What attention's scores are multiplied with. */
+  readonly attentionScale: number;
+  /** Scores become cap * tanh(score / cap); 0 = they stay. */
+  readonly attentionSoftcap: number;
+  /** Positions that a token sees in a layer that slides, its own included; 0 = no layer does. */
+  readonly window: number;
+  /** By layer; empty where none does. */
+  readonly slides: readonly boolean[];
+  /** Of feed-forwards, where an architecture's files say which. */
+  readonly activation: Activation;
+}
+
+/** Traits as an architecture reads them. */
+export interface OwnTraits extends Partial<Traits> {
+  /** In place of experts as long as a feed-forward. */
+  readonly experts?: CommonShape["experts"];
+  /** Where sliding layers have a rope of their own, which is number 1. */
+  readonly slidingRope?: SlidingRope;
+}
+
+export interface Hyperparameters extends CommonShape, Traits, Ropes {}
+
+const maxLayers = 1000;
+const maxHeads = 4096;
+const maxHeadLength = 4096;
+const maxExperts = 1024;
+/** What the attention kernel's scratch has room for. */
+const longestHead = 512;
+const maxWidth = 1024 * 1024;
+const epsilonKeys = { rms: "attention.layer_norm_rms_epsilon", layer: "attention.layer_norm_epsilon" };
+
+/** The hyperparameters that a file's pairs and tensors tell. Throws `model_file_invalid` or `unsupported` naming the key. */
+export function readHyperparameters(
+  architecture: Architecture,
+  { fields, tensors }: Pick<TensorTable, "fields" | "tensors">,
+  factors: FrequencyFactors,
+): Hyperparameters {
+  const name = fields.get("general.architecture");
+  if (name !== architecture.name) throw invalidKey("general.architecture", name, `"${architecture.name}"`);
+  const keys = new Keys(fields, name);
+  const common = readCommon(architecture, keys, readVocabSize(tensors));
+  const { slidingRope = null, ...traits } = architecture.readTraits?.(keys, common) ?? {};
+  return {
+    ...common,
+    embeddingScale: 1,
+    residualScale: 1,
+    logitScale: 1,
+    logitSoftcap: 0,
+    attentionScale: 1 / Math.sqrt(common.headLength),
+    attentionSoftcap: 0,
+    window: 0,
+    slides: [],
+    activation: "silu",
+    ...traits,
+    ...readRopes(keys, common.rotated, common.trainedContext, factors, slidingRope),
+  };
+}
+
+/** The shape with the rope of sequences that may have so many tokens. */
+export function shapeForContext(shape: Hyperparameters, tokens: number): Hyperparameters {
+  const { longRope, ropes } = shape;
+  return longRope && tokens > longRope.beyond ? { ...shape, ropes: [longRope.rope, ...ropes.slice(1)] } : shape;
+}
+
+function readCommon(architecture: Architecture, keys: Keys, vocabSize: number): CommonShape {
+  checkCausal(architecture, keys);
+  const width = keys.count("embedding_length", maxWidth);
+  const heads = keys.count("attention.head_count", maxHeads);
+  const kvHeads = keys.count("attention.head_count_kv", maxHeads, heads);
+  if (heads % kvHeads !== 0) throw keys.invalid("attention.head_count_kv", `a divisor of the ${heads} heads`);
+  const headLength = keys.count("attention.key_length", maxHeadLength, Math.trunc(width / heads));
+  if (headLength > longestHead || headLength % 4 !== 0) {
+    throw keys.unsupported("attention.key_length", `heads of a multiple of 4 floats up to ${longestHead}`);
+  }
+  keys.mustBe("attention.value_length", headLength);
+  keys.mustBe("attention.key_length_swa", headLength);
+  keys.mustBe("attention.value_length_swa", headLength);
+  const rotated = keys.count("rope.dimension_count", headLength, headLength);
+  if (rotated % 2 !== 0) throw keys.invalid("rope.dimension_count", "an even number");
+  keys.mustBe("rope.dimension_count_swa", rotated);
+  const feedForward = keys.count("feed_forward_length", maxWidth);
+  return {
+    architecture: architecture.name,
+    layers: keys.count("block_count", maxLayers),
+    width,
+    feedForward,
+    heads,
+    kvHeads,
+    headLength,
+    rotated,
+    epsilon: keys.number(epsilonKeys[architecture.norm], { above: 0, below: 1 }),
+    trainedContext: keys.count("context_length", maxContext),
+    vocabSize,
+    experts: readExperts(architecture, keys, feedForward),
+  };
+}
+
+/** Without the key attention is causal. */
+function checkCausal({ isEncoder }: Architecture, keys: Keys): void {
+  const key = "attention.causal";
+  if ((keys.value(key) ?? true) === isEncoder) throw keys.unsupported(key, String(!isEncoder));
+}
+
+function readExperts(architecture: Architecture, keys: Keys, feedForward: number): CommonShape["experts"] {
+  if (!architecture.takesExperts) keys.mustBe("expert_count", 0);
+  const count = keys.countOrNone("expert_count", maxExperts);
+  if (count === 0) return null;
+  const used = keys.count("expert_used_count", count);
+  // In groups of which only some are searched, other experts would be taken.
+  if (keys.countOrNone("expert_group_count", maxExperts) > 1) throw keys.unsupported("expert_group_count", "one group");
+  return { count, used, feedForward };
+}
+
+/** The embedding's rows, whatever the key vocab_size says: files whose vocabulary grew often kept the old number there. */
+function readVocabSize(tensors: ReadonlyMap<string, TensorInfo>): number {
+  const rows = tensors.get("token_embd.weight")?.shape[1];
+  if (rows !== undefined) return rows;
+  throw new ServerError(
+    "model_file_invalid",
+    "the model has no matrix token_embd.weight, which every language model needs; fetch a complete file of it",
+  );
+}

@@ -1,0 +1,95 @@
+// Owns typed look-ups of the key/value pairs of one architecture, which are named without the architecture. What it hands out
+// is in range, so that nobody below has to ask again. Used by hyperparameters.ts, ropes.ts and the architectures at load.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { GgufValue } from "../../files/gguf/cursor.ts";
+import { describeValue } from "../../files/gguf/invalid-file.ts";
+
+export interface Range {
+  readonly above: number;
+  readonly below: number;
+}
+
+export function invalidKey(key: string, value: GgufValue | undefined, expected: string): ServerError {
+  return new ServerError(
+    "model_file_invalid",
+    `the model's ${key} is ${describeValue(value)}, where ${expected} belongs; fetch another file of the model`,
+  );
+}
+
+export class Keys {
+  readonly #fields: ReadonlyMap<string, GgufValue>;
+  readonly #prefix: string;
+
+  constructor(fields: ReadonlyMap<string, GgufValue>, architecture: string) {
+    this.#fields = fields;
+    this.#prefix = `${architecture}.`;
+  }
+
+  value(key: string): GgufValue | undefined {
+    return this.#fields.get(this.#prefix + key);
+  }
+
+  has(key: string): boolean {
+    return this.value(key) !== undefined;
+  }
+
+  /** A whole number from 1 to `max`. */
+  count(key: string, max: number, fallback?: number): number {
+    const value = this.#single(key) ?? fallback;
+    if (typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max) return value;
+    throw this.invalid(key, `a whole number from 1 to ${max}`);
+  }
+
+  /** The same, where 0 or none says that there is nothing of the kind. */
+  countOrNone(key: string, max: number): number {
+    return (this.#single(key) ?? 0) === 0 ? 0 : this.count(key, max);
+  }
+
+  number(key: string, range: Range, fallback?: number): number {
+    const value = this.#single(key) ?? fallback;
+    if (typeof value === "number" && value > range.above && value < range.below) return value;
+    throw this.invalid(key, `a number above ${range.above} and below ${range.below}`);
+  }
+
+  /** The same, where 0 or none says that `none` is to be taken. */
+  numberOr(key: string, range: Range, none: number): number {
+    return (this.#single(key) ?? 0) === 0 ? none : this.number(key, range);
+  }
+
+  /** One truth for each layer, or null where the key is none or no list. */
+  truths(key: string, count: number): readonly boolean[] | null {
+    const value = this.value(key);
+    if (!Array.isArray(value)) return null;
+    const truths = value.map((one) => (one === 0 || one === 1 ? one === 1 : one));
+    if (truths.length === count && truths.every((one) => typeof one === "boolean")) return truths;
+    throw this.invalid(key, `a list of ${count} truths`);
+  }
+
+  /** Refuses a key that says something else; one that is absent says the same. */
+  mustBe(key: string, expected: number | boolean): void {
+    if ((this.#single(key) ?? expected) !== expected) throw this.unsupported(key, String(expected));
+  }
+
+  invalid(key: string, expected: string): ServerError {
+    return invalidKey(this.#prefix + key, this.value(key), expected);
+  }
+
+  unsupported(key: string, expected: string): ServerError {
+    return new ServerError(
+      "unsupported",
+      `the model's ${this.#prefix}${key} is ${describeValue(this.value(key))}; the wasm engine runs ${expected}: ` +
+        "use --engine llama for this model",
+      { param: "engine" },
+    );
+  }
+
+  /** Some converters write one value for each layer though all are the same. */
+  #single(key: string): GgufValue | undefined {
+    const value = this.value(key);
+    if (!Array.isArray(value)) return value;
+    const [first] = value;
+    const isOne = value.length === this.value("block_count") && value.every((one) => one === first);
+    if (!isOne) throw this.unsupported(key, "models with one value for all layers");
+    return first;
+  }
+}

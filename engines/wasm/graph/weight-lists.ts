@@ -1,0 +1,77 @@
+// Owns the lists of what weights a graph has: its matrices, the vectors of its norms, and what a thread holds of them.
+// thread-memory.ts gives each its place, weights.ts fills it. Pure.
+import type { TensorInfo } from "../../files/gguf/tensors.ts";
+import type { Blueprint, DividedGraph, DividedStep, Piece, Share } from "../plan/blueprint.ts";
+import type { GraphStep } from "./graph.ts";
+import type { Matrix, Norm } from "./graph-tensors.ts";
+
+/** What a thread holds of every matrix, in the order of use; a tied output comes twice. */
+export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
+  const steps = divided.layers.flat().flatMap((step) => stepShares(step));
+  const shared = [divided.embedding, ...steps, divided.output].map((shares) => shares[thread] as Share);
+  const { positions, tokenType, scoring } = divided;
+  const undivided = [positions, tokenType, ...(thread === 0 ? [scoring.dense, scoring.output] : [])];
+  return [...shared, ...undivided].flatMap((share) => share?.pieces ?? []);
+}
+
+/** What it holds of a mixture's classifier. */
+export function classifierPieces({ classifier }: DividedGraph, thread: number): Piece[] {
+  return classifier.flatMap((shares) => (shares[thread] as Share).pieces);
+}
+
+/** Every matrix of the graph, and of a mixture's classifier. */
+export function matrices({ graph, mixture }: Blueprint): Matrix[] {
+  const { embedding, positions, tokenType, output, layers, pooling } = graph;
+  const ends = [embedding, positions, tokenType, output, pooling.head?.dense, pooling.head?.output];
+  return [...ends.filter((matrix) => !!matrix), ...layers.flat().flatMap(stepMatrices), ...(mixture?.classifier ?? [])];
+}
+
+function stepMatrices(step: GraphStep): Matrix[] {
+  switch (step.kind) {
+    case "norm":
+    case "settle":
+      return [];
+    case "attention":
+      return [step.query, step.key, step.value, step.output];
+    case "feedForward":
+      return [...(step.gate ? [step.gate] : []), step.up, step.down];
+    case "experts":
+      return [step.router, step.gate, step.up, step.down];
+  }
+}
+
+/** Every vector of the graph's norms. */
+export function vectors({ graph }: Blueprint): TensorInfo[] {
+  const { embeddingNorm, outputNorm, layers, pooling } = graph;
+  const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms)];
+  return norms.flatMap((norm) => [norm?.weight, norm?.bias]).filter((tensor) => !!tensor);
+}
+
+function stepNorms(step: GraphStep): (Norm | null)[] {
+  switch (step.kind) {
+    case "norm":
+    case "settle":
+      return [step.norm];
+    case "attention":
+      return [step.norms?.query ?? null, step.norms?.key ?? null, step.postNorm];
+    case "feedForward":
+      return [step.postNorm];
+    case "experts":
+      return [];
+  }
+}
+
+/** Of each matrix of a step, by thread. */
+export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
+  switch (step.kind) {
+    case "norm":
+    case "settle":
+      return [];
+    case "attention":
+      return [step.input, step.output];
+    case "feedForward":
+      return [...(step.gate ? [step.gate] : []), step.up, step.down];
+    case "experts":
+      return [step.router, step.gate, step.up, step.down];
+  }
+}

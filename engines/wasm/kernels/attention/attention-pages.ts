@@ -1,0 +1,167 @@
+// Owns how keys and values lie in a page of the KV cache, and turning them into floats a tile of tokens at a time. A page
+// has one part for each KV head:
+//
+//   keys         [8 tokens][dimension][token of the 8]        lanes are tokens: scores need no sums across lanes
+//   values       [8 dimensions][token][dimension of the 8]
+//   Q8_0 only:   f32 scales of the keys [group][token], then of the values alike; a group is 32 dimensions
+//
+// The last 8 may be cut short, but have all their room. What was never written may be any bits: it becomes scores that the
+// caller masks, and its values are not looked at.
+import { BF16, F16, F32, Q8_0 } from "../types";
+
+// @ts-expect-error: decorator
+@inline
+function wholeEights(count: i32): i32 {
+  return (count + 7) & ~7;
+}
+
+// @ts-expect-error: decorator
+@inline
+export function valueBytes(kvType: i32): i32 {
+  return kvType == F32 ? 4 : kvType == Q8_0 ? 1 : 2;
+}
+
+// @ts-expect-error: decorator
+@inline
+function groupCount(headLength: i32): i32 {
+  return (headLength + 31) >> 5;
+}
+
+// @ts-expect-error: decorator
+@inline
+function keyBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
+  return headLength * wholeEights(blockTokens) * valueBytes(kvType);
+}
+
+// @ts-expect-error: decorator
+@inline
+function allValueBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
+  return blockTokens * wholeEights(headLength) * valueBytes(kvType);
+}
+
+/** Bytes of the part of a page that belongs to one KV head. */
+export function headBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
+  const values = keyBytes(kvType, headLength, blockTokens) + allValueBytes(kvType, headLength, blockTokens);
+  const scales = kvType == Q8_0 ? groupCount(headLength) * wholeEights(blockTokens) * 2 * 4 : 0;
+  return (values + scales + 15) & ~15;
+}
+
+export function kvPageBytes(kvType: i32, kvHeads: i32, headLength: i32, blockTokens: i32): i32 {
+  return kvHeads * headBytes(kvType, headLength, blockTokens);
+}
+
+/** Where one head's keys, values and scales lie in its part of a page, from token `first`, for keys a whole 8, on. */
+export function keysAt(kvType: i32, part: usize, first: i32, headLength: i32): usize {
+  return part + <usize>(first >> 3) * keyEightBytes(kvType, headLength);
+}
+
+export function valuesAt(kvType: i32, part: usize, first: i32, headLength: i32, blockTokens: i32): usize {
+  return part + <usize>(keyBytes(kvType, headLength, blockTokens) + first * 8 * valueBytes(kvType));
+}
+
+export function keyScalesAt(kvType: i32, part: usize, first: i32, headLength: i32, blockTokens: i32): usize {
+  const values = keyBytes(kvType, headLength, blockTokens) + allValueBytes(kvType, headLength, blockTokens);
+  return part + <usize>(values + first * 4);
+}
+
+export function valueScalesAt(kvType: i32, part: usize, first: i32, headLength: i32, blockTokens: i32): usize {
+  const keyScales = keyScalesAt(kvType, part, first, headLength, blockTokens);
+  return keyScales + <usize>groupCount(headLength) * scaleStride(blockTokens);
+}
+
+/** Bytes from the keys of 8 tokens to those of the next 8. */
+export function keyEightBytes(kvType: i32, headLength: i32): usize {
+  return <usize>(headLength * 8 * valueBytes(kvType));
+}
+
+/** Bytes from 8 dimensions of the values to the next 8. */
+export function valueEightBytes(kvType: i32, tokens: i32): usize {
+  return <usize>(tokens * 8 * valueBytes(kvType));
+}
+
+/** Bytes from one group's scales to the next's. */
+export function scaleStride(blockTokens: i32): usize {
+  return <usize>(wholeEights(blockTokens) << 2);
+}
+
+/** Keys of `count` tokens, rounded up to whole 8s, as floats in the same order. */
+export function unpackKeys(
+  kvType: i32, from: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,
+): void {
+  if (kvType != Q8_0) return unpackFloats(kvType, from, <usize>(wholeEights(count) * headLength), to);
+  for (let first = 0; first < count; first += 8) {
+    for (let d = 0; d < headLength; d++) {
+      const scale = scales + <usize>(d >> 5) * scaleStep;
+      v128.store(to, f32x4.mul(bytesAt(from, 0), v128.load(scale)));
+      v128.store(to, f32x4.mul(bytesAt(from, 1), v128.load(scale, 16)), 16);
+      from += 8;
+      to += 32;
+    }
+    scales += 32;
+  }
+}
+
+/** Values of `count` tokens as floats in the same order, with room for `room` tokens. */
+export function unpackValues(
+  kvType: i32, from: usize, eightBytes: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,
+  room: i32,
+): void {
+  for (let d = 0; d < headLength; d += 8) {
+    if (kvType == Q8_0) {
+      const scale = scales + <usize>(d >> 5) * scaleStep;
+      for (let token: usize = 0; token < <usize>count; token++) {
+        const factor = v128.load32_splat(scale + (token << 2));
+        v128.store(to + (token << 5), f32x4.mul(bytesAt(from + (token << 3), 0), factor));
+        v128.store(to + (token << 5), f32x4.mul(bytesAt(from + (token << 3), 1), factor), 16);
+      }
+    } else unpackFloats(kvType, from, <usize>count << 3, to);
+    from += eightBytes;
+    to += <usize>room << 5;
+  }
+}
+
+/** `count` values, a multiple of 8, that need no scale. */
+// @ts-expect-error: decorator
+@inline
+function unpackFloats(kvType: i32, from: usize, count: usize, to: usize): void {
+  if (kvType == F32) {
+    for (let i: usize = 0; i < count << 2; i += 32) {
+      v128.store(to + i, v128.load(from + i));
+      v128.store(to + i, v128.load(from + i, 16), 16);
+    }
+  } else if (kvType == BF16) {
+    for (let i: usize = 0; i < count << 1; i += 16) {
+      v128.store(to + (i << 1), bfloatAt(from + i));
+      v128.store(to + (i << 1), bfloatAt(from + i + 8), 16);
+    }
+  } else {
+    for (let i: usize = 0; i < count << 1; i += 16) {
+      v128.store(to + (i << 1), float16At(from + i));
+      v128.store(to + (i << 1), float16At(from + i + 8), 16);
+    }
+  }
+}
+
+/** Four float16 numbers as floats. */
+// @ts-expect-error: decorator
+@inline
+export function float16At(at: usize): v128 {
+  // Sign, exponent and fraction in their places; what makes the exponent's bias 127 is the factor 2^112.
+  const bits = v128.and(i32x4.shl(v128.load16x4_s(at), 13), i32x4.splat(<i32>0x8fffe000));
+  return f32x4.mul(bits, f32x4.splat(5.192296858534828e33));
+}
+
+/** Four bfloat16 numbers as floats. */
+// @ts-expect-error: decorator
+@inline
+export function bfloatAt(at: usize): v128 {
+  return i32x4.shl(v128.load16x4_u(at), 16);
+}
+
+/** The first (0) or second (1) four of eight bytes as floats, without their scale. */
+// @ts-expect-error: decorator
+@inline
+export function bytesAt(at: usize, half: usize): v128 {
+  const x = v128.load8x8_s(at);
+  return f32x4.convert_i32x4_s(half == 0 ? i32x4.extend_low_i16x8_s(x) : i32x4.extend_high_i16x8_s(x));
+}

@@ -1,0 +1,106 @@
+// Owns the softmax of attention, which goes along from tile to tile: what attend() writes of a query is a record of its
+// weighted values, not divided, and behind them a tail that holds the largest score and the sum of weights so far; records
+// that several threads made of one query are merged here as well.
+import { largestLane, multiplyAdd, sumOfLanes } from "../arithmetic";
+import { exponential, hyperbolicTangent } from "../exponential";
+
+/** Floats of a record's tail: the largest score, the sum of weights, padding. */
+export const TAIL: i32 = 4;
+/** Less than every score. */
+const NOTHING: f32 = -1e30;
+/** A weight below e^this of the largest counts as none: no sum would show it, and products with it are slow. */
+const WEIGHTLESS: f32 = -60;
+
+/** `count` records, one behind the other, of queries that have seen nothing. */
+export function beginRecords(count: i32, headLength: i32, records: usize): void {
+  const bytes = <usize>(headLength + TAIL) << 2;
+  memory.fill(records, 0, <usize>count * bytes);
+  for (let i = 0; i < count; i++) store<f32>(records + <usize>i * bytes + (<usize>headLength << 2), NOTHING);
+}
+
+/** Scores, times `scale`, as cap * tanh(score / cap). */
+export function capScores(scores: usize, vectors: i32, scale: f32, cap: f32): void {
+  const inwards = f32x4.splat(scale / cap);
+  const outwards = f32x4.splat(cap);
+  for (const end = scores + (<usize>vectors << 4); scores < end; scores += 16) {
+    v128.store(scores, f32x4.mul(hyperbolicTangent(f32x4.mul(v128.load(scores), inwards)), outwards));
+  }
+}
+
+/** Leaves only the scores of tokens from `first` to before `end`, of which there is one at least. */
+export function hideScores(scores: usize, vectors: i32, first: i32, end: i32): void {
+  const firsts = i32x4.splat(first);
+  const ends = i32x4.splat(end);
+  const nothing = f32x4.splat(NOTHING);
+  let token = i32x4(0, 1, 2, 3);
+  for (const scoresEnd = scores + (<usize>vectors << 4); scores < scoresEnd; scores += 16) {
+    const seen = v128.and(i32x4.ge_s(token, firsts), i32x4.lt_s(token, ends));
+    v128.store(scores, v128.bitselect(v128.load(scores), nothing, seen));
+    token = i32x4.add(token, i32x4.splat(4));
+  }
+}
+
+/**
+ * Turns one query's scores of a tile, times `scale`, into weights and brings the tail of its record up to date. Returns
+ * what the record's values must be multiplied by.
+ */
+export function weigh(scores: usize, vectors: i32, scale: f32, tail: usize): f32 {
+  const end = scores + (<usize>vectors << 4);
+  let largest = f32x4.splat(NOTHING);
+  for (let at = scores; at < end; at += 16) largest = f32x4.pmax(largest, v128.load(at));
+  const factor = f32x4.splat(scale);
+  const before = v128.load32_splat(tail);
+  const peak = f32x4.pmax(before, f32x4.mul(largestLane(largest), factor));
+  const least = f32x4.neg(peak);
+  let sum = f32x4.splat(0);
+  for (let at = scores; at < end; at += 16) {
+    const weight = weightOf(multiplyAdd(v128.load(at), factor, least));
+    v128.store(at, weight);
+    sum = f32x4.add(sum, weight);
+  }
+  const rescale = f32x4.extract_lane(weightOf(f32x4.sub(before, peak)), 0);
+  v128.store32_lane(tail, peak, 0);
+  store<f32>(tail, load<f32>(tail, 4) * rescale + sumOfLanes(sum), 4);
+  return rescale;
+}
+
+// @ts-expect-error: decorator
+@inline
+function weightOf(distance: v128): v128 {
+  return v128.and(exponential(distance), f32x4.gt(distance, f32x4.splat(WEIGHTLESS)));
+}
+
+export function mergeAttention(
+  partials: usize, partBytes: i32, parts: i32, n: i32, heads: i32, headLength: i32, out: usize, stride: i32,
+): void {
+  const valueBytes = <usize>headLength << 2;
+  for (let i = 0; i < n; i++) {
+    let to = out + (<usize>(i * stride) << 2);
+    for (let head = 0; head < heads; head++) {
+      mergeHead(partials, <usize>partBytes, parts, valueBytes, to);
+      partials += valueBytes + (TAIL << 2);
+      to += valueBytes;
+    }
+  }
+}
+
+function mergeHead(partial: usize, partBytes: usize, parts: i32, valueBytes: usize, out: usize): void {
+  const end = partial + <usize>parts * partBytes;
+  let peak = NOTHING;
+  for (let part = partial; part < end; part += partBytes) peak = max(peak, load<f32>(part + valueBytes));
+  let sum: f32 = 0;
+  for (let part = partial; part < end; part += partBytes) {
+    const weight = f32x4.extract_lane(weightOf(f32x4.splat(load<f32>(part + valueBytes) - peak)), 0);
+    // A part's own place for padding keeps its weight.
+    store<f32>(part + valueBytes, weight, 8);
+    sum += weight * load<f32>(part + valueBytes, 4);
+  }
+  const inverse: f32 = sum > 0 ? 1 / sum : 0;
+  for (let at: usize = 0; at < valueBytes; at += 16) {
+    let total = f32x4.splat(0);
+    for (let part = partial; part < end; part += partBytes) {
+      total = f32x4.add(total, f32x4.mul(v128.load(part + at), v128.load32_splat(part + valueBytes, 8)));
+    }
+    v128.store(out + at, f32x4.mul(total, f32x4.splat(inverse)));
+  }
+}

@@ -1,0 +1,235 @@
+// Owns attention over the pages of the KV cache, a KV head and a tile of tokens at a time. Many queries share a tile: then
+// its keys and values become floats once for all of them; few multiply straight from the page. The softmax goes along from
+// tile to tile, rescaling what it has whenever a larger score turns up. A query here is one head of one row.
+
+import { BF16, F16, F32 } from "../types";
+import {
+  headBytes, keyEightBytes, keyScalesAt, keysAt, scaleStride, unpackKeys, unpackValues, valueEightBytes, 
+  valueScalesAt,valuesAt,
+} from "./attention-pages";
+import { beginRecords, capScores, hideScores, TAIL, weigh } from "./attention-softmax";
+import { multiplyRows, resultOf, setRow, setScale } from "./attention-tiles";
+
+export { kvPageBytes } from "./attention-pages";
+export { mergeAttention } from "./attention-softmax";
+export { kvWrite } from "./attention-write";
+
+/**
+ * Most tokens of a tile, and most floats of its keys, or of its values: both stay in the first-level cache. A tile has 8
+ * tokens at least, so heads can be no longer than 512.
+ */
+const TILE_TOKENS: i32 = 32;
+const TILE_FLOATS: i32 = 4096;
+/** More queries than this are worth unpacking a tile for. */
+const FEW_QUERIES: i32 = 8;
+/** Bytes of a tile's scores of one query. */
+const SCORES: usize = 128;
+
+// Scratch of a call, in the first 64 KiB of the memory, which the host leaves to the kernels: a tile's keys and values,
+// four queries' scores, and these once more times a scale, then the tables of rows of the two products, and which row of the call each query belongs to.
+const KEYS: usize = (__heap_base + 15) & ~15;
+// Products of a tile cut short read behind it.
+const VALUES: usize = KEYS + TILE_FLOATS * 4 + SCORES;
+const SCORES_AT: usize = VALUES + TILE_FLOATS * 4;
+const SCALED: usize = 4 * SCORES;
+const SCORING: usize = SCORES_AT + 2 * SCALED;
+const SUMMING: usize = SCORING + 64;
+const ROWS: usize = SUMMING + 64;
+
+// The call under way: set by attend(), meaningless between calls. Steps are in bytes.
+let sharing: i32 = 0;
+let headFloats: i32 = 0;
+let scoreScale: f32 = 0;
+let scoreCap: f32 = 0;
+let queryCount: i32 = 0;
+let queries: usize = 0;
+let queryRow: usize = 0;
+let queryStep: usize = 0;
+let records: usize = 0;
+let recordRow: usize = 0;
+let recordStep: usize = 0;
+let scaleStep: usize = 0;
+
+// The tile under way; row i sees its tokens from hiddenToFirst + i to before seenByFirst + i, as far as it has them.
+let keys: usize = 0;
+let keyEight: usize = 0;
+let keyScales: usize = 0;
+let values: usize = 0;
+let valueEight: usize = 0;
+let valueScales: usize = 0;
+let hiddenToFirst: i32 = 0;
+let seenByFirst: i32 = 0;
+
+export function attend(
+  kvType: i32, pages: usize, pageCount: i32, blockTokens: i32, q: usize, qStride: i32, n: i32, firstPosition: i32,
+  heads: i32, kvHeads: i32, headLength: i32, scale: f32, softcap: f32, behind: i32, ahead: i32, out: usize,
+): void {
+  beginRecords(n * heads, headLength, out);
+  sharing = heads / kvHeads;
+  headFloats = headLength;
+  scoreScale = scale;
+  scoreCap = softcap;
+  queryCount = n * sharing;
+  queryRow = <usize>qStride << 2;
+  queryStep = <usize>headLength << 2;
+  recordStep = <usize>(headLength + TAIL) << 2;
+  recordRow = <usize>heads * recordStep;
+  scaleStep = scaleStride(blockTokens);
+  const partBytes = <usize>headBytes(kvType, headLength, blockTokens);
+  // Behind the last row's own token nothing has been written, so no row can see further than that.
+  const end = firstPosition + n;
+  const firstSeen = firstPosition - min(behind, end);
+  const firstSeenEnd = firstPosition + 1 + min(ahead, n);
+  for (let kvHead = 0; kvHead < kvHeads; kvHead++) {
+    queries = q + <usize>(kvHead * sharing) * queryStep;
+    records = out + <usize>(kvHead * sharing) * recordStep;
+    for (let page = 0; page < pageCount; page++) {
+      const part = <usize>load<i32>(pages + (<usize>page << 3)) + <usize>kvHead * partBytes;
+      const position = load<i32>(pages + (<usize>page << 3), 4);
+      hiddenToFirst = firstSeen - position;
+      seenByFirst = firstSeenEnd - position;
+      attendPage(kvType, part, min(blockTokens, end - position), blockTokens);
+    }
+  }
+}
+
+/** All queries over a page of which `written` tokens have been written, or less than one. */
+function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): void {
+  if (hiddenToFirst >= written) return;
+  const tileTokens = min(TILE_TOKENS, (TILE_FLOATS / headFloats) & ~7);
+  // Keys lie in eights, so that is where a tile can begin.
+  let first = max(hiddenToFirst, 0) & ~7;
+  hiddenToFirst -= first;
+  seenByFirst -= first;
+  for (; first < written; first += tileTokens) {
+    attendTile(kvType, part, first, min(tileTokens, written - first), blockTokens, tileTokens);
+    hiddenToFirst -= tileTokens;
+    seenByFirst -= tileTokens;
+  }
+}
+
+/** All queries over `tokens` tokens of a page, from `first` on. */
+function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockTokens: i32, tileTokens: i32): void {
+  keys = keysAt(kvType, part, first, headFloats);
+  keyEight = keyEightBytes(kvType, headFloats);
+  keyScales = keyScalesAt(kvType, part, first, headFloats, blockTokens);
+  values = valuesAt(kvType, part, first, headFloats, blockTokens);
+  valueEight = valueEightBytes(kvType, blockTokens);
+  valueScales = valueScalesAt(kvType, part, first, headFloats, blockTokens);
+  if (kvType == F32) return attendQueries<f32>(tokens);
+  if (queryCount <= FEW_QUERIES) {
+    if (kvType == BF16) attendQueries<u16>(tokens);
+    else if (kvType == F16) attendQueries<i16>(tokens);
+    else attendQueries<i8>(tokens);
+    return;
+  }
+  unpackKeys(kvType, keys, keyScales, scaleStep, tokens, headFloats, KEYS);
+  unpackValues(kvType, values, valueEight, valueScales, scaleStep, tokens, headFloats, VALUES, tileTokens);
+  keys = KEYS;
+  keyEight = keyEightBytes(F32, headFloats);
+  values = VALUES;
+  valueEight = valueEightBytes(F32, tileTokens);
+  attendQueries<f32>(tokens);
+}
+
+/** All queries over the tile, as many at a time as share the reading of it. */
+function attendQueries<T>(tokens: i32): void {
+  // Rows too early or too late to see any of it have no part in it: the softmax wants a score from each.
+  let query = max(0, 1 - seenByFirst) * sharing;
+  const end = min(queryCount, (tokens - hiddenToFirst) * sharing);
+  while (query < end) {
+    const left = end - query;
+    // Two threes are quicker than a four and a two.
+    const count = left == 4 || left > 6 ? 4 : min(left, 3);
+    attendSome<T>(query, count, tokens);
+    query += count;
+  }
+}
+
+/** Up to four queries over the tile's `tokens` tokens. */
+function attendSome<T>(query: i32, count: i32, tokens: i32): void {
+  const group = groupFloats<T>();
+  const lastRow = beginRows<T>(query, count);
+  // The last of them sees most.
+  const seen = min(tokens, seenByFirst + lastRow);
+  const vectors = (seen + 3) >> 2;
+  if (sizeof<T>() == 1) memory.fill(SCORES_AT, 0, <usize>count * SCORES);
+  for (let d = 0; d < headFloats; d += group) {
+    const from = keys + <usize>(d * 8) * sizeof<T>();
+    const depth = <usize>min(group, headFloats - d);
+    multiplyRows<T>(count, true, SCORING, <usize>d << 2, 0, depth, from, keyEight, vectors, scalesOf(keyScales, d));
+  }
+  for (let r = 0; r < count; r++) weighQuery(r, seen);
+  for (let d = 0; d < headFloats; d += group) {
+    if (sizeof<T>() == 1) scaleWeights(<usize>count * SCORES, scalesOf(valueScales, d));
+    const from = values + <usize>(d >> 3) * valueEight;
+    const width = min(group, headFloats - d) >> 2;
+    multiplyRows<T>(count, false, SUMMING, 0, <usize>d << 2, <usize>seen, from, valueEight, width, 0);
+  }
+}
+
+/** Fills the tables of both products for `count` queries. Returns the row of the last. */
+// @ts-expect-error: decorator
+@inline
+function beginRows<T>(query: i32, count: i32): i32 {
+  let row = query / sharing;
+  let head = query - row * sharing;
+  for (let r = 0; r < count; r++) {
+    if (head == sharing) {
+      head = 0;
+      row++;
+    }
+    setRow(SCORING, r, queries + <usize>row * queryRow + <usize>head * queryStep, scoresOf(r));
+    const weights = sizeof<T>() == 1 ? scoresOf(r) + SCALED : scoresOf(r);
+    setRow(SUMMING, r, weights, records + <usize>row * recordRow + <usize>head * recordStep);
+    store<i32>(ROWS + (<usize>r << 2), row);
+    head++;
+  }
+  return row;
+}
+
+/** Query r's scores of `tokens` tokens as weights, those it does not see being 0. */
+// @ts-expect-error: decorator
+@inline
+function weighQuery(r: i32, tokens: i32): void {
+  const scores = scoresOf(r);
+  const vectors = (tokens + 3) >> 2;
+  const row = load<i32>(ROWS + (<usize>r << 2));
+  const hidden = hiddenToFirst + row;
+  const seen = min(tokens, seenByFirst + row);
+  let scale = scoreScale;
+  if (scoreCap > 0) {
+    capScores(scores, vectors, scale, scoreCap);
+    scale = 1;
+  }
+  if (hidden > 0 || seen < vectors << 2) hideScores(scores, vectors, hidden, seen);
+  setScale(SUMMING, r, weigh(scores, vectors, scale, resultOf(SUMMING, r) + queryStep));
+}
+
+/** Floats of a head with one scale: all where T needs none. */
+// @ts-expect-error: decorator
+@inline
+function groupFloats<T>(): i32 {
+  return sizeof<T>() == 1 ? 32 : headFloats;
+}
+
+/** A tile's scales for the group that dimension d begins. */
+// @ts-expect-error: decorator
+@inline
+function scalesOf(scales: usize, d: i32): usize {
+  return scales + <usize>(d >> 5) * scaleStep;
+}
+
+// @ts-expect-error: decorator
+@inline
+function scoresOf(r: i32): usize {
+  return SCORES_AT + <usize>r * SCORES;
+}
+
+/** All queries' weights, `bytes` bytes, times the scales of the tile's tokens. */
+function scaleWeights(bytes: usize, scales: usize): void {
+  for (let at: usize = 0; at < bytes; at += 16) {
+    const scale = v128.load(scales + (at & (SCORES - 1)));
+    v128.store(SCORES_AT + SCALED + at, f32x4.mul(v128.load(SCORES_AT + at), scale));
+  }
+}

@@ -1,0 +1,24 @@
+// Owns the codebooks of 4-bit types whose levels are not evenly spaced, and looking 16 of their numbers up at once. Used by
+// everything that reads such weights: inner loops of both families of quantised kernels, and reading a row back.
+
+/** What numbers 0..15 mean in IQ4_NL and IQ4_XS. */
+// @ts-expect-error: decorator
+@inline
+export function iq4Levels(): v128 {
+  return i8x16(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+}
+
+/** The same for MXFP4: floats of a sign, two bits of exponent and one of fraction, doubled. */
+// @ts-expect-error: decorator
+@inline
+export function fp4Levels(): v128 {
+  return i8x16(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+}
+
+/** The bytes of a table at 16 places, all of them below 16: beyond that the twins differ. */
+// @ts-expect-error: decorator
+@inline
+export function lookUp(table: v128, places: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) return i8x16.relaxed_swizzle(table, places);
+  return i8x16.swizzle(table, places);
+}

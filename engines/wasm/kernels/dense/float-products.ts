@@ -1,0 +1,227 @@
+// Owns the products of float matrices and prepared activations (floats.ts has their layout). A tile is so many groups
+// times so many columns of sums as fit the registers, and every turn of its loop takes one column of the matrix: V8
+// moves all of a turn's loads before its sums, so a longer turn would need registers that are not there.
+//
+// Every sum runs over the columns of the matrix in their order, whatever n is: a sequence gets the same numbers alone
+// and in a batch.
+//
+// T stands for the matrix's type, after how its values are loaded: f32 for F32, i16 for F16, u16 for BF16.
+import { multiplyAdd } from "../arithmetic";
+
+/** Activations that one group is multiplied by before the next comes: as many as stay in a core's cache. */
+const BLOCK_BYTES: i32 = 256 << 10;
+/** Sign, exponent and fraction of an F16 in their places. From memory: V8 makes a constant anew in every turn. */
+const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe000], 16);
+/** What the activations of F16 do not bring of 2^112. */
+const F16_SUM_SCALE: f32 = 4294967296.0;
+
+/** Goes through the matrix in four streams, a quarter of the rows apart: one alone would not keep memory busy. */
+export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
+  const groupBytes = <usize>k * (sizeof<T>() << 2);
+  const quarterGroups = rows >> 4;
+  const apart = <usize>quarterGroups * groupBytes;
+  const yApart = <usize>quarterGroups << 4;
+  const tileBytes = <usize>k << 4;
+  const yStride = <usize>stride << 2;
+  const blockColumns = max(4, (BLOCK_BYTES / (k << 2)) & ~3);
+  for (; n > 0; n -= blockColumns) {
+    const columns = min(n, blockColumns);
+    const tiles = columns >> 2;
+    const rest = columns & 3;
+    const xRest = x + tileBytes * tiles;
+    const yRest = y + yStride * (tiles << 2);
+    for (let g = 0; g < quarterGroups; g++) {
+      const groups = matrix + groupBytes * g;
+      const yGroups = <usize>g << 4;
+      for (let half = 0; half < 4; half += 2) {
+        const two = groups + apart * half;
+        const yTwo = yGroups + yApart * half;
+        for (let tile = 0; tile < tiles; tile++) {
+          fourColumns<T>(two, apart, x + tileBytes * tile, k, y + yTwo + yStride * (tile << 2), yApart, yStride);
+        }
+        if (rest == 3) threeColumns<T>(two, apart, xRest, k, yRest + yTwo, yApart, yStride);
+      }
+      if (rest == 2) twoColumns<T>(groups, apart, xRest, k, yRest + yGroups, yApart, yStride);
+      if (rest == 1) oneColumn<T>(groups, apart, xRest, k, yRest + yGroups, yApart);
+    }
+    x += tileBytes * tiles;
+    y += yStride * columns;
+  }
+}
+
+/** The values of a group in one column; those of F16 times 2^-112. */
+// @ts-expect-error: decorator
+@inline
+function column<T>(at: usize, mask: v128): v128 {
+  if (isFloat<T>()) return v128.load(at);
+  if (!isSigned<T>()) return i32x4.shl(v128.load16x4_u(at), 16);
+  return v128.and(i32x4.shl(v128.load16x4_s(at), 13), mask);
+}
+
+/** The same of the column after that. */
+// @ts-expect-error: decorator
+@inline
+function nextColumn<T>(at: usize, mask: v128): v128 {
+  if (isFloat<T>()) return v128.load(at, 16);
+  if (!isSigned<T>()) return i32x4.shl(v128.load16x4_u(at, 8), 16);
+  return v128.and(i32x4.shl(v128.load16x4_s(at, 8), 13), mask);
+}
+
+// @ts-expect-error: decorator
+@inline
+function storeSums<T>(y: usize, sums: v128): void {
+  v128.store(y, isFloat<T>() || !isSigned<T>() ? sums : f32x4.mul(sums, f32x4.splat(F16_SUM_SCALE)));
+}
+
+/** Two groups times four columns. */
+function fourColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
+  const mask = v128.load(F16_MASK);
+  let a0 = f32x4.splat(0);
+  let a1 = a0;
+  let a2 = a0;
+  let a3 = a0;
+  let b0 = a0;
+  let b1 = a0;
+  let b2 = a0;
+  let b3 = a0;
+  let other = groups + apart;
+  for (const end = x + (<usize>k << 4); x != end; x += 16) {
+    const a = column<T>(groups, mask);
+    const b = column<T>(other, mask);
+    const x0 = v128.load32_splat(x);
+    const x1 = v128.load32_splat(x, 4);
+    const x2 = v128.load32_splat(x, 8);
+    const x3 = v128.load32_splat(x, 12);
+    a0 = multiplyAdd(a, x0, a0);
+    b0 = multiplyAdd(b, x0, b0);
+    a1 = multiplyAdd(a, x1, a1);
+    b1 = multiplyAdd(b, x1, b1);
+    a2 = multiplyAdd(a, x2, a2);
+    b2 = multiplyAdd(b, x2, b2);
+    a3 = multiplyAdd(a, x3, a3);
+    b3 = multiplyAdd(b, x3, b3);
+    groups += sizeof<T>() << 2;
+    other += sizeof<T>() << 2;
+  }
+  storeSums<T>(y, a0);
+  storeSums<T>(y + yApart, b0);
+  y += yStride;
+  storeSums<T>(y, a1);
+  storeSums<T>(y + yApart, b1);
+  y += yStride;
+  storeSums<T>(y, a2);
+  storeSums<T>(y + yApart, b2);
+  y += yStride;
+  storeSums<T>(y, a3);
+  storeSums<T>(y + yApart, b3);
+}
+
+/** Two groups times three columns. */
+function threeColumns<T>(groups: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
+  const mask = v128.load(F16_MASK);
+  let a0 = f32x4.splat(0);
+  let a1 = a0;
+  let a2 = a0;
+  let b0 = a0;
+  let b1 = a0;
+  let b2 = a0;
+  let other = groups + apart;
+  for (const end = x + <usize>k * 12; x != end; x += 12) {
+    const a = column<T>(groups, mask);
+    const b = column<T>(other, mask);
+    const x0 = v128.load32_splat(x);
+    const x1 = v128.load32_splat(x, 4);
+    const x2 = v128.load32_splat(x, 8);
+    a0 = multiplyAdd(a, x0, a0);
+    b0 = multiplyAdd(b, x0, b0);
+    a1 = multiplyAdd(a, x1, a1);
+    b1 = multiplyAdd(b, x1, b1);
+    a2 = multiplyAdd(a, x2, a2);
+    b2 = multiplyAdd(b, x2, b2);
+    groups += sizeof<T>() << 2;
+    other += sizeof<T>() << 2;
+  }
+  storeSums<T>(y, a0);
+  storeSums<T>(y + yApart, b0);
+  y += yStride;
+  storeSums<T>(y, a1);
+  storeSums<T>(y + yApart, b1);
+  y += yStride;
+  storeSums<T>(y, a2);
+  storeSums<T>(y + yApart, b2);
+}
+
+/** Four groups times two columns. */
+function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize, yStride: usize): void {
+  const mask = v128.load(F16_MASK);
+  let a0 = f32x4.splat(0);
+  let a1 = a0;
+  let b0 = a0;
+  let b1 = a0;
+  let c0 = a0;
+  let c1 = a0;
+  let d0 = a0;
+  let d1 = a0;
+  let q = p + apart;
+  let r = q + apart;
+  let s = r + apart;
+  for (const end = x + (<usize>k << 3); x != end; x += 8) {
+    const a = column<T>(p, mask);
+    const b = column<T>(q, mask);
+    const c = column<T>(r, mask);
+    const d = column<T>(s, mask);
+    const x0 = v128.load32_splat(x);
+    const x1 = v128.load32_splat(x, 4);
+    a0 = multiplyAdd(a, x0, a0);
+    b0 = multiplyAdd(b, x0, b0);
+    c0 = multiplyAdd(c, x0, c0);
+    d0 = multiplyAdd(d, x0, d0);
+    a1 = multiplyAdd(a, x1, a1);
+    b1 = multiplyAdd(b, x1, b1);
+    c1 = multiplyAdd(c, x1, c1);
+    d1 = multiplyAdd(d, x1, d1);
+    p += sizeof<T>() << 2;
+    q += sizeof<T>() << 2;
+    r += sizeof<T>() << 2;
+    s += sizeof<T>() << 2;
+  }
+  storeSums<T>(y, a0);
+  storeSums<T>(y + yStride, a1);
+  y += yApart;
+  storeSums<T>(y, b0);
+  storeSums<T>(y + yStride, b1);
+  y += yApart;
+  storeSums<T>(y, c0);
+  storeSums<T>(y + yStride, c1);
+  y += yApart;
+  storeSums<T>(y, d0);
+  storeSums<T>(y + yStride, d1);
+}
+
+/** Four groups times one column. It has registers for two columns of the matrix a turn. */
+function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize): void {
+  const mask = v128.load(F16_MASK);
+  let a = f32x4.splat(0);
+  let b = a;
+  let c = a;
+  let d = a;
+  let q = p + apart;
+  let r = q + apart;
+  let s = r + apart;
+  for (const end = x + (<usize>k << 2); x != end; x += 8) {
+    const x0 = v128.load32_splat(x);
+    const x1 = v128.load32_splat(x, 4);
+    a = multiplyAdd(nextColumn<T>(p, mask), x1, multiplyAdd(column<T>(p, mask), x0, a));
+    b = multiplyAdd(nextColumn<T>(q, mask), x1, multiplyAdd(column<T>(q, mask), x0, b));
+    c = multiplyAdd(nextColumn<T>(r, mask), x1, multiplyAdd(column<T>(r, mask), x0, c));
+    d = multiplyAdd(nextColumn<T>(s, mask), x1, multiplyAdd(column<T>(s, mask), x0, d));
+    p += sizeof<T>() << 3;
+    q += sizeof<T>() << 3;
+    r += sizeof<T>() << 3;
+    s += sizeof<T>() << 3;
+  }
+  storeSums<T>(y, a);
+  storeSums<T>(y + yApart, b);
+  storeSums<T>(y + yApart * 2, c);
+  storeSums<T>(y + yApart * 3, d);
+}

@@ -1,0 +1,173 @@
+// Owns matrices of floats: F32, F16 and BF16, each kept in its own type. Four rows are a group: a run of k vectors, one
+// for each column, whose lanes are the rows. An activation is spread over all lanes: no product needs sums across them.
+
+import { F16, F32 } from "../types";
+import { multiplyFloats } from "./float-products";
+
+/** An F16's bits moved into place in an F32 make its value times 2^-112. */
+const F16_SCALE: f32 = 5.192296858534828e33;
+/** 2^80 of it goes to the activations and the rest to the sums: so neither, nor the products, leave their range. */
+const F16_ACTIVATION_SCALE: f32 = 1.2089258196146292e24;
+
+// @ts-expect-error: decorator
+@inline
+function valueBytes(type: i32): i32 {
+  return type == F32 ? 4 : 2;
+}
+
+export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
+  return rows * k * valueBytes(type);
+}
+
+/** Packs rows and looks for NaN and infinity; kernel-exports.ts has the details. */
+export function packRows(type: i32, source: usize, target: usize, firstRow: i32, count: i32, rows: i32, k: i32): i32 {
+  const rowBytes = <usize>(k * valueBytes(type));
+  const padded = (count + 15) & ~15;
+  target += <usize>firstRow * rowBytes;
+  for (let row = 0; row < padded; row += 4) {
+    const present = min(count - row, 4);
+    if (present <= 0) {
+      memory.fill(target, 0, rowBytes << 2);
+    } else {
+      const bad = packGroup(type, source, target, rowBytes, present);
+      if (bad) return row + bad;
+    }
+    source += rowBytes << 2;
+    target += rowBytes << 2;
+  }
+  return 0;
+}
+
+/** Packs `present` rows and zeros for the rest of the group. Returns 1 + the first row that is not finite, or 0. */
+function packGroup(type: i32, source: usize, target: usize, rowBytes: usize, present: i32): i32 {
+  const exponent = type == F32 ? i32x4.splat(0x7f800000) : i16x8.splat(type == F16 ? 0x7c00 : 0x7f80);
+  // Rows that do not exist are read from the first one, and cleared.
+  const keepB = i32x4.splat(present > 1 ? -1 : 0);
+  const keepC = i32x4.splat(present > 2 ? -1 : 0);
+  const keepD = i32x4.splat(present > 3 ? -1 : 0);
+  const toB = present > 1 ? rowBytes : 0;
+  const toC = present > 2 ? rowBytes * 2 : 0;
+  const toD = present > 3 ? rowBytes * 3 : 0;
+  let badA = i32x4.splat(0);
+  let badB = badA;
+  let badC = badA;
+  let badD = badA;
+  for (const end = source + rowBytes; source != end; source += 16) {
+    const a = v128.load(source);
+    const b = v128.and(v128.load(source + toB), keepB);
+    const c = v128.and(v128.load(source + toC), keepC);
+    const d = v128.and(v128.load(source + toD), keepD);
+    badA = v128.or(badA, notFinite(type, a, exponent));
+    badB = v128.or(badB, notFinite(type, b, exponent));
+    badC = v128.or(badC, notFinite(type, c, exponent));
+    badD = v128.or(badD, notFinite(type, d, exponent));
+    if (type == F32) storeColumns(a, b, c, d, target);
+    else storeNarrowColumns(a, b, c, d, target);
+    target += 64;
+  }
+  if (v128.any_true(badA)) return 1;
+  if (v128.any_true(badB)) return 2;
+  if (v128.any_true(badC)) return 3;
+  return v128.any_true(badD) ? 4 : 0;
+}
+
+// @ts-expect-error: decorator
+@inline
+function notFinite(type: i32, values: v128, exponent: v128): v128 {
+  const found = v128.and(values, exponent);
+  return type == F32 ? i32x4.eq(found, exponent) : i16x8.eq(found, exponent);
+}
+
+/** Four columns of 32 bits. */
+// @ts-expect-error: decorator
+@inline
+function storeColumns(a: v128, b: v128, c: v128, d: v128, target: usize): void {
+  const abLower = v128.shuffle<i32>(a, b, 0, 4, 1, 5);
+  const cdLower = v128.shuffle<i32>(c, d, 0, 4, 1, 5);
+  const abUpper = v128.shuffle<i32>(a, b, 2, 6, 3, 7);
+  const cdUpper = v128.shuffle<i32>(c, d, 2, 6, 3, 7);
+  v128.store(target, v128.shuffle<i64>(abLower, cdLower, 0, 2));
+  v128.store(target, v128.shuffle<i64>(abLower, cdLower, 1, 3), 16);
+  v128.store(target, v128.shuffle<i64>(abUpper, cdUpper, 0, 2), 32);
+  v128.store(target, v128.shuffle<i64>(abUpper, cdUpper, 1, 3), 48);
+}
+
+/** Eight columns of 16 bits. */
+// @ts-expect-error: decorator
+@inline
+function storeNarrowColumns(a: v128, b: v128, c: v128, d: v128, target: usize): void {
+  const abLower = v128.shuffle<i16>(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+  const cdLower = v128.shuffle<i16>(c, d, 0, 8, 1, 9, 2, 10, 3, 11);
+  const abUpper = v128.shuffle<i16>(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+  const cdUpper = v128.shuffle<i16>(c, d, 4, 12, 5, 13, 6, 14, 7, 15);
+  v128.store(target, v128.shuffle<i32>(abLower, cdLower, 0, 4, 1, 5));
+  v128.store(target, v128.shuffle<i32>(abLower, cdLower, 2, 6, 3, 7), 16);
+  v128.store(target, v128.shuffle<i32>(abUpper, cdUpper, 0, 4, 1, 5), 32);
+  v128.store(target, v128.shuffle<i32>(abUpper, cdUpper, 2, 6, 3, 7), 48);
+}
+
+export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, out: usize): void {
+  const size = <usize>valueBytes(type);
+  let from = matrix + (<usize>(row & ~3) * <usize>k + <usize>(row & 3)) * size;
+  for (const end = out + (<usize>k << 2); out != end; out += 4) {
+    store<f32>(out, readValue(type, from));
+    from += size << 2;
+  }
+}
+
+// @ts-expect-error: decorator
+@inline
+function readValue(type: i32, at: usize): f32 {
+  if (type == F32) return load<f32>(at);
+  if (type == F16) return reinterpret<f32>((<i32>load<i16>(at) << 13) & 0x8fffe000) * F16_SCALE;
+  return reinterpret<f32>(<i32>load<u16>(at) << 16);
+}
+
+export function activationBytes(type: i32, n: i32, k: i32): i32 {
+  return (n * k) << 2;
+}
+
+/** Four rows at a time lie column by column; so do the one, two or three rows that may be left. */
+export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
+  const scale = f32x4.splat(type == F16 ? F16_ACTIVATION_SCALE : 1);
+  const rowBytes = <usize>stride << 2;
+  for (; n >= 4; n -= 4) {
+    prepareFour(x, rowBytes, k, scale, out);
+    x += rowBytes << 2;
+    out += <usize>k << 4;
+  }
+  if (n == 1) prepareOne(x, k, scale, out);
+  else if (n > 1) prepareSome(x, rowBytes, n, k, f32x4.extract_lane(scale, 0), out);
+}
+
+function prepareOne(x: usize, k: i32, scale: v128, out: usize): void {
+  const bytes = <usize>k << 2;
+  for (let at: usize = 0; at < bytes; at += 16) v128.store(out + at, f32x4.mul(v128.load(x + at), scale));
+}
+
+function prepareSome(x: usize, rowBytes: usize, n: i32, k: i32, scale: f32, out: usize): void {
+  for (const end = x + (<usize>k << 2); x != end; x += 4) {
+    for (let i = 0; i < n; i++) {
+      store<f32>(out, load<f32>(x + rowBytes * i) * scale);
+      out += 4;
+    }
+  }
+}
+
+function prepareFour(x: usize, rowBytes: usize, k: i32, scale: v128, out: usize): void {
+  for (const end = x + (<usize>k << 2); x != end; x += 16) {
+    const a = f32x4.mul(v128.load(x), scale);
+    const b = f32x4.mul(v128.load(x + rowBytes), scale);
+    const c = f32x4.mul(v128.load(x + rowBytes * 2), scale);
+    const d = f32x4.mul(v128.load(x + rowBytes * 3), scale);
+    storeColumns(a, b, c, d, out);
+    out += 64;
+  }
+}
+
+/** kernel-exports.ts says what; float-products.ts says how. */
+export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
+  if (type == F32) multiplyFloats<f32>(matrix, rows, k, x, n, y, stride);
+  else if (type == F16) multiplyFloats<i16>(matrix, rows, k, x, n, y, stride);
+  else multiplyFloats<u16>(matrix, rows, k, x, n, y, stride);
+}

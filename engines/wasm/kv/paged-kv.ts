@@ -1,0 +1,86 @@
+// Owns the KV cache of a wasm model as the scheduler sees it: one pool of pages for running sequences and saved copies. Joins
+// the books (which page is whose) and the memory (what is in it). Called between steps, and by the model when one begins.
+import assert from "node:assert/strict";
+import { type PageTable, SavedPages } from "../../decoding/kv/page-table.ts";
+import type { KvCache, SavedKv } from "../../engine.ts";
+import type { PageMemory } from "./page-memory.ts";
+
+export class PagedKv implements KvCache {
+  readonly layout: string;
+  readonly #table: PageTable;
+  readonly #memory: PageMemory;
+
+  constructor(table: PageTable, memory: PageMemory, layout: string) {
+    this.#table = table;
+    this.#memory = memory;
+    this.layout = layout;
+  }
+
+  get freeBlocks(): number {
+    return this.#table.freeBlocks;
+  }
+
+  /** Page of each block of a slot. */
+  pages(slot: number): Int32Array {
+    return this.#table.pages(slot);
+  }
+
+  reserve(slot: number, tokens: number): boolean {
+    const isReserved = this.#table.reserve(slot, tokens);
+    this.#makeCopies();
+    return isReserved;
+  }
+
+  /** A step is about to write tokens start..end of a slot, and none before `settled` will be written again. */
+  write(slot: number, start: number, end: number, settled: number): boolean {
+    const isWritable = this.#table.write(slot, start, end, settled);
+    this.#makeCopies();
+    return isWritable;
+  }
+
+  release(slot: number): void {
+    this.#table.release(slot);
+  }
+
+  copyPrefix(from: number, to: number, tokens: number): void {
+    this.#table.copyPrefix(from, to, tokens);
+  }
+
+  save(slot: number, tokens?: number): SavedPages {
+    return this.#table.save(slot, tokens);
+  }
+
+  drop(saved: SavedKv): void {
+    this.#table.drop(ownPages(saved));
+  }
+
+  restore(slot: number, saved: SavedKv, tokens: number): void {
+    this.#table.restore(slot, ownPages(saved), tokens);
+  }
+
+  export(saved: SavedKv): Uint8Array {
+    return this.#memory.read(ownPages(saved).pages);
+  }
+
+  import(bytes: Uint8Array, tokens: number): SavedPages | null {
+    const saved = this.#table.take(tokens);
+    if (saved === null) return null;
+    const expected = saved.pages.length * this.#memory.pageBytes;
+    assert.ok(bytes.length >= expected, `${tokens} tokens take ${expected} bytes of KV, got ${bytes.length}`);
+    this.#memory.write(saved.pages, bytes);
+    return saved;
+  }
+
+  /** At once: nobody writes between steps, so what is shared is what it was when it became shared. */
+  #makeCopies(): void {
+    const { copies } = this.#table;
+    if (copies.length === 0) return;
+    for (const copy of copies) this.#memory.copy(copy);
+    this.#table.clearCopies();
+  }
+}
+
+function ownPages(saved: SavedKv): SavedPages {
+  assert.ok(saved instanceof SavedPages, "a KV copy of another engine");
+  return saved;
+}

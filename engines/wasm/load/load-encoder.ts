@@ -1,0 +1,59 @@
+// Owns loading an encoder: sized by the longest text it takes at once, and with no more KV cache than a pass needs. Called by
+// engine.ts, which has found out that the file is one.
+import { ServerError } from "../../../runtime/errors.ts";
+import { Batch } from "../../batch.ts";
+import type { LoadProgress, ModelSpec } from "../../engine.ts";
+import { WasmEncoder } from "../encoder.ts";
+import { shapeForContext } from "../graph/hyperparameters.ts";
+import type { Blueprint } from "../plan/blueprint.ts";
+import type { HelperThread } from "../threads/helper-thread.ts";
+import { allocateShared } from "../threads/shared-blocks.ts";
+import { encoderSizes } from "./encoder-sizes.ts";
+import { tensorBytes, type WasmModelFile } from "./fit.ts";
+import type { KernelModule } from "./kernel-module.ts";
+import { loadThreads } from "./load-threads.ts";
+import { modelCard } from "./model-card.ts";
+
+/** Keys and values as they are computed: they are read once, and in no memory for longer than a layer takes. */
+const kvType = 0;
+
+export async function loadEncoder(
+  spec: ModelSpec,
+  file: WasmModelFile,
+  kernels: KernelModule,
+  helpers: readonly HelperThread[],
+  onProgress: LoadProgress,
+): Promise<WasmEncoder> {
+  if (spec.mixture) {
+    throw new ServerError("config_invalid", "xlora expects a model that generates text; got an encoder: leave it out");
+  }
+  const threads = helpers.length + 1;
+  const { capacity, ...sizes } = encoderSizes(spec, file.shape, threads);
+  const { blockTokens } = capacity;
+  const blueprint: Blueprint = {
+    files: file.table.files,
+    graph: file.graph,
+    shape: shapeForContext(file.shape, capacity.sequenceTokens),
+    threads,
+    ...sizes,
+    maxOutputs: 0,
+    blockTokens,
+    kvType,
+    blocksPerSequence: Math.ceil(capacity.sequenceTokens / blockTokens),
+    adapterRank: 0,
+    mixture: null,
+  };
+  const shared = allocateShared(blueprint, 0, null);
+  const { leader } = await loadThreads(blueprint, kernels, shared, helpers, tensorBytes(file.table), onProgress);
+  const card = modelCard(spec, file, kernels, threads, 0);
+  const encoder = new WasmEncoder({ blueprint, card, capacity, leader, helpers, abortFlag: spec.abortFlag });
+  warmUp(encoder);
+  return encoder;
+}
+
+/** Lets the kernels be compiled and the scratch be paged in before the first request. */
+function warmUp(encoder: WasmEncoder): void {
+  const batch = new Batch(1, 1);
+  batch.wantPooled[batch.addRow(0, Int32Array.of(0), 0, 1, 0, 0)] = 1;
+  encoder.step(batch);
+}

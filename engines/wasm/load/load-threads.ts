@@ -1,0 +1,40 @@
+// Owns getting a model onto its compute threads: every thread loads its part at the same time, and the one that calls becomes
+// the team's leader. Called by the loading of models and of encoders.
+import type { LoadProgress } from "../../engine.ts";
+import type { ThreadPages } from "../kv/page-memory.ts";
+import type { Blueprint } from "../plan/blueprint.ts";
+import { ComputeThread } from "../threads/compute-thread.ts";
+import type { HelperThread } from "../threads/helper-thread.ts";
+import type { SharedBlocks } from "../threads/shared-blocks.ts";
+import type { KernelMemory, KernelModule } from "./kernel-module.ts";
+
+export interface LoadedThreads {
+  readonly leader: ComputeThread;
+  readonly pages: readonly ThreadPages[];
+  readonly memories: readonly KernelMemory[];
+}
+
+export async function loadThreads(
+  blueprint: Blueprint,
+  kernels: KernelModule,
+  shared: SharedBlocks,
+  helpers: readonly HelperThread[],
+  totalBytes: number,
+  onProgress: LoadProgress,
+): Promise<LoadedThreads> {
+  const loadLeader = async () => {
+    const leader = new ComputeThread(blueprint, 0, kernels, shared);
+    await leader.load((bytes) => {
+      leader.team.addLoaded(bytes);
+      onProgress(Math.min(leader.team.loadedBytes / totalBytes, 1));
+    });
+    return leader;
+  };
+  const loading = helpers.map((helper, i) => helper.load({ blueprint, index: i + 1, kernels, shared }));
+  const [leader, ...others] = await Promise.all([loadLeader(), ...loading]);
+  return {
+    leader,
+    pages: [leader.kvPages, ...others.map(({ pages }) => pages)],
+    memories: [leader.memory, ...others.map(({ memory }) => memory)],
+  };
+}

@@ -1,0 +1,34 @@
+// Owns what a person may want to know of a model that the wasm engine has loaded. Called once a load.
+import type { ModelCard, ModelSpec } from "../../engine.ts";
+import { tensorTypes } from "../../files/gguf/tensors.ts";
+import { tensorBytes, type WasmModelFile } from "./fit.ts";
+import type { KernelModule } from "./kernel-module.ts";
+
+export function modelCard(
+  spec: ModelSpec,
+  { shape, table, graph }: WasmModelFile,
+  kernels: KernelModule,
+  threads: number,
+  kvCacheBytes: number,
+): ModelCard {
+  const elements = [...table.tensors.values()].map(({ shape: lengths }) => lengths.reduce((a, b) => a * b, 1));
+  const type = tensorTypes.get(graph.layers.flat().find((step) => step.kind === "attention")?.query.tensor.type ?? 0);
+  return {
+    path: spec.path,
+    description: `${shape.architecture} ${type?.name ?? ""}`,
+    engine: `wasm (${kernels.twin} SIMD${detailOf(kernels)})`,
+    backend: `cpu, ${threads} threads`,
+    vocabSize: shape.vocabSize,
+    parameterCount: elements.reduce((a, b) => a + b, 0),
+    tensorBytes: tensorBytes(table),
+    weightBytes: tensorBytes(table),
+    trainedContext: shape.trainedContext,
+    kvCacheBytes,
+  };
+}
+
+/** What is to be known of the twin: the better one's better half, or why it is not the better one. */
+function detailOf({ wideDot, plainBecause }: KernelModule): string {
+  if (wideDot) return ", 8-bit dot";
+  return plainBecause === undefined ? "" : `: ${plainBecause}`;
+}

@@ -1,0 +1,173 @@
+// Owns reading one thread's rows of the weights from the model's files into its memory: a quarter of a megabyte at a time through the
+// scratch that passes use later, packed at once, so that nothing is ever held twice.
+import { closeSync, openSync, readSync } from "node:fs";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
+import { frequencyFactorNames } from "../graph/graph.ts";
+import { rowBytes } from "../graph/graph-tensors.ts";
+import type { FrequencyFactors } from "../graph/ropes.ts";
+import { threadPieces, vectors } from "../graph/weight-lists.ts";
+import { type Blueprint, type DividedGraph, type Piece, rowGrain } from "../plan/blueprint.ts";
+import type { ThreadMemory } from "../threads/thread-memory.ts";
+import type { KernelExports } from "./kernel-exports.ts";
+
+const f32 = 0;
+/** A factor for each pair of a head's floats: heads are some hundred floats long. */
+const longestFactorBytes = 16_384;
+
+/** Fills the slices of thread `index`. Throws model_file_invalid where a file ends early or holds NaN or infinities. */
+export async function loadWeights(
+  blueprint: Blueprint,
+  divided: DividedGraph,
+  index: number,
+  memory: ThreadMemory,
+  kernels: KernelExports,
+  bytes: Uint8Array,
+  onBytes: (bytes: number) => void,
+): Promise<void> {
+  const reader = new Reader(blueprint.files, bytes, onBytes);
+  try {
+    const loaded = new Set<string>();
+    for (const piece of threadPieces(divided, index)) {
+      const { name, count } = piece.matrix;
+      for (let i = 0; i < (count ?? 1) && !loaded.has(name); i++) {
+        packPiece(reader, piece, i, memory, kernels);
+        await nextTurn();
+      }
+      loadBias(reader, piece, memory);
+      loaded.add(name);
+    }
+    for (const tensor of vectors(blueprint)) {
+      const count = tensor.bytes / Float32Array.BYTES_PER_ELEMENT;
+      loadFloats(reader, tensor, 0, memory.weights.get(tensor.name) as number, count);
+    }
+  } finally {
+    reader.close();
+  }
+}
+
+/** Of the matrices that a piece stands for that with number `index`. */
+function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMemory, kernels: KernelExports): void {
+  const { name, tensor, columns, rows } = piece.matrix;
+  const bytes = rowBytes(tensor);
+  const packedBytes = kernels.matrixBytes(tensor.type, piece.padded, columns) >>> 0;
+  const target = (memory.weights.get(name) as number) + index * packedBytes;
+  const firstRow = piece.matrix.firstRow + index * rows + piece.firstRow;
+  const step = Math.max(Math.floor(memory.stagingBytes / bytes / rowGrain) * rowGrain, rowGrain);
+  for (let done = 0; done < piece.rows; done += step) {
+    const count = Math.min(step, piece.rows - done);
+    reader.read(tensor, (firstRow + done) * bytes, memory.staging, count * bytes);
+    const bad = kernels.packRows(tensor.type, memory.staging, target, done, count, piece.padded, columns);
+    if (bad !== 0) throw notFinite(reader, tensor, firstRow + done + bad - 1);
+  }
+}
+
+/** Of the piece's rows; what they are padded with is 0 as all memory is. */
+function loadBias(reader: Reader, { matrix, firstRow, rows }: Piece, memory: ThreadMemory): void {
+  if (!matrix.bias) return;
+  const isOwn = matrix.bias.shape[0] === matrix.rows;
+  const from = ((isOwn ? 0 : matrix.firstRow) + firstRow) * Float32Array.BYTES_PER_ELEMENT;
+  loadFloats(reader, matrix.bias, from, memory.biases.get(matrix.name) as number, rows);
+}
+
+function loadFloats(reader: Reader, tensor: TensorInfo, from: number, target: number, count: number): void {
+  const bytes = count * Float32Array.BYTES_PER_ELEMENT;
+  reader.read(tensor, from, target, bytes);
+  if (!reader.floats(target, bytes).every(Number.isFinite)) throw notFinite(reader, tensor, 0);
+}
+
+/** Reads without the event loop: a hop to another thread and back would cost as much as a small tensor. */
+class Reader {
+  /** Opened when they are first read. */
+  readonly #files = new Map<number, number>();
+  readonly #paths: readonly string[];
+  readonly #bytes: Uint8Array;
+  readonly #onBytes: (bytes: number) => void;
+
+  constructor(paths: readonly string[], bytes: Uint8Array, onBytes: (bytes: number) => void) {
+    this.#paths = paths;
+    this.#bytes = bytes;
+    this.#onBytes = onBytes;
+  }
+
+  close(): void {
+    for (const descriptor of this.#files.values()) closeSync(descriptor);
+  }
+
+  /** Reads part of a tensor to an address. */
+  read({ file, offset, name }: TensorInfo, from: number, address: number, count: number): void {
+    const descriptor = this.#descriptor(file);
+    let done = 0;
+    while (done < count) {
+      const bytesRead = readSync(descriptor, this.#bytes, address + done, count - done, offset + from + done);
+      if (bytesRead === 0) throw endsInside(this.path(file), name);
+      done += bytesRead;
+    }
+    this.#onBytes(count);
+  }
+
+  #descriptor(file: number): number {
+    let descriptor = this.#files.get(file);
+    if (descriptor === undefined) {
+      try {
+        descriptor = openSync(this.path(file), "r");
+      } catch (cause) {
+        const { code } = cause as NodeJS.ErrnoException;
+        throw new ServerError("model_file_invalid", `${this.path(file)} cannot be opened (${code})`, { cause });
+      }
+      this.#files.set(file, descriptor);
+    }
+    return descriptor;
+  }
+
+  floats(address: number, bytes: number): Float32Array {
+    return new Float32Array(this.#bytes.buffer, address, bytes / Float32Array.BYTES_PER_ELEMENT);
+  }
+
+  path(file: number): string {
+    return this.#paths[file] as string;
+  }
+}
+
+function endsInside(path: string, tensor: string): ServerError {
+  const message = `${path} ends inside tensor "${tensor}"; it is an incomplete copy, fetch it again`;
+  return new ServerError("model_file_invalid", message);
+}
+
+function notFinite(reader: Reader, tensor: TensorInfo, row: number): ServerError {
+  return new ServerError(
+    "model_file_invalid",
+    `${reader.path(tensor.file)} holds a NaN or an infinity in row ${row} of tensor "${tensor.name}"; the copy is damaged or ` +
+      "the model was made wrongly: fetch it again",
+  );
+}
+
+/** The factors that divide each rotated pair's frequency where a file brings them. */
+export function readFrequencyFactors(table: TensorTable): FrequencyFactors {
+  const { always, short, long } = frequencyFactorNames;
+  return { always: readFactors(table, always), short: readFactors(table, short), long: readFactors(table, long) };
+}
+
+function readFactors({ files, tensors }: TensorTable, name: string): Float32Array | null {
+  const tensor = tensors.get(name);
+  if (!tensor) return null;
+  const path = files[tensor.file] as string;
+  const isList = tensor.type === f32 && tensor.shape.slice(1).every((length) => length === 1);
+  if (!isList || tensor.bytes > longestFactorBytes) {
+    const problem = `has "${tensor.name}" as type ${tensor.type}, ${tensor.shape.join(" x ")}; expected a short list of F32`;
+    throw new ServerError("model_file_invalid", `${path} ${problem}`);
+  }
+  const factors = new Float32Array(tensor.bytes / Float32Array.BYTES_PER_ELEMENT);
+  const reader = new Reader(files, new Uint8Array(factors.buffer), () => undefined);
+  try {
+    reader.read(tensor, 0, 0, tensor.bytes);
+  } finally {
+    reader.close();
+  }
+  return factors;
+}
+
+/** Between tensors the thread listens: a load of a large model takes seconds. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

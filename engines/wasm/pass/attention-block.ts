@@ -1,0 +1,94 @@
+// Owns running attention on one compute thread: its rows of queries, keys and values, then its pages of the KV cache, then its
+// rows of the output. Queries and keys are normed and rotated by the thread that has computed their heads, unless the norm
+// is one of all heads together: then every thread does it for itself.
+
+import type { HeadNorms } from "../graph/graph.ts";
+import type { ThreadKv } from "../kv/thread-kv.ts";
+import type { DividedAttention } from "../plan/blueprint.ts";
+import { multiplyPlace, type StepParts, type StepRunner } from "./step-runner.ts";
+
+const floatBytes = 4;
+
+/** Some heads of n tokens: those of queries are numbered first, then those of keys. */
+interface Heads {
+  readonly at: number;
+  /** Floats from a token's to the next one's. */
+  readonly stride: number;
+  readonly first: number;
+  readonly count: number;
+  readonly n: number;
+}
+
+export class AttentionBlock implements StepRunner<DividedAttention> {
+  readonly #parts: StepParts;
+  readonly #kv: ThreadKv;
+
+  constructor(parts: StepParts, kv: ThreadKv) {
+    this.#parts = parts;
+    this.#kv = kv;
+  }
+
+  run(step: DividedAttention, n: number): void {
+    const { blueprint, kernels, at, exchange, products } = this.#parts;
+    const { input, joined, slabs, slabBytes } = at;
+    const { ownSlab } = products;
+    const { width, heads, headLength } = blueprint.shape;
+    const attended = heads * headLength;
+    multiplyPlace(this.#parts, products.own(step.input), { place: step.place, x: input, columns: width, n }, ownSlab);
+    if (step.norms?.span !== "row") this.#finishOwnHeads(step, n);
+    products.exchange(step.input, n);
+    products.join(step.input, n);
+    if (step.norms?.span === "row") this.#finishRows(step, step.norms, n);
+    this.#kv.attend(step, joined, ownSlab);
+    const partialBytes = n * this.#kv.partialFloats * floatBytes;
+    exchange.slabs(() => partialBytes);
+    kernels.mergeAttention(slabs, slabBytes, blueprint.threads, n, heads, headLength, input, attended);
+    const merged = { place: step.place + 1, x: input, columns: attended, n };
+    multiplyPlace(this.#parts, products.own(step.output), merged, ownSlab);
+    products.addToHidden(step.output, n, step.postNorm);
+  }
+
+  /** Norms and rotates the queries and keys among what this thread has just computed; its pieces are whole heads. */
+  #finishOwnHeads({ input, norms, rope }: DividedAttention, n: number): void {
+    const { blueprint, products } = this.#parts;
+    const { heads, kvHeads, headLength } = blueprint.shape;
+    const { pieces, stride } = products.own(input);
+    for (const { rows, slabColumn, column } of pieces) {
+      const first = column / headLength;
+      if (first >= heads + kvHeads) continue;
+      const at = products.ownSlab + slabColumn * floatBytes;
+      const own = { at, stride, first, count: rows / headLength, n };
+      if (norms) this.#normHeads(norms, own);
+      this.#rotate(rope, own);
+    }
+  }
+
+  #normHeads({ query, key }: HeadNorms, { at, stride, first, count, n }: Heads): void {
+    const { heads, headLength } = this.#parts.blueprint.shape;
+    const norm = first < heads ? query : key;
+    const differs = norm.weight.bytes > headLength * floatBytes;
+    const firstOfNorm = first < heads ? 0 : heads;
+    for (let i = 0; i < count; i++) {
+      const firstWeight = differs ? (first + i - firstOfNorm) * headLength : 0;
+      this.#parts.norms.runInPlace(norm, firstWeight, at + i * headLength * floatBytes, stride, n, headLength);
+    }
+  }
+
+  #finishRows({ rope }: DividedAttention, { query, key }: HeadNorms, n: number): void {
+    const { blueprint, at, norms } = this.#parts;
+    const { heads, kvHeads, headLength } = blueprint.shape;
+    const stride = (heads + 2 * kvHeads) * headLength;
+    norms.runInPlace(query, 0, at.joined, stride, n, heads * headLength);
+    norms.runInPlace(key, 0, at.joined + heads * headLength * floatBytes, stride, n, kvHeads * headLength);
+    this.#rotate(rope, { at: at.joined, stride, first: 0, count: heads + kvHeads, n });
+  }
+
+  #rotate(rope: number | null, { at, stride, count, n }: Heads): void {
+    if (rope === null) return;
+    const { blueprint, kernels, at: memory } = this.#parts;
+    const { headLength, rotated } = blueprint.shape;
+    const neox = blueprint.graph.pairing === "halves" ? 1 : 0;
+    const table = memory.rotation + rope * memory.rotationBytes;
+    kernels.rope(at, stride, n, count, headLength, rotated, table, neox);
+  }
+}

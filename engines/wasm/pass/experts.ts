@@ -1,0 +1,111 @@
+// Owns running feed-forwards of experts on one compute thread. All threads choose the same experts for every token, then each
+// multiplies its rows of all experts that were chosen: however the tokens are spread, the threads have equally much to do.
+// It leaves the rows it is given as they were.
+
+import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { DividedExperts } from "../plan/blueprint.ts";
+import { ExpertRouting, expertTokens } from "./expert-routing.ts";
+import { activationNumbers, type StepParts, type StepRunner } from "./step-runner.ts";
+
+const floatBytes = 4;
+
+export class Experts implements StepRunner<DividedExperts> {
+  readonly #parts: StepParts;
+  readonly #floats: Float32Array;
+  readonly #used: number;
+  readonly #feedForward: number;
+  /** Tokens at a time. */
+  readonly #tokens: number;
+  readonly #routing: ExpertRouting;
+
+  /** `floats` is all of the thread's memory. */
+  constructor(parts: StepParts, experts: NonNullable<Hyperparameters["experts"]>, floats: Float32Array) {
+    const { count, used, feedForward } = experts;
+    this.#parts = parts;
+    this.#floats = floats;
+    this.#used = used;
+    this.#feedForward = feedForward;
+    this.#tokens = expertTokens({ experts }, parts.blueprint.passTokens);
+    this.#routing = new ExpertRouting({ count, used, tokens: this.#tokens });
+  }
+
+  run(step: DividedExperts, n: number): void {
+    for (let first = 0; first < n; first += this.#tokens)
+      this.#runTokens(step, first, Math.min(this.#tokens, n - first));
+  }
+
+  #runTokens(step: DividedExperts, first: number, n: number): void {
+    const { blueprint, at, products } = this.#parts;
+    const x = at.input + first * blueprint.shape.width * floatBytes;
+    this.#route(step, x, n);
+    this.#enter(step, x, n);
+    products.exchange(step.gate, n * this.#used);
+    products.join(step.gate, n * this.#used);
+    this.#leave(step, n);
+    products.addToHidden(step.down, n, null, first);
+  }
+
+  #route({ router, normalised }: DividedExperts, x: number, n: number): void {
+    const { blueprint, at, products } = this.#parts;
+    products.multiply(products.own(router), x, blueprint.shape.width, n, products.ownSlab);
+    products.exchange(router, n);
+    products.join(router, n);
+    this.#routing.route(this.#floats, at.joined >>> 2, n, normalised);
+  }
+
+  /** This thread's part of the inner state of every row, in its slab. Gate and up are divided alike. */
+  #enter({ gate, up, activation }: DividedExperts, x: number, n: number): void {
+    const { blueprint, kernels, at, products } = this.#parts;
+    const { width } = blueprint.shape;
+    const { stride } = products.own(gate);
+    const routing = this.#routing;
+    let prepared = -1;
+    for (let i = 0; i < routing.takenCount; i++) {
+      const expert = routing.taken[i] as number;
+      const count = routing.rowCountOf(expert);
+      const offset = routing.firstRowOf(expert) * stride * floatBytes;
+      // One that all tokens take gets them as they are, and prepared at most once: so it always is with a single token.
+      const isAll = count === n;
+      const rows = isAll ? x : this.#gather(x, expert);
+      const own = isAll ? prepared : -1;
+      const current = products.multiply(products.own(gate), rows, width, count, products.ownSlab + offset, own, expert);
+      const last = products.multiply(products.own(up), rows, width, count, at.gated + offset, current, expert);
+      prepared = isAll ? last : -1;
+    }
+    const { ownSlab } = products;
+    kernels.gate(activationNumbers[activation], ownSlab, at.gated, ownSlab, n * this.#used * stride);
+  }
+
+  #gather(x: number, expert: number): number {
+    const { blueprint, kernels, at } = this.#parts;
+    const { width } = blueprint.shape;
+    const bytes = width * floatBytes;
+    const first = this.#routing.firstRowOf(expert);
+    for (let i = 0; i < this.#routing.rowCountOf(expert); i++) {
+      const from = x + (this.#routing.rowToken[first + i] as number) * bytes;
+      kernels.copyRows(from, width, at.gathered + i * bytes, width, 1, width);
+    }
+    return at.gathered;
+  }
+
+  /** The weighed sum of what this thread's rows make of each token's experts, always in their order, in its slab. */
+  #leave({ down }: DividedExperts, n: number): void {
+    const { kernels, at, products } = this.#parts;
+    const { ownSlab } = products;
+    const share = products.own(down);
+    const bytes = share.stride * floatBytes;
+    const routing = this.#routing;
+    this.#floats.fill(0, ownSlab >>> 2, (ownSlab >>> 2) + n * share.stride);
+    for (let i = 0; i < routing.takenCount; i++) {
+      const expert = routing.taken[i] as number;
+      const first = routing.firstRowOf(expert);
+      const count = routing.rowCountOf(expert);
+      const inner = at.joined + first * this.#feedForward * floatBytes;
+      products.multiply(share, inner, this.#feedForward, count, at.gated, -1, expert);
+      for (let row = 0; row < count; row++) {
+        const to = ownSlab + (routing.rowToken[first + row] as number) * bytes;
+        kernels.addScaledRow(at.gated + row * bytes, to, share.stride, routing.rowWeight[first + row] as number);
+      }
+    }
+  }
+}

@@ -1,0 +1,124 @@
+// Owns what a pass makes of a sequence as a whole: its hidden states as one vector, or the scores of a head. On the leader,
+// which has all hidden states, between passes. One sequence at a time: it costs next to nothing beside the pass.
+
+import type { GraphPooling, ScoringHead } from "../graph/graph-pooling.ts";
+import type { Norm } from "../graph/graph-tensors.ts";
+import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { KernelExports } from "../load/kernel-exports.ts";
+import type { DividedGraph, Share } from "../plan/blueprint.ts";
+import type { ThreadMemory } from "../threads/thread-memory.ts";
+import type { ThreadNorms } from "../threads/thread-norms.ts";
+import type { ThreadProducts } from "../threads/thread-products.ts";
+import { activationNumbers } from "./step-runner.ts";
+
+const floatBytes = 4;
+
+export interface PoolerParts {
+  readonly kernels: KernelExports;
+  readonly norms: ThreadNorms;
+  readonly products: ThreadProducts;
+  readonly at: ThreadMemory;
+  readonly floats: Float32Array;
+  readonly pooling: GraphPooling;
+  readonly outputNorm: Norm | null;
+  readonly shape: Pick<Hyperparameters, "width">;
+  readonly scoring: DividedGraph["scoring"];
+}
+
+export class Pooler {
+  readonly #parts: PoolerParts;
+
+  constructor(parts: PoolerParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * What `count` tokens of the pass, from `firstToken` on, come to, which are of one sequence. A sum is added to `out`; all
+   * else takes the place of what was there, so that of a sequence in several passes the last one counts.
+   */
+  pool(firstToken: number, count: number, out: Float32Array): void {
+    const { pooling, floats, shape } = this.#parts;
+    const { width } = shape;
+    switch (pooling.kind) {
+      case null:
+        return;
+      case "mean": {
+        const at = this.#sum(firstToken, count) >>> 2;
+        for (let i = 0; i < width; i++) out[i] = (out[i] as number) + (floats[at + i] as number);
+        return;
+      }
+      case "cls":
+      case "last": {
+        const at = this.#state(pooling.kind === "cls" ? firstToken : firstToken + count - 1) >>> 2;
+        out.set(floats.subarray(at, at + width));
+        return;
+      }
+      case "rank":
+        if (pooling.head) this.#score(pooling.head, firstToken, count, out);
+    }
+  }
+
+  /** Address of a token's hidden state behind the output norm. */
+  #state(token: number): number {
+    const { norms, outputNorm, at, shape } = this.#parts;
+    norms.run(outputNorm, at.hidden + token * shape.width * floatBytes, at.input, 1);
+    return at.input;
+  }
+
+  /** Address of the sum of those of several tokens. */
+  #sum(firstToken: number, count: number): number {
+    const { kernels, norms, outputNorm, at, floats, shape } = this.#parts;
+    const { width } = shape;
+    const { hidden, input, joined } = at;
+    norms.run(outputNorm, hidden + firstToken * width * floatBytes, input, count);
+    floats.fill(0, joined >>> 2, (joined >>> 2) + width);
+    kernels.addRows(input, width, joined, 0, count, width);
+    return joined;
+  }
+
+  #score(head: ScoringHead, firstToken: number, count: number, out: Float32Array): void {
+    const { norms, scoring, at } = this.#parts;
+    let state = this.#scored(head.of, firstToken, count);
+    if (scoring.dense) {
+      state = this.#multiply(scoring.dense, state, at.gated);
+      this.#activate(head.activation, state);
+      if (head.norm) norms.run(head.norm, state, state, 1);
+    }
+    if (scoring.output) state = this.#multiply(scoring.output, state, at.slabs);
+    const first = state >>> 2;
+    out.set(this.#parts.floats.subarray(first, first + out.length));
+    if (head.softmax) softmax(out);
+  }
+
+  /** Address of what scores are made of. */
+  #scored(of: ScoringHead["of"], firstToken: number, count: number): number {
+    if (of !== "mean") return this.#state(of === "first" ? firstToken : firstToken + count - 1);
+    const { kernels, shape } = this.#parts;
+    const sum = this.#sum(firstToken, count);
+    kernels.scaleRows(sum, shape.width, 1, shape.width, 1 / count);
+    return sum;
+  }
+
+  #multiply(share: Share, x: number, out: number): number {
+    const { products, shape } = this.#parts;
+    products.multiply(share, x, shape.width, 1, out);
+    return out;
+  }
+
+  #activate(activation: ScoringHead["activation"], state: number): void {
+    const { kernels, floats, shape } = this.#parts;
+    if (activation === "gelu") kernels.activate(activationNumbers.gelu, state, state, shape.width);
+    else for (let i = state >>> 2, end = i + shape.width; i < end; i++) floats[i] = Math.tanh(floats[i] as number);
+  }
+}
+
+function softmax(scores: Float32Array): void {
+  const largest = scores.reduce((most, score) => Math.max(most, score), Number.NEGATIVE_INFINITY);
+  let sum = 0;
+  for (let i = 0; i < scores.length; i++) {
+    const weight = Math.exp((scores[i] as number) - largest);
+    scores[i] = weight;
+    sum += weight;
+  }
+  for (let i = 0; i < scores.length; i++) scores[i] = (scores[i] as number) / sum;
+}

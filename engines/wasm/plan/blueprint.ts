@@ -1,0 +1,207 @@
+// Owns which thread computes which rows of each matrix, and everything else that all compute threads must agree on. Pure
+// arithmetic over plain data: every thread works it out for itself from the same blueprint.
+import type { Activation } from "../graph/architectures/architecture.ts";
+import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
+import type { Matrix, Norm } from "../graph/graph-tensors.ts";
+import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { Mixture } from "../mixture/mixture.ts";
+
+/** What every compute thread is told. */
+export interface Blueprint {
+  readonly files: readonly string[];
+  readonly graph: Graph;
+  readonly shape: Hyperparameters;
+  readonly threads: number;
+  /** Tokens computed in one pass; longer steps are cut into several. */
+  readonly passTokens: number;
+  /** Sequences in one pass. */
+  readonly maxRows: number;
+  /** Logits rows of one pass. */
+  readonly maxOutputs: number;
+  readonly blockTokens: number;
+  /** GGUF number of the KV cache's type. */
+  readonly kvType: number;
+  readonly pagesPerThread: number;
+  readonly blocksPerSequence: number;
+  /** Highest rank of a LoRA adapter; 0 where the model takes none. */
+  readonly adapterRank: number;
+  /** Null where no classifier weighs adapters. */
+  readonly mixture: Mixture | null;
+}
+
+/**
+ * Layers of the KV cache: the first pass of a mixture has its own, behind the model's. An encoder needs keys and values no
+ * longer than a layer takes.
+ */
+export function kvLayers({ graph, shape, mixture }: Pick<Blueprint, "graph" | "shape" | "mixture">): number {
+  if (graph.isEncoder) return 1;
+  return mixture ? 2 * shape.layers : shape.layers;
+}
+
+/** Rows of a matrix are packed so many at a time. */
+export const rowGrain = 16;
+
+/** Consecutive rows of one matrix that one thread computes. */
+export interface Piece {
+  readonly matrix: Matrix;
+  readonly firstRow: number;
+  readonly rows: number;
+  /** `rows` up to the next multiple of 16: what is packed and computed. */
+  readonly padded: number;
+  /** Where its results begin in the thread's slab, and in the joined rows, in floats. */
+  readonly slabColumn: number;
+  readonly column: number;
+}
+
+/** What one thread computes of several matrices that share their input. */
+export interface Share {
+  readonly pieces: readonly Piece[];
+  /** Floats of a row of the thread's slab, padding included. */
+  readonly stride: number;
+}
+
+/** Cuts the matrices' rows, one after the other, into equal shares of whole units of `unit` rows (a multiple of 16). */
+export function divide(matrices: readonly Matrix[], unit: number, threads: number): Share[] {
+  const units = matrices.flatMap((matrix, at) => {
+    const column = matrices.slice(0, at).reduce((sum, { rows }) => sum + rows, 0);
+    return Array.from({ length: Math.ceil(matrix.rows / unit) }, (_, i) => ({ matrix, row: i * unit, column }));
+  });
+  return Array.from({ length: threads }, (_, thread) => {
+    const from = Math.floor((units.length * thread) / threads);
+    const to = Math.floor((units.length * (thread + 1)) / threads);
+    const pieces: Piece[] = [];
+    let stride = 0;
+    for (const matrix of matrices) {
+      const own = units.slice(from, to).filter((part) => part.matrix === matrix);
+      const [first] = own;
+      const last = own.at(-1);
+      if (!first || !last) continue;
+      const rows = Math.min(last.row + unit, matrix.rows) - first.row;
+      const padded = Math.ceil(rows / rowGrain) * rowGrain;
+      pieces.push({
+        matrix,
+        firstRow: first.row,
+        rows,
+        padded,
+        slabColumn: stride,
+        column: first.column + first.row,
+      });
+      stride += padded;
+    }
+    return { pieces, stride };
+  });
+}
+
+/** The least multiple of 16 rows that holds whole heads. */
+export function headUnit(headLength: number): number {
+  let unit = headLength;
+  while (unit % rowGrain !== 0) unit += headLength;
+  return unit;
+}
+
+/** A step of a layer with its matrices divided; index = thread. */
+export type DividedStep =
+  | { readonly kind: "norm"; readonly norm: Norm | null }
+  | { readonly kind: "settle"; readonly norm: Norm }
+  | DividedAttention
+  | DividedFeedForward
+  | DividedExperts;
+
+export interface DividedAttention extends AttentionRules {
+  readonly kind: "attention";
+  /** Number of the place where adapters add to its first products (adapters/places.ts); the next is that of the last. */
+  readonly place: number;
+  /** Of queries, keys and values. */
+  readonly input: readonly Share[];
+  readonly output: readonly Share[];
+}
+
+export interface DividedFeedForward {
+  readonly kind: "feedForward";
+  /** Likewise. */
+  readonly place: number;
+  readonly gate: readonly Share[] | null;
+  readonly up: readonly Share[];
+  readonly down: readonly Share[];
+  readonly activation: Activation;
+  readonly postNorm: Norm | null;
+}
+
+/** Adapters add nothing to experts. Each expert's rows are divided like those of the others: gate, up and down are of one. */
+export interface DividedExperts {
+  readonly kind: "experts";
+  readonly router: readonly Share[];
+  readonly gate: readonly Share[];
+  readonly up: readonly Share[];
+  readonly down: readonly Share[];
+  readonly activation: Activation;
+  readonly normalised: boolean;
+}
+
+export interface DividedGraph {
+  readonly embedding: readonly Share[];
+  readonly layers: readonly (readonly DividedStep[])[];
+  /** Tables that are added to the embedding, of which every thread has all; null = none. */
+  readonly positions: Share | null;
+  readonly tokenType: Share | null;
+  /** Of nothing where there are no logits. */
+  readonly output: readonly Share[];
+  readonly outputPlace: number;
+  /** Of the head that scores texts, which the leader has to itself; null = none. */
+  readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
+  /** Of a mixture; none where there is none. */
+  readonly classifier: readonly (readonly Share[])[];
+}
+
+export function divideGraph({
+  graph,
+  shape,
+  threads,
+  mixture,
+}: Pick<Blueprint, "graph" | "shape" | "threads" | "mixture">): DividedGraph {
+  const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
+  let places = 0;
+  const layers = graph.layers.map((layer) =>
+    layer.map((found) => {
+      const step = divideStep(found, places, shape, threads);
+      if ("place" in step) places += 2;
+      return step;
+    }),
+  );
+  const classifier = mixture?.classifier.map(whole) ?? [];
+  const { head } = graph.pooling;
+  const undivided = (matrix: Matrix | null | undefined) =>
+    matrix ? (divide([matrix], rowGrain, 1)[0] as Share) : null;
+  return {
+    embedding: whole(graph.embedding),
+    positions: undivided(graph.positions),
+    tokenType: undivided(graph.tokenType),
+    layers,
+    output: graph.output ? whole(graph.output) : Array<Share>(threads).fill({ pieces: [], stride: 0 }),
+    outputPlace: places,
+    scoring: { dense: undivided(head?.dense), output: undivided(head?.output) },
+    classifier,
+  };
+}
+
+function divideStep(step: GraphStep, place: number, { headLength }: Hyperparameters, threads: number): DividedStep {
+  const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
+  switch (step.kind) {
+    case "norm":
+    case "settle":
+      return step;
+    case "attention": {
+      const { query, key, value, output, ...rules } = step;
+      const input = divide([query, key, value], headUnit(headLength), threads);
+      return { ...rules, place, input, output: whole(output) };
+    }
+    case "feedForward": {
+      const { gate, up, down, ...rules } = step;
+      return { ...rules, place, gate: gate && whole(gate), up: whole(up), down: whole(down) };
+    }
+    case "experts": {
+      const { router, gate, up, down, ...rules } = step;
+      return { ...rules, router: whole(router), gate: whole(gate), up: whole(up), down: whole(down) };
+    }
+  }
+}

@@ -1,0 +1,39 @@
+// Owns the memory that all compute threads of a model see, beside each one's own: allocated once a load by the leader, and
+// sent to the others.
+import { adapterSlabBytes } from "../adapters/pass.ts";
+import { type Blueprint, divideGraph } from "../plan/blueprint.ts";
+import { Order } from "../plan/order.ts";
+import { Exchange } from "./exchange.ts";
+import { Team } from "./team.ts";
+import { slabBytes } from "./thread-memory.ts";
+
+/** The blocks of memory all threads see. */
+export interface SharedBlocks {
+  readonly control: SharedArrayBuffer;
+  readonly order: SharedArrayBuffer;
+  readonly bus: SharedArrayBuffer;
+  /** What threads exchange of adapters' products. Empty where there are none. */
+  readonly adapterBus: SharedArrayBuffer;
+  /** Values of a mixture's classifier (mixture/mixture.ts); null where there is none. */
+  readonly classifier: SharedArrayBuffer | null;
+  /** vocabSize floats for each logits row of a step. */
+  readonly logits: SharedArrayBuffer;
+}
+
+const floatBytes = 4;
+
+export function allocateShared(
+  blueprint: Blueprint,
+  logitsRows: number,
+  classifier: SharedArrayBuffer | null,
+): SharedBlocks {
+  const { threads, shape } = blueprint;
+  return {
+    control: new SharedArrayBuffer(Team.controlBytes(threads)),
+    order: new SharedArrayBuffer(Order.bytes(blueprint)),
+    bus: new SharedArrayBuffer(Exchange.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
+    adapterBus: new SharedArrayBuffer(Exchange.busBytes(threads, adapterSlabBytes(blueprint))),
+    classifier,
+    logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
+  };
+}

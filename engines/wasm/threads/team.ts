@@ -1,0 +1,124 @@
+// Owns how compute threads wait for one another: a barrier inside a pass, and the wait for the next order between passes.
+// Waiting spins first, because most waits are shorter than a wake-up, and sleeps then. Every thread has a Team on the same
+// control block; the leader is thread 0, the thread of the step loop.
+import { existsSync, readlinkSync } from "node:fs";
+import { ServerError } from "../../../runtime/errors.ts";
+
+/** Words of the control block. */
+const word = { arrived: 0, generation: 1, sleepers: 2, orders: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
+
+/** Looks at a word before sleeping on it, some 10 ns each: for the others in a pass, and for the order of the next step. */
+const barrierSpins = 100_000;
+const orderSpins = 200_000;
+/** How long the sleeping leader waits before it makes sure that the others still live. */
+const livenessMs = 100;
+
+export class Team {
+  readonly index: number;
+  readonly size: number;
+  readonly #control: Int32Array;
+  #ordersSeen = 0;
+
+  static controlBytes(size: number): number {
+    return (word.threadIds + size) * Int32Array.BYTES_PER_ELEMENT;
+  }
+
+  constructor(control: SharedArrayBuffer, index: number, size: number) {
+    this.#control = new Int32Array(control);
+    this.index = index;
+    this.size = size;
+    Atomics.store(this.#control, word.threadIds + index, systemThreadId());
+  }
+
+  /** Returns when all threads have called it. Throws model_failed when one of them cannot. */
+  barrier(): void {
+    if (this.size === 1) return;
+    const control = this.#control;
+    const generation = Atomics.load(control, word.generation);
+    // After the generation: a failure that comes later changes that, and so ends the wait.
+    this.#checkFailed();
+    if (Atomics.add(control, word.arrived, 1) === this.size - 1) {
+      Atomics.store(control, word.arrived, 0);
+      Atomics.add(control, word.generation, 1);
+      this.#wakeSleepers(word.generation);
+    } else {
+      this.#waitWhile(word.generation, generation, barrierSpins);
+    }
+    this.#checkFailed();
+  }
+
+  /** Leader: lets the others start on what has been written for them. */
+  giveOrder(): void {
+    Atomics.add(this.#control, word.orders, 1);
+    this.#wakeSleepers(word.orders);
+  }
+
+  /** Others: waits for the next order. False when there will be none. */
+  awaitOrder(): boolean {
+    this.#waitWhile(word.orders, this.#ordersSeen, orderSpins);
+    this.#ordersSeen++;
+    return Atomics.load(this.#control, word.stopped) === 0 && Atomics.load(this.#control, word.failed) === 0;
+  }
+
+  /** Leader: sends the others home. */
+  stop(): void {
+    Atomics.store(this.#control, word.stopped, 1);
+    this.giveOrder();
+  }
+
+  /** Any thread: makes every wait of every thread end, now or later: no pass is finished any more. */
+  fail(): void {
+    Atomics.store(this.#control, word.failed, 1);
+    for (const at of [word.generation, word.orders]) {
+      Atomics.add(this.#control, at, 1);
+      Atomics.notify(this.#control, at);
+    }
+  }
+
+  addLoaded(bytes: number): void {
+    Atomics.add(this.#control, word.loadedKiB, bytes >>> 10);
+  }
+
+  get loadedBytes(): number {
+    return Atomics.load(this.#control, word.loadedKiB) * 1024;
+  }
+
+  #checkFailed(): void {
+    if (Atomics.load(this.#control, word.failed) === 0) return;
+    throw new ServerError("model_failed", "the wasm engine's forward pass failed: a compute thread cannot go on");
+  }
+
+  #waitWhile(at: number, value: number, spins: number): void {
+    const control = this.#control;
+    for (let i = 0; i < spins; i++) if (Atomics.load(control, at) !== value) return;
+    Atomics.add(control, word.sleepers, 1);
+    const isLeader = this.index === 0;
+    while (Atomics.load(control, at) === value) {
+      const outcome = Atomics.wait(control, at, value, isLeader ? livenessMs : undefined);
+      if (outcome === "timed-out" && !this.#othersLive()) this.fail();
+    }
+    Atomics.sub(control, word.sleepers, 1);
+  }
+
+  #wakeSleepers(at: number): void {
+    if (Atomics.load(this.#control, word.sleepers) > 0) Atomics.notify(this.#control, at);
+  }
+
+  /** The leader waits without an event loop, so nobody can tell it that a worker has ended. Linux can be asked. */
+  #othersLive(): boolean {
+    for (let other = 1; other < this.size; other++) {
+      const id = Atomics.load(this.#control, word.threadIds + other);
+      if (id > 0 && !existsSync(`/proc/self/task/${id}`)) return false;
+    }
+    return true;
+  }
+}
+
+/** The system's number of this thread; 0 where it cannot be had. */
+function systemThreadId(): number {
+  try {
+    return Number(readlinkSync("/proc/thread-self").split("/").at(-1));
+  } catch {
+    return 0;
+  }
+}

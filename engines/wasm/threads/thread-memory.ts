@@ -1,0 +1,178 @@
+// Owns where everything lies in a compute thread's own memory: its rows of the weights, its pages of the KV cache, and
+// scratch for one pass. Sizes only; compute-thread.ts fills them. Untouched parts cost address space, not memory.
+import { ServerError } from "../../../runtime/errors.ts";
+import { type AdapterScratch, layOutScratch } from "../adapters/pass.ts";
+import { rowBytes } from "../graph/graph-tensors.ts";
+import { classifierPieces, matrices, stepShares, threadPieces, vectors } from "../graph/weight-lists.ts";
+import type { KernelExports } from "../load/kernel-exports.ts";
+import { expertRows } from "../pass/expert-routing.ts";
+import { type Blueprint, type DividedGraph, kvLayers, rowGrain, type Share } from "../plan/blueprint.ts";
+
+/** The first page is the kernels' own. */
+const firstByte = 65_536;
+const wasmPageBytes = 65_536;
+export const longestMemoryPages = 65_536;
+const longestMemoryBytes = longestMemoryPages * wasmPageBytes;
+const alignment = 64;
+/** Rows are read from the file and packed a quarter of a megabyte at a time, through the scratch of a pass. */
+const stagingBytes = 1 << 18;
+const floatBytes = 4;
+/** attend() writes so many floats more than a head's values. */
+export const partialTail = 4;
+
+export interface ThreadMemory {
+  readonly wasmPages: number;
+  /** Address of each packed matrix slice by the matrix's name, and of each vector of a norm by the tensor's. */
+  readonly weights: ReadonlyMap<string, number>;
+  /** Likewise of the biases of a matrix's own rows; zeros where the rows are padded. */
+  readonly biases: ReadonlyMap<string, number>;
+  readonly kv: number;
+  readonly kvPageBytes: number;
+  /** From one layer's pages to the next's; 0 where all have the same. */
+  readonly kvLayerBytes: number;
+  /** [tokens][width] */
+  readonly hidden: number;
+  /** Rows that go into a product, before they are prepared. */
+  readonly input: number;
+  readonly prepared: number;
+  /** Whole rows: queries, keys and values, or a feed-forward's inner state; at last those whose logits are wanted. */
+  readonly joined: number;
+  /** One slab a thread, `slabBytes` apart: what each has computed of the step under way. */
+  readonly slabs: number;
+  readonly slabBytes: number;
+  /** The other operand of a gated step. */
+  readonly gated: number;
+  /** Of the input those rows that go to an expert; 0 where there are none. */
+  readonly gathered: number;
+  readonly logits: number;
+  /** One table for each rope, `rotationBytes` apart. */
+  readonly rotation: number;
+  readonly rotationBytes: number;
+  /** Pairs (address, first position) of the pages attend() is given. */
+  readonly pageList: number;
+  readonly pageListBytes: number;
+  readonly staging: number;
+  readonly stagingBytes: number;
+  /** Null where the model takes no adapters; those themselves lie behind everything else. */
+  readonly adapters: AdapterScratch | null;
+}
+
+/** Sizes of what the threads exchange must be equal in all of them: of the widest share. */
+export function slabBytes({ passTokens, shape }: Blueprint, divided: DividedGraph): number {
+  const widest = Math.max(
+    shape.width,
+    shape.heads * (shape.headLength + partialTail),
+    ...divided.layers.flat().flatMap((step) =>
+      stepShares(step)
+        .flat()
+        .map(({ stride }) => stride),
+    ),
+    ...divided.classifier.flat().map(({ stride }) => stride),
+  );
+  const inner = divided.layers.flat().flatMap((step) => (step.kind === "experts" ? step.gate : []));
+  const widestInner = Math.max(0, ...inner.map(({ stride }) => stride));
+  const floats = Math.max(passTokens * widest, expertRows(shape, passTokens) * widestInner);
+  return align(floats * floatBytes);
+}
+
+export function layOut(
+  blueprint: Blueprint,
+  divided: DividedGraph,
+  kernels: KernelExports,
+  thread: number,
+): ThreadMemory {
+  const { shape, passTokens, maxRows, maxOutputs, blocksPerSequence, threads, pagesPerThread } = blueprint;
+  const arena = new Arena();
+  const weights = new Map<string, number>();
+  const biases = new Map<string, number>();
+  for (const { matrix, padded } of [...threadPieces(divided, thread), ...classifierPieces(divided, thread)]) {
+    const { name, tensor, columns, bias, count = 1 } = matrix;
+    if (!weights.has(name))
+      weights.set(name, arena.take((kernels.matrixBytes(tensor.type, padded, columns) >>> 0) * count));
+    if (bias && !biases.has(name)) biases.set(name, arena.take(padded * floatBytes));
+  }
+  for (const { name, bytes } of vectors(blueprint)) weights.set(name, arena.take(bytes));
+
+  const kvPageBytes = kernels.kvPageBytes(blueprint.kvType, shape.kvHeads, shape.headLength, blueprint.blockTokens);
+  const kvPoolBytes = kvPageBytes * pagesPerThread;
+  const kv = arena.take(kvPoolBytes * kvLayers(blueprint));
+  // An encoder's layers have the same pages, one after the other.
+  const kvLayerBytes = blueprint.graph.isEncoder ? 0 : kvPoolBytes;
+
+  const attentionWidth = shape.heads * shape.headLength;
+  const classifier = blueprint.mixture?.classifier ?? [];
+  const joinedWidth = Math.max(
+    attentionWidth + 2 * shape.kvHeads * shape.headLength,
+    shape.feedForward,
+    shape.experts?.count ?? 0,
+    shape.width,
+    ...classifier.map(({ rows }) => rows),
+  );
+  const expertLength = shape.experts?.feedForward ?? 0;
+  const joinedFloats = Math.max(passTokens * joinedWidth, expertRows(shape, passTokens) * expertLength);
+  const inner = classifier.map(({ columns }) => columns);
+  const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, ...inner);
+  const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
+  const types = new Set(matrices(blueprint).map(({ tensor }) => tensor.type));
+  const preparedBytes = Math.max(...[...types].map((type) => kernels.activationBytes(type, passTokens, widestInput)));
+  const slab = slabBytes(blueprint, divided);
+  const pageListBytes = maxRows * Math.ceil(blocksPerSequence / threads) * 8;
+  const scratch = arena.used;
+  const rotationBytes = align(passTokens * shape.rotated * floatBytes);
+  const memory = {
+    weights,
+    biases,
+    kv,
+    kvPageBytes,
+    kvLayerBytes,
+    hidden: rows(shape.width),
+    input: rows(Math.max(shape.width, attentionWidth)),
+    prepared: arena.take(preparedBytes),
+    joined: arena.take(joinedFloats * floatBytes),
+    slabs: arena.take(slab * threads),
+    slabBytes: slab,
+    gated: arena.take(slab),
+    gathered: shape.experts ? rows(shape.width) : 0,
+    logits: arena.take(maxOutputs * (divided.output[thread] as Share).stride * floatBytes),
+    rotation: arena.take(rotationBytes * shape.ropes.length),
+    rotationBytes,
+    pageList: arena.take(pageListBytes),
+    pageListBytes,
+    adapters: layOutScratch(blueprint, (bytes) => arena.take(bytes)),
+    staging: scratch,
+    stagingBytes: Math.max(stagingBytes, longestPanelBytes(blueprint)),
+  };
+  const end = Math.max(arena.used, scratch + memory.stagingBytes);
+  if (end > longestMemoryBytes) throw tooLarge(blueprint, end);
+  return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
+}
+
+/** File bytes of the fewest rows that can be packed at once. */
+function longestPanelBytes(blueprint: Blueprint): number {
+  return Math.max(...matrices(blueprint).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
+}
+
+function tooLarge({ threads, pagesPerThread, graph }: Blueprint, bytes: number): ServerError {
+  const gib = (bytes / 2 ** 30).toFixed(1);
+  const settings = graph.isEncoder ? "max_num_batched_tokens" : "kv_cache or max_seqs";
+  return new ServerError(
+    "config_invalid",
+    `the model's share of each of ${threads} compute threads is ${gib} GiB (with ${pagesPerThread} pages of KV cache); a ` +
+      `WebAssembly memory ends at 4 GiB: raise threads, lower ${settings}, or use --engine llama`,
+    { param: "engine" },
+  );
+}
+
+function align(bytes: number): number {
+  return Math.ceil(bytes / alignment) * alignment;
+}
+
+class Arena {
+  used = firstByte;
+
+  take(bytes: number): number {
+    const address = this.used;
+    this.used += align(bytes);
+    return address;
+  }
+}

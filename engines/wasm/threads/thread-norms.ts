@@ -1,0 +1,47 @@
+// Owns one compute thread's norms: all of a model are of one kind. Used by compute-thread.ts and what runs in its passes.
+
+import type { Norm } from "../graph/graph-tensors.ts";
+import type { KernelExports } from "../load/kernel-exports.ts";
+import type { Blueprint } from "../plan/blueprint.ts";
+import type { ThreadMemory } from "./thread-memory.ts";
+
+const floatBytes = 4;
+
+export class ThreadNorms {
+  readonly #blueprint: Blueprint;
+  readonly #kernels: KernelExports;
+  readonly #at: ThreadMemory;
+
+  constructor(blueprint: Blueprint, kernels: KernelExports, at: ThreadMemory) {
+    this.#blueprint = blueprint;
+    this.#kernels = kernels;
+    this.#at = at;
+  }
+
+  /** n rows as wide as the hidden state, without gaps; out may be x. Without a norm they are only copied. */
+  run(norm: Norm | null, x: number, out: number, n: number): void {
+    const { width } = this.#blueprint.shape;
+    if (norm) this.#rows(norm, 0, x, out, width, n, width);
+    else if (out !== x) this.#kernels.copyRows(x, width, out, width, n, width);
+  }
+
+  /** n rows of k floats, `stride` apart, with the weights from number `firstWeight` on. */
+  runInPlace(norm: Norm, firstWeight: number, x: number, stride: number, n: number, k: number): void {
+    this.#rows(norm, firstWeight, x, x, stride, n, k);
+  }
+
+  #rows({ weight, bias }: Norm, first: number, x: number, out: number, stride: number, n: number, k: number): void {
+    const { graph, shape } = this.#blueprint;
+    const weights = this.#addressOf(weight.name) + first * floatBytes;
+    if (graph.normKind === "rms") {
+      this.#kernels.rmsNorm(x, stride, weights, out, stride, n, k, shape.epsilon);
+    } else {
+      const biases = bias === null ? 0 : this.#addressOf(bias.name) + first * floatBytes;
+      this.#kernels.layerNorm(x, stride, weights, biases, out, stride, n, k, shape.epsilon);
+    }
+  }
+
+  #addressOf(name: string): number {
+    return this.#at.weights.get(name) as number;
+  }
+}

@@ -1,0 +1,118 @@
+// Owns one compute thread's products: its rows of a matrix times the inputs of a pass, and bringing together what all threads
+// have computed of them. Used by compute-thread.ts and what runs in its passes.
+
+import type { Norm } from "../graph/graph-tensors.ts";
+import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { KernelExports } from "../load/kernel-exports.ts";
+import type { Share } from "../plan/blueprint.ts";
+import type { Exchange } from "./exchange.ts";
+import type { ThreadMemory } from "./thread-memory.ts";
+import type { ThreadNorms } from "./thread-norms.ts";
+
+const floatBytes = 4;
+
+export interface ProductParts {
+  readonly shape: Pick<Hyperparameters, "width" | "residualScale">;
+  readonly index: number;
+  readonly kernels: KernelExports;
+  readonly at: ThreadMemory;
+  readonly exchange: Exchange;
+  readonly norms: ThreadNorms;
+}
+
+export class ThreadProducts {
+  /** Where this thread puts what the others are to get. */
+  readonly ownSlab: number;
+  readonly #shape: ProductParts["shape"];
+  readonly #index: number;
+  readonly #kernels: KernelExports;
+  readonly #at: ThreadMemory;
+  readonly #exchange: Exchange;
+  readonly #norms: ThreadNorms;
+
+  constructor({ shape, index, kernels, at, exchange, norms }: ProductParts) {
+    this.ownSlab = at.slabs + index * at.slabBytes;
+    this.#shape = shape;
+    this.#index = index;
+    this.#kernels = kernels;
+    this.#at = at;
+    this.#exchange = exchange;
+    this.#norms = norms;
+  }
+
+  own(shares: readonly Share[]): Share {
+    return shares[this.#index] as Share;
+  }
+
+  /**
+   * n rows of `columns` floats at x times this thread's pieces, and their biases: rows of share.stride floats at `out`.
+   * `preparedAs` is the form in which x has been prepared already, -1 = none. Returns the one it has now. Of matrices
+   * that lie behind one another in a tensor it is number `index`.
+   */
+  multiply(
+    { pieces, stride }: Share,
+    x: number,
+    columns: number,
+    n: number,
+    out: number,
+    preparedAs = -1,
+    index = 0,
+  ): number {
+    const { prepared, weights, biases } = this.#at;
+    let current = preparedAs;
+    for (const { matrix, padded, slabColumn } of pieces) {
+      const { name, tensor, bias } = matrix;
+      const { type } = tensor;
+      const form = this.#kernels.activationForm(type);
+      if (form !== current) this.#kernels.prepare(type, x, columns, n, columns, prepared);
+      current = form;
+      const y = out + slabColumn * floatBytes;
+      const ahead = index === 0 ? 0 : index * (this.#kernels.matrixBytes(type, padded, columns) >>> 0);
+      this.#kernels.multiply(type, (weights.get(name) as number) + ahead, padded, columns, prepared, n, y, stride);
+      if (bias !== null) this.#kernels.addVector(y, stride, n, biases.get(name) as number, padded);
+    }
+    return current;
+  }
+
+  /** Gives the others the first n rows of this thread's slab and takes theirs. */
+  exchange(shares: readonly Share[], n: number): void {
+    this.#exchange.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
+  }
+
+  /** Puts the slabs of all threads side by side: n whole rows. */
+  join(shares: readonly Share[], n: number): void {
+    const width = shares.reduce((sum, { pieces }) => sum + pieces.reduce((rows, piece) => rows + piece.rows, 0), 0);
+    shares.forEach(({ pieces, stride }, thread) => {
+      const slab = this.#at.slabs + thread * this.#at.slabBytes;
+      for (const { rows, slabColumn, column } of pieces) {
+        const to = this.#at.joined + column * floatBytes;
+        this.#kernels.copyRows(slab + slabColumn * floatBytes, stride, to, width, n, rows);
+      }
+    });
+  }
+
+  /** Exchanges the slabs and adds all of them, normed where there is a norm, to the hidden state of n tokens of the pass. */
+  addToHidden(shares: readonly Share[], n: number, postNorm: Norm | null, firstToken = 0): void {
+    const { width, residualScale } = this.#shape;
+    const { joined, slabs, slabBytes } = this.#at;
+    const hidden = this.#at.hidden + firstToken * width * floatBytes;
+    if (postNorm) {
+      this.exchange(shares, n);
+      this.join(shares, n);
+      this.#norms.run(postNorm, joined, joined, n);
+      if (residualScale !== 1) this.#kernels.scaleRows(joined, width, n, width, residualScale);
+      this.#kernels.addRows(joined, width, hidden, width, n, width);
+      return;
+    }
+    const own = this.own(shares).stride;
+    if (residualScale !== 1) this.#kernels.scaleRows(this.ownSlab, own, n, own, residualScale);
+    this.exchange(shares, n);
+    shares.forEach(({ pieces, stride }, thread) => {
+      const slab = slabs + thread * slabBytes;
+      for (const { rows, slabColumn, column } of pieces) {
+        const to = hidden + column * floatBytes;
+        this.#kernels.addRows(slab + slabColumn * floatBytes, stride, to, width, n, rows);
+      }
+    });
+  }
+}

@@ -1,0 +1,54 @@
+// The entry of every compute thread but the leader: loads its part of the model once it is told what the model is, then runs
+// passes as they are ordered. It runs no event loop between passes; it ends when the team is stopped, or with the thread that
+// started it.
+import { once } from "node:events";
+import { parentPort } from "node:worker_threads";
+import { type ErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
+import type { ThreadPages } from "../kv/page-memory.ts";
+import type { KernelMemory, KernelModule } from "../load/kernel-module.ts";
+import type { Blueprint } from "../plan/blueprint.ts";
+import { ComputeThread } from "./compute-thread.ts";
+import type { SharedBlocks } from "./shared-blocks.ts";
+
+/** What a worker is told, once. */
+export interface WorkerTask {
+  readonly blueprint: Blueprint;
+  readonly index: number;
+  readonly kernels: KernelModule;
+  readonly shared: SharedBlocks;
+}
+
+/** What it answers when it has loaded, once. */
+export type WorkerReport =
+  | { readonly ready: true; readonly pages: ThreadPages; readonly memory: KernelMemory }
+  | { readonly ready: false; readonly error: ErrorRecord };
+
+if (!parentPort) throw new Error("a compute thread is a worker");
+const [task] = (await once(parentPort, "message")) as [WorkerTask];
+const thread = await load(task);
+if (thread) work(thread);
+
+async function load({ blueprint, index, kernels, shared }: WorkerTask): Promise<ComputeThread | null> {
+  try {
+    const thread = new ComputeThread(blueprint, index, kernels, shared);
+    await thread.load((bytes) => thread.team.addLoaded(bytes));
+    report({ ready: true, pages: thread.kvPages, memory: thread.memory });
+    return thread;
+  } catch (error) {
+    report({ ready: false, error: toErrorRecord(error) });
+    return null;
+  }
+}
+
+function work(thread: ComputeThread): void {
+  try {
+    while (thread.team.awaitOrder()) thread.runPass();
+  } catch (error) {
+    thread.team.fail();
+    throw error;
+  }
+}
+
+function report(message: WorkerReport): void {
+  parentPort?.postMessage(message);
+}

@@ -1,0 +1,116 @@
+// Owns the schemas of `messages` and `system` in a messages request: roles, and content as a string or as blocks. What other
+// servers' tools left in a conversation is passed over; blocks that no text model can take are refused by name.
+import { z } from "zod";
+import { expected, expectedVariant } from "../../issues.ts";
+import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
+import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
+import { toolName } from "./tools.ts";
+
+const MAX_ID_LENGTH = 256;
+
+export const cacheControl = ignored(z.looseObject({ type: z.string() }), "prefixes are cached by themselves");
+
+const textBlock = z.strictObject({
+  type: z.literal("text"),
+  text: z.string(),
+  cache_control: cacheControl,
+  citations: ignored(z.array(z.unknown()), "the model is shown the text alone"),
+});
+
+const thinkingBlock = z.strictObject({
+  type: z.literal("thinking"),
+  thinking: z.string(),
+  signature: ignored(z.string(), "this server signs nothing, and trusts what it is told was thought"),
+});
+
+const toolUseBlock = z.strictObject({
+  type: z.literal("tool_use"),
+  id: z.string().min(1).max(MAX_ID_LENGTH),
+  name: toolName,
+  input: z.record(z.string(), z.unknown()).refine(isBounded, { error: tooLarge("an object") }),
+  cache_control: cacheControl,
+  caller: ignored(z.looseObject({ type: z.string() }), "it is the model that calls"),
+});
+
+const refusedTypes = [
+  "image",
+  "document",
+  "search_result",
+  "tool_reference",
+  "browser_state",
+  "container_upload",
+] as const;
+const refusedBlock = refusedVariants(
+  refusedTypes,
+  (type) => `${notYet(`a content block of type "${type}"`)}; send what it says as a block of type "text"`,
+);
+
+function content<const Blocks extends readonly [z.core.$ZodTypeDiscriminable, ...z.core.$ZodTypeDiscriminable[]]>(
+  blocks: Blocks,
+  taken: readonly string[],
+  least = 0,
+) {
+  const block = z.discriminatedUnion("type", blocks, { error: expectedVariant("a content block", "type", taken) });
+  return z.union([z.string(), z.array(block).min(least)], {
+    error: expected("a string or an array of content blocks"),
+  });
+}
+
+const textContent = content([textBlock, refusedBlock], ["text"]);
+
+const toolResultBlock = z.strictObject({
+  type: z.literal("tool_result"),
+  tool_use_id: z.string().min(1).max(MAX_ID_LENGTH),
+  content: textContent.nullish(),
+  is_error: z.boolean().nullish().meta({ description: "The model is told that the tool failed; false" }),
+  cache_control: cacheControl,
+});
+
+// What can be used by the server that made it alone.
+const foreignTypes = [
+  "redacted_thinking",
+  "server_tool_use",
+  "web_search_tool_result",
+  "web_fetch_tool_result",
+  "code_execution_tool_result",
+  "bash_code_execution_tool_result",
+  "text_editor_code_execution_tool_result",
+  "tool_search_tool_result",
+  "mcp_tool_use",
+  "mcp_tool_result",
+] as const;
+
+const foreignBlock = z.looseObject({ type: z.enum(foreignTypes) }).meta({
+  support: "ignored",
+  description: "Ignored: it says something to the server that made it alone; the model is not shown it",
+});
+
+const message = z.discriminatedUnion(
+  "role",
+  [
+    z.strictObject({
+      role: z.literal("user"),
+      content: content([textBlock, toolResultBlock, refusedBlock], ["text", "tool_result"], 1),
+    }),
+    z.strictObject({
+      role: z.literal("assistant"),
+      content: content(
+        [textBlock, thinkingBlock, toolUseBlock, foreignBlock, refusedBlock],
+        ["text", "thinking", "tool_use"],
+      ),
+    }),
+    z.strictObject({ role: z.literal("system"), content: textContent }),
+  ],
+  { error: expectedVariant("a message object", "role", ["user", "assistant", "system"]) },
+);
+
+export const conversationFields = {
+  messages: z.array(message).min(1),
+  system: textContent.nullish().meta({ description: "What the model is told before the messages" }),
+} as const;
+
+export type WireMessage = z.output<typeof message>;
+export type WireText = z.output<typeof textContent>;
+export type ToolResult = z.output<typeof toolResultBlock>;
+export type AssistantContent = Extract<WireMessage, { readonly role: "assistant" }>["content"];
+export type UserContent = Extract<WireMessage, { readonly role: "user" }>["content"];

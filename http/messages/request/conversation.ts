@@ -1,0 +1,114 @@
+// Owns what the messages of a request come to as a conversation: messages of one role in a row become one, each result of a
+// tool a message of its own, and each call gets its result. Throws ServerError naming the message at fault.
+import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import type { AssistantContent, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
+
+/** What the model is shown in front of a result that is an error: templates have no other place for it. */
+const FAILED = "The tool failed: ";
+
+interface Draft {
+  readonly role: "system" | "user" | "assistant" | "tool";
+  content: string;
+  reasoning: string;
+  readonly toolCalls: ToolCall[];
+  readonly name?: string;
+  readonly toolCallId?: string;
+}
+
+export function conversation(system: WireText | null | undefined, messages: readonly WireMessage[]): ChatMessage[] {
+  const drafts = new Drafts();
+  const told = joined(system ?? "");
+  if (told !== "") drafts.say("system", told, "system");
+  for (const [i, message] of messages.entries()) {
+    const at = `messages[${i}]`;
+    if (message.role === "assistant") drafts.answer(message.content, at);
+    else if (message.role === "system") drafts.say("system", joined(message.content), at);
+    else drafts.hear(message.content, at);
+  }
+  return drafts.finish();
+}
+
+class Drafts {
+  readonly #drafts: Draft[] = [];
+  /** Calls that wait for their result: id -> name. Only the last assistant's message can have any. */
+  readonly #open = new Map<string, string>();
+
+  /** Text of a user or of the system. */
+  say(role: "user" | "system", text: string, at: string): void {
+    this.#requireResults(at);
+    const last = this.#drafts.at(-1);
+    if (last?.role === role) last.content += `\n${text}`;
+    else this.#drafts.push({ role, content: text, reasoning: "", toolCalls: [] });
+  }
+
+  hear(content: UserContent, at: string): void {
+    if (typeof content === "string") {
+      this.say("user", content, `${at}.content`);
+      return;
+    }
+    for (const [i, block] of content.entries()) {
+      const here = `${at}.content[${i}]`;
+      if (block.type === "text") this.say("user", block.text, here);
+      else this.#take(block, here);
+    }
+  }
+
+  answer(content: AssistantContent, at: string): void {
+    const last = this.#drafts.at(-1);
+    if (last?.role !== "assistant") this.#requireResults(at);
+    const draft =
+      last?.role === "assistant" ? last : { role: "assistant" as const, content: "", reasoning: "", toolCalls: [] };
+    if (draft !== last) this.#drafts.push(draft);
+    for (const block of typeof content === "string" ? [{ type: "text" as const, text: content }] : content) {
+      // A model's own blocks were one text: nothing stood between them.
+      if (block.type === "text") draft.content += block.text;
+      else if (block.type === "thinking") draft.reasoning += block.thinking;
+      else if (block.type === "tool_use") {
+        draft.toolCalls.push({ id: block.id, name: block.name, arguments: JSON.stringify(block.input) });
+        this.#open.set(block.id, block.name);
+      }
+    }
+  }
+
+  finish(): ChatMessage[] {
+    const end = "messages";
+    if (this.#drafts.at(-1)?.role === "assistant") {
+      const hint = this.#open.size > 0 ? "the results of its calls, in a user's message" : "a user's message";
+      throw invalid("unsupported", end, `expected ${hint} at the end: an assistant's message cannot be continued here`);
+    }
+    this.#requireResults(end);
+    return this.#drafts.map(({ reasoning, toolCalls, ...message }) => ({
+      ...message,
+      ...(reasoning === "" ? {} : { reasoning }),
+      ...(toolCalls.length === 0 ? {} : { toolCalls }),
+    }));
+  }
+
+  #take({ tool_use_id: id, content, is_error }: ToolResult, at: string): void {
+    const name = this.#open.get(id);
+    if (name === undefined) {
+      const waiting = this.#open.size === 0 ? "none is" : `${[...this.#open.keys()].slice(0, 8).join(", ")} are`;
+      const message = `expected the id of a tool_use of the assistant's message right before (${waiting} waiting), got "${id}"`;
+      throw invalid("invalid_value", `${at}.tool_use_id`, message);
+    }
+    this.#open.delete(id);
+    const text = (is_error === true ? FAILED : "") + joined(content ?? "");
+    this.#drafts.push({ role: "tool", content: text, reasoning: "", toolCalls: [], name, toolCallId: id });
+  }
+
+  #requireResults(at: string): void {
+    for (const id of this.#open.keys()) {
+      const message = `expected a tool_result for tool_use "${id}" first: results come right after the message with the calls`;
+      throw invalid("invalid_value", at, message);
+    }
+  }
+}
+
+function joined(content: WireText): string {
+  return typeof content === "string" ? content : content.map(({ text }) => text).join("\n");
+}
+
+function invalid(code: "invalid_value" | "unsupported", param: string, message: string): ServerError {
+  return new ServerError(code, `${param}: ${message}`, { param });
+}

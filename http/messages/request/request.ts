@@ -1,0 +1,168 @@
+// Owns the requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas, and what they mean as a
+// GenerateRequest. Fields of the vendor's interface that are not built or change nothing are known here by name.
+import { z } from "zod";
+import { requestDefaults } from "../../../engines/generation.ts";
+import { expectedVariant } from "../../issues.ts";
+import { addConflicts, type Conflict } from "../../shared/fields/conflicts.ts";
+import {
+  commonFields,
+  ignored,
+  isEmptyArray,
+  notBuiltYet,
+  notYet,
+  refused,
+  refusedVariants,
+  samplingOf,
+  stopStringList,
+  streamField,
+} from "../../shared/fields/fields.ts";
+import { permissionConflicts, permissionField } from "../../shared/fields/permission.ts";
+import { callConflicts } from "../../shared/fields/tool-use.ts";
+import type { AskedRequest } from "../../shared/translation.ts";
+import { demandedGrammar, outputConflicts, outputFields } from "../output.ts";
+import { cacheControl, conversationFields } from "./content.ts";
+import { conversation } from "./conversation.ts";
+import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
+import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
+
+const ELSEWHERE = "answers of this protocol have no place for logprobs; POST /v1/chat/completions has";
+const ONE_TIER = "there is one tier; a request is put before others by priority";
+const NO_ACCOUNTS = "there are no accounts here";
+
+const contextEdit = z.discriminatedUnion(
+  "type",
+  [
+    z.looseObject({ type: z.literal("clear_thinking_20251015") }).meta({
+      support: "ignored",
+      description: "Ignored: the model's template says which thinking the model is shown again",
+    }),
+    refusedVariants(["clear_tool_uses_20250919", "compact_20260112"], (type) => notYet(`an edit of type "${type}"`)),
+  ],
+  { error: expectedVariant("an edit", "type", ["clear_thinking_20251015"]) },
+);
+
+/** Fields of the vendor's interface that change nothing here. */
+const ignoredFields = {
+  cache_control: cacheControl,
+  metadata: ignored(z.looseObject({ user_id: z.string().nullish() }), "clients take turns by their API key or address"),
+  service_tier: ignored(z.enum(["auto", "standard_only"]), ONE_TIER),
+  speed: ignored(z.enum(["standard", "fast"]), ONE_TIER),
+  betas: ignored(z.array(z.string()), "a feature is used by sending its field"),
+  inference_geo: ignored(z.string(), "there is one place this server runs at"),
+  user_profile_id: ignored(z.string(), NO_ACCOUNTS),
+  workspace_id: ignored(z.string(), NO_ACCOUNTS),
+  billing_policy: ignored(z.unknown(), NO_ACCOUNTS),
+  fallback_credit_token: ignored(z.unknown(), NO_ACCOUNTS),
+  diagnostics: ignored(z.unknown(), "what was found in the cache is in the usage"),
+} as const;
+
+const refusedFields = {
+  container: notBuiltYet("running code in a container", isEmptyContainer),
+  mcp_servers: notBuiltYet("using MCP servers", isEmptyArray),
+  compaction: notBuiltYet("compacting a conversation"),
+  thread: notBuiltYet("keeping a thread"),
+  fallbacks: notBuiltYet("falling back to another model", isEmptyArray),
+  web_search_options: notBuiltYet("web search"),
+  enable_code_execution: notBuiltYet("code execution", (value) => value === false),
+  max_tool_rounds: notBuiltYet("a limit of tool rounds"),
+  session_id: notBuiltYet("keeping a session"),
+  files: notBuiltYet("asking for files", isEmptyArray),
+  logprobs: refused(ELSEWHERE, (value) => value === false),
+  top_logprobs: refused(ELSEWHERE, (value) => value === 0),
+} as const;
+
+const { max_tokens, ...sharedFields } = z
+  .strictObject(commonFields)
+  .omit({ n: true, stop: true, user: true, adapter: true, grammar: true }).shape;
+
+const countedFields = {
+  ...conversationFields,
+  ...toolFields,
+  ...thinkingFields,
+  ...sharedFields,
+  stop_sequences: stopStringList.nullish().meta({ description: "Texts that end the answer, and are left out of it" }),
+  ...outputFields,
+  context_management: z.strictObject({ edits: z.array(contextEdit).nullish() }).nullish(),
+  agent_permission: permissionField,
+  ...refusedFields,
+  ...ignoredFields,
+} as const;
+
+export const countRequestSchema = z
+  .strictObject(countedFields)
+  .superRefine((body, context) => addConflicts(context, conflicts(body)));
+
+export const messagesRequestSchema = z
+  .strictObject({
+    ...countedFields,
+    max_tokens,
+    stream: streamField,
+  })
+  .superRefine((body, context) => {
+    addConflicts(context, conflicts(body));
+    addConflicts(context, answerConflicts(body));
+  });
+
+type CountRequestBody = z.output<typeof countRequestSchema>;
+type MessagesRequestBody = z.output<typeof messagesRequestSchema>;
+
+/** The neutral request a body asks for. Throws where its messages are no conversation. */
+export function askedRequest(
+  body: CountRequestBody & { readonly max_tokens?: number | null | undefined },
+): AskedRequest {
+  const { adapter: _chosen, series: _series, receivedAt: _time, ...defaults } = requestDefaults;
+  return {
+    ...defaults,
+    prompt: {
+      kind: "chat",
+      messages: conversation(body.system, body.messages),
+      templateArguments: templateArguments(body),
+    },
+    sampling: samplingOf(body, null),
+    priority: body.priority ?? 0,
+    grammar: demandedGrammar(body),
+    tools: requestedTools(body),
+    reasoningBudget: thinkingBudget(body),
+    stop: body.stop_sequences ?? [],
+    maxTokens: body.max_tokens ?? null,
+    ignoreEos: body.ignore_eos ?? false,
+    truncatePrompt: body.truncate_sequence ?? false,
+  };
+}
+
+type Conflicting = Omit<CountRequestBody, "messages" | "system">;
+
+/** Fields that are right alone and wrong together. */
+function* conflicts(body: Conflicting): Iterable<Conflict> {
+  yield* requestedToolConflicts(body);
+  yield* outputConflicts(body);
+  yield* thinkingConflicts(body);
+  const use = requestedTools(body);
+  yield* callConflicts(use, body);
+  const isForced = use !== null && (use.required || use.specs.some(({ strict }) => strict));
+  if (thinkingBudget(body) !== null && (isForced || demandedGrammar(body) !== null)) {
+    yield [
+      "thinking",
+      "a budget cannot be combined with a grammar, an output format, a call that is demanded or strict tools, which " +
+        'leave no room for it; send {"type": "adaptive"}',
+    ];
+  }
+}
+
+function* answerConflicts(body: Omit<MessagesRequestBody, "messages" | "system">): Iterable<Conflict> {
+  yield* permissionConflicts(body.agent_permission, body.stream);
+  const budget = thinkingBudget(body);
+  if (budget !== null && typeof body.max_tokens === "number" && budget >= body.max_tokens) {
+    yield ["thinking.budget_tokens", `expected fewer tokens than max_tokens ${body.max_tokens}, got ${budget}`];
+  }
+}
+
+/** An object whose every value asks for nothing. */
+function isEmptyContainer(value: unknown): boolean {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.values(value).every((inner) => inner === null || isEmptyArray(inner))
+  );
+}

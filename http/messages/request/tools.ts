@@ -1,0 +1,128 @@
+// Owns the tools of a messages request and the choice of them: their schemas, and what they come to. The vendor's own tools,
+// which its servers run, are known by name and refused.
+import { z } from "zod";
+import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
+import { expectedVariant } from "../../issues.ts";
+import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
+import type { Conflict } from "../../shared/fields/conflicts.ts";
+import { ignored, isEmptyArray, notBuiltYet, notYet, refused, refusedVariants } from "../../shared/fields/fields.ts";
+import { MAX_TOOLS, toolName as nameOfLength, toolDescription, toolSpec } from "../../shared/fields/tool-fields.ts";
+import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tool-use.ts";
+
+/** As long as any protocol lets it be. */
+export const toolName = nameOfLength(128);
+
+const serverTools = [
+  "web_search_20250305",
+  "web_search_20260209",
+  "web_search_20260318",
+  "web_fetch_20250910",
+  "web_fetch_20260209",
+  "web_fetch_20260309",
+  "web_fetch_20260318",
+  "code_execution_20250522",
+  "code_execution_20250825",
+  "code_execution_20260120",
+  "code_execution_20260521",
+  "bash_20241022",
+  "bash_20250124",
+  "text_editor_20241022",
+  "text_editor_20250124",
+  "text_editor_20250429",
+  "text_editor_20250728",
+  "computer_20241022",
+  "computer_20250124",
+  "computer_20251124",
+  "computer_toolset_20260801",
+  "browser_toolset_20260801",
+  "memory_20250818",
+  "tool_search_tool_bm25",
+  "tool_search_tool_bm25_20251119",
+  "tool_search_tool_regex",
+  "tool_search_tool_regex_20251119",
+  "advisor_20260301",
+  "mcp_toolset",
+] as const;
+
+const serverTool = refusedVariants(
+  serverTools,
+  (type) =>
+    `${notYet(`a tool of type "${type}"`)}; declare what the client runs itself with a name and an input_schema`,
+);
+
+const clientTool = z.strictObject({
+  type: z.literal("custom").nullish(),
+  name: toolName,
+  description: toolDescription.nullish(),
+  input_schema: z
+    .looseObject({ type: z.literal("object") })
+    .refine(isBounded, { error: tooLarge("a schema") })
+    .meta({ description: "JSON schema of the input" }),
+  strict: z.boolean().nullish().meta({ description: "Every call's input matches the schema; false" }),
+  cache_control: ignored(z.looseObject({ type: z.string() }), "prefixes are cached by themselves"),
+  eager_input_streaming: ignored(z.boolean(), "input is streamed as it is written"),
+  input_examples: ignored(z.array(z.record(z.string(), z.unknown())), "templates have no place for examples"),
+  defer_loading: notBuiltYet("loading tools later", (value) => value === false),
+  allowed_callers: refused("only the model calls tools here", isDirectCaller),
+});
+
+const tool = z.discriminatedUnion("type", [clientTool, serverTool], {
+  error: expectedVariant("a tool", "type", ["custom"]),
+});
+
+const disableParallel = {
+  disable_parallel_tool_use: z.boolean().nullish().meta({ description: "An answer holds one call at most; false" }),
+};
+
+const choice = z.discriminatedUnion(
+  "type",
+  [
+    z.strictObject({ type: z.literal("auto"), ...disableParallel }),
+    z.strictObject({ type: z.literal("any"), ...disableParallel }),
+    z.strictObject({ type: z.literal("tool"), name: toolName, ...disableParallel }),
+    z.strictObject({ type: z.literal("none") }),
+  ],
+  { error: expectedVariant("a choice of tools", "type", ["auto", "any", "tool", "none"]) },
+);
+
+export const toolFields = {
+  tools: z.array(tool).max(MAX_TOOLS).nullish().meta({ description: "Tools the model may call; the client runs them" }),
+  tool_choice: choice
+    .nullish()
+    .meta({ description: "Left out: auto. Where a call is demanded, a grammar sees to it that there is one" }),
+} as const;
+
+type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
+
+/** null where nothing may be called. */
+export function requestedTools({ tools, tool_choice: wanted }: ToolFields): ToolUse | null {
+  const isSingle =
+    wanted !== null && wanted !== undefined && wanted.type !== "none" && wanted.disable_parallel_tool_use;
+  return toolUse(specsOf(tools), choiceOf(wanted), isSingle !== true);
+}
+
+/** What contradicts itself in them. */
+export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
+  return toolConflicts(specsOf(fields.tools), choiceOf(fields.tool_choice));
+}
+
+function specsOf(tools: ToolFields["tools"]): readonly ToolSpec[] {
+  return (tools ?? []).map((tool) => toolSpec(tool.name, { ...tool, parameters: tool.input_schema }));
+}
+
+function choiceOf(wanted: ToolFields["tool_choice"]): ToolChoice {
+  switch (wanted?.type) {
+    case "none":
+      return { mode: "none", names: null };
+    case "any":
+      return { mode: "required", names: null };
+    case "tool":
+      return { mode: "required", names: [wanted.name] };
+    default:
+      return anyTool;
+  }
+}
+
+function isDirectCaller(value: unknown): boolean {
+  return isEmptyArray(value) || (Array.isArray(value) && value.every((caller) => caller === "direct"));
+}

@@ -1,0 +1,42 @@
+// Owns the access log: one line a request, when it has ended. Bodies, headers and queries, where secrets may stand, are
+// never part of it.
+import type { Exchange } from "../exchange.ts";
+import type { Log } from "./log.ts";
+import type { ExchangeObserver } from "./observer.ts";
+
+export class AccessLog implements ExchangeObserver {
+  readonly #log: Log;
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  ended(exchange: Exchange): void {
+    const { request, route, model } = exchange;
+    const code = exchange.errorCode ?? exchange.generation?.error?.code;
+    const fields = {
+      method: request.method,
+      path: request.path,
+      // A path with ids in it says less than its pattern.
+      ...(route !== null && route.path !== request.path && { route: route.path }),
+      status: exchange.status,
+      ...(code !== undefined && { code }),
+      durationMs: Math.round(exchange.elapsedMs * 1000) / 1000,
+      requestBytes: request.bodyBytes,
+      bytes: exchange.sentBytes,
+      address: request.address,
+      requestId: exchange.id,
+      ...(model !== "" && { model }),
+      ...generationFields(exchange),
+    };
+    this.#log.info(fields, "request");
+  }
+}
+
+function generationFields({ generation, receivedAt }: Exchange): object {
+  if (generation === null) return {};
+  const { usage, promptTokens } = generation;
+  if (usage === null) return promptTokens === null ? {} : { promptTokens };
+  const firstTokenMs = Math.max(Math.round(usage.timeline.firstTokenAt - receivedAt), 0);
+  return { promptTokens, completionTokens: usage.completionTokens, firstTokenMs };
+}

@@ -1,0 +1,14 @@
+// Owns GET /metrics: the numbers of requests and engines as Prometheus text. Engines are asked when somebody looks.
+import { ServerError } from "../../../runtime/errors.ts";
+import type { RouteHandler } from "../../context.ts";
+
+export const metrics: RouteHandler = async (exchange, { inference, metrics: recorder }) => {
+  if (recorder === null) {
+    throw new ServerError(
+      "metrics_disabled",
+      "metrics are switched off here; start the server without disable_metrics",
+    );
+  }
+  const { contentType, text } = await recorder.render(await inference.engineMetrics());
+  exchange.send(200, { "content-type": contentType }, text);
+};

@@ -1,0 +1,118 @@
+// Owns what an exchange knows of the generation behind it: made by looking at the events that pass on their way to a
+// protocol, so that no protocol need report them. Put before the models by the app, one a request.
+
+import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
+import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "../../actors/api/inference.ts";
+import type { EngineMetric } from "../../actors/front/engine-metrics.ts";
+import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
+import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
+import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
+
+/** What became of what a request asked of a model. */
+export interface Generation {
+  readonly kind: "chat" | "text_completion" | "embeddings";
+  readonly finishReasons: FinishReason[];
+  promptTokens: number | null;
+  /** null while it goes on, where it failed, and of embeddings. */
+  usage: Usage | null;
+  error: ErrorRecord | null;
+}
+
+export interface GenerationHolder {
+  generation: Generation | null;
+}
+
+export class ObservedInference implements Inference {
+  readonly #inner: Inference;
+  readonly #holder: GenerationHolder;
+
+  constructor(inner: Inference, holder: GenerationHolder) {
+    this.#inner = inner;
+    this.#holder = holder;
+  }
+
+  faults(): readonly string[] {
+    return this.#inner.faults();
+  }
+
+  models(): readonly ModelEntry[] {
+    return this.#inner.models();
+  }
+
+  resolveModel(requested: string | undefined): ResolvedModel {
+    return this.#inner.resolveModel(requested);
+  }
+
+  tokenTexts(model: string): ShownTokens {
+    return this.#inner.tokenTexts(model);
+  }
+
+  countTokens(request: GenerateRequest, signal: AbortSignal): Promise<number> {
+    return this.#inner.countTokens(request, signal);
+  }
+
+  engineMetrics(): Promise<readonly EngineMetric[]> {
+    return this.#inner.engineMetrics();
+  }
+
+  translate(message: BodyToTranslate, signal: AbortSignal): Promise<unknown> {
+    return this.#inner.translate(message, signal);
+  }
+
+  generate(
+    request: GenerateRequest,
+    signal: AbortSignal,
+    onPrepared?: () => void,
+  ): AsyncIterable<readonly GenerateEvent[]> {
+    const { prompt } = request;
+    const isChat = prompt.kind === "chat" || (prompt.kind === "sealed" && prompt.isChat);
+    const generation = this.#begin(isChat ? "chat" : "text_completion");
+    return noted(this.#inner.generate(request, signal, onPrepared), (events) => note(generation, events));
+  }
+
+  async embed(request: EmbedRequest, signal: AbortSignal): Promise<Embeddings> {
+    const generation = this.#begin("embeddings");
+    try {
+      const embeddings = await this.#inner.embed(request, signal);
+      generation.promptTokens = embeddings.promptTokens;
+      return embeddings;
+    } catch (error) {
+      generation.error = toErrorRecord(error);
+      throw error;
+    }
+  }
+
+  #begin(kind: Generation["kind"]): Generation {
+    const generation = { kind, finishReasons: [], promptTokens: null, usage: null, error: null };
+    this.#holder.generation = generation;
+    return generation;
+  }
+}
+
+function note(generation: Generation, events: readonly GenerateEvent[]): void {
+  for (const event of events) {
+    if (event.type === "finish") generation.finishReasons[event.choice] = event.reason;
+    else if (event.type === "error") generation.error = event.error;
+    else if (event.type === "done") {
+      generation.usage = event.usage;
+      generation.promptTokens = event.usage.promptTokens;
+    }
+  }
+}
+
+/** Not a generator of its own, which would cost each batch several turns more. */
+function noted<T>(batches: AsyncIterable<T>, see: (batch: T) => void): AsyncIterable<T> {
+  return {
+    [Symbol.asyncIterator]() {
+      const inner = batches[Symbol.asyncIterator]();
+      const pass = (result: IteratorResult<T>): IteratorResult<T> => {
+        if (result.done !== true) see(result.value);
+        return result;
+      };
+      return {
+        next: () => inner.next().then(pass),
+        return: () => inner.return?.() ?? Promise.resolve({ done: true, value: undefined }),
+      };
+    },
+  };
+}

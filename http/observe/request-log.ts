@@ -1,0 +1,142 @@
+// Owns the request log (`log`): each request for inference and its answer, in full, as one JSON line in a file. Headers are
+// no part of it; secrets in bodies are struck out. It keeps copies of the bodies, within bounds, as the originals are released
+// before the line is written. The result of a background response is logged when a client fetches it.
+import { ServerError } from "../../runtime/errors.ts";
+import { LineFile } from "../../runtime/log/line-file.ts";
+import { withoutSecrets } from "../../runtime/log/secrets.ts";
+import type { Exchange } from "../exchange.ts";
+import { namedModel } from "../json.ts";
+import type { Log } from "./log.ts";
+import type { ExchangeObserver } from "./observer.ts";
+
+/** Most of one body that is logged; what was cut is counted. */
+export const maxLoggedBytes = 4 * 2 ** 20;
+/** Most of all bodies of requests under way and their answers that is kept for the log. */
+const maxHeldBytes = 256 * 2 ** 20;
+const maxWaitingBytes = 64 * 2 ** 20;
+
+const decoder = new TextDecoder();
+
+export class RequestLog implements ExchangeObserver {
+  readonly #file: LineFile;
+  readonly #copies = new Map<Exchange, ExchangeCopy>();
+  #heldBytes = 0;
+
+  private constructor(file: LineFile) {
+    this.#file = file;
+  }
+
+  /** Throws config_invalid where the file cannot be opened. */
+  static async open(path: string, log: Log): Promise<RequestLog> {
+    return new RequestLog(await openLogFile(path, log));
+  }
+
+  began(exchange: Exchange): void {
+    const request = this.#requestCopy(exchange.request.body);
+    const copy: ExchangeCopy = { request, pieces: [], decoder: new TextDecoder(), bytes: 0, cutBytes: 0 };
+    this.#heldBytes += request.byteLength;
+    this.#copies.set(exchange, copy);
+    exchange.tap = (body) => this.#keep(copy, body);
+  }
+
+  ended(exchange: Exchange): void {
+    const copy = this.#copies.get(exchange);
+    if (copy === undefined) return;
+    this.#copies.delete(exchange);
+    this.#heldBytes -= copy.request.byteLength + copy.bytes;
+    this.#file.append(entry(exchange, copy));
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+
+  /** A copy of its own: a view would hold all of a body of which a part is logged. */
+  #requestCopy(body: Uint8Array): Uint8Array {
+    return Uint8Array.from(body.subarray(0, Math.min(maxLoggedBytes, Math.max(maxHeldBytes - this.#heldBytes, 0))));
+  }
+
+  /** Pieces are kept whole or not at all. */
+  #keep(copy: ExchangeCopy, body: string | Uint8Array): void {
+    const bytes = Buffer.byteLength(body);
+    const fits = copy.bytes + bytes <= maxLoggedBytes && this.#heldBytes + bytes <= maxHeldBytes;
+    if (!fits || copy.cutBytes > 0) {
+      copy.cutBytes += bytes;
+      return;
+    }
+    copy.pieces.push(typeof body === "string" ? body : copy.decoder.decode(body, { stream: true }));
+    copy.bytes += bytes;
+    this.#heldBytes += bytes;
+  }
+}
+
+/** The file that `log` names. Throws config_invalid where it cannot be opened. */
+export async function openLogFile(path: string, log: Log): Promise<LineFile> {
+  const onLost = (lost: number, reason: string) => {
+    log.warn({ lost, reason, file: path }, "entries of the request log could not be written and are lost");
+  };
+  try {
+    return await LineFile.open(path, { maxWaitingBytes, onLost });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    const message = `log expects a file that can be written, or made in a folder that is there; got ${reason}`;
+    throw new ServerError("config_invalid", message, { param: "log", cause: error });
+  }
+}
+
+interface ExchangeCopy {
+  /** The start of the request's body, or all of it. */
+  readonly request: Uint8Array;
+  /** Of the answer. */
+  readonly pieces: string[];
+  /** Pieces of bytes may end within a character. */
+  readonly decoder: InstanceType<typeof TextDecoder>;
+  bytes: number;
+  cutBytes: number;
+}
+
+function entry(exchange: Exchange, { request: kept, pieces, cutBytes }: ExchangeCopy): string {
+  const { request, model, status, id: requestId } = exchange;
+  const requestCut = request.bodyBytes - kept.byteLength;
+  const head = {
+    time: new Date(exchange.receivedAt).toISOString(),
+    requestId,
+    method: request.method,
+    path: request.path,
+    status,
+    durationMs: Math.round(exchange.elapsedMs),
+    ...(model !== "" && { model }),
+    ...(requestCut > 0 && { requestCutBytes: requestCut }),
+    ...(cutBytes > 0 && { responseCutBytes: cutBytes }),
+  };
+  const answer = withoutSecrets(pieces.join(""));
+  const isCut = cutBytes > 0 || !exchange.isWhole;
+  const response = exchange.isStream ? payloads(answer) : isCut ? cutText(answer) : asJson(answer);
+  return `${JSON.stringify(head).slice(0, -1)},"request":${requestBody(exchange, kept)},"response":${response}}`;
+}
+
+/** As it came where it is whole JSON, else as text; null where there was none. Line breaks in JSON stand between its tokens only. */
+function requestBody({ request }: Exchange, kept: Uint8Array): string {
+  if (request.bodyBytes === 0) return "null";
+  const text = withoutSecrets(decoder.decode(kept));
+  const isJson = namedModel(request) !== null && kept.byteLength === request.bodyBytes;
+  return isJson ? text.replace(/[\r\n]+/g, " ") : JSON.stringify(text);
+}
+
+/** The data of each whole event of a stream, in order. */
+function payloads(stream: string): string {
+  const whole = stream.slice(0, stream.lastIndexOf("\n\n") + 1);
+  const data = whole.split("\n").flatMap((line) => (line.startsWith("data: ") ? [asJson(line.slice(6))] : []));
+  return `[${data.join(",")}]`;
+}
+
+/** The beginning of a body, which is no JSON of its own. */
+function cutText(text: string): string {
+  return text === "" ? "null" : JSON.stringify(text);
+}
+
+/** What we answer is JSON where it begins like an object. */
+function asJson(text: string): string {
+  if (text === "") return "null";
+  return text.startsWith("{") ? text : JSON.stringify(text);
+}

@@ -1,0 +1,173 @@
+// Owns traces of requests for inference, sent by OTLP over HTTP where an endpoint is set; imported only then. A request's
+// spans are made at its end from times that its events have brought, so that no other thread needs to know of tracing.
+import {
+  type Attributes,
+  type Context,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  type Tracer,
+  trace,
+} from "@opentelemetry/api";
+import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
+import { detectResources, envDetector, resourceFromAttributes } from "@opentelemetry/resources";
+import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from "@opentelemetry/sdk-trace-base";
+import type { Timeline } from "../../../engines/generation.ts";
+import { CLIENT_GONE, type Exchange } from "../../exchange.ts";
+import type { Log } from "../log.ts";
+import type { Generation } from "../observed-inference.ts";
+import type { ExchangeObserver } from "../observer.ts";
+
+export interface TracingOptions {
+  /** The collector's base: its `/v1/traces` takes the spans. */
+  readonly endpoint: string;
+  readonly version: string;
+  readonly log: Log;
+}
+
+const maxQueuedSpans = 4096;
+const exportTimeoutMs = 10_000;
+const closeDeadlineMs = 5000;
+const complainEveryMs = 60_000;
+const maxUserAgentLength = 200;
+
+export class Tracing implements ExchangeObserver {
+  readonly #provider: BasicTracerProvider;
+  readonly #tracer: Tracer;
+
+  constructor({ endpoint, version, log }: TracingOptions) {
+    const url = `${endpoint.replace(/\/+$/, "")}/v1/traces`;
+    const exporter = complaining(
+      new OTLPTraceExporter({ url, timeoutMillis: exportTimeoutMs }),
+      new URL(url).host,
+      log,
+    );
+    const own = resourceFromAttributes({ "service.name": "troupe", "service.version": version });
+    this.#provider = new BasicTracerProvider({
+      resource: own.merge(detectResources({ detectors: [envDetector] })),
+      spanProcessors: [new BatchSpanProcessor(exporter, { maxQueueSize: maxQueuedSpans })],
+    });
+    this.#tracer = this.#provider.getTracer("troupe", version);
+  }
+
+  ended(exchange: Exchange): void {
+    const { request, route, generation, receivedAt } = exchange;
+    const span = this.#tracer.startSpan(
+      `${request.method} ${route?.path}`,
+      { kind: SpanKind.SERVER, startTime: receivedAt, attributes: requestAttributes(exchange) },
+      parentOf(request.headers.get("traceparent")),
+    );
+    const end = receivedAt + exchange.elapsedMs;
+    if (span.isRecording()) {
+      span.setAttributes(answerAttributes(exchange));
+      if (generation !== null) span.setAttributes(generationAttributes(generation, exchange.model));
+      if (exchange.status >= 500 || generation?.error != null) setFailed(span, exchange);
+      const timeline = generation?.usage?.timeline;
+      if (timeline !== undefined) this.#stages(trace.setSpan(ROOT_CONTEXT, span), timeline);
+    }
+    span.end(end);
+  }
+
+  /** Sends what is left, if that can be done in time. */
+  async close(deadlineMs: number = closeDeadlineMs): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const deadline = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, deadlineMs);
+    });
+    // A failure has been complained about.
+    await Promise.race([this.#provider.shutdown().catch(() => {}), deadline]);
+    clearTimeout(timer);
+  }
+
+  /** A span for each part of the way, whichever thread or process it was gone on. */
+  #stages(parent: Context, { startedAt, queuedAt, scheduledAt, firstTokenAt, endedAt }: Timeline): void {
+    const stages = [
+      ["template+tokenise", startedAt, queuedAt],
+      ["queue", queuedAt, scheduledAt],
+      ["prefill", scheduledAt, firstTokenAt],
+      ["decode", firstTokenAt, endedAt],
+    ] as const;
+    for (const [name, start, end] of stages) {
+      // Where there was no token, there is no time of it.
+      if (start <= 0 || end < start) continue;
+      this.#tracer.startSpan(name, { startTime: start }, parent).end(end);
+    }
+  }
+}
+
+const traceparentForm = /^(?!ff)[\da-f]{2}-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(?:-.*)?$/;
+
+/** The caller's span, by the W3C's trace context; none where the header is not right. */
+function parentOf(traceparent: string | undefined): Context {
+  const [, traceId, spanId, flags] = traceparentForm.exec(traceparent ?? "") ?? [];
+  if (traceId === undefined || spanId === undefined || flags === undefined) return ROOT_CONTEXT;
+  return trace.setSpanContext(ROOT_CONTEXT, {
+    traceId,
+    spanId,
+    traceFlags: Number.parseInt(flags, 16) & 1,
+    isRemote: true,
+  });
+}
+
+function requestAttributes({ id, request, route }: Exchange): Attributes {
+  return {
+    "http.request.method": request.method,
+    "http.route": route?.path,
+    "url.path": request.path,
+    "url.scheme": "http",
+    "client.address": request.address,
+    "user_agent.original": request.headers.get("user-agent")?.slice(0, maxUserAgentLength),
+    "http.response.header.x-request-id": [id],
+  };
+}
+
+function answerAttributes({ request, status, sentBytes }: Exchange): Attributes {
+  return {
+    "http.request.body.size": request.bodyBytes,
+    "http.response.body.size": sentBytes,
+    ...(status === CLIENT_GONE ? { "error.type": "client_gone" } : { "http.response.status_code": status }),
+  };
+}
+
+function generationAttributes({ kind, promptTokens, usage, finishReasons }: Generation, model: string): Attributes {
+  return {
+    "gen_ai.operation.name": kind,
+    "gen_ai.provider.name": "troupe",
+    "gen_ai.request.model": model,
+    "gen_ai.usage.input_tokens": promptTokens ?? undefined,
+    "gen_ai.usage.output_tokens": usage?.completionTokens,
+    "gen_ai.response.finish_reasons": finishReasons.length > 0 ? finishReasons : undefined,
+  };
+}
+
+function setFailed(span: Span, { status, generation }: Exchange): void {
+  const error = generation?.error ?? null;
+  span.setAttribute("error.type", error?.code ?? `${status}`);
+  span.setStatus({ code: SpanStatusCode.ERROR, ...(error !== null && { message: error.message }) });
+}
+
+/** The exporter, with its failures told to the log now and then. */
+function complaining(exporter: SpanExporter, collector: string, log: Log): SpanExporter {
+  let lost = 0;
+  let saidAt = Number.NEGATIVE_INFINITY;
+  return {
+    shutdown: () => exporter.shutdown(),
+    export(spans, done) {
+      exporter.export(spans, (result) => {
+        if (result.error !== undefined) {
+          lost += spans.length;
+          if (performance.now() - saidAt >= complainEveryMs) {
+            log.warn(
+              { collector, lost, reason: result.error.message },
+              "spans could not be sent to the collector and are lost",
+            );
+            saidAt = performance.now();
+            lost = 0;
+          }
+        }
+        done(result);
+      });
+    },
+  };
+}

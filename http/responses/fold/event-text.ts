@@ -1,0 +1,119 @@
+// Event text: writes the events of a response: names, sequence numbers, server-sent events. Hot path: for the many deltas of one
+// part, everything but number and text is built once.
+import { arrayFragments, gathered, jsonPieces, PIECE_LENGTH } from "../../shared/answer/json-pieces.ts";
+import { jsonLength } from "../../shared/answer/logprobs.ts";
+import { type EventChunk, LongEvent, TextChunk } from "./event-chunks.ts";
+import type { HeldLogprobs } from "./held-logprobs.ts";
+
+/** What ends a stream after its last event. */
+export const DONE = "data: [DONE]\n\n";
+
+/** Takes the events of a response in their order. */
+export interface ResponseEvents {
+  /** What has been said is not to be taken back: somebody reads it. */
+  readonly areSent: boolean;
+  /**
+   * `length`: about how many characters `fields` come to as JSON; 0 where they are few, and JSON.stringify can write them. What
+   * long fields hold does not change any more.
+   */
+  event(type: string, fields: object, length?: number): void;
+  /** An event with the response itself, as JSON; where that is long, `length` says about how many characters it comes to. */
+  lifecycle(type: string, response: string | (() => Iterable<string>), length: number): void;
+  /** What the deltas of one part have in common, to be given to `delta`. */
+  deltaHead(type: string, fields: object): string;
+  delta(head: string, text: string, logprobs?: HeldLogprobs): void;
+}
+
+/** Where nobody reads events. */
+export const noEvents: ResponseEvents = {
+  areSent: false,
+  event() {},
+  lifecycle() {},
+  deltaHead: () => "",
+  delta() {},
+};
+
+export class EventText implements ResponseEvents {
+  readonly areSent = true;
+  #nextSequence = 0;
+  /** Those before #text, which end with a long one. */
+  #chunks: EventChunk[] = [];
+  /** Number of the first event in #text. */
+  #first = 0;
+  #text = "";
+
+  event(type: string, fields: object, length = 0): void {
+    const data = { type, sequence_number: this.#nextSequence, ...fields };
+    if (length === 0) this.#add(`event: ${type}\ndata: ${JSON.stringify(data)}\n\n`);
+    else this.#addPieces(length, () => surrounded(`event: ${type}\ndata: `, jsonPieces(data), "\n\n"));
+  }
+
+  lifecycle(type: string, response: string | (() => Iterable<string>), length: number): void {
+    const head = `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#nextSequence},"response":`;
+    if (typeof response === "string") this.#add(`${head}${response}}\n\n`);
+    else this.#addPieces(length, () => surrounded(head, response(), "}\n\n"));
+  }
+
+  deltaHead(type: string, fields: object): string {
+    const common = JSON.stringify({ type, ...fields });
+    return `event: ${type}\ndata: ${common.slice(0, -1)},"sequence_number":`;
+  }
+
+  delta(head: string, text: string, logprobs?: HeldLogprobs): void {
+    const said = `${head}${this.#nextSequence},"delta":${JSON.stringify(text)}`;
+    if (logprobs === undefined) {
+      this.#add(`${said}}\n\n`);
+      return;
+    }
+    const { records, tokens } = logprobs;
+    const length = jsonLength(records);
+    if (length <= PIECE_LENGTH) {
+      this.#add(`${said},"logprobs":${tokens.list(records)}}\n\n`);
+      return;
+    }
+    const list = () => arrayFragments(tokens.each([records.floats]));
+    this.#addLong(length, () => surrounded(`${said},"logprobs":`, list(), "}\n\n"));
+  }
+
+  /** What has been written since the last call. */
+  take(): readonly EventChunk[] {
+    const chunks = [...this.#chunks, this.#takeText()];
+    this.#chunks = [];
+    return chunks;
+  }
+
+  /** What has been written since the last call and the last long event. */
+  #takeText(): TextChunk {
+    const chunk = new TextChunk(this.#first, this.#text);
+    this.#first = this.#nextSequence;
+    this.#text = "";
+    return chunk;
+  }
+
+  /** Adds the next event. */
+  #add(text: string): void {
+    this.#nextSequence++;
+    this.#text += text;
+  }
+
+  /** Adds the next event: at once where it is short, else as what writes it. */
+  #addPieces(length: number, pieces: () => Iterable<string>): void {
+    if (length <= PIECE_LENGTH) this.#add([...pieces()].join(""));
+    else this.#addLong(length, pieces);
+  }
+
+  #addLong(length: number, pieces: () => Iterable<string>): void {
+    this.#chunks.push(this.#takeText(), new LongEvent(this.#nextSequence++, length, pieces));
+    this.#first = this.#nextSequence;
+  }
+}
+
+function surrounded(before: string, fragments: Iterable<string>, after: string): Iterable<string> {
+  return gathered(
+    (function* () {
+      yield before;
+      yield* fragments;
+      yield after;
+    })(),
+  );
+}

@@ -1,0 +1,186 @@
+// Owns the schemas of what the routes of this folder answer, for the API document and for tests that hold answers against
+// them: the resource, its items, the events of a stream.
+import { z } from "zod";
+import { adapterGeneration } from "../../shared/answer/adapter-generation.ts";
+import { tokenLogprobSchema } from "../../shared/answer/logprobs.ts";
+
+const status = z.enum(["in_progress", "completed", "incomplete"]);
+
+export const outputTextSchema = z
+  .strictObject({
+    type: z.literal("output_text"),
+    text: z.string(),
+    annotations: z.array(z.never()),
+    logprobs: z.array(tokenLogprobSchema),
+  })
+  .meta({ id: "ResponseOutputText" });
+
+export const refusalSchema = z
+  .strictObject({ type: z.literal("refusal"), refusal: z.string() })
+  .meta({ id: "ResponseRefusal" });
+
+export const reasoningTextSchema = z
+  .strictObject({ type: z.literal("reasoning_text"), text: z.string() })
+  .meta({ id: "ResponseReasoningText" });
+
+export const outputItemSchema = z
+  .discriminatedUnion("type", [
+    z.strictObject({
+      id: z.string(),
+      type: z.literal("message"),
+      status,
+      role: z.literal("assistant"),
+      content: z.array(z.discriminatedUnion("type", [outputTextSchema, refusalSchema])),
+    }),
+    z.strictObject({
+      id: z.string(),
+      type: z.literal("function_call"),
+      status: status.meta({ description: "incomplete: cut off, or arguments that are no JSON" }),
+      call_id: z.string(),
+      name: z.string(),
+      namespace: z.string().optional().meta({ description: "Left out where the function is in none" }),
+      arguments: z.string(),
+    }),
+    z.strictObject({
+      id: z.string(),
+      type: z.literal("reasoning"),
+      status,
+      summary: z.array(z.never()),
+      content: z.array(reasoningTextSchema),
+      encrypted_content: z.null(),
+    }),
+  ])
+  .meta({ id: "ResponseOutputItem" });
+
+const errorSchema = z.strictObject({
+  type: z.enum(["validation_error", "internal_error"]),
+  code: z.string(),
+  message: z.string(),
+  param: z.string().optional(),
+});
+
+const usageSchema = z.strictObject({
+  input_tokens: z.int(),
+  input_tokens_details: z.strictObject({ cached_tokens: z.int(), cache_write_tokens: z.int() }),
+  output_tokens: z.int(),
+  output_tokens_details: z.strictObject({ reasoning_tokens: z.int() }),
+  total_tokens: z.int(),
+});
+
+const functionTool = z.strictObject({
+  type: z.literal("function"),
+  name: z.string(),
+  description: z.string().nullable(),
+  parameters: z.record(z.string(), z.unknown()).nullable(),
+  strict: z.boolean(),
+});
+
+const namespaceTool = z.strictObject({
+  type: z.literal("namespace"),
+  name: z.string(),
+  description: z.string().nullable(),
+  tools: z.array(functionTool),
+});
+
+const settings = {
+  background: z.boolean(),
+  instructions: z.string().nullable(),
+  max_output_tokens: z.int().nullable(),
+  max_tool_calls: z.null(),
+  parallel_tool_calls: z.boolean(),
+  previous_response_id: z.string().nullable(),
+  prompt_cache_key: z.string().nullable(),
+  reasoning: z.strictObject({ effort: z.string().nullable(), summary: z.string().nullable() }),
+  safety_identifier: z.string().nullable(),
+  service_tier: z.literal("default"),
+  store: z.boolean(),
+  temperature: z.number(),
+  text: z.strictObject({ format: z.looseObject({ type: z.string() }), verbosity: z.string() }),
+  tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })]),
+  tools: z.array(z.discriminatedUnion("type", [functionTool, namespaceTool])),
+  top_logprobs: z.int(),
+  top_p: z.number(),
+  presence_penalty: z.number(),
+  frequency_penalty: z.number(),
+  truncation: z.enum(["auto", "disabled"]),
+  user: z.string().nullable(),
+  metadata: z.record(z.string(), z.string()),
+};
+
+export const responseSchema = z
+  .strictObject({
+    id: z.string(),
+    object: z.literal("response"),
+    created_at: z.int().meta({ description: "Unix seconds" }),
+    completed_at: z.int().nullable(),
+    status: z.enum(["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]),
+    error: errorSchema.nullable(),
+    incomplete_details: z
+      .strictObject({ reason: z.enum(["max_output_tokens", "interrupted"]) })
+      .nullable()
+      .meta({ description: "interrupted: its client or its server has gone, or it was cancelled" }),
+    model: z.string(),
+    output: z.array(outputItemSchema),
+    output_text: z.string().meta({ description: "All text of the output" }),
+    usage: usageSchema.nullable(),
+    adapter_generation: adapterGeneration,
+    ...settings,
+  })
+  .meta({ id: "Response" });
+
+export const deletedSchema = z
+  .strictObject({ id: z.string(), object: z.literal("response.deleted"), deleted: z.literal(true) })
+  .meta({ id: "DeletedResponse" });
+
+export const inputItemListSchema = z
+  .strictObject({
+    object: z.literal("list"),
+    data: z.array(z.looseObject({ id: z.string(), type: z.string() })),
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable(),
+    has_more: z.boolean(),
+  })
+  .meta({ id: "ResponseInputItemList" });
+
+const sequence_number = z.int().min(0);
+const inItem = { sequence_number, item_id: z.string(), output_index: z.int().min(0) };
+const inPart = { ...inItem, content_index: z.int().min(0) };
+const part = z.discriminatedUnion("type", [outputTextSchema, refusalSchema, reasoningTextSchema]);
+
+function named<Name extends string, Fields extends z.ZodRawShape>(name: Name, fields: Fields) {
+  return z.strictObject({ type: z.literal(name), ...fields });
+}
+
+const lifecycle = { sequence_number, response: responseSchema };
+const item = { sequence_number, output_index: z.int().min(0), item: outputItemSchema };
+
+/** The data of one event of a stream. */
+export const responseEventSchema = z
+  .discriminatedUnion("type", [
+    named("response.created", lifecycle),
+    named("response.queued", lifecycle),
+    named("response.in_progress", lifecycle),
+    named("response.completed", lifecycle),
+    named("response.failed", lifecycle),
+    named("response.incomplete", lifecycle),
+    named("response.output_item.added", item),
+    named("response.output_item.done", item),
+    named("response.content_part.added", { ...inPart, part }),
+    named("response.content_part.done", { ...inPart, part }),
+    named("response.output_text.delta", { ...inPart, delta: z.string(), logprobs: z.array(tokenLogprobSchema) }),
+    named("response.output_text.done", { ...inPart, text: z.string(), logprobs: z.array(tokenLogprobSchema) }),
+    named("response.refusal.delta", { ...inPart, delta: z.string() }),
+    named("response.refusal.done", { ...inPart, refusal: z.string() }),
+    named("response.reasoning_text.delta", { ...inPart, delta: z.string() }),
+    named("response.reasoning_text.done", { ...inPart, text: z.string() }),
+    named("response.function_call_arguments.delta", { ...inItem, delta: z.string() }),
+    named("response.function_call_arguments.done", { ...inItem, name: z.string(), arguments: z.string() }),
+    named("error", {
+      sequence_number,
+      code: z.string(),
+      message: z.string(),
+      param: z.string().nullable(),
+      error: errorSchema,
+    }),
+  ])
+  .meta({ id: "ResponseStreamEvent" });

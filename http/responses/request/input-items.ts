@@ -1,0 +1,141 @@
+// Owns the schema of `input` in a request for a response: a text, or items, which are messages, calls of tools and their
+// results, and thinking. Kinds of items that are known and not taken are refused by name. What they mean: conversation.ts.
+import { z } from "zod";
+import { expected, expectedVariant } from "../../issues.ts";
+import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
+import { cacheHint } from "../../shared/fields/openai-fields.ts";
+
+const MAX_ID_LENGTH = 256;
+const MAX_NAME_LENGTH = 256;
+export const MAX_ITEMS = 50_000;
+
+const refusedParts = ["input_image", "input_file", "input_audio", "image_url", "computer_screenshot"] as const;
+const refusedItems = [
+  "custom_tool_call",
+  "custom_tool_call_output",
+  "web_search_call",
+  "file_search_call",
+  "computer_call",
+  "computer_call_output",
+  "code_interpreter_call",
+  "image_generation_call",
+  "local_shell_call",
+  "local_shell_call_output",
+  "shell_call",
+  "shell_call_output",
+  "apply_patch_call",
+  "apply_patch_call_output",
+  "mcp_list_tools",
+  "mcp_approval_request",
+  "mcp_approval_response",
+  "mcp_call",
+  "tool_search_call",
+  "tool_search_output",
+  "additional_tools",
+  "compaction",
+  "compaction_trigger",
+  "program",
+  "program_output",
+] as const;
+
+const id = z.string().max(MAX_ID_LENGTH).nullish();
+const status = z.enum(["in_progress", "completed", "incomplete"]).nullish();
+// Clients send back what they were given, with what their libraries have added to it.
+const added = ignored(z.unknown(), "some clients keep what they have parsed here");
+const phase = ignored(z.string(), "models are not told of it");
+const caller = ignored(z.unknown(), "the model is the only one that calls");
+
+const inputText = z.strictObject({
+  type: z.literal("input_text"),
+  text: z.string(),
+  prompt_cache_breakpoint: cacheHint,
+});
+const plainText = z.strictObject({ type: z.literal("text"), text: z.string() });
+const outputText = z.strictObject({
+  type: z.literal("output_text"),
+  text: z.string(),
+  annotations: ignored(z.array(z.unknown()), "the model reads the text alone"),
+  logprobs: ignored(z.array(z.unknown()), "the model reads the text alone"),
+  parsed: added,
+});
+const refusal = z.strictObject({ type: z.literal("refusal"), refusal: z.string() });
+const mediaPart = refusedVariants(refusedParts, (type) => notYet(`a content part of type "${type}"`));
+
+const part = z.discriminatedUnion("type", [inputText, outputText, plainText, refusal, mediaPart], {
+  error: expectedVariant("a content part", "type", ["input_text", "output_text", "refusal", ...refusedParts]),
+});
+
+const content = z.union([z.string(), z.array(part).max(MAX_ITEMS)], {
+  error: expected("a string or an array of content parts"),
+});
+
+const message = z.strictObject({
+  type: z.literal("message").nullish(),
+  role: z.enum(["user", "assistant", "system", "developer"]),
+  content,
+  id,
+  status,
+  phase,
+});
+
+const itemReference = z.strictObject({ type: z.literal("item_reference"), id: z.string().min(1).max(MAX_ID_LENGTH) });
+
+const functionCall = z.strictObject({
+  type: z.literal("function_call"),
+  call_id: z.string().min(1).max(MAX_ID_LENGTH),
+  name: z.string().min(1).max(MAX_NAME_LENGTH),
+  arguments: z.string().meta({ description: "JSON text, as the model wrote it" }),
+  id,
+  status,
+  namespace: z.string().max(MAX_NAME_LENGTH).nullish().meta({ description: "Of the function that was called" }),
+  caller,
+  parsed_arguments: added,
+});
+
+const functionCallOutput = z.strictObject({
+  type: z.literal("function_call_output"),
+  call_id: z.string().min(1).max(MAX_ID_LENGTH).meta({ description: "The call of an earlier item that it answers" }),
+  output: content,
+  id,
+  status,
+  caller,
+});
+
+const reasoningText = z.strictObject({ type: z.enum(["reasoning_text", "text"]), text: z.string() });
+const summaryText = z.strictObject({ type: z.literal("summary_text"), text: z.string() });
+
+const reasoning = z.strictObject({
+  type: z.literal("reasoning"),
+  id,
+  summary: z.array(summaryText).max(MAX_ITEMS).nullish().meta({ description: "Taken where there is no content" }),
+  content: z.array(reasoningText).max(MAX_ITEMS).nullish(),
+  encrypted_content: ignored(z.string(), "this server encrypts no thinking: it is in content"),
+  status,
+});
+
+const refusedItem = refusedVariants(refusedItems, (type) => notYet(`an item of type "${type}"`));
+
+const item = z.discriminatedUnion(
+  "type",
+  [message, functionCall, functionCallOutput, reasoning, itemReference, refusedItem],
+  {
+    error: expectedVariant("an item", "type", [
+      "message",
+      "function_call",
+      "function_call_output",
+      "reasoning",
+      "item_reference",
+    ]),
+  },
+);
+
+export const inputSchema = z
+  .union([z.string(), z.array(item).max(MAX_ITEMS)], { error: expected("a string or an array of items") })
+  .meta({ description: "What is said to the model; a string is one message of the user" });
+
+export type WireItem = Exclude<z.output<typeof inputSchema>, string>[number];
+export type ItemReference = Extract<WireItem, { readonly type: "item_reference" }>;
+/** An item that stands for itself. */
+export type InputItem = Exclude<WireItem, ItemReference>;
+/** As it is kept, and shown. */
+export type NamedItem = InputItem & { readonly id: string };

@@ -1,0 +1,52 @@
+// Owns the field `text` of a request for a response: what the text must be, in this protocol's flat shape, and the same in the
+// shape of response_format, which the grammars know.
+import { z } from "zod";
+import { expected, expectedVariant } from "../../issues.ts";
+import { ignored } from "../../shared/fields/fields.ts";
+import type { responseFormat } from "../../shared/fields/grammar-fields.ts";
+import { verbosityField } from "../../shared/fields/openai-fields.ts";
+
+const MAX_NAME_LENGTH = 64;
+const MAX_DESCRIPTION_LENGTH = 65_536;
+const types = ["text", "json_object", "json_schema"];
+
+const format = z.discriminatedUnion(
+  "type",
+  [
+    z.strictObject({ type: z.literal("text") }),
+    z.strictObject({ type: z.literal("json_object") }),
+    z.strictObject({
+      type: z.literal("json_schema"),
+      name: z.string().max(MAX_NAME_LENGTH).nullish(),
+      description: z.string().max(MAX_DESCRIPTION_LENGTH).nullish(),
+      schema: z.union([z.record(z.string(), z.unknown()), z.boolean()], { error: expected("a JSON schema") }),
+      strict: ignored(z.boolean(), "the schema is enforced in any case"),
+    }),
+  ],
+  { error: expectedVariant("a text format", "type", types) },
+);
+
+export const textField = z
+  .strictObject({
+    format: format.nullish().meta({ description: "What the text must be; a grammar sees to it" }),
+    verbosity: verbosityField,
+  })
+  .nullish();
+
+type TextField = z.output<typeof textField>;
+type ResponseFormat = z.output<typeof responseFormat>;
+
+export function textFormat(text: TextField): ResponseFormat {
+  const asked = text?.format;
+  if (asked?.type !== "json_schema") return asked;
+  const { type, name, description, schema, strict } = asked;
+  return { type, json_schema: { name, description, schema, strict } };
+}
+
+/** The field as a response shows it, whichever way it was asked for. */
+export function wireText(text: TextField, asked: ResponseFormat): object {
+  const verbosity = text?.verbosity ?? "medium";
+  if (text?.format) return { format: text.format, verbosity };
+  if (asked?.type !== "json_schema") return { format: asked ?? { type: "text" }, verbosity };
+  return { format: { type: asked.type, ...asked.json_schema }, verbosity };
+}

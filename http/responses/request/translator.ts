@@ -1,0 +1,88 @@
+// How the bodies of POST /v1/responses are read: what the response is to be, the items that come with the request, and the
+// request for the model.
+import type { z } from "zod";
+import { movedWith } from "../../../actors/api/sealed-content.ts";
+import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
+import { validate } from "../../json.ts";
+import type { adapterField } from "../../shared/fields/adapter-field.ts";
+import { ignoredFields } from "../../shared/ignored.ts";
+import { type AskedTranslation, type BodyTranslator, sealed } from "../../shared/translation.ts";
+import { settingsText } from "../fold/resource.ts";
+import { conversation, wholeConversation } from "./conversation.ts";
+import { type InputReference, inputItems, isReference } from "./input.ts";
+import type { NamedItem } from "./input-items.ts";
+import { itemTexts } from "./item-texts.ts";
+import { askedRequest, responseRequestSchema } from "./request.ts";
+import { type FunctionName, namespacedNames } from "./tools.ts";
+
+export interface ResponseFacts {
+  readonly model: string | null | undefined;
+  readonly adapter: z.output<typeof adapterField>;
+  readonly previousId: string | null;
+  readonly isStored: boolean;
+  readonly isBackground: boolean;
+  readonly isStreamed: boolean;
+  /** See ResponseHead. */
+  readonly settings: Uint8Array;
+  readonly namespacedNames: ReadonlyMap<string, FunctionName>;
+}
+
+export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
+  readonly input: readonly (ItemTexts | InputReference)[];
+  /** All messages are in `asked`. Where not, only the instructions are: the others come after what is kept. */
+  readonly isWhole: boolean;
+}
+
+export const responseTranslator: BodyTranslator<ResponseTranslation> = {
+  name: "responses",
+  /** `responseId` is the id of the response that is to answer. */
+  translate(value, responseId) {
+    const body = validate(responseRequestSchema, value);
+    const items = inputItems(body.input, responseId as string);
+    const previousId = body.previous_response_id ?? null;
+    const instructions = body.instructions ?? null;
+    const own = items.flatMap((item) => (isReference(item) ? [] : [item]));
+    const isWhole = previousId === null && own.length === items.length;
+    const facts: ResponseFacts = {
+      model: body.model,
+      adapter: body.adapter,
+      previousId,
+      isStored: body.store ?? true,
+      isBackground: body.background ?? false,
+      isStreamed: body.stream ?? false,
+      settings: settingsText(body),
+      namespacedNames: namespacedNames(body),
+    };
+    return {
+      model: body.model,
+      ignored: ignoredFields(responseRequestSchema, body),
+      facts,
+      asked: askedRequest(body, isWhole ? wholeConversation(instructions, own) : conversation(instructions, [])),
+      input: inTexts(items),
+      isWhole,
+    };
+  },
+  pack(translated) {
+    const asked = sealed(translated.asked);
+    const settings = translated.facts.settings.buffer as ArrayBuffer;
+    const texts = translated.input.flatMap((part) => (isReference(part) ? [] : [part.texts.buffer, part.ends.buffer]));
+    return { value: { ...translated, asked }, transfer: [...movedWith(asked), settings, ...(texts as ArrayBuffer[])] };
+  },
+};
+
+/** The items between references in one piece. */
+function inTexts(items: readonly (NamedItem | InputReference)[]): readonly (ItemTexts | InputReference)[] {
+  const parts: (ItemTexts | InputReference)[] = [];
+  let own: NamedItem[] = [];
+  for (const item of items) {
+    if (!isReference(item)) {
+      own.push(item);
+      continue;
+    }
+    if (own.length > 0) parts.push(itemTexts(own));
+    parts.push(item);
+    own = [];
+  }
+  if (own.length > 0) parts.push(itemTexts(own));
+  return parts;
+}

@@ -1,0 +1,69 @@
+// Whole request: a request for a response joined with what is stored, that is the items it refers to and the conversation it
+// continues. A long conversation is read on a text worker.
+import assert from "node:assert/strict";
+import { openContent, sealContent } from "../../../actors/api/sealed-content.ts";
+import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
+import type { RequestContent, SealedContent } from "../../../engines/generation.ts";
+import type { TaskOutput } from "../../../runtime/task/task.ts";
+import type { Context } from "../../context.ts";
+import type { Exchange } from "../../exchange.ts";
+import { MAX_BODY_READ_HERE } from "../../json.ts";
+import { clientOf } from "../../server/client.ts";
+import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
+import type { AskedRequest } from "../../shared/translation.ts";
+import { wholeConversation } from "./conversation.ts";
+import { referredItems } from "./input.ts";
+import type { InputItem } from "./input-items.ts";
+import { joinedTexts, parsedItems } from "./item-texts.ts";
+import type { ResponseTranslation } from "./translator.ts";
+
+/** The name by which text workers find `goOn`. */
+export const goOnName = "conversation";
+
+type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools">;
+
+interface WholeRequest {
+  readonly asked: AskedRequest;
+  /** What comes with the request. */
+  readonly input: ItemTexts;
+}
+
+/** `lease`: on the memory of what is kept. Throws not_found, conflict, invalid_value, queue_full. */
+export async function wholeRequest(
+  exchange: Exchange,
+  { inference, responses }: Context,
+  { facts, asked, input: given, isWhole }: ResponseTranslation,
+  lease: AnswerLease,
+): Promise<WholeRequest> {
+  const { previousId } = facts;
+  const earlier = previousId === null ? [] : await responses.history(previousId);
+  lease.add(earlier.reduce((sum, { texts }) => sum + texts.byteLength, 0));
+  const input = await referredItems(given, responses, lease);
+  if (isWhole) return { asked, input };
+  const texts = joinedTexts([...earlier, input]);
+  const { prompt, grammar, tools } = asked;
+  if (prompt.kind !== "sealed" && texts.byteLength <= MAX_BODY_READ_HERE) {
+    return { asked: { ...asked, ...withItems({ prompt, grammar, tools }, texts) }, input };
+  }
+  const content: Content = { prompt, grammar, tools };
+  const message = { client: clientOf(exchange.request), protocol: goOnName, body: texts };
+  const { signal } = exchange.request;
+  const whole = (await inference.translate({ ...message, parameters: content }, signal)) as SealedContent;
+  return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, input };
+}
+
+/** A text task: the content of a request with these items as its conversation, sealed. */
+export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
+  const { prompt, grammar, tools } = parameters as Content;
+  const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
+  const whole = sealContent(withItems(opened, texts));
+  return { value: whole, transfer: [whole.bytes.buffer as ArrayBuffer] };
+}
+
+/** `prompt` holds the instructions alone, where there are any. */
+function withItems({ prompt, grammar, tools }: RequestContent, texts: Uint8Array): RequestContent {
+  assert(prompt.kind === "chat", "a response answers a chat");
+  const instructions = prompt.messages[0]?.content ?? null;
+  const messages = wholeConversation(instructions, parsedItems<InputItem>({ texts }));
+  return { prompt: { ...prompt, messages }, grammar, tools };
+}

@@ -1,0 +1,65 @@
+// Kept bytes: what the store keeps of a response, read slice by slice as it is sent.
+import type { Span, StoredResponses } from "../../../actors/api/stored-responses.ts";
+import { joinBytes } from "../../../runtime/bytes.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+import { Gate } from "../../../runtime/queues/gate.ts";
+import { DONE } from "../fold/event-text.ts";
+
+/** What ends an event, which nothing inside one can be. */
+const EVENT_END = Buffer.from("\n\n");
+/** At most four slices are on their way at once: all that have arrived are handled in one turn of the event loop. */
+const gate = new Gate(4);
+
+export function lengthOf(spans: readonly Span[]): number {
+  return spans.reduce((sum, { from, to }) => sum + to - from, 0);
+}
+
+/** A slice of the spans' bytes, from byte `at` on; null where they are no longer stored. */
+export function keptSlice(store: StoredResponses, spans: readonly Span[], at: number): Promise<Uint8Array | null> {
+  return gate.pass(() => store.slice({ spans, at }));
+}
+
+/** All bytes of the spans from byte `from` on, in slices. Throws not_found where they are no longer stored. */
+export async function* keptBytes(store: StoredResponses, spans: readonly Span[], from = 0): AsyncGenerator<Uint8Array> {
+  const length = lengthOf(spans);
+  for (let at = from; at < length; ) {
+    const slice = await keptSlice(store, spans, at);
+    if (slice === null) throw gone();
+    yield slice;
+    at += slice.byteLength;
+  }
+}
+
+/** All bytes of the spans. Throws not_found where they are kept no longer. */
+export async function allKeptBytes(store: StoredResponses, spans: readonly Span[]): Promise<Uint8Array> {
+  const slices: Uint8Array[] = [];
+  for await (const slice of keptBytes(store, spans)) slices.push(slice);
+  return joinBytes(slices);
+}
+
+/** What follows the first `count` events, and what ends the stream. */
+export async function* eventsAfter(
+  slices: AsyncIterable<Uint8Array>,
+  count: number,
+): AsyncGenerator<Uint8Array | string> {
+  let skipped = 0;
+  /** The last byte of the slice before, which an event's end may begin with. */
+  let held: Uint8Array = new Uint8Array(0);
+  for await (const slice of slices) {
+    const bytes = skipped < count ? joinBytes([held, slice]) : slice;
+    let at = 0;
+    while (skipped < count) {
+      const end = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).indexOf(EVENT_END, at);
+      if (end < 0) break;
+      at = end + EVENT_END.byteLength;
+      skipped++;
+    }
+    if (skipped === count) yield bytes.subarray(at);
+    else held = bytes.subarray(Math.max(at, bytes.byteLength - 1));
+  }
+  yield DONE;
+}
+
+function gone(): ServerError {
+  return new ServerError("not_found", "the response was deleted, or changed, while it was read");
+}

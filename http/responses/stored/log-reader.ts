@@ -1,0 +1,100 @@
+// Log reader: one reader of an event log, for the pump of streams. An empty batch tells the pump that the log has more to encode.
+// Made by event-log.ts.
+import type { ErrorRecord } from "../../../runtime/errors.ts";
+import type { StreamCodec } from "../../sse.ts";
+import { type EventChunk, textOf } from "../fold/event-chunks.ts";
+import { DONE } from "../fold/event-text.ts";
+import { wireError } from "../fold/resource.ts";
+import type { EventLog } from "./event-log.ts";
+
+export class LogReader implements StreamCodec {
+  readonly #log: EventLog;
+  readonly #after: number;
+  readonly #aborted: AbortSignal;
+  #next: number;
+  /** What was given out last. */
+  #last: EventChunk | null = null;
+  #isEnded = false;
+
+  constructor(log: EventLog, after: number, aborted: AbortSignal) {
+    this.#log = log;
+    this.#after = after;
+    this.#aborted = aborted;
+    this.#next = log.firstChunk;
+  }
+
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** Number of the chunk that it has not been given yet. */
+  get nextChunk(): number {
+    return this.#next;
+  }
+
+  async *batches(): AsyncGenerator<readonly never[]> {
+    const bell = new Bell();
+    this.#log.entered();
+    this.#log.listen(bell.ring);
+    this.#aborted.addEventListener("abort", bell.ring);
+    try {
+      while (!this.#aborted.aborted) {
+        yield [];
+        if (!this.#isEnded) await bell.rung();
+      }
+    } finally {
+      this.#log.unlisten(bell.ring);
+      this.#aborted.removeEventListener("abort", bell.ring);
+      this.#log.left(this);
+    }
+  }
+
+  encode(): string | Iterable<string> {
+    const isLast = this.#log.isClosed;
+    const chunks = this.#log.chunksFrom(this.#next);
+    this.#next += chunks.length;
+    this.#last = chunks.at(-1) ?? this.#last;
+    this.#isEnded = isLast;
+    return textOf(chunks, this.#after, isLast ? DONE : "");
+  }
+
+  /** The response goes on; only this reader's stream has failed. */
+  fail(error: ErrorRecord): string {
+    this.#isEnded = true;
+    const { code, message, param } = error;
+    const data = {
+      type: "error",
+      sequence_number: this.#nextNumber(),
+      code,
+      message,
+      param: param ?? null,
+      error: wireError(error),
+    };
+    return `event: error\ndata: ${JSON.stringify(data)}\n\n${DONE}`;
+  }
+
+  #nextNumber(): number {
+    return Math.max(this.#last?.next ?? 0, this.#after + 1);
+  }
+}
+
+/** Wakes one who waits; what rings while nobody does is heard by the next. */
+class Bell {
+  #hasRung = false;
+  #wake: (() => void) | null = null;
+
+  readonly ring = (): void => {
+    this.#hasRung = true;
+    this.#wake?.();
+  };
+
+  async rung(): Promise<void> {
+    if (!this.#hasRung) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    this.#wake = null;
+    this.#hasRung = false;
+  }
+}

@@ -1,0 +1,67 @@
+// Owns the routes of one response: fetch it, or its stream once more; delete it; cancel it; list what it was given.
+import { joinBytes } from "../../../runtime/bytes.ts";
+import type { RouteHandler } from "../../context.ts";
+import { type Exchange, eventStreamHeaders, jsonHeaders } from "../../exchange.ts";
+import type { Piece } from "../../server/write-piece.ts";
+import { sendPieces } from "../../shared/answer/pieces.ts";
+import { streamEvents } from "../../sse.ts";
+import { inputItemsQuery, readQuery, retrieveQuery } from "../request/query.ts";
+import { EventLog } from "./event-log.ts";
+
+const PAGE_LENGTH = 20;
+
+export const retrieveResponse: RouteHandler = async (exchange, { responses, config }) => {
+  const id = idOf(exchange);
+  const { stream, starting_after } = readQuery(exchange.request.query, retrieveQuery);
+  if (stream !== "true") {
+    await sendPieces(exchange, jsonHeaders, responses.body(id), config);
+    return;
+  }
+  const after = starting_after === undefined ? -1 : Number(starting_after);
+  const events = await responses.events(id, after);
+  if (events instanceof EventLog) {
+    const reader = events.reader(after, exchange.request.signal);
+    await streamEvents(exchange, reader.batches(), reader, config);
+  } else await sendPieces(exchange, eventStreamHeaders, events, config);
+};
+
+export const deleteResponse: RouteHandler = async (exchange, { responses }) => {
+  const id = idOf(exchange);
+  await responses.delete(id);
+  exchange.json(200, { id, object: "response.deleted", deleted: true });
+};
+
+export const cancelResponse: RouteHandler = async (exchange, { responses, config }) => {
+  await sendPieces(exchange, jsonHeaders, responses.cancel(idOf(exchange)), config);
+};
+
+export const listInputItems: RouteHandler = async (exchange, { responses, config }) => {
+  const { limit, order = "desc", after = null } = readQuery(exchange.request.query, inputItemsQuery);
+  const count = limit === undefined ? PAGE_LENGTH : Number(limit);
+  const { page, texts } = await responses.inputItems({ id: idOf(exchange), order, after, limit: count });
+  const rest = JSON.stringify({ first_id: page.firstId, last_id: page.lastId, has_more: page.hasMore });
+  await sendPieces(exchange, jsonHeaders, listOf(texts, `,${rest.slice(1)}`), config);
+};
+
+/** A list of items whose texts come in pieces; a short one is one piece. */
+async function* listOf(texts: AsyncIterable<Piece>, rest: string): AsyncGenerator<Piece> {
+  let held: Piece = '{"object":"list","data":[';
+  let isFirst = true;
+  for await (const piece of texts) {
+    if (isFirst) held = joined(held, piece);
+    else {
+      yield held;
+      held = piece;
+    }
+    isFirst = false;
+  }
+  yield joined(held, `]${rest}`);
+}
+
+function joined(...pieces: readonly Piece[]): Piece {
+  return joinBytes(pieces.map((piece) => Buffer.from(piece)));
+}
+
+function idOf(exchange: Exchange): string {
+  return exchange.parameters.response_id ?? "";
+}

@@ -1,0 +1,128 @@
+// Owns the limits on request bodies: of one, of those that one client has held at once, and of all that are. Each edge feeds
+// its chunks to a BodyReader; a body over a limit is refused at its first byte too many, or before that by its content-length.
+import { ServerError } from "../../runtime/errors.ts";
+
+/** The contract's limit of one body. */
+export const MAX_BODY_BYTES = 50 * 1024 * 1024;
+const DEFAULT_BYTES_IN_FLIGHT = 8 * MAX_BODY_BYTES;
+/** Share of all bytes that one client may hold, so that others have room beside it. */
+const CLIENT_SHARE = 1 / 2;
+
+const EMPTY = new Uint8Array(0);
+/** Chunks that are kept apart. A client may send one byte a chunk, and each costs some 200 bytes besides. */
+const LOOSE_CHUNKS = 1024;
+
+/** Counts the bytes of all bodies held by one server: as they arrive, until they are parsed, and what is kept of large ones. */
+export class BodyBudget {
+  readonly limitBytes: number;
+  /** Most bytes of one client: its share of all, but always enough for one body. */
+  readonly clientLimitBytes: number;
+  #usedBytes = 0;
+  readonly #usedByClient = new Map<string, number>();
+
+  constructor(limitBytes: number = DEFAULT_BYTES_IN_FLIGHT) {
+    this.limitBytes = limitBytes;
+    this.clientLimitBytes = Math.max(Math.floor(limitBytes * CLIENT_SHARE), Math.min(limitBytes, MAX_BODY_BYTES));
+  }
+
+  /** Takes bytes for a client, or says why it may not have them. */
+  take(client: string, bytes: number): ServerError | null {
+    const ofClient = (this.#usedByClient.get(client) ?? 0) + bytes;
+    if (ofClient > this.clientLimitBytes) {
+      return full(
+        `the bodies of this client's requests in flight would exceed ${this.clientLimitBytes} bytes, its share`,
+      );
+    }
+    if (this.#usedBytes + bytes > this.limitBytes) {
+      return full(`the bodies of requests in flight would exceed ${this.limitBytes} bytes`);
+    }
+    this.#usedBytes += bytes;
+    this.#usedByClient.set(client, ofClient);
+    return null;
+  }
+
+  giveBack(client: string, bytes: number): void {
+    this.#usedBytes -= bytes;
+    const left = (this.#usedByClient.get(client) ?? 0) - bytes;
+    if (left > 0) this.#usedByClient.set(client, left);
+    else this.#usedByClient.delete(client);
+  }
+}
+
+/** Whether a request with these headers brings a body. */
+export function bringsBody(headers: ReadonlyMap<string, string>): boolean {
+  const length = headers.get("content-length");
+  return (length !== undefined && length !== "0") || headers.has("transfer-encoding");
+}
+
+/** Collects the body of one request. */
+export class BodyReader {
+  readonly #budget: BodyBudget;
+  readonly #client: string;
+  #joined: Uint8Array[] = [];
+  #loose: Uint8Array[] = [];
+  /** Bytes that have come. */
+  #sizeBytes = 0;
+  /** Bytes that the budget counts. */
+  #takenBytes = 0;
+
+  constructor(budget: BodyBudget, client: string) {
+    this.#budget = budget;
+    this.#client = client;
+  }
+
+  get sizeBytes(): number {
+    return this.#sizeBytes;
+  }
+
+  /** Why a body that says it is this long will not be read, or null. */
+  refuseLength(contentLength: string | undefined): ServerError | null {
+    const bytes = Number(contentLength ?? 0);
+    return bytes > MAX_BODY_BYTES ? tooLarge(`${bytes} bytes`) : null;
+  }
+
+  /** Takes a chunk, which it keeps; or says why the body is refused and forgets what it had. */
+  add(chunk: Uint8Array): ServerError | null {
+    const isTooLarge = this.#sizeBytes + chunk.byteLength > MAX_BODY_BYTES;
+    const refusal = isTooLarge ? tooLarge("more") : this.#budget.take(this.#client, chunk.byteLength);
+    if (refusal !== null) {
+      this.release();
+      return refusal;
+    }
+    this.#loose.push(chunk);
+    this.#sizeBytes += chunk.byteLength;
+    this.#takenBytes += chunk.byteLength;
+    if (this.#loose.length === LOOSE_CHUNKS) {
+      this.#joined.push(Buffer.concat(this.#loose));
+      this.#loose = [];
+    }
+    return null;
+  }
+
+  /** The whole body, which the reader holds no longer; the budget counts it until the release. */
+  take(): Uint8Array {
+    const chunks = [...this.#joined, ...this.#loose];
+    this.#joined = [];
+    this.#loose = [];
+    return chunks.length <= 1 ? (chunks[0] ?? EMPTY) : Buffer.concat(chunks, this.#sizeBytes);
+  }
+
+  /** Gives the bytes back to the budget, all but `keptBytes` of them. */
+  release(keptBytes = 0): void {
+    const freedBytes = this.#takenBytes - keptBytes;
+    if (freedBytes > 0) {
+      this.#budget.giveBack(this.#client, freedBytes);
+      this.#takenBytes = keptBytes;
+    }
+    this.#joined = [];
+    this.#loose = [];
+  }
+}
+
+function full(what: string): ServerError {
+  return new ServerError("queue_full", `${what} (max_body_bytes_in_flight); try again when some have ended`);
+}
+
+function tooLarge(got: string): ServerError {
+  return new ServerError("body_too_large", `expected a body of at most ${MAX_BODY_BYTES} bytes, got ${got}`);
+}

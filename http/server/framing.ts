@@ -1,0 +1,36 @@
+// Framing checks: where a request's head and body end must be said in one way only, or a proxy in front may have read another
+// request's start out of the same bytes. Called by every edge before anything else looks at a request.
+import { ServerError } from "../../runtime/errors.ts";
+import type { HttpRequest } from "./edge.ts";
+
+/** Most bytes of a request's first line and headers. */
+export const MAX_HEADER_BYTES = 16 * 1024;
+
+const methodToken = /^[A-Za-z][A-Za-z0-9_-]*$/;
+const digits = /^[0-9]+$/;
+
+/** Why it is not clear where a request ends; null where it is. The caller must close the connection then. */
+export function framingFault({ method, headers }: Pick<HttpRequest, "method" | "headers">): ServerError | null {
+  // Bytes of a body that an HTTP parser takes for a request line rarely begin with a method.
+  if (!methodToken.test(method)) return fault("a method of letters", method);
+  const host = headers.get("host");
+  if (host?.includes(",")) return fault("one host", host);
+  const length = headers.get("content-length");
+  const coding = headers.get("transfer-encoding");
+  if (coding !== undefined) {
+    if (coding !== "chunked") return fault('the transfer-encoding "chunked", or none', coding);
+    if (length !== undefined) return fault("either a transfer-encoding or a content-length", "both");
+  }
+  if (length !== undefined && !digits.test(length)) return fault("one content-length of digits", length);
+  return null;
+}
+
+export function headersTooLarge(): ServerError {
+  const message = `expected a request line and headers of at most ${MAX_HEADER_BYTES} bytes together, got more`;
+  return new ServerError("headers_too_large", message);
+}
+
+function fault(expected: string, got: string): ServerError {
+  const message = `expected ${expected}, got ${JSON.stringify(got.slice(0, 100))}; the connection is closed`;
+  return new ServerError("invalid_request", message);
+}

@@ -1,0 +1,79 @@
+// Owns the choice of an edge: uWebSockets.js, its stand-in for older C libraries, or node:http, in this order; and the one
+// log line that says which serves and why. Called by the composition root with the app it has made.
+
+import { ServerError } from "../../runtime/errors.ts";
+import { openFileLimit } from "../../runtime/host/open-files.ts";
+import type { Log } from "../observe/log.ts";
+import type { EdgeHandler, EdgeOptions, EdgeServer, OpenEdge } from "./edge.ts";
+import { nodeEdge } from "./node/edge.ts";
+import { uwsEdge } from "./uws/edge.ts";
+import { loadNative, type NativePackage } from "./uws/native.ts";
+
+const WARN_EVERY_MS = 60_000;
+
+export type EdgeName = NativePackage | "node";
+export type EdgeChoice = EdgeName | "auto";
+
+export interface ListenOptions extends EdgeOptions {
+  readonly edge: EdgeChoice;
+  readonly log: Log;
+}
+
+export interface Listener extends EdgeServer {
+  readonly edgeName: EdgeName;
+}
+
+/** Serves `app` on an address. */
+export async function listen(app: { readonly handle: EdgeHandler }, options: ListenOptions): Promise<Listener> {
+  const { name, open, why } = chooseEdge(options.edge);
+  const server = await open(app.handle, { onFull: fullWarning(options.log), ...options });
+  options.log.info({ edge: name, host: options.host, port: server.port }, `serving on the ${name} edge: ${why}`);
+  return Object.assign(server, { edgeName: name });
+}
+
+/** Logs that connections are refused, at most once in a while. */
+function fullWarning(log: Log): () => void {
+  let warnedAt = Number.NEGATIVE_INFINITY;
+  return () => {
+    const now = performance.now();
+    if (now - warnedAt < WARN_EVERY_MS) return;
+    warnedAt = now;
+    const limit = openFileLimit();
+    log.warn({ limit }, "connections are refused: the process has nearly as many files open as it may (ulimit -n)");
+  };
+}
+
+interface ChosenEdge {
+  readonly name: EdgeName;
+  readonly open: OpenEdge;
+  readonly why: string;
+}
+
+function chooseEdge(choice: EdgeChoice): ChosenEdge {
+  if (choice === "node") return { name: "node", open: nodeEdge, why: "chosen by configuration" };
+  if (choice !== "auto") return { name: choice, open: forcedNative(choice), why: "chosen by configuration" };
+  const failures: string[] = [];
+  for (const name of ["uws", "uws-compat"] as const) {
+    try {
+      return { name, open: uwsEdge(loadNative(name)), why: failures.join("; ") || "the first choice loads here" };
+    } catch (error) {
+      failures.push(`${name} does not load (${lastLine(error)})`);
+    }
+  }
+  return { name: "node", open: nodeEdge, why: failures.join("; ") };
+}
+
+function forcedNative(name: NativePackage): OpenEdge {
+  try {
+    return uwsEdge(loadNative(name));
+  } catch (error) {
+    const message = `edge "${name}" does not load here (${lastLine(error)}); choose another one, or "auto"`;
+    throw new ServerError("config_invalid", message, { param: "edge", cause: error });
+  }
+}
+
+/** A loader's reason without the list of platforms and the require stack around it. */
+function lastLine(error: unknown): string {
+  const lines = (error as Error).message.split("\n").filter((line) => line !== "" && !/^(Require stack|- )/.test(line));
+  return lines.at(-1) ?? "no reason given";
+}

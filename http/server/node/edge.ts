@@ -1,0 +1,180 @@
+// Owns the node:http edge, which serves where no uWebSockets.js binary loads: the same requests, replies and limits.
+import { createServer, type IncomingMessage, type Server } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { ServerError } from "../../../runtime/errors.ts";
+import { errorBody, statusOf } from "../../errors.ts";
+import { BodyIntake, EdgeRequest } from "../body-intake.ts";
+import { ConnectionCount, fullAtFiles } from "../connection-limit.ts";
+import type { EdgeServer, OpenEdge } from "../edge.ts";
+import { framingFault, headersTooLarge, MAX_HEADER_BYTES } from "../framing.ts";
+import { InFlight } from "../in-flight.ts";
+import { listenFailure } from "../listen-failure.ts";
+import { NodeReply } from "./reply.ts";
+
+/** Connections the kernel may hold for us: a crowd that comes at once must not be sent away by it. */
+const LISTEN_BACKLOG = 4096;
+
+/** As uWebSockets.js has it: a connection waits so long for a request's headers, or for its next request. */
+const IDLE_LIMIT_MS = 10_000;
+/** How often node checks this limit. */
+const CHECK_EVERY_MS = 1000;
+
+const limits = {
+  headersTimeout: IDLE_LIMIT_MS,
+  keepAliveTimeout: IDLE_LIMIT_MS,
+  // Bodies have deadlines in BodyIntake.
+  requestTimeout: 0,
+  connectionsCheckingInterval: CHECK_EVERY_MS,
+  maxHeaderSize: MAX_HEADER_BYTES,
+};
+
+class NodeRequest extends EdgeRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly headers = new Map<string, string>();
+  readonly signal: AbortSignal;
+  readonly address: string;
+
+  constructor(incoming: IncomingMessage, signal: AbortSignal) {
+    super();
+    const url = incoming.url ?? "/";
+    const queryAt = url.indexOf("?");
+    this.method = incoming.method ?? "GET";
+    this.path = queryAt < 0 ? url : url.slice(0, queryAt);
+    this.query = queryAt < 0 ? "" : url.slice(queryAt + 1);
+    // Of some headers that come twice, node's own table would drop the second.
+    const { rawHeaders } = incoming;
+    for (let i = 0; i < rawHeaders.length; i += 2) {
+      const name = (rawHeaders[i] ?? "").toLowerCase();
+      const value = rawHeaders[i + 1] ?? "";
+      const earlier = this.headers.get(name);
+      this.headers.set(name, earlier === undefined ? value : `${earlier}, ${value}`);
+    }
+    this.signal = signal;
+    this.address = incoming.socket.remoteAddress ?? "";
+  }
+}
+
+const connectionCount = new ConnectionCount(fullAtFiles());
+
+/** What is known of a connection beside its requests. */
+class Connection {
+  /** Nothing more is read from it: its last answer is under way. */
+  isRefused = false;
+  /** Those that have not ended: several where requests come before the answers to others. */
+  readonly replies = new Set<NodeReply>();
+
+  constructor(socket: Socket) {
+    socket.once("close", () => {
+      connectionCount.delete();
+      for (const reply of this.replies) reply.connectionClosed();
+    });
+  }
+}
+
+/** The edge on node:http. */
+export const nodeEdge: OpenEdge = async (handler, options) => {
+  const { host, port } = options;
+  const inFlight = new InFlight();
+  const intake = new BodyIntake(handler, options);
+  const connections = new WeakMap<Socket, Connection>();
+  const server = createServer(limits, (incoming, response) => {
+    const connection = connections.get(incoming.socket);
+    if (connection === undefined || connection.isRefused) return;
+    const reply = new NodeReply(response, inFlight, connection.replies);
+    const request = new NodeRequest(incoming, reply.signal);
+    const refusal = versionFault(incoming) ?? framingFault(request);
+    if (refusal === null) {
+      readBody(incoming, request, reply, intake);
+      return;
+    }
+    connection.isRefused = true;
+    intake.refuse(request, reply, refusal);
+  });
+  server.on("connection", (socket) => {
+    connections.set(socket, new Connection(socket));
+    if (connectionCount.add()) return;
+    socket.destroy();
+    options.onFull?.();
+  });
+  server.on("clientError", answerUnreadable);
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => reject(listenFailure(host, port, error.code)));
+    server.listen({ port, host, backlog: LISTEN_BACKLOG }, resolve);
+  }).catch(async (failure) => {
+    throw await failure;
+  });
+  return open(server, inFlight, intake);
+};
+
+function open(server: Server, inFlight: InFlight, intake: BodyIntake): EdgeServer {
+  const address = server.address();
+  const close = (): void => {
+    if (inFlight.isClosing) return;
+    server.close();
+    server.closeIdleConnections();
+    inFlight.close();
+  };
+  return {
+    port: typeof address === "object" && address !== null ? address.port : 0,
+    closed: inFlight.empty.then(() => {
+      server.closeAllConnections();
+      intake.stop();
+    }),
+    close,
+    forceClose() {
+      close();
+      inFlight.abortAll();
+    },
+  };
+}
+
+/** Hands a request over, when its body has come where it brings one; what follows a refused body is read and thrown away. */
+function readBody(incoming: IncomingMessage, request: NodeRequest, reply: NodeReply, intake: BodyIntake): void {
+  const reception = intake.begin(request, reply);
+  if (reception === null) {
+    incoming.resume();
+    return;
+  }
+  reply.onDone = () => reception.done();
+  incoming.on("data", (chunk: Buffer) => reception.add(chunk));
+  incoming.on("end", () => reception.end());
+}
+
+/** Refuses a request of another HTTP version that node's parser accepts. */
+function versionFault({ httpVersion }: IncomingMessage): ServerError | null {
+  if (httpVersion === "1.1" || httpVersion === "1.0") return null;
+  return new ServerError("invalid_request", `expected HTTP/1.1, got HTTP/${httpVersion}; the connection is closed`);
+}
+
+/** Answers bytes that are no request, or come too slowly to be one, and closes their connection. */
+function answerUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
+  // An answer that has begun on the connection must not be taken for this one's.
+  const isFree = socket.writable && (socket as Socket).bytesWritten === 0;
+  if (isFree && error.code !== "ECONNRESET") socket.end(unreadableAnswer(refusalOf(error)), () => socket.destroy());
+  else socket.destroy();
+}
+
+function refusalOf({ code, message }: NodeJS.ErrnoException): ServerError {
+  if (code === "HPE_HEADER_OVERFLOW") return headersTooLarge();
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
+    return new ServerError("request_timeout", `expected a request's headers within ${IDLE_LIMIT_MS / 1000} s`);
+  }
+  return new ServerError("invalid_request", `expected a request of HTTP/1.1; ${message}; the connection is closed`);
+}
+
+const reasons: Readonly<Record<number, string>> = {
+  400: "Bad Request",
+  408: "Request Timeout",
+  431: "Request Header Fields Too Large",
+};
+
+function unreadableAnswer(refusal: ServerError): string {
+  const { code, message } = refusal;
+  const status = statusOf(code);
+  const body = errorBody({ code, message });
+  const head = `HTTP/1.1 ${status} ${reasons[status] ?? ""}\r\nconnection: close\r\ncontent-type: application/json`;
+  return `${head}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+}

@@ -1,0 +1,82 @@
+// Listen gate: the listening socket of uWebSockets.js. uWS retries to accept in a busy loop when the process can open no more
+// files. So the socket is closed while too few files are left, and opened again when connections have ended.
+import { openFileCount } from "../../../runtime/host/open-files.ts";
+import { freeAtFiles, fullAtFiles } from "../connection-limit.ts";
+import { listenFailure } from "../listen-failure.ts";
+import type { Native, NativeApp } from "./native.ts";
+
+const CHECK_EVERY_MS = 200;
+/** Somebody else may take a port between two calls. */
+const TRIES_OF_FREE_PORT = 5;
+
+export interface ListenGateOptions {
+  readonly native: Native;
+  readonly app: NativeApp;
+  readonly host: string;
+  readonly port: number;
+  /** Called when connections are refused from now on. */
+  readonly onFull: () => void;
+}
+
+export class ListenGate {
+  readonly port: number;
+  readonly #options: ListenGateOptions;
+  readonly #fullAt = fullAtFiles();
+  readonly #freeAt = freeAtFiles();
+  readonly #timer: NodeJS.Timeout;
+  /** null while connections are refused. */
+  #socket: object | null;
+
+  private constructor(options: ListenGateOptions, socket: object) {
+    this.#options = options;
+    this.#socket = socket;
+    this.port = options.native.us_socket_local_port(socket);
+    this.#timer = setInterval(() => this.#check(), CHECK_EVERY_MS).unref();
+  }
+
+  /** Throws ServerError `config_invalid` where the address cannot be had. */
+  static async open(options: ListenGateOptions): Promise<ListenGate> {
+    const { host, port, native } = options;
+    const listenTo = (wanted: number) => new Promise<object | false>((resolve) => listen(options, wanted, resolve));
+    let socket = await listenTo(port);
+    // A socket on whatever port is free could not be opened again while a connection to that port lives: uWS sets
+    // SO_REUSEADDR for a named port only. So the port that was free is named.
+    for (let tries = 0; port === 0 && socket !== false && tries < TRIES_OF_FREE_PORT; tries++) {
+      const free = native.us_socket_local_port(socket);
+      native.us_listen_socket_close(socket);
+      const named = await listenTo(free);
+      if (named !== false) return new ListenGate(options, named);
+      socket = await listenTo(0);
+    }
+    if (socket === false) throw await listenFailure(host, port);
+    return new ListenGate(options, socket);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#closeSocket();
+  }
+
+  #check(): void {
+    const count = openFileCount();
+    if (this.#socket !== null && count > this.#fullAt) {
+      this.#closeSocket();
+      this.#options.onFull();
+    } else if (this.#socket === null && count < this.#freeAt) {
+      // It is tried again at the next check where somebody else has the port meanwhile.
+      listen(this.#options, this.port, (socket) => {
+        if (socket !== false) this.#socket = socket;
+      });
+    }
+  }
+
+  #closeSocket(): void {
+    if (this.#socket !== null) this.#options.native.us_listen_socket_close(this.#socket);
+    this.#socket = null;
+  }
+}
+
+/** Without the exclusive option uWS would share a port that another server already has. */
+function listen({ native, app, host }: ListenGateOptions, port: number, done: (socket: object | false) => void): void {
+  app.listen(host, port, native.LIBUS_LISTEN_EXCLUSIVE_PORT, done);
+}

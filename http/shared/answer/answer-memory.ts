@@ -1,0 +1,71 @@
+// Answer memory: limits what requests hold on this thread besides their bodies. That is logprobs and embeddings until the answer
+// is sent, and an earlier conversation until it is read. Limits in bytes, for all requests and for each client.
+import { ServerError } from "../../../runtime/errors.ts";
+
+/** Most bytes of all answers under way; of those to one client, half as many. */
+export const MAX_ANSWER_BYTES = 256 * 2 ** 20;
+
+export class AnswerMemory {
+  readonly #maxBytes: number;
+  #bytes = 0;
+  readonly #bytesOfClients = new Map<string, number>();
+
+  constructor(maxBytes: number = MAX_ANSWER_BYTES) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** What is held now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** For the answer to one request of a client. To be released. */
+  lease(client: string): AnswerLease {
+    return new AnswerLease((bytes) => this.#add(client, bytes));
+  }
+
+  #add(client: string, bytes: number): void {
+    const ofClient = (this.#bytesOfClients.get(client) ?? 0) + bytes;
+    if (bytes > 0) {
+      this.#check(this.#bytes + bytes, this.#maxBytes, "all clients");
+      this.#check(ofClient, this.#maxBytes / 2, "one client");
+    }
+    this.#bytes += bytes;
+    if (ofClient === 0) this.#bytesOfClients.delete(client);
+    else this.#bytesOfClients.set(client, ofClient);
+  }
+
+  #check(bytes: number, limit: number, whose: string): void {
+    if (bytes <= limit) return;
+    const text = `the answers in progress for ${whose} may hold ${limit} bytes of logprobs, embeddings and earlier conversations, and this one needs more; stream it where possible, or ask for fewer tokens, choices, top_logprobs or inputs`;
+    throw new ServerError("queue_full", text);
+  }
+}
+
+/** The memory of one answer. Those that still have a use for the answer retain it. */
+export class AnswerLease {
+  readonly #take: (bytes: number) => void;
+  #bytes = 0;
+  #users = 1;
+
+  constructor(take: (bytes: number) => void) {
+    this.#take = take;
+  }
+
+  /** Throws queue_full where that is too much; what was there before stays. */
+  add(bytes: number): void {
+    this.#take(bytes);
+    this.#bytes += bytes;
+  }
+
+  retain(): void {
+    this.#users++;
+  }
+
+  release(): void {
+    this.#users--;
+    if (this.#users > 0) return;
+    this.#take(-this.#bytes);
+    this.#bytes = 0;
+  }
+}

@@ -1,0 +1,154 @@
+// Owns the fold of a generation's events into one whole answer, which the non-streaming routes turn into their body.
+
+import type { FinishReason, GenerateEvent, ToolCall, Usage } from "../../../engines/generation.ts";
+import { LogprobList, type LogprobRecords } from "../../../engines/logprobs.ts";
+import type { ShownTokens } from "../../../engines/text/tokenizer/token-texts.ts";
+import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
+import type { AnswerLease } from "./answer-memory.ts";
+import { PIECE_LENGTH } from "./json-pieces.ts";
+import { TokenJson } from "./logprobs.ts";
+
+export interface AnswerChoice {
+  readonly text: string;
+  /** What was thought before. */
+  readonly reasoning: string;
+  /** Whole calls; what was to be one and is none is part of the text. */
+  readonly toolCalls: readonly ToolCall[];
+  readonly logprobs: LogprobList;
+  readonly finishReason: FinishReason;
+  /** The stop string that ended it, if one did. */
+  readonly stopString: string | null;
+  /** Why the text is not what the request demanded; null where it is. */
+  readonly refusal: string | null;
+}
+
+export interface Answer {
+  readonly choices: readonly AnswerChoice[];
+  /** Tokens of the prompt, where their logprobs were asked for. */
+  readonly prompt: LogprobList;
+  /** Writes the tokens of the logprobs; null where there are none. */
+  readonly tokens: TokenJson | null;
+  /** Its JSON text is too long to be made at once. */
+  readonly isLong: boolean;
+  readonly usage: Usage;
+  /** Of the adapter it was answered with; null for the model alone. */
+  readonly adapterGeneration: string | null;
+}
+
+export interface CollectOptions {
+  readonly choiceCount: number;
+  /** Characters that are put before the text of each choice. */
+  readonly prefixLength: number;
+  /** Those of the model that generates; asked for where there are logprobs. */
+  readonly texts: () => ShownTokens;
+  readonly lease: AnswerLease;
+}
+
+/** Collects a generation. Throws the error it ends with, if it does, and queue_full where its logprobs are too much to hold. */
+export async function collectAnswer(
+  events: AsyncIterable<readonly GenerateEvent[]>,
+  options: CollectOptions,
+): Promise<Answer> {
+  const collected = new CollectedAnswer(options);
+  for await (const batch of events) {
+    for (const event of batch) {
+      if (event.type === "error") throw fromErrorRecord(event.error);
+      if (event.type === "done") return collected.answer(event.usage);
+      collected.take(event);
+    }
+  }
+  throw new ServerError("peer_gone", "the generation ended before it was done; send the request again");
+}
+
+type ChoiceEvent = Extract<GenerateEvent, { readonly choice: number }>;
+
+class CollectedAnswer {
+  readonly #options: CollectOptions;
+  readonly #choices: readonly ChoiceText[];
+  readonly #prompt = new LogprobList();
+  #tokens: TokenJson | null = null;
+  #adapterGeneration: string | null = null;
+
+  constructor(options: CollectOptions) {
+    this.#options = options;
+    this.#choices = Array.from({ length: options.choiceCount }, () => new ChoiceText());
+  }
+
+  take(event: Exclude<GenerateEvent, { readonly type: "done" | "error" }>): void {
+    if ("logprobs" in event) this.#hold(event.logprobs);
+    if (event.type === "prompt") this.#prompt.add(event.logprobs);
+    else if (event.type === "begin") this.#adapterGeneration = event.adapterGeneration ?? null;
+    else this.#choices[event.choice]?.take(event);
+  }
+
+  answer(usage: Usage): Answer {
+    const { prefixLength } = this.#options;
+    const length = this.#choices.reduce((sum, choice) => sum + prefixLength + choice.length, 0);
+    return {
+      choices: this.#choices,
+      prompt: this.#prompt,
+      tokens: this.#tokens,
+      isLong: this.#tokens !== null || length > PIECE_LENGTH,
+      usage,
+      adapterGeneration: this.#adapterGeneration,
+    };
+  }
+
+  #hold({ floats }: LogprobRecords): void {
+    this.#tokens ??= TokenJson.of(this.#options.texts());
+    this.#options.lease.add(floats.byteLength);
+  }
+}
+
+class ChoiceText implements AnswerChoice {
+  text = "";
+  reasoning = "";
+  readonly toolCalls: ToolCall[] = [];
+  readonly logprobs = new LogprobList();
+  finishReason: FinishReason = "stop";
+  stopString: string | null = null;
+  refusal: string | null = null;
+  /** The call that is being written. */
+  #call: { readonly id: string; readonly name: string; arguments: string } | null = null;
+
+  /** Characters of what it says. */
+  get length(): number {
+    const calls = this.toolCalls.reduce((sum, call) => sum + call.arguments.length, 0);
+    return this.text.length + this.reasoning.length + calls;
+  }
+
+  take(event: ChoiceEvent): void {
+    switch (event.type) {
+      case "reasoning":
+        this.reasoning += event.text;
+        break;
+      case "text":
+        this.text += event.text;
+        if (event.logprobs !== undefined) this.logprobs.add(event.logprobs);
+        break;
+      case "tool_call":
+        this.#call = { id: event.id, name: event.name, arguments: "" };
+        break;
+      case "tool_arguments":
+        if (this.#call) this.#call.arguments += event.text;
+        break;
+      case "tool_call_end":
+        if (this.#call) this.toolCalls.push(this.#call);
+        this.#call = null;
+        break;
+      case "tool_call_failed":
+        this.text += event.text;
+        this.#call = null;
+        break;
+      case "refusal":
+        this.refusal = event.reason;
+        break;
+      case "finish":
+        this.finishReason = event.reason;
+        this.stopString = event.stopString;
+        break;
+      default:
+        event satisfies never;
+    }
+  }
+}

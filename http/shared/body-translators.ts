@@ -1,0 +1,35 @@
+// The module that text workers read request bodies with: see TranslatorModule. One line a route that is asked for inference.
+import type { BodyTranslators } from "../../actors/api/body-translators.ts";
+import type { TaskOutput } from "../../runtime/task/task.ts";
+import { chatTranslator } from "../chat/translator.ts";
+import { completionTranslator } from "../completions/translator.ts";
+import { embeddingTranslator } from "../embeddings/translator.ts";
+import { parseJson } from "../json.ts";
+import { countTranslator, messagesTranslator } from "../messages/request/translator.ts";
+import { responseTranslator } from "../responses/request/translator.ts";
+import { goOn, goOnName } from "../responses/request/whole-request.ts";
+import type { BodyTranslator, Translation } from "./translation.ts";
+
+type Translate = (body: Uint8Array, parameters: unknown) => TaskOutput;
+
+const byName = new Map<string, Translate>([
+  reader(chatTranslator),
+  reader(completionTranslator),
+  reader(embeddingTranslator),
+  reader(messagesTranslator),
+  reader(countTranslator),
+  reader(responseTranslator),
+  [goOnName, goOn],
+]);
+
+export const translators: BodyTranslators = {
+  translate(protocol, body, parameters) {
+    const translate = byName.get(protocol);
+    if (translate === undefined) throw new Error(`no translator "${protocol}"`);
+    return translate(body, parameters);
+  },
+};
+
+function reader<T extends Translation>({ name, translate, pack }: BodyTranslator<T>): readonly [string, Translate] {
+  return [name, (body, parameters) => pack(translate(parseJson(body), parameters))];
+}

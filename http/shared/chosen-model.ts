@@ -1,0 +1,21 @@
+// Owns what a body's `model` and `adapter` come to together, for every route that generates.
+import type { z } from "zod";
+import type { Inference, ResolvedModel } from "../../actors/api/inference.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { Exchange } from "../exchange.ts";
+import { type adapterField, adapterOf } from "./fields/adapter-field.ts";
+
+interface ChoosingBody {
+  readonly model?: string | null | undefined;
+  readonly adapter?: z.output<typeof adapterField>;
+}
+
+/** The model, which the exchange then knows, and the adapter, which need not be there. Throws model_not_found. */
+export function chosenModel(exchange: Exchange, inference: Inference, body: ChoosingBody): ResolvedModel {
+  const { id, adapter: named } = inference.resolveModel(body.model ?? undefined);
+  exchange.model = id;
+  const asked = adapterOf(body.adapter);
+  if (named === null || asked === null) return { id, adapter: named ?? asked };
+  const text = `adapter: expected none beside model ${JSON.stringify(body.model)}, which names an adapter already; leave it out, or send model ${JSON.stringify(id)}`;
+  throw new ServerError("invalid_value", text, { param: "adapter" });
+}

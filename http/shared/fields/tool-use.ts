@@ -1,0 +1,47 @@
+// Owns what the tools of a request come to, whatever protocol named them: which may be called, and whether one must be.
+import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
+import type { Conflict } from "./conflicts.ts";
+
+/** Which tools the client wants called; `names` null = any of them. */
+export interface ToolChoice {
+  readonly mode: "none" | "auto" | "required";
+  readonly names: readonly string[] | null;
+}
+
+export const anyTool: ToolChoice = { mode: "auto", names: null };
+
+/** null where nothing may be called. The model is told of no other tools than those that may be. */
+export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice, parallel: boolean): ToolUse | null {
+  const usable = mode === "none" ? [] : specs.filter(({ name }) => names === null || names.includes(name));
+  return usable.length === 0 ? null : { specs: usable, required: mode === "required", parallel };
+}
+
+/** What contradicts itself in tools and the choice of them. */
+export function* toolConflicts(specs: readonly ToolSpec[], { mode, names }: ToolChoice): Iterable<Conflict> {
+  const known = specs.map(({ name }) => name);
+  const twice = known.find((name, i) => known.indexOf(name) < i);
+  if (twice !== undefined) yield ["tools", `expected tools of different names, got "${twice}" twice`];
+  if (mode === "none") return;
+  const unknown = names?.find((name) => !known.includes(name));
+  if (unknown !== undefined) {
+    const there = known.length === 0 ? "no tools" : known.join(", ");
+    yield ["tool_choice", `expected a tool of the request (${there}), got "${unknown}"`];
+  } else if (mode === "required" && (names ?? known).length === 0) {
+    yield ["tool_choice", "expected tools to choose from, as a call is required; got none"];
+  }
+}
+
+interface OtherFields {
+  readonly grammar?: unknown;
+  readonly ignore_eos?: boolean | null | undefined;
+}
+
+/** What in the rest of a request contradicts calling its tools. */
+export function* callConflicts(use: ToolUse | null, { grammar, ignore_eos }: OtherFields): Iterable<Conflict> {
+  if (use !== null && grammar !== null && grammar !== undefined) {
+    yield ["grammar", 'cannot be combined with tools, which are called in another form; send tool_choice "none"'];
+  }
+  if (use?.required && ignore_eos === true) {
+    yield ["ignore_eos", "cannot be combined with a required call: the answer ends where the call ends"];
+  }
+}

@@ -1,0 +1,106 @@
+// Ignored fields: tells the operator, once for each field and process, that a request set a field which has no effect here. The
+// schemas' metadata marks these fields.
+import { z } from "zod";
+import type { Log } from "../observe/log.ts";
+
+type Schema = z.core.$ZodType;
+
+/** Plain data: a body may have been read on another thread. */
+export interface IgnoredField {
+  readonly path: string;
+  readonly description: string;
+}
+
+/** Finds the ignored fields that a value sets; made once a schema. The value is one that its schema takes. */
+type Search = (value: unknown, found: (field: IgnoredField) => void) => void;
+
+const searches = new WeakMap<Schema, Search>();
+/** Paths and descriptions, which are constants of the schemas: clients cannot make it grow. */
+const toldBy = new WeakMap<Log, Set<string>>();
+
+/** The ignored fields that a body sets. */
+export function ignoredFields(schema: Schema, body: unknown): IgnoredField[] {
+  const search = searches.get(schema) ?? searchOf(schema, "", []) ?? (() => {});
+  searches.set(schema, search);
+  const fields = new Map<string, IgnoredField>();
+  search(body, (field) => fields.set(field.path, field));
+  return [...fields.values()];
+}
+
+/** Logs them. */
+export function tellIgnored(fields: readonly IgnoredField[], log: Log): void {
+  const told = toldBy.get(log) ?? new Set();
+  toldBy.set(log, told);
+  for (const { path, description } of fields) {
+    const key = `${path} ${description}`;
+    if (told.has(key)) continue;
+    told.add(key);
+    log.warn({ field: path }, `a request sets a field that changes nothing. ${description}`);
+  }
+}
+
+/** null where there is nothing to find. `around`: the schemas that this one is in, so that one inside itself has an end. */
+function searchOf(schema: Schema, path: string, around: readonly Schema[]): Search | null {
+  const meta = z.globalRegistry.get(schema);
+  if (meta?.support === "ignored") {
+    const field = { path, description: meta.description ?? "" };
+    return (value, found) => {
+      if (value !== undefined && value !== null) found(field);
+    };
+  }
+  if (around.includes(schema)) return null;
+  const inside = [...around, schema];
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable)
+    return searchOf(schema.unwrap(), path, inside);
+  if (schema instanceof z.ZodPipe) return searchOf(schema.in, path, inside);
+  if (schema instanceof z.ZodObject) return searchOfObject(schema, path, inside);
+  if (schema instanceof z.ZodArray) return searchOfArray(schema, path, inside);
+  if (schema instanceof z.ZodDiscriminatedUnion) return searchOfVariants(schema, path, inside);
+  return schema instanceof z.ZodUnion ? searchOfUnion(schema, path, inside) : null;
+}
+
+function searchOfObject({ shape }: z.ZodObject, path: string, inside: readonly Schema[]): Search | null {
+  const fields = Object.entries(shape).flatMap(([key, schema]) => {
+    const search = searchOf(schema, path === "" ? key : `${path}.${key}`, inside);
+    return search === null ? [] : [[key, search] as const];
+  });
+  if (fields.length === 0) return null;
+  return (value, found) => {
+    if (isRecord(value)) for (const [key, search] of fields) search(value[key], found);
+  };
+}
+
+function searchOfArray({ element }: z.ZodArray, path: string, inside: readonly Schema[]): Search | null {
+  const search = searchOf(element, `${path}[]`, inside);
+  if (search === null) return null;
+  return (value, found) => {
+    if (Array.isArray(value)) for (const item of value) search(item, found);
+  };
+}
+
+/** Only the variant that a value is has a say. */
+function searchOfVariants(union: z.ZodDiscriminatedUnion, path: string, inside: readonly Schema[]): Search | null {
+  const { discriminator } = union.def;
+  const byTag = new Map<unknown, Search>();
+  for (const option of union.options) {
+    const search = searchOf(option, path, inside);
+    if (search === null) continue;
+    for (const tag of option._zod.propValues?.[discriminator] ?? []) byTag.set(tag, search);
+  }
+  if (byTag.size === 0) return null;
+  return (value, found) => {
+    if (isRecord(value)) byTag.get(value[discriminator])?.(value, found);
+  };
+}
+
+function searchOfUnion({ options }: z.ZodUnion, path: string, inside: readonly Schema[]): Search | null {
+  const all = options.flatMap((option) => searchOf(option, path, inside) ?? []);
+  if (all.length === 0) return null;
+  return (value, found) => {
+    for (const search of all) search(value, found);
+  };
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

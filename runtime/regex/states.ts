@@ -1,0 +1,107 @@
+// Deterministic automata over characters as data, and their construction state by state. Pure; state 0 is the start.
+
+import { anyChar, type CharSet, unionOf } from "./char-set.ts";
+import { RegexProblem } from "./syntax.ts";
+import { spend, spendOn } from "./work.ts";
+
+export interface Edge {
+  readonly set: CharSet;
+  readonly to: number;
+}
+
+/** The sets of a state's edges are disjoint; what is in none of them ends the text without a match. */
+export interface State {
+  readonly accepts: boolean;
+  readonly edges: readonly Edge[];
+}
+
+export type Automaton = readonly State[];
+
+export const maxStates = 4000;
+
+export const noText: Automaton = [{ accepts: false, edges: [] }];
+export const anyText: Automaton = [{ accepts: true, edges: [{ set: anyChar, to: 0 }] }];
+
+/** One state while an automaton is explored; its edges name their targets by place. */
+interface Described<Place> {
+  readonly accepts: boolean;
+  readonly edges: Iterable<{ readonly set: CharSet; readonly to: Place }>;
+}
+
+/** The automaton of all places that can be reached from `start`. */
+export function explore<Place>(
+  start: Place,
+  keyOf: (place: Place) => string | number,
+  describe: (place: Place) => Described<Place>,
+  limit = maxStates,
+): Automaton {
+  const numbers = new Map<string | number, number>([[keyOf(start), 0]]);
+  const places = [start];
+  const states: State[] = [];
+  for (let at = 0; at < places.length; at++) {
+    const { accepts, edges } = describe(places[at] as Place);
+    const byTarget = new Map<number, CharSet[]>();
+    spend(4);
+    for (const edge of edges) {
+      spend(1);
+      spendOn(edge.set.length);
+      const key = keyOf(edge.to);
+      let to = numbers.get(key);
+      if (to === undefined) {
+        to = places.push(edge.to) - 1;
+        numbers.set(key, to);
+        if (places.length > limit) throw tooComplex();
+      }
+      const sets = byTarget.get(to);
+      if (sets === undefined) byTarget.set(to, [edge.set]);
+      else sets.push(edge.set);
+    }
+    states.push({ accepts, edges: Array.from(byTarget, ([to, sets]) => ({ to, set: unionOf(sets) })) });
+  }
+  return states;
+}
+
+export function tooComplex(): RegexProblem {
+  return new RegexProblem("unsupported", "the pattern is too complex to be enforced; make its repetitions shorter");
+}
+
+export function stateOf(automaton: Automaton, at: number): State {
+  return automaton[at] as State;
+}
+
+/** Whether any text is accepted from a state on. */
+export function isAnyText(automaton: Automaton, at: number): boolean {
+  const { accepts, edges } = stateOf(automaton, at);
+  const [only] = edges;
+  return accepts && edges.length === 1 && only?.to === at && only.set.join() === anyChar.join();
+}
+
+/** The ranges of a state's edges in order, each as its first and last character and the index of its edge. */
+export function rangesOfState({ edges }: State): Int32Array {
+  let count = 0;
+  for (const { set } of edges) count += set.length >> 1;
+  spend(count / 4);
+  const starts = new Float64Array(count);
+  let next = 0;
+  edges.forEach(({ set }, edge) => {
+    for (let i = 0; i < set.length; i += 2) starts[next++] = (set[i] as number) * edges.length + edge;
+  });
+  if (edges.length > 1) starts.sort();
+  return withEnds(starts, edges);
+}
+
+/** `starts` are the first characters, each times the count of edges and with the index of its edge. */
+function withEnds(starts: Float64Array, edges: readonly Edge[]): Int32Array {
+  const ranges = new Int32Array(3 * starts.length);
+  const seen = new Int32Array(edges.length);
+  starts.forEach((start, i) => {
+    const edge = start % edges.length;
+    const at = seen[edge] as number;
+    seen[edge] = at + 2;
+    const { set } = edges[edge] as Edge;
+    ranges[3 * i] = set[at] as number;
+    ranges[3 * i + 1] = set[at + 1] as number;
+    ranges[3 * i + 2] = edge;
+  });
+  return ranges;
+}

@@ -1,0 +1,78 @@
+// The minimal automaton of a list of texts. The texts are sorted, so all texts of a state come one after another, and a state is
+// made when everything behind it is known. Linear in the characters. Pure.
+
+import { charOf } from "./char-set.ts";
+import { type Automaton, type Edge, explore, noText, type State, stateOf } from "./states.ts";
+import { RegexProblem } from "./syntax.ts";
+import { spend, spendOn } from "./work.ts";
+
+const maxTextStates = 20_000;
+
+/** These texts and no others. Half a surrogate pair is in no text that a model writes. */
+export function ofTexts(texts: Iterable<string>): Automaton {
+  const sorted = [...new Set(texts)].filter((text) => !/\p{Cs}/u.test(text)).sort();
+  if (sorted.length === 0) return noText;
+  const builder = new Builder();
+  for (const text of sorted) builder.add(Array.from(text, (char) => char.codePointAt(0) as number));
+  return builder.automaton();
+}
+
+/** A state that more texts may still go through: its edges but the last, which leads to the next one that is open. */
+interface OpenState {
+  accepts: boolean;
+  readonly edges: Edge[];
+}
+
+class Builder {
+  /** Those made so far, what follows each before it. */
+  readonly #states: State[] = [];
+  readonly #numbers = new Map<string, number>();
+  /** The states along the text that was added last, and the characters between them. */
+  readonly #open: OpenState[] = [{ accepts: false, edges: [] }];
+  #chars: readonly number[] = [];
+
+  /** In order: texts with the same beginning come one after another. */
+  add(chars: readonly number[]): void {
+    spendOn(chars.length);
+    let shared = 0;
+    while (shared < this.#chars.length && this.#chars[shared] === chars[shared]) shared++;
+    this.#close(shared);
+    this.#chars = chars;
+    for (let at = shared; at < chars.length; at++) this.#open.push({ accepts: false, edges: [] });
+    (this.#open.at(-1) as OpenState).accepts = true;
+  }
+
+  automaton(): Automaton {
+    this.#close(0);
+    const start = this.#numberOf(this.#open[0] as OpenState);
+    return explore<number>(
+      start,
+      (at) => at,
+      (at) => stateOf(this.#states, at),
+      Number.POSITIVE_INFINITY,
+    );
+  }
+
+  /** Makes the states behind the first `count` characters of the last text. */
+  #close(count: number): void {
+    for (let at = this.#chars.length; at > count; at--) {
+      const to = this.#numberOf(this.#open.pop() as OpenState);
+      (this.#open[at - 1] as OpenState).edges.push({ set: charOf(this.#chars[at - 1] as number), to });
+    }
+  }
+
+  /** One state for all that accept the same from there on. */
+  #numberOf({ accepts, edges }: OpenState): number {
+    spend(1 + edges.length);
+    const key = `${accepts} ${edges.map(({ set, to }) => `${set[0]}:${to}`).join()}`;
+    const known = this.#numbers.get(key);
+    if (known !== undefined) return known;
+    if (this.#states.length >= maxTextStates) throw tooMany();
+    this.#numbers.set(key, this.#states.length);
+    return this.#states.push({ accepts, edges }) - 1;
+  }
+}
+
+function tooMany(): RegexProblem {
+  return new RegexProblem("unsupported", "these texts are too many, or too long, to be enforced together; name fewer");
+}

@@ -1,0 +1,57 @@
+// The edges of an automaton that take almost any character. The grammar engine looks its whole vocabulary up for each place that
+// has one, so edges of the same characters and target become one rule, which is one place. Pure.
+
+import { charCount } from "./char-set.ts";
+import { type Automaton, type Edge, isAnyText } from "./states.ts";
+import { spendOn } from "./work.ts";
+
+/** An edge of more characters leads through most of a vocabulary. */
+const wideChars = 512;
+
+/** A place where the engine looks its vocabulary up. */
+export interface WidePlace {
+  /** The same for the same place. */
+  readonly key: string;
+  /** It is the same place in all automata of a grammar: what follows is any text. */
+  readonly isCommon: boolean;
+}
+
+export const anyTextPlace: WidePlace = { key: "any text", isCommon: true };
+
+/** The places of an automaton, each once. */
+export function widePlaces(automaton: Automaton): readonly WidePlace[] {
+  const places = new Map<string, WidePlace>();
+  const rules = wideRules(automaton);
+  automaton.forEach(({ edges }, at) => {
+    for (const edge of edges) {
+      if (!isWide(edge)) continue;
+      const place =
+        rules.get(edge) ?? (isAnyText(automaton, at) ? anyTextPlace : { key: `state ${at}`, isCommon: false });
+      places.set(place.key, place);
+    }
+  });
+  return [...places.values()];
+}
+
+/** The wide edges that become rules: those to any text, and those of which several states have the same. */
+export function wideRules(automaton: Automaton): ReadonlyMap<Edge, WidePlace> {
+  const found = new Map<Edge, WidePlace>();
+  const counts = new Map<string, number>();
+  automaton.forEach(({ edges }, at) => {
+    for (const edge of edges) {
+      spendOn(2 + edge.set.length);
+      // The engine is quick with what goes on for ever only where a rule calls itself.
+      if (edge.to === at || !isWide(edge)) continue;
+      const isCommon = isAnyText(automaton, edge.to);
+      const key = `${isCommon ? "any text" : edge.to} behind ${edge.set.join()}`;
+      found.set(edge, { key, isCommon });
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+  });
+  for (const [edge, { key, isCommon }] of found) if (!isCommon && counts.get(key) === 1) found.delete(edge);
+  return found;
+}
+
+function isWide({ set }: Edge): boolean {
+  return charCount(set) > wideChars;
+}

@@ -1,0 +1,120 @@
+// Task lanes: what waits in a task pool, quick tasks and slow ones apart. Clients take turns in each lane, and share the places
+// of both.
+
+import { ServerError } from "../errors.ts";
+import type { ClientPaces } from "../queues/client-paces.ts";
+import { FairQueue } from "../queues/fair-queue.ts";
+import { QueueShares } from "../queues/queue-shares.ts";
+
+export interface TaskLanesOptions {
+  /** Most tasks that wait, and how an error names this limit. */
+  readonly maxQueued: number;
+  readonly maxQueuedName: string;
+}
+
+interface WaitingTask {
+  readonly client: string;
+  readonly reject: (error: Error) => void;
+}
+
+export class TaskLanes<Task extends WaitingTask> {
+  readonly #options: TaskLanesOptions;
+  readonly #quick = new FairQueue<Task>();
+  readonly #slow = new FairQueue<Task>();
+  /** Counts the tasks of both lanes, by client. */
+  readonly #shares = new QueueShares();
+
+  constructor(options: TaskLanesOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#quick.size + this.#slow.size;
+  }
+
+  get slowSize(): number {
+    return this.#slow.size;
+  }
+
+  /** Error for a new task of this client; null if it may wait. It may displace another client's task. */
+  refusalFor(client: string): ServerError | null {
+    return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
+  }
+
+  /** Where no place is free, refuses the newest task of the client that has most. */
+  makeRoomFor(client: string): void {
+    const newestOf = (other: string) => this.#newestOf(other);
+    for (const task of this.#shares.displacedBy(client, 1, this.#freePlaces, newestOf) ?? []) {
+      this.remove(task);
+      task.reject(
+        this.#full("this client has most of them, and one of another client took its place; try again later"),
+      );
+    }
+  }
+
+  add(task: Task, isSlow: boolean): void {
+    this.#lane(isSlow).add(task, false);
+    this.#shares.add(task.client);
+  }
+
+  /** Puts a taken task back as its client's next one. */
+  putBack(task: Task, isSlow: boolean): void {
+    this.#lane(isSlow).putBack(task);
+    this.#shares.add(task.client);
+  }
+
+  /** Takes a task out, if it waits. */
+  remove(task: Task): void {
+    if (this.#quick.remove(task) || this.#slow.remove(task)) this.#shares.remove(task.client);
+  }
+
+  takeQuick(): Task | undefined {
+    return this.#taken(this.#quick.take());
+  }
+
+  /** The next quick task of a trusted client, out of turn; with `onlyLongTrusted`, of a long-trusted one. */
+  takeTrusted(paces: ClientPaces, onlyLongTrusted: boolean): Task | undefined {
+    return this.#taken(paces.takeTrusted(this.#quick, onlyLongTrusted));
+  }
+
+  takeSlow(): Task | undefined {
+    return this.#taken(this.#slow.take());
+  }
+
+  /** Moves what a client has in the quick lane to the slow one. */
+  moveToSlow(client: string): void {
+    for (const task of [...this.#quick.newestOf(client)].reverse()) {
+      this.#quick.remove(task);
+      this.#slow.add(task, false);
+    }
+  }
+
+  refuseAll(error: ServerError): void {
+    for (const task of [...this.#quick, ...this.#slow]) {
+      this.remove(task);
+      task.reject(error);
+    }
+  }
+
+  #lane(isSlow: boolean): FairQueue<Task> {
+    return isSlow ? this.#slow : this.#quick;
+  }
+
+  #taken(task: Task | undefined): Task | undefined {
+    if (task !== undefined) this.#shares.remove(task.client);
+    return task;
+  }
+
+  *#newestOf(client: string): Generator<readonly Task[]> {
+    for (const lane of [this.#slow, this.#quick]) for (const task of lane.newestOf(client)) yield [task];
+  }
+
+  get #freePlaces(): number {
+    return this.#options.maxQueued - this.size;
+  }
+
+  #full(advice: string): ServerError {
+    const { maxQueued, maxQueuedName } = this.#options;
+    return new ServerError("queue_full", `${maxQueued} tasks wait already (${maxQueuedName}); ${advice}`);
+  }
+}

@@ -1,0 +1,170 @@
+// TaskWorker: the pool's side of one worker thread. Knows which shared values it has and which task it runs. The pool decides
+// what it does.
+import { Worker } from "node:worker_threads";
+import type { Transferable } from "../endpoint/endpoint.ts";
+import { fromErrorRecord, type ServerError } from "../errors.ts";
+import { lowerPriority, processorMs } from "../thread/system-thread.ts";
+import type { EndReason, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
+
+/**
+ * A worker whose heap has grown by more than this since it loaded its last shared value is replaced after its task: V8 frees
+ * memory late, and never on an idle thread.
+ */
+const fullBytes = 128 * 2 ** 20;
+/** Heap for short-lived objects; the pool's `heapMiB` is the limit of the rest. */
+const youngHeapMiB = 32;
+
+export interface TaskWorkerOptions {
+  readonly name: string;
+  readonly module: URL;
+  readonly init: unknown;
+  readonly heapMiB: number;
+}
+
+/** What the pool is told. Nothing more comes after `onEnded`. */
+export interface TaskWorkerHooks {
+  /** It can take orders, or is done with one. */
+  onFree(worker: TaskWorker): void;
+  onShared(worker: TaskWorker, key: string, value: unknown): void;
+  onNotShared(key: string, error: ServerError): void;
+  onResult(worker: TaskWorker, value: unknown): void;
+  onFailure(worker: TaskWorker, error: ServerError): void;
+  /** Its thread has ended by itself: it ran out of memory, or crashed. */
+  onEnded(worker: TaskWorker, reason: EndReason, cause: unknown): void;
+}
+
+/** The loading of one shared value. */
+export interface Load {
+  readonly key: string;
+  readonly startedMs: number;
+  /** It has taken so long that another worker stands in for this one. */
+  hasStandIn: boolean;
+}
+
+export class TaskWorker {
+  /** Keys of the shared values that it has, and of those that it could not load. */
+  readonly keys = new Set<string>();
+  readonly refusedKeys = new Set<string>();
+  /** The part of its task that is under way. */
+  phase = "";
+  /** It holds so much memory that it should be replaced. */
+  isFull = false;
+  isReady = false;
+  readonly #worker: Worker;
+  readonly #hooks: TaskWorkerHooks;
+  /** What it is loading. */
+  load: Load | null = null;
+  /** Heap after it loaded its last shared value. */
+  #sharedBytes = 0;
+  #hasTask = false;
+  #isSlow = false;
+  /** The system's number of its thread, null while it is not known. */
+  #number: number | null = null;
+  #hasEnded = false;
+
+  constructor({ name, module, init, heapMiB }: TaskWorkerOptions, hooks: TaskWorkerHooks) {
+    const workerData: TaskWorkerData = { module: module.href, init };
+    this.#hooks = hooks;
+    this.#worker = new Worker(new URL("./task-entry.js", import.meta.url), {
+      name,
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb: heapMiB, maxYoungGenerationSizeMb: youngHeapMiB },
+    });
+    this.#worker.on("message", (report: TaskReport) => this.#hear(report));
+    this.#worker.on("error", (error) => this.#ended(isOutOfMemory(error) ? "memory" : "crash", error));
+    this.#worker.on("exit", (code) => this.#ended("crash", new Error(`the thread ended with code ${code}`)));
+  }
+
+  /** It can be given an order. */
+  get isFree(): boolean {
+    return this.isReady && !this.#hasTask && this.load === null;
+  }
+
+  /** It runs slow tasks only, at a lower priority. */
+  get isSlow(): boolean {
+    return this.#isSlow;
+  }
+
+  /** It is slow from now on; there is no way back. */
+  slowDown(): void {
+    if (!this.#isSlow && this.#number !== null) lowerPriority(this.#number);
+    this.#isSlow = true;
+  }
+
+  /** Processor time of its thread so far, in ms; null where the system does not say. */
+  get usedMs(): number | null {
+    return this.#number === null ? null : processorMs(this.#number);
+  }
+
+  knows(key: string): boolean {
+    return this.keys.has(key) || this.refusedKeys.has(key);
+  }
+
+  share(key: string, value: unknown): Load {
+    this.load = { key, startedMs: performance.now(), hasStandIn: false };
+    this.#order({ type: "share", key, value });
+    return this.load;
+  }
+
+  unshare(key: string): void {
+    this.refusedKeys.delete(key);
+    if (this.keys.delete(key)) this.#order({ type: "unshare", key });
+  }
+
+  run(kind: string, input: unknown, transfer: readonly Transferable[]): void {
+    this.#hasTask = true;
+    this.phase = "";
+    this.#order({ type: "run", kind, input }, transfer);
+  }
+
+  /** Ends its thread, whatever it is at. The hooks are not told. */
+  end(): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    void this.#worker.terminate();
+  }
+
+  #order(order: TaskOrder, transfer: readonly Transferable[] = []): void {
+    this.#worker.postMessage(order, [...transfer]);
+  }
+
+  #hear(report: TaskReport): void {
+    if (this.#hasEnded) return;
+    switch (report.type) {
+      case "ready":
+        this.isReady = true;
+        this.#number = report.thread;
+        break;
+      case "phase":
+        this.phase = report.phase;
+        return;
+      case "shared":
+        this.keys.add(report.key);
+        this.#sharedBytes = report.heapBytes;
+        this.#hooks.onShared(this, report.key, report.value);
+        this.load = null;
+        break;
+      case "not-shared":
+        this.refusedKeys.add(report.key);
+        this.#hooks.onNotShared(report.key, fromErrorRecord(report.error));
+        this.load = null;
+        break;
+      default:
+        this.#hasTask = false;
+        this.isFull = report.heapBytes - this.#sharedBytes > fullBytes;
+        if (report.type === "done") this.#hooks.onResult(this, report.value);
+        else this.#hooks.onFailure(this, fromErrorRecord(report.error));
+    }
+    this.#hooks.onFree(this);
+  }
+
+  #ended(reason: EndReason, cause: unknown): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#hooks.onEnded(this, reason, cause);
+  }
+}
+
+function isOutOfMemory(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === "ERR_WORKER_OUT_OF_MEMORY";
+}

@@ -1,0 +1,183 @@
+// Thousands of requests nobody wrote, to every route of the API document, with a fake model behind them: whatever comes is
+// answered in time, never with a fault of our own, and always as the document says.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { ModelEntry } from "../../../actors/api/inference.ts";
+import type { GenerateRequest } from "../../../engines/generation.ts";
+import { createApp } from "../../../http/app.ts";
+import { commonErrors } from "../../../http/errors.ts";
+import { openApiDocument } from "../../../http/openapi/document.ts";
+import { routes } from "../../../http/routes.ts";
+import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
+import { DeclaredAnswers } from "../../fixtures/api/declared-answers.ts";
+import { type Documented, type RandomRequest, randomRequest } from "../../fixtures/api/random-requests.ts";
+import { randomScript } from "../../fixtures/api/random-script.ts";
+import { RandomValues, type Schema } from "../../fixtures/api/random-values.ts";
+import { FakeInference } from "../../fixtures/fakes/fake-inference.ts";
+import { FakeLora } from "../../fixtures/fakes/fake-lora.ts";
+import { FakeModels } from "../../fixtures/fakes/fake-models.ts";
+import { request, type SocketlessReply } from "../../fixtures/fakes/socketless.ts";
+import { recordingLog } from "../../fixtures/http-server.ts";
+import { seeded } from "../../fixtures/schemas/random-text.ts";
+
+const REQUESTS_PER_ROUTE = 2000;
+const ANSWER_LIMIT_MS = 2000;
+/** What a model, and what leads to it, may fail with. */
+const failures: readonly ErrorCode[] = [
+  "context_length_exceeded",
+  "unsupported",
+  "queue_full",
+  "queue_timeout",
+  "model_loading",
+  "model_failed",
+  "peer_gone",
+  "timeout",
+];
+
+const document = JSON.parse(JSON.stringify(openApiDocument(routes)));
+const components: Record<string, Schema> = document.components.schemas;
+const declared = new DeclaredAnswers(document);
+
+/** Text of a prompt whose answer takes longer than any test. */
+const LONG = "Tell me a long story";
+
+/** What the schemas cannot know is there. */
+const knownFields = {
+  model: ["tiny", "tiny", "default", "a::b", "nope"],
+  name: ["a_tool", "b_tool", "c_tool", "d_tool"],
+  n: [1, 1, 2],
+  input: ["hi"],
+  agent_permission: ["auto", "deny"],
+  model_id: ["tiny", "other", "default", "nope"],
+  adapter: ["an_adapter", { generation: "5a".repeat(32) }],
+  generation: ["5a".repeat(32)],
+  expected_generation: ["5a".repeat(32)],
+  lora_name: ["an_adapter", " b "],
+  lora_path: ["a/path"],
+  load_inplace: [true],
+  replace: [true],
+};
+
+const anAdapter = { model: "tiny", alias: "an_adapter", path: "a/path", replace: true, expectedGeneration: null };
+
+type World = ReturnType<typeof setUp>;
+
+function isLong({ prompt }: GenerateRequest): boolean {
+  return prompt.kind === "chat" && prompt.messages.some(({ content }) => content === LONG);
+}
+
+function setUp(seed: number) {
+  const responseIds: string[] = [];
+  const known = { ...knownFields, previous_response_id: responseIds };
+  const values = new RandomValues(seeded(seed), components, known);
+  const inference = new FakeInference();
+  const log = recordingLog();
+  const [tiny, other] = inference.entries;
+  inference.entries = [
+    { ...(tiny as ModelEntry), adapters: [{ alias: "a::b", generation: "5a".repeat(32), createdAt: 1 }] },
+    other as ModelEntry,
+  ];
+  const models = new FakeModels(inference);
+  const lora = new FakeLora();
+  const app = createApp({ inference, models, lora, log, config: { allowLoraUpdates: true } });
+  const failWith = (code: ErrorCode | null): void => {
+    world.failsWith = code;
+    lora.failure = code === null ? null : new ServerError(code, "scripted");
+    models.becomes = code === null ? null : { status: "unloaded", error: { code, message: "scripted" } };
+  };
+  const world = { values, log, app, lora, responseIds, failWith, failsWith: null as ErrorCode | null };
+  const { embedder } = inference;
+  inference.script = (generation) =>
+    isLong(generation) ? [{ waitMs: 60_000 }] : randomScript(values, generation, world.failsWith);
+  inference.embedder = async (embed, signal) => {
+    if (world.failsWith !== null) throw new ServerError(world.failsWith, "scripted");
+    return embedder(embed, signal);
+  };
+  return world;
+}
+
+/** Has the server keep a few new responses in place of those it had. Of the running ones nobody asks for the events. */
+async function stock({ app, responseIds }: World, areRunning: boolean): Promise<void> {
+  for (const id of responseIds.splice(0)) await request(app, "DELETE", `/v1/responses/${id}`);
+  const streamed = { input: "hi", background: true, stream: true };
+  const bodies = areRunning ? [{ input: LONG, background: true }] : [{ input: "hi" }, streamed];
+  for (const body of bodies) {
+    const reply = await request(app, "POST", "/v1/responses", { body });
+    const [id] = /resp_\w+/.exec(reply.body) ?? [];
+    assert.ok(id !== undefined, reply.body);
+    responseIds.push(id);
+  }
+}
+
+async function answer(app: ReturnType<typeof createApp>, sent: RandomRequest): Promise<SocketlessReply> {
+  const { method, path, query, headers, body } = sent;
+  let timer: NodeJS.Timeout | undefined;
+  const tooLate = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${ANSWER_LIMIT_MS} ms`)), ANSWER_LIMIT_MS);
+  });
+  return Promise.race([request(app, method, path, { query, headers, body }), tooLate]).finally(() =>
+    clearTimeout(timer),
+  );
+}
+
+function picture({ method, path, query, headers, body }: RandomRequest): string {
+  return `${method} ${path.slice(0, 200)}?${query.slice(0, 200)} ${JSON.stringify(headers)} ${Buffer.from(body).toString().slice(0, 2000)}`;
+}
+
+describe("the server, sent anything", () => {
+  for (const [index, { method, path }] of routes.entries()) {
+    it(`answers ${method} ${path} as the API document says`, async () => {
+      const world = setUp(index);
+      const operation: Documented = document.paths[path][method.toLowerCase()];
+      const counts = { bySchema: 0, taken: 0 };
+      const known = { model: ["tiny"], response_id: world.responseIds, asset: ["start.js", "favicon-32x32.png"] };
+      const changes = method === "DELETE" || path.endsWith("/cancel");
+      for (let i = 0; i < REQUESTS_PER_ROUTE; i++) {
+        world.failWith(null);
+        const isTime = i % (changes ? 8 : 100) === 0;
+        if (isTime && path.startsWith("/v1/responses")) await stock(world, path.endsWith("/cancel"));
+        if (path === "/v1/unload_lora_adapter") await world.lora.load(anAdapter);
+        world.failWith(world.values.chance(0.1) ? world.values.pick(failures) : null);
+        const sent = randomRequest(world.values, method, path, operation, known);
+        try {
+          const reply = await answer(world.app, sent);
+          if (sent.isBySchema) counts.bySchema++;
+          if (sent.isBySchema && reply.status === 200) counts.taken++;
+          check(path, sent, reply, world.failsWith);
+        } catch (error) {
+          assert.fail(`request ${i}: ${picture(sent)}\n${error instanceof Error ? error.message : error}`);
+        }
+      }
+      world.app.endBackground();
+      await world.app.settled();
+      const faults = world.log.lines.filter(({ level }) => level === "error");
+      assert.deepEqual(faults.slice(0, 3), []);
+      assert.ok(
+        counts.taken > 0.2 * counts.bySchema,
+        `only ${counts.taken} of ${counts.bySchema} proper requests taken`,
+      );
+    });
+  }
+
+  it("says of any path it does not serve that there is nothing", async () => {
+    const { app, values } = setUp(routes.length);
+    const segments = ["v1", "docs", "chat", "..", "%2e", "%", "{model}", "__proto__", "", "models", "z".repeat(5000)];
+    for (let i = 0; i < REQUESTS_PER_ROUTE; i++) {
+      const path = `/${Array.from({ length: 3 + values.below(3) }, () => values.pick(segments)).join("/")}/-`;
+      const reply = await request(app, values.pick(["GET", "POST", "DELETE", "BREW"]), path);
+      assert.equal(reply.status, 404, path);
+      const checked = commonErrors.schema.safeParse(JSON.parse(reply.body));
+      assert.ok(checked.success, reply.body);
+    }
+  });
+});
+
+function check(path: string, sent: RandomRequest, reply: SocketlessReply, failWith: ErrorCode | null): void {
+  if (sent.method === "OPTIONS") {
+    assert.deepEqual([reply.status, reply.body], [204, ""]);
+    return;
+  }
+  const isFault = reply.status >= 500 && reply.status !== 503;
+  assert.ok(!isFault || failWith !== null, `${reply.status} ${reply.body.slice(0, 500)}`);
+  declared.check(path, sent.method === "HEAD" ? "GET" : sent.method, reply);
+}

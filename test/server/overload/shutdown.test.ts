@@ -1,0 +1,66 @@
+// The end of the server under running answers: what finishes within the deadline is whole, and what does not is told so in the
+// words of its protocol.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { tinyModel } from "../../fixtures/models/models.ts";
+import { checkResponseStream, parseResponseStream } from "../../fixtures/responses-checker.ts";
+import { startServer } from "../../fixtures/serve.ts";
+
+const long = { ignore_eos: true, stream: true };
+const asked = {
+  chat: ["chat/completions", { messages: "a", max_tokens: 12_000, ...long }],
+  whole: ["chat/completions", { messages: "a", max_tokens: 12_000, ignore_eos: true }],
+  responses: ["responses", { input: "a", max_output_tokens: 12_000, ...long }],
+  background: ["responses", { input: "a", max_output_tokens: 12_000, background: true, ...long }],
+  // This protocol cannot ask for more than the model has to say: its last token is ruled out instead.
+  messages: [
+    "messages",
+    { messages: [{ role: "user", content: "a" }], max_tokens: 12_000, stream: true, logit_bias: { 1: -100, 2: -100 } },
+  ],
+} as const;
+
+describe("the shutdown deadline", () => {
+  it("ends what still runs with its protocol's own last words, and the server with 0, and keeps that", async (t) => {
+    const flags = ["--max-model-len", "16384", "--max-seqs", "8", "--shutdown-deadline-secs", "1"];
+    const folder = mkdtempSync(join(tmpdir(), "troupe-shutdown-"));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const start = async () =>
+      startServer(["-m", await tinyModel(), "--threads", "1", "--engine", "llama", "--state-dir", folder, ...flags]);
+    const server = await start();
+    const answers = Object.entries(asked).map(async ([name, [path, body]]) => {
+      const headers = { "content-type": "application/json" };
+      const reply = await fetch(`${server.url}/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+      return [name, { status: reply.status, text: await reply.text() }] as const;
+    });
+    const limit = Date.now() + 10_000;
+    const running = async () =>
+      /^service_sequences_running 5$/m.test(await (await fetch(`${server.url}/metrics`)).text());
+    while (!(await running())) assert.ok(Date.now() < limit, "not all run");
+    const { code } = await server.stop();
+    assert.equal(code, 0);
+    const said = Object.fromEntries(await Promise.all(answers)) as Record<
+      keyof typeof asked,
+      { status: number; text: string }
+    >;
+    assert.match(said.chat.text, /"code":"draining"\}\}\n\ndata: \[DONE\]\n\n$/);
+    assert.match(said.messages.text, /event: error\ndata: \{"type":"error".*"overloaded_error".*\n\n$/);
+    assert.deepEqual([said.whole.status, JSON.parse(said.whole.text).error.code], [503, "draining"]);
+    const ended = new Map<string, string>();
+    for (const name of ["responses", "background"] as const) {
+      const events = parseResponseStream(said[name].text);
+      const { id, status } = checkResponseStream(events);
+      assert.equal(events.at(-1)?.type, name === "responses" ? "response.failed" : "response.incomplete");
+      ended.set(id as string, status as string);
+    }
+    assert.match(server.output(), /shutdown deadline has passed/);
+    const next = await start();
+    for (const [id, status] of ended) {
+      const kept = (await (await fetch(`${next.url}/v1/responses/${id}`)).json()) as { status: string };
+      assert.equal(kept.status, status);
+    }
+    await next.stop();
+  });
+});

@@ -1,0 +1,161 @@
+// Owns the proof that stored responses live through a disk that takes no more: a file size limit, which any user can set and
+// lift on Linux, and a small file system that is really full, where the tests may mount one.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import type { StoredResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
+import { StateFront } from "../../../actors/front/state-front.ts";
+import { stateModule } from "../../../actors/placement.ts";
+import { itemTexts } from "../../../http/responses/request/item-texts.ts";
+import { ActorSystem } from "../../../runtime/actor/system.ts";
+import type { ServerError } from "../../../runtime/errors.ts";
+import { createLogger } from "../../../runtime/log/log.ts";
+import { spawnPlace } from "../../../runtime/thread/place.ts";
+
+const root = mkdtempSync(join(tmpdir(), "troupe-faults-"));
+const mounts: string[] = [];
+after(() => {
+  for (const folder of mounts) execFileSync("umount", [folder]);
+  rmSync(root, { recursive: true, force: true });
+});
+
+const limits = { maxEntries: 1000, maxBytes: 1e9, maxEntryBytes: 6e7, maxAgeMs: 1e9 };
+const log = createLogger({ level: "silent", format: "text" });
+const isUnavailable = (error: ServerError): boolean => error.code === "storage_unavailable";
+
+function stored(id: string, bytes: number): StoredResponse {
+  return {
+    id,
+    client: "client",
+    previousId: null,
+    isRunning: false,
+    status: "completed",
+    isBackground: false,
+    body: Buffer.alloc(bytes, 32),
+    interrupted: null,
+    settings: Buffer.from("}"),
+    input: itemTexts([{ id }]),
+    output: itemTexts([]),
+    events: null,
+  };
+}
+
+async function isReadable(store: StoredResponses, id: string): Promise<boolean> {
+  const found = await store.find(id);
+  return found !== null && (await store.slice({ spans: found.body, at: 0 })) !== null;
+}
+
+/** What must hold of a store while its disk is full, and when it has room again. */
+async function checkFaults(store: StoredResponses, fill: () => void, makeRoom: () => void): Promise<void> {
+  await store.add(stored("before", 100_000));
+  fill();
+  // Once what lies free in the file is used up, nothing is kept.
+  let kept = 0;
+  await assert.rejects(async () => {
+    for (; kept < 1000; kept++) await store.add(stored(`small${kept}`, 100_000));
+  }, isUnavailable);
+  for (const bytes of [100_000, 2e7]) await assert.rejects(store.add(stored("large", bytes)), isUnavailable);
+  assert.equal(await store.find("large"), null);
+  assert.ok(await isReadable(store, "before"));
+  assert.equal((await store.history("before")).length, 1);
+  makeRoom();
+  await store.add(stored("large", 2e7));
+  assert.equal(await store.update({ ...stored("before", 300_000), status: "failed" }), "updated");
+  assert.ok(await isReadable(store, "large"));
+  assert.equal((await store.find("before"))?.status, "failed");
+  assert.equal(await store.delete("large"), true);
+}
+
+function mountedFolder(megabytes: number): string | null {
+  const folder = join(root, `mount${mounts.length}`);
+  mkdirSync(folder);
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${megabytes}m`, "tmpfs", folder], { stdio: "ignore" });
+  } catch {
+    return null;
+  }
+  mounts.push(folder);
+  return folder;
+}
+
+function fillDisk(folder: string): void {
+  const file = openSync(join(folder, "fill"), "w");
+  try {
+    for (;;) writeSync(file, Buffer.alloc(65_536));
+  } catch (error) {
+    assert.equal((error as NodeJS.ErrnoException).code, "ENOSPC");
+  } finally {
+    closeSync(file);
+  }
+}
+
+function canLimitFiles(): boolean {
+  try {
+    execFileSync("prlimit", ["--version"], { stdio: "ignore" });
+    return process.platform === "linux";
+  } catch {
+    return false;
+  }
+}
+
+describe("stored responses on a disk that takes no more", () => {
+  it("go on being read, refuse what is new by name, and are written again as soon as there is room", async (t) => {
+    if (!canLimitFiles()) {
+      t.skip("no prlimit on this machine to limit the size of files with");
+      return;
+    }
+    const place = await spawnPlace<object, null>({
+      name: "state",
+      module: stateModule,
+      init: { folder: join(root, "limited"), mailboxLimit: 100, responses: limits },
+      carrier: "process",
+      startTimeoutMs: 10_000,
+    });
+    const responses = new ActorSystem("test").ref<StoredResponses>("responses", place.endpoint);
+    const limit = (bytes: string): void => {
+      execFileSync("prlimit", ["--pid", String(place.pid), `--fsize=${bytes}:`]);
+    };
+    const store: StoredResponses = {
+      add: (response) => responses.ask("add", response),
+      update: (update) => responses.ask("update", update),
+      find: (id) => responses.ask("find", id),
+      delete: (id) => responses.ask("delete", id),
+      slice: (request) => responses.ask("slice", request),
+      page: (request) => responses.ask("page", request),
+      item: (request) => responses.ask("item", request),
+      history: (id) => responses.ask("history", id),
+    };
+    await checkFaults(
+      store,
+      () => limit("1000000"),
+      () => limit("unlimited"),
+    );
+    await place.stop(2000);
+  });
+
+  it("do so on a file system that is full, and start on none that is", async (t) => {
+    const folder = mountedFolder(64);
+    if (folder === null) {
+      t.skip("these tests may not mount a file system");
+      return;
+    }
+    const front = new StateFront({ init: { folder: join(folder, "a"), mailboxLimit: 100, responses: limits }, log });
+    await front.start();
+    const fill = (): void => fillDisk(folder);
+    const makeRoom = (): void => rmSync(join(folder, "fill"));
+    await checkFaults(front, fill, makeRoom);
+    await front.stop(1000);
+    fill();
+    const late = new StateFront({ init: { folder: join(folder, "b"), mailboxLimit: 100, responses: limits }, log });
+    await assert.rejects(late.start(), (error: ServerError) => error.code === "config_invalid");
+    await late.stop(1000);
+    makeRoom();
+    const again = new StateFront({ init: { folder: join(folder, "b"), mailboxLimit: 100, responses: limits }, log });
+    await again.start();
+    await again.add(stored("a", 1000));
+    await again.stop(1000);
+  });
+});

@@ -1,0 +1,308 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { AnswerPlan } from "../../../../actors/generation/output/answer-plan.ts";
+import { Choice, type ChoiceOptions } from "../../../../actors/generation/output/choice.ts";
+import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../../actors/messages.ts";
+import type { GenerateEvent } from "../../../../engines/generation.ts";
+import type { OutputParser, OutputPart } from "../../../../engines/text/parse/tool-format.ts";
+import { createVocabulary, type Vocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
+import { settled } from "../../../fixtures/fakes/fake-clock.ts";
+import { reportedTokens, textsOf } from "../../../fixtures/text/logprobs.ts";
+import { tinyTokenizer } from "./rig.ts";
+
+const vocabulary: Vocabulary = createVocabulary(await tinyTokenizer());
+
+const plain: AnswerPlan = {
+  createParser: null,
+  shownTokens: new Set(),
+  endsWithCall: false,
+  checks: null,
+  writeCall: (name, args) => `<call>${name}${args}</call>`,
+};
+
+const texts = textsOf(vocabulary);
+/** The tokens whose logprobs are reported. */
+const lettersOf = (events: readonly GenerateEvent[]) =>
+  reportedTokens(events, texts)
+    .map(({ token }) => token)
+    .join("");
+
+function createChoice({
+  answer,
+  ...changes
+}: Partial<Omit<ChoiceOptions, "answer">> & { answer?: Partial<AnswerPlan> } = {}) {
+  const events: GenerateEvent[] = [];
+  const ends = { stops: 0, ends: 0 };
+  const choice = new Choice({
+    index: 0,
+    texts: vocabulary,
+    previousToken: null,
+    stop: [],
+    reportsLogprobs: true,
+    answer: { ...plain, ...answer },
+    check: async () => null,
+    emit: (event) => void events.push(event),
+    onStop: () => void ends.stops++,
+    onEnd: () => void ends.ends++,
+    ...changes,
+  });
+  /** Takes each character as a token; `last` is added to the flags of the last one. */
+  const take = (text: string, last = 0, logprob: number | null = null) => {
+    const tokens = vocabulary.encode(text);
+    const record = logprob === null ? null : Float32Array.of(logprob, 0);
+    tokens.forEach((token, i) => {
+      choice.take(token, rowHasToken | (i === tokens.length - 1 ? last : 0), record, 0);
+    });
+  };
+  return { choice, events, ends, take };
+}
+
+/** What is checked of an output, by a check of the test's own. */
+function checking(what: { readonly content?: boolean; readonly calls?: boolean }) {
+  return { checks: { asked: new Uint8Array(0), content: false, calls: false, ...what } };
+}
+
+describe("a choice whose text is checked", () => {
+  const answer = checking({ content: true });
+  const check = async (text: string) => (text === "yes" ? null : `got ${text}`);
+
+  it("is refused before it finishes where it ended of its own accord and is no answer", async () => {
+    const { choice, events, ends, take } = createChoice({ answer, check });
+    take("no");
+    choice.take(2, rowFinishedStop, null, 0);
+    assert.equal(ends.ends, 0, "not before it is checked");
+    await settled();
+    assert.deepEqual(ends, { stops: 0, ends: 1 });
+    assert.deepEqual(events.slice(-2), [
+      { type: "refusal", choice: 0, reason: "got no" },
+      { type: "finish", choice: 0, reason: "stop", stopString: null },
+    ]);
+  });
+
+  it("is not refused where it is an answer, with text held back until the end or not", async () => {
+    for (const stop of [[], ["sx"]]) {
+      const { choice, events, take } = createChoice({ answer, check, stop });
+      take("yes");
+      choice.take(2, rowFinishedStop, null, 0);
+      await settled();
+      assert.deepEqual(
+        events.filter(({ type }) => type !== "text"),
+        [{ type: "finish", choice: 0, reason: "stop", stopString: null }],
+      );
+    }
+  });
+
+  it("is not checked where it was cut off at its length", async () => {
+    const { events, take } = createChoice({ answer, check });
+    take("no", rowFinishedLength);
+    await settled();
+    assert.ok(events.every(({ type }) => type !== "refusal"));
+  });
+
+  it("is checked up to its stop string, at which the model is stopped at once", async () => {
+    const { events, ends, take } = createChoice({ answer, check, stop: ["!"] });
+    take("yes!");
+    assert.deepEqual(ends, { stops: 1, ends: 0 });
+    take("more that was on its way");
+    await settled();
+    assert.deepEqual(ends, { stops: 1, ends: 1 });
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "stop", stopString: "!" });
+    assert.ok(events.every(({ type }) => type !== "refusal"));
+  });
+});
+
+describe("a choice that is ranked", () => {
+  it("has the mean logprob of its tokens, which it keeps to itself where nobody asked for them", () => {
+    const { choice, events, take } = createChoice({ reportsLogprobs: false });
+    take("a", 0, -1);
+    take("b", rowFinishedLength, -4);
+    assert.equal(choice.meanLogprob, -2.5);
+    assert.ok(events.every((event) => !("logprobs" in event)));
+  });
+
+  it("comes last where it has no tokens", () => {
+    const { choice } = createChoice();
+    choice.take(2, rowFinishedStop, null, 0);
+    assert.equal(choice.meanLogprob, Number.NEGATIVE_INFINITY);
+  });
+});
+
+/** Reads capitals as thinking, what stands in brackets as the arguments of a call, and the rest as content. */
+class ToyParser implements OutputParser {
+  isThinking: boolean;
+  #at = 0;
+  #raw = "";
+
+  constructor(isThinking = false) {
+    this.isThinking = isThinking;
+  }
+
+  push(text: string): OutputPart[] {
+    return [...text].flatMap((character) => this.#read(character));
+  }
+
+  finish(): OutputPart[] {
+    return this.#raw === "" ? [] : [{ kind: "call-failed", text: this.#raw }];
+  }
+
+  #read(text: string): OutputPart[] {
+    const at = this.#at++;
+    if (text === "[") {
+      this.isThinking = false;
+      this.#raw = text;
+      return [{ kind: "call", name: "toy", id: "same" }];
+    }
+    if (this.#raw !== "") {
+      this.#raw = text === "]" ? "" : this.#raw + text;
+      return text === "]" ? [{ kind: "call-end" }] : [{ kind: "arguments", text }];
+    }
+    this.isThinking = text >= "A" && text <= "Z";
+    return [{ kind: this.isThinking ? "reasoning" : "content", text, at }];
+  }
+}
+
+describe("a choice whose text is parsed", () => {
+  const parsed = { createParser: () => new ToyParser() };
+  const merged = (events: readonly GenerateEvent[]) => {
+    const out: string[] = [];
+    for (const event of events) {
+      out.push("text" in event ? `${event.type}:${event.text}` : event.type);
+    }
+    return out.join(" ");
+  };
+
+  it("gives thinking, content and calls as events of their own, and ends with tool_calls after a whole one", () => {
+    const { choice, events, take } = createChoice({ answer: parsed });
+    take("Tc[1]");
+    choice.take(2, rowFinishedStop, null, 0);
+    assert.equal(merged(events), "reasoning:T text:c tool_call tool_arguments:1 tool_call_end finish");
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: null });
+    assert.equal(choice.tokenCount, 5);
+  });
+
+  it("counts the tokens of thinking and of its marks, also where the prompt has begun it", () => {
+    const begun = createChoice({ answer: { createParser: () => new ToyParser(true) } });
+    begun.take("ABcd");
+    // The token at which it ends is its mark's.
+    assert.equal(begun.choice.reasoningTokenCount, 3);
+    const calling = createChoice({ answer: parsed });
+    calling.take("A[123456]");
+    assert.equal(calling.choice.reasoningTokenCount, 2);
+  });
+
+  it("gives every call an id of its own, whatever the model calls them", () => {
+    const { events, take } = createChoice({ answer: parsed });
+    take("[1][2]");
+    const ids = events.flatMap((event) => (event.type === "tool_call" ? [event.id] : []));
+    assert.equal(ids[0], "same");
+    assert.match(ids[1] ?? "", /^call_[0-9a-f]{24}$/);
+  });
+
+  it("gives back a call that is cut off, and says that the length ended it", () => {
+    const { events, take } = createChoice({ answer: parsed });
+    take("[12", rowFinishedLength);
+    assert.deepEqual(events.slice(-2), [
+      { type: "tool_call_failed", choice: 0, call: 0, text: "[12" },
+      { type: "finish", choice: 0, reason: "length", stopString: null },
+    ]);
+  });
+
+  it("ends with the first call where one is all there may be", () => {
+    const { events, ends, take } = createChoice({ answer: { ...parsed, endsWithCall: true } });
+    take("[1]");
+    assert.deepEqual(ends, { stops: 1, ends: 1 });
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: null });
+  });
+
+  it("gives no second call of one piece of text where one is all there may be", () => {
+    const twice: OutputPart[] = ["1", "2"].flatMap((text) => [
+      { kind: "call", name: "toy", id: null },
+      { kind: "arguments", text },
+      { kind: "call-end" },
+    ]);
+    const createParser = () => ({ isThinking: false, push: () => twice, finish: () => [] });
+    const { events, take } = createChoice({ answer: { createParser, endsWithCall: true } });
+    take("x");
+    assert.equal(merged(events), "tool_call tool_arguments:1 tool_call_end finish");
+  });
+
+  const checked = { ...parsed, ...checking({ calls: true }) };
+  const oneIsRight = async (args: string) => (args === "1" ? null : "not 1");
+
+  it("takes back a call whose arguments its tool does not take", async () => {
+    const { choice, events, take } = createChoice({ answer: checked, check: oneIsRight });
+    take("[1][2]");
+    choice.take(2, rowFinishedStop, null, 0);
+    await settled();
+    assert.deepEqual(
+      events.filter(({ type }) => type === "tool_call_end" || type === "tool_call_failed"),
+      [
+        { type: "tool_call_end", choice: 0, call: 0 },
+        { type: "tool_call_failed", choice: 0, call: 1, text: "<call>toy2</call>" },
+      ],
+    );
+  });
+
+  it("tells what came behind a call once that is checked, in its order", async () => {
+    const { events, take } = createChoice({ answer: checked, check: oneIsRight });
+    take("a[1]b[2]c");
+    assert.equal(merged(events), "text:a tool_call tool_arguments:1");
+    await settled();
+    take("d", rowFinishedLength);
+    await settled();
+    const calls = "tool_call tool_arguments:1 tool_call_end text:b tool_call tool_arguments:2";
+    assert.equal(merged(events), `text:a ${calls} tool_call_failed:<call>toy2</call> text:c text:d finish`);
+  });
+
+  it("goes on behind a call that is none, where one is all there may be", async () => {
+    const answer = { ...checked, endsWithCall: true };
+    const { events, ends, take } = createChoice({ answer, check: oneIsRight });
+    take("[2]a[1]b");
+    assert.deepEqual(ends, { stops: 0, ends: 0 });
+    await settled();
+    assert.deepEqual(ends, { stops: 1, ends: 1 });
+    const failed = "tool_call tool_arguments:2 tool_call_failed:<call>toy2</call> text:a";
+    assert.equal(merged(events), `${failed} tool_call tool_arguments:1 tool_call_end finish`);
+  });
+
+  it("reports the logprobs of the content alone", () => {
+    const { events, take } = createChoice({ answer: parsed });
+    take("Aa[b]c", rowFinishedLength, -1);
+    const reported = events.flatMap((event) => (event.type === "text" ? [`${event.text}:${lettersOf([event])}`] : []));
+    assert.deepEqual(reported, ["a:a", "c:c"]);
+    assert.ok(events.every((event) => event.type === "text" || !("logprobs" in event)));
+  });
+
+  it("reports no logprobs of thinking and calls that nothing follows", () => {
+    for (const text of ["ABC", "ab[12"]) {
+      const { events, take } = createChoice({ answer: parsed });
+      take(text, rowFinishedLength, -1);
+      assert.equal(lettersOf(events), text.replaceAll(/[^ab]/g, ""));
+    }
+  });
+
+  it("has called where a stop string ends it after a whole call", () => {
+    const { events, take } = createChoice({ answer: parsed, stop: ["!"] });
+    take("[1]!");
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "tool_calls", stopString: "!" });
+  });
+
+  it("is not checked where it called", async () => {
+    const answer = { ...parsed, ...checking({ content: true }) };
+    const { choice, events, take } = createChoice({ answer, check: async () => "never right" });
+    take("[1]");
+    choice.take(2, rowFinishedStop, null, 0);
+    await settled();
+    assert.ok(events.every(({ type }) => type !== "refusal"));
+  });
+});
+
+describe("a choice that meets a stop string", () => {
+  it("names it, and reports no logprobs of its tokens", () => {
+    const { events, ends, take } = createChoice({ stop: ["!!"] });
+    take("a!!", 0, -1);
+    assert.deepEqual(ends, { stops: 1, ends: 1 });
+    assert.deepEqual(events.at(-1), { type: "finish", choice: 0, reason: "stop", stopString: "!!" });
+    assert.equal(lettersOf(events), "a");
+  });
+});

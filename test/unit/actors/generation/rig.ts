@@ -1,0 +1,297 @@
+// Builders for tests of the actors: jobs and consumers for the step loop, one run whose model only takes notes, and a whole
+// agents actor linked to a real step loop over the fake engine.
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { MessageChannel, type MessagePort } from "node:worker_threads";
+import type { EmbedInputs } from "../../../../actors/api/inference.ts";
+import { startAgents } from "../../../../actors/generation/place.ts";
+import { Run, type SequenceSink } from "../../../../actors/generation/run.ts";
+import {
+  type AgentsProtocol,
+  type AttachedModel,
+  type EmbedEvent,
+  eventChannel,
+  jobDefaults,
+  type ModelProtocol,
+  type ModelsProtocol,
+  type RunAdapter,
+  rowInts,
+  type SequenceJob,
+  type TextTaskSettings,
+  type TokenFrame,
+} from "../../../../actors/messages.ts";
+import { Intake } from "../../../../actors/model/intake.ts";
+import { modelActor } from "../../../../actors/model/model-actor.ts";
+import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
+import { preparePrompt } from "../../../../actors/text-tasks/prepare.ts";
+import type { TextModel } from "../../../../actors/text-tasks/text-model.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import { readModelMetadata, type TokenizerMetadata } from "../../../../engines/files/gguf/metadata.ts";
+import {
+  type GenerateEvent,
+  greedySampling,
+  type OpenRequest,
+  requestDefaults,
+} from "../../../../engines/generation.ts";
+import { createVocabulary, vocabularyProbes } from "../../../../engines/text/tokenizer/vocabulary.ts";
+import { askedEmbeddings } from "../../../../http/embeddings/request.ts";
+import type { Ref } from "../../../../runtime/actor/ref.ts";
+import { StreamHub } from "../../../../runtime/actor/stream.ts";
+import { ActorSystem } from "../../../../runtime/actor/system.ts";
+import { PortEndpoint } from "../../../../runtime/endpoint/port-endpoint.ts";
+import { ticketTransfer } from "../../../../runtime/thread/dial.ts";
+import { portPair } from "../../../fixtures/actors/endpoint-pair.ts";
+import { FakeClock, settled } from "../../../fixtures/fakes/fake-clock.ts";
+import { createFakeEngine, type FakeEngine, type FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
+import { inlineRunner, openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
+import { writeTinyModel } from "../../../fixtures/models/tiny-gguf.ts";
+import { generousLimits } from "../../../fixtures/scheduling.ts";
+
+export function job(id: number, changes: Partial<SequenceJob> & { readonly length?: number } = {}): SequenceJob {
+  const { length = 8, ...rest } = changes;
+  return {
+    id,
+    client: "client",
+    prompt: Int32Array.from({ length }, (_, i) => (i * 7 + id * 13) % 64),
+    maxNewTokens: 4,
+    ignoreEos: true,
+    adapter: 0,
+    sampling: greedySampling,
+    choice: 0,
+    breakers: new Int32Array(0),
+    ...jobDefaults,
+    ...rest,
+  };
+}
+
+export function request(changes: Partial<OpenRequest> = {}): OpenRequest {
+  return {
+    ...requestDefaults,
+    model: "tiny",
+    client: "client",
+    prompt: { kind: "text", text: "hello" },
+    sampling: greedySampling,
+    maxTokens: 8,
+    ignoreEos: true,
+    candidates: changes.choices ?? 1,
+    ...changes,
+  };
+}
+
+/** A consumer that keeps its frames. */
+export class Frames {
+  readonly all: TokenFrame[] = [];
+
+  send(frame: TokenFrame): void {
+    this.all.push(frame);
+  }
+
+  get rows(): { id: number; token: number; flags: number }[] {
+    return this.all.flatMap(({ rows }) =>
+      Array.from({ length: rows.length / rowInts }, (_, i) => {
+        const [id, token, flags] = rows.subarray(i * rowInts);
+        return { id: id!, token: token!, flags: flags! };
+      }),
+    );
+  }
+}
+
+/** Turns the loop until what was sent has crossed, been handled and been answered. */
+export async function crossed(): Promise<void> {
+  for (let i = 0; i < 12; i++) await settled();
+}
+
+/** A text model of the tiny vocabulary, as an attach makes it. */
+export async function attachment(
+  port: MessagePort,
+  { capacity, capabilities }: Pick<FakeEngine, "capacity" | "capabilities">,
+  maxQueue = generousLimits.maxQueue,
+): Promise<AttachedModel> {
+  const path = await tinyFile();
+  const vocabulary = createVocabulary(await tinyTokenizer());
+  const card = { ...createFakeEngine().card, vocabSize: vocabulary.size };
+  const probes = vocabularyProbes.map((text) => vocabulary.encode(text));
+  const ticket = { place: "model", carrier: "thread", port } as const;
+  return {
+    id: "tiny",
+    path,
+    chatTemplate: null,
+    jinjaExplicit: null,
+    ready: { card, capacity, capabilities, maxQueue, probes },
+    ticket,
+    files: null,
+  };
+}
+
+/** Of text tasks that run on the thread of the test. */
+export const textTasks: TextTaskSettings = {
+  translators: "",
+  quickWorkers: 1,
+  slowWorkers: 2,
+  maxQueued: 64,
+  limitSeconds: 10,
+  heapMiB: 1024,
+};
+
+/** Texts to embed, or tokens. */
+export function embedInputs(inputs: readonly string[] | readonly (readonly number[])[]): EmbedInputs {
+  return askedEmbeddings({ input: inputs as string[] }).inputs;
+}
+
+export async function tinyTokenizer(): Promise<TokenizerMetadata> {
+  return (await readModelMetadata(await tinyFile())).tokenizer;
+}
+
+let file: Promise<string> | null = null;
+
+function tinyFile(): Promise<string> {
+  file ??= (async () => {
+    const folder = mkdtempSync(join(tmpdir(), "actors-test-"));
+    process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+    const path = join(folder, "tiny.gguf");
+    await writeTinyModel(path, { seed: 1, layers: 1 });
+    return path;
+  })();
+  return file;
+}
+
+/** The text side of a model as an attach makes it. */
+export async function openText(engine: Pick<FakeEngine, "capacity" | "capabilities">): Promise<TextModel> {
+  const { port1, port2 } = new MessageChannel();
+  const message = await attachment(port1, engine);
+  port2.close();
+  return openTextModel(message);
+}
+
+interface Told {
+  readonly method: keyof ModelProtocol;
+  readonly ids: readonly number[];
+  readonly paused?: boolean;
+}
+
+/** A run whose model only takes notes; the test plays engine by feeding tokens to `sinks`, one a choice. */
+export async function createRun(
+  changes: Partial<OpenRequest> = {},
+  options: { window?: number; adapter?: RunAdapter } = {},
+) {
+  const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
+  const { left, right } = portPair();
+  const hubOptions = { channel: eventChannel, window: options.window ?? 64 };
+  const reader = new StreamHub(right, hubOptions).reader<GenerateEvent>(1);
+  const clock = new FakeClock();
+  const told: Told[] = [];
+  const asked: SequenceJob[] = [];
+  const sinks: SequenceSink[] = [];
+  const answer: { error: Error | null; onAsked: () => void } = { error: null, onAsked: () => {} };
+  const closed: { id: number; tokenCount: number }[] = [];
+  const ends = { count: 0 };
+  const holder: { run?: Run } = {};
+  const writer = new StreamHub(left, hubOptions).writer<GenerateEvent>(1, {
+    onCancel: () => holder.run?.cancel(),
+    onDrain: () => holder.run?.resume(),
+  });
+  const actor = {
+    place: "model",
+    name: "model",
+    ask: async (_method: string, { jobs }: { jobs: readonly SequenceJob[] }) => {
+      told.push({ method: "generate", ids: jobs.map(({ id }) => id) });
+      asked.push(...jobs);
+      queueMicrotask(answer.onAsked);
+      await Promise.resolve();
+      if (answer.error) throw answer.error;
+    },
+    tell: (method: keyof ModelProtocol, message: Omit<Told, "method">) => void told.push({ method, ...message }),
+  } as unknown as Ref<ModelProtocol>;
+  const run = new Run({
+    request: request(changes),
+    adapter: options.adapter ?? null,
+    writer,
+    model: {
+      texts: text.vocabulary,
+      prepare: async (asked) => preparePrompt(asked as OpenRequest, text),
+      check: async () => null,
+      actor,
+      open: (sink) => sinks.push(sink),
+      places: { begun: () => {}, paused: () => {}, goesOn: () => {} },
+      close: (id, tokenCount) => void closed.push({ id, tokenCount }),
+    },
+    clock,
+    stalledReaderMs: 1000,
+    onClosed: () => void ends.count++,
+  });
+  holder.run = run;
+  const close = () => {
+    left.close();
+    right.close();
+  };
+  return { run, reader, clock, told, asked, sinks, answer, closed, ends, close, vocabulary: text.vocabulary };
+}
+
+export async function readAll<T>(reader: AsyncIterable<readonly T[]>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const batch of reader) items.push(...batch);
+  return items;
+}
+
+/** An agents place and a model place as their modules set them up, over the fake engine and real links, in one thread. */
+export async function createServer(options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits> } = {}) {
+  const front = portPair();
+  const streamWindow = 64;
+  const agentsSystem = new ActorSystem("agents");
+  const place = {
+    name: "agents",
+    init: { mailboxLimit: 64, streamWindow, stalledReaderMs: 60_000, textTasks },
+    spawner: front.left,
+    system: agentsSystem,
+    progress: () => {},
+    onStop: () => {},
+  };
+  startAgents(place, inlineRunner());
+  agentsSystem.attach(front.left);
+  const readers = new StreamHub(front.right, { channel: eventChannel, window: streamWindow });
+  const frontSystem = new ActorSystem("front");
+  const agents = frontSystem.ref<AgentsProtocol>("agents", front.right);
+  const models = frontSystem.ref<ModelsProtocol>("models", front.right);
+
+  const { port1, port2 } = new MessageChannel();
+  const limits = { ...generousLimits, ...options.limits };
+  const message = await attachment(port1, createFakeEngine(options.engine), limits.maxQueue);
+  const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
+  const loop = new StepLoop(engine, { limits, frameIntervalMs: 0 });
+  const modelSystem = new ActorSystem("model");
+  modelSystem.spawn<ModelProtocol>("model", modelActor(loop, new Intake({ loop, grammars: null, store: null })));
+  const modelEnd = new PortEndpoint(port2, { peer: "agents" });
+  modelSystem.attach(modelEnd);
+  // The front's own link, beside the one of the agents.
+  const toModel = portPair();
+  modelSystem.attach(toModel.left);
+  const modelRef = frontSystem.ref<ModelProtocol>("model", toModel.right);
+  const running = loop.run();
+  running.catch(() => {});
+  const attach = (attached: AttachedModel) =>
+    models.ask("attachModel", attached, { transfer: ticketTransfer(attached.ticket) });
+  await attach(message);
+
+  let nextRun = 1;
+  const start = (changes: Partial<OpenRequest> = {}, adapter: RunAdapter | null = null) => {
+    const run = nextRun++;
+    const reader = readers.reader<GenerateEvent>(run);
+    void agents.ask("start", { run, request: request(changes), adapter });
+    return reader;
+  };
+  const embed = (inputs: readonly string[], model = "tiny", adapter: RunAdapter | null = null) => {
+    const run = nextRun++;
+    const reader = readers.reader<EmbedEvent>(run);
+    const request = { model, client: "client", inputs: embedInputs(inputs), truncateInputs: false, priority: 0 };
+    void agents.ask("embed", { run, request, adapter });
+    return reader;
+  };
+  const close = async () => {
+    loop.stop();
+    await running.catch(() => {});
+    await Promise.all([agentsSystem, modelSystem, frontSystem].map((system) => system.stop()));
+    for (const end of [front.left, front.right, modelEnd, toModel.left, toModel.right]) end.close();
+  };
+  return { engine, loop, running, models, attach, start, embed, close, modelEnd, modelRef };
+}

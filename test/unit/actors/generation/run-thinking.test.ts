@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { MessageChannel } from "node:worker_threads";
+import { preparePrompt } from "../../../../actors/text-tasks/prepare.ts";
+import type { TextModel } from "../../../../actors/text-tasks/text-model.ts";
+import type { OpenRequest } from "../../../../engines/generation.ts";
+import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
+import { openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
+import { chatMl, writeTinyModel } from "../../../fixtures/models/tiny-gguf.ts";
+import { attachment, request } from "./rig.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "thinking-test-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A model of that template whose last control tokens are the tags, or whose vocabulary spells them. */
+async function thinkingModel(chatTemplate: string, hasTags = true): Promise<TextModel> {
+  const { port1, port2 } = new MessageChannel();
+  const path = join(folder, `${hasTags}-${chatTemplate.length}.gguf`);
+  await writeTinyModel(path, {
+    seed: 1,
+    layers: 1,
+    chatTemplate,
+    ...(hasTags ? { lastTokens: ["<think>", "</think>"] } : {}),
+  });
+  const message = await attachment(port1, createFakeEngine());
+  port2.close();
+  return openTextModel({ ...message, path, ready: { ...message.ready, probes: null } });
+}
+
+const chat = (changes: Partial<OpenRequest> = {}) =>
+  request({
+    prompt: { kind: "chat", messages: [{ role: "user", content: "hi" }], templateArguments: {} },
+    reasoningBudget: 16,
+    ...changes,
+  });
+
+/** Templates that show past thinking, and end the prompt as said. */
+const template = (end: string) => `${chatMl}{# <think> </think> #}{{ '${end}' }}`;
+
+describe("a bound of the thinking", () => {
+  it("counts from the tag with which the answer may begin", async () => {
+    const text = await thinkingModel(template(""));
+    const prepared = preparePrompt(chat(), text);
+    const size = text.vocabulary.size;
+    assert.deepEqual(prepared.reasoningBudget, {
+      tokens: 16,
+      begin: Int32Array.of(size - 2),
+      end: Int32Array.of(size - 1),
+    });
+  });
+
+  it("counts from the first token where the prompt has begun the thinking", async () => {
+    const text = await thinkingModel(template("<think>\\n"));
+    assert.equal(preparePrompt(chat(), text).reasoningBudget?.begin.length, 0);
+  });
+
+  it("bounds nothing where the prompt has ended the thinking, and where none is asked for", async () => {
+    const text = await thinkingModel(template("<think>\\n\\n</think>\\n\\n"));
+    assert.equal(preparePrompt(chat(), text).reasoningBudget, null);
+    assert.equal(preparePrompt(chat({ reasoningBudget: null }), text).reasoningBudget, null);
+  });
+
+  it("is refused for a model that does not think, and for one whose tags are no tokens", async () => {
+    const refusal = { code: "unsupported", param: "reasoning_budget" };
+    const [plain, spelt] = [await thinkingModel(chatMl), await thinkingModel(template(""), false)];
+    assert.throws(() => preparePrompt(chat(), plain), { ...refusal, message: /has no tags/ });
+    assert.throws(() => preparePrompt(chat(), spelt), { ...refusal, message: /has no token <think>/ });
+  });
+
+  it("is refused beside a grammar, which forbids thinking", async () => {
+    const text = await thinkingModel(template(""));
+    assert.throws(() => preparePrompt(chat({ grammar: { kind: "json" } }), text), {
+      code: "invalid_value",
+      param: "reasoning_budget",
+    });
+  });
+});

@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../../actors/messages.ts";
+import { type GenerateEvent, greedySampling, type OpenRequest } from "../../../../engines/generation.ts";
+import { createVocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { reportedTokens, textsOf } from "../../../fixtures/text/logprobs.ts";
+import { createRun, crossed, readAll, tinyTokenizer } from "./rig.ts";
+
+async function startRun(t: TestContext, changes: Partial<OpenRequest> = {}, window?: number) {
+  const rig = await createRun(changes, window === undefined ? {} : { window });
+  t.after(rig.close);
+  rig.run.start();
+  await crossed();
+  const [byte] = rig.vocabulary.encode("a");
+  /** Feeds each character as a token; `last` is added to the flags of the last one. */
+  const feed = (choice: number, text: string, last = 0, elapsed = 100) => {
+    const tokens = [...text].map((character) => byte! + character.charCodeAt(0) - "a".charCodeAt(0));
+    tokens.forEach((token, i) => {
+      const flags = rowHasToken | (i === tokens.length - 1 ? last : 0);
+      rig.sinks[choice]!.onToken(token, flags, elapsed + i, null, 0);
+    });
+  };
+  /** Feeds a token with logprobs: its own, and one other. */
+  const feedLogprob = (letter: string, logprob: number, last = 0) => {
+    const [token] = rig.vocabulary.encode(letter);
+    // Another record before it: `at` counts.
+    const record = Float32Array.of(-9, 0, logprob, 1, token!, logprob);
+    rig.sinks[0]!.onToken(token!, rowHasToken | last, 100, record, 2);
+  };
+  return { ...rig, feed, feedLogprob };
+}
+
+const texts = textsOf(createVocabulary(await tinyTokenizer()));
+const withLogprobs = { sampling: { ...greedySampling, topLogprobs: 1 } };
+
+const textOf = (events: readonly GenerateEvent[], choice = 0) =>
+  events.map((event) => (event.type === "text" && event.choice === choice ? event.text : "")).join("");
+
+function doneOf(events: readonly GenerateEvent[]) {
+  const last = events.at(-1);
+  assert.ok(last?.type === "done", `ends with done, not ${JSON.stringify(last)}`);
+  return last.usage;
+}
+
+const finishes = (events: readonly GenerateEvent[]) =>
+  events.flatMap((event) => (event.type === "finish" ? [[event.choice, event.reason]] : []));
+
+describe("a run", () => {
+  it("gives text, a finish and its usage", async (t) => {
+    const { feed, reader, told, closed, ends } = await startRun(t);
+    feed(0, "hello", rowFinishedLength, 250);
+    const events = await readAll(reader);
+    assert.equal(textOf(events), "hello");
+    assert.deepEqual(finishes(events), [[0, "length"]]);
+    const usage = doneOf(events);
+    assert.deepEqual([usage.promptTokens, usage.completionTokens], [4, 5]);
+    assert.ok(Math.abs(usage.promptSeconds - 0.0025) < 1e-9);
+    assert.ok(Math.abs(usage.completionSeconds - 0.00004) < 1e-9);
+    assert.deepEqual(told, [{ method: "generate", ids: [1] }]);
+    assert.deepEqual(closed, [{ id: 1, tokenCount: 5 }]);
+    assert.equal(ends.count, 1);
+  });
+
+  it("ends at a stop string, cancels the sequence, and counts the tokens up to there", async (t) => {
+    const { feed, reader, told } = await startRun(t, { stop: ["ab"] });
+    feed(0, "xxaxabyy", rowFinishedLength);
+    const events = await readAll(reader);
+    assert.equal(textOf(events), "xxax");
+    assert.deepEqual(finishes(events), [[0, "stop"]]);
+    assert.equal(doneOf(events).completionTokens, 6);
+    assert.deepEqual(told.at(-1), { method: "cancel", ids: [1], how: "stop" });
+  });
+
+  it("finishes and counts each of several choices once, whatever rows were on their way after a stop string", async (t) => {
+    const { feed, reader } = await startRun(t, { choices: 2, stop: ["b"] });
+    feed(0, "abcd", rowFinishedLength);
+    feed(1, "xy", rowFinishedLength);
+    const events = await readAll(reader);
+    assert.deepEqual(finishes(events), [
+      [0, "stop"],
+      [1, "length"],
+    ]);
+    assert.deepEqual([textOf(events, 0), textOf(events, 1)], ["a", "xy"]);
+    assert.equal(doneOf(events).completionTokens, 4);
+  });
+
+  it("never reports a negative time when choices run one after another", async (t) => {
+    const { feed, reader } = await startRun(t, { choices: 2 });
+    feed(0, "ab", rowFinishedLength, 500);
+    feed(1, "ab", rowFinishedLength, 100);
+    const { promptSeconds, completionSeconds } = doneOf(await readAll(reader));
+    assert.ok(promptSeconds >= 0.005 && completionSeconds > 0, `${promptSeconds} ${completionSeconds}`);
+  });
+
+  it("ends with the one error the model refuses it with", async (t) => {
+    const rig = await createRun({ choices: 2 });
+    t.after(rig.close);
+    rig.answer.error = new ServerError("queue_full", "full");
+    rig.run.start();
+    const events = await readAll(rig.reader);
+    assert.deepEqual(events, [{ type: "error", error: { code: "queue_full", message: "full" } }]);
+    assert.deepEqual(
+      rig.closed.map(({ id }) => id),
+      [1, 2],
+    );
+    assert.equal(rig.ends.count, 1);
+  });
+
+  it("refuses a prompt that does not fit without asking the model", async (t) => {
+    for (const [maxTokens, param, message] of [
+      [510, "prompt", /prompt is .*; model "tiny" takes 512, including max_tokens 510/],
+      // Whatever the prompt is.
+      [1000, "max_tokens", /max_tokens: expected fewer than the 512 tokens model "tiny" takes in all, got 1000/],
+    ] as const) {
+      const { reader, told, closed, ends } = await startRun(t, { maxTokens });
+      const [event] = await readAll(reader);
+      assert.ok(event?.type === "error" && event.error.code === "context_length_exceeded");
+      assert.equal(event.error.param, param);
+      assert.match(event.error.message, message);
+      assert.deepEqual([told, closed, ends.count], [[], [], 1]);
+    }
+  });
+
+  it("asks the model nothing where its reader leaves while its prompt is prepared", async (t) => {
+    const rig = await createRun();
+    t.after(rig.close);
+    const started = rig.run.start();
+    rig.run.cancel();
+    await started;
+    assert.deepEqual([rig.told, rig.closed, rig.ends.count], [[], [], 1]);
+  });
+
+  it("cancels right after it was sent, and says nothing more when the model refuses after all", async (t) => {
+    const rig = await createRun();
+    t.after(rig.close);
+    rig.answer.error = new ServerError("queue_full", "full");
+    rig.answer.onAsked = () => rig.run.cancel();
+    await rig.run.start();
+    await crossed();
+    assert.deepEqual(
+      rig.told.map(({ method }) => method),
+      ["generate", "cancel"],
+    );
+    assert.deepEqual(rig.closed, [{ id: 1, tokenCount: 0 }]);
+  });
+
+  it("fails alone when its text cannot be made", async (t) => {
+    const { reader, sinks, told } = await startRun(t, withLogprobs);
+    sinks[0]!.onToken(5, rowHasToken, 100, Float32Array.of(), 1e9);
+    sinks[0]!.onToken(undefined as never, rowHasToken, 100, Float32Array.of(-1, 1e10), 0);
+    const events = await readAll(reader);
+    assert.equal(events.at(-1)?.type, "error");
+    assert.equal(told.at(-1)?.method, "cancel");
+  });
+});
+
+describe("a run whose reader falls behind", () => {
+  const window = 4;
+
+  it("pauses its sequences, loses nothing of what was on its way, and goes on when the reader has caught up", async (t) => {
+    const { feed, reader, told } = await startRun(t, { choices: 2, maxTokens: 200 }, window);
+    const text = "abcdefgh".repeat(10);
+    feed(0, text);
+    feed(1, text);
+    assert.deepEqual(told.at(-1), { method: "setPaused", ids: [1, 2], paused: true });
+    assert.equal(told.filter(({ method }) => method === "setPaused").length, 1);
+    const events: GenerateEvent[] = [];
+    const reading = (async () => {
+      for await (const batch of reader) events.push(...batch);
+    })();
+    await crossed();
+    assert.deepEqual([textOf(events, 0), textOf(events, 1)], [text, text]);
+    assert.deepEqual(told.at(-1), { method: "setPaused", ids: [1, 2], paused: false });
+    feed(0, "!", rowFinishedLength);
+    feed(1, "?", rowFinishedStop);
+    await reading;
+    assert.deepEqual([textOf(events, 0), textOf(events, 1)], [`${text}!`, `${text}?`]);
+    assert.equal(doneOf(events).completionTokens, 162);
+  });
+
+  it("hands out its end, too, only when there is room", async (t) => {
+    const { feed, reader, clock, ends } = await startRun(t, { maxTokens: 200 }, window);
+    feed(0, "abcdefgh".repeat(5), rowFinishedLength);
+    assert.equal(ends.count, 0);
+    const events = await readAll(reader);
+    assert.equal(textOf(events), "abcdefgh".repeat(5));
+    assert.deepEqual(finishes(events), [[0, "length"]]);
+    assert.equal(doneOf(events).completionTokens, 40);
+    assert.equal(ends.count, 1);
+    assert.equal(clock.pendingCount, 0);
+  });
+
+  it("is cancelled with reader_stalled when nothing is read for too long", async (t) => {
+    const { feed, reader, clock, told, ends } = await startRun(t, { maxTokens: 200 }, window);
+    feed(0, "abcdefgh");
+    await clock.advance(999);
+    assert.equal(ends.count, 0);
+    await clock.advance(1);
+    assert.deepEqual(told.at(-1), { method: "cancel", ids: [1] });
+    const last = (await readAll(reader)).at(-1);
+    assert.ok(last?.type === "error" && last.error.code === "reader_stalled");
+  });
+
+  it("keeps logprobs beside their text", async (t) => {
+    const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, maxTokens: 200 }, window);
+    for (let i = 1; i <= 20; i++) feedLogprob("a", -i, i === 20 ? rowFinishedLength : 0);
+    const events = await readAll(reader);
+    for (const event of events) {
+      if (event.type === "text") assert.equal(event.logprobs?.count, event.text.length);
+    }
+    assert.deepEqual(
+      reportedTokens(events, texts).map(({ logprob }) => logprob),
+      Array.from({ length: 20 }, (_, i) => -i - 1),
+    );
+  });
+});
+
+describe("logprobs and stop strings", () => {
+  const letters = (events: readonly GenerateEvent[]) =>
+    reportedTokens(events, texts)
+      .map(({ token }) => token)
+      .join("");
+
+  it("travel with the text they belong to while it is held back", async (t) => {
+    const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, stop: ["abc"] });
+    for (const letter of "xabx") feedLogprob(letter, -1);
+    feedLogprob("y", -1, rowFinishedLength);
+    const events = await readAll(reader);
+    assert.equal(textOf(events), "xabxy");
+    for (const event of events) {
+      if (event.type === "text") assert.equal(letters([event]), event.text);
+    }
+  });
+
+  it("leaves out those of the stop string itself", async (t) => {
+    const { feedLogprob, reader } = await startRun(t, { ...withLogprobs, stop: ["abc"] });
+    for (const letter of "xyabcz") feedLogprob(letter, -1);
+    const events = await readAll(reader);
+    assert.equal(textOf(events), "xy");
+    assert.equal(letters(events), "xy");
+  });
+});

@@ -1,0 +1,220 @@
+// Builders for tests of the lives of models: places that come up, fail and end when the test says so, and what each life did.
+
+import type { ModelStatus } from "../../../../actors/api/inference.ts";
+import type { AdapterToLoad, ModelPlaceReady, ModelProtocol } from "../../../../actors/messages.ts";
+import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
+import { ModelLife, type ModelLifeOptions } from "../../../../actors/models/model-life.ts";
+import { Residency } from "../../../../actors/models/residency.ts";
+import { checkTransition, type TransitionReason } from "../../../../actors/models/transitions.ts";
+import type { RestartPolicy } from "../../../../runtime/actor/supervision.ts";
+import { ActorSystem } from "../../../../runtime/actor/system.ts";
+import type { PeerExit } from "../../../../runtime/endpoint/endpoint.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import type { Place } from "../../../../runtime/thread/place.ts";
+import { portPair } from "../../../fixtures/actors/endpoint-pair.ts";
+import { FakeClock, settled } from "../../../fixtures/fakes/fake-clock.ts";
+import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
+import { generousLimits } from "../../../fixtures/scheduling.ts";
+
+export const policy: RestartPolicy = {
+  kind: "restart",
+  minBackoffMs: 100,
+  maxBackoffMs: 30_000,
+  resetAfterMs: 10_000,
+  maxRestarts: 2,
+};
+
+const ready = (): ModelPlaceReady => {
+  const { card, capacity, capabilities } = createFakeEngine();
+  return { card, capacity, capabilities, maxQueue: 8, probes: null };
+};
+
+/** What a place answers that has had no requests. */
+const unused = new StepLoop(createFakeEngine(), { limits: generousLimits, frameIntervalMs: 0 }).snapshot();
+
+/** One place of a model, from the test's side. */
+export interface FakePlace {
+  up(): Promise<void>;
+  fail(error?: ServerError): Promise<void>;
+  crash(): Promise<void>;
+  readonly adapters: AdapterToLoad[];
+  readonly isGone: boolean;
+}
+
+export interface TestedLife {
+  readonly life: ModelLife;
+  readonly places: FakePlace[];
+  /** Statuses as they followed each other, each with its reason. */
+  readonly moves: string[];
+  readonly logged: { readonly message: string; readonly fields: Record<string, unknown> }[];
+  readonly attached: string[];
+}
+
+/** A request that has come: in, waiting, or refused with a code. */
+export function come({ life }: TestedLife, signal: AbortSignal | null = null, client = "client") {
+  const request = { state: "waits", error: null as ServerError | null, leave: () => life.leave() };
+  life.enter(signal, client).then(
+    () => {
+      request.state = "in";
+    },
+    (error: ServerError) => {
+      request.state = error.code;
+      request.error = error;
+    },
+  );
+  return request;
+}
+
+/** Whether a promise has settled, and with what. */
+export function watch<T>(promise: Promise<T>) {
+  const watched = { isSettled: false, value: null as T | null };
+  promise.then((value) => {
+    watched.isSettled = true;
+    watched.value = value;
+  });
+  return watched;
+}
+
+/** Turns the loop until what was sent has crossed, been handled and been answered. */
+export async function turns(): Promise<void> {
+  for (let i = 0; i < 12; i++) await settled();
+}
+
+export class Lives {
+  readonly clock = new FakeClock();
+  readonly residency: Residency;
+  readonly system = new ActorSystem("front");
+  readonly all: TestedLife[] = [];
+  readonly #ends: (() => void)[] = [];
+  /** Places that are being started or run. */
+  alive = 0;
+  mostAlive = 0;
+
+  constructor(seats: number | null = null) {
+    this.residency = new Residency(seats);
+  }
+
+  create(id: string, changes: Partial<ModelLifeOptions> = {}): TestedLife {
+    const places: FakePlace[] = [];
+    const moves: string[] = [];
+    const logged: TestedLife["logged"] = [];
+    const attached: string[] = [];
+    const note = (fields: Record<string, unknown>, message: string) => void logged.push({ message, fields });
+    const debug = ({ from, to, reason }: Record<string, unknown>) => {
+      checkTransition(from as ModelStatus, to as ModelStatus, reason as TransitionReason);
+      moves.push(`${to} (${reason})`);
+    };
+    const life = new ModelLife({
+      served: {
+        id,
+        engine: "llama",
+        spec: { abortFlag: new SharedArrayBuffer(8) } as never,
+        chatTemplate: null,
+        jinjaExplicit: null,
+        carrier: "thread",
+        adapters: null,
+        ownAdapter: null,
+      },
+      adapters: null,
+      loadsAtStart: false,
+      spawn: (signal) => this.#spawn(places, signal),
+      users: {
+        attach: async (_served, place) => void attached.push(place.name),
+        detach: () => {},
+      },
+      system: this.system,
+      residency: this.residency,
+      clock: this.clock,
+      restart: policy,
+      maxWaiting: 4,
+      loadTimeoutMs: 60_000,
+      idleUnloadMs: 0,
+      log: { debug, info: note, warn: note, error: note } as never,
+      ...changes,
+    });
+    const tested = { life, places, moves, logged, attached };
+    this.all.push(tested);
+    return tested;
+  }
+
+  /** A life whose model is loaded. */
+  async loaded(id: string, changes: Partial<ModelLifeOptions> = {}): Promise<TestedLife> {
+    const tested = this.create(id, changes);
+    const done = tested.life.reload();
+    await turns();
+    await tested.places[0]?.up();
+    await done;
+    return tested;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.all.map(({ life }) => life.stop(1000)));
+    for (const end of this.#ends) end();
+  }
+
+  #spawn(places: FakePlace[], signal: AbortSignal): Promise<Place<ModelPlaceReady>> {
+    const { left, right } = portPair();
+    const end = () => {
+      left.close();
+      right.close();
+    };
+    this.#ends.push(end);
+    this.alive++;
+    this.mostAlive = Math.max(this.mostAlive, this.alive);
+    const adapters: AdapterToLoad[] = [];
+    const inside = new ActorSystem("model");
+    const answers = { statistics: () => unused, loadAdapter: (message: AdapterToLoad) => void adapters.push(message) };
+    inside.spawn<ModelProtocol>("model", answers as never);
+    inside.attach(right);
+    let leave = (_exit: PeerExit): void => {};
+    let isGone = false;
+    const exit = new Promise<PeerExit>((resolve) => {
+      leave = (how) => {
+        if (isGone) return;
+        isGone = true;
+        this.alive--;
+        end();
+        resolve(how);
+      };
+    });
+    const gone = (reason: string, orderly: boolean) => leave({ reason, code: null, signal: null, orderly });
+    const place: Place<ModelPlaceReady> = {
+      name: `place ${places.length}`,
+      ready: ready(),
+      endpoint: left,
+      exit,
+      pid: null,
+      dial: () => Promise.reject(new Error("not dialled here")),
+      stop: async () => {
+        gone("stopped", true);
+        return await exit;
+      },
+      kill: () => gone("killed by its spawner", false),
+    };
+    return new Promise((resolve, reject) => {
+      const fail = (error: ServerError) => {
+        gone(error.message, false);
+        reject(error);
+      };
+      signal.addEventListener("abort", () => fail(new ServerError("cancelled", "the start was cancelled")));
+      places.push({
+        adapters,
+        get isGone() {
+          return isGone;
+        },
+        up: async () => {
+          resolve(place);
+          await turns();
+        },
+        fail: async (error = new ServerError("model_file_invalid", "the file is damaged")) => {
+          fail(error);
+          await turns();
+        },
+        crash: async () => {
+          gone("killed by SIGKILL", false);
+          await turns();
+        },
+      });
+    });
+  }
+}

@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import type { FrontOptions } from "../../../../actors/front/front-options.ts";
+import { ModelLives } from "../../../../actors/models/model-lives.ts";
+import { ActorSystem } from "../../../../runtime/actor/system.ts";
+import { policy } from "./lifecycle-rig.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "troupe-lives-"));
+after(() => rmSync(folder, { recursive: true }));
+
+/** One model with an adapter to be loaded with the server, which is not there. */
+function createLives(): ModelLives {
+  const quiet = () => undefined;
+  const served = {
+    id: "a",
+    engine: "wasm",
+    spec: { path: join(folder, "none.gguf"), abortFlag: null },
+    carrier: "thread",
+    ownAdapter: null,
+    adapters: {
+      limits: { maxAdapters: 4, maxRank: 64, maxBytes: 2 ** 30 },
+      preloaded: [{ alias: "x", source: "x", revision: null, path: join(folder, "none") }],
+    },
+  };
+  const options = {
+    models: [served],
+    defaultModelId: "a",
+    limits: { maxQueue: 8 },
+    adapterFolder: folder,
+    adapterRoot: null,
+    maxLoadedModels: null,
+    idleUnloadMs: 0,
+    restart: policy,
+    loadTimeoutMs: 60_000,
+    log: { debug: quiet, info: quiet, warn: quiet, error: quiet },
+    onLoadProgress: quiet,
+    agents: { mailboxLimit: 10 },
+  } as unknown as FrontOptions;
+  return new ModelLives(options, new ActorSystem("front"), { attach: async () => {}, detach: () => {} });
+}
+
+describe("starting all models", () => {
+  it("fails where an adapter that is to be loaded with the server cannot be prepared", async () => {
+    const lives = createLives();
+    await assert.rejects(lives.start(), /"x" of model "a"/);
+    await lives.stop(1000);
+  });
+
+  it("does not fail because the server is stopped meanwhile", async () => {
+    const lives = createLives();
+    let failure: unknown = null;
+    lives.start().catch((error) => {
+      failure = error;
+    });
+    await lives.stop(1000);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    assert.equal(failure, null);
+  });
+});

@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { isAlive, ownIdentity } from "../../../../actors/state/process-identity.ts";
+
+const isLinux = process.platform === "linux";
+const statOf = (pid: number): string[] => {
+  const status = readFileSync(`/proc/${pid}/stat`, "latin1");
+  return status.slice(status.lastIndexOf(")") + 2).split(" ");
+};
+
+describe("the identity of a process", () => {
+  it("says that this one lives, and none of another start, or of no number", () => {
+    assert.equal(isAlive(ownIdentity()), true);
+    for (const identity of [`${process.pid}:1`, "999999999:1", "x", ""]) assert.equal(isAlive(identity), false);
+  });
+
+  it("does not call alive what has ended and waits for its parent", { skip: !isLinux }, async () => {
+    // The child of a process that does not ask how it has ended.
+    const parent = spawn("sh", ["-c", "sleep 0.3 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
+    const [line] = await parent.stdout.take(1).toArray();
+    const pid = Number(line);
+    const identity = `${pid}:${statOf(pid)[19]}`;
+    assert.equal(isAlive(identity), true);
+    for (let i = 0; i < 500 && statOf(pid)[0] !== "Z"; i++) await sleep(10);
+    assert.deepEqual([statOf(pid)[0], isAlive(identity)], ["Z", false]);
+    parent.kill("SIGKILL");
+  });
+});

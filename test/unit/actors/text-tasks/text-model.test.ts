@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { MessageChannel } from "node:worker_threads";
+import type { AttachedModel } from "../../../../actors/messages.ts";
+import type { OpenRequest } from "../../../../engines/generation.ts";
+import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
+import { openTextModel } from "../../../fixtures/fakes/inline-tasks.ts";
+import { attachment, request } from "../generation/rig.ts";
+
+/** An attach by an engine that gives these tokens for the probes. */
+async function attached(t: TestContext, probes: (own: readonly Int32Array[]) => AttachedModel["ready"]["probes"]) {
+  const { port1, port2 } = new MessageChannel();
+  t.after(() => port2.close());
+  const message = await attachment(port1, createFakeEngine({ sequenceTokens: 64 }));
+  return { ...message, ready: { ...message.ready, probes: probes(message.ready.probes ?? []) } };
+}
+
+describe("the text side of a model", () => {
+  it("is refused where the engine's tokenizer gives other tokens, with both", async (t) => {
+    const message = await attached(t, (own) => own.map((tokens) => tokens.map((token) => token + 1)));
+    await assert.rejects(openTextModel(message), {
+      code: "model_file_invalid",
+      message: /the engine's tokenizer gives/,
+    });
+  });
+
+  it("is refused where the weights are not those of as many tokens, with both numbers", async (t) => {
+    const { ready, ...message } = await attached(t, () => null);
+    const { vocabSize } = ready.card;
+    const padded = { ...message, ready: { ...ready, card: { ...ready.card, vocabSize: vocabSize + 1 } } };
+    await assert.rejects(openTextModel(padded), {
+      code: "model_file_invalid",
+      message: new RegExp(`${vocabSize} tokens.*${vocabSize + 1}`),
+    });
+  });
+
+  it("stands by itself where the engine has no tokenizer", async (t) => {
+    const model = await openTextModel(await attached(t, () => null));
+    assert.ok(model.vocabulary.encode("hello").length > 0);
+  });
+
+  it("cuts a prompt that is too long at its start, and leaves the token that begins all prompts before the rest", async (t) => {
+    const template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}";
+    const model = await openTextModel(await attached(t, () => null), template);
+    const content = "one two three four five six seven eight nine ten ".repeat(40);
+    const prompt = { kind: "chat", messages: [{ role: "user", content }], templateArguments: {} } as const;
+    const cut = (changes: Partial<OpenRequest>) =>
+      model.prompt(request({ truncatePrompt: true, maxTokens: 14, ...changes })).prompt;
+    const { vocabulary } = model;
+    const whole = vocabulary.encode(content);
+    assert.deepEqual([...cut({ prompt })], [vocabulary.bosToken, ...whole.slice(-49)]);
+    const text = { kind: "text", text: content } as const;
+    assert.deepEqual([...cut({ prompt: text })], [...whole.slice(-50)], "nothing begins this vocabulary's texts");
+  });
+});

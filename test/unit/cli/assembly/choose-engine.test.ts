@@ -1,0 +1,219 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { chooseEngine, type EngineQuestions } from "../../../../cli/assembly/choose-engine.ts";
+import type { EngineFigures, TrialFigures } from "../../../../engines/trial/figures.ts";
+
+interface Host {
+  readonly configured?: EngineQuestions["configured"];
+  readonly gpu?: string | null;
+  readonly nativeProblem?: string | null;
+  readonly wasmRefusal?: string | null;
+  readonly wasmOnly?: string | null;
+  readonly llamaRefusal?: string | null;
+  readonly trial?: TrialFigures | string;
+  readonly nodeVersion?: string;
+}
+
+const slow: EngineFigures = { prompt: 100, oneRow: 10, sixteenRows: 50, weightBytes: 2 ** 27 };
+const quick: EngineFigures = { prompt: 300, oneRow: 20, sixteenRows: 200, weightBytes: 2 ** 27 };
+
+/** A host that answers as it is told, and notes what it is asked. */
+function host(facts: Host) {
+  const { configured = "auto", gpu = null, nativeProblem = null, wasmRefusal = null, wasmOnly = null } = facts;
+  const { llamaRefusal = null, trial: figures = { wasm: quick, llama: slow }, nodeVersion = "24.1.0" } = facts;
+  const trial = typeof figures === "string" ? figures : { figures, isNew: true };
+  const asked: string[] = [];
+  const answer =
+    <T>(name: string, value: T) =>
+    async () => {
+      asked.push(name);
+      return value;
+    };
+  const questions: EngineQuestions = {
+    configured,
+    path: "m.gguf",
+    wasmOnly,
+    llamaRefusal,
+    nodeVersion,
+    gpu: answer("gpu", gpu),
+    nativeProblem: answer("nativeProblem", nativeProblem),
+    wasmRefusal: answer("wasmRefusal", wasmRefusal),
+    trial: answer("trial", trial),
+  };
+  return { asked, questions };
+}
+
+const unfit = 'its architecture is "mamba"';
+const absent = "no library for linux-x64";
+
+describe("an engine that is set", () => {
+  it("is taken, whatever the host has", async () => {
+    for (const configured of ["llama", "wasm"] as const) {
+      for (const gpu of ["cuda", null]) {
+        const { asked, questions } = host({ configured, gpu, nativeProblem: absent });
+        assert.deepEqual(await chooseEngine(questions), {
+          engine: configured,
+          reason: "it is set",
+          figures: null,
+          advice: null,
+          isNew: false,
+        });
+        assert.deepEqual(asked, configured === "wasm" ? ["wasmRefusal"] : []);
+      }
+    }
+  });
+
+  it("is refused where it is wasm and cannot run the file", async () => {
+    await assert.rejects(chooseEngine(host({ configured: "wasm", wasmRefusal: unfit }).questions), {
+      code: "config_invalid",
+      param: "engine",
+      message: /"m\.gguf"; got wasm, which cannot: its architecture is "mamba"; try llama or auto/,
+    });
+  });
+});
+
+describe("settings that the llama engine refuses", () => {
+  const llamaRefusal = "max_seqs 300 is more than its 256";
+
+  it("have wasm chosen on a CPU, without a trial", async () => {
+    const { asked, questions } = host({ llamaRefusal });
+    const { engine, reason } = await chooseEngine(questions);
+    assert.deepEqual([engine, reason], ["wasm", `no GPU to use; llama cannot: ${llamaRefusal}`]);
+    assert.ok(!asked.includes("trial"));
+  });
+
+  it("leave llama to say why where wasm cannot run the file", async () => {
+    const { questions } = host({ llamaRefusal, wasmRefusal: unfit });
+    assert.equal((await chooseEngine(questions)).engine, "llama");
+  });
+});
+
+describe("a setting that only the wasm engine can do", () => {
+  const wasmOnly = "xlora";
+
+  it("has it chosen, whatever the host has", async () => {
+    for (const gpu of ["cuda", null]) {
+      const { asked, questions } = host({ wasmOnly, gpu });
+      const choice = await chooseEngine(questions);
+      assert.deepEqual(choice, {
+        engine: "wasm",
+        reason: "the only one with xlora",
+        figures: null,
+        advice: null,
+        isNew: false,
+      });
+      assert.deepEqual(asked, ["wasmRefusal"]);
+      assert.deepEqual((await chooseEngine(host({ wasmOnly, gpu, configured: "wasm" }).questions)).engine, "wasm");
+    }
+  });
+
+  it("is refused beside the llama engine", async () => {
+    await assert.rejects(chooseEngine(host({ wasmOnly, configured: "llama" }).questions), {
+      code: "config_invalid",
+      param: "engine",
+      message: "engine expects wasm, the only one with xlora; got llama: leave one of the two out",
+    });
+  });
+
+  it("is refused with a model that the wasm engine cannot run, with the reason", async () => {
+    await assert.rejects(chooseEngine(host({ wasmOnly, gpu: "cuda", wasmRefusal: unfit }).questions), {
+      code: "config_invalid",
+      param: "xlora",
+      message:
+        'xlora expects a model that the wasm engine can run; it cannot run "m.gguf": its architecture is "mamba"',
+    });
+  });
+});
+
+describe("auto", () => {
+  it("takes llama where there is a GPU, and asks nothing else", async () => {
+    const { asked, questions } = host({ gpu: "vulkan", wasmRefusal: unfit });
+    const choice = await chooseEngine(questions);
+    assert.deepEqual(choice, {
+      engine: "llama",
+      reason: "there is a GPU (vulkan)",
+      figures: null,
+      advice: null,
+      isNew: false,
+    });
+    assert.deepEqual(asked, ["gpu"]);
+  });
+
+  it("takes the engine that was quicker in a trial on a CPU, says the figures, and does not look at the libraries", async () => {
+    for (const [quicker, figures] of [
+      ["wasm", { wasm: quick, llama: slow }],
+      ["llama", { wasm: slow, llama: quick }],
+    ] as const) {
+      const { asked, questions } = host({ trial: figures });
+      const choice = await chooseEngine(questions);
+      assert.equal(choice.engine, quicker);
+      assert.deepEqual(choice.figures, figures);
+      assert.match(
+        choice.reason,
+        /quicker in a trial .*wasm prompt \d+, decode \d+, 16 at once \d+, weights 128 MiB; llama prompt \d+/,
+      );
+      assert.deepEqual(asked, ["gpu", "wasmRefusal", "trial"]);
+    }
+  });
+
+  it("weighs four tokens of a prompt against one that is written", async () => {
+    const engineFor = async (wasm: EngineFigures, llama: EngineFigures) =>
+      (await chooseEngine(host({ trial: { wasm, llama } }).questions)).engine;
+    const readsFast: EngineFigures = { ...slow, prompt: 400 };
+    const writesFast: EngineFigures = { ...slow, oneRow: 20, sixteenRows: 100 };
+    // 0.01 + 0.06 s a token against 0.04 + 0.03 s: as long, and a little more on either side decides.
+    assert.equal(await engineFor({ ...readsFast, prompt: 410 }, writesFast), "wasm");
+    assert.equal(await engineFor({ ...readsFast, prompt: 390 }, writesFast), "llama");
+  });
+
+  it("advises Node 24 on an older one, where wasm is or would be the quicker engine then", async () => {
+    const adviceOn = async (nodeVersion: string, prompt: number) => {
+      const trial = { wasm: { ...slow, prompt }, llama: { ...slow, prompt: 120 } };
+      return (await chooseEngine(host({ trial, nodeVersion }).questions)).advice;
+    };
+    const advice = /^this is Node 20\.11\.0; Node 24 runs .* 1\.1 to 2 times as fast .*: npx .*node@24 /;
+    assert.match((await adviceOn("20.11.0", 200)) ?? "", advice);
+    assert.match((await adviceOn("20.11.0", 100)) ?? "", advice, "with 1.5 times the speed it is ahead");
+    assert.equal(await adviceOn("20.11.0", 60), null);
+    assert.equal(await adviceOn("24.0.0", 200), null);
+  });
+
+  it("compares encoders by what they read", async () => {
+    const encoder = (prompt: number): EngineFigures => ({ ...slow, prompt, oneRow: null, sixteenRows: null });
+    const { questions } = host({ trial: { wasm: encoder(900), llama: encoder(1000) } });
+    const { engine, reason } = await chooseEngine(questions);
+    assert.equal(engine, "llama");
+    assert.match(reason, /wasm prompt 900, weights 128 MiB; llama prompt 1000, weights 128 MiB$/);
+  });
+
+  it("takes wasm on a CPU where the native libraries do not load, and says so", async () => {
+    const { engine, reason } = await chooseEngine(host({ nativeProblem: absent, trial: "it died" }).questions);
+    assert.equal(engine, "wasm");
+    assert.match(reason, /llama cannot: no library for linux-x64/);
+  });
+
+  it("takes wasm where the trial fails, and says why", async () => {
+    const { engine, reason } = await chooseEngine(host({ trial: "no space left" }).questions);
+    assert.equal(engine, "wasm");
+    assert.match(reason, /could not be compared: no space left/);
+  });
+
+  it("takes llama on a CPU where wasm cannot run the file, and says so", async () => {
+    const { engine, reason } = await chooseEngine(host({ wasmRefusal: unfit }).questions);
+    assert.equal(engine, "llama");
+    assert.match(reason, /wasm cannot: its architecture is "mamba"/);
+  });
+
+  it("is refused where neither can, with both reasons", async () => {
+    await assert.rejects(chooseEngine(host({ nativeProblem: absent, wasmRefusal: unfit }).questions), {
+      code: "config_invalid",
+      message: /^no engine can run "m\.gguf" here: (?=.*no library for linux-x64)(?=.*"mamba")/,
+    });
+  });
+
+  it("passes on what is wrong with a file that nobody can run", async () => {
+    const { questions } = host({});
+    const broken: EngineQuestions = { ...questions, wasmRefusal: () => Promise.reject(new Error("not a GGUF file")) };
+    await assert.rejects(chooseEngine(broken), /not a GGUF file/);
+  });
+});

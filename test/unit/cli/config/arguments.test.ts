@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { parseArguments } from "../../../../cli/arguments.ts";
+import { appliesTo, keyEntries } from "../../../../cli/config/keys.ts";
+import { commandsHelp, flagsHelp } from "../../../../cli/help.ts";
+
+const parse = (line: string) => parseArguments(line.split(" ").filter((word) => word !== ""));
+
+function assertRefused(line: string, message: string | RegExp): void {
+  assert.throws(() => parse(line), { name: "ServerError", code: "config_invalid", message });
+}
+
+describe("the command line", () => {
+  it("gives the command and its flags by their long names, as text", () => {
+    const { command, flags } = parse("serve -p 0 -m a -m b --cpu --mmap=false -c t.jinja -j e.jinja");
+    assert.equal(command, "serve");
+    assert.deepEqual(flags, {
+      "--port": "0",
+      "--model-id": ["a", "b"],
+      "--cpu": true,
+      "--mmap": "false",
+      "--chat-template": "t.jinja",
+      "--jinja-explicit": "e.jinja",
+    });
+  });
+
+  it("takes the loader before the flags, and -v as a log level", () => {
+    assert.deepEqual(parse("serve text -v").flags, { "--log-level": "debug", "--kind": "text" });
+    assert.deepEqual(parse("serve -vv").flags, { "--log-level": "trace" });
+    assertRefused("serve text --kind auto", '"text" stands for --kind text; give one of them, not both');
+    assertRefused("serve -v --log-level warn", '"-v" stands for --log-level debug; give one of them, not both');
+    assertRefused("serve other --kind auto", /^unexpected "other"/);
+  });
+
+  it("takes a file for from-config, with flags over it", () => {
+    const { command, file, flags } = parse("from-config -f t.toml -p 1");
+    assert.deepEqual([command, file, flags], ["from-config", "t.toml", { "--port": "1" }]);
+    assertRefused("from-config", "from-config expects a TOML file: from-config -f FILE; got none");
+  });
+
+  it("asks for help or the version with or without a command", () => {
+    assert.deepEqual(parse(""), { command: null, tool: null, flags: {}, file: null, help: false, version: false });
+    assert.equal(parse("--help").help, true);
+    assert.equal(parse("serve -h").help, true);
+    assert.equal(parse("from-config --help").help, true);
+    assert.equal(parse("--version").version, true);
+  });
+
+  it("refuses a command that is not built yet", () => {
+    assertRefused("tune --json", '"tune" is not supported yet by this version of troupe');
+  });
+
+  it("refuses what it does not know, with the nearest it does", () => {
+    assertRefused("srve", 'unknown command "srve"; did you mean "serve"?');
+    assertRefused("serve --prot 1", 'unknown flag "--prot"; did you mean "--port"?');
+    assertRefused("serve -z", 'unknown flag "-z"; see --help');
+    assertRefused("serve model.gguf", /^unexpected "model.gguf"; a model is named with -m/);
+    assertRefused("-p 1", /^a command is expected before the flags/);
+  });
+
+  it("reads run like serve, and leaves the arguments of cache and login to them", () => {
+    const { command, flags } = parse("run text -m a -i hello");
+    assert.equal(command, "run");
+    assert.deepEqual(flags, { "--model-id": ["a"], "--input": "hello", "--kind": "text" });
+    assert.deepEqual(parse("cache delete -m a --help").tool, { name: "cache", args: ["delete", "-m", "a", "--help"] });
+    assert.deepEqual(parse("login").tool, { name: "login", args: [] });
+    assert.equal(parse("serve").tool, null);
+  });
+
+  it("takes a true-or-false flag alone, before its value, and joined to it", () => {
+    assert.deepEqual(parse("run --thinking -m a").flags, { "--model-id": ["a"], "--thinking": "true" });
+    assert.deepEqual(parse("run --thinking false").flags, { "--thinking": "false" });
+    assert.deepEqual(parse("run --thinking=false --mmap").flags, { "--thinking": "false", "--mmap": "true" });
+  });
+
+  it("takes a flag by its other names", () => {
+    assert.deepEqual(parse("run --enable-thinking").flags, { "--thinking": "true" });
+    assert.deepEqual(parse("serve --agentic --code-exec-permission ask").flags, {
+      "--agent": true,
+      "--agent-permission": "ask",
+    });
+    assert.deepEqual(parse("serve --lora a=b --lora-modules c=d").flags, { "--lora": ["a=b", "c=d"] });
+  });
+
+  it("takes several adapters behind one flag, and nothing else for one", () => {
+    const expected = { "--kind": "text", "--lora": ["a=b", "c=d", '{"alias":"e"}', "f=g"], "--model-id": ["x=y"] };
+    const argv = ["serve", "text", "--lora-modules", "a=b", "c=d", '{"alias":"e"}', "-m", "x=y", "--lora=f=g"];
+    assert.deepEqual(parseArguments(argv).flags, expected);
+    assertRefused("serve --lora a=b c", /^unexpected "c"/);
+    assertRefused("serve --port 1 a=b", /^unexpected "a=b"/);
+  });
+
+  it("keeps every line of a value", () => {
+    for (const argv of [["--input=one\ntwo"], ["--input", "one\ntwo"], ["-i", "one\ntwo"]]) {
+      assert.deepEqual(parseArguments(["run", ...argv]).flags, { "--input": "one\ntwo" });
+    }
+  });
+
+  it("takes -f for the file of from-config and for the model's file elsewhere", () => {
+    assert.equal(parse("from-config -f t.toml --quantized-file q.gguf").flags["--quantized-file"], "q.gguf");
+    const { file, flags } = parse("serve -f q.gguf");
+    assert.deepEqual([file, flags], [null, { "--quantized-file": "q.gguf" }]);
+  });
+
+  it("translates a flag of 0.9.4 with its value", () => {
+    assertRefused("serve --pa-gpu-mem 4096", '"--pa-gpu-mem" is a flag of 0.9.4; write --kv-cache 4096MiB instead');
+    assertRefused("serve --pa-context-len=65536", /write --kv-cache 65536tokens instead$/);
+    assertRefused("serve --pa-ctxt-len", /write --kv-cache Ntokens instead$/);
+    assertRefused("serve --max-batch-size 8", /write --max-seqs 8 instead$/);
+  });
+
+  it("quotes no token", () => {
+    for (const line of [
+      "serve literal:hf_x",
+      "serve --token-source -p literal:hf_x",
+      "serve --token-sorce literal:hf_x",
+    ]) {
+      assert.throws(
+        () => parse(line),
+        ({ message }: Error) => !message.includes("hf_x"),
+      );
+    }
+  });
+
+  it("refuses a flag without its value and a switch with one", () => {
+    assertRefused("serve --port", "--port expects a whole number from 0 to 65535; got none");
+    assertRefused("serve -p --cpu", '-p expects a whole number from 0 to 65535; got "--cpu"');
+    assertRefused("serve --seed -1", '--seed expects a whole number from 0 to 4294967295; got "-1"');
+    assertRefused("serve --cpu=false", '--cpu is a switch and takes no value; got "--cpu=false"');
+  });
+});
+
+describe("the help text", () => {
+  it("names every built flag of the command, its default, and no flag of another", () => {
+    for (const command of ["serve", "run", "bench"] as const) {
+      const help = flagsHelp(command);
+      for (const entry of keyEntries.filter(({ flags }) => flags.length > 0)) {
+        assert.equal(
+          new RegExp(`${entry.flag}\\b(?!-)`).test(help),
+          appliesTo(entry, command) && !entry.key.planned,
+          `${command} ${entry.flag}`,
+        );
+      }
+    }
+    assert.match(flagsHelp("serve"), /-p, --port N .*\[default: 1234\]/);
+    assert.match(flagsHelp("run"), /--max-seqs N .*\n? *.*\[default: 1\]/);
+    assert.match(flagsHelp("serve"), /\n\d\d more are not supported; docs\/configuration\.md has them all\.\n$/);
+    assert.match(commandsHelp(), /\n {2}serve .*\n/);
+  });
+
+  it("keeps to the width of a terminal", () => {
+    const help = [flagsHelp("serve"), flagsHelp("run"), flagsHelp("bench"), commandsHelp()].join("\n");
+    for (const line of help.split("\n")) assert.ok(line.length <= 100, line);
+  });
+});

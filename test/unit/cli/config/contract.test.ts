@@ -1,0 +1,325 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { groups, keyEntries } from "../../../../cli/config/keys.ts";
+import { assertRefused, oneModel, resolve, textWith } from "./resolve.ts";
+
+/** Every key that may say something this build does, with a value that does; `run` has the keys of its own. */
+const served = `command = "serve"
+default_model_id = "a"
+seed = 7
+log = "requests.jsonl"
+token_source = "env:HUB_TOKEN"
+max_seqs = 16
+max_num_batched_tokens = 4096
+max_prefill_chunk_tokens = 512
+max_decode_steps_before_prefill = 8
+no_kv_cache = false
+prefix_cache_n = 4
+chat_template = "t.jinja"
+jinja_explicit = "e.jinja"
+agentic = false
+enable_search = false
+enable_code_execution = false
+enable_shell = false
+code_exec_permission = "auto"
+
+[server]
+host = "127.0.0.1"
+port = 0
+no_ui = true
+mcp_port = 4321
+disable_access_log = true
+access_log_format = "json"
+access_log_health = true
+disable_request_id_header = true
+disable_metrics = true
+
+[paged_attn]
+mode = "auto"
+kv_cache = "65536tokens"
+block_size = 64
+cache_type = "q8_0"
+
+[sandbox]
+mode = "auto"
+
+[troupe]
+engine = "llama"
+isolate = true
+edge = "node"
+threads = 2
+mmap = false
+kv_swap = "512MiB"
+prefix_cache_dir = "/var/cache/troupe"
+prefix_cache_disk = 1073741824
+state_dir = "/var/lib/troupe"
+max_stored_responses = 100
+stored_response_days = 7
+stored_responses_disk = "256MiB"
+max_background_responses = 8
+speculation = "auto"
+max_draft_tokens = 8
+draft_model = "d"
+max_queue = 64
+queue_timeout_secs = 30
+slot_share_secs = 5
+max_body_bytes_in_flight = 1048576
+text_task_secs = 5
+text_task_memory = "512MiB"
+text_task_queue = 100
+request_timeout_secs = 60
+decode_slowdown = 2.5
+max_step_ms = 100
+frame_interval_ms = 0
+max_loaded_models = 2
+idle_unload_secs = 600
+load_timeout_secs = 60
+shutdown_deadline_secs = 5
+stalled_reader_secs = 10
+keep_alive_interval = 5000
+allowed_hosts = ["mcp.example"]
+cors_origins = ["https://chat.example"]
+mcp_max_sessions = 10
+mcp_session_idle_secs = 60
+otlp_endpoint = "http://localhost:4318"
+log_level = "warn"
+
+[[models]]
+model_id = "a"
+kind = "text"
+max_model_len = 4096
+dtype = "auto"
+chat_template = "m.jinja"
+jinja_explicit = "n.jinja"
+
+[models.format]
+format = "gguf"
+quantized_file = "q4.gguf"
+gqa = 1
+
+[models.adapter]
+enable_lora = true
+lora = [{ alias = "x", source = "org/x-lora" }, { alias = "z", source = "y", revision = "v2" }]
+lora_max_adapters = 4
+max_lora_rank = 64
+lora_max_bytes = "1GiB"
+
+[models.quantization]
+isq_organization = "default"
+
+[models.device]
+cpu = true
+hf_cache = "/models"
+`;
+
+/** What stands in place of other keys. */
+const others = `command = "serve"\nmtp_model = "m"\nmtp_n_predict = 2\nmtp_draft_sampling = "greedy"\n[paged_attn]\nmode = "on"\ngpu_memory_utilization = 0.9\n${oneModel}[models.adapter]\nlegacy_lora = ["m", "n"]\nlegacy_lora_order = "order.json"\n`;
+const mixed = `command = "serve"\n${oneModel}[models.adapter]\nxlora = "m"\nxlora_order = "order.json"\ntgt_non_granular_index = 1\n`;
+
+const talked = `command = "run"\nenable_thinking = true\nreasoning_effort = "none"\nadapter = "x"${oneModel}[models.adapter]\nlora = [{ alias = "x", source = "y" }]\n`;
+
+/** Every planned key with a value that asks for what is not built. A key comes before those it needs. */
+const refused: Readonly<Record<string, readonly string[]>> = {
+  "": [
+    'matformer_config_path = "slices.csv"',
+    'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
+    'mcp_config = "mcp.json"',
+    "agent = true",
+    "agentic = true",
+    "enable_search = true",
+    'search_embedding_model = "embedding-gemma"\nenable_search = true',
+    "enable_code_execution = true",
+    'code_exec_python = "python3"\nenable_code_execution = true',
+    "code_exec_timeout = 60\nagent = true",
+    'code_exec_workdir = "/tmp"\nagent = true',
+    "enable_shell = true",
+    'shell_path = "/bin/sh"\nenable_shell = true',
+    "shell_timeout = 600\nagent = true",
+    'shell_workdir = "/tmp"\nagent = true',
+    'skills_dir = "/skills"\nenable_shell = true',
+    'agent_permission = "ask"',
+    'code_exec_permission = "deny"',
+  ],
+  "[server]": ["no_ui = false", "max_tool_rounds = 8", 'tool_dispatch_url = "http://localhost:1/"'],
+  "[sandbox]": [
+    'mode = "on"',
+    'profile = "restricted"',
+    "max_memory_mb = 2048",
+    "max_cpu_secs = 600",
+    "max_procs = 64",
+    'network = "none"',
+  ],
+  "[[models]]": [
+    'tokenizer = "tokenizer.json"',
+    'arch = "llama"',
+    'dtype = "bf16"',
+    "hf_overrides = { rope_theta = 1.0 }",
+    'matformer_config_path = "slices.json"',
+    'matformer_slice_name = "s"\nmatformer_config_path = "slices.csv"',
+  ],
+  "[models.format]": ['format = "plain"', 'mmproj = "mmproj.gguf"', 'tok_model_id = "m"', "gqa = 8"],
+  "[models.quantization]": [
+    'quant = "auto"',
+    "isq = 4",
+    'from_uqff = ["a.uqff", "b.uqff"]',
+    'isq_organization = "moqe"',
+    'imatrix = "i.dat"',
+    'calibration_file = "c.txt"',
+  ],
+  "[models.device]": ['device_layers = "0:16;1:16"', 'topology = "t.yml"'],
+  "[models.multimodal]": ["max_edge = 1024", "max_num_images = 1", "max_image_length = 1024"],
+};
+
+describe("a file with every key of the contract that this build can keep", () => {
+  it("is served as it says", () => {
+    const config = resolve({ text: served });
+    assert.deepEqual(config.models[0], {
+      modelId: "a",
+      kind: "text",
+      maxModelLen: 4096,
+      chatTemplate: "m.jinja",
+      jinjaExplicit: "n.jinja",
+      format: { quantizedFile: "q4.gguf" },
+      adapter: {
+        enableLora: true,
+        lora: [
+          { alias: "x", source: "org/x-lora", revision: "main" },
+          { alias: "z", source: "y", revision: "v2" },
+        ],
+        loraMaxAdapters: 4,
+        loraMaxRank: 64,
+        loraMaxBytes: 2 ** 30,
+        legacyLora: null,
+        legacyLoraOrder: null,
+        xlora: null,
+        xloraOrder: null,
+        tgtNonGranularIndex: null,
+      },
+      device: { cpu: true, hfCache: "/models" },
+    });
+    assert.deepEqual(config.pagedAttn, {
+      mode: "auto",
+      gpuMemoryUtilization: null,
+      kvCache: { tokens: 65536 },
+      blockSize: 64,
+      cacheType: "q8_0",
+    });
+    const { kvSwap, prefixCacheDir, prefixCacheDisk } = config.troupe;
+    assert.deepEqual([kvSwap, prefixCacheDir, prefixCacheDisk], [2 ** 29, "/var/cache/troupe", 2 ** 30]);
+    const { xlora, xloraOrder, tgtNonGranularIndex } = resolve({ text: mixed }).models[0]?.adapter ?? {};
+    assert.deepEqual([xlora, xloraOrder, tgtNonGranularIndex], ["m", "order.json", 1]);
+    const { mode, gpuMemoryUtilization, kvCache } = resolve({ text: others }).pagedAttn;
+    assert.deepEqual([mode, gpuMemoryUtilization, kvCache], ["on", 0.9, null]);
+    assert.deepEqual(
+      [config.tokenSource, config.troupe.queueTimeoutSecs, config.troupe.maxBodyBytesInFlight],
+      ["env:HUB_TOKEN", 30, 1_048_576],
+    );
+    assert.equal(config.server.accessLogFormat, "json");
+  });
+
+  it("is run as it says, by the older names of keys too", () => {
+    const { thinking, reasoningEffort, adapter } = resolve({ command: "run", text: talked });
+    assert.deepEqual([thinking, reasoningEffort, adapter], [true, "off", "x"]);
+  });
+
+  it("has every key that is built or holds, and the list of refusals has every planned one", () => {
+    const textOf = (section: string) =>
+      [served, others, mixed, talked].map((text) => sectionText(text, section)).join("\n");
+    for (const { group, names, key } of keyEntries) {
+      if (names.length === 0) continue;
+      const { section } = groups[group];
+      const header = section === "" ? "" : section === "models" ? "[[models]]" : `[${section}]`;
+      const isIn = (text: string) => names.some((name) => new RegExp(`^${name} = `, "m").test(text));
+      if (!key.planned || key.holds?.length) assert.ok(isIn(textOf(header)), `${header} ${names} is accepted`);
+      if (key.planned && key.never === undefined)
+        assert.ok(isIn((refused[header] ?? []).join("\n")), `${header} ${names}`);
+    }
+  });
+});
+
+describe("a planned key", () => {
+  it("is refused at its line, with the values it may have", () => {
+    for (const [header, values] of Object.entries(refused)) {
+      for (const lines of values) {
+        const text = textWith(header, lines);
+        const [name = ""] = lines.split(" ");
+        const line = text.slice(0, text.indexOf(lines)).split("\n").length;
+        const start = `troupe.toml:${line}: "${name}" is not supported yet by this version of troupe; leave it out`;
+        assert.throws(
+          () => resolve({ text }),
+          ({ message }: Error) => message.startsWith(start) || assert.fail(`${message}\nis not\n${start}`),
+        );
+      }
+    }
+    assertRefused({ text: textWith("[server]", "no_ui = false") }, /; leave it out, or set it to true$/);
+    assertRefused({ text: textWith("[sandbox]", 'mode = "on"') }, /; leave it out, or set it to "auto" or "off"$/);
+  });
+
+  it("is refused as a flag too", () => {
+    assertRefused({ flags: { "--isq": "q4k" } }, /^"--isq" is not supported yet/);
+    assertRefused({ flags: { "--hf-overrides": '{"a":{"b":1}}' } }, /^"--hf-overrides" is not supported yet/);
+    assertRefused({ command: "run", flags: { "--image": ["a.png"], "--input": "x" } }, /^"--image" is not supported/);
+    resolve({ flags: { "--prefix-cache-n": "0", "--no-ui": true, "--paged-attn": "auto" } });
+  });
+
+  it("has its type checked first", () => {
+    assertRefused(
+      { text: textWith("", 'prefix_cache_n = "many"') },
+      'troupe.toml:3: prefix_cache_n expects a whole number from 0 to 1024; got "many"',
+    );
+    assertRefused(
+      { text: textWith("[sandbox]", "mode = 1") },
+      "troupe.toml:3: mode expects one of auto, on, off; got 1",
+    );
+    assertRefused({ flags: { "--tgt-non-granular-index": "-1" } }, /^--tgt-non-granular-index expects a whole number/);
+    assertRefused({ flags: { "--hf-overrides": "{a" } }, '--hf-overrides expects a JSON object; got "{a"');
+  });
+
+  it("is refused after every wrong value, also those that stand behind it", () => {
+    assertRefused({ text: textWith("", "agent = true\nseed = -1") }, /^troupe\.toml:4: seed expects/);
+  });
+});
+
+describe("a key that will not be built", () => {
+  it("is refused with the reason, as a final answer", () => {
+    const message =
+      /^(troupe\.toml:3: )?"(--)?no[-_]kv[-_]cache" has no meaning in a batched engine: .*; leave it out, or set it to false$/;
+    assertRefused({ text: textWith("", "no_kv_cache = true") }, message);
+    assertRefused({ flags: { "--no-kv-cache": true } }, message);
+  });
+});
+
+describe("block_size", () => {
+  it("is a multiple of 4 from 4 to 256", () => {
+    const blockSize = (given: string) => resolve({ flags: { "--pa-block-size": given } }).pagedAttn.blockSize;
+    assert.deepEqual(["4", "32", "100", "256"].map(blockSize), [4, 32, 100, 256]);
+    for (const given of ["0", "2", "30", "257", "260", "-4", "4.5", "many"]) {
+      const got = given === "many" ? '"many"' : given;
+      assertRefused(
+        { flags: { "--pa-block-size": given } },
+        `--pa-block-size expects a multiple of 4 from 4 to 256; got ${got}`,
+      );
+    }
+  });
+});
+
+describe("a planned value of a key that is built", () => {
+  it("is refused by name", () => {
+    const cases: [header: string, line: string, subject: string][] = [
+      ["[paged_attn]", 'cache_type = "f8e4m3"', 'cache_type: "f8e4m3"'],
+      ["[[models]]", 'kind = "speech"', 'kind: "speech"'],
+    ];
+    for (const [header, line, subject] of cases) {
+      assertRefused(
+        { text: textWith(header, line) },
+        `troupe.toml:3: ${subject} is not supported yet by this version of troupe; leave it out`,
+      );
+    }
+  });
+});
+
+/** The lines of a file that stand right under a header; those at the top for none. */
+function sectionText(text: string, header: string): string {
+  const body = header === "" ? text : (text.split(`${header}\n`)[1] ?? "");
+  return body.split(/^\[/m)[0] ?? "";
+}

@@ -1,0 +1,32 @@
+// Owns what the tests of the settings share: resolving a request of which only the interesting part is said.
+import assert from "node:assert/strict";
+import { type Config, type ConfigRequest, resolveConfig } from "../../../../cli/config/config.ts";
+import type { Command } from "../../../../cli/config/key.ts";
+import { parseToml } from "../../../../cli/config/toml.ts";
+
+type Request = Partial<ConfigRequest> & { readonly text?: string };
+
+export const oneModel = '\n[[models]]\nmodel_id = "a"\n';
+
+export function resolve({ text, ...others }: Request): Config {
+  const file = text === undefined ? {} : { file: parseToml(text, "troupe.toml") };
+  return resolveConfig({
+    command: "serve",
+    flags: {},
+    environment: {},
+    defaultModel: "the-default",
+    ...file,
+    ...others,
+  });
+}
+
+/** A file of one model that has these lines, the first of them in line 3, under a header. */
+export function textWith(header: string, lines: string, command: Command = "serve"): string {
+  if (header === "[[models]]") return `command = "${command}"\n[[models]]\n${lines}\nmodel_id = "a"\n`;
+  if (header.startsWith("[models.")) return `command = "${command}"${oneModel}${header}\n${lines}\n`;
+  return `command = "${command}"\n${header}\n${lines}${oneModel}`;
+}
+
+export function assertRefused(request: Request, message: string | RegExp): void {
+  assert.throws(() => resolve(request), { name: "ServerError", code: "config_invalid", message });
+}

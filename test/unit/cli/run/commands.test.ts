@@ -1,0 +1,15 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { checkAliases } from "../../../../cli/run/commands.ts";
+import { resolve } from "../config/resolve.ts";
+
+describe("the adapters of a conversation", () => {
+  it("are not called as the model without one is", () => {
+    const configOf = (alias: string) => resolve({ command: "run", flags: { "--lora": [`${alias}=/adapter`] } });
+    checkAliases(configOf("None"));
+    assert.throws(() => checkAliases(configOf("none")), {
+      code: "config_invalid",
+      message: 'lora expects an alias other than "none", as /adapter calls the model without one; give it another',
+    });
+  });
+});

@@ -1,0 +1,109 @@
+// What readline gets to see of what a terminal sends.
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { afterEach, describe, it } from "node:test";
+import fc from "fast-check";
+import { Keyboard } from "../../../../cli/run/keyboard.ts";
+
+/** A keyboard, and everything that came out of it in order. */
+function createKeyboard() {
+  const source = new PassThrough();
+  const heard: string[] = [];
+  const keyboard = new Keyboard(source, {
+    onPaste: (text) => heard.push(`paste:${text}`),
+    onInterrupt: () => heard.push("interrupt"),
+  });
+  keyboard.on("data", (keys: Buffer) => heard.push(String(keys)));
+  keyboard.on("end", () => heard.push("end"));
+  // As readline does: what is pushed from now on arrives at once.
+  keyboard.resume();
+  return { source, keyboard, heard };
+}
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+async function hear(chunks: readonly (string | Buffer)[]): Promise<string[]> {
+  const { source, heard } = createKeyboard();
+  await settled();
+  for (const chunk of chunks) {
+    source.write(chunk);
+    await settled();
+  }
+  return heard;
+}
+
+afterEach(settled);
+
+describe("keys", () => {
+  it("pass as they are, escape sequences too", async () => {
+    assert.deepEqual(await hear(["a", "\x1b[A", "\x03", "b\r"]), ["a", "\x1b[A", "\x03", "b\r"]);
+  });
+
+  it("pass whole where a character comes in two parts", async () => {
+    const euro = Buffer.from("€");
+    assert.deepEqual(await hear([euro.subarray(0, 1), euro.subarray(1)]), ["€"]);
+  });
+
+  it("end when the terminal does", async () => {
+    const { source, heard } = createKeyboard();
+    source.end("a");
+    await settled();
+    await settled();
+    assert.deepEqual(heard, ["a", "end"]);
+  });
+});
+
+describe("a paste", () => {
+  it("is handed over whole, between the keys before and behind it", async () => {
+    assert.deepEqual(await hear(["a\x1b[200~one\rtwo\x1b[201~b"]), ["a", "paste:one\rtwo", "b"]);
+  });
+
+  it("may come in any pieces", async () => {
+    const sent = "x\x1b[200~one\ntwo\x1b[201~y\x1b[200~three\x1b[201~";
+    await fc.assert(
+      fc.asyncProperty(fc.uniqueArray(fc.integer({ min: 1, max: sent.length - 1 }), { maxLength: 8 }), async (cuts) => {
+        const bounds = [0, ...cuts.sort((a, b) => a - b), sent.length];
+        const heard = await hear(bounds.slice(1).map((end, i) => sent.slice(bounds[i], end)));
+        assert.deepEqual(heard, ["x", "paste:one\ntwo", "y", "paste:three"]);
+      }),
+      { numRuns: 50 },
+    );
+  });
+
+  it("without an end is given up by ctrl-c", async () => {
+    assert.deepEqual(await hear(["\x1b[200~lost", "\x03", "a"]), ["\x03", "a"]);
+  });
+});
+
+describe("keys while an answer is on its way", () => {
+  it("wait, and pass a line at a time so that a line may begin another answer", async () => {
+    const { source, keyboard, heard } = createKeyboard();
+    await settled();
+    keyboard.hold();
+    keyboard.on("data", (keys: Buffer) => {
+      if (String(keys).endsWith("\r")) keyboard.hold();
+    });
+    source.write("one\rtwo\rthree");
+    await settled();
+    assert.deepEqual(heard, []);
+    keyboard.release();
+    assert.deepEqual(heard, ["one\r"]);
+    keyboard.release();
+    assert.deepEqual(heard, ["one\r", "two\r"]);
+    keyboard.release();
+    assert.deepEqual(heard, ["one\r", "two\r", "three"]);
+  });
+
+  it("are forgotten with ctrl-c, which interrupts", async () => {
+    const { source, keyboard, heard } = createKeyboard();
+    await settled();
+    keyboard.hold();
+    source.write("typed ahead\r");
+    await settled();
+    source.write("more\x03after");
+    await settled();
+    assert.deepEqual(heard, ["interrupt"]);
+    keyboard.release();
+    assert.deepEqual(heard, ["interrupt", "after"]);
+  });
+});

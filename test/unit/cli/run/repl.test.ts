@@ -1,0 +1,372 @@
+// A person at a terminal, with streams in place of the terminal and a script in place of the model.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { after, afterEach, before, describe, it } from "node:test";
+import { stripVTControlCharacters } from "node:util";
+import { Conversation } from "../../../../cli/run/conversation.ts";
+import { answerSettings, chatRequest } from "../../../../cli/run/generation.ts";
+import { LineHistory } from "../../../../cli/run/line-history.ts";
+import { Output } from "../../../../cli/run/output.ts";
+import { Repl } from "../../../../cli/run/repl.ts";
+import {
+  done,
+  FakeInference,
+  failure,
+  finish,
+  hello,
+  type Script,
+  text,
+} from "../../../fixtures/fakes/fake-inference.ts";
+
+const limitMs = 5000;
+const enter = "\r";
+const ctrlC = "\x03";
+const ctrlD = "\x04";
+
+let folder = "";
+let fileCount = 0;
+let current: Person | null = null;
+before(() => {
+  folder = mkdtempSync(join(tmpdir(), "troupe-repl-"));
+});
+afterEach(() => current?.repl.close());
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A person who types and reads. */
+class Person {
+  readonly inference: FakeInference;
+  readonly conversation = new Conversation(["tiny", "other"], "tiny", new Map([["tiny", ["code", "math"]]]));
+  readonly history = new LineHistory(join(folder, `history-${fileCount++}`));
+  readonly repl: Repl;
+  readonly left: Promise<void>;
+  readonly #keys = Object.assign(new PassThrough(), { isRaw: false, setRawMode: () => undefined });
+  #seen = "";
+  #readUpTo = 0;
+
+  constructor(script: Script = hello) {
+    this.inference = new FakeInference(script);
+    const screen = Object.assign(new PassThrough(), { isTTY: true, columns: 200, rows: 50 });
+    screen.on("data", (data) => {
+      this.#seen += data;
+    });
+    const notes = new Output(screen, {});
+    const { inference, conversation, history } = this;
+    const settings = answerSettings({ seed: null, thinking: null, reasoningEffort: null });
+    const request = (question: string) =>
+      chatRequest(conversation.model, conversation.messages(question), settings, conversation.adapter);
+    this.repl = new Repl({
+      inference,
+      conversation,
+      history,
+      request,
+      input: this.#keys,
+      screen,
+      notes,
+      answers: notes,
+    });
+    this.left = this.repl.run();
+    current = this;
+  }
+
+  type(keys: string): void {
+    this.#keys.write(keys);
+  }
+
+  hangUp(): void {
+    this.#keys.end();
+  }
+
+  /** Reads on to what matches, and returns all that was read. */
+  async sees(pattern: RegExp): Promise<string> {
+    const deadline = Date.now() + limitMs;
+    while (Date.now() < deadline) {
+      const shown = stripVTControlCharacters(this.#seen.slice(this.#readUpTo));
+      if (pattern.test(shown)) {
+        this.#readUpTo = this.#seen.length;
+        return shown;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    throw new Error(`${pattern} was not seen in ${JSON.stringify(this.#seen.slice(this.#readUpTo))}`);
+  }
+
+  /** All that was written, the sequences that steer the terminal too. */
+  get raw(): string {
+    return this.#seen;
+  }
+}
+
+const costLine = /4 tokens, 2\.0 tok\/s, first token 500 ms, 8 prompt tokens/;
+/** Says a word and goes on for ever. */
+const endless: Script = () => [[text("well")], { waitMs: 60_000 }];
+
+describe("a question", () => {
+  it("is answered as the answer comes, then its cost is told, and both are remembered", async () => {
+    const person = new Person();
+    person.type(`hi${enter}`);
+    const seen = await person.sees(costLine);
+    assert.match(seen, /Hello world\n/);
+    assert.deepEqual(person.conversation.turns, [{ question: "hi", answer: "Hello world", isCut: false }]);
+    person.type(`again${enter}`);
+    await person.sees(costLine);
+    const { prompt } = person.inference.lastRun.request;
+    assert.deepEqual(prompt.kind === "chat" && prompt.messages.map(({ content }) => content), [
+      "hi",
+      "Hello world",
+      "again",
+    ]);
+  });
+
+  it("may be typed while the answer before is on its way", async () => {
+    const person = new Person(() => [{ waitMs: 30 }, [text("yes")], [finish("stop"), done]]);
+    person.type(`one${enter}two${enter}three${enter}`);
+    while (person.conversation.turns.length < 3) await new Promise((resolve) => setTimeout(resolve, 1));
+    assert.deepEqual(
+      person.conversation.turns.map(({ question }) => question),
+      ["one", "two", "three"],
+    );
+  });
+
+  it("of several lines is one message", async () => {
+    const person = new Person();
+    person.type(`one \\${enter}two${enter}`);
+    await person.sees(costLine);
+    person.type(`"""${enter}/help${enter}${enter}three${enter}"""${enter}`);
+    await person.sees(costLine);
+    assert.deepEqual(
+      person.conversation.turns.map(({ question }) => question),
+      ["one \ntwo", "/help\n\nthree"],
+    );
+  });
+
+  it("that is empty asks nothing", async () => {
+    const person = new Person();
+    person.type(`${enter}  ${enter}hi${enter}`);
+    await person.sees(costLine);
+    assert.equal(person.inference.runs.length, 1);
+  });
+
+  it("that fails leaves the conversation as it was, and the next one is answered", async () => {
+    const person = new Person();
+    person.type(`hi${enter}`);
+    await person.sees(costLine);
+    person.inference.script = () => [[failure("context_length_exceeded", "prompt is 9 tokens; 8 fit")]];
+    person.type(`long${enter}`);
+    assert.match(await person.sees(/taken back/), /prompt is 9 tokens; 8 fit\n.*\/clear makes room/);
+    person.inference.script = () => [[text("half")], [failure("model_failed", "the engine died")]];
+    person.type(`crash${enter}`);
+    assert.match(await person.sees(/taken back/), /half\nthe engine died\n/);
+    assert.equal(person.conversation.turns.length, 1);
+    person.inference.script = hello;
+    person.type(`on${enter}`);
+    await person.sees(costLine);
+    assert.equal(person.conversation.turns.length, 2);
+  });
+
+  it("waits for a model that is being loaded again", async () => {
+    const person = new Person();
+    const [entry] = person.inference.entries;
+    person.inference.entries = [{ ...entry!, status: "reloading" }];
+    person.type(`hi${enter}`);
+    await person.sees(/being loaded again/);
+    assert.equal(person.inference.runs.length, 0);
+    person.inference.entries = [entry!];
+    await person.sees(costLine);
+  });
+
+  it("whose answer fills the context says so", async () => {
+    const person = new Person(() => [[text("a")], [finish("length"), done]]);
+    person.type(`hi${enter}`);
+    await person.sees(/the context is full; \/clear makes room/);
+  });
+});
+
+describe("a paste", () => {
+  it("of several lines is one message, sent by the return behind it, and stays out of the history", async () => {
+    const person = new Person();
+    person.type("\x1b[200~/exit\r\tone\rtwo\x1b[201~");
+    person.type(` three${enter}`);
+    await person.sees(costLine);
+    assert.equal(person.conversation.turns[0]?.question, "/exit\n\tone\ntwo three");
+    assert.deepEqual(person.history.lines, ["two three"]);
+  });
+
+  it("of one line can be edited, and is a command like one that is typed", async () => {
+    const person = new Person();
+    person.type("\x1b[200~/hel\x1b[201~");
+    person.type(`p${enter}`);
+    await person.sees(/\/system \[TEXT\]/);
+  });
+
+  it("cannot steer the terminal", async () => {
+    const person = new Person();
+    person.type("\x1b[200~a\x1b]0;title\x07b\x1b[201~");
+    person.type(enter);
+    await person.sees(costLine);
+    assert.ok(!person.raw.includes("\x1b]0;"));
+  });
+});
+
+describe("ctrl-c", () => {
+  it("stops an answer and keeps what was said", async () => {
+    const person = new Person(endless);
+    person.type(`hi${enter}`);
+    await person.sees(/well/);
+    person.type(ctrlC);
+    await person.sees(/stopped here/);
+    assert.deepEqual(person.conversation.turns, [{ question: "hi", answer: "well", isCut: true }]);
+    assert.equal(person.inference.lastRun.state, "cancelled");
+    person.inference.script = hello;
+    person.type(`on${enter}`);
+    await person.sees(costLine);
+  });
+
+  it("takes a question back whose answer has not begun, and what was typed behind it", async () => {
+    const person = new Person(() => [{ waitMs: 60_000 }]);
+    person.type(`hi${enter}/exit${enter}`);
+    while (person.inference.runs.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    person.type(ctrlC);
+    await person.sees(/stopped before a word was said/);
+    assert.deepEqual(person.conversation.turns, []);
+  });
+
+  it("at the prompt forgets the line and the lines before it", async () => {
+    const person = new Person();
+    person.type(`one \\${enter}two`);
+    await person.sees(/two/);
+    person.type(ctrlC);
+    await person.sees(/> /);
+    person.type(`three${enter}`);
+    await person.sees(costLine);
+    assert.deepEqual(
+      person.conversation.turns.map(({ question }) => question),
+      ["three"],
+    );
+  });
+
+  it("on an empty line says how to leave, and leaves the second time", async () => {
+    const person = new Person();
+    person.type(ctrlC);
+    await person.sees(/ctrl-c again leaves/);
+    person.type(ctrlC);
+    await person.left;
+  });
+
+  it("leaves only the second time in a row", async () => {
+    const person = new Person();
+    person.type(ctrlC);
+    await person.sees(/ctrl-c again leaves/);
+    person.type(`hi${enter}`);
+    await person.sees(costLine);
+    person.type(ctrlC);
+    await person.sees(/ctrl-c again leaves/);
+  });
+});
+
+describe("a line of the log", () => {
+  it("leaves what is being typed as it is", async () => {
+    const person = new Person();
+    person.type("h");
+    await person.sees(/h/);
+    person.repl.notice("the engine died");
+    await person.sees(/the engine died\n> h$/);
+    person.type(`i${enter}`);
+    await person.sees(costLine);
+    assert.equal(person.conversation.turns[0]?.question, "hi");
+  });
+
+  it("stands on its own behind an answer that is on its way", async () => {
+    const person = new Person(endless);
+    person.type(`hi${enter}`);
+    await person.sees(/well/);
+    person.repl.notice("the engine died");
+    await person.sees(/^\nthe engine died\n$/);
+  });
+});
+
+describe("leaving", () => {
+  it("is /exit, ctrl-d, or a terminal that hangs up; pastes are then no longer marked", async () => {
+    for (const leave of [
+      (person: Person) => person.type(`/exit${enter}`),
+      (person: Person) => person.type(ctrlD),
+      (person: Person) => person.hangUp(),
+    ]) {
+      const person = new Person();
+      leave(person);
+      await person.left;
+      await person.sees(/^/);
+      assert.ok(person.raw.lastIndexOf("\x1b[?2004l") > person.raw.lastIndexOf("\x1b[?2004h"));
+    }
+  });
+
+  it("cancels the answer that is on its way", async () => {
+    const person = new Person(endless);
+    person.type(`hi${enter}`);
+    await person.sees(/well/);
+    person.repl.close();
+    await person.left;
+    while (person.inference.lastRun.state === "running") await new Promise((resolve) => setTimeout(resolve, 1));
+    assert.equal(person.inference.lastRun.state, "cancelled");
+  });
+});
+
+describe("commands", () => {
+  it("change the conversation, and a mistyped one is only complained of", async () => {
+    const person = new Person();
+    person.type(`/system be brief${enter}`);
+    await person.sees(/the system prompt is set/);
+    person.type(`/modle${enter}`);
+    await person.sees(/unknown command "\/modle"; did you mean "\/model"\?/);
+    person.type(`/model other${enter}`);
+    await person.sees(/the model is other/);
+    person.type(`hi${enter}`);
+    await person.sees(costLine);
+    const { model, prompt } = person.inference.lastRun.request;
+    assert.equal(model, "other");
+    assert.deepEqual(prompt.kind === "chat" && prompt.messages[0], { role: "system", content: "be brief" });
+  });
+
+  it("choose the adapter of what is asked next", async () => {
+    const person = new Person();
+    const adapterOfNext = async () => {
+      person.type(`hi${enter}`);
+      await person.sees(costLine);
+      return person.inference.lastRun.request.adapter;
+    };
+    assert.equal(await adapterOfNext(), null);
+    person.type("/adapter co\t");
+    await person.sees(/\/adapter code/);
+    person.type(enter);
+    await person.sees(/the adapter is code/);
+    assert.deepEqual(await adapterOfNext(), { alias: "code" });
+    person.type(`/adapter nobody${enter}`);
+    await person.sees(/the model has no adapter "nobody"; there are: code, math/);
+    assert.deepEqual(await adapterOfNext(), { alias: "code" });
+    person.type(`/adapter none${enter}`);
+    await person.sees(/answers are the model's own; the conversation goes on/);
+    assert.equal(await adapterOfNext(), null);
+  });
+
+  it("are completed by tab", async () => {
+    const person = new Person();
+    person.type("/cl\t");
+    await person.sees(/\/clear/);
+    person.type(enter);
+    await person.sees(/forgotten/);
+  });
+
+  it("and messages are in the history of lines", async () => {
+    const person = new Person();
+    person.type(`first${enter}`);
+    await person.sees(costLine);
+    person.type(`/clear${enter}`);
+    await person.sees(/forgotten/);
+    assert.deepEqual(person.history.lines, ["/clear", "first"]);
+    person.type(`\x1b[A\x1b[A${enter}`);
+    await person.sees(costLine);
+    assert.equal(person.conversation.turns[0]?.question, "first");
+  });
+});

@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { text } from "node:stream/consumers";
+import { after, beforeEach, describe, it, type TestContext } from "node:test";
+import { cacheCommand } from "../../../../cli/cache.ts";
+import { loginCommand } from "../../../../cli/login.ts";
+import { modelBytes, repo, useHub } from "./hub-rig.ts";
+
+const rig = await useHub();
+const { hub } = rig;
+const base = dirname(rig.cache);
+const tokenFile = join(base, "token");
+const original = { ...process.env };
+const packageFolder = join(base, "troupe", "models", "pypi", "llm-tiny");
+
+/** What a command prints on its standard output and error output. */
+async function outputOf(context: TestContext, run: () => Promise<void>): Promise<{ out: string; err: string }> {
+  const printed = { out: "", err: "" };
+  const capture = (stream: NodeJS.WriteStream, name: keyof typeof printed) => {
+    const write = stream.write.bind(stream);
+    // The test runner sends its own reports through the standard output, as bytes.
+    return context.mock.method(stream, "write", (chunk: string | Uint8Array) => {
+      if (typeof chunk !== "string") return write(chunk);
+      printed[name] += chunk;
+      return true;
+    });
+  };
+  const captures = [capture(process.stdout, "out"), capture(process.stderr, "err")];
+  try {
+    await run();
+  } finally {
+    for (const captured of captures) captured.mock.restore();
+  }
+  return printed;
+}
+const refused = (message: RegExp) => ({ name: "ServerError", code: "config_invalid", message });
+
+beforeEach(() => {
+  for (const name of ["HF_HUB_CACHE", "HF_TOKEN", "HF_HUB_TOKEN", "HF_TOKEN_PATH"]) delete process.env[name];
+  Object.assign(process.env, rig.environment);
+  rmSync(packageFolder, { recursive: true, force: true });
+});
+after(() => {
+  for (const name of Object.keys(rig.environment)) delete process.env[name];
+  Object.assign(process.env, original);
+});
+
+describe("troupe cache", () => {
+  async function fill(): Promise<void> {
+    rig.put({ "tiny-Q8_0.gguf": modelBytes() });
+    await rig.resolve();
+    for (const version of ["1.0", "2.0"]) {
+      mkdirSync(join(packageFolder, version), { recursive: true });
+      writeFileSync(join(packageFolder, version, "m.gguf"), "GGUF");
+    }
+  }
+
+  it("lists what both caches hold", async (context) => {
+    await fill();
+    const { out } = await outputOf(context, () => cacheCommand(["list"]));
+    const [head, ...rows] = out.trimEnd().split("\n");
+    assert.match(head ?? "", /^MODEL +REVISION +SIZE +LAST USED +FILES$/);
+    assert.match(rows[0] ?? "", /^acme\/tiny-GGUF +main +4\.5 kB +\d{4}-\d\d-\d\d +tiny-Q8_0\.gguf \(4\.5 kB\)$/);
+    assert.match(rows[1] ?? "", /^pypi:llm-tiny==1\.0 +1\.0 /);
+    assert.equal(rows.length, 3);
+    const json = await outputOf(context, () => cacheCommand(["list", "--json"]));
+    const [first] = JSON.parse(json.out);
+    assert.deepEqual(first.files, [{ name: "tiny-Q8_0.gguf", size_bytes: 4500 }]);
+    assert.ok(Date.parse(first.last_used) > 0);
+  });
+
+  it("says where it looked when there is nothing", async (context) => {
+    const { out } = await outputOf(context, () => cacheCommand(["list"]));
+    assert.equal(out, `no models in ${rig.cache} or ${join(base, "troupe")}\n`);
+  });
+
+  it("deletes a model and nothing beside it, whatever links lead out of it", async (context) => {
+    await fill();
+    const outside = join(base, "outside");
+    mkdirSync(outside, { recursive: true });
+    writeFileSync(join(outside, "precious"), "");
+    const folder = join(rig.cache, `models--${repo.replace("/", "--")}`);
+    symlinkSync(outside, join(folder, "blobs", "way-out"));
+    const { out } = await outputOf(context, () => cacheCommand(["delete", "-m", repo, "-y"]));
+    assert.match(out, /^deleted acme\/tiny-GGUF \(4\.5 kB\)\n$/);
+    assert.deepEqual([existsSync(folder), existsSync(join(outside, "precious"))], [false, true]);
+    await outputOf(context, () => cacheCommand(["delete", "-m", "pypi:llm-tiny==1.0", "--yes"]));
+    assert.ok(existsSync(join(packageFolder, "2.0", "m.gguf")));
+    await outputOf(context, () => cacheCommand(["delete", "-m", "pypi:llm-tiny", "-y"]));
+    assert.ok(!existsSync(packageFolder));
+  });
+
+  it("deletes nothing that is not named clearly, and not without being told", async () => {
+    await fill();
+    const wrong: [string[], RegExp][] = [
+      [
+        ["delete", "-m", "acme/tiny-GUF", "-y"],
+        /^no model "acme\/tiny-GUF" in the caches; did you mean "acme\/tiny-GGUF"\?/,
+      ],
+      [
+        ["delete", "-m", "pypi:llm-tiny", "-y"],
+        /has several versions; name one: pypi:llm-tiny==1\.0, pypi:llm-tiny==2\.0$/,
+      ],
+      [["delete", "-m", "..", "-y"], /^no model "\.\."/],
+      [["delete", "-y"], /expects -m ID/],
+      [["delete", "-m"], /cache expects troupe cache list/],
+      [["delet"], /did you mean "delete"\?/],
+      [["list", "-y"], /cache expects troupe cache list/],
+      [["list", "all"], /^unexpected "all"/],
+      [[], /got nothing$/],
+    ];
+    if (!process.stdin.isTTY) wrong.push([["delete", "-m", repo], /expects -y where nobody can be asked$/]);
+    for (const [args, message] of wrong) await assert.rejects(cacheCommand(args), refused(message), args.join(" "));
+    assert.equal(rig.blobs().length, 1);
+  });
+});
+
+describe("troupe login", () => {
+  it("keeps a token that the hub knows, for its owner alone", async (context) => {
+    hub.accounts.set("me", "hf_good");
+    const { out } = await outputOf(context, () => loginCommand(["--token", "hf_good"]));
+    assert.equal(out, `logged in as me; the token is kept in ${tokenFile}\n`);
+    assert.deepEqual([readFileSync(tokenFile, "utf8"), statSync(tokenFile).mode & 0o777], ["hf_good", 0o600]);
+    rig.put({ "tiny-Q8_0.gguf": modelBytes() });
+    await rig.assertFetched(modelBytes());
+  });
+
+  it("refuses a token that the hub does not know, and does not show it", async () => {
+    hub.accounts.set("me", "hf_good");
+    await assert.rejects(loginCommand(["--token", "hf_bad"]), (error: Error) => {
+      assert.match(error.message, /^the hub http.* refuses this token; make one at /);
+      return !error.message.includes("hf_bad");
+    });
+    assert.ok(!existsSync(tokenFile));
+  });
+
+  it("keeps a token unchecked, with a warning, where the hub cannot be asked", async (context) => {
+    hub.fault = () => ({ status: 503 });
+    const { out, err } = await outputOf(context, () => loginCommand(["--token", "hf_x"]));
+    assert.equal(out, `the token is kept in ${tokenFile}\n`);
+    assert.match(err, /^warning: the token is kept unchecked: the hub .* answered 503/);
+  });
+
+  it("says when a variable wins over what it keeps", async (context) => {
+    process.env.HF_TOKEN = "hf_other";
+    hub.accounts.set("me", "hf_good");
+    const { err } = await outputOf(context, () => loginCommand(["--token", "hf_good"]));
+    assert.equal(err, "note: HF_TOKEN is set and wins over the token just kept\n");
+  });
+
+  it("reads a piped token, and refuses what is none without repeating it", async () => {
+    hub.accounts.set("me", "hf_good");
+    const address = JSON.stringify(new URL("../../../../cli/login.js", import.meta.url).href);
+    const child = spawn(process.execPath, [
+      "--input-type=module",
+      "-e",
+      `await (await import(${address})).loginCommand([])`,
+    ]);
+    child.stdin.end("hf_good\n");
+    assert.match(await text(child.stdout), /^logged in as me;/);
+    for (const [args, message] of [
+      [["--token", " "], /^the token is empty or not set/],
+      [["hf_good"], /^unexpected words; login expects/],
+      [["--tokn", "hf_good"], /^login expects/],
+    ] as const) {
+      await assert.rejects(
+        loginCommand(args),
+        (error: Error) => message.test(error.message) && !/hf_/.test(error.message),
+      );
+    }
+  });
+});

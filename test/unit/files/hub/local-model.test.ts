@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { resolveModel } from "../../../../engines/files/hub/resolve-model.ts";
+
+const base = mkdtempSync(join(tmpdir(), "local-model-"));
+const model = "GGUF and weights";
+const resolve = (source: string) => resolveModel(source);
+
+async function assertRefused(source: string, code: string, message: string | RegExp): Promise<void> {
+  await assert.rejects(resolve(source), { name: "ServerError", code, message });
+}
+
+after(() => rmSync(base, { recursive: true, force: true }));
+
+describe("a model given as a path", () => {
+  const path = join(base, "tiny-model.gguf");
+  writeFileSync(path, model);
+
+  it("is the file itself", async () => {
+    assert.deepEqual(await resolve(path), { path });
+  });
+
+  it("is explained when nothing is there, with the nearest name", async () => {
+    await assertRefused(
+      join(base, "tiny-modle.gguf"),
+      "model_file_invalid",
+      /^no file at ".*tiny-modle\.gguf"; did you mean "tiny-model\.gguf"\?/,
+    );
+    await assertRefused(join(base, "other"), "model_file_invalid", /; there is "tiny-model\.gguf";/);
+    await assertRefused(
+      "organisation",
+      "model_file_invalid",
+      /^no file at .*a model is a path of a \.gguf file, owner\/name\[:FILE\] on the hub, or pypi:/,
+    );
+  });
+
+  it("is refused when it is no GGUF file", async () => {
+    writeFileSync(join(base, "short.bin"), "GG");
+    await assertRefused(
+      join(base, "short.bin"),
+      "model_file_invalid",
+      /expects a GGUF file, which starts with "GGUF"; this one starts with "GG"$/,
+    );
+  });
+});
+
+describe("a model given as a folder", () => {
+  const folder = join(base, "folder");
+  const fill = (...names: string[]) => {
+    rmSync(folder, { recursive: true, force: true });
+    mkdirSync(folder);
+    for (const name of names) writeFileSync(join(folder, name), model);
+  };
+
+  it("is the one model in it, whatever else is there", async () => {
+    fill("a-Q4_0.gguf", "mmproj-F16.gguf", "README.md");
+    assert.deepEqual(await resolve(folder), { path: join(folder, "a-Q4_0.gguf") });
+  });
+
+  it("is the first shard where the model has several, as it is when any shard is named", async () => {
+    fill("a-00001-of-00002.gguf", "a-00002-of-00002.gguf");
+    const path = join(folder, "a-00001-of-00002.gguf");
+    assert.deepEqual(await resolve(folder), { path });
+    assert.deepEqual(await resolve(join(folder, "a-00002-of-00002.gguf")), { path });
+    rmSync(path);
+    for (const source of [folder, join(folder, "a-00002-of-00002.gguf")]) {
+      await assertRefused(source, "model_file_invalid", /one of 2 shards; .*missing: "a-00001-of-00002\.gguf"$/);
+    }
+  });
+
+  it("must hold one model, or have its file named", async () => {
+    fill("a-Q4_K_M.gguf", "a-Q8_0.gguf");
+    await assertRefused(
+      folder,
+      "model_file_invalid",
+      /^there are several models in the directory ".*"; name one of them: "a-Q4_K_M\.gguf", "a-Q8_0\.gguf"$/,
+    );
+    for (const quantizedFile of ["a-Q8_0.gguf", "q8_0"]) {
+      const { path } = await resolveModel(folder, { quantizedFile });
+      assert.equal(path, join(folder, "a-Q8_0.gguf"));
+    }
+    fill("model.safetensors");
+    await assertRefused(folder, "model_file_invalid", /no GGUF model in the directory .* another format/);
+  });
+});

@@ -1,0 +1,32 @@
+// Owns what the tests of messages requests share: a body sent to an app with a fake inference, and what it comes to.
+import assert from "node:assert/strict";
+import { createApp } from "../../../../http/app.ts";
+import { FakeInference } from "../../../fixtures/fakes/fake-inference.ts";
+import { request } from "../../../fixtures/fakes/socketless.ts";
+import { recordingLog } from "../../../fixtures/http-server.ts";
+
+export const messages = [{ role: "user", content: "hi" }];
+export const look = { name: "look", description: "looks", input_schema: { type: "object", properties: {} } };
+
+/** The neutral request a body comes to. */
+export async function taken(body: object, path = "/v1/messages") {
+  const inference = new FakeInference();
+  const app = createApp({ inference, log: recordingLog() });
+  const reply = await request(app, "POST", path, { body: { messages, ...body } });
+  assert.equal(reply.status, 200, reply.body);
+  return inference.runs[0]?.request ?? inference.countRequests[0]!;
+}
+
+/** The message of the error a body is refused with, and the field it names. */
+export async function refused(body: object, path = "/v1/messages"): Promise<[message: string, param: string]> {
+  const app = createApp({ inference: new FakeInference(), log: recordingLog() });
+  const reply = await request(app, "POST", path, { body: { messages, ...body } });
+  const { type, error, request_id } = JSON.parse(reply.body);
+  assert.deepEqual([reply.status, type, error.type], [400, "error", "invalid_request_error"], reply.body);
+  assert.equal(request_id, reply.headers["x-request-id"]);
+  return [error.message, error.details.param];
+}
+
+export async function refusedParams(bodies: readonly object[]): Promise<string[]> {
+  return Promise.all(bodies.map(async (body) => (await refused(body))[1]));
+}

@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { done, finish, toolCall } from "../../../fixtures/fakes/fake-inference.ts";
+import { errorOf, type Json, ResponsesRig } from "./responses-rig.ts";
+
+const input = "hi";
+const plain = { type: "function", name: "find" };
+
+function space(name: string, functions: readonly object[], more: object = {}): object {
+  return { type: "namespace", name, tools: functions, ...more };
+}
+
+async function refusal(tools: readonly object[], more: object = {}): Promise<readonly [number, string, string | null]> {
+  return errorOf(await new ResponsesRig().send({ input, tools, ...more }));
+}
+
+describe("a namespace of tools", () => {
+  it("keeps functions of one name apart, for the model and for the client", async () => {
+    const strict = { type: "function", function: { name: "find", description: "Finds", strict: true } };
+    const tools = [plain, space("crm", [strict], { description: "Customers" }), space("empty", [])];
+    const rig = new ResponsesRig(() => [
+      toolCall("crm__find", ["{}"], 0),
+      toolCall("find", ["{}"], 1),
+      [finish("tool_calls"), done],
+    ]);
+    const { response } = await rig.stream({ input, tools });
+    assert.deepEqual(
+      rig.inference.lastRun.request.tools?.specs.map(({ name, description, strict: isStrict }) => [
+        name,
+        description,
+        isStrict,
+      ]),
+      [
+        ["find", null, false],
+        ["crm__find", "Finds", true],
+      ],
+    );
+    assert.deepEqual(
+      response.output.map(({ namespace, name }: Json) => [namespace, name]),
+      [
+        ["crm", "find"],
+        [undefined, "find"],
+      ],
+    );
+    const rest = { description: null, parameters: null, strict: false };
+    assert.deepEqual(response.tools, [
+      { type: "function", name: "find", ...rest },
+      {
+        type: "namespace",
+        name: "crm",
+        description: "Customers",
+        tools: [{ type: "function", name: "find", description: "Finds", parameters: null, strict: true }],
+      },
+      { type: "namespace", name: "empty", description: null, tools: [] },
+    ]);
+  });
+
+  it("is kept with a call, so that a conversation goes on from a stored response", async () => {
+    const rig = new ResponsesRig(() => [toolCall("crm__find", ["{}"]), [finish("tool_calls"), done]]);
+    const { id } = await rig.create({ input, tools: [space("crm", [plain])] });
+    const result = { type: "function_call_output", call_id: "call_0", output: "x" };
+    await rig.create({ previous_response_id: id, input: [result] });
+    const { prompt } = rig.inference.lastRun.request;
+    assert.deepEqual(prompt.kind === "chat" && prompt.messages[1]?.toolCalls, [
+      { id: "call_0", name: "crm__find", arguments: "{}" },
+    ]);
+  });
+
+  it("lets one of its functions be demanded by both names as one", async () => {
+    const rig = new ResponsesRig();
+    const choice = { type: "function", name: "crm__find" };
+    await rig.create({ input, tools: [plain, space("crm", [plain])], tool_choice: choice });
+    const use = rig.inference.lastRun.request.tools;
+    assert.deepEqual([use?.required, use?.specs.map(({ name }) => name)], [true, ["crm__find"]]);
+  });
+
+  it("is refused where its functions are none, too many or named as others", async () => {
+    const custom = { type: "custom", name: "find" };
+    assert.deepEqual(await refusal([space("crm", [custom])]), [422, "unsupported", "tools[0].tools[0]"]);
+    assert.deepEqual(await refusal([space("crm", [space("inner", [])])]), [
+      422,
+      "invalid_value",
+      "tools[0].tools[0].type",
+    ]);
+    assert.deepEqual(await refusal([space("not a name", [plain])]), [422, "invalid_value", "tools[0].name"]);
+    const twice = [space("a", [{ ...plain, name: "b__c" }]), space("a__b", [{ ...plain, name: "c" }])];
+    assert.deepEqual(await refusal(twice), [422, "invalid_value", "tools"]);
+    const many = (count: number) => Array.from({ length: count }, (_, i) => ({ ...plain, name: `f${i}` }));
+    assert.deepEqual(await refusal([space("a", many(200)), space("b", many(57))]), [422, "invalid_value", "tools"]);
+    const rig = new ResponsesRig();
+    await rig.create({ input, tools: [space("a", many(200)), space("b", many(56))] });
+    assert.equal(rig.inference.lastRun.request.tools?.specs.length, 256);
+  });
+
+  it("of many functions is refused without looking at each pair of them", async () => {
+    const spaces = Array.from({ length: 256 }, (_, i) =>
+      space(
+        `n${i}`,
+        Array.from({ length: 250 }, (_, j) => ({ type: "function", name: `f${j}` })),
+      ),
+    );
+    const startedAt = performance.now();
+    assert.deepEqual(await refusal(spaces), [422, "invalid_value", "tools"]);
+    assert.ok(performance.now() - startedAt < 1500);
+  });
+});

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { BodyBudget, BodyReader, MAX_BODY_BYTES } from "../../../../http/server/body.ts";
+
+/** Looks like many bytes and is none. */
+function chunk(byteLength: number): Uint8Array {
+  return { byteLength } as Uint8Array;
+}
+
+describe("reading bodies", () => {
+  it("joins the chunks of a body", () => {
+    const reader = new BodyReader(new BodyBudget(), "a");
+    for (const piece of ["ab", "c"]) assert.equal(reader.add(Buffer.from(piece)), null);
+    assert.equal(Buffer.from(reader.take()).toString(), "abc");
+  });
+
+  it("joins a body of very many chunks, and holds few pieces of it meanwhile", () => {
+    const reader = new BodyReader(new BodyBudget(), "a");
+    const bytes = Buffer.from(Array.from({ length: 300_000 }, (_, i) => i % 251));
+    const before = process.memoryUsage().heapUsed;
+    for (let i = 0; i < bytes.length; i++) reader.add(Buffer.from(bytes.subarray(i, i + 1)));
+    const grown = process.memoryUsage().heapUsed - before;
+    assert.ok(grown < 40 * bytes.length, `${grown} bytes of heap for a body of ${bytes.length}`);
+    assert.ok(bytes.equals(reader.take()));
+  });
+
+  it("refuses one byte over the limit of a body, whether announced or come", () => {
+    const reader = new BodyReader(new BodyBudget(), "a");
+    assert.equal(reader.refuseLength(String(MAX_BODY_BYTES)), null);
+    assert.equal(reader.refuseLength(String(MAX_BODY_BYTES + 1))?.code, "body_too_large");
+    assert.equal(reader.add(chunk(MAX_BODY_BYTES)), null);
+    assert.equal(reader.add(chunk(1))?.code, "body_too_large");
+  });
+
+  it("refuses bodies over the limit of all, until one has ended", () => {
+    const budget = new BodyBudget(3 * MAX_BODY_BYTES);
+    const readers = ["a", "b", "c"].map((client) => new BodyReader(budget, client));
+    for (const reader of readers) assert.equal(reader.add(chunk(MAX_BODY_BYTES)), null);
+    const late = new BodyReader(budget, "d");
+    const refusal = late.add(chunk(1));
+    assert.equal(refusal?.code, "queue_full");
+    assert.match(refusal.message, new RegExp(String(3 * MAX_BODY_BYTES)));
+    readers[0]!.release();
+    assert.equal(late.add(chunk(1)), null);
+  });
+
+  it("gives back what a refused body had taken, once", () => {
+    const budget = new BodyBudget(2 * MAX_BODY_BYTES);
+    for (let i = 0; i < 20; i++) {
+      const reader = new BodyReader(budget, "a");
+      reader.add(chunk(MAX_BODY_BYTES));
+      reader.add(chunk(1));
+      reader.release();
+    }
+    for (const client of ["a", "b"]) assert.equal(budget.take(client, MAX_BODY_BYTES), null);
+    assert.equal(budget.take("c", 1)?.code, "queue_full");
+  });
+
+  it("lets one client hold at most half of all, or one whole body, and says that it is its share", () => {
+    for (const [limit, share] of [
+      [8 * MAX_BODY_BYTES, 4 * MAX_BODY_BYTES],
+      [MAX_BODY_BYTES + 1000, MAX_BODY_BYTES],
+      [1000, 1000],
+    ] as const) {
+      const budget = new BodyBudget(limit);
+      assert.equal(budget.take("greedy", share), null);
+      assert.equal(budget.take("other", limit - share), null);
+      budget.giveBack("other", limit - share);
+      const refusal = budget.take("greedy", 1);
+      assert.equal(refusal?.code, "queue_full");
+      assert.match(
+        refusal.message,
+        new RegExp(`this client's .* ${share} bytes, its share \\(max_body_bytes_in_flight\\)`),
+      );
+      budget.giveBack("greedy", share);
+      assert.equal(budget.take("greedy", share), null);
+    }
+  });
+
+  it("counts a body until it is released, however often that is said", () => {
+    const budget = new BodyBudget(MAX_BODY_BYTES);
+    const reader = new BodyReader(budget, "a");
+    reader.add(chunk(MAX_BODY_BYTES));
+    reader.take();
+    assert.equal(new BodyReader(budget, "b").add(chunk(1))?.code, "queue_full");
+    reader.release(1000);
+    assert.equal(budget.take("b", MAX_BODY_BYTES - 1000), null);
+    assert.equal(budget.take("c", 1)?.code, "queue_full");
+    budget.giveBack("b", MAX_BODY_BYTES - 1000);
+    reader.release();
+    reader.release();
+    assert.equal(reader.sizeBytes, MAX_BODY_BYTES);
+    assert.equal(budget.take("b", MAX_BODY_BYTES), null);
+  });
+});

@@ -1,0 +1,126 @@
+// The memory of answers is bounded: over all requests, and for one client; and it is free again when they are sent.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createApp } from "../../../../http/app.ts";
+import { AnswerMemory } from "../../../../http/shared/answer/answer-memory.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { done, FakeInference, finish, type Step, text } from "../../../fixtures/fakes/fake-inference.ts";
+import { request } from "../../../fixtures/fakes/socketless.ts";
+import { recordingLog } from "../../../fixtures/http-server.ts";
+
+const isFull = (error: unknown): boolean => error instanceof ServerError && error.code === "queue_full";
+
+describe("the memory of answers", () => {
+  it("is bounded for all clients, and to half of that for one", () => {
+    const memory = new AnswerMemory(100);
+    const [a, b, c] = ["a", "b", "c"].map((client) => memory.lease(client));
+    a!.add(30);
+    memory.lease("a").add(20);
+    assert.throws(() => a!.add(1), isFull);
+    b!.add(40);
+    assert.throws(() => c!.add(11), isFull);
+    assert.equal(memory.bytes, 90);
+    a!.release();
+    c!.add(40);
+    assert.equal(memory.bytes, 100);
+  });
+
+  it("is free when the last user of an answer has released it", () => {
+    const memory = new AnswerMemory(100);
+    const lease = memory.lease("a");
+    lease.add(50);
+    lease.retain();
+    lease.release();
+    assert.equal(memory.bytes, 50);
+    lease.release();
+    assert.equal(memory.bytes, 0);
+    memory.lease("a").add(50);
+  });
+});
+
+const x = { token: "x", bytes: [120], logprob: -1 };
+/** 396 bytes of records. */
+const bulk = text("x", 0, [{ ...x, top: new Array(48).fill(x) }]);
+const paths = {
+  "/v1/chat/completions": { messages: "hi", logprobs: true },
+  "/v1/completions": { prompt: "hi", logprobs: 1 },
+  "/v1/responses": { input: "hi" },
+} as const;
+
+function rig(steps: readonly Step[]) {
+  const inference = new FakeInference(() => steps);
+  const app = createApp({ inference, log: recordingLog(), config: { accessLog: false }, maxAnswerBytes: 2000 });
+  return { inference, app };
+}
+
+describe("an answer that is more than may be held", () => {
+  for (const [path, body] of Object.entries(paths)) {
+    it(`is refused at ${path}, and its generation ends; others go on`, async () => {
+      const { inference, app } = rig([[bulk], [bulk], [bulk], { waitMs: 60_000 }, [finish(), done]]);
+      const reply = await request(app, "POST", path, { body });
+      const { error } = JSON.parse(reply.body);
+      assert.deepEqual([reply.status, error.code], [429, "queue_full"]);
+      assert.match(error.message, /one client may hold 1000 bytes of logprobs.*stream it/);
+      assert.equal(inference.lastRun.state, "ended");
+      assert.equal(inference.lastRun.batchCount, 3);
+      inference.script = () => [[bulk], [finish(), done]];
+      for (let i = 0; i < 5; i++) {
+        assert.equal((await request(app, "POST", path, { body })).status, 200);
+        // A response is held until it is kept.
+        await app.settled();
+      }
+    });
+  }
+
+  it("ends a stream of a response, which has to hold them too; no other stream", async () => {
+    const { app } = rig([[bulk], [bulk], [bulk], [finish(), done]]);
+    const response = await request(app, "POST", "/v1/responses", { body: { input: "hi", stream: true } });
+    assert.match(response.body, /event: response\.failed\ndata: .*"code":"queue_full"/);
+    const chat = { messages: "hi", logprobs: true, stream: true };
+    const stream = await request(app, "POST", "/v1/chat/completions", { body: chat });
+    assert.match(stream.body, /"finish_reason":"stop"/);
+  });
+
+  it("fails in the background as it is said where it is fetched", async () => {
+    const { app } = rig([[bulk], [bulk], [bulk], [finish(), done]]);
+    const { body } = await request(app, "POST", "/v1/responses", { body: { input: "hi", background: true } });
+    const path = `/v1/responses/${JSON.parse(body).id}`;
+    let found = { status: "", error: { code: "" } };
+    for (let i = 0; i < 200 && found.status !== "failed"; i++) {
+      await sleep(2);
+      found = JSON.parse((await request(app, "GET", path)).body);
+    }
+    assert.deepEqual([found.status, found.error.code], ["failed", "queue_full"]);
+  });
+
+  it("is refused where it is vectors", async () => {
+    const { inference, app } = rig([]);
+    inference.embedder = async () => ({ vectors: [new Float32Array(300)], promptTokens: 1 });
+    const reply = await request(app, "POST", "/v1/embeddings", { body: { input: "a" } });
+    assert.deepEqual([reply.status, JSON.parse(reply.body).error.code], [429, "queue_full"]);
+    inference.embedder = async () => ({ vectors: [new Float32Array(200)], promptTokens: 1 });
+    for (let i = 0; i < 3; i++) {
+      assert.equal((await request(app, "POST", "/v1/embeddings", { body: { input: "a" } })).status, 200);
+    }
+  });
+
+  it("leaves room for those of other clients", async () => {
+    const { inference, app } = rig([[bulk], [bulk], { waitMs: 60_000 }]);
+    const leaving = new AbortController();
+    const ask = (address: string, signal?: AbortSignal) =>
+      request(app, "POST", "/v1/chat/completions", {
+        body: paths["/v1/chat/completions"],
+        address,
+        ...(signal && { signal }),
+      });
+    void ask("10.0.0.1", leaving.signal);
+    await sleep(5);
+    inference.script = () => [[bulk], [finish(), done]];
+    assert.equal((await ask("10.0.0.1")).status, 429);
+    assert.equal((await ask("10.0.0.2")).status, 200);
+    leaving.abort();
+    await sleep(5);
+    assert.equal((await ask("10.0.0.1")).status, 200);
+  });
+});

@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { nativeHost } from "../../../engines/llama/native/native-host.ts";
+import type { NativeProbe } from "../../../engines/llama/native/probe-place.ts";
+import { ServerError } from "../../../runtime/errors.ts";
+
+describe("what a host has for the native engine", () => {
+  it("is not asked before it matters, and then once", async () => {
+    const asked: NativeProbe[] = [];
+    const host = nativeHost({
+      probe: async (probe) => {
+        asked.push(probe);
+        return { gpu: null };
+      },
+    });
+    assert.deepEqual(asked, []);
+    assert.deepEqual(await Promise.all([host.problem(), host.problem()]), [null, null]);
+    assert.deepEqual(asked, [{ useGpu: false }]);
+  });
+
+  it("is a problem in the words of whatever went wrong", async () => {
+    const host = nativeHost({
+      mayHaveGpu: () => true,
+      probe: async () => {
+        throw new ServerError("peer_gone", '"native libraries" died while it started: killed by SIGSEGV');
+      },
+    });
+    assert.match((await host.problem()) ?? "", /killed by SIGSEGV/);
+    assert.equal(await host.gpu(), null);
+  });
+
+  it("says anew after a while how much memory is free, once for all who ask", async () => {
+    let now = 0;
+    let probes = 0;
+    const host = nativeHost({
+      mayHaveGpu: () => true,
+      now: () => now,
+      probe: async () => {
+        probes++;
+        if (probes === 3) throw new ServerError("peer_gone", "the driver is busy");
+        return { gpu: "cuda", devices: [{ name: "one", totalBytes: 100, availableBytes: 100 - probes }] };
+      },
+    });
+    const free = async () => (await host.devices()).map(({ availableBytes }) => availableBytes);
+    assert.equal(await host.gpu(), "cuda");
+    assert.deepEqual(await free(), [99]);
+    now = 20_000;
+    assert.deepEqual(await Promise.all([free(), free()]), [[98], [98]]);
+    now = 40_000;
+    assert.deepEqual(await free(), [99], "a failure takes no device away");
+    assert.equal(probes, 3);
+  });
+});

@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { Gate } from "../../../../runtime/queues/gate.ts";
+
+describe("a gate", () => {
+  it("lets in as many at once as it has places, one client's in their order, and clients by turns", async () => {
+    const gate = new Gate(2);
+    const begun: string[] = [];
+    let running = 0;
+    let most = 0;
+    const pass = (name: string, client: string): Promise<void> =>
+      gate.pass(async () => {
+        begun.push(name);
+        most = Math.max(most, ++running);
+        await nextTurn();
+        running--;
+      }, client);
+    const own = Array.from({ length: 8 }, (_, i) => `a${i}`);
+    await Promise.all([...own.map((name) => pass(name, "a")), pass("b1", "b"), pass("c1", "c")]);
+    assert.equal(most, 2);
+    assert.deepEqual(begun.slice(0, 2), ["a0", "a1"]);
+    assert.deepEqual(
+      begun.filter((name) => name.startsWith("a")),
+      own,
+    );
+    assert.ok(begun.indexOf("b1") < begun.indexOf("a5") && begun.indexOf("c1") < begun.indexOf("a5"), String(begun));
+  });
+
+  it("gives the place of a run that fails to the next one", async () => {
+    const gate = new Gate(1);
+    const failing = gate.pass(() => Promise.reject(new Error("no")));
+    const next = gate.pass(async () => "yes");
+    await assert.rejects(failing, /no/);
+    assert.equal(await next, "yes");
+    assert.equal(await gate.pass(async () => "again"), "again");
+  });
+});

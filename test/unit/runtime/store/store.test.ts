@@ -1,0 +1,374 @@
+import assert from "node:assert/strict";
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { LmdbTables } from "../../../../runtime/store/lmdb-tables.ts";
+import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
+import type { Entry, StoreLimits } from "../../../../runtime/store/store.ts";
+import { storeTables, TableStore } from "../../../../runtime/store/table-store.ts";
+import type { TableKey, Tables } from "../../../../runtime/store/tables.ts";
+
+interface Note {
+  readonly title: string;
+}
+
+type Notes = TableStore<Note>;
+
+const roomy: StoreLimits = { maxEntries: 100, maxBytes: 1e8, maxEntryBytes: 5e7, maxAgeMs: 1000 };
+const root = mkdtempSync(join(tmpdir(), "troupe-store-"));
+after(() => rmSync(root, { recursive: true, force: true }));
+let folderCount = 0;
+const newFolder = (): string => join(root, String(folderCount++), "state");
+
+const openFolder = (folder: string, limits: StoreLimits = roomy, now?: () => number): Notes =>
+  new TableStore(LmdbTables.open(folder, storeTables), limits, now);
+const note = (text: string, share = "one"): Entry<Note> => {
+  return { head: { title: text.slice(0, 5) }, share, parts: { text: Buffer.from(text), more: Buffer.from("+") } };
+};
+const isCode = (code: string) => (error: unknown) => error instanceof ServerError && error.code === code;
+
+function textOf(store: Notes, key: string, part = "text"): string | null {
+  const found = store.get(key)?.parts[part];
+  const bytes = found === undefined ? null : store.read(found.id, 0, found.bytes);
+  return bytes === null ? null : Buffer.from(bytes).toString();
+}
+
+function targetOf(file: string): string {
+  try {
+    return readlinkSync(`/proc/self/fd/${file}`);
+  } catch {
+    return "";
+  }
+}
+
+const kept = (store: Notes, keys: string): string => [...keys].filter((key) => store.get(key) !== null).join("");
+
+/** Replaces the text of an entry, if there is one. */
+const rewrite = (store: Notes, key: string, text: string): Promise<void> =>
+  store.change(key, { text: Buffer.from(text) }, (entry) =>
+    entry === null ? "keep" : { head: { title: text.slice(0, 5) } },
+  );
+
+const remove = (store: Notes, key: string): Promise<void> => store.change(key, {}, () => "remove");
+
+const kinds: Readonly<Record<string, () => Tables>> = {
+  memory: () => new MemoryTables(),
+  "a folder": () => LmdbTables.open(newFolder(), storeTables),
+};
+
+for (const [name, openTables] of Object.entries(kinds)) {
+  const open = (limits?: Partial<StoreLimits>, now?: () => number): Notes =>
+    new TableStore(openTables(), { ...roomy, ...limits }, now);
+
+  describe(`a store in ${name}`, () => {
+    it("gives back what was put, until it is removed", async () => {
+      const store = open();
+      await store.put("a", note("one"));
+      await store.put("a", note("two, longer"));
+      assert.deepEqual([store.get("a")?.head, textOf(store, "a")], [{ title: "two, " }, "two, longer"]);
+      assert.equal(store.get("b"), null);
+      await remove(store, "a");
+      await remove(store, "a");
+      assert.equal(store.get("a"), null);
+      await store.close();
+    });
+
+    it("gives slices of a part, which are copies, and none of a part that is gone", async () => {
+      const store = open();
+      const bytes = Buffer.alloc(9e6);
+      for (let i = 0; i < bytes.length; i++) bytes[i] = i % 251;
+      await store.put("a", { ...note("a"), parts: { text: bytes } });
+      const part = store.get("a")!.parts.text!;
+      assert.equal(part.bytes, bytes.length);
+      for (const [from, to] of [
+        [0, 1],
+        [65_000, 70_000],
+        [8_999_999, 9e6],
+        [0, 9e6],
+      ] as const) {
+        assert.ok(bytes.subarray(from, to).equals(store.read(part.id, from, to)!), `${from} to ${to}`);
+      }
+      store.read(part.id, 0, 10)!.fill(0);
+      bytes.fill(0);
+      assert.equal(store.read(part.id, 0, 10)?.[1], 1);
+      await rewrite(store, "a", "new");
+      assert.equal(store.read(part.id, 0, 10), null);
+      await store.close();
+    });
+
+    it("gives a reader of an earlier store nothing of its own", async () => {
+      const [earlier, later] = [open(), open()];
+      await earlier.put("a", note("of the one"));
+      const part = earlier.get("a")!.parts.text!;
+      await earlier.close();
+      for (const key of "abc") await later.put(key, note("of another"));
+      assert.equal(later.read(part.id, 0, part.bytes), null);
+      await later.close();
+    });
+
+    it("changes what was named, decided by what is there; the rest stays", async () => {
+      const store = open();
+      await store.put("a", note("old"));
+      await rewrite(store, "a", "new");
+      assert.deepEqual([textOf(store, "a"), textOf(store, "a", "more")], ["new", "+"]);
+      await store.change("a", { text: null }, (entry) => ({ head: { title: `${entry?.head.title}er` } }));
+      assert.deepEqual(
+        [store.get("a")?.head.title, textOf(store, "a"), textOf(store, "a", "more")],
+        ["newer", null, "+"],
+      );
+      await rewrite(store, "b", "nothing");
+      await store.change("a", { text: Buffer.from("x") }, () => "keep");
+      assert.deepEqual([store.get("b"), textOf(store, "a")], [null, null]);
+      await store.close();
+    });
+
+    it("lets the oldest go when there are too many, and one put again is the newest", async () => {
+      let now = 0;
+      const store = open({ maxEntries: 3 }, () => now++);
+      for (const key of "abc") await store.put(key, note(key));
+      await store.put("a", note("again"));
+      await store.put("d", note("d"));
+      assert.equal(kept(store, "abcd"), "acd");
+      await store.close();
+    });
+
+    it("lets the oldest go when all are too large together, also when one grows", async () => {
+      let now = 0;
+      const store = open({ maxBytes: 1000 }, () => now++);
+      for (const key of "abc") await store.put(key, note("x".repeat(300)));
+      assert.equal(kept(store, "abc"), "abc");
+      await rewrite(store, "c", "x".repeat(600));
+      assert.equal(kept(store, "abc"), "bc");
+      await remove(store, "b");
+      await store.put("d", note("x".repeat(300)));
+      assert.equal(kept(store, "cd"), "cd");
+      await store.close();
+    });
+
+    it("takes from the share that holds most, the oldest first", async () => {
+      let now = 0;
+      const store = open({ maxEntries: 5 }, () => now++);
+      await store.put("a", note("a", "small"));
+      for (const key of "bcde") await store.put(key, note(key, "large"));
+      for (const key of "fghi") await store.put(key, note(key, "large"));
+      assert.equal(kept(store, "abcdefghi"), "afghi");
+      for (const key of "jk") await store.put(key, note(key, "third"));
+      assert.equal(kept(store, "afghijk"), "ahijk");
+      // Of two that hold as much, the one with the oldest gives.
+      for (const key of "lm") await store.put(key, note(key, "fourth"));
+      assert.equal(kept(store, "ahijklm"), "aiklm");
+      await store.close();
+    });
+
+    it("takes bytes from the share that holds most of them, and never what was put just now", async () => {
+      let now = 0;
+      const store = open({ maxBytes: 2000 }, () => now++);
+      for (const key of "abcde") await store.put(key, note("x".repeat(100), "small"));
+      await store.put("f", note("x".repeat(800), "large"));
+      await store.put("g", note("x".repeat(800), "large"));
+      assert.equal(kept(store, "abcdefg"), "abcdeg");
+      await store.put("h", note("x".repeat(1500), "large"));
+      assert.equal(kept(store, "abcdegh"), "bcdeh");
+      await store.put("i", note("x".repeat(1800), "other"));
+      assert.equal(kept(store, "abcdeghi"), "ei");
+      await store.close();
+    });
+
+    it("keeps its limits where its tables have rows of entries that do not exist", async () => {
+      const strays: readonly [table: string, key: TableKey][] = [
+        ["ages", [-5, "stray"]],
+        ["ages", [-4, "a"]],
+        ["by-share", ["one", -5, "stray"]],
+      ];
+      for (const stray of strays) {
+        let now = 0;
+        const tables = openTables();
+        tables.transaction(() => tables.table(stray[0]).put(stray[1], Uint8Array.of(0)));
+        const store: Notes = new TableStore(tables, { ...roomy, maxEntries: 2, maxAgeMs: 1e9 }, () => now++);
+        for (const key of "abcdef") await store.put(key, note(key));
+        assert.equal(kept(store, "abcdef"), "ef", String(stray));
+        now = 4_000_000_000;
+        await store.put("g", note("g"));
+        await store.sweep();
+        assert.equal(
+          tables.view(() => tables.table("entries").first(10).length),
+          1,
+          String(stray),
+        );
+        assert.deepEqual(
+          tables.view(() => tables.table("ages").first(10).length),
+          1,
+          String(stray),
+        );
+        await store.close();
+      }
+    });
+
+    it("refuses what is too large by itself, and changes nothing", async () => {
+      const store = open({ maxEntryBytes: 100 });
+      await store.put("a", note("small"));
+      await assert.rejects(store.put("a", note("x".repeat(100))), isCode("invalid_value"));
+      await assert.rejects(rewrite(store, "a", "x".repeat(100)), isCode("invalid_value"));
+      await assert.rejects(
+        store.change("a", { third: Buffer.alloc(60) }, () => ({ head: { title: "x".repeat(50) } })),
+        isCode("invalid_value"),
+      );
+      assert.equal(textOf(store, "a"), "small");
+      await store.close();
+    });
+
+    it("makes changes that come together as if they came one after the other", async () => {
+      const store = open({ maxEntryBytes: 5e6 });
+      const outcomes = await Promise.allSettled([
+        store.put("a", note("one")),
+        store.put("b", note("x".repeat(6e6))),
+        rewrite(store, "a", "two"),
+        store.put("c", note("c")),
+        remove(store, "c"),
+      ]);
+      assert.deepEqual(
+        outcomes.map(({ status }) => status === "fulfilled"),
+        [true, false, true, true, true],
+      );
+      assert.deepEqual([textOf(store, "a"), kept(store, "abc")], ["two", "a"]);
+      await store.close();
+    });
+
+    it("hides what is too old at once, and removes it an hour later", async () => {
+      let now = 0;
+      const store = open({ maxAgeMs: 100 }, () => now);
+      await store.put("a", note("old"));
+      now = 60;
+      await rewrite(store, "a", "new");
+      assert.equal(textOf(store, "a"), "new");
+      now = 101;
+      assert.equal(store.get("a"), null);
+      await rewrite(store, "a", "late");
+      await store.sweep();
+      now = 50;
+      assert.equal(textOf(store, "a"), "new");
+      now = 3_600_000 + 101;
+      await store.sweep();
+      now = 50;
+      assert.equal(store.get("a"), null);
+      await store.close();
+    });
+  });
+}
+
+describe("a store in a folder", () => {
+  it("has after it was opened again what it had, within the limits of today", async () => {
+    const folder = newFolder();
+    let now = 0;
+    const first = openFolder(folder, roomy, () => now++);
+    for (let i = 0; i < 100; i++) await first.put(`k${i}`, note(`k${i}`));
+    await first.close();
+    const second = openFolder(folder, { ...roomy, maxEntries: 2 }, () => now);
+    await second.sweep();
+    assert.deepEqual([second.get("k97"), textOf(second, "k98"), textOf(second, "k99")], [null, "k98", "k99"]);
+    await second.close();
+  });
+
+  it("loses nothing to a clock that was wrong at one start and is right at the next", async () => {
+    const folder = newFolder();
+    const limits = { ...roomy, maxAgeMs: 1000 };
+    const first = openFolder(folder, limits, () => 1e6);
+    await first.put("a", note("a"));
+    await first.close();
+    let now = 1e9;
+    const ahead = openFolder(folder, limits, () => now);
+    await ahead.sweep();
+    now += 3_500_000;
+    await ahead.put("b", note("b"));
+    await ahead.sweep();
+    assert.equal(kept(ahead, "ab"), "b");
+    await ahead.close();
+    const right = openFolder(folder, limits, () => 1e6);
+    assert.equal(kept(right, "ab"), "ab");
+    await right.close();
+  });
+
+  it("is shared by two that have it open", async () => {
+    const folder = newFolder();
+    const limits = { ...roomy, maxEntries: 2 };
+    const [one, other] = [openFolder(folder, limits), openFolder(folder, limits)];
+    await one.put("a", note("one"));
+    await other.put("b", note("other"));
+    await one.put("c", note("one"));
+    assert.deepEqual([kept(one, "abc"), kept(other, "abc")], ["bc", "bc"]);
+    await Promise.all([one.close(), other.close()]);
+  });
+
+  it("keeps no bytes of a change that was refused after its parts were written", async () => {
+    const folder = newFolder();
+    const store = openFolder(folder);
+    const size = () => statSync(join(folder, "data.mdb")).size;
+    const text = Buffer.alloc(2e7);
+    for (let i = 0; i < 2; i++) await store.change("none", { text }, () => "keep");
+    const before = size();
+    for (let i = 0; i < 5; i++) await store.change("none", { text }, () => "keep");
+    assert.ok(size() < before + 1e7, `${size()} bytes, ${before} before`);
+    await store.close();
+  });
+
+  it("serves others while a large entry is written", async () => {
+    const store = openFolder(newFolder());
+    await store.put("a", note("a"));
+    let turns = 0;
+    let isDone = false;
+    const large = store.put("b", { ...note("b"), parts: { text: Buffer.alloc(4e7) } }).then(() => {
+      isDone = true;
+    });
+    while (!isDone) {
+      assert.equal(textOf(store, "a"), "a");
+      await new Promise(setImmediate);
+      turns++;
+    }
+    await large;
+    assert.ok(turns >= 9, `${turns} turns`);
+    await store.close();
+  });
+
+  it("is opened again after a failure that does not pass by itself", {
+    skip: process.platform !== "linux",
+  }, async () => {
+    const folder = newFolder();
+    const store = openFolder(folder);
+    await store.put("a", note("a"));
+    for (const file of readdirSync("/proc/self/fd")) {
+      // Closed under the database, as a network file system may do.
+      if (targetOf(file) === join(folder, "data.mdb")) closeSync(Number(file));
+    }
+    await assert.rejects(store.put("b", note("b")), isCode("storage_unavailable"));
+    await store.put("c", note("c"));
+    assert.equal(kept(store, "abc"), "ac");
+    await store.close();
+  });
+
+  it("says clearly that a file is damaged or cut off, or the folder is none", async () => {
+    const folder = newFolder();
+    const store = openFolder(folder);
+    for (let i = 0; i < 20; i++) await store.put(`k${i}`, note("x".repeat(50_000)));
+    await store.close();
+    truncateSync(join(folder, "data.mdb"), 20_000);
+    assert.throws(() => openFolder(folder), /cut off.*choose another/);
+    writeFileSync(join(folder, "data.mdb"), "x".repeat(20_000));
+    assert.throws(() => openFolder(folder), isCode("config_invalid"));
+    assert.throws(() => openFolder(join(folder, "data.mdb")), isCode("config_invalid"));
+    writeFileSync(join(folder, "data.mdb"), "");
+    assert.ok(existsSync(folder));
+    await openFolder(folder).close();
+  });
+});

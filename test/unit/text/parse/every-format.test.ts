@@ -1,0 +1,209 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { chooseFormat } from "../../../../engines/text/parse/choose-format.ts";
+import type { OutputPart, ToolFormat } from "../../../../engines/text/parse/tool-format.ts";
+import { answerOf, partsOf, read, tools } from "./parse-answer.ts";
+import { families, templates } from "./templates.ts";
+
+const formats = families.map((family) => chooseFormat(templates[family]));
+/** Formats whose calls write something else than the JSON of their arguments. */
+const converting = new Set(["coder", "seed", "minimax", "glm", "gemma", "functiongemma"]);
+
+interface Call {
+  readonly name: string;
+  readonly args: string;
+}
+
+/** The calls as a grammar makes a model write them. */
+function written({ syntax }: ToolFormat, calls: readonly Call[]): string {
+  const texts = calls.map(({ name, args }) => syntax.before(name) + args + syntax.after(name));
+  return syntax.open + texts.join(syntax.between ?? "") + syntax.close;
+}
+
+const args = fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 4 }).map((value) => JSON.stringify(value));
+const call = fc.record({ name: fc.constantFrom(...tools.map(({ name }) => name)), args });
+
+test("every format reads the calls that its own syntax writes", () => {
+  for (const format of formats) {
+    const most = format.syntax.between === null ? 1 : 3;
+    fc.assert(
+      fc.property(fc.array(call, { minLength: 1, maxLength: most }), (calls) => {
+        for (const pieces of [[written(format, calls)], written(format, calls).split("")]) {
+          const answer = answerOf(partsOf(format, pieces));
+          assert.deepEqual([answer.content, answer.reasoning, answer.failed], ["", "", []], format.name);
+          assert.deepEqual(
+            answer.calls.map(({ name, arguments: text }) => [name, text]),
+            calls.map(({ name, args: text }) => [name, text]),
+            format.name,
+          );
+        }
+      }),
+      { numRuns: 15 },
+    );
+  }
+});
+
+test("no format demands a mark of the model that only ends its answer", () => {
+  const { syntax, shownTokens } = chooseFormat(templates.harmony);
+  assert.ok(shownTokens.includes("<|call|>"));
+  assert.equal(syntax.close, "");
+});
+
+test("a call of JSON ends with the mark with which all calls of the format do", () => {
+  assert.match(chooseFormat(templates.glm).syntax.close, /<\/tool_call>$/);
+});
+
+test("a call that is cut off comes back whole, as content until its arguments have begun", () => {
+  for (const format of formats) {
+    const text = written(format, [{ name: "get_weather", args: '{"city": "Paris"}' }]);
+    const wholeAt = text.indexOf('"Paris"}') + '"Paris"}'.length;
+    for (let cut = 1; cut < wholeAt; cut++) {
+      const answer = answerOf(partsOf(format, text.slice(0, cut).split("")));
+      const isBegun = cut > text.indexOf('{"city');
+      assert.equal(isBegun ? answer.failed.join("") : answer.content, text.slice(0, cut), format.name);
+      assert.deepEqual([answer.calls, isBegun ? answer.content : ""], [[], ""], format.name);
+    }
+  }
+});
+
+/** What is left of a text that is no call: a mark at the end of a message is none of it. */
+function shown(text: string): string {
+  return text.replace(/<\|call\|>\s*/, "");
+}
+
+test("a call of an unknown name comes back as content", () => {
+  for (const format of formats) {
+    const text = written(format, [{ name: "get_whether", args: '{"city": "Paris"}' }]);
+    assert.deepEqual(read(format, text), { content: shown(text), reasoning: "", calls: [], failed: [] }, format.name);
+  }
+});
+
+test("a call with wrong JSON fails with all its text up to there, and what follows is content", () => {
+  for (const format of formats) {
+    const text = written(format, [{ name: "get_time", args: '{"a": tru, "b": 1}' }]);
+    const end = text.indexOf(", ", text.indexOf("tru"));
+    const { content, calls, failed } = read(format, text);
+    assert.deepEqual(
+      { content, calls, failed },
+      { content: shown(text.slice(end)), calls: [], failed: [text.slice(0, end)] },
+    );
+  }
+});
+
+test("nothing is a call where there are no tools, and thinking still is thinking", () => {
+  for (const format of formats) {
+    const text = `Yes ${written(format, [{ name: "get_time", args: "{}" }])} no`;
+    const { thinking } = format;
+    const before = thinking === null ? "" : `${thinking.begin}why${thinking.end}`;
+    const answer = read(format, before + format.answerOpen + text, { tools: [] });
+    const reasoning = thinking === null ? "" : "why";
+    assert.deepEqual(answer, { content: shown(text), reasoning, calls: [], failed: [] }, format.name);
+  }
+});
+
+/** What may be missing between two texts with no call between them. */
+function droppable({ name, thinking }: ToolFormat): RegExp {
+  const marks = thinking === null ? [] : [thinking.begin.trim(), thinking.end].map(escaped);
+  if (name === "granite") marks.push("</?response>");
+  if (name === "recipients") marks.push("(>>>)?all\n");
+  if (name === "harmony") return /<\|(start|channel)\|>.*?(<\|message\|>|$)|<\|(end|call|return)\|>/gs;
+  return new RegExp(`${marks.join("|") || "(?!)"}`, "g");
+}
+
+function escaped(text: string): string {
+  return text.replace(/[|[\]\\/]/g, "\\$&");
+}
+
+/** Every character is in a part, or belongs to the marks around one. */
+function checkNothingIsLost(format: ToolFormat, parts: readonly OutputPart[], text: string): void {
+  let end = 0;
+  let open = "";
+  let failed: string[] = [];
+  let whole: string[] = [];
+  const checkGap = (gap: string) => {
+    let rest = gap;
+    for (const lost of failed) {
+      assert.ok(rest.includes(lost), `${format.name}: a failed call is not where it was`);
+      rest = rest.slice(rest.indexOf(lost) + lost.length);
+    }
+    if (whole.length === 0 && failed.length === 0) {
+      assert.equal(rest.replace(droppable(format), "").trim(), "", `${format.name} loses text of ${gap}`);
+    }
+    for (const text of converting.has(format.name) ? [] : whole) {
+      assert.ok(text === "{}" || gap.includes(text), `${format.name}: arguments nobody wrote`);
+    }
+    failed = [];
+    whole = [];
+  };
+  for (const part of parts) {
+    if (part.kind === "content" || part.kind === "reasoning") {
+      checkGap(text.slice(end, part.at));
+      end = part.at + part.text.length;
+    } else if (part.kind === "call") open = "";
+    else if (part.kind === "arguments") open += part.text;
+    else if (part.kind === "call-end") whole.push(open);
+    else failed.push(part.text);
+  }
+  checkGap(text.slice(end));
+}
+
+test("whatever is pushed, in whatever pieces, comes out the same, and nothing is lost", () => {
+  for (const format of formats) {
+    const { thinking, syntax, shownTokens } = format;
+    const parts = [
+      ...shownTokens,
+      ...(thinking === null ? [] : [thinking.begin, thinking.end]),
+      ...[syntax.open, syntax.close, syntax.between ?? "", syntax.before("get_time"), syntax.after("get_time")],
+      ...["<function=get_time>", "<parameter=a>", "<tool_call>get_time\n", "call:get_time{a:1", "get_time", "{", "}"],
+      ...['{"a": [1]}', '{"name": "get_time", ', '"arguments": {}', "[", "]", ", ", "; ", "\n", " ", "<", "🙂", "text"],
+    ];
+    const piece = fc.oneof({ weight: 9, arbitrary: fc.constantFrom(...parts) }, { weight: 1, arbitrary: fc.string() });
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 12 }), fc.boolean(), fc.nat(9), (texts, startsThinking, size) => {
+        const text = texts.join("");
+        const options = { startsThinking };
+        const whole = partsOf(format, [text], options);
+        checkNothingIsLost(format, whole, text);
+        const pieces = text.match(new RegExp(`.{1,${size + 1}}`, "gs")) ?? [];
+        assert.deepEqual(answerOf(partsOf(format, pieces, options)), answerOf(whole), format.name);
+      }),
+      { numRuns: 60 },
+    );
+  }
+});
+
+test("text goes out at once, but for what may begin a mark and the white space before it", () => {
+  const parser = chooseFormat(templates.hermes).createParser({ tools, startsThinking: false });
+  const push = (text: string) => parser.push(text).map((part) => ("text" in part ? part.text : part.kind));
+  assert.deepEqual(push("Hello"), ["Hello"]);
+  assert.deepEqual(push(" you. "), [" you."]);
+  assert.deepEqual(push("1 < 2 <"), [" 1 < 2"]);
+  assert.deepEqual(push("tool"), []);
+  assert.deepEqual(push("box>"), [" <toolbox>"]);
+});
+
+test("arguments go out as they come, once the call is known", () => {
+  const parser = chooseFormat(templates.coder).createParser({ tools, startsThinking: false });
+  parser.push("<tool_call>\n<function=write_file>\n<parameter=text>\nab");
+  assert.deepEqual(parser.push('c"d'), [{ kind: "arguments", text: 'c\\"d' }]);
+  assert.deepEqual(parser.push("\n</para"), []);
+  assert.deepEqual(parser.push("m>e"), [{ kind: "arguments", text: "\\n</param>e" }]);
+});
+
+test("arguments in tags that do not end, or have text between them, are a failed call", () => {
+  const format = chooseFormat(templates.coder);
+  const text = "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n";
+  assert.deepEqual(read(format, text).failed, [text]);
+  assert.deepEqual(read(format, `${text}so</function>`).failed, [text]);
+  assert.equal(read(format, `${text}so</function>`).content, "so</function>");
+});
+
+test("after a call that fails, others are read", () => {
+  const bad = '<tool_call>{"name": "get_time", "arguments": {x';
+  const good = '<tool_call>{"name": "get_time", "arguments": {}}</tool_call>';
+  const { calls, failed, content } = read(chooseFormat(templates.hermes), `${bad}${good} ${bad}`);
+  assert.equal(calls.length, 1);
+  assert.deepEqual(failed, [bad.slice(0, -1), bad.slice(0, -1)]);
+  assert.equal(content, "xx");
+});

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { jsonTyped, mayOnlyBeString, parameterTypes } from "../../../../engines/text/parse/typed-value.ts";
+
+const parameters = {
+  properties: {
+    text: { type: "string" },
+    count: { type: "integer" },
+    either: { anyOf: [{ type: "string" }, { type: "null" }] },
+    several: { type: ["string", "number"] },
+    colour: { enum: ["red", "green"] },
+    flag: { type: "boolean" },
+    unclear: { $ref: "#/$defs/x" },
+    only: { const: null },
+  },
+};
+
+function typed(key: string, text: string): string {
+  return jsonTyped(text, parameterTypes(parameters, key));
+}
+
+test("a parameter that can only be a string is known as one", () => {
+  const isString = (key: string) => mayOnlyBeString(parameterTypes(parameters, key));
+  assert.deepEqual(["text", "colour"].map(isString), [true, true]);
+  assert.deepEqual(["count", "either", "several", "flag", "unclear", "missing", "toString"].some(isString), false);
+});
+
+test("text is JSON where it is JSON of a type that is allowed, else a string", () => {
+  assert.equal(typed("text", "42"), '"42"');
+  assert.equal(typed("count", " 42\n"), "42");
+  assert.equal(typed("count", "many"), '"many"');
+  assert.equal(typed("either", "null"), "null");
+  assert.equal(typed("either", "true"), '"true"');
+  assert.equal(typed("several", "4.5"), "4.5");
+  assert.equal(typed("several", "[1]"), '"[1]"');
+});
+
+test("where the schema does not say, text is JSON if it can be", () => {
+  assert.equal(typed("unclear", '{"a": 1}'), '{"a": 1}');
+  assert.equal(typed("missing", "two words"), '"two words"');
+  assert.equal(jsonTyped("1", parameterTypes(null, "a")), "1");
+});
+
+test("words of Python are read where a type is known", () => {
+  assert.equal(typed("flag", "True"), "true");
+  assert.equal(typed("only", "None"), "null");
+  assert.equal(typed("text", "None"), '"None"');
+  assert.equal(typed("missing", "True"), '"True"');
+});

@@ -1,0 +1,63 @@
+// That no text of a user turns into a control token's name, whatever words a template takes out of it, in whatever order.
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { removedWords } from "../../../../engines/text/template/removed-words.ts";
+import { UserTextGuard } from "../../../../engines/text/template/user-text.ts";
+
+const names = ["<|im_end|>", "[IN]", "<a>"];
+const words = ["/no", "/on", "</no>", "|", "\n\n", "-", "<-a", "<--"];
+const marker = "\ufdd0";
+const control = { names, namesIn: (text: string) => names.filter((name) => text.includes(name)) };
+const guard = new UserTextGuard(control, words);
+
+/** A text with others put into it. */
+const stuffed = (text: fc.Arbitrary<string>, filling: fc.Arbitrary<string>) =>
+  fc
+    .tuple(text, fc.array(fc.tuple(fc.nat(12), filling), { minLength: 1, maxLength: 2 }))
+    .map(([whole, fillings]) =>
+      fillings.reduce((left, [at, filling]) => left.slice(0, at) + filling + left.slice(at), whole),
+    );
+const word = fc.constantFrom(...words);
+/** A name with words in it that have words in them. */
+const attack = stuffed(fc.constantFrom(...names), fc.oneof(word, stuffed(word, word), fc.constantFrom(" ", "\n")));
+const usual = fc.constantFrom(...words, ..."<>/|[]sa", " ", "\n", "hi");
+const around = fc.array(usual, { maxLength: 2 }).map((pieces) => pieces.join(""));
+const text = fc.tuple(around, attack, around).map((pieces) => pieces.join(""));
+/** Two texts that stand side by side in a prompt, and what is removed from both. */
+const twoTexts = fc.tuple(text, fc.nat(20), fc.constantFrom("", " ", "\n ")).map(([whole, cut, space]) => {
+  return [whole.slice(0, cut) + space, space + whole.slice(cut)] as const;
+});
+/** What a template does to a text, one after the other. */
+const step = fc.constantFrom(...words.map((word) => (text: string) => text.replaceAll(word, "")), (text: string) =>
+  text.trim(),
+);
+
+describe("guarded text", () => {
+  it("spells no name, whatever is removed from it, alone and between others", () => {
+    fc.assert(
+      fc.property(twoTexts, fc.array(step, { maxLength: 6 }), (texts, steps) => {
+        const removed = texts.map((text) => steps.reduce((left, take) => take(left), guard.guard(text, marker)));
+        assert.deepEqual(control.namesIn(removed.join("")), []);
+      }),
+      { numRuns: 8000 },
+    );
+  });
+
+  it("is the text, but for markers", () => {
+    fc.assert(
+      fc.property(text, (whole) => assert.equal(guard.guard(whole, marker).replaceAll(marker, ""), whole)),
+      { numRuns: 300 },
+    );
+    for (const usual of ["<no>Hm, a < b.</no>\n\nYes. /no", "1 | 2", "/on", "a - b"]) {
+      assert.equal(guard.guard(usual, marker), usual);
+    }
+  });
+});
+
+describe("the words that a template removes", () => {
+  it("are those it replaces or cuts at, written there or set before", () => {
+    const source = `{%- set end = "</t>" %}{{ c.replace('/think', '').split("a\\n\\"b")[0] | replace('it\\'s', x) }}{{ c.split(end, 1).rsplit('r') }}{{ c.split() }}`;
+    assert.deepEqual(removedWords(source), ["/think", 'a\n"b', "it's", "</t>", "r"]);
+  });
+});

@@ -1,0 +1,89 @@
+// What tests of the kernels share: loading a twin, and memory to call it with.
+import assert from "node:assert/strict";
+import { Random } from "../../../../engines/decoding/sampler/random.ts";
+import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
+import {
+  createMemory,
+  instantiateKernels,
+  type KernelMemory,
+  type KernelModule,
+  loadKernels,
+} from "../../../../engines/wasm/load/kernel-module.ts";
+
+const variable = "TROUPE_WASM_KERNELS";
+const firstByte = 65_536;
+const rigPages = 64;
+const rubbish = 0xff;
+
+export const twins = ["relaxed", "plain"] as const;
+
+/** loadKernels() with the environment variable set to `wish`. */
+export async function loadWith(wish: string): Promise<KernelModule> {
+  const before = process.env[variable];
+  process.env[variable] = wish;
+  try {
+    return await loadKernels();
+  } finally {
+    if (before === undefined) delete process.env[variable];
+    else process.env[variable] = before;
+  }
+}
+
+export async function createRig(wish: string): Promise<Rig> {
+  const memory = createMemory(rigPages);
+  return new Rig(instantiateKernels(await loadWith(wish), memory), memory);
+}
+
+/** Kernels and their memory, of which everything reserved is NaN, as floats of any size, until it is written. */
+export class Rig {
+  readonly kernels: KernelExports;
+  readonly #memory: KernelMemory;
+  #next = firstByte;
+
+  constructor(kernels: KernelExports, memory: KernelMemory) {
+    this.kernels = kernels;
+    this.#memory = memory;
+    this.bytes(0, memory.buffer.byteLength).fill(rubbish, firstByte);
+  }
+
+  /** Takes back all that was reserved. */
+  reset(): void {
+    this.bytes(firstByte, this.#next - firstByte).fill(rubbish);
+    this.#next = firstByte;
+  }
+
+  /** Room for `bytes`, with 16 bytes after it that must stay as they are. */
+  reserve(bytes: number): number {
+    const at = this.#next;
+    this.#next += Math.ceil(bytes / 16) * 16 + 16;
+    assert.ok(this.#next <= this.#memory.buffer.byteLength, "the test's memory is too small");
+    return at;
+  }
+
+  place(data: Float32Array | Uint16Array): number {
+    const at = this.reserve(data.byteLength);
+    this.bytes(at, data.byteLength).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    return at;
+  }
+
+  bytes(at: number, count: number): Uint8Array {
+    return new Uint8Array(this.#memory.buffer, at, count);
+  }
+
+  floats(at: number, count: number): Float32Array {
+    return new Float32Array(this.#memory.buffer, at, count);
+  }
+
+  assertUntouched(at: number, count: number): void {
+    assert.ok(
+      this.bytes(at, count).every((byte) => byte === rubbish),
+      "bytes were written that belong to nobody",
+    );
+  }
+}
+
+/** Uniform between -magnitude and magnitude. */
+export function randomFloats(count: number, seed: number, magnitude = 1): Float32Array {
+  const random = new Random(BigInt(seed));
+  return Float32Array.from({ length: count }, () => (random.next() * 2 - 1) * magnitude);
+}
