@@ -10,12 +10,13 @@ import type { Capabilities, Capacity, EngineName, ModelCard, ModelSpec } from ".
 import type { HeadBytes } from "../engines/files/gguf/reader.ts";
 import type { GenerateRequest, Sampling } from "../engines/generation.ts";
 import type { GrammarSource } from "../engines/grammar-source.ts";
-import type { TemplateAbilities } from "../engines/text/template/abilities.ts";
+import type { TemplateAbilities } from "../engines/text/template/template-capabilities.ts";
 import type { TokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
 import type { DialTicket } from "../runtime/thread/dial.ts";
 import type { BodyToTranslate } from "./api/body-translators.ts";
+import type { LatencyCounts } from "./api/engine-metric.ts";
 import type { Embeddings, EmbedRequest } from "./api/inference.ts";
 
 /** The model actor: one a loaded model, on the model's own place. */
@@ -84,12 +85,6 @@ export interface SeriesLatencies {
   readonly firstToken: LatencyCounts;
   /** From token to token. */
   readonly interToken: LatencyCounts;
-}
-
-/** Observations by bucket: those of each bound of the histogram, each counted once, and then those above all bounds. */
-export interface LatencyCounts {
-  readonly counts: readonly number[];
-  readonly sumSeconds: number;
 }
 
 /** How many sequences have ended, by how. */

@@ -4,11 +4,17 @@ import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "..
 import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
 import type { Log } from "./observe/log.ts";
 import type { Generation } from "./observe/observed-inference.ts";
-import type { ExchangeObserver } from "./observe/observer.ts";
 import { requestId } from "./observe/request-id.ts";
-import type { PathParameters } from "./route-table.ts";
-import type { Route } from "./routes.ts";
+import type { DescribedRoute, PathParameters } from "./route.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/edge.ts";
+
+/** Told of each request: the access log, the metrics, the request log, traces. */
+export interface ExchangeObserver {
+  /** A request has come; its route is known, its model is not. */
+  began?(exchange: Exchange): void;
+  /** It has ended, answered or not. Must not throw. */
+  ended(exchange: Exchange): void;
+}
 
 export interface ExchangeOptions {
   readonly log: Log;
@@ -43,7 +49,7 @@ export class Exchange {
   /** Of an answer that failed before it began. */
   errorCode: ErrorCode | null = null;
   /** null where the table has none for the request. */
-  route: Route | null = null;
+  route: DescribedRoute | null = null;
   parameters: PathParameters = {};
   #errors: ErrorFormat = commonErrors;
   readonly #reply: HttpReply;
@@ -90,7 +96,7 @@ export class Exchange {
   }
 
   /** The table has a route for the request. */
-  matched(route: Route, parameters: PathParameters): void {
+  matched(route: DescribedRoute, parameters: PathParameters): void {
     this.route = route;
     this.parameters = parameters;
     if (route.errors !== undefined) this.#errors = route.errors;

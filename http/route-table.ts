@@ -1,7 +1,6 @@
 // Owns how a path and method find their route. Made by the app of the routes that it serves.
+import type { PathParameters } from "./route.ts";
 import type { Route } from "./routes.ts";
-
-export type PathParameters = Readonly<Record<string, string>>;
 
 /** A path of the table, with the routes it has by method. */
 export interface MatchedPath {

@@ -10,7 +10,6 @@ import { docsAssetOperation, docsOperation } from "./docs/operation.ts";
 import { docs, docsAsset } from "./docs/route.ts";
 import { embeddingOperation } from "./embeddings/operation.ts";
 import { embeddings } from "./embeddings/route.ts";
-import type { ErrorFormat } from "./errors.ts";
 import { healthOperation, readyOperation, rootOperation } from "./health/operation.ts";
 import { health, ready } from "./health/route.ts";
 import { loraErrors, loraListErrors } from "./lora/errors.ts";
@@ -34,7 +33,6 @@ import { metricsOperation } from "./observe/metrics/operation.ts";
 import { metrics } from "./observe/metrics/route.ts";
 import { openApiOperation } from "./openapi/operation.ts";
 import { openApi } from "./openapi/route.ts";
-import type { Operation } from "./operation.ts";
 import { createResponse } from "./responses/create-route.ts";
 import {
   cancelResponseOperation,
@@ -44,30 +42,11 @@ import {
   retrieveResponseOperation,
 } from "./responses/operation.ts";
 import { cancelResponse, deleteResponse, listInputItems, retrieveResponse } from "./responses/stored/stored-route.ts";
+import type { DescribedRoute } from "./route.ts";
 import { doctorOperation, systemInfoOperation } from "./system/operation.ts";
 import { systemDoctor, systemInfo } from "./system/route.ts";
 
-/** What the API document says of a route. */
-export interface DescribedRoute {
-  readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** A segment in braces is a parameter: `/v1/responses/{response_id}`. */
-  readonly path: string;
-  /** operations routes go on while the server drains, and are left out of the access log by default. */
-  readonly kind: "operations" | "inference" | "resource";
-  /** Of a resource that a model made: the request log and the traces have it, like inference. */
-  readonly isInferred?: true;
-  /** How its errors look, where not in the common envelope. */
-  readonly errors?: ErrorFormat;
-  /** Served only where this setting is on; else there is nothing at its path. */
-  readonly setting?: "allowLoraUpdates";
-  /** Where a request names a model, for the metrics: requests for inference do in their body's `model`. */
-  readonly modelName?: ModelName;
-  readonly operation: Operation;
-}
-
-/** A field of the body, or the parameter `model` behind the `?`. */
-type ModelName = "model" | "model_id" | "query";
-
+/** A route with the function that serves it. */
 export interface Route extends DescribedRoute {
   readonly handler: RouteHandler;
 }

@@ -2,8 +2,8 @@
 // where the actors run. Implemented by actors/front/front.ts; tests of http/ implement it with a few lines.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
-import type { EngineMetric } from "../front/engine-metrics.ts";
 import type { BodyToTranslate } from "./body-translators.ts";
+import type { EngineMetric } from "./engine-metric.ts";
 
 export type ModelStatus = "loaded" | "unloaded" | "reloading";
 

@@ -1,27 +1,8 @@
 // Owns the names under which the contract wants an engine's numbers, made from what a model's step loop counts. Pure: no
 // registry, no labels but the contract's.
-import type { LatencyCounts, ModelStatistics, SeriesLatencies, TextStatistics } from "../messages.ts";
+import type { EngineMetric, LatencyCounts, ScalarMetric } from "../api/engine-metric.ts";
+import type { ModelStatistics, SeriesLatencies, TextStatistics } from "../messages.ts";
 import { firstTokenBounds, interTokenBounds } from "../model/stream-latency.ts";
-
-export type EngineMetric = ScalarMetric | HistogramMetric;
-
-type Labels = Readonly<Record<string, string>>;
-
-export interface ScalarMetric {
-  readonly name: string;
-  readonly kind: "counter" | "gauge";
-  readonly help: string;
-  readonly samples: readonly { readonly labels: Labels; readonly value: number }[];
-}
-
-export interface HistogramMetric {
-  readonly name: string;
-  readonly kind: "histogram";
-  readonly help: string;
-  /** Upper bounds of its buckets; above them all there is one more. */
-  readonly bounds: readonly number[];
-  readonly samples: readonly ({ readonly labels: Labels } & LatencyCounts)[];
-}
 
 /** How streamed answers came, by model. Their latencies have labels as the front's metrics of requests. */
 export function latencyMetrics(models: ReadonlyMap<string, ModelStatistics>): readonly EngineMetric[] {

@@ -6,6 +6,7 @@ import { ActorSystem } from "../../runtime/actor/system.ts";
 import { realClock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { BodyToTranslate } from "../api/body-translators.ts";
+import type { EngineMetric } from "../api/engine-metric.ts";
 import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "../api/inference.ts";
 import type { LoraAdapters } from "../api/lora-adapters.ts";
 import type { ModelManagement, ModelOutcome } from "../api/model-management.ts";
@@ -15,7 +16,7 @@ import { ModelLives } from "../models/model-lives.ts";
 import type { Refusals } from "../models/refusals.ts";
 import { loading, type ServedStatistics, shuttingDown } from "../models/served-model.ts";
 import { AgentsFront, type AgentsLink } from "./agents-front.ts";
-import { type EngineMetric, engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
+import { engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
 import type { FrontOptions } from "./front-options.ts";
 import { leaseFor } from "./request-adapter.ts";
 

@@ -1,6 +1,7 @@
 // Owns how long streamed answers wait for their tokens, counted where the tokens are made: a pair of histograms a series.
 // Used by the step loop, for each sequence whose job names a series. Observing allocates nothing; times are handed in.
-import type { LatencyCounts, SeriesLatencies } from "../messages.ts";
+import type { LatencyCounts } from "../api/engine-metric.ts";
+import type { SeriesLatencies } from "../messages.ts";
 
 /** Upper bounds of the buckets, in seconds. */
 export const firstTokenBounds = [

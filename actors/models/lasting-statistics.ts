@@ -1,7 +1,8 @@
 // Owns what a model has counted over all its lives: each of its places begins at nothing, and a counter that falls would tell
 // whoever reads metrics of traffic there never was. Kept by the front, one a model. What a place counted after it was last
 // asked is gone with it; one that is unloaded is asked before.
-import type { LatencyCounts, ModelStatistics, SeriesLatencies } from "../messages.ts";
+import type { LatencyCounts } from "../api/engine-metric.ts";
+import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
 export class LastingStatistics {
   /** Of lives that have ended; only its totals mean something. */

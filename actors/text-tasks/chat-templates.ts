@@ -1,8 +1,8 @@
 // Owns the chat templates of one model: the one for all chats, and the one for chats with tools where the model file has a
 // second. Opened when the model attaches.
 import type { ModelMetadata } from "../../engines/files/gguf/metadata.ts";
-import type { Abilities, TemplateAbilities } from "../../engines/text/template/abilities.ts";
 import { ChatTemplate } from "../../engines/text/template/chat-template.ts";
+import type { Abilities, TemplateAbilities } from "../../engines/text/template/template-capabilities.ts";
 import { modelTemplateSource } from "../../engines/text/template/template-source.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";

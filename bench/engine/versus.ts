@@ -1,12 +1,12 @@
 // Owns the comparison of our whole decode loop with llama.cpp's own C++ ones, round by round in turn. The peers
 // sample nothing and make no text; we do.
 import arg from "arg";
+import { median, type Row, table } from "../../cli/bench/report.ts";
 import { defaultPackage } from "../../engines/files/hub/default-model.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { engineName, output, troupe } from "../command.ts";
 import { report } from "../results.ts";
 import { decodeKey, measurePeer, prefillKey, type Sizes, type Speeds } from "./peers.ts";
-import { median, type Row, table } from "../../cli/bench/report.ts";
 
 const shape = { promptTokens: 512, depth: 16, newTokens: 64 };
 const sequences = [1, 8, 32];

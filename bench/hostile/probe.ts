@@ -4,7 +4,7 @@ import type { EngineName } from "../../engines/engine.ts";
 import type { EdgeName } from "../../http/server/listen.ts";
 import { isNamed, type Reply, summary } from "./rig/client.ts";
 import type { Rig } from "./rig/rig.ts";
-import type { HostileServer, ServerSettings } from "./rig/server.ts";
+import type { HostileServer, ServerChanges } from "./rig/server.ts";
 
 export interface Outcome {
   /** What became of the attacker, in words. */
@@ -12,11 +12,6 @@ export interface Outcome {
   /** Whether the server treated the attacker as it should. */
   readonly isHeld: boolean;
 }
-
-/** What a probe changes in the usual server. */
-export type ServerChanges = Partial<
-  Pick<ServerSettings, "models" | "flags" | "nodeFlags" | "wrapper" | "hasAccessLog">
->;
 
 interface CommonProbe {
   readonly name: string;

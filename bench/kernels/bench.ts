@@ -1,11 +1,11 @@
 // Owns `bench kernels`: how near the matrix kernels of the wasm engine come to what the machine can read and to what the dot
 // instruction can do, both measured in the same run by loops that do nothing else.
 import arg from "arg";
+import { median, table } from "../../cli/bench/report.ts";
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
 import { type KernelModule, loadKernels } from "../../engines/wasm/load/kernel-module.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
-import { median, table } from "../../cli/bench/report.ts";
 import { report } from "../results.ts";
 import { type KernelBenchInit, type KernelBenchReady, kernelBenchModule, type Round } from "./place.ts";
 

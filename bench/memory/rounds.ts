@@ -4,11 +4,11 @@
 import { readFileSync } from "node:fs";
 import type { ModelPlaceInit, ModelPlaceReady } from "../../actors/messages.ts";
 import { modelModule } from "../../actors/placement.ts";
+import { table } from "../../cli/bench/report.ts";
 import type { ModelSpec } from "../../engines/engine.ts";
 import { llamaEngine } from "../../engines/llama/engine.ts";
 import { spawnPlace } from "../../runtime/thread/place.ts";
 import { parseFlags } from "../command.ts";
-import { table } from "../../cli/bench/report.ts";
 import { report } from "../results.ts";
 
 const baseRound = 10;

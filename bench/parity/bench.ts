@@ -1,6 +1,7 @@
 // Owns `bench parity`: whether the wasm engine says what llama.cpp says, on the real model in each number type.
 import { availableParallelism } from "node:os";
 import arg from "arg";
+import { table } from "../../cli/bench/report.ts";
 import type { EngineName, LoadedModel, ModelSpec } from "../../engines/engine.ts";
 import { openEngine } from "../../engines/open-engine.ts";
 import {
@@ -11,7 +12,6 @@ import {
 } from "../../test/fixtures/gguf/quantize.ts";
 import { specOf } from "../../test/fixtures/models/models.ts";
 import { engineName } from "../command.ts";
-import { table } from "../../cli/bench/report.ts";
 import { report } from "../results.ts";
 import type { Divergence } from "./divergence.ts";
 import { chunkBatchTokens, chunkTokens, compareForced, type Form } from "./teacher-forcing.ts";

@@ -2,10 +2,10 @@
 // would be asked for, with a full queue behind them; only the model is left out.
 import { performance } from "node:perf_hooks";
 import arg from "arg";
+import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
 import { Sequence } from "../../engines/decoding/scheduler/sequence.ts";
-import { table } from "../../cli/bench/report.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
 import { report } from "../results.ts";
 import { type Percentiles, percentiles } from "../serving/client/statistics.ts";

@@ -1,10 +1,11 @@
 // Simulation of a client that holds all slots: what another one, or a burst of others, waits for a first token under
 // different slot_share_secs, and what that costs the first client. The scheduler is the real one; the model is its clock.
+
+import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
 import { Scheduler, type SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
 import { Sequence } from "../../engines/decoding/scheduler/sequence.ts";
 import type { KvCache, SavedKv } from "../../engines/engine.ts";
-import { table } from "../../cli/bench/report.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
 import { percentiles } from "../serving/client/statistics.ts";
 

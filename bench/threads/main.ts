@@ -3,12 +3,12 @@
 import { mkdirSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import arg from "arg";
+import { median, type Row, table } from "../../cli/bench/report.ts";
 import { defaultPackage } from "../../engines/files/hub/default-model.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { physicalCores } from "../../runtime/host/cores.ts";
 import { engineName, output, troupe } from "../command.ts";
-import { median, type Row, table } from "../../cli/bench/report.ts";
 import { report } from "../results.ts";
 
 export const usage = `npm run bench -- threads [FLAGS]: speed of an engine by number of threads, compared with its own choice

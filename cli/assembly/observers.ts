@@ -1,6 +1,6 @@
 // Owns who keeps account of requests besides the access log and the metrics: the request log and the traces, where they are
 // set. Opened by `serve` before it listens, and closed by it when the last answer has ended.
-import type { ExchangeObserver } from "../../http/observe/observer.ts";
+import type { ExchangeObserver } from "../../http/exchange.ts";
 import { RequestLog } from "../../http/observe/request-log.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { Config } from "../config/config.ts";

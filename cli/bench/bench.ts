@@ -1,8 +1,6 @@
 // Owns `troupe bench`: loads one model in this process and measures prefill and decode through the real step loop.
 import os from "node:os";
 import { StepLoop } from "../../actors/model/step/step-loop.ts";
-import { type Bench, measure, type Workload } from "./measure.ts";
-import { engineTable, type Row, toRow } from "./report.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { prepareAdapter } from "../../engines/files/lora/prepare.ts";
@@ -23,6 +21,8 @@ import {
 import { modelEngine, modelSpec, schedulerLimits } from "../assembly/model-specs.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
 import { createProgress } from "../progress.ts";
+import { type Bench, measure, type Workload } from "./measure.ts";
+import { engineTable, type Row, toRow } from "./report.ts";
 
 /** Sequences at once that are measured, as far as max_seqs allows. */
 const sequenceCounts = [1, 8, 32];

@@ -19,9 +19,10 @@ import { kvTypeOf, type ModelTraits, traitsOf } from "./model-traits.ts";
 import type { LlamaHeads } from "./mtp/mtp.ts";
 import { HeadedKv } from "./mtp/mtp-kv.ts";
 import { headedTraits, openHeads } from "./mtp/mtp-load.ts";
-import { ggmlType, loadMode, type NativeContextParams, type Pointer, poolingType } from "./native/abi.ts";
+import { ggmlType, loadMode, type NativeContextParams, poolingType } from "./native/abi.ts";
 import { type LlamaLibrary, lastWords, openLibrary } from "./native/library.ts";
 import { type Cores, closeCores, NativeContext } from "./native/native-context.ts";
+import type { Pointer } from "./native/pointer.ts";
 
 export type NativeModel = LlamaModel | LlamaEncoder;
 

@@ -3,7 +3,8 @@
 import { ServerError } from "../../runtime/errors.ts";
 import type { KvShape } from "../decoding/kv/kv-budget.ts";
 import type { ModelSpec, Pooling } from "../engine.ts";
-import { ggmlTypeBytes, type LlamaFunctions, type Pointer, poolingType } from "./native/abi.ts";
+import { ggmlTypeBytes, type LlamaFunctions, poolingType } from "./native/abi.ts";
+import type { Pointer } from "./native/pointer.ts";
 
 export interface ModelTraits {
   readonly kv: KvShape;

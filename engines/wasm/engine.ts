@@ -25,9 +25,10 @@ import {
 import { loadEncoder } from "./load/load-encoder.ts";
 import { loadThreads } from "./load/load-threads.ts";
 import { modelCard } from "./load/model-card.ts";
-import { type LoadedMixture, loadMixture, type Mixture, type MixtureParts, mixtureRank } from "./mixture/mixture.ts";
+import { type LoadedMixture, loadMixture, type MixtureParts, mixtureRank } from "./mixture/mixture.ts";
 import { WasmModel } from "./model.ts";
 import { type Blueprint, kvLayers } from "./plan/blueprint.ts";
+import type { Mixture } from "./plan/mixture.ts";
 import { HelperThread } from "./threads/helper-thread.ts";
 import { allocateShared } from "./threads/shared-blocks.ts";
 

@@ -1,8 +1,7 @@
 // Owns the access log: one line a request, when it has ended. Bodies, headers and queries, where secrets may stand, are
 // never part of it.
-import type { Exchange } from "../exchange.ts";
+import type { Exchange, ExchangeObserver } from "../exchange.ts";
 import type { Log } from "./log.ts";
-import type { ExchangeObserver } from "./observer.ts";
 
 export class AccessLog implements ExchangeObserver {
   readonly #log: Log;

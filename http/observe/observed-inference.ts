@@ -2,8 +2,8 @@
 // protocol, so that no protocol need report them. Put before the models by the app, one a request.
 
 import type { BodyToTranslate } from "../../actors/api/body-translators.ts";
+import type { EngineMetric } from "../../actors/api/engine-metric.ts";
 import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } from "../../actors/api/inference.ts";
-import type { EngineMetric } from "../../actors/front/engine-metrics.ts";
 import type { FinishReason, GenerateEvent, GenerateRequest, Usage } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";

@@ -4,10 +4,9 @@
 import { ServerError } from "../../runtime/errors.ts";
 import { LineFile } from "../../runtime/log/line-file.ts";
 import { withoutSecrets } from "../../runtime/log/secrets.ts";
-import type { Exchange } from "../exchange.ts";
+import type { Exchange, ExchangeObserver } from "../exchange.ts";
 import { namedModel } from "../json.ts";
 import type { Log } from "./log.ts";
-import type { ExchangeObserver } from "./observer.ts";
 
 /** Most of one body that is logged; what was cut is counted. */
 export const maxLoggedBytes = 4 * 2 ** 20;

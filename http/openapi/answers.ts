@@ -3,7 +3,7 @@
 import type { oas31, ZodOpenApiResponseObject, ZodOpenApiResponsesObject } from "zod-openapi";
 import { type ErrorCode, errorMeaning } from "../../runtime/errors.ts";
 import { commonErrors, type ErrorFormat, requestIdHeaders, saysWhenToRetry } from "../errors.ts";
-import type { DescribedRoute } from "../routes.ts";
+import type { DescribedRoute } from "../route.ts";
 
 const ofEveryRoute: readonly ErrorCode[] = ["internal"];
 const ofBodies: readonly ErrorCode[] = [

@@ -3,7 +3,7 @@
 import type { z } from "zod";
 import { createDocument, type oas31, type ZodOpenApiObject, type ZodOpenApiOperationObject } from "zod-openapi";
 import type { Content, Operation, Tag } from "../operation.ts";
-import type { DescribedRoute } from "../routes.ts";
+import type { DescribedRoute } from "../route.ts";
 import { commonHeaders, errorAnswers, headerComponents, retryAfterHeader } from "./answers.ts";
 
 /** The version of the interface; what this server's own version is, GET /v1/system/info says. */

@@ -3,7 +3,7 @@
 import { type ErrorCode, errorCodes, errorMeaning } from "../../runtime/errors.ts";
 import { code, markdownTable } from "../../runtime/markdown-table.ts";
 import { commonErrors, type ErrorFormat, saysWhenToRetry } from "../errors.ts";
-import type { DescribedRoute } from "../routes.ts";
+import type { DescribedRoute } from "../route.ts";
 import { codesOf } from "./answers.ts";
 import { type ApiDocument, openApiDocument } from "./document.ts";
 import { type Field, fieldsOf, type Schema } from "./fields.ts";

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineName } from "../../../engines/engine.ts";
 import type { EdgeName } from "../../../http/server/listen.ts";
-import type { ServerChanges } from "../probe.ts";
 import { get, post, type Reply, type SendOptions } from "./client.ts";
+import type { ServerChanges } from "./server.ts";
 import { HostileServer } from "./server.ts";
 
 /**

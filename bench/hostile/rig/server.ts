@@ -17,6 +17,11 @@ const pollMs = 20;
 /** Characters of the log that are kept. */
 const keptLog = 4 * 2 ** 20;
 
+/** What a probe changes in the usual server. */
+export type ServerChanges = Partial<
+  Pick<ServerSettings, "models" | "flags" | "nodeFlags" | "wrapper" | "hasAccessLog">
+>;
+
 export interface ServerSettings {
   /** A built checkout. */
   readonly directory: string;

@@ -2,9 +2,9 @@
 // rate of the step loop alone, round by round in turn.
 import { request } from "node:http";
 import { performance } from "node:perf_hooks";
+import { median, type Row, table } from "../../../cli/bench/report.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { output, parseFlags, troupe } from "../../command.ts";
-import { median, type Row, table } from "../../../cli/bench/report.ts";
 import { report } from "../../results.ts";
 import { startTroupe } from "../servers.ts";
 

@@ -4,8 +4,8 @@ import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";
 import { Pace } from "./pace.ts";
+import type { NumberedSource } from "./thread/messages.ts";
 import { noToken, Sheet } from "./thread/sheet.ts";
-import type { GrammarThread, NumberedSource } from "./thread.ts";
 
 /** A grammar that has been compiled once. */
 export interface ProvedGrammar extends NumberedSource {
@@ -23,6 +23,14 @@ export interface MatcherKeeper {
   closed(matcher: LiveMatcher): void;
 }
 
+/** What a matcher uses of its grammar thread. */
+export interface MatcherThread {
+  readonly isServing: boolean;
+  readonly control: { hurry(): void; wakeSoon(): void };
+  open(matcher: LiveMatcher, history: Int32Array): void;
+  close(matcher: LiveMatcher): void;
+}
+
 export class LiveMatcher implements Matcher {
   readonly id: number;
   readonly grammar: ProvedGrammar;
@@ -33,14 +41,14 @@ export class LiveMatcher implements Matcher {
   losses = 0;
   readonly #keeper: MatcherKeeper;
   #sheet: Sheet;
-  #thread: GrammarThread;
+  #thread: MatcherThread;
   /** Tokens whose answers have been used, forced ones too. */
   readonly #history: number[] = [];
   #failure: ServerError | null = null;
   #isClosed = false;
   readonly #allowed: { forced: Int32Array; mask: Int32Array };
 
-  constructor(id: number, grammar: ProvedGrammar, thread: GrammarThread, keeper: MatcherKeeper) {
+  constructor(id: number, grammar: ProvedGrammar, thread: MatcherThread, keeper: MatcherKeeper) {
     this.id = id;
     this.grammar = grammar;
     this.#keeper = keeper;
@@ -53,10 +61,6 @@ export class LiveMatcher implements Matcher {
 
   get param(): string | undefined {
     return this.grammar.source.param;
-  }
-
-  get thread(): GrammarThread {
-    return this.#thread;
   }
 
   get sheet(): Sheet {
@@ -108,7 +112,7 @@ export class LiveMatcher implements Matcher {
   }
 
   /** It goes on where it was, on another thread. Memory of its own, as the old thread may be writing an answer. */
-  move(thread: GrammarThread): void {
+  move(thread: MatcherThread): void {
     const history = [...this.#history];
     const { isAnswered } = this.#sheet;
     if (isAnswered) this.#passOn(history);

@@ -73,9 +73,9 @@ export class MatcherThreads {
 
   /** Keeps a slow matcher and the others apart. `isBusy`: its thread works for it now. */
   #isolate(matcher: LiveMatcher, isBusy: boolean): void {
-    const { thread } = matcher;
+    const thread = this.#options.pool.all.find(({ matchers }) => matchers.has(matcher.id));
     matcher.isSlow = true;
-    if (thread.isSlow) return;
+    if (thread === undefined || thread.isSlow) return;
     const others = [...thread.matchers.values()].filter((one) => one !== matcher);
     if (this.#slow() === undefined && (isBusy || others.length === 0)) {
       thread.slowDown();

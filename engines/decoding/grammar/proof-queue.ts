@@ -7,7 +7,8 @@ import type { ClientPaces } from "../../../runtime/queues/client-paces.ts";
 import { FairQueue } from "../../../runtime/queues/fair-queue.ts";
 import type { GrammarSource } from "../../grammar-source.ts";
 import type { CompiledGrammar } from "./matcher.ts";
-import type { GrammarThread, NumberedSource } from "./thread.ts";
+import type { NumberedSource } from "./thread/messages.ts";
+import type { GrammarThread } from "./thread.ts";
 
 /** Characters of the grammars that may wait, in all. A client may have as many as it leaves free for others. */
 const maxCharacters = 64 * 2 ** 20;

@@ -11,7 +11,8 @@ import { abandonedCompileMs, slowCompileMs } from "./limits.ts";
 import type { ProvedGrammar } from "./live-matcher.ts";
 import type { CompiledGrammar, GrammarAsker } from "./matcher.ts";
 import { type Asker, displacedAsker, type Lane, type Proof, ProofQueue, tooManyWait } from "./proof-queue.ts";
-import type { GrammarThread, NumberedSource } from "./thread.ts";
+import type { NumberedSource } from "./thread/messages.ts";
+import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
 const lanes = ["quick", "slow"] as const;

@@ -2,8 +2,8 @@
 // starts on demand.
 import type { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
-import type { WorkerSetup } from "./thread/messages.ts";
-import { GrammarThread, type NumberedSource } from "./thread.ts";
+import type { NumberedSource, WorkerSetup } from "./thread/messages.ts";
+import { GrammarThread } from "./thread.ts";
 
 /** Threads that stay when all are idle: the most recently reused one, with its grammars, and a spare one. */
 const restingCount = 2;

@@ -6,13 +6,7 @@ import { lowerPriority, processorMs } from "../../../runtime/thread/system-threa
 import type { GrammarSource } from "../../grammar-source.ts";
 import type { LiveMatcher } from "./live-matcher.ts";
 import { Control } from "./thread/control.ts";
-import type { WorkerOrder, WorkerReport, WorkerSetup } from "./thread/messages.ts";
-
-/** A source under the number by which grammar threads know it. */
-export interface NumberedSource {
-  readonly id: number;
-  readonly source: GrammarSource;
-}
+import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./thread/messages.ts";
 
 /** Reading the vocabulary takes a second where it is large, on a machine that has time. */
 const startLimitMs = 60_000;

@@ -1,10 +1,12 @@
 // Owns the KV of sequences that have ended well, kept as copies, so that one which begins with the same tokens (a system
 // prompt, the turns of a chat) starts behind them; and the books of whose prompts the running sequences compute. Used by
 // the scheduler only. Copies share the KV memory with running sequences and make room for them.
-import type { Capabilities, KvCache, SavedKv } from "../../engine.ts";
-import type { PlacementModel } from "../scheduler/placement.ts";
+import type { Capabilities, KvCache, LoadedModel, SavedKv } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { type Match, PrefixIndex } from "./prefix-index.ts";
+
+/** The part of a loaded model that decides about KV memory. */
+export type KvModel = Pick<LoadedModel, "capacity" | "capabilities" | "kv">;
 
 /** KV of an ended sequence. */
 export interface CachedPrefix {
@@ -40,7 +42,7 @@ export class PrefixCache<S extends Sequence> {
   readonly #byUse = new Set<CachedPrefix>();
   readonly #running = new PrefixIndex<S>();
 
-  constructor({ kv, capacity, capabilities }: PlacementModel, { limit, onEvict }: PrefixCacheOptions) {
+  constructor({ kv, capacity, capabilities }: KvModel, { limit, onEvict }: PrefixCacheOptions) {
     this.#kv = kv;
     this.#capabilities = capabilities;
     this.#blockTokens = capacity.blockTokens;

@@ -1,8 +1,8 @@
 // Owns who holds a slot: which sequences wait for one, which run, and which are parked because their readers are behind.
 // Used by the scheduler only, which decides what the running ones feed. It is told the time; it never looks at a clock.
 
-import type { PrefixCache } from "../kv/prefix-cache.ts";
-import { Placement, type PlacementModel } from "./placement.ts";
+import type { KvModel, PrefixCache } from "../kv/prefix-cache.ts";
+import { Placement } from "./placement.ts";
 import { queueFull } from "./queue/queue-full.ts";
 import { SlotShares } from "./queue/slot-shares.ts";
 import { SlotTable } from "./queue/slot-table.ts";
@@ -41,12 +41,7 @@ export class Admission<S extends Sequence> {
   #lastOrder = 0;
 
   /** `promptMs` estimates what it takes to compute so many tokens again. */
-  constructor(
-    model: PlacementModel,
-    prefixes: PrefixCache<S>,
-    limits: QueueLimits,
-    promptMs: (tokens: number) => number,
-  ) {
+  constructor(model: KvModel, prefixes: PrefixCache<S>, limits: QueueLimits, promptMs: (tokens: number) => number) {
     this.#slots = new SlotTable(model.capacity.maxSequences);
     this.#prefixes = prefixes;
     this.#placement = new Placement(model, prefixes, limits.swapBytes);

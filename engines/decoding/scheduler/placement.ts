@@ -1,15 +1,9 @@
 // Owns giving a sequence that has got a slot its KV: what was swapped out, or what a copy or a running sequence has of its
 // prompt, and room for the rest. Used by Admission only.
-import type { Capabilities, Capacity, KvCache } from "../../engine.ts";
-import type { PrefixCache } from "../kv/prefix-cache.ts";
+import type { Capacity, KvCache } from "../../engine.ts";
+import type { KvModel, PrefixCache } from "../kv/prefix-cache.ts";
 import { KvSwap } from "./kv-swap.ts";
 import type { Sequence } from "./sequence.ts";
-
-export interface PlacementModel {
-  readonly capacity: Capacity;
-  readonly capabilities: Capabilities;
-  readonly kv: KvCache;
-}
 
 /** Room beyond its tokens that a sequence is given a slot with: sooner than after so many it does not have to give it back. */
 const headroomTokens = 64;
@@ -25,7 +19,7 @@ export class Placement<S extends Sequence> {
   readonly #prefixes: PrefixCache<S>;
   readonly #swap: KvSwap;
 
-  constructor({ capacity, capabilities, kv }: PlacementModel, prefixes: PrefixCache<S>, swapBytes: number) {
+  constructor({ capacity, capabilities, kv }: KvModel, prefixes: PrefixCache<S>, swapBytes: number) {
     this.#capacity = capacity;
     this.#kv = kv;
     this.#prefixes = prefixes;

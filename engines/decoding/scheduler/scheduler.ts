@@ -3,9 +3,9 @@
 // waits, reads no clock and does no I/O; the step loop tells it the time (advance) and calls schedule -> (engine, sampler)
 // -> accept -> endStep.
 import type { Batch } from "../../batch.ts";
+import type { KvModel } from "../kv/prefix-cache.ts";
 import { type CachedPrefix, PrefixCache, type PrefixStatistics } from "../kv/prefix-cache.ts";
 import { Admission, type QueueLimits } from "./admission.ts";
-import type { PlacementModel } from "./placement.ts";
 import type { Sequence, SequenceRequest } from "./sequence.ts";
 import { checkSequence } from "./sequence-check.ts";
 import { StepCost } from "./step-cost.ts";
@@ -23,7 +23,7 @@ export type Finish = "none" | "stop" | "length";
 
 export class Scheduler<S extends Sequence> {
   readonly cost: StepCost;
-  readonly #model: PlacementModel;
+  readonly #model: KvModel;
   readonly #endTokens: ReadonlySet<number>;
   readonly #limits: SchedulerLimits;
   readonly #prefixes: PrefixCache<S>;
@@ -34,7 +34,7 @@ export class Scheduler<S extends Sequence> {
 
   /** `onEvict` is told of each cached prefix that is about to be dropped. */
   constructor(
-    model: PlacementModel & { readonly tokens: { readonly endOfGeneration: readonly number[] } },
+    model: KvModel & { readonly tokens: { readonly endOfGeneration: readonly number[] } },
     limits: SchedulerLimits,
     onEvict: ((prefix: CachedPrefix) => void) | null = null,
   ) {

@@ -1,12 +1,12 @@
 // Owns what a sequence must be to be taken: the refusals that need no queue. Used by the scheduler only.
 import { ServerError } from "../../../runtime/errors.ts";
-import type { PlacementModel } from "./placement.ts";
+import type { KvModel } from "../kv/prefix-cache.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** Throws `invalid_value`, `context_length_exceeded` or `unsupported`. */
 export function checkSequence(
   { promptLength, tokens, adapter, isPooled }: Sequence,
-  { capacity, capabilities }: PlacementModel,
+  { capacity, capabilities }: KvModel,
   maxBatchTokens: number,
 ): void {
   if (promptLength === 0) {

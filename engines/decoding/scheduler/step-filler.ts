@@ -1,10 +1,10 @@
 // Owns the filling of one step: which rows, how long, in what order, beside one another. Used by the scheduler only; it is
 // told what steps took and learns from it.
 import type { Batch } from "../../batch.ts";
+import type { KvModel } from "../kv/prefix-cache.ts";
 import { AdapterTurn } from "./adapter-turn.ts";
 import type { Admission } from "./admission.ts";
 import { DecodeHold } from "./decode-hold.ts";
-import type { PlacementModel } from "./placement.ts";
 import { PromptOrder } from "./prompt-order.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepCost, StepTarget } from "./step-cost.ts";
@@ -41,7 +41,7 @@ export class StepFiller<S extends Sequence> {
   promptTokens = 0;
   /** null where a step can have rows of any adapters. */
   readonly turn: AdapterTurn | null;
-  readonly #model: PlacementModel;
+  readonly #model: KvModel;
   readonly #admission: Admission<S>;
   readonly #cost: StepCost;
   readonly #limits: StepLimits;
@@ -64,7 +64,7 @@ export class StepFiller<S extends Sequence> {
   /** Logits rows the step may still ask for. */
   #logitsRowsLeft = 0;
 
-  constructor(model: PlacementModel, admission: Admission<S>, cost: StepCost, limits: StepLimits) {
+  constructor(model: KvModel, admission: Admission<S>, cost: StepCost, limits: StepLimits) {
     this.turn = model.capabilities.adaptersPerStep === 1 ? new AdapterTurn(cost) : null;
     this.#model = model;
     this.#admission = admission;

@@ -5,7 +5,7 @@ import type { DraftHeads } from "../../engine.ts";
 import type { Drafter } from "./drafter.ts";
 import { chooseLikeliest, HeadsDrafter } from "./heads-drafter.ts";
 import { ModelDrafter } from "./model-drafter.ts";
-import type { SpeculationParts } from "./speculation.ts";
+import type { SpeculationParts } from "./options.ts";
 
 /** Null where there is neither. Throws config_invalid where the smaller model cannot draft. */
 export function openDrafter(parts: SpeculationParts): Drafter | null {

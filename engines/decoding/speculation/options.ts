@@ -1,5 +1,7 @@
 // Owns what a model's place is told about drafting tokens.
-import type { EngineName, ModelSpec } from "../../engine.ts";
+import type { EngineName, LoadedModel, ModelSpec } from "../../engine.ts";
+import type { StepCost } from "../scheduler/step-cost.ts";
+import type { ChooseDraft } from "./heads-drafter.ts";
 
 export interface SpeculationOptions {
   /** Draft from what the sequence itself has said before. */
@@ -12,4 +14,17 @@ export interface SpeculationOptions {
   readonly headTokens: number | null;
   /** Heads draft their likeliest tokens, or (else) what would be sampled if the model said the same as they do. */
   readonly headSampling: "auto" | "greedy" | "probabilistic";
+}
+
+export interface SpeculationParts {
+  readonly model: LoadedModel;
+  /** Has as many slots as the model; Speculation disposes it. */
+  readonly draft: LoadedModel | null;
+  readonly options: SpeculationOptions;
+  /** What steps of the model take: the scheduler's. */
+  readonly cost: StepCost;
+  /** Picks the drafts of the model's heads as the model's own tokens will be picked; left out, they are the likeliest. */
+  readonly choose?: ChooseDraft;
+  /** Milliseconds, to time the drafter by. */
+  readonly now?: () => number;
 }

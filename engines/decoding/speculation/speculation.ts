@@ -1,15 +1,13 @@
 // Owns speculative decoding: before each step it guesses tokens that may follow those of the sequences that decode, as many
 // as promise to pay; the step verifies them beside everything else, and what it finds teaches the next guess. The step
 // loop calls it: prepare() before each schedule, observe() for each verified draft. What is sampled never depends on it.
-import type { LoadedModel } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import type { StepCost } from "../scheduler/step-cost.ts";
 import { DepthPlan, type DraftSource } from "./depth.ts";
 import type { Drafter } from "./drafter.ts";
 import { DrafterRecord, sharedDrafterAcceptance } from "./drafter-record.ts";
-import type { ChooseDraft } from "./heads-drafter.ts";
 import { openDrafter } from "./open-drafter.ts";
-import type { SpeculationOptions } from "./options.ts";
+import type { SpeculationOptions, SpeculationParts } from "./options.ts";
 import { PromptLookup, sharedLookupAcceptance } from "./prompt-lookup.ts";
 
 /** Totals since the start. */
@@ -23,19 +21,6 @@ export interface SpeculationStatistics {
   dropped: number;
   /** Right ones by their place in the draft. */
   readonly acceptedAt: Int32Array;
-}
-
-export interface SpeculationParts {
-  readonly model: LoadedModel;
-  /** Has as many slots as the model; Speculation disposes it. */
-  readonly draft: LoadedModel | null;
-  readonly options: SpeculationOptions;
-  /** What steps of the model take: the scheduler's. */
-  readonly cost: StepCost;
-  /** Picks the drafts of the model's heads as the model's own tokens will be picked; left out, they are the likeliest. */
-  readonly choose?: ChooseDraft;
-  /** Milliseconds, to time the drafter by. */
-  readonly now?: () => number;
 }
 
 /** Tokens that prompt lookup takes in before one step: what a long prompt has more, it takes in before the next ones. */

@@ -2,7 +2,7 @@
 // Used by adapters.ts alone. A thread that has ended rejects what it had to load; the next load starts another.
 import { Worker } from "node:worker_threads";
 import koffi from "koffi";
-import type { Pointer } from "../native/abi.ts";
+import type { Pointer } from "../native/pointer.ts";
 import { TurnLock } from "../native/turn-lock.ts";
 import type { AdapterAnswer, AdapterWorkerInit } from "./adapter-worker.ts";
 

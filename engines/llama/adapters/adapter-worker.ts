@@ -3,7 +3,8 @@
 import { closeSync, openSync, readSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import koffi from "koffi";
-import { bindingOf, type Pointer } from "../native/abi.ts";
+import { bindingOf } from "../native/abi.ts";
+import type { Pointer } from "../native/pointer.ts";
 import { TurnLock } from "../native/turn-lock.ts";
 
 /** What the thread is started with. */

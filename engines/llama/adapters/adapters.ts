@@ -4,9 +4,9 @@
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
-import type { Pointer } from "../native/abi.ts";
 import { type LlamaLibrary, lastWords } from "../native/library.ts";
 import type { NativeContext } from "../native/native-context.ts";
+import type { Pointer } from "../native/pointer.ts";
 import { AdapterLoader } from "./adapter-loader.ts";
 
 export class LlamaAdapters implements AdapterHost {

@@ -3,7 +3,7 @@
 // a model with heads is loaded; abi.ts has everything else.
 import type { LibraryHandle } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
-import type { Pointer } from "../native/abi.ts";
+import type { Pointer } from "../native/pointer.ts";
 
 export interface PredictionFunctions {
   /** Whether passes give the hidden states that heads read: of every token, or only of those whose logits are wanted. */

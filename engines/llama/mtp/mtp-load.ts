@@ -4,14 +4,9 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
 import { type ModelTraits, metadata } from "../model-traits.ts";
-import {
-  type LlamaFunctions,
-  type NativeContextParams,
-  type Pointer,
-  poolingType,
-  predictionContext,
-} from "../native/abi.ts";
+import { type LlamaFunctions, type NativeContextParams, poolingType, predictionContext } from "../native/abi.ts";
 import { type Cores, NativeContext } from "../native/native-context.ts";
+import type { Pointer } from "../native/pointer.ts";
 import { LlamaHeads } from "./mtp.ts";
 
 /**

@@ -4,11 +4,9 @@
 import koffi, { type LibraryHandle, type TypeObject } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { bindPrediction, type PredictionFunctions } from "../mtp/mtp-abi.ts";
+import type { Pointer } from "./pointer.ts";
 
 type Type = string | TypeObject;
-
-/** An opaque native pointer; null is NULL. */
-export type Pointer = unknown;
 
 export interface NativeModelParams {
   n_gpu_layers: number;

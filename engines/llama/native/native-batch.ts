@@ -2,7 +2,8 @@
 // model alone; it knows nothing of slots, only of native sequence ids.
 import koffi from "koffi";
 import type { Batch } from "../../batch.ts";
-import type { LlamaFunctions, NativeBatch, Pointer } from "./abi.ts";
+import type { LlamaFunctions, NativeBatch } from "./abi.ts";
+import type { Pointer } from "./pointer.ts";
 
 /** A native batch whose arrays are written through views. */
 export class NativeBatchView {

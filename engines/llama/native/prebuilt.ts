@@ -4,7 +4,7 @@ import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
 import koffi, { type LibraryHandle } from "koffi";
-import type { Pointer } from "./abi.ts";
+import type { Pointer } from "./pointer.ts";
 
 /**
  * Maps libllama and the variant of the CPU library that ggml chooses for this machine; `log` becomes the log callback. Returns

@@ -2,7 +2,8 @@
 // was built without OpenMP starts them for every pass and ends them with it.
 import koffi, { type LibraryHandle } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
-import { type Pointer, structsV050 } from "./abi.ts";
+import { structsV050 } from "./abi.ts";
+import type { Pointer } from "./pointer.ts";
 
 export interface ThreadPool {
   readonly pointer: Pointer;

@@ -6,10 +6,11 @@ import type { ChatMessage, TemplateArguments, ToolSpec } from "../../generation.
 import { chooseFormat } from "../parse/choose-format.ts";
 import type { ThinkingTags, ToolFormat } from "../parse/tool-format.ts";
 import type { PromptText, Vocabulary } from "../tokenizer/vocabulary.ts";
-import { type Abilities, findAbilities } from "./abilities.ts";
 import { checkTools, clientTexts, guardMessage, guardTool, parsedMessage } from "./client-text.ts";
+import { findAbilities } from "./probe-capabilities.ts";
 import { removedWords } from "./removed-words.ts";
 import { Renderer } from "./renderer.ts";
+import type { Abilities } from "./template-capabilities.ts";
 import {
   oneCallEach,
   type ParsedMessage,

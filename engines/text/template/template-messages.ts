@@ -2,7 +2,7 @@
 // template to template is in its abilities. Pure.
 import { createHash } from "node:crypto";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
-import type { Abilities, CallIds } from "./abilities.ts";
+import type { Abilities, CallIds } from "./template-capabilities.ts";
 
 export type TemplateContent = string | null | readonly { readonly type: "text"; readonly text: string }[];
 

@@ -4,7 +4,7 @@
 // that holds several matrices is one for each: they have A in common, and of B their own rows.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
-import type { AdapterRanks } from "./layout.ts";
+import type { AdapterRanks } from "../plan/mixture.ts";
 import type { AdapterPlace } from "./places.ts";
 
 const f16 = 1;

@@ -2,6 +2,7 @@
 // place the thread's share of A's rows with their scales, and B's values for its own rows of each matrix.
 // kernels/adapters.ts draws what the numbers mean. Sizes only; packing.ts fills them. Pure.
 import type { Piece } from "../plan/blueprint.ts";
+import type { AdapterRanks } from "../plan/mixture.ts";
 import { type AdapterPlace, pieceOf, placeMatrices } from "./places.ts";
 
 /** Ints of a place in the table: share, own rows, scales, A; then B, first rank and ranks of each matrix. */
@@ -16,9 +17,6 @@ export const tileRows = 4;
 const valueBytes = 2;
 const scaleBytes = 4;
 const alignment = 64;
-
-/** Ranks by place, then by matrix; 0 where the adapter leaves a matrix as it is. */
-export type AdapterRanks = readonly (readonly number[])[];
 
 export interface MatrixLayout {
   readonly ranks: number;

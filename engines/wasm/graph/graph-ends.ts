@@ -2,7 +2,7 @@
 // hidden state into logits, which encoders have none of. Plain data, part of the graph. Called once a load.
 import type { Architecture } from "./architectures/architecture.ts";
 import type { GraphTensors, Matrix, Norm } from "./graph-tensors.ts";
-import type { Hyperparameters } from "./hyperparameters.ts";
+import type { Hyperparameters } from "./shape.ts";
 
 export interface GraphEnds {
   readonly embedding: Matrix;

@@ -4,8 +4,8 @@ import { ServerError } from "../../../runtime/errors.ts";
 import type { Pooling } from "../../engine.ts";
 import type { Architecture, ScoringRules } from "./architectures/architecture.ts";
 import type { GraphTensors, Matrix, Norm } from "./graph-tensors.ts";
-import type { Hyperparameters } from "./hyperparameters.ts";
 import type { Keys } from "./keys.ts";
+import type { Hyperparameters } from "./shape.ts";
 
 export interface GraphPooling {
   /** Null where there are no pooled outputs. */

@@ -11,8 +11,8 @@ import type {
 import { findEnds, type GraphEnds } from "./graph-ends.ts";
 import { type GraphPooling, readPooling } from "./graph-pooling.ts";
 import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-tensors.ts";
-import type { Hyperparameters } from "./hyperparameters.ts";
 import { Keys } from "./keys.ts";
+import type { Hyperparameters } from "./shape.ts";
 
 /** Factors for each rotated pair, applied when frequencies are made (ropes.ts). */
 export const frequencyFactorNames = {

@@ -2,7 +2,7 @@
 // grows with the tokens of a pass. Pure arithmetic.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
-import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { Hyperparameters } from "../graph/shape.ts";
 import { partialTail } from "../threads/thread-memory.ts";
 
 /** What the settings say of it. */

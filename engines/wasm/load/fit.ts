@@ -6,7 +6,8 @@ import type { ModelSpec } from "../../engine.ts";
 import { readTensorTable, type TensorTable } from "../../files/gguf/tensors.ts";
 import { findArchitecture } from "../graph/architectures/registry.ts";
 import { buildGraph, type Graph } from "../graph/graph.ts";
-import { type Hyperparameters, readHyperparameters } from "../graph/hyperparameters.ts";
+import { readHyperparameters } from "../graph/hyperparameters.ts";
+import type { Hyperparameters } from "../graph/shape.ts";
 import { type EncoderLimits, passBytes } from "./encoder-sizes.ts";
 import { readFrequencyFactors } from "./weights.ts";
 

@@ -4,9 +4,10 @@
 import { classifierPieces } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import { type DividedGraph, rowGrain } from "../plan/blueprint.ts";
+import type { Mixture } from "../plan/mixture.ts";
 import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { ThreadProducts } from "../threads/thread-products.ts";
-import { classifierViews, type Mixture } from "./mixture.ts";
+import { classifierViews } from "./mixture.ts";
 
 const floatBytes = 4;
 

@@ -5,34 +5,15 @@ import { basename } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ClassifierLayer, MixtureSpec } from "../../engine.ts";
 import { ranksOf, readAdapterFile, stackedRanks } from "../adapters/file.ts";
-import type { AdapterRanks } from "../adapters/layout.ts";
 import { type AdapterPlace, adapterPlaces } from "../adapters/places.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
 import { type Blueprint, divideGraph } from "../plan/blueprint.ts";
+import type { AdapterRanks, Mixture } from "../plan/mixture.ts";
 
 /** GGUF's number of F32. */
 const f32 = 0;
 /** What a product's columns are a multiple of, and so the rows of the layer before it. */
 const columnGrain = 32;
-
-/** The rules are those of the contract. */
-export interface Mixture
-  extends Pick<
-    MixtureSpec,
-    "rectifies" | "temperature" | "topAdapters" | "normalisesTop" | "globalWeight" | "firstPassWeight"
-  > {
-  readonly adapters: number;
-  /** Weights an adapter has for a token: one for all matrices, or one a layer of the classifier's outputs. */
-  readonly layers: number;
-  /** Layer in those outputs of each matrix, by place. */
-  readonly layerOf: readonly (readonly number[])[];
-  /** By adapter. They are stacked into one, in this order. */
-  readonly ranks: readonly AdapterRanks[];
-  /** Its linear layers; those before the last have rows of zeros at the end, up to a multiple of 32. */
-  readonly classifier: readonly Matrix[];
-  /** Slots that can keep their weights. */
-  readonly keptSlots: number;
-}
 
 export interface LoadedMixture {
   readonly mixture: Mixture;

@@ -4,8 +4,8 @@ import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type PlaceLayout } from "../adapters/layout.ts";
 import type { AdapterPlace } from "../adapters/places.ts";
 import type { Blueprint } from "../plan/blueprint.ts";
+import type { Mixture } from "../plan/mixture.ts";
 import { type Order, rowField } from "../plan/order.ts";
-import type { Mixture } from "./mixture.ts";
 
 const floatBytes = 4;
 

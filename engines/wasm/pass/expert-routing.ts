@@ -1,6 +1,6 @@
 // Owns which experts each token of a pass takes, how much each of them counts, and the tokens sorted by expert. Every compute
 // thread works it out for itself from the same logits, so it must depend on nothing else. Called by experts.ts.
-import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { Hyperparameters } from "../graph/shape.ts";
 
 /** Of scratch for what experts compute inside, unless a single token needs more. A few tokens to each expert are what pays. */
 const mostRows = 1024;

@@ -2,7 +2,7 @@
 // multiplies its rows of all experts that were chosen: however the tokens are spread, the threads have equally much to do.
 // It leaves the rows it is given as they were.
 
-import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { Hyperparameters } from "../graph/shape.ts";
 import type { DividedExperts } from "../plan/blueprint.ts";
 import { ExpertRouting, expertTokens } from "./expert-routing.ts";
 import { activationNumbers, type StepParts, type StepRunner } from "./step-runner.ts";

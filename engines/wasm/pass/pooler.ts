@@ -3,7 +3,7 @@
 
 import type { GraphPooling, ScoringHead } from "../graph/graph-pooling.ts";
 import type { Norm } from "../graph/graph-tensors.ts";
-import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { Hyperparameters } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { DividedGraph, Share } from "../plan/blueprint.ts";
 import type { ThreadMemory } from "../threads/thread-memory.ts";

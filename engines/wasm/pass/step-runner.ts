@@ -1,7 +1,7 @@
 // Owns what every kind of step of a layer has in common on a compute thread: how it is run, and what it is lent. Each kind has
 // a file of its own: attention-block.ts, feed-forward.ts, experts.ts.
 import type { AdapterPass } from "../adapters/pass.ts";
-import type { Activation } from "../graph/architectures/architecture.ts";
+import type { Activation } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { Blueprint, DividedStep, Share } from "../plan/blueprint.ts";
 import type { Exchange } from "../threads/exchange.ts";

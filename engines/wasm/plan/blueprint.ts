@@ -1,10 +1,10 @@
 // Owns which thread computes which rows of each matrix, and everything else that all compute threads must agree on. Pure
 // arithmetic over plain data: every thread works it out for itself from the same blueprint.
-import type { Activation } from "../graph/architectures/architecture.ts";
+
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
-import type { Hyperparameters } from "../graph/hyperparameters.ts";
-import type { Mixture } from "../mixture/mixture.ts";
+import type { Activation, Hyperparameters } from "../graph/shape.ts";
+import type { Mixture } from "./mixture.ts";
 
 /** What every compute thread is told. */
 export interface Blueprint {

@@ -2,10 +2,12 @@
 // the others' slabs into its own memory. The bus has two halves, used in turns: a thread that is quick writes to one while
 // a slow one still reads the other, so one barrier an exchange is enough.
 import type { Team } from "./team.ts";
-import type { ThreadMemory } from "./thread-memory.ts";
 
 /** One slab a thread in each one's memory, at `slabs`, `slabBytes` apart. */
-type Slabs = Pick<ThreadMemory, "slabs" | "slabBytes">;
+interface Slabs {
+  readonly slabs: number;
+  readonly slabBytes: number;
+}
 
 export class Exchange {
   readonly #team: Team;

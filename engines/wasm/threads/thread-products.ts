@@ -2,7 +2,7 @@
 // have computed of them. Used by compute-thread.ts and what runs in its passes.
 
 import type { Norm } from "../graph/graph-tensors.ts";
-import type { Hyperparameters } from "../graph/hyperparameters.ts";
+import type { Hyperparameters } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { Share } from "../plan/blueprint.ts";
 import type { Exchange } from "./exchange.ts";

@@ -1,7 +1,7 @@
 // Owns engine metrics as prom-client prints them. Its own classes count for themselves and cannot be given the counts of a
 // histogram, so these are only as much of a metric as a registry asks for.
 import { type Metric, type MetricValueWithName, Registry } from "prom-client";
-import type { EngineMetric, HistogramMetric } from "../../../actors/front/engine-metrics.ts";
+import type { EngineMetric, HistogramMetric } from "../../../actors/api/engine-metric.ts";
 
 /** A registry that has these metrics as they are now. */
 export function engineRegistry(metrics: readonly EngineMetric[]): Registry {

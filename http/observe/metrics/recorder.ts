@@ -1,13 +1,12 @@
 // Owns what is counted of requests, by the contract's names and labels, in a registry of its own. One a server; told of each
 // request by its exchange, and asked for text by the route.
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { EngineMetric } from "../../../actors/api/engine-metric.ts";
 import type { Inference } from "../../../actors/api/inference.ts";
-import type { EngineMetric } from "../../../actors/front/engine-metrics.ts";
-import type { Exchange } from "../../exchange.ts";
+import type { Exchange, ExchangeObserver } from "../../exchange.ts";
 import { namedModel } from "../../json.ts";
 import { bringsBody } from "../../server/body.ts";
 import type { HttpRequest } from "../../server/edge.ts";
-import type { ExchangeObserver } from "../observer.ts";
 import { engineRegistry } from "./engine-registry.ts";
 
 /** Seconds: from a refusal to a long answer of a slow model. */

@@ -14,10 +14,10 @@ import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { detectResources, envDetector, resourceFromAttributes } from "@opentelemetry/resources";
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from "@opentelemetry/sdk-trace-base";
 import type { Timeline } from "../../../engines/generation.ts";
+import type { ExchangeObserver } from "../../exchange.ts";
 import { CLIENT_GONE, type Exchange } from "../../exchange.ts";
 import type { Log } from "../log.ts";
 import type { Generation } from "../observed-inference.ts";
-import type { ExchangeObserver } from "../observer.ts";
 
 export interface TracingOptions {
   /** The collector's base: its `/v1/traces` takes the spans. */

@@ -3,11 +3,11 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AnswerLease } from "../../shared/answer/answer-memory.ts";
 import type { EventChunk } from "../fold/event-chunks.ts";
-import { LogReader } from "./log-reader.ts";
+import { LogReader, type ReadableLog } from "./log-reader.ts";
 
 const MAX_LENGTH = 8 * 2 ** 20;
 
-export class EventLog {
+export class EventLog implements ReadableLog {
   readonly #maxLength: number;
   readonly #lease: AnswerLease | null;
   /** Called whenever there is more. */

@@ -5,10 +5,22 @@ import type { StreamCodec } from "../../sse.ts";
 import { type EventChunk, textOf } from "../fold/event-chunks.ts";
 import { DONE } from "../fold/event-text.ts";
 import { wireError } from "../fold/resource.ts";
-import type { EventLog } from "./event-log.ts";
+
+/** What a reader uses of the event log it reads. */
+export interface ReadableLog {
+  /** Number of the first chunk that is kept. */
+  readonly firstChunk: number;
+  readonly isClosed: boolean;
+  /** The chunks from number `at` on. Throws reader_stalled if they are no longer kept. */
+  chunksFrom(at: number): readonly EventChunk[];
+  listen(listener: () => void): void;
+  unlisten(listener: () => void): void;
+  entered(): void;
+  left(reader: LogReader): void;
+}
 
 export class LogReader implements StreamCodec {
-  readonly #log: EventLog;
+  readonly #log: ReadableLog;
   readonly #after: number;
   readonly #aborted: AbortSignal;
   #next: number;
@@ -16,7 +28,7 @@ export class LogReader implements StreamCodec {
   #last: EventChunk | null = null;
   #isEnded = false;
 
-  constructor(log: EventLog, after: number, aborted: AbortSignal) {
+  constructor(log: ReadableLog, after: number, aborted: AbortSignal) {
     this.#log = log;
     this.#after = after;
     this.#aborted = aborted;

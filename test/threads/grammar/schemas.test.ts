@@ -8,7 +8,8 @@ import { schemaCheck } from "../../../engines/text/constraints/json-schema/check
 import { type CompiledSchema, compileSchema } from "../../../engines/text/constraints/json-schema/rules/compile.ts";
 import { type Translation, translateGrammar } from "../../../engines/text/constraints/translate.ts";
 import { ServerError } from "../../../runtime/errors.ts";
-import { type NamedSchema, schemaCorpus, when } from "../../fixtures/schemas/corpus.ts";
+import { schemaCorpus } from "../../fixtures/schemas/corpus.ts";
+import { type NamedSchema, when } from "../../fixtures/schemas/named-schema.ts";
 import { RandomTexts, seeded } from "../../fixtures/schemas/random-text.ts";
 
 const walks = 3;

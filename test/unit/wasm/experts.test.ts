@@ -5,7 +5,8 @@ import { readTensorTable, type TensorInfo, type TensorTable } from "../../../eng
 import { adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
 import { findArchitecture } from "../../../engines/wasm/graph/architectures/registry.ts";
 import { buildGraph } from "../../../engines/wasm/graph/graph.ts";
-import { type Hyperparameters, readHyperparameters } from "../../../engines/wasm/graph/hyperparameters.ts";
+import { readHyperparameters } from "../../../engines/wasm/graph/hyperparameters.ts";
+import type { Hyperparameters } from "../../../engines/wasm/graph/shape.ts";
 import { expertRows, expertTokens } from "../../../engines/wasm/pass/expert-routing.ts";
 import { divideGraph } from "../../../engines/wasm/plan/blueprint.ts";
 import { type TinyArchitecture, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";

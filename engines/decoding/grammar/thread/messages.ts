@@ -3,6 +3,12 @@
 import type { ErrorRecord } from "../../../../runtime/errors.ts";
 import type { GrammarSource } from "../../../grammar-source.ts";
 
+/** A source under the number by which grammar threads know it. */
+export interface NumberedSource {
+  readonly id: number;
+  readonly source: GrammarSource;
+}
+
 /** What a grammar thread is started with. */
 export interface WorkerSetup {
   readonly modelPath: string;

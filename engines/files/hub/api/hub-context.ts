@@ -1,31 +1,8 @@
 // Owns what every request to the hub needs to know: its address, the token, the limits on tries and waits, and the caller's
 // signal. Made once a fetch by resolve-model.ts and by cli/login.ts.
-import type { FetchOptions } from "../download/fetch-options.ts";
+import type { FetchOptions, HubLimits } from "../download/fetch-options.ts";
 import { hubEndpoint } from "./hub-locations.ts";
 import { readToken } from "./hub-token.ts";
-
-export interface HubLimits {
-  /** Tries of one request, or of one part of a file that gets nowhere. */
-  readonly attempts: number;
-  /** Wait before the second try; it doubles with each further one, and a part of it is random. */
-  readonly firstDelayMs: number;
-  readonly maxDelayMs: number;
-  /** A server that asks for a longer wait is given up. */
-  readonly maxRetryAfterMs: number;
-  /** From asking to the head of the answer, redirects and all. */
-  readonly answerMs: number;
-  /** A body that brings nothing for so long is given up. */
-  readonly stallMs: number;
-  /** Parts of one file that are fetched at the same time. */
-  readonly connections: number;
-  readonly partBytes: number;
-  /** A try that brings so much counts as progress, and the count of tries starts again. */
-  readonly progressBytes: number;
-  /** How often what is done is written down during a download. */
-  readonly saveMs: number;
-  /** How often a file that another process is fetching is looked at. */
-  readonly lockPollMs: number;
-}
 
 export interface HubContext {
   /** Without a slash at its end. */

@@ -1,5 +1,27 @@
 // Owns what a caller may say about a fetch and hears of it. Used by every file of this folder and by cli/'s progress bar.
-import type { HubLimits } from "../api/hub-context.ts";
+
+export interface HubLimits {
+  /** Tries of one request, or of one part of a file that gets nowhere. */
+  readonly attempts: number;
+  /** Wait before the second try; it doubles with each further one, and a part of it is random. */
+  readonly firstDelayMs: number;
+  readonly maxDelayMs: number;
+  /** A server that asks for a longer wait is given up. */
+  readonly maxRetryAfterMs: number;
+  /** From asking to the head of the answer, redirects and all. */
+  readonly answerMs: number;
+  /** A body that brings nothing for so long is given up. */
+  readonly stallMs: number;
+  /** Parts of one file that are fetched at the same time. */
+  readonly connections: number;
+  readonly partBytes: number;
+  /** A try that brings so much counts as progress, and the count of tries starts again. */
+  readonly progressBytes: number;
+  /** How often what is done is written down during a download. */
+  readonly saveMs: number;
+  /** How often a file that another process is fetching is looked at. */
+  readonly lockPollMs: number;
+}
 
 /** Where a fetch is. `totalBytes` is null while it is unknown. */
 export interface FetchProgress {

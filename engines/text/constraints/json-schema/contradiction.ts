@@ -2,33 +2,37 @@
 // miss some, and never errs the other way. Pure.
 import { spend } from "../../../../runtime/regex/work.ts";
 import { type Conjunct, type Goal, types } from "./conjunct.ts";
-import type { Expander } from "./expand.ts";
 import { keyGoal } from "./object-keys.ts";
 
 const lookAhead = 4;
 
-export function isContradiction(conjunct: Conjunct, expander: Expander, depth = lookAhead): boolean {
+/** Answers whether no value matches a goal, looking `depth` levels down. */
+interface GoalCheck {
+  isNever(goal: Goal, depth: number): boolean;
+}
+
+export function isContradiction(conjunct: Conjunct, goals: GoalCheck, depth = lookAhead): boolean {
   spend(4);
   if (conjunct.values !== null) return conjunct.values.length === 0;
-  if (conjunct.types === types.object) return hasDeadProperty(conjunct, expander, depth);
-  if (conjunct.types === types.array) return hasDeadItem(conjunct, expander, depth);
+  if (conjunct.types === types.object) return hasDeadProperty(conjunct, goals, depth);
+  if (conjunct.types === types.array) return hasDeadItem(conjunct, goals, depth);
   return conjunct.types === 0;
 }
 
-function hasDeadProperty(conjunct: Conjunct, expander: Expander, depth: number): boolean {
+function hasDeadProperty(conjunct: Conjunct, goals: GoalCheck, depth: number): boolean {
   spend(conjunct.required.length / 4);
-  return conjunct.required.some((key) => isDead(keyGoal(conjunct.objects, key), expander, depth));
+  return conjunct.required.some((key) => isDead(keyGoal(conjunct.objects, key), goals, depth));
 }
 
-function hasDeadItem(conjunct: Conjunct, expander: Expander, depth: number): boolean {
+function hasDeadItem(conjunct: Conjunct, goals: GoalCheck, depth: number): boolean {
   for (let i = 0; i < Math.min(conjunct.itemsMin, 8); i++) {
-    if (isDead(itemGoal(conjunct, i), expander, depth)) return true;
+    if (isDead(itemGoal(conjunct, i), goals, depth)) return true;
   }
   return false;
 }
 
-function isDead(goal: Goal | null, expander: Expander, depth: number): boolean {
-  return goal === null || expander.isNever(goal, depth);
+function isDead(goal: Goal | null, goals: GoalCheck, depth: number): boolean {
+  return goal === null || goals.isNever(goal, depth);
 }
 
 /** What item `i` of an array must match. */

@@ -1,8 +1,8 @@
 // Owns the nouns of a model's graph: what a layer does, as data. Each architecture is one small file beside this one that
 // fills them in; graph.ts finds the tensors, compute-thread.ts runs them. Names are tensors of a layer, without the
 // "blk.N." before and the ".weight" behind them; a ".bias" that a file has beside a tensor is always added.
-import type { CommonShape, Hyperparameters, OwnTraits } from "../hyperparameters.ts";
 import type { Keys } from "../keys.ts";
+import type { Activation, CommonShape, Hyperparameters, OwnTraits } from "../shape.ts";
 
 /**
  * One step of a layer. `norm` makes the input of the steps behind it; attention, feedForward and experts add their result to
@@ -41,9 +41,6 @@ export interface AttentionStep {
   /** Scores become cap * tanh(score / cap); 0 = they stay. */
   readonly softcap: number;
 }
-
-/** "silu", "gelu" by its tanh approximation. */
-export type Activation = "silu" | "gelu";
 
 /** down(activation(gate(x)) * up(x)), or without a gate down(activation(up(x))) */
 export interface FeedForwardStep {

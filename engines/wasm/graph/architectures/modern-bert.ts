@@ -1,10 +1,10 @@
 // modern-bert: a norm before each block, the gate in one matrix with what it gates, and layers that see only what is near
 // between those that see everything.
 
-import type { CommonShape, OwnTraits } from "../hyperparameters.ts";
 import type { Keys } from "../keys.ts";
 import { maxContext, readBase, readRopeMagnitude } from "../ropes.ts";
-import type { Activation, Architecture, AttentionStep, LayerFacts } from "./architecture.ts";
+import type { Activation, CommonShape, OwnTraits } from "../shape.ts";
+import type { Architecture, AttentionStep, LayerFacts } from "./architecture.ts";
 import { wholeAttention } from "./bert.ts";
 import { gatedFeedForward } from "./decoder.ts";
 

@@ -1,7 +1,8 @@
 // Owns reading which layers of a model see a window of positions only. Used by the architectures that have such.
-import type { CommonShape, Traits } from "../hyperparameters.ts";
+
 import type { Keys } from "../keys.ts";
 import { maxContext } from "../ropes.ts";
+import type { CommonShape, Traits } from "../shape.ts";
 
 const windowKey = "attention.sliding_window";
 const patternKey = "attention.sliding_window_pattern";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { LatencyCounts } from "../../../../actors/messages.ts";
+import type { LatencyCounts } from "../../../../actors/api/engine-metric.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { firstTokenBounds, interTokenBounds, StreamLatencies } from "../../../../actors/model/stream-latency.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";

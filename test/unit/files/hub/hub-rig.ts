@@ -4,8 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, beforeEach } from "node:test";
-import type { HubLimits } from "../../../../engines/files/hub/api/hub-context.ts";
-import type { Environment, FetchOptions } from "../../../../engines/files/hub/download/fetch-options.ts";
+import type { Environment, FetchOptions, HubLimits } from "../../../../engines/files/hub/download/fetch-options.ts";
 import { resolveModel } from "../../../../engines/files/hub/resolve-model.ts";
 import { type FakeHub, startFakeHub } from "../../../fixtures/fakes/fake-hub.ts";
 

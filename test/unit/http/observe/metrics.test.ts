@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Histogram, Registry } from "prom-client";
-import type { EngineMetric } from "../../../../actors/front/engine-metrics.ts";
+import type { EngineMetric } from "../../../../actors/api/engine-metric.ts";
 import { createApp } from "../../../../http/app.ts";
 import type { HttpConfig } from "../../../../http/context.ts";
 import { engineRegistry } from "../../../../http/observe/metrics/engine-registry.ts";

@@ -5,13 +5,14 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
 import { type AdapterFile, ranksOf, readAdapterFile } from "../../../../engines/wasm/adapters/file.ts";
-import { type AdapterRanks, adapterBytes, placeBytes } from "../../../../engines/wasm/adapters/layout.ts";
+import { adapterBytes, placeBytes } from "../../../../engines/wasm/adapters/layout.ts";
 import { packAdapter } from "../../../../engines/wasm/adapters/packing.ts";
 import { type AdapterPlace, pieceOf } from "../../../../engines/wasm/adapters/places.ts";
 import type { Matrix } from "../../../../engines/wasm/graph/graph-tensors.ts";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
 import { createMemory, instantiateKernels, type KernelModule } from "../../../../engines/wasm/load/kernel-module.ts";
 import { divide } from "../../../../engines/wasm/plan/blueprint.ts";
+import type { AdapterRanks } from "../../../../engines/wasm/plan/mixture.ts";
 import { type Tensor, text, writeGguf } from "../../../fixtures/models/tiny-gguf.ts";
 import { loadWith, randomFloats, twins } from "../kernels/kernel-fixtures.ts";
 

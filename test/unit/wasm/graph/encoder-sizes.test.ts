@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { ModelSpec } from "../../../../engines/engine.ts";
-import type { Hyperparameters } from "../../../../engines/wasm/graph/hyperparameters.ts";
+import type { Hyperparameters } from "../../../../engines/wasm/graph/shape.ts";
 import { encoderSizes, passBytes } from "../../../../engines/wasm/load/encoder-sizes.ts";
 import { readModel, wasmRefusal } from "../../../../engines/wasm/load/fit.ts";
 import { createMemory, instantiateKernels, loadKernels } from "../../../../engines/wasm/load/kernel-module.ts";

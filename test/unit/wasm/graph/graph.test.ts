@@ -8,7 +8,8 @@ import {
   buildGraph,
   type FeedForwardGraphStep,
 } from "../../../../engines/wasm/graph/graph.ts";
-import { type Hyperparameters, readHyperparameters } from "../../../../engines/wasm/graph/hyperparameters.ts";
+import { readHyperparameters } from "../../../../engines/wasm/graph/hyperparameters.ts";
+import type { Hyperparameters } from "../../../../engines/wasm/graph/shape.ts";
 import { tinyModel } from "../../../fixtures/models/models.ts";
 
 const llama = findArchitecture("llama");

@@ -4,12 +4,9 @@ import { describe, it } from "node:test";
 import type { GgufValue } from "../../../../engines/files/gguf/cursor.ts";
 import { readTensorTable, type TensorInfo } from "../../../../engines/files/gguf/tensors.ts";
 import { findArchitecture } from "../../../../engines/wasm/graph/architectures/registry.ts";
-import {
-  type Hyperparameters,
-  readHyperparameters,
-  shapeForContext,
-} from "../../../../engines/wasm/graph/hyperparameters.ts";
+import { readHyperparameters, shapeForContext } from "../../../../engines/wasm/graph/hyperparameters.ts";
 import type { FrequencyFactors, Rope } from "../../../../engines/wasm/graph/ropes.ts";
+import type { Hyperparameters } from "../../../../engines/wasm/graph/shape.ts";
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { type TinyModelOptions, writeTinyModel } from "../../../fixtures/models/tiny-gguf.ts";
 import { inTemporaryFolder } from "../../files/gguf/gguf-bytes.ts";

@@ -1,50 +1,9 @@
-// Template abilities: what a chat template accepts, found by test renders once when a model is attached: whether what a message
-// holds comes out in the prompt. Families differ, and no template says so of itself.
+// Capability probe: finds what a chat template accepts by rendering test conversations once, when a model is attached. A
+// capability is present if the probed text appears in the prompt. Templates do not declare what they accept.
 import type { ToolSpec } from "../../generation.ts";
 import type { Renderer } from "./renderer.ts";
+import type { Abilities, CallAbilities } from "./template-capabilities.ts";
 import { type ParsedMessage, type TemplateMessage, templateMessages, templateTool } from "./template-messages.ts";
-
-/** How a template takes the calls of a message. */
-export interface CallAbilities {
-  /** Calls come out; where they do not, they are written as text. */
-  readonly shown: boolean;
-  /** Arguments must be JSON text; otherwise they are what that says. */
-  readonly textArguments: boolean;
-  /** Content must be null where there is none. */
-  readonly nullContent: boolean;
-  readonly ids: CallIds;
-  /** Several calls of one message come out. */
-  readonly several: boolean;
-  /** What becomes of content that a message has beside its calls; `apart`: it must be in a message of its own. */
-  readonly besideContent: "together" | "apart" | "lost";
-  /** A message may have calls, content and thoughts at once. */
-  readonly withThoughts: boolean;
-}
-
-/** `short`: ids must be nine letters and digits. `naming`: only they say what was called, as functions.NAME:COUNT. */
-export type CallIds = "any" | "short" | "naming";
-
-export interface Abilities {
-  /** It renders the simplest conversation, so when it fails on another, the messages are at fault. */
-  readonly works: boolean;
-  /** Content must be a list of parts; a string is lost or refused. */
-  readonly wantsParts: boolean;
-  /** Where false, system text goes in front of the next user message. */
-  readonly takesSystem: boolean;
-  /** Where false, the developer role becomes system. */
-  readonly takesDeveloper: boolean;
-  /** Where false, tools are described in system text. */
-  readonly takesTools: boolean;
-  /** Where false, results of calls are the user's. */
-  readonly takesResults: boolean;
-  readonly calls: CallAbilities;
-}
-
-/** Those of a model's templates; null for one that is missing or not tested. */
-export interface TemplateAbilities {
-  readonly usual: Abilities | null;
-  readonly withTools: Abilities | null;
-}
 
 const content = "probe5731";
 const result = "result6842";

@@ -1,0 +1,2 @@
+/** An opaque native pointer; null is NULL. */
+export type Pointer = unknown;
