@@ -10,7 +10,7 @@ import type { Capabilities, Capacity, EngineName, ModelCard, ModelSpec } from ".
 import type { HeadBytes } from "../engines/files/gguf/reader.ts";
 import type { GenerateRequest, Sampling } from "../engines/generation.ts";
 import type { GrammarSource } from "../engines/grammar-source.ts";
-import type { TemplateAbilities } from "../engines/text/template/template-capabilities.ts";
+import type { ModelTemplateCapabilities } from "../engines/text/template/template-capabilities.ts";
 import type { TokenTextTable } from "../engines/text/tokenizer/token-texts.ts";
 import type { ErrorRecord } from "../runtime/errors.ts";
 import type { StoreLimits } from "../runtime/store/store.ts";
@@ -45,7 +45,7 @@ export interface AdapterToLoad {
 }
 
 /** The adapter a run holds a lease on. */
-export interface RunAdapter {
+export interface LeasedAdapter {
   readonly id: number;
   /** null where it is the model's own, which nobody chooses. */
   readonly generation: string | null;
@@ -117,7 +117,7 @@ export interface SequenceJob {
   readonly grammar: GrammarSource | null;
   /** Alternatives beside each prompt token's logprob; null = no logprobs of the prompt. */
   readonly promptLogprobs: number | null;
-  readonly reasoningBudget: ReasoningBudget | null;
+  readonly reasoningBudget: ReasoningLimit | null;
   /** Under which name the latencies of a streamed answer are counted; null where it is not streamed. */
   readonly series: string | null;
   /** When its request came, in milliseconds since 1970. */
@@ -135,7 +135,7 @@ export const jobDefaults = {
 } as const satisfies Partial<SequenceJob>;
 
 /** Where the output begins with `begin` and has not ended its thinking after `tokens` more, `end` comes next. */
-export interface ReasoningBudget {
+export interface ReasoningLimit {
   readonly tokens: number;
   /** Empty where the prompt has begun the thinking. */
   readonly begin: Int32Array;
@@ -163,13 +163,13 @@ export interface TokenFrame {
   /** Pairs (sequence id, prompt tokens whose KV was there already) of sequences whose first token is in this frame. */
   readonly cached: Int32Array | null;
   /** Logprobs of prompts, those asked for and whole. */
-  readonly prompts: readonly PromptLogprobs[];
+  readonly prompts: readonly PromptLogprobsRecord[];
   /** Sequences that ended with an error. */
   readonly failed: readonly { readonly id: number; readonly error: ErrorRecord }[];
 }
 
 /** `2 + 2 * top` floats for each prompt token but the first: its logprob, count n, n pairs of (token id, logprob), padding. */
-export interface PromptLogprobs {
+export interface PromptLogprobsRecord {
   readonly id: number;
   readonly records: Float32Array;
 }
@@ -219,13 +219,13 @@ export interface ModelsProtocol {
 }
 
 /** The agents actor: has prompts prepared, follows a request's sequences and turns tokens into events. */
-export interface AgentsProtocol {
+export interface GenerationProtocol {
   /** Starts a run whose events go to stream `run` of the events channel. Settles when its prompt is prepared, or it has ended. */
   start(message: {
     readonly run: number;
     readonly request: GenerateRequest;
     /** null for the base model. */
-    readonly adapter: RunAdapter | null;
+    readonly adapter: LeasedAdapter | null;
   }): void;
   /** Tokens of the prompt a request comes to. Throws what would refuse the request. `run`: a number to cancel it by. */
   countTokens(message: { readonly run: number; readonly request: GenerateRequest }): Promise<number>;
@@ -239,7 +239,7 @@ export interface AgentsProtocol {
     readonly run: number;
     readonly request: EmbedRequest;
     /** null for the base model. */
-    readonly adapter: RunAdapter | null;
+    readonly adapter: LeasedAdapter | null;
   }): void;
 }
 
@@ -264,7 +264,7 @@ export interface ModelFiles {
   /** The chat template that the configuration names; null where the model's own is used. */
   readonly template: string | null;
   /** What its chat templates accept. */
-  readonly abilities: TemplateAbilities;
+  readonly templateCapabilities: ModelTemplateCapabilities;
   readonly tokenTexts: TokenTextTable;
 }
 
@@ -272,7 +272,7 @@ export interface ModelFiles {
 export const eventChannel = "events";
 
 /** What an agents place is told when it starts. */
-export interface AgentsPlaceInit {
+export interface GenerationPlaceInit {
   readonly mailboxLimit: number;
   /** Events a run may be ahead of its reader before its sequences pause. */
   readonly streamWindow: number;
@@ -298,7 +298,7 @@ export interface EndedTask {
 }
 
 /** What the agents place tells between requests. */
-export type AgentsProgress =
+export type GenerationPlaceReport =
   | { readonly endedTask: EndedTask }
   /** No text worker starts any more, or one does again. */
   | { readonly textWorkersAreDown: boolean };

@@ -8,7 +8,7 @@
 //   state        worker thread                       responses
 //   adapter      worker thread                       none: it prepares one LoRA adapter, and ends
 
-export const agentsModule = new URL("./generation/place.js", import.meta.url);
+export const generationModule = new URL("./generation/place.js", import.meta.url);
 export const textWorkerModule = new URL("./text-tasks/text-worker.js", import.meta.url);
 export const modelModule = new URL("./model/place.js", import.meta.url);
 export const stateModule = new URL("./state/state-place.js", import.meta.url);

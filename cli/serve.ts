@@ -2,7 +2,7 @@
 // says where to find them, and takes everything down in order when told to stop.
 
 import type { Inference } from "../actors/api/inference.ts";
-import { Front } from "../actors/front/front.ts";
+import { InferenceService } from "../actors/front/front.ts";
 import { limitNativeHeap } from "../engines/llama/native/native-heap.ts";
 import { type App, createApp } from "../http/app.ts";
 import { MIN_OPEN_FILES } from "../http/server/connection-limit.ts";
@@ -49,7 +49,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   const { troupe, server } = config;
   const progress = createProgress();
   const { engines, ...options } = await frontOptions(config, log, progress);
-  const front = new Front(options);
+  const front = new InferenceService(options);
   const state = await openState(config, log);
   const app = createApp({
     inference: front,

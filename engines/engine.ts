@@ -36,7 +36,7 @@ export interface ModelSpec {
   /** A file whose lock models on the same cores hold while they compute; null for a model that has them to itself. */
   readonly computeLock: string | null;
   /** Have the model's prediction heads loaded, or those of an assistant made for it; left out, it has none. */
-  readonly heads?: HeadsSpec | null;
+  readonly mtp?: MtpSpec | null;
   /** What adapters it may be given later; left out, none. */
   readonly adapters?: AdapterLimits | null;
   /** Adapters that a classifier weighs anew for every token (X-LoRA); left out, none. Not beside `adapters`. */
@@ -92,7 +92,7 @@ export interface AdapterLimits {
   readonly maxBytes: number;
 }
 
-export interface HeadsSpec {
+export interface MtpSpec {
   /** The assistant's file; null where the heads are in the model's own. */
   readonly path: string | null;
 }
@@ -215,7 +215,7 @@ export interface DraftTarget {
  * Heads that predict tokens from the model's hidden states. They follow every step by themselves. What they hold of a slot
  * may begin anywhere: it bears on how good their drafts are, and on nothing else.
  */
-export interface DraftHeads {
+export interface MtpHeads {
   /** Tokens they were made to draft at once; they can draft more. */
   readonly trainedTokens: number;
   /** Whether the hidden state is at hand that a draft behind the last of `total` tokens is made from. */
@@ -255,7 +255,7 @@ export interface LoadedModel {
    */
   readonly tokenize: ((text: string) => Int32Array) | null;
   /** Left out, or null, where there are none. */
-  readonly heads?: DraftHeads | null;
+  readonly mtp?: MtpHeads | null;
   /** Left out, or null, where it takes none. */
   readonly adapters?: AdapterHost | null;
   /** ONE forward pass, synchronous, on the model's own thread. Throws ServerError `model_failed` if the engine does. */

@@ -4,7 +4,7 @@ import type { Inference } from "../actors/api/inference.ts";
 import type { LoraAdapters } from "../actors/api/lora-adapters.ts";
 import type { ModelManagement } from "../actors/api/model-management.ts";
 import { maxStoredBytes, type StoredResponses } from "../actors/api/stored-responses.ts";
-import { ResponseKeeper } from "../actors/state/response-keeper.ts";
+import { ResponseStore } from "../actors/state/response-keeper.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { bareInspector, type SystemInspector } from "../runtime/host/system.ts";
 import { MemoryTables } from "../runtime/store/memory-tables.ts";
@@ -17,7 +17,7 @@ import { unmanaged } from "./models/unmanaged.ts";
 import { AccessLog } from "./observe/access-log.ts";
 import type { Log } from "./observe/log.ts";
 import { HttpMetrics } from "./observe/metrics/recorder.ts";
-import { ObservedInference } from "./observe/observed-inference.ts";
+import { InstrumentedInference } from "./observe/observed-inference.ts";
 import { Responses } from "./responses/responses.ts";
 import { type MatchedPath, RouteTable } from "./route-table.ts";
 import { type Route, routes } from "./routes.ts";
@@ -89,7 +89,7 @@ const preflightHeaders = {
 export function createApp({ inference, log, storedResponses, config: given, ...rest }: AppOptions): App {
   const config = { ...defaults, ...given };
   const { observers = [], system = bareInspector(), models = unmanaged(inference), lora = null, maxAnswerBytes } = rest;
-  const store = storedResponses ?? new ResponseKeeper(new TableStore(new MemoryTables(), memoryLimits));
+  const store = storedResponses ?? new ResponseStore(new TableStore(new MemoryTables(), memoryLimits));
   const responses = new Responses({ store, log, maxBackground: config.maxBackgroundResponses });
   const metrics = config.disableMetrics ? null : new HttpMetrics(inference);
   const answerMemory = new AnswerMemory(maxAnswerBytes);
@@ -157,7 +157,7 @@ function runHandler(route: Route, exchange: Exchange, context: Context): void {
     exchange.finish();
   };
   try {
-    const observed = { ...context, inference: new ObservedInference(context.inference, exchange) };
+    const observed = { ...context, inference: new InstrumentedInference(context.inference, exchange) };
     const pending = route.handler(exchange, observed);
     if (pending === undefined) exchange.finish();
     else pending.then(() => exchange.finish(), failed);

@@ -1,31 +1,35 @@
-// Owns the proof of the import law, read from the sources: which folder may import which, and which folder alone may import
-// a foreign library. A rule is a function of one file; each is also shown a file that breaks it.
+// Import rules, checked on the sources: which folder may import which, which folder alone may import a library, and that no
+// imports form a circle. A rule is a function of one file. Each rule is also tested on a file that breaks it.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
-import { dirname, join, posix, sep } from "node:path";
+import { dirname, join, posix, relative, sep } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 
 interface SourceFile {
-  /** From the root, with "/". */
+  /** Relative to the root, with "/". */
   readonly path: string;
   /** Without comments. */
   readonly code: string;
-  /** What it imports: a path from the root, or the name of a package or of a module of node. */
+  /** Imported modules: a path relative to the root, or the name of a package or of a Node module. Type imports included. */
   readonly imports: readonly string[];
+  /** Imports that TypeScript resolves: those without the modules that a worker or child process runs. */
+  readonly linked: readonly string[];
 }
 
-/** What is wrong with a file; nothing where it keeps the rule. */
+/** The violations in a file; empty if it keeps the rule. */
 type Rule = (file: SourceFile) => readonly string[];
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 const layers = ["runtime", "engines", "actors", "http"];
 const topFolders = [...layers, "cli", "test", "bench"];
+/** Files of one folder, unless ARCHITECTURE.md says why it has more. */
+const mostFiles = 12;
 
 /** Packages that one folder alone may import. */
 const owners: Readonly<Record<string, string>> = {
-  "uWebSockets.js": "http/uws",
-  "uws-compat": "http/uws",
+  "uWebSockets.js": "http/server/uws",
+  "uws-compat": "http/server/uws",
   "node-llama-cpp": "engines/llama",
   koffi: "engines/llama",
   comlink: "runtime",
@@ -33,25 +37,29 @@ const owners: Readonly<Record<string, string>> = {
   lmdb: "runtime/store",
   "zod-openapi": "http/openapi",
   "swagger-ui-dist": "http/docs",
-  "prom-client": "http/metrics",
+  "prom-client": "http/observe/metrics",
   "@modelcontextprotocol/server": "http/mcp",
-  "@opentelemetry/api": "http/tracing",
-  "@opentelemetry/sdk-trace-base": "http/tracing",
-  "@mlc-ai/web-xgrammar": "engines/grammar",
-  ajv: "engines/grammar",
-  "@huggingface/jinja": "engines/template",
+  "@opentelemetry/api": "http/observe/tracing",
+  "@opentelemetry/sdk-trace-base": "http/observe/tracing",
+  "@mlc-ai/web-xgrammar": "engines/decoding/grammar",
+  ajv: "engines/text/constraints",
+  "@huggingface/jinja": "engines/text/template",
 };
 
-/** Folders of http/ that are not wire protocols or resources, and may be imported by the others. */
-const sharedHttpFolders = ["uws"];
+/** Folders of http/ that are not wire protocols or resources. Protocols may import them. */
+const sharedHttpFolders = ["server", "shared", "observe"];
+
+/** The only files of shared folders that know all protocols: the table of body translators, by protocol. */
+const protocolTables = ["http/shared/body-translators.ts"];
 
 const rules: Readonly<Record<string, Rule>> = {
-  "imports point down: http, actors, engines, runtime; only test and bench reach up, and nothing imports cli": ({
+  "imports point down: http, actors, engines, runtime; only test and bench import cli, and nothing imports them": ({
     path,
     imports,
   }) => {
     const own = folderOf(path);
-    if (own === "cli" || own === "test" || own === "bench") return [];
+    if (own === "test" || own === "bench") return [];
+    if (own === "cli") return imports.filter((name) => ["test", "bench"].includes(folderOf(name)));
     const below = layers.slice(0, layers.indexOf(own) + 1);
     return imports.filter((name) => topFolders.includes(folderOf(name)) && !below.includes(folderOf(name)));
   },
@@ -67,13 +75,30 @@ const rules: Readonly<Record<string, Rule>> = {
     const isEngine = path.startsWith("engines/llama/") || path.startsWith("engines/wasm/");
     return isEngine ? imports.filter((name) => name.startsWith(other)) : [];
   },
+  "engines/ is divided by thread: text imports neither decoding nor an engine, decoding no engine, files neither": ({
+    path,
+    imports,
+  }) => {
+    const room = engineRoomOf(path);
+    const forbidden = room === null ? [] : (forbiddenRooms[room] ?? []);
+    return imports.filter((name) => {
+      const other = engineRoomOf(name);
+      // Grammar threads read the tokenizer: a mask is made of the texts of tokens.
+      if (room === "decoding" && other === "text") return !path.startsWith("engines/decoding/grammar/");
+      return other !== null && forbidden.includes(other);
+    });
+  },
+  "only cli imports the model hub": ({ path, imports }) => {
+    if (["cli", "test", "bench"].includes(folderOf(path)) || path.startsWith("engines/files/hub/")) return [];
+    return imports.filter((name) => name.startsWith("engines/files/hub/"));
+  },
   "protocols do not know each other": ({ path, imports }) => {
     const own = httpFolderOf(path);
-    if (own === null || sharedHttpFolders.includes(own)) return [];
+    if (own === null || protocolTables.includes(path)) return [];
     return imports.filter((name) => ![null, own, ...sharedHttpFolders].includes(httpFolderOf(name)));
   },
   "the scheduling policy neither waits nor looks at a clock nor does I/O": ({ path, code, imports }) => {
-    if (!path.startsWith("engines/scheduler/")) return [];
+    if (!path.startsWith("engines/decoding/scheduler/")) return [];
     const words = code.match(/\b(?:await|async|Date|performance|process|console|setTimeout|setImmediate)\b/g) ?? [];
     return [...imports.filter((name) => name.startsWith("node:")), ...words];
   },
@@ -83,11 +108,24 @@ const rules: Readonly<Record<string, Rule>> = {
   },
 };
 
+/** Rooms of engines/ that each room must not import. Their common contract lies at the root of engines/. */
+const forbiddenRooms: Readonly<Record<string, readonly string[]>> = {
+  text: ["decoding", "llama", "wasm", "trial"],
+  decoding: ["llama", "wasm", "trial"],
+  files: ["text", "decoding", "llama", "wasm", "trial"],
+};
+
+/** `text` for engines/text/tokenizer/x.ts; null outside engines/ and for the files at its root. */
+function engineRoomOf(path: string): string | null {
+  const [, room = null] = /^engines\/([^/]+)\//.exec(path) ?? [];
+  return room;
+}
+
 function folderOf(path: string): string {
   return path.includes("/") ? path.slice(0, path.indexOf("/")) : "";
 }
 
-/** `chat` of `http/chat/route.ts`; null outside http/ and for the files directly in it. */
+/** `chat` for http/chat/route.ts; null outside http/ and for the files at its root. */
 function httpFolderOf(path: string): string | null {
   const [, folder = null] = /^http\/([^/]+)\//.exec(path) ?? [];
   return folder;
@@ -104,15 +142,56 @@ function packageOf(name: string): string {
 function readSource(path: string, text: string): SourceFile {
   // A "//" inside a string is preceded by a colon, as in an address.
   const code = text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/(^|[^:"'`])\/\/.*$/gm, "$1");
-  const specifiers = [
+  const linked = [
     ...code.matchAll(/\b(?:import|export)\b[^"'`;()]*?\bfrom\s*["']([^"']+)["']/g),
     ...code.matchAll(/\bimport\s*["']([^"']+)["']/g),
     ...code.matchAll(/\b(?:import|require|resolve)\s*\(\s*["'`]([^"'`]+)["'`]/g),
-    // The module a worker or child process runs is imported too, if later.
+  ].map(([, specifier = ""]) => specifier);
+  const started = [
+    // The module that a worker or child process runs.
     ...code.matchAll(/\bnew URL\(\s*["'`](\.[^"'`]+)["'`]\s*,\s*import\.meta\.url/g),
   ].map(([, specifier = ""]) => specifier);
-  const imports = specifiers.map((name) => (name.startsWith(".") ? posix.join(posix.dirname(path), name) : name));
-  return { path, code, imports };
+  const resolve = (name: string) => (name.startsWith(".") ? posix.join(posix.dirname(path), name) : name);
+  return { path, code, imports: [...linked, ...started].map(resolve), linked: linked.map(resolve) };
+}
+
+/** The first circle of imports found, as the paths along it; empty if there is none. */
+function findCircle(sources: readonly SourceFile[]): string[] {
+  const linkedOf = new Map(sources.map(({ path, linked }) => [path, linked]));
+  const done = new Set<string>();
+  const trail: string[] = [];
+  const visit = (path: string): string[] => {
+    if (trail.includes(path)) return [...trail.slice(trail.indexOf(path)), path];
+    if (done.has(path)) return [];
+    trail.push(path);
+    for (const next of linkedOf.get(path) ?? []) {
+      const circle = visit(next);
+      if (circle.length > 0) return circle;
+    }
+    trail.pop();
+    done.add(path);
+    return [];
+  };
+  for (const { path } of sources) {
+    const circle = visit(path);
+    if (circle.length > 0) return circle;
+  }
+  return [];
+}
+
+/** Folders with more files than a reader takes in at a glance, and that ARCHITECTURE.md does not name. */
+function crowdedFolders(): string[] {
+  const architecture = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
+  const folders = topFolders.flatMap((folder) => [
+    folder,
+    ...readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map((entry) => `${relative(root, entry.parentPath)}/${entry.name}`.split(sep).join("/")),
+  ]);
+  return folders.filter((folder) => {
+    const files = readdirSync(join(root, folder), { withFileTypes: true }).filter((entry) => entry.isFile());
+    return files.length > mostFiles && !architecture.includes(`\`${folder}/\``);
+  });
 }
 
 function readSources(folder: string): SourceFile[] {
@@ -126,7 +205,8 @@ function readSources(folder: string): SourceFile[] {
 
 /** A file that breaks each rule, and what is then complained of. */
 const violations: Readonly<Record<string, readonly [path: string, text: string, complaint: string][]>> = {
-  "imports point down: http, actors, engines, runtime; only test and bench reach up, and nothing imports cli": [
+  "imports point down: http, actors, engines, runtime; only test and bench import cli, and nothing imports them": [
+    ["cli/a.ts", 'import { b } from "../bench/b.ts";', "bench/b.ts"],
     ["engines/a.ts", 'import { b } from "../actors/b.ts";', "actors/b.ts"],
     ["runtime/a.ts", 'import type { B } from "../engines/b.ts";', "engines/b.ts"],
     ["actors/x/a.ts", 'const b = await import("../../http/b.ts");', "http/b.ts"],
@@ -147,14 +227,24 @@ const violations: Readonly<Record<string, readonly [path: string, text: string, 
     ["engines/llama/a.ts", 'import { b } from "../wasm/b.ts";', "engines/wasm/b.ts"],
     ["engines/wasm/a.ts", 'import { b } from "../llama/b.ts";', "engines/llama/b.ts"],
   ],
+  "engines/ is divided by thread: text imports neither decoding nor an engine, decoding no engine, files neither": [
+    ["engines/text/a.ts", 'import { b } from "../decoding/b.ts";', "engines/decoding/b.ts"],
+    ["engines/text/a.ts", 'import { b } from "../wasm/b.ts";', "engines/wasm/b.ts"],
+    ["engines/decoding/kv/a.ts", 'import { b } from "../../llama/b.ts";', "engines/llama/b.ts"],
+    ["engines/decoding/sampler/a.ts", 'import { b } from "../../text/b.ts";', "engines/text/b.ts"],
+    ["engines/files/gguf/a.ts", 'import { b } from "../../text/b.ts";', "engines/text/b.ts"],
+  ],
+  "only cli imports the model hub": [
+    ["actors/a.ts", 'import { b } from "../engines/files/hub/b.ts";', "engines/files/hub/b.ts"],
+  ],
   "protocols do not know each other": [
     ["http/completions/a.ts", 'import { b } from "../chat/b.ts";', "http/chat/b.ts"],
   ],
   "the scheduling policy neither waits nor looks at a clock nor does I/O": [
-    ["engines/scheduler/a.ts", "await work();", "await"],
-    ["engines/scheduler/a.ts", "const now = Date.now();", "Date"],
-    ["engines/scheduler/a.ts", "performance.now();", "performance"],
-    ["engines/scheduler/a.ts", 'import { readFile } from "node:fs";', "node:fs"],
+    ["engines/decoding/scheduler/a.ts", "await work();", "await"],
+    ["engines/decoding/scheduler/a.ts", "const now = Date.now();", "Date"],
+    ["engines/decoding/scheduler/a.ts", "performance.now();", "performance"],
+    ["engines/decoding/scheduler/a.ts", 'import { readFile } from "node:fs";', "node:fs"],
   ],
   "there are no default exports and no barrels": [
     ["http/a.ts", "export default 1;", "export default"],
@@ -186,10 +276,27 @@ describe("the import law", () => {
     });
   }
 
+  it("has no circle of imports, type imports included", () => {
+    assert.deepEqual(findCircle(sources), []);
+  });
+
+  it("would notice a circle", () => {
+    const circle = [
+      readSource("http/a.ts", 'import type { B } from "./b.ts";'),
+      readSource("http/b.ts", 'import { c } from "./c.ts";'),
+      readSource("http/c.ts", 'export { a } from "./a.ts";'),
+    ];
+    assert.deepEqual(findCircle(circle), ["http/a.ts", "http/b.ts", "http/c.ts", "http/a.ts"]);
+  });
+
+  it(`has no folder with more than ${mostFiles} files that ARCHITECTURE.md does not name`, () => {
+    assert.deepEqual(crowdedFolders(), []);
+  });
+
   it("does not mistake comments and texts for code", () => {
     const text =
       '// import { a } from "../http/a.ts";\n/* export default 1 */\nconst url = "http://host/x"; // await\n';
-    const file = readSource("engines/scheduler/a.ts", text);
+    const file = readSource("engines/decoding/scheduler/a.ts", text);
     assert.deepEqual(
       Object.values(rules).flatMap((rule) => rule(file)),
       [],

@@ -11,9 +11,9 @@ import type { Logger } from "../../runtime/log/log.ts";
 import { ticketTransfer } from "../../runtime/thread/dial.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
 import {
-  type AgentsPlaceInit,
-  type AgentsProgress,
-  type AgentsProtocol,
+  type GenerationPlaceInit,
+  type GenerationPlaceReport,
+  type GenerationProtocol,
   eventChannel,
   type ModelFiles,
   type ModelPlaceReady,
@@ -21,14 +21,14 @@ import {
 } from "../messages.ts";
 import { failed, type ServedModel } from "../models/served-model.ts";
 import type { ModelUsers } from "../models/supervised-model.ts";
-import { agentsModule } from "../placement.ts";
+import { generationModule } from "../placement.ts";
 
 /** No client's text runs on the agents thread itself: when it stands still for so long, it does so for good. */
 const answersWithinMs = 10_000;
 const heapMiB = 2048;
 
 export interface AgentsFrontOptions {
-  readonly init: AgentsPlaceInit;
+  readonly init: GenerationPlaceInit;
   readonly system: ActorSystem;
   readonly clock: Clock;
   readonly restart: RestartPolicy;
@@ -45,11 +45,11 @@ interface AttachableModel {
 }
 
 export interface AgentsLink {
-  readonly actor: Ref<AgentsProtocol>;
+  readonly actor: Ref<GenerationProtocol>;
   readonly hub: StreamHub;
 }
 
-export class AgentsFront implements ModelUsers {
+export class GenerationClient implements ModelUsers {
   readonly #options: AgentsFrontOptions;
   #supervisor: Supervisor | null = null;
   #link: AgentsLink | null = null;
@@ -84,16 +84,16 @@ export class AgentsFront implements ModelUsers {
       this.#supervisor = supervise<null>({
         name: "agents",
         start: (signal) =>
-          spawnPlace<AgentsPlaceInit, null>({
+          spawnPlace<GenerationPlaceInit, null>({
             signal,
             name: "agents",
-            module: agentsModule,
+            module: generationModule,
             init,
             carrier: "thread",
             startTimeoutMs: loadTimeoutMs,
             answersWithinMs,
             heapMiB,
-            onProgress: (told) => this.#told(told as AgentsProgress),
+            onProgress: (told) => this.#told(told as GenerationPlaceReport),
           }).catch((error: unknown) => {
             // What hindered a later start may pass: threads or files that the system did not give, say.
             throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
@@ -164,7 +164,7 @@ export class AgentsFront implements ModelUsers {
     if (this.#models === models) this.#attached.add(id);
   }
 
-  #told(progress: AgentsProgress): void {
+  #told(progress: GenerationPlaceReport): void {
     const { log } = this.#options;
     if ("endedTask" in progress) {
       log.warn(progress.endedTask, "a request was refused: reading it exceeded a limit or crashed its thread");
@@ -194,7 +194,7 @@ export class AgentsFront implements ModelUsers {
   async #up(place: Place<null>): Promise<void> {
     const { init, system, models } = this.#options;
     const hub = new StreamHub(place.endpoint, { channel: eventChannel, window: init.streamWindow });
-    this.#link = { actor: system.ref<AgentsProtocol>("agents", place.endpoint), hub };
+    this.#link = { actor: system.ref<GenerationProtocol>("agents", place.endpoint), hub };
     this.#models = system.ref<ModelsProtocol>("models", place.endpoint);
     await Promise.all([...models()].map((model) => this.#attachAgain(model)));
   }

@@ -5,10 +5,10 @@ import type { SpeculationOptions } from "../../engines/decoding/speculation/opti
 import type { RestartPolicy } from "../../runtime/actor/supervision.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { Logger } from "../../runtime/log/log.ts";
-import type { AgentsPlaceInit } from "../messages.ts";
+import type { GenerationPlaceInit } from "../messages.ts";
 import type { ServedModel } from "../models/served-model.ts";
 
-export interface FrontOptions {
+export interface ServiceOptions {
   readonly models: readonly ServedModel[];
   readonly defaultModelId: string;
   /** Seed of requests that bring none; null draws one. */
@@ -19,7 +19,7 @@ export interface FrontOptions {
   readonly frameIntervalMs: number;
   readonly speculation: SpeculationOptions;
   readonly prefixStore: PrefixStoreOptions | null;
-  readonly agents: AgentsPlaceInit;
+  readonly agents: GenerationPlaceInit;
   /** Where prepared adapters are kept, which is gone when this process is. */
   readonly adapterFolder: string;
   /** The real path that adapters loaded at run time must lie in; null where any will do. */

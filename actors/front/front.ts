@@ -11,25 +11,25 @@ import type { Embeddings, EmbedRequest, Inference, ModelEntry, ResolvedModel } f
 import type { LoraAdapters } from "../api/lora-adapters.ts";
 import type { ModelManagement, ModelOutcome } from "../api/model-management.ts";
 import { movedWith } from "../api/sealed-content.ts";
-import type { EmbedEvent, ModelStatistics, RunAdapter, TextStatistics } from "../messages.ts";
-import { ModelLives } from "../models/model-lives.ts";
-import type { Refusals } from "../models/refusals.ts";
+import type { EmbedEvent, ModelStatistics, LeasedAdapter, TextStatistics } from "../messages.ts";
+import { ModelManager } from "../models/model-lives.ts";
+import type { RejectionCounter } from "../models/refusals.ts";
 import { loading, type ServedStatistics, shuttingDown } from "../models/served-model.ts";
-import { AgentsFront, type AgentsLink } from "./agents-front.ts";
+import { GenerationClient, type AgentsLink } from "./agents-front.ts";
 import { engineMetrics, latencyMetrics, textMetrics } from "./engine-metrics.ts";
-import type { FrontOptions } from "./front-options.ts";
+import type { ServiceOptions } from "./front-options.ts";
 import { leaseFor } from "./request-adapter.ts";
 
 export type { ServedModel } from "../models/served-model.ts";
-export type { FrontOptions } from "./front-options.ts";
+export type { ServiceOptions } from "./front-options.ts";
 
 type ErrorEvent = Extract<GenerateEvent, { readonly type: "error" }>;
 
 /** A request on a model that answers it, with its adapter, until it ends. */
 interface Visit {
   readonly agents: AgentsLink;
-  readonly adapter: RunAdapter | null;
-  readonly refusals: Refusals;
+  readonly adapter: LeasedAdapter | null;
+  readonly refusals: RejectionCounter;
   end(): void;
 }
 
@@ -45,20 +45,20 @@ interface Asked {
   readonly adapter: AdapterSelector | null;
 }
 
-export class Front implements Inference, ModelManagement {
-  readonly #options: FrontOptions;
+export class InferenceService implements Inference, ModelManagement {
+  readonly #options: ServiceOptions;
   readonly #system = new ActorSystem("front");
-  readonly #agents: AgentsFront;
-  readonly #models: ModelLives;
+  readonly #agents: GenerationClient;
+  readonly #models: ModelManager;
   #nextRun = 1;
   #isStopping = false;
 
-  constructor(options: FrontOptions) {
+  constructor(options: ServiceOptions) {
     const { agents: init, restart, loadTimeoutMs, log, clock = realClock } = options;
     this.#options = options;
     const models = () => this.#models.all.map(({ model }) => model);
-    this.#agents = new AgentsFront({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });
-    this.#models = new ModelLives(options, this.#system, this.#agents);
+    this.#agents = new GenerationClient({ init, system: this.#system, restart, loadTimeoutMs, log, clock, models });
+    this.#models = new ModelManager(options, this.#system, this.#agents);
   }
 
   /**

@@ -39,7 +39,7 @@ export interface StateFrontOptions {
   readonly minBackoffMs?: number;
 }
 
-export class StateFront implements StoredResponses {
+export class StateClient implements StoredResponses {
   readonly #options: StateFrontOptions;
   readonly #system = new ActorSystem("front");
   #supervisor: Supervisor | null = null;

@@ -5,7 +5,7 @@ import type { Capabilities, Capacity, Pooling } from "../../engines/engine.ts";
 import type { GenerateEvent } from "../../engines/generation.ts";
 import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
-import { Later } from "../../runtime/actor/later.ts";
+import { DeferredReply } from "../../runtime/actor/later.ts";
 import { Moved } from "../../runtime/actor/moved.ts";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamHub } from "../../runtime/actor/stream.ts";
@@ -16,7 +16,7 @@ import type { Endpoint, PeerExit } from "../../runtime/endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import { openEndpoint } from "../../runtime/thread/dial.ts";
 import {
-  type AgentsProtocol,
+  type GenerationProtocol,
   type AttachedModel,
   type EmbedEvent,
   type ModelFiles,
@@ -29,9 +29,9 @@ import {
   tokenChannel,
 } from "../messages.ts";
 import type { TextTasks } from "../text-tasks/text-tasks.ts";
-import { EmbedRun } from "./embed-run.ts";
-import { Run, type SequenceSink } from "./run.ts";
-import { RunQueue } from "./run-queue.ts";
+import { Embedding } from "./embed-run.ts";
+import { Generation, type SequenceSink } from "./run.ts";
+import { GenerationQueue } from "./run-queue.ts";
 
 export interface AgentLoopOptions {
   readonly hub: StreamHub;
@@ -54,11 +54,11 @@ interface LinkedModel {
   readonly capabilities: Capabilities;
   /** Most sequences without a slot. */
   readonly maxQueue: number;
-  readonly queue: RunQueue;
-  readonly runs: Set<Run | EmbedRun>;
+  readonly queue: GenerationQueue;
+  readonly runs: Set<Generation | Embedding>;
 }
 
-export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsProtocol> {
+export class GenerationActor implements Behaviour<GenerationProtocol>, Behaviour<ModelsProtocol> {
   readonly #options: AgentLoopOptions;
   readonly #models = new Map<string, LinkedModel>();
   /** Why a model cannot be used now. */
@@ -77,8 +77,8 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     const { capacity, maxQueue } = ready;
     const files = message.files ?? (await tasks.read(message));
     const endpoint = await openEndpoint(message.ticket);
-    const { head, template, abilities } = files;
-    const textKey = await tasks.open({ id, ready, head, template, abilities }).catch((error) => {
+    const { head, template, templateCapabilities } = files;
+    const textKey = await tasks.open({ id, ready, head, template, templateCapabilities }).catch((error) => {
       endpoint.close();
       throw error;
     });
@@ -92,7 +92,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       capacity,
       capabilities: ready.capabilities,
       maxQueue,
-      queue: new RunQueue({ slots: capacity.maxSequences, maxQueue, clock }),
+      queue: new GenerationQueue({ slots: capacity.maxSequences, maxQueue, clock }),
       runs: new Set(),
     };
     endpoint.receive(tokenChannel, (frame: TokenFrame) => deliver(linked, frame));
@@ -116,8 +116,8 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     this.#options.tasks.close(linked.textKey);
   }
 
-  start({ run: id, request, adapter }: Parameters<AgentsProtocol["start"]>[0]): Later<void> | undefined {
-    const holder: { run?: Run } = {};
+  start({ run: id, request, adapter }: Parameters<GenerationProtocol["start"]>[0]): DeferredReply<void> | undefined {
+    const holder: { run?: Generation } = {};
     const writer = this.#options.hub.writer<GenerateEvent>(id, {
       onCancel: () => holder.run?.cancel(),
       onDrain: () => holder.run?.resume(),
@@ -127,7 +127,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
       const { clock, stalledReaderMs, tasks } = this.#options;
       const places = model.queue.enter(request.client, request.candidates);
-      const run = new Run({
+      const run = new Generation({
         request,
         adapter,
         writer,
@@ -152,14 +152,14 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       });
       holder.run = run;
       model.runs.add(run);
-      return new Later(run.start());
+      return new DeferredReply(run.start());
     } catch (error) {
       refuse(writer, error);
       return undefined;
     }
   }
 
-  countTokens({ run, request }: Parameters<AgentsProtocol["countTokens"]>[0]): Later<number> {
+  countTokens({ run, request }: Parameters<GenerationProtocol["countTokens"]>[0]): DeferredReply<number> {
     const model = this.#modelFor(request.model);
     if (!model.capabilities.generates) throw generatesNothing(request.model, model.capabilities.pooling);
     return this.#task(run, (signal) => this.#options.tasks.countTokens(model.textKey, request, signal));
@@ -169,25 +169,25 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
     return this.#options.tasks.statistics;
   }
 
-  translate({ run, body }: Parameters<AgentsProtocol["translate"]>[0]): Later<Moved<unknown>> {
+  translate({ run, body }: Parameters<GenerationProtocol["translate"]>[0]): DeferredReply<Moved<unknown>> {
     return this.#task(run, async (signal) => {
       const { value, movable } = await this.#options.tasks.translate(body, signal);
       return new Moved(value, movable);
     });
   }
 
-  cancelTask({ run }: Parameters<AgentsProtocol["cancelTask"]>[0]): void {
+  cancelTask({ run }: Parameters<GenerationProtocol["cancelTask"]>[0]): void {
     this.#tasks.get(run)?.abort();
   }
 
-  #task<T>(run: number, start: (signal: AbortSignal) => Promise<T>): Later<T> {
+  #task<T>(run: number, start: (signal: AbortSignal) => Promise<T>): DeferredReply<T> {
     const task = new AbortController();
     this.#tasks.set(run, task);
-    return new Later(start(task.signal).finally(() => this.#tasks.delete(run)));
+    return new DeferredReply(start(task.signal).finally(() => this.#tasks.delete(run)));
   }
 
-  embed({ run: id, request, adapter }: Parameters<AgentsProtocol["embed"]>[0]): void {
-    const holder: { run?: EmbedRun } = {};
+  embed({ run: id, request, adapter }: Parameters<GenerationProtocol["embed"]>[0]): void {
+    const holder: { run?: Embedding } = {};
     const writer = this.#options.hub.writer<EmbedEvent>(id, {
       onCancel: () => holder.run?.cancel(),
       onDrain: () => {},
@@ -199,7 +199,7 @@ export class AgentLoop implements Behaviour<AgentsProtocol>, Behaviour<ModelsPro
       const { textKey, actor, capacity, maxQueue } = model;
       const { truncateInputs: truncates, client } = request;
       model.queue.check(client, 1);
-      const run = new EmbedRun({
+      const run = new Embedding({
         request,
         adapter,
         writer,

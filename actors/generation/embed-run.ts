@@ -5,7 +5,7 @@ import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { EmbedInputs, EmbedRequest } from "../api/inference.ts";
-import type { EmbedEvent, ModelProtocol, RunAdapter } from "../messages.ts";
+import type { EmbedEvent, ModelProtocol, LeasedAdapter } from "../messages.ts";
 
 /** Most numbers of one answer: as JSON text they take five times their 16 MiB. */
 const maxFloats = 4 * 1024 * 1024;
@@ -17,7 +17,7 @@ const bytesPerToken = 4;
 export interface EmbedRunOptions {
   readonly request: EmbedRequest;
   /** null for the base model. */
-  readonly adapter: RunAdapter | null;
+  readonly adapter: LeasedAdapter | null;
   readonly writer: StreamWriter<EmbedEvent>;
   readonly model: {
     /** Throws what refuses the inputs. */
@@ -35,7 +35,7 @@ export interface EmbedRunOptions {
   readonly onClosed: () => void;
 }
 
-export class EmbedRun {
+export class Embedding {
   readonly #options: EmbedRunOptions;
   readonly #vectors: Float32Array[] = [];
   /** What the model works on. */

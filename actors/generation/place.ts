@@ -5,23 +5,23 @@ import { realClock } from "../../runtime/clock.ts";
 import { TaskPool } from "../../runtime/task/task-pool.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import {
-  type AgentsPlaceInit,
-  type AgentsProgress,
-  type AgentsProtocol,
+  type GenerationPlaceInit,
+  type GenerationPlaceReport,
+  type GenerationProtocol,
   eventChannel,
   type ModelsProtocol,
 } from "../messages.ts";
 import { textWorkerModule } from "../placement.ts";
 import { type TaskRunner, TextTasks } from "../text-tasks/text-tasks.ts";
 import type { TextWorkerInit } from "../text-tasks/text-worker.ts";
-import { AgentLoop } from "./agent-loop.ts";
+import { GenerationActor } from "./agent-loop.ts";
 
 /** A task on a client's text that takes longer is slow: others do not wait for it. */
 const quickMs = 250;
 /** Longest time a text worker takes to make a model's vocabulary and template ready, where a text task may not take longer. */
 const loadLimitMs = 10_000;
 
-export async function start(place: PlaceContext<AgentsPlaceInit>): Promise<null> {
+export async function start(place: PlaceContext<GenerationPlaceInit>): Promise<null> {
   const { translators, limitSeconds, ...limits } = place.init.textTasks;
   const init: TextWorkerInit = { translators };
   const limitMs = limitSeconds * 1000;
@@ -34,14 +34,14 @@ export async function start(place: PlaceContext<AgentsPlaceInit>): Promise<null>
     limitMs,
     loadLimitMs: Math.max(limitMs, loadLimitMs),
     maxQueuedName: "text_task_queue",
-    onDown: (textWorkersAreDown) => place.progress({ textWorkersAreDown } satisfies AgentsProgress),
+    onDown: (textWorkersAreDown) => place.progress({ textWorkersAreDown } satisfies GenerationPlaceReport),
   });
   startAgents(place, pool);
   return null;
 }
 
 /** The same with text tasks run by `runner`. */
-export function startAgents(place: PlaceContext<AgentsPlaceInit>, runner: TaskRunner): void {
+export function startAgents(place: PlaceContext<GenerationPlaceInit>, runner: TaskRunner): void {
   const { mailboxLimit, streamWindow, stalledReaderMs, textTasks } = place.init;
   const hub = new StreamHub(place.spawner, { channel: eventChannel, window: streamWindow });
   const taskLimits = {
@@ -50,10 +50,10 @@ export function startAgents(place: PlaceContext<AgentsPlaceInit>, runner: TaskRu
     heapMiB: textTasks.heapMiB,
   };
   const tasks = new TextTasks(runner, taskLimits, (endedTask) =>
-    place.progress({ endedTask } satisfies AgentsProgress),
+    place.progress({ endedTask } satisfies GenerationPlaceReport),
   );
-  const loop = new AgentLoop({ hub, system: place.system, clock: realClock, stalledReaderMs, tasks });
-  place.system.spawn<AgentsProtocol>("agents", loop, { mailboxLimit });
+  const loop = new GenerationActor({ hub, system: place.system, clock: realClock, stalledReaderMs, tasks });
+  place.system.spawn<GenerationProtocol>("agents", loop, { mailboxLimit });
   place.system.spawn<ModelsProtocol>("models", loop);
   place.onStop(() => runner.close());
 }

@@ -3,7 +3,7 @@
 import { queueFull } from "../../engines/decoding/scheduler/queue/queue-full.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
-import { SlotPace } from "./slot-pace.ts";
+import { RetryAfterEstimator } from "./slot-pace.ts";
 
 export interface RunQueueOptions {
   readonly slots: number;
@@ -12,17 +12,17 @@ export interface RunQueueOptions {
   readonly clock: Clock;
 }
 
-export class RunQueue {
+export class GenerationQueue {
   readonly #options: RunQueueOptions;
   /** Counts what waits for its first token, and what has stood still since its last one because its reader is behind. */
   readonly #shares = new QueueShares();
-  readonly #pace: SlotPace;
+  readonly #pace: RetryAfterEstimator;
   /** Sequences of runs that have been accepted and go on. */
   #count = 0;
 
   constructor(options: RunQueueOptions) {
     this.#options = options;
-    this.#pace = new SlotPace(options.clock);
+    this.#pace = new RetryAfterEstimator(options.clock);
   }
 
   /**

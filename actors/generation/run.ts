@@ -7,12 +7,12 @@ import type { Ref } from "../../runtime/actor/ref.ts";
 import type { StreamWriter } from "../../runtime/actor/stream-ends.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
-import { elapsedUnitSeconds, type ModelProtocol, type RunAdapter, type SequenceJob } from "../messages.ts";
+import { elapsedUnitSeconds, type ModelProtocol, type LeasedAdapter, type SequenceJob } from "../messages.ts";
 import type { OutputChecks, PreparedPrompt } from "../text-tasks/prepare.ts";
-import { type AnswerPlan, answerPlan } from "./output/answer-plan.ts";
+import { type OutputPlan, answerPlan } from "./output/answer-plan.ts";
 import { BestOf } from "./output/best-of.ts";
 import { Choice } from "./output/choice.ts";
-import { type ChoiceEvent, EventBacklog } from "./output/event-backlog.ts";
+import { type ChoiceEvent, EventBuffer } from "./output/event-backlog.ts";
 import { promptLogprobs } from "./output/token-logprobs.ts";
 import type { RunPlaces } from "./run-queue.ts";
 
@@ -33,7 +33,7 @@ export interface SequenceSink {
 export interface RunOptions {
   readonly request: GenerateRequest;
   /** null for the base model. */
-  readonly adapter: RunAdapter | null;
+  readonly adapter: LeasedAdapter | null;
   readonly writer: StreamWriter<GenerateEvent>;
   readonly model: {
     readonly texts: TokenTexts;
@@ -54,7 +54,7 @@ export interface RunOptions {
   readonly onClosed: () => void;
 }
 
-export class Run {
+export class Generation {
   readonly #options: RunOptions;
   readonly #startedMs = performance.now();
   readonly #startedAt = Date.now();
@@ -79,7 +79,7 @@ export class Run {
   /** Set while the reader is behind. */
   #cancelStallTimer: (() => void) | null = null;
   /** What the model made before it heard of the pause. */
-  readonly #backlog = new EventBacklog();
+  readonly #backlog = new EventBuffer();
   readonly #preparation = new AbortController();
   #closed = false;
 
@@ -147,7 +147,7 @@ export class Run {
     }));
   }
 
-  #choice(index: number, prompt: Int32Array, answer: AnswerPlan): Choice {
+  #choice(index: number, prompt: Int32Array, answer: OutputPlan): Choice {
     const { request, model } = this.#options;
     const bestOf = this.#bestOf;
     return new Choice({
@@ -202,7 +202,7 @@ export class Run {
   }
 
   /** An output that cannot be checked is not what was asked for: its client is told why. */
-  async #check({ checks }: AnswerPlan, text: string, call: string | null): Promise<string | null> {
+  async #check({ checks }: OutputPlan, text: string, call: string | null): Promise<string | null> {
     if (checks === null) return null;
     try {
       return await this.#options.model.check(checks, text, call);

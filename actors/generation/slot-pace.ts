@@ -5,7 +5,7 @@ import type { Clock } from "../../runtime/clock.ts";
 const window = 64;
 const longestSeconds = 60;
 
-export class SlotPace {
+export class RetryAfterEstimator {
   readonly #clock: Clock;
   /** When the last ones ended, a ring. */
   readonly #endedMs = new Float64Array(window);

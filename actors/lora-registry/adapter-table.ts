@@ -11,7 +11,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterEntry } from "../api/inference.ts";
 import type { AdapterListing, LoadedAdapter } from "../api/lora-adapters.ts";
 import { maxAliasBytes } from "../api/lora-alias.ts";
-import type { Generation, Pointed, Wanted } from "./generation.ts";
+import type { AdapterVersion, Pointed, Wanted } from "./generation.ts";
 
 const maxAliases = 1024;
 
@@ -27,7 +27,7 @@ interface AliasEntry {
   readonly createdAt: number;
 }
 
-interface Resident extends Generation {
+interface Resident extends AdapterVersion {
   readonly aliases: Set<string>;
   leases: number;
 }
@@ -39,7 +39,7 @@ export class AdapterTable {
   /** By generation. */
   readonly #residents = new Map<string, Resident>();
   /** What leases may still be held on though it is gone. */
-  readonly #lost = new WeakSet<Generation>();
+  readonly #lost = new WeakSet<AdapterVersion>();
   /** Made when it is asked for, which every request does. */
   #entries: readonly AdapterEntry[] | null = null;
 
@@ -89,12 +89,12 @@ export class AdapterTable {
   }
 
   /** The content, where it is in memory already. */
-  find(generation: string): Generation | null {
+  find(generation: string): AdapterVersion | null {
     return this.#residents.get(generation) ?? null;
   }
 
   /** Has the alias stand for a generation from now on. Throws as checkRoom(). */
-  point(wanted: Wanted, generation: Generation, createdAt: number): Pointed {
+  point(wanted: Wanted, generation: AdapterVersion, createdAt: number): Pointed {
     const { prepared } = generation;
     this.checkRoom(wanted, prepared);
     const resident = this.#residents.get(prepared.generation) ?? { ...generation, aliases: new Set(), leases: 0 };
@@ -113,7 +113,7 @@ export class AdapterTable {
   }
 
   /** Forgets an alias. Throws lora_adapter_not_found, lora_generation_mismatch. */
-  remove(alias: string, expectedGeneration: string | null): { was: LoadedAdapter; freed: Generation | null } {
+  remove(alias: string, expectedGeneration: string | null): { was: LoadedAdapter; freed: AdapterVersion | null } {
     const { wanted, resident } = this.#expect(alias, expectedGeneration);
     this.#aliases.delete(alias);
     this.#entries = null;
@@ -122,7 +122,7 @@ export class AdapterTable {
   }
 
   /** One lease more on what the selector stands for now. Throws invalid_value. */
-  lease(selector: AdapterSelector): Generation {
+  lease(selector: AdapterSelector): AdapterVersion {
     const resident = this.#selected(selector);
     if (resident === undefined) throw this.#unknown(selector);
     resident.leases++;
@@ -130,7 +130,7 @@ export class AdapterTable {
   }
 
   /** It is not to be had any more: no alias stands for it, and leases on it come to nothing. Returns its aliases. */
-  lose(generation: Generation): readonly string[] {
+  lose(generation: AdapterVersion): readonly string[] {
     const resident = this.#residents.get(generation.prepared.generation);
     if (resident === undefined || resident.id !== generation.id) return [];
     this.#residents.delete(resident.prepared.generation);
@@ -141,7 +141,7 @@ export class AdapterTable {
   }
 
   /** One lease less. Returns the generation if nobody needs it any more. */
-  release(generation: Generation): Generation | null {
+  release(generation: AdapterVersion): AdapterVersion | null {
     if (this.#lost.has(generation)) return null;
     const { id, prepared } = generation;
     const resident = this.#residents.get(prepared.generation);
@@ -151,16 +151,16 @@ export class AdapterTable {
   }
 
   /** Every generation that is in memory, or to be there: live or leased. */
-  generations(): readonly Generation[] {
+  generations(): readonly AdapterVersion[] {
     return [...this.#residents.values()];
   }
 
   /** Whether it is still needed. */
-  has({ id, prepared }: Generation): boolean {
+  has({ id, prepared }: AdapterVersion): boolean {
     return this.#residents.get(prepared.generation)?.id === id;
   }
 
-  aliasesOf({ prepared }: Generation): readonly string[] {
+  aliasesOf({ prepared }: AdapterVersion): readonly string[] {
     return [...(this.#residents.get(prepared.generation)?.aliases ?? [])];
   }
 
@@ -241,14 +241,14 @@ export class AdapterTable {
     return this.#liveCount() + (isLive ? 0 : 1) - (retires ? 1 : 0);
   }
 
-  #unneeded(resident: Resident): Generation | null {
+  #unneeded(resident: Resident): AdapterVersion | null {
     if (resident.aliases.size > 0 || resident.leases > 0) return null;
     this.#residents.delete(resident.prepared.generation);
     return resident;
   }
 }
 
-function loadedAdapter({ alias, source, revision }: Wanted, { prepared }: Generation): LoadedAdapter {
+function loadedAdapter({ alias, source, revision }: Wanted, { prepared }: AdapterVersion): LoadedAdapter {
   const { generation, rank, bytes } = prepared;
   return { alias, source, revision, generation, rank, bytes };
 }

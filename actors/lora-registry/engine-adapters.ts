@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { ModelProtocol } from "../messages.ts";
-import type { Generation } from "./generation.ts";
+import type { AdapterVersion } from "./generation.ts";
 
 /** For what an engine copies to its device; gibibytes take their time. */
 const loadTimeoutMs = 600_000;
@@ -16,7 +16,7 @@ const busyWaitMs = 250;
 
 export interface EngineAdapterEvents {
   /** The engine has it no more. */
-  onFreed(generation: Generation): void;
+  onFreed(generation: AdapterVersion): void;
   /** It could not be freed. */
   onError(error: unknown, id: number): void;
 }
@@ -27,7 +27,7 @@ export class EngineAdapters {
   /** What the place that was attached last holds; it may be dead. */
   readonly #held = new Set<number>();
   /** What is to be freed at the next opportunity. */
-  readonly #unneeded: Generation[] = [];
+  readonly #unneeded: AdapterVersion[] = [];
   #lastTurn: Promise<unknown> = Promise.resolve();
 
   constructor(events: EngineAdapterEvents) {
@@ -35,7 +35,7 @@ export class EngineAdapters {
   }
 
   /** Frees it in a turn of its own, or in one that is due before. */
-  free(generation: Generation): void {
+  free(generation: AdapterVersion): void {
     this.#unneeded.push(generation);
     void this.inTurn(() => this.freeUnneeded());
   }
@@ -57,7 +57,7 @@ export class EngineAdapters {
    * Throws what the place refuses it for, `timeout`, and `peer_gone` where there is no place any more; then it does not hold
    * it, or will not soon. Before there was a place it does nothing: who attaches the first one loads all there is.
    */
-  async load(adapter: Generation): Promise<void> {
+  async load(adapter: AdapterVersion): Promise<void> {
     if (this.#model === null) return;
     const { id, prepared } = adapter;
     const { generation, path } = prepared;
@@ -84,13 +84,13 @@ export class EngineAdapters {
   }
 
   /** Nobody waits for it any more, but the place may still be loading it. */
-  #freeWhenLoaded(adapter: Generation): void {
+  #freeWhenLoaded(adapter: AdapterVersion): void {
     this.#held.add(adapter.id);
     this.free(adapter);
   }
 
   /** Frees it, if it is there. Never rejects: whoever asked for the unloading has been answered. */
-  async unload({ id }: Generation): Promise<void> {
+  async unload({ id }: AdapterVersion): Promise<void> {
     if (!this.#held.delete(id)) return;
     for (let triesLeft = unloadTries; triesLeft > 0; triesLeft--) {
       try {

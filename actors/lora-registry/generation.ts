@@ -10,7 +10,7 @@ export interface Content {
 }
 
 /** One content in memory. The same content, freed and loaded again, is another one with another id. */
-export interface Generation extends Content {
+export interface AdapterVersion extends Content {
   /** The engine's name for it. */
   readonly id: number;
 }
@@ -30,5 +30,5 @@ export interface Pointed {
   /** The generation it stood for before. */
   readonly replaced: string | null;
   /** That one, where nobody needs it any more. */
-  readonly freed: Generation | null;
+  readonly freed: AdapterVersion | null;
 }

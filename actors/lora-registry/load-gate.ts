@@ -2,7 +2,7 @@
 // hashing and checking take disk and a core that requests need too.
 import { ServerError } from "../../runtime/errors.ts";
 
-export class LoadGate {
+export class AdapterLoadLock {
   #isTaken = false;
 
   /** Returns how to leave, to be called once. Throws lora_load_busy while somebody else is in. */

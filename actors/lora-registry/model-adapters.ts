@@ -12,13 +12,13 @@ import { type ErrorCode, ServerError, toErrorRecord } from "../../runtime/errors
 import { checkExpectedGeneration, checkedAlias, checkLoadPolicy } from "../api/adapter-rules.ts";
 import type { AdapterEntry } from "../api/inference.ts";
 import type { AdapterListing, LoadAdapterRequest, LoadedAdapter, UnloadAdapterRequest } from "../api/lora-adapters.ts";
-import type { ModelProtocol, RunAdapter } from "../messages.ts";
+import type { ModelProtocol, LeasedAdapter } from "../messages.ts";
 import { AdapterFiles, type Prepare } from "./adapter-files.ts";
 import { AdapterTable } from "./adapter-table.ts";
 import { EngineAdapters } from "./engine-adapters.ts";
-import type { Content, Generation, Pointed, Wanted } from "./generation.ts";
+import type { Content, AdapterVersion, Pointed, Wanted } from "./generation.ts";
 import { type AdapterLog, loadFailure, notTaken, shuttingDown } from "./load-failure.ts";
-import type { LoadGate } from "./load-gate.ts";
+import type { AdapterLoadLock } from "./load-gate.ts";
 import { prepareOnPlace } from "./prepare-on-place.ts";
 
 /** An adapter to have before the first request. */
@@ -46,7 +46,7 @@ export interface ModelAdaptersOptions {
   /** SERVICE_LORA_ADAPTER_ROOT as a real path; null where there is none. Not for preloaded ones. */
   readonly root: string | null;
   /** The one of the server. */
-  readonly gate: LoadGate;
+  readonly gate: AdapterLoadLock;
   readonly log: AdapterLog;
   /** Runs a task on the model while it is loaded, which it stays until then. Throws model_state_conflict where it is not. */
   readonly whileLoaded: <T>(task: (model: Ref<ModelProtocol>) => Promise<T>) => Promise<T>;
@@ -56,7 +56,7 @@ export interface ModelAdaptersOptions {
 
 /** A request's hold on the generation it began with. */
 export interface AdapterLease {
-  readonly adapter: RunAdapter;
+  readonly adapter: LeasedAdapter;
   /** The request has ended. Once. */
   release(): void;
 }
@@ -221,14 +221,14 @@ export class ModelAdapters {
     }
   }
 
-  #point(wanted: Wanted, generation: Generation): Pointed {
+  #point(wanted: Wanted, generation: AdapterVersion): Pointed {
     const pointed = this.#table.point(wanted, generation, Math.floor(Date.now() / 1000));
     if (pointed.freed !== null) this.#engine.free(pointed.freed);
     return pointed;
   }
 
   /** The model lives on without it: those who want it are told that there is no such adapter. */
-  #lose(generation: Generation, err: unknown): void {
+  #lose(generation: AdapterVersion, err: unknown): void {
     const { modelId: model, log } = this.#options;
     const aliases = this.#table.lose(generation);
     const fields = { model, aliases, generation: generation.prepared.generation, err };

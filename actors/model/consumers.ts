@@ -3,17 +3,17 @@
 import { performance } from "node:perf_hooks";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { FrameBuilder } from "./frame.ts";
-import type { Consumer, LiveSequence } from "./sequence/live-sequence.ts";
+import type { Subscriber, GenerationSequence } from "./sequence/live-sequence.ts";
 
 interface Registered {
-  readonly sequences: Map<number, LiveSequence>;
+  readonly sequences: Map<number, GenerationSequence>;
   readonly frame: FrameBuilder;
 }
 
-export class Consumers {
+export class Subscribers {
   /** A first or last token, or a full buffer: the frames leave with this step. */
   isUrgent = false;
-  readonly #registered = new Map<Consumer, Registered>();
+  readonly #registered = new Map<Subscriber, Registered>();
   readonly #rowsPerStep: number;
   readonly #intervalMs: number;
   #lastFlushMs = 0;
@@ -25,11 +25,11 @@ export class Consumers {
   }
 
   /** Throws `conflict` for an id the consumer uses already. */
-  checkFree(consumer: Consumer, id: number): void {
+  checkFree(consumer: Subscriber, id: number): void {
     if (this.find(consumer, id)) throw new ServerError("conflict", `sequence ${id} is running already`);
   }
 
-  add(sequence: LiveSequence): void {
+  add(sequence: GenerationSequence): void {
     const { consumer, id } = sequence.live;
     let registered = this.#registered.get(consumer);
     if (!registered) {
@@ -39,32 +39,32 @@ export class Consumers {
     registered.sequences.set(id, sequence);
   }
 
-  find(consumer: Consumer, id: number): LiveSequence | undefined {
+  find(consumer: Subscriber, id: number): GenerationSequence | undefined {
     return this.#registered.get(consumer)?.sequences.get(id);
   }
 
-  frameOf({ live }: LiveSequence): FrameBuilder | undefined {
+  frameOf({ live }: GenerationSequence): FrameBuilder | undefined {
     return this.#registered.get(live.consumer)?.frame;
   }
 
-  sequencesOf(consumer: Consumer): LiveSequence[] {
+  sequencesOf(consumer: Subscriber): GenerationSequence[] {
     return [...(this.#registered.get(consumer)?.sequences.values() ?? [])];
   }
 
-  all(): Consumer[] {
+  all(): Subscriber[] {
     return [...this.#registered.keys()];
   }
 
-  remove({ live }: LiveSequence): void {
+  remove({ live }: GenerationSequence): void {
     this.#registered.get(live.consumer)?.sequences.delete(live.id);
   }
 
-  drop(consumer: Consumer): void {
+  drop(consumer: Subscriber): void {
     this.#registered.delete(consumer);
   }
 
   /** Tells the consumer of a sequence why that has ended, behind all it has said. */
-  fail({ live: { consumer, id } }: LiveSequence, error: ErrorRecord): void {
+  fail({ live: { consumer, id } }: GenerationSequence, error: ErrorRecord): void {
     const built = this.#registered.get(consumer)?.frame.take();
     if (built) consumer.send(built);
     consumer.send({ ...emptyFrame, failed: [{ id, error }] });

@@ -4,7 +4,7 @@ import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
 import type { Finish } from "../../engines/decoding/scheduler/scheduler.ts";
 import {
-  type PromptLogprobs,
+  type PromptLogprobsRecord,
   rowFinishedLength,
   rowFinishedStop,
   rowHasLogprobs,
@@ -26,7 +26,7 @@ export class FrameBuilder {
   readonly #rows: Int32Array;
   readonly #logprobs: Float32Array;
   readonly #cached: Int32Array;
-  #prompts: PromptLogprobs[] = [];
+  #prompts: PromptLogprobsRecord[] = [];
   #rowCount = 0;
   #floatCount = 0;
   #cachedCount = 0;

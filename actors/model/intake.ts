@@ -4,7 +4,7 @@ import type { CompiledGrammar, GrammarHost } from "../../engines/decoding/gramma
 import type { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { SequenceJob } from "../messages.ts";
-import type { Consumer, StepLoop } from "./step/step-loop.ts";
+import type { Subscriber, StepLoop } from "./step/step-loop.ts";
 
 export interface IntakeOptions {
   readonly loop: StepLoop;
@@ -23,35 +23,35 @@ interface PendingJob {
 /** Reading fewer tokens than these from disk takes longer than computing them. */
 const leastReadTokens = 128;
 
-export class Intake {
+export class RequestPreparation {
   readonly #options: IntakeOptions;
   /** Jobs that are being prepared, by id. They use their adapters. */
-  readonly #pending = new Map<Consumer, Map<number, PendingJob>>();
+  readonly #pending = new Map<Subscriber, Map<number, PendingJob>>();
 
   constructor(options: IntakeOptions) {
     this.#options = options;
   }
 
   /** Queues all jobs or, when one is refused, none; at once where there is nothing to prepare. */
-  submit(consumer: Consumer, jobs: readonly SequenceJob[]): void | Promise<void> {
+  submit(consumer: Subscriber, jobs: readonly SequenceJob[]): void | Promise<void> {
     const { loop } = this.#options;
     const needsNothing = jobs.every((job) => job.grammar === null && this.#stored(job) === null);
     if (needsNothing) return loop.submit(consumer, jobs);
     return this.#submitPrepared(consumer, jobs);
   }
 
-  cancel(consumer: Consumer, ids: readonly number[], how?: "cancelled" | "stop"): void {
+  cancel(consumer: Subscriber, ids: readonly number[], how?: "cancelled" | "stop"): void {
     for (const id of ids) this.#forget(consumer, id);
     this.#options.loop.cancel(consumer, ids, how);
   }
 
-  drop(consumer: Consumer): void {
+  drop(consumer: Subscriber): void {
     for (const id of [...(this.#pending.get(consumer)?.keys() ?? [])]) this.#forget(consumer, id);
     this.#pending.delete(consumer);
     this.#options.loop.drop(consumer);
   }
 
-  async #submitPrepared(consumer: Consumer, jobs: readonly SequenceJob[]): Promise<void> {
+  async #submitPrepared(consumer: Subscriber, jobs: readonly SequenceJob[]): Promise<void> {
     const isWanted = (job: SequenceJob) => this.#pending.get(consumer)?.get(job.id)?.job === job;
     try {
       const pending = jobs.map((job) => this.#remember(consumer, job));
@@ -69,7 +69,7 @@ export class Intake {
   }
 
   /** Throws `conflict` for an id the consumer uses already, and where its adapter is gone. */
-  #remember(consumer: Consumer, job: SequenceJob): PendingJob {
+  #remember(consumer: Subscriber, job: SequenceJob): PendingJob {
     const pending = this.#pending.get(consumer) ?? new Map<number, PendingJob>();
     if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is being prepared already`);
     this.#options.loop.adapters.use(job.adapter, job);
@@ -78,7 +78,7 @@ export class Intake {
     return remembered;
   }
 
-  #forget(consumer: Consumer, id: number): void {
+  #forget(consumer: Subscriber, id: number): void {
     const pending = this.#pending.get(consumer);
     const forgotten = pending?.get(id);
     if (forgotten === undefined) return;

@@ -12,7 +12,7 @@ import { vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol, ModelReport } from "../messages.ts";
 import { loadDraftModel } from "./draft-model.ts";
-import { Intake } from "./intake.ts";
+import { RequestPreparation } from "./intake.ts";
 import { modelActor } from "./model-actor.ts";
 import { StepLoop } from "./step/step-loop.ts";
 
@@ -52,7 +52,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
     loop.dispose();
     model.dispose();
   };
-  const behaviour = modelActor(loop, new Intake({ loop, grammars, store }));
+  const behaviour = modelActor(loop, new RequestPreparation({ loop, grammars, store }));
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
     if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // aborted to stop: that message is on its way

@@ -4,7 +4,7 @@ import type { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import type { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import type { EndCounts, ModelStatistics } from "../messages.ts";
-import type { LiveSequence, PooledSequence } from "./sequence/live-sequence.ts";
+import type { GenerationSequence, PooledSequence } from "./sequence/live-sequence.ts";
 import { StreamLatencies } from "./stream-latency.ts";
 
 /** Totals since the start. Milliseconds. */
@@ -22,7 +22,7 @@ export class StepStatistics {
   /** Totals, and how many sequences there are now. */
   snapshot(
     { capacity, kv }: LoadedModel,
-    scheduler: Scheduler<LiveSequence | PooledSequence>,
+    scheduler: Scheduler<GenerationSequence | PooledSequence>,
     speculation: Speculation | null,
     adapters: number,
   ): ModelStatistics {
@@ -34,7 +34,7 @@ export class StepStatistics {
       slots: maxSequences,
       running: scheduler.runningCount,
       waiting: scheduler.waitingCount,
-      parked: scheduler.parkedCount,
+      parked: scheduler.preemptedCount,
       preemptions: scheduler.pausedPreemptions,
       memoryPreemptions: scheduler.memoryPreemptions,
       sharePreemptions: scheduler.sharePreemptions,

@@ -4,7 +4,7 @@
 import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { ModelStatistics, SeriesLatencies } from "../messages.ts";
 
-export class LastingStatistics {
+export class CumulativeStatistics {
   /** Of lives that have ended; only its totals mean something. */
   #before: ModelStatistics | null = null;
   /** What the present life answered last. */

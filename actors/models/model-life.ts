@@ -11,19 +11,19 @@ import type { ModelStatus } from "../api/inference.ts";
 import type { ModelOutcome } from "../api/model-management.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../messages.ts";
-import { Refusals } from "./refusals.ts";
-import type { Residency, Resident } from "./residency.ts";
+import { RejectionCounter } from "./refusals.ts";
+import type { ModelSlots, Resident } from "./residency.ts";
 import { notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
-import { Standing } from "./standing.ts";
-import { SupervisedModel, type SupervisedModelOptions } from "./supervised-model.ts";
+import { ModelState } from "./standing.ts";
+import { ModelProcess, type SupervisedModelOptions } from "./supervised-model.ts";
 import type { TransitionReason } from "./transitions.ts";
 import { Visitors } from "./visitors.ts";
-import { type Departure, Wishes } from "./wishes.ts";
+import { type UnloadReason, DesiredState } from "./wishes.ts";
 
 export interface ModelLifeOptions extends SupervisedModelOptions {
   /** start() will be called. */
   readonly loadsAtStart: boolean;
-  readonly residency: Residency;
+  readonly residency: ModelSlots;
   /** Most requests that wait for it to be loaded; each does so for loadTimeoutMs. */
   readonly maxWaiting: number;
   readonly idleUnloadMs: number;
@@ -32,19 +32,19 @@ export interface ModelLifeOptions extends SupervisedModelOptions {
 /** Time left to a place to keep what it has cached, once its requests are answered. */
 const unloadDeadlineMs = 10_000;
 
-export class ModelLife implements Resident {
+export class ManagedModel implements Resident {
   /** Unix seconds. */
   readonly createdAt = Math.floor(Date.now() / 1000);
   readonly id: string;
   readonly served: ServedModel;
   /** Its dynamic LoRA runtime; null where it has none. */
   readonly adapters: ModelAdapters | null;
-  readonly model: SupervisedModel;
-  readonly refusals: Refusals;
+  readonly model: ModelProcess;
+  readonly refusals: RejectionCounter;
   readonly #options: ModelLifeOptions;
-  readonly #standing: Standing;
+  readonly #standing: ModelState;
   readonly #visitors: Visitors;
-  readonly #wishes = new Wishes();
+  readonly #wishes = new DesiredState();
   /** What the loop is at that takes it out of memory: only while it is drained may it stay after all. */
   #leaving: "draining" | "stopping" | null = null;
   #isRunning = false;
@@ -57,13 +57,13 @@ export class ModelLife implements Resident {
     this.id = served.id;
     this.served = served;
     this.adapters = options.adapters;
-    this.model = new SupervisedModel(options, {
+    this.model = new ModelProcess(options, {
       onUp: () => this.#up(),
       onCrash: () => this.#crashed(),
       onGivenUp: (error) => this.#givenUp(error),
     });
-    this.refusals = new Refusals(served.id, log, clock);
-    this.#standing = new Standing({ modelId: served.id, clock, log, restMs: restart.maxBackoffMs });
+    this.refusals = new RejectionCounter(served.id, log, clock);
+    this.#standing = new ModelState({ modelId: served.id, clock, log, restMs: restart.maxBackoffMs });
     this.#visitors = new Visitors({
       modelId: served.id,
       clock,
@@ -237,7 +237,7 @@ export class ModelLife implements Resident {
   }
 
   /** Lets the requests end that are on it, and stops it. Those that come meanwhile wait, and have it loaded again. */
-  async #unload(wished: Departure): Promise<void> {
+  async #unload(wished: UnloadReason): Promise<void> {
     const startMs = performance.now();
     const isUp = this.status === "loaded";
     this.#visitors.close();

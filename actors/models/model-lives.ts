@@ -5,40 +5,40 @@ import { realClock } from "../../runtime/clock.ts";
 import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
 import type { ModelEntry, ResolvedModel } from "../api/inference.ts";
 import type { ModelManagement, ModelOutcome } from "../api/model-management.ts";
-import type { FrontOptions } from "../front/front-options.ts";
-import { LoadGate } from "../lora-registry/load-gate.ts";
+import type { ServiceOptions } from "../front/front-options.ts";
+import { AdapterLoadLock } from "../lora-registry/load-gate.ts";
 import { LoraRegistry } from "../lora-registry/lora-registry.ts";
 import { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelReport } from "../messages.ts";
 import { modelModule } from "../placement.ts";
-import { ModelLife } from "./model-life.ts";
+import { ManagedModel } from "./model-life.ts";
 import { resolveName, unknownModel } from "./model-names.ts";
-import { Residency } from "./residency.ts";
+import { ModelSlots } from "./residency.ts";
 import type { ServedModel } from "./served-model.ts";
 import type { ModelUsers } from "./supervised-model.ts";
 
-export class ModelLives implements ModelManagement {
+export class ModelManager implements ModelManagement {
   /** The adapters of them all. */
   readonly lora: LoraRegistry;
-  readonly #options: FrontOptions;
+  readonly #options: ServiceOptions;
   /** By id, in configured order. */
-  readonly #lives = new Map<string, ModelLife>();
+  readonly #lives = new Map<string, ManagedModel>();
   /** Those that are loaded with the server: the default one, and as many others as there is room for. */
   readonly #first: ReadonlySet<string>;
   /** Somebody watches how far the loading is; not while the server serves. */
   #showsProgress = true;
   #isStopped = false;
 
-  constructor(options: FrontOptions, system: ActorSystem, users: ModelUsers) {
+  constructor(options: ServiceOptions, system: ActorSystem, users: ModelUsers) {
     const { models, maxLoadedModels, defaultModelId, limits, clock = realClock } = options;
     const { log, restart, loadTimeoutMs, idleUnloadMs } = options;
     const others = models.map(({ id }) => id).filter((id) => id !== defaultModelId);
-    const residency = new Residency(maxLoadedModels);
-    const gate = new LoadGate();
+    const residency = new ModelSlots(maxLoadedModels);
+    const gate = new AdapterLoadLock();
     this.#options = options;
     this.#first = new Set([defaultModelId, ...others].slice(0, maxLoadedModels ?? models.length));
     for (const served of models) {
-      const life = new ModelLife({
+      const life = new ManagedModel({
         served,
         adapters: this.#adaptersOf(served, gate),
         loadsAtStart: this.#first.has(served.id),
@@ -58,7 +58,7 @@ export class ModelLives implements ModelManagement {
     this.lora = new LoraRegistry(new Map(this.all.map(({ id, adapters }) => [id, adapters])));
   }
 
-  get all(): readonly ModelLife[] {
+  get all(): readonly ManagedModel[] {
     return [...this.#lives.values()];
   }
 
@@ -87,14 +87,14 @@ export class ModelLives implements ModelManagement {
   }
 
   /** Of a model by its id. Throws model_not_found. */
-  get(id: string): ModelLife {
+  get(id: string): ManagedModel {
     const life = this.#lives.get(id);
     if (life === undefined) throw unknownModel(id, this.entries());
     return life;
   }
 
   /** Of a model by its id or "default". Throws model_not_found. */
-  named(name: string): ModelLife {
+  named(name: string): ManagedModel {
     return this.get(name === "default" ? this.#options.defaultModelId : name);
   }
 
@@ -120,7 +120,7 @@ export class ModelLives implements ModelManagement {
     }
   }
 
-  #adaptersOf({ id, spec, adapters }: ServedModel, gate: LoadGate): ModelAdapters | null {
+  #adaptersOf({ id, spec, adapters }: ServedModel, gate: AdapterLoadLock): ModelAdapters | null {
     if (adapters === null) return null;
     const { adapterFolder, adapterRoot } = this.#options;
     return new ModelAdapters({

@@ -12,7 +12,7 @@ interface Warnings {
   warn(fields: object, message: string): void;
 }
 
-export class Refusals {
+export class RejectionCounter {
   /** Refused because the queue was full, and because no slot became free in time. */
   queueFull = 0;
   queueTimeouts = 0;

@@ -22,7 +22,7 @@ interface Turn {
   readonly settle: (isSeated: boolean) => void;
 }
 
-export class Residency {
+export class ModelSlots {
   readonly #seats: number;
   readonly #seated = new Set<Resident>();
   readonly #queue: Turn[] = [];

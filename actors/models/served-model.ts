@@ -3,10 +3,10 @@
 import type { EngineName, ModelSpec } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
-import type { Carrier, Place } from "../../runtime/thread/place.ts";
+import type { PlaceKind, Place } from "../../runtime/thread/place.ts";
 import type { ModelCapabilities } from "../api/inference.ts";
 import type { AdapterSettings } from "../lora-registry/model-adapters.ts";
-import type { ModelPlaceReady, ModelStatistics, RunAdapter } from "../messages.ts";
+import type { ModelPlaceReady, ModelStatistics, LeasedAdapter } from "../messages.ts";
 
 /** A model to serve. */
 export interface ServedModel {
@@ -15,7 +15,7 @@ export interface ServedModel {
   readonly spec: ModelSpec;
   readonly chatTemplate: string | null;
   readonly jinjaExplicit: string | null;
-  readonly carrier: Carrier;
+  readonly carrier: PlaceKind;
   /** Its dynamic LoRA runtime; null where it has none. spec.adapters has the same limits. */
   readonly adapters: AdapterSettings | null;
   /** The adapter that every request is answered with, and nobody chooses; null where there is none. Then `adapters` is null. */
@@ -29,7 +29,7 @@ export interface ServedStatistics extends ModelStatistics {
 }
 
 /** What every request on a model with an adapter of its own runs with. */
-export const ownRunAdapter: RunAdapter = { id: 1, generation: null };
+export const ownRunAdapter: LeasedAdapter = { id: 1, generation: null };
 
 /** What a loaded model can do. A score of two texts is no embedding. */
 export function capabilitiesOf({ capabilities }: ModelPlaceReady): ModelCapabilities {

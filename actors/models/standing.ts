@@ -17,7 +17,7 @@ export interface StandingOptions {
   readonly restMs: number;
 }
 
-export class Standing {
+export class ModelState {
   readonly #options: StandingOptions;
   #status: ModelStatus = firstStatus;
   /** Nobody asked for the loading under way but the server's start or a crash: requests are told to come again. */

@@ -11,7 +11,7 @@ import type { Place } from "../../runtime/thread/place.ts";
 import type { ModelCapabilities } from "../api/inference.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelPlaceReady, ModelProtocol, ModelStatistics } from "../messages.ts";
-import { LastingStatistics } from "./lasting-statistics.ts";
+import { CumulativeStatistics } from "./lasting-statistics.ts";
 import { capabilitiesOf, loadedFields, loading, notLoaded, ownRunAdapter, type ServedModel } from "./served-model.ts";
 
 /** Where requests find models that are loaded. */
@@ -45,10 +45,10 @@ export interface SupervisedModelHooks {
 
 const statisticsTimeoutMs = 5000;
 
-export class SupervisedModel {
+export class ModelProcess {
   /** As it was when it was last loaded. */
   capabilities: ModelCapabilities | null = null;
-  readonly statistics = new LastingStatistics();
+  readonly statistics = new CumulativeStatistics();
   readonly #options: SupervisedModelOptions;
   readonly #hooks: SupervisedModelHooks;
   #supervisor: Supervisor | null = null;

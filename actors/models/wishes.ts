@@ -7,7 +7,7 @@ import type { ModelOutcome } from "../api/model-management.ts";
 /** Why a model leaves memory while the server runs, the most pressing first. */
 const departures = ["unload", "evict", "idle", "reload"] as const;
 
-export type Departure = (typeof departures)[number];
+export type UnloadReason = (typeof departures)[number];
 
 /** What one call wished for, and all that come before it is answered. */
 interface Asked {
@@ -15,7 +15,7 @@ interface Asked {
   readonly settle: (outcome: ModelOutcome) => void;
 }
 
-export class Wishes {
+export class DesiredState {
   readonly #asked: { unload: Asked | null; reload: Asked | null } = { unload: null, reload: null };
   readonly #flags = { evict: false, idle: false };
   #isReloadLast = false;
@@ -35,12 +35,12 @@ export class Wishes {
     this.#flags[wish] = false;
   }
 
-  has(wish: Departure): boolean {
+  has(wish: UnloadReason): boolean {
     return wish === "evict" || wish === "idle" ? this.#flags[wish] : this.#asked[wish] !== null;
   }
 
   /** Why it is to leave; null where it may stay. */
-  get departure(): Departure | null {
+  get departure(): UnloadReason | null {
     return departures.find((wish) => this.has(wish)) ?? null;
   }
 

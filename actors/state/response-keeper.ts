@@ -57,7 +57,7 @@ const noParts: Readonly<Record<PartName, null>> = {
   events: null,
 };
 
-export class ResponseKeeper implements StoredResponses {
+export class ResponseStore implements StoredResponses {
   readonly #store: Store<KeptHead>;
   readonly #owner = ownIdentity();
   /** Conversations are read one at a time: each holds up to MAX_HISTORY_BYTES. */

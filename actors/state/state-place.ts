@@ -1,7 +1,7 @@
 // State place (a worker thread): runs the actors that keep what outlives a request, each over a store of its own.
 import { join } from "node:path";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
-import { Later } from "../../runtime/actor/later.ts";
+import { DeferredReply } from "../../runtime/actor/later.ts";
 import { Moved } from "../../runtime/actor/moved.ts";
 import { type RemovedStore, removeEarlierStore } from "../../runtime/store/earlier-store.ts";
 import { LmdbTables } from "../../runtime/store/lmdb-tables.ts";
@@ -10,7 +10,7 @@ import { storeTables, TableStore } from "../../runtime/store/table-store.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { StoredResponses, Turn } from "../api/stored-responses.ts";
 import type { StatePlaceInit } from "../messages.ts";
-import { type KeptHead, ResponseKeeper } from "./response-keeper.ts";
+import { type KeptHead, ResponseStore } from "./response-keeper.ts";
 
 const SWEEP_MS = 10 * 60_000;
 
@@ -18,7 +18,7 @@ const SWEEP_MS = 10 * 60_000;
 export async function start(place: PlaceContext<StatePlaceInit>): Promise<null> {
   const { folder, responses, mailboxLimit } = place.init;
   const tables = folder === null ? new MemoryTables() : LmdbTables.open(join(folder, "stored-responses"), storeTables);
-  const keeper = new ResponseKeeper(new TableStore<KeptHead>(tables, responses));
+  const keeper = new ResponseStore(new TableStore<KeptHead>(tables, responses));
   place.system.spawn<StoredResponses>("responses", behaviourOf(keeper), { mailboxLimit });
   const removed = folder === null ? null : await withoutEarlier(join(folder, "responses"));
   if (removed !== null) place.progress(removed);
@@ -39,19 +39,19 @@ async function withoutEarlier(folder: string): Promise<RemovedStore | null> {
 }
 
 /** What waits for the disk, or is read bit by bit, is answered later: what comes meanwhile is served. */
-function behaviourOf(keeper: ResponseKeeper): Behaviour<StoredResponses> {
+function behaviourOf(keeper: ResponseStore): Behaviour<StoredResponses> {
   return {
-    add: (response) => new Later(keeper.add(response)),
-    update: (update) => new Later(keeper.update(update)),
+    add: (response) => new DeferredReply(keeper.add(response)),
+    update: (update) => new DeferredReply(keeper.update(update)),
     find: (id) => keeper.find(id),
-    delete: (id) => new Later(keeper.delete(id)),
+    delete: (id) => new DeferredReply(keeper.delete(id)),
     slice: async (request) => {
       const slice = await keeper.slice(request);
       return slice === null ? null : new Moved(slice, [slice.buffer as ArrayBuffer]);
     },
     page: (request) => keeper.page(request),
     item: (request) => keeper.item(request),
-    history: (id) => new Later(keeper.history(id).then(moved)),
+    history: (id) => new DeferredReply(keeper.history(id).then(moved)),
     onStop: () => keeper.onStop(),
   };
 }

@@ -2,7 +2,7 @@
 // second. Opened when the model attaches.
 import type { ModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { ChatTemplate } from "../../engines/text/template/chat-template.ts";
-import type { Abilities, TemplateAbilities } from "../../engines/text/template/template-capabilities.ts";
+import type { TemplateCapabilities, ModelTemplateCapabilities } from "../../engines/text/template/template-capabilities.ts";
 import { modelTemplateSource } from "../../engines/text/template/template-source.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -23,7 +23,7 @@ export class ChatTemplates {
   }
 
   /**
-   * `named` is the template that the configuration names, if it does. `abilities`: what earlier test renders of the
+   * `named` is the template that the configuration names, if it does. `capabilities`: what earlier test renders of the
    * same templates have shown; without them, the test renders run now. A model without a usable template of its own still
    * serves completions: the error is kept for chats.
    */
@@ -31,21 +31,21 @@ export class ChatTemplates {
     named: string | null,
     { chatTemplates, tokenizer }: ModelMetadata,
     vocabulary: Vocabulary,
-    abilities: TemplateAbilities = { usual: null, withTools: null },
+    capabilities: ModelTemplateCapabilities = { usual: null, withTools: null },
   ): ChatTemplates {
-    const opened = (source: string, known: Abilities | null) => compile(source, vocabulary, known);
-    if (named !== null) return new ChatTemplates(opened(named, abilities.usual), null);
-    const usual = unlessRefused(() => opened(modelTemplateSource(chatTemplates, tokenizer), abilities.usual));
+    const opened = (source: string, known: TemplateCapabilities | null) => compile(source, vocabulary, known);
+    if (named !== null) return new ChatTemplates(opened(named, capabilities.usual), null);
+    const usual = unlessRefused(() => opened(modelTemplateSource(chatTemplates, tokenizer), capabilities.usual));
     const toolSource = chatTemplates.get("tool_use");
-    const withTools = toolSource === undefined ? null : unlessRefused(() => opened(toolSource, abilities.withTools));
+    const withTools = toolSource === undefined ? null : unlessRefused(() => opened(toolSource, capabilities.withTools));
     // One that cannot be used is no loss: the usual one takes tools as well as it can.
     return new ChatTemplates(usual, withTools instanceof ServerError ? null : withTools);
   }
 
-  get abilities(): TemplateAbilities {
+  get capabilities(): ModelTemplateCapabilities {
     return {
-      usual: this.#usual instanceof ServerError ? null : this.#usual.template.abilities,
-      withTools: this.#withTools?.template.abilities ?? null,
+      usual: this.#usual instanceof ServerError ? null : this.#usual.template.capabilities,
+      withTools: this.#withTools?.template.capabilities ?? null,
     };
   }
 
@@ -57,8 +57,8 @@ export class ChatTemplates {
   }
 }
 
-function compile(source: string, vocabulary: Vocabulary, abilities: Abilities | null): OpenTemplate {
-  const template = new ChatTemplate(source, vocabulary, abilities);
+function compile(source: string, vocabulary: Vocabulary, capabilities: TemplateCapabilities | null): OpenTemplate {
+  const template = new ChatTemplate(source, vocabulary, capabilities);
   const { shownTokens } = template.format;
   const tokens = vocabulary.controlTokens.filter((token) => shownTokens.includes(vocabulary.tokenText(token)));
   return { template, shownTokens: new Set(tokens) };

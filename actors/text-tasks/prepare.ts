@@ -3,12 +3,12 @@
 import { serialize } from "node:v8";
 import type { OpenRequest, OutputGrammar, ToolUse } from "../../engines/generation.ts";
 import type { GrammarSource } from "../../engines/grammar-source.ts";
-import type { OutputDemand, Translation } from "../../engines/text/constraints/translate.ts";
+import type { OutputConstraint, Translation } from "../../engines/text/constraints/translate.ts";
 import { Translations } from "../../engines/text/constraints/translations.ts";
 import { formatNamed } from "../../engines/text/parse/choose-format.ts";
 import type { FormatName } from "../../engines/text/parse/tool-format.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { ReasoningBudget } from "../messages.ts";
+import type { ReasoningLimit } from "../messages.ts";
 import type { ChatPlan, TextModel } from "./text-model.ts";
 import type { TextPhase } from "./text-phase.ts";
 
@@ -17,7 +17,7 @@ export interface PreparedPrompt {
   readonly grammar: GrammarSource | null;
   /** Tokens that end a DRY run. */
   readonly breakers: Int32Array;
-  readonly reasoningBudget: ReasoningBudget | null;
+  readonly reasoningBudget: ReasoningLimit | null;
   readonly answer: PreparedAnswer;
 }
 
@@ -114,7 +114,7 @@ function askedOf({ grammar, tools, prompt }: OpenRequest, chat: ChatPlan | null)
  * What the output must match; null where it is not constrained. Calls are constrained where one is required, where a tool is
  * strict, and where the request has a grammar for the content.
  */
-function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOutput): OutputDemand | null {
+function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOutput): OutputConstraint | null {
   const demandsCalls =
     tools !== null && (tools.required || grammar !== null || tools.specs.some(({ strict }) => strict));
   if (grammar === null && !demandsCalls) return null;
@@ -133,7 +133,7 @@ function demandOf({ grammar, tools, format: name, mayThink, hasBegun }: AskedOut
 }
 
 /** Whatever refuses the grammar, here or at the model's place, names the field it came in. */
-function translated(demand: OutputDemand): Translation {
+function translated(demand: OutputConstraint): Translation {
   try {
     return translations.of(demand);
   } catch (error) {

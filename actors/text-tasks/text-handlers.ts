@@ -95,8 +95,8 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
       const metadata = parseModelMetadata(head);
       const vocabulary = createVocabulary(metadata.tokenizer);
       enter("template");
-      const { abilities } = ChatTemplates.open(template, metadata, vocabulary);
-      return { value: { head, template, abilities, tokenTexts: tokenTextTable(vocabulary) } satisfies ModelFiles };
+      const { capabilities: templateCapabilities } = ChatTemplates.open(template, metadata, vocabulary);
+      return { value: { head, template, templateCapabilities, tokenTexts: tokenTextTable(vocabulary) } satisfies ModelFiles };
     },
     prepare({ key, request }, enter) {
       enter("messages");

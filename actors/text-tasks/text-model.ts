@@ -13,7 +13,7 @@ import {
   vocabularyProbes,
 } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";
-import type { AttachedModel, ModelFiles, ReasoningBudget } from "../messages.ts";
+import type { AttachedModel, ModelFiles, ReasoningLimit } from "../messages.ts";
 import { ChatTemplates } from "./chat-templates.ts";
 import type { TextPhase } from "./text-phase.ts";
 
@@ -23,7 +23,7 @@ const truncatedPromptShare = 0.75;
 const openingCharacters = 256;
 
 /** What a text worker is given of a model, read once: a worker that starts later needs no file, which may be gone by then. */
-export interface TextSource extends Pick<ModelFiles, "head" | "template" | "abilities"> {
+export interface TextSource extends Pick<ModelFiles, "head" | "template" | "templateCapabilities"> {
   readonly id: string;
   readonly ready: Pick<AttachedModel["ready"], "capacity" | "capabilities" | "probes"> & {
     readonly card: { readonly vocabSize: number };
@@ -79,7 +79,7 @@ export class TextModel {
     const vocabulary = createVocabulary(metadata.tokenizer);
     checkSize(source, vocabulary);
     checkProbes(source, vocabulary);
-    const templates = ChatTemplates.open(source.template, metadata, vocabulary, source.abilities);
+    const templates = ChatTemplates.open(source.template, metadata, vocabulary, source.templateCapabilities);
     return new TextModel(source.id, vocabulary, templates, source.ready);
   }
 
@@ -123,7 +123,7 @@ export class TextModel {
   }
 
   /** The bound of so many tokens on the thinking after a prompt; null where the prompt rules it out. Throws `unsupported`. */
-  reasoningBudget(tokens: number, prompt: Int32Array): ReasoningBudget | null {
+  reasoningBudget(tokens: number, prompt: Int32Array): ReasoningLimit | null {
     const tags = this.#templates.for(false).template.thinking;
     if (tags === null) throw this.#noThinking("its chat template has no tags around any");
     const [begin, end] = [this.#tagToken(tags.begin), this.#tagToken(tags.end)];

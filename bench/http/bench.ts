@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import arg from "arg";
-import { Front } from "../../actors/front/front.ts";
+import { InferenceService } from "../../actors/front/front.ts";
 import { parseArguments } from "../../cli/arguments.ts";
 import { frontOptions, placeStopMs } from "../../cli/assembly/front-options.ts";
 import { table } from "../../cli/bench/report.ts";
@@ -109,7 +109,7 @@ async function measure(model: string, workload: Workload, seconds: number): Prom
   });
   const options = await frontOptions(config, log, progress);
   const threadsBefore = new Set(threadsOf(process.pid));
-  const front = new Front({ ...options, modelModule: pacedModule(workload.tokensPerSecond) });
+  const front = new InferenceService({ ...options, modelModule: pacedModule(workload.tokensPerSecond) });
   const app = createApp({ inference: front, log, config: { accessLog: false } });
   const listener = await listen(app, { host: "127.0.0.1", port: 0, edge: config.troupe.edge, log });
   try {
@@ -164,7 +164,7 @@ function startClients(url: string, { endpoint, streams, tokensPerSecond }: Workl
 }
 
 /** Waits until every stream has its slot and has been given a token or two. */
-async function allRunning(front: Front, model: string, streams: number): Promise<void> {
+async function allRunning(front: InferenceService, model: string, streams: number): Promise<void> {
   let tokensThen: number | null = null;
   for (;;) {
     const { running, tokens } = await front.statistics(model);

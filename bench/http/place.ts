@@ -2,7 +2,7 @@
 // module's own address, since a front tells every model place the same things. Stands in for actors/model/place.ts.
 
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
-import { Intake } from "../../actors/model/intake.ts";
+import { RequestPreparation } from "../../actors/model/intake.ts";
 import { modelActor } from "../../actors/model/model-actor.ts";
 import { StepLoop } from "../../actors/model/step/step-loop.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
@@ -31,7 +31,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   };
   place.system.spawn<ModelProtocol>(
     "model",
-    { ...modelActor(loop, new Intake({ loop, grammars: null, store: null })), onStop },
+    { ...modelActor(loop, new RequestPreparation({ loop, grammars: null, store: null })), onStop },
     { mailboxLimit },
   );
   const { card, capacity, capabilities } = model;

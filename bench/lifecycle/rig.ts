@@ -4,7 +4,7 @@ import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Front } from "../../actors/front/front.ts";
+import { InferenceService } from "../../actors/front/front.ts";
 import { parseArguments } from "../../cli/arguments.ts";
 import { frontOptions } from "../../cli/assembly/front-options.ts";
 import { resolveConfig } from "../../cli/config/config.ts";
@@ -39,7 +39,7 @@ const answerTokens = 16;
 export class Rig {
   readonly first: string;
   readonly second: string;
-  readonly front: Front;
+  readonly front: InferenceService;
   readonly #folder: string;
   readonly #log: LogLine[];
   readonly #done = new AbortController();
@@ -49,7 +49,7 @@ export class Rig {
   readonly #ends = new Map<string, Ends>();
   #clients: Promise<unknown> = Promise.resolve();
 
-  private constructor(folder: string, models: readonly [string, string], front: Front, log: LogLine[]) {
+  private constructor(folder: string, models: readonly [string, string], front: InferenceService, log: LogLine[]) {
     [this.first, this.second] = models;
     this.front = front;
     this.#folder = folder;
@@ -68,7 +68,7 @@ export class Rig {
     const log = createLogger({ level: "info", format: "json" }, { write: (line) => void lines.push(JSON.parse(line)) });
     const progress = createProgress();
     const options = await frontOptions(config, log, progress);
-    const front = new Front(
+    const front = new InferenceService(
       engine === "wasm" ? { ...options, modelModule: mortalModule(join(folder, "end")) } : options,
     );
     await front.start();

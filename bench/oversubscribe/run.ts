@@ -8,7 +8,7 @@ import {
   type SequenceJob,
   type TokenFrame,
 } from "../../actors/messages.ts";
-import type { Consumer, StepLoop } from "../../actors/model/step/step-loop.ts";
+import type { Subscriber, StepLoop } from "../../actors/model/step/step-loop.ts";
 import { greedySampling } from "../../engines/generation.ts";
 
 /** A run that takes longer has come to no end. */
@@ -74,7 +74,7 @@ function jobOf(id: number, prompt: Int32Array, maxNewTokens: number): SequenceJo
   };
 }
 
-class Collector implements Consumer {
+class Collector implements Subscriber {
   readonly answers: number[][];
   readonly failures: string[] = [];
   finishedCount = 0;

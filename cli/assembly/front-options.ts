@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import type { FrontOptions, ServedModel } from "../../actors/front/front.ts";
+import type { ServiceOptions, ServedModel } from "../../actors/front/front.ts";
 import type { TextTaskSettings } from "../../actors/messages.ts";
 import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import type { EngineName } from "../../engines/engine.ts";
@@ -13,7 +13,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import { ownCpuQuota } from "../../runtime/host/cores.ts";
 import type { EngineReport } from "../../runtime/host/system.ts";
 import type { Logger } from "../../runtime/log/log.ts";
-import type { Carrier } from "../../runtime/thread/place.ts";
+import type { PlaceKind } from "../../runtime/thread/place.ts";
 import type { Config } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { createAdapterFolder } from "./adapter-folder.ts";
@@ -35,7 +35,7 @@ const maxTextWorkers = 4;
 const coresOfTwoSlow = 4;
 
 /** Options of the Front, and the engine of each model with the reason. */
-export interface FrontSettings extends FrontOptions {
+export interface FrontSettings extends ServiceOptions {
   readonly engines: readonly EngineReport[];
 }
 
@@ -124,7 +124,7 @@ function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel
 }
 
 /** A failed assertion in native code ends the whole process it runs in; what fails in WebAssembly is an exception. */
-function carrierOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): Carrier {
+function carrierOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): PlaceKind {
   if (isolate === "auto") return engine === "llama" ? "process" : "thread";
   return isolate === "true" ? "process" : "thread";
 }

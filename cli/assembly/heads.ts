@@ -1,6 +1,6 @@
 // Owns what the settings say about multi-token prediction turned into what an engine is told of it. Called where models are
 // made ready to be served; what cannot predict is refused by the engine, which sees the files.
-import type { HeadsSpec, ModelSpec } from "../../engines/engine.ts";
+import type { MtpSpec, ModelSpec } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
 import type { Config, ModelConfig } from "../config/config.ts";
@@ -15,19 +15,19 @@ export async function withHeads(
   log: Logger,
   progress: Progress,
 ): Promise<ModelSpec> {
-  const heads = await headsSpec(config, model, log, progress);
-  if (heads === null) return spec;
+  const mtp = await mtpSpec(config, model, log, progress);
+  if (mtp === null) return spec;
   // Every sequence may have a draft of its own.
   const draftRows = config.maxSeqs * (config.mtpNPredict ?? 1);
-  return { ...spec, heads, extraLogitsRows: Math.max(spec.extraLogitsRows, draftRows) };
+  return { ...spec, mtp, extraLogitsRows: Math.max(spec.extraLogitsRows, draftRows) };
 }
 
-async function headsSpec(
+async function mtpSpec(
   config: Config,
   model: ModelConfig,
   log: Logger,
   progress: Progress,
-): Promise<HeadsSpec | null> {
+): Promise<MtpSpec | null> {
   const { mtpModel, mtpNPredict, models, troupe } = config;
   const { maxDraftTokens } = troupe;
   if (mtpNPredict !== null && mtpNPredict > maxDraftTokens) {

@@ -105,7 +105,7 @@ export async function modelEngine(
     nativeProblem: () => host.problem(),
     wasmRefusal: async () => {
       if (kvType === "q4_0") return "it has no cache_type q4_0";
-      return spec.heads ? "it has no multi-token prediction (mtp_model, mtp_n_predict)" : wasmRefusal(spec);
+      return spec.mtp ? "it has no multi-token prediction (mtp_model, mtp_n_predict)" : wasmRefusal(spec);
     },
     trial: () => findTrial(spec, { path: trialRecord(), version }).catch((error) => toErrorRecord(error).message),
   });

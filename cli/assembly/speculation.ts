@@ -30,8 +30,8 @@ export async function speculationOptions(
     promptLookup: speculation === "auto",
     maxDraftTokens,
     draftModel: await draftModel(config, drafted, log, progress),
-    headTokens: config.mtpNPredict,
-    headSampling: config.mtpDraftSampling,
+    mtpTokens: config.mtpNPredict,
+    mtpSampling: config.mtpDraftSampling,
   };
 }
 

@@ -2,7 +2,7 @@
 // without a folder where none was asked for.
 import { isAbsolute, join, resolve } from "node:path";
 import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
-import { StateFront } from "../../actors/front/state-front.ts";
+import { StateClient } from "../../actors/front/state-front.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { homeFolder } from "../../runtime/host/home.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -39,7 +39,7 @@ export async function openState({ troupe }: Pick<Config, "troupe">, log: Logger)
 }
 
 async function openFront(folder: string | null, limits: StoreLimits, log: Logger): Promise<State> {
-  const front = new StateFront({ init: { folder, mailboxLimit, responses: limits }, log });
+  const front = new StateClient({ init: { folder, mailboxLimit, responses: limits }, log });
   try {
     await front.start();
   } catch (error) {

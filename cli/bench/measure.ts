@@ -9,7 +9,7 @@ import {
   type SequenceJob,
   type TokenFrame,
 } from "../../actors/messages.ts";
-import type { Consumer, StepLoop } from "../../actors/model/step/step-loop.ts";
+import type { Subscriber, StepLoop } from "../../actors/model/step/step-loop.ts";
 import { greedySampling } from "../../engines/generation.ts";
 import { Detokenizer } from "../../engines/text/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
@@ -108,7 +108,7 @@ function job(bench: Bench, { kind, promptLength, newTokens }: Workload, id: numb
 }
 
 /** Does with tokens what the agents side does: turns them into text. */
-class TextConsumer implements Consumer {
+class TextConsumer implements Subscriber {
   tokens = 0;
   characters = 0;
   readonly #vocabulary: Vocabulary;

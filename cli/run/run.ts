@@ -2,7 +2,7 @@
 // answers one message or holds a conversation, and takes everything down in order however that ends.
 
 import type { Inference } from "../../actors/api/inference.ts";
-import { Front } from "../../actors/front/front.ts";
+import { InferenceService } from "../../actors/front/front.ts";
 import { openLogFile } from "../../http/observe/request-log.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log/log.ts";
@@ -39,7 +39,7 @@ export async function run(config: Config): Promise<void> {
   const progress = createProgress();
   const options = await frontOptions(config, log, progress);
   let isLoading = true;
-  const front = new Front({
+  const front = new InferenceService({
     ...options,
     agents: { ...options.agents, stalledReaderMs: neverMs },
     // A model that is loaded again is so in the middle of a conversation: no place for a bar.

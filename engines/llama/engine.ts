@@ -45,8 +45,8 @@ export const llamaEngine = {
       const memory = onCpu ? { freeBytes: freeBeforeBytes, gpuBytes: null } : await library.gpuMemory();
       const found = traitsOf(library.functions, model, spec);
       const { functions } = library;
-      const traits = spec.heads ? headedTraits(functions, model, found, spec) : found;
-      const sizes = contextSizes(spec.heads ? { ...spec, pagedKv: true } : spec, traits, memory);
+      const traits = spec.mtp ? headedTraits(functions, model, found, spec) : found;
+      const sizes = contextSizes(spec.mtp ? { ...spec, pagedKv: true } : spec, traits, memory);
       // The heads' layers take room, and are no part of the model's own states.
       loaded = openLoaded(library, spec, model, { weightBytes, traits: { ...traits, kv: found.kv }, sizes });
     } catch (error) {
@@ -91,7 +91,7 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
   };
   const progress = koffi.register(report, progressCallback);
   params.progress_callback = progress;
-  params.load_mtp = spec.heads?.path === null;
+  params.load_mtp = spec.mtp?.path === null;
   try {
     return library.withLog((lines) => {
       const pointer = functions.modelLoadFromFile(spec.path, params);
@@ -118,7 +118,7 @@ function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, find
   try {
     const pointer = openContext(library, spec, model, findings, params);
     const context = new NativeContext({ functions, model, context: pointer, cores });
-    const heads = spec.heads ? openHeadsOf(library, spec, { context, params, cores }, findings) : null;
+    const heads = spec.mtp ? openHeadsOf(library, spec, { context, params, cores }, findings) : null;
     return modelOf(library, spec, { context, heads }, findings);
   } catch (error) {
     closeCores(cores);
@@ -141,7 +141,7 @@ function openHeadsOf(library: LlamaLibrary, spec: ModelSpec, target: OpenTarget,
       params,
       capacity: findings.sizes.capacity,
       cores,
-      loadAssistant: (path) => openModel(library, { ...spec, path, heads: { path: null } }, () => {}).pointer,
+      loadAssistant: (path) => openModel(library, { ...spec, path, mtp: { path: null } }, () => {}).pointer,
       openContext: (model, headParams) => openContext(library, spec, model, findings, headParams),
     });
   } catch (error) {
@@ -190,7 +190,7 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   params.type_v = kvType;
   params.kv_unified = sizes.mode !== "streams";
   // Only with heads do layers with a window keep what is behind it, so that their tails can be dropped.
-  params.swa_full = Boolean(spec.heads);
+  params.swa_full = Boolean(spec.mtp);
   params.no_perf = true;
   if (spec.abortFlag) {
     params.abort_callback = library.flagIsSet;

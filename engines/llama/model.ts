@@ -36,7 +36,7 @@ export class LlamaModel implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses;
   readonly kv: KvCache;
-  readonly heads: LlamaHeads | null;
+  readonly mtp: LlamaHeads | null;
   readonly adapters: LlamaAdapters | null;
   readonly #context: NativeContext;
   readonly #slots: SlotKv;
@@ -60,7 +60,7 @@ export class LlamaModel implements LoadedModel {
     this.#context = context;
     this.#slots = kv;
     this.kv = kv;
-    this.heads = heads;
+    this.mtp = heads;
     this.adapters = adapters;
     this.card = card;
     this.capacity = capacity;
@@ -83,7 +83,7 @@ export class LlamaModel implements LoadedModel {
     const outputCount = this.#fill(batch);
     if (this.#native.count > 0) this.#context.decode(this.#native);
     this.#removeFillers();
-    if (this.#native.count > 0) this.heads?.feeder.follow(batch);
+    if (this.#native.count > 0) this.mtp?.feeder.follow(batch);
     this.#slots.commit(batch);
     if (outputCount > 0) this.#viewLogits(outputCount);
     const { output: pooled, row: pooledRow } = this.#pooled;
@@ -97,7 +97,7 @@ export class LlamaModel implements LoadedModel {
   dispose(): void {
     if (this.#context.isDisposed) return;
     this.adapters?.dispose();
-    this.heads?.dispose();
+    this.mtp?.dispose();
     this.#native.free(this.#context.functions);
     this.#context.dispose();
   }
@@ -129,7 +129,7 @@ export class LlamaModel implements LoadedModel {
       lastId = id;
       this.#logitsRow[row] = -1;
       if (batch.wantPooled[row] === 1) continue;
-      this.heads?.feeder.place(row, this.#native.count);
+      this.mtp?.feeder.place(row, this.#native.count);
       this.#native.addRow(batch, row, id);
       const wanted = at(batch.logitsCount, row);
       if (wanted > 0) this.#logitsRow[row] = outputCount;

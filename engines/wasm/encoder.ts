@@ -7,13 +7,13 @@ import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClas
 import { sharedPassTokens } from "./load/encoder-sizes.ts";
 import { checkTokens, Passes } from "./pass/passes.ts";
 import type { Pooler } from "./pass/pooler.ts";
-import type { Blueprint } from "./plan/blueprint.ts";
-import { type Order, rowField } from "./plan/order.ts";
+import type { PartitionPlan } from "./plan/blueprint.ts";
+import { type PassDescriptor, rowField } from "./plan/order.ts";
 import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 
 export interface EncoderParts {
-  readonly blueprint: Blueprint;
+  readonly blueprint: PartitionPlan;
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly leader: ComputeThread;
@@ -29,9 +29,9 @@ export class WasmEncoder implements LoadedModel {
   readonly kv: KvCache;
   /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
   readonly tokenize = null;
-  readonly #blueprint: Blueprint;
+  readonly #blueprint: PartitionPlan;
   readonly #pooler: Pooler;
-  readonly #order: Order;
+  readonly #order: PassDescriptor;
   readonly #passes: Passes;
   readonly #output: StepOutput;
   /** Page of each thread that the next sequence's blocks begin at. */

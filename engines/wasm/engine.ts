@@ -27,7 +27,7 @@ import { loadThreads } from "./load/load-threads.ts";
 import { modelCard } from "./load/model-card.ts";
 import { type LoadedMixture, loadMixture, type MixtureParts, mixtureRank } from "./mixture/mixture.ts";
 import { WasmModel } from "./model.ts";
-import { type Blueprint, kvLayers } from "./plan/blueprint.ts";
+import { type PartitionPlan, kvLayers } from "./plan/blueprint.ts";
 import type { Mixture } from "./plan/mixture.ts";
 import { HelperThread } from "./threads/helper-thread.ts";
 import { allocateShared } from "./threads/shared-blocks.ts";
@@ -75,7 +75,7 @@ async function loadModel(
   const mixture = mixing?.mixture ?? null;
   const pool = sizeKv(spec, file, mixture, kernels, kvType, threads);
   const capacity = capacityOf(spec, pool, threads);
-  const blueprint: Blueprint = {
+  const blueprint: PartitionPlan = {
     files: file.table.files,
     graph: file.graph,
     shape: shapeForContext(file.shape, capacity.sequenceTokens),
@@ -149,7 +149,7 @@ function createKv(capacity: Capacity, threads: number, memory: PageMemory, layou
 }
 
 /** A mixture makes other keys and values of the same tokens, and so does the rope of long contexts. */
-function layoutOf({ kvType, blockTokens, shape }: Blueprint, mixing: LoadedMixture | null): string {
+function layoutOf({ kvType, blockTokens, shape }: PartitionPlan, mixing: LoadedMixture | null): string {
   const layout = `wasm pages ${pageVersion}, type ${kvType}, blocks of ${blockTokens}`;
   const rope = shape.ropes[0] === shape.longRope?.rope ? ", long rope" : "";
   return layout + rope + (mixing ? `, mixture ${mixing.digest}` : "");
@@ -167,7 +167,7 @@ async function readMixture(
 
 /** The adapters of a mixture are one to the threads. */
 async function loadStacked(
-  blueprint: Blueprint,
+  blueprint: PartitionPlan,
   memories: readonly KernelMemory[],
   { adapters, keptAfter }: MixtureSpec,
 ): Promise<MixtureParts> {

@@ -9,8 +9,8 @@ import type { MixtureParts } from "./mixture/mixture.ts";
 import { RowPlan } from "./mixture/row-plan.ts";
 import { checkTokens, Passes } from "./pass/passes.ts";
 import type { Pooler } from "./pass/pooler.ts";
-import type { Blueprint } from "./plan/blueprint.ts";
-import { type Order, rowField } from "./plan/order.ts";
+import type { PartitionPlan } from "./plan/blueprint.ts";
+import { type PassDescriptor, rowField } from "./plan/order.ts";
 import { OrderWriter } from "./plan/order-writer.ts";
 import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
@@ -18,7 +18,7 @@ import type { SharedBlocks } from "./threads/shared-blocks.ts";
 
 /** What loading produced; WasmModel owns it from here on. */
 export interface LoadedParts {
-  readonly blueprint: Blueprint;
+  readonly blueprint: PartitionPlan;
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly tokens: TokenClasses;
@@ -42,9 +42,9 @@ export class WasmModel implements LoadedModel {
   /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
   readonly tokenize = null;
   readonly #pooler: Pooler;
-  readonly #order: Order;
+  readonly #order: PassDescriptor;
   readonly #writer: OrderWriter;
-  readonly #blueprint: Blueprint;
+  readonly #blueprint: PartitionPlan;
   readonly #mixture: MixtureParts | null;
   readonly #plan: RowPlan;
   readonly #output: StepOutput;
@@ -190,7 +190,7 @@ export class WasmModel implements LoadedModel {
 }
 
 /** Slots that keep weights have gaps in what the first pass keeps of them: they end as they began, alone. */
-function capabilitiesOf({ graph, passTokens }: Blueprint, adaptersPerStep: number, canShare: boolean): Capabilities {
+function capabilitiesOf({ graph, passTokens }: PartitionPlan, adaptersPerStep: number, canShare: boolean): Capabilities {
   const { kind, length } = graph.pooling;
   return {
     truncate: canShare,

@@ -22,7 +22,7 @@ export interface GenerationHolder {
   generation: Generation | null;
 }
 
-export class ObservedInference implements Inference {
+export class InstrumentedInference implements Inference {
   readonly #inner: Inference;
   readonly #holder: GenerationHolder;
 

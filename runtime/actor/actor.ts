@@ -5,21 +5,21 @@ import type { Clock } from "../clock.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
 import type { ActorContext } from "./behaviour.ts";
-import { Later } from "./later.ts";
+import { DeferredReply } from "./later.ts";
 import { Mailbox } from "./mailbox.ts";
 import { Moved } from "./moved.ts";
-import { failure, type Settle } from "./ref.ts";
+import { failure, type ReplyCallback } from "./ref.ts";
 
 /** Hears of failures nobody waits for, and of programmer mistakes; `at` is "actor.method at place". */
 export type OnError = (error: unknown, at: string) => void;
 
 /** One message on its way through a mailbox. */
-export interface Letter {
+export interface Message {
   readonly method: string;
   readonly message: unknown;
   readonly sender: Endpoint | null;
   /** Null for a tell. */
-  readonly settle: Settle | null;
+  readonly settle: ReplyCallback | null;
 }
 
 type Handler = (this: unknown, message: unknown, context: ActorContext) => unknown;
@@ -27,7 +27,7 @@ type Handler = (this: unknown, message: unknown, context: ActorContext) => unkno
 export class Actor {
   readonly #name: string;
   readonly #behaviour: object;
-  readonly #mailbox: Mailbox<Letter>;
+  readonly #mailbox: Mailbox<Message>;
   readonly #onError: OnError;
   #isRunning = false;
   #isStopping = false;
@@ -41,7 +41,7 @@ export class Actor {
     this.#onError = onError;
   }
 
-  post(letter: Letter): void {
+  post(letter: Message): void {
     if (this.#isStopping) {
       this.#fail(letter, new ServerError("draining", `actor "${this.#name}" is stopping; it takes no more messages`));
     } else if (!this.#mailbox.put(letter)) {
@@ -89,19 +89,19 @@ export class Actor {
     this.#onIdle?.();
   }
 
-  async #handle(letter: Letter): Promise<void> {
+  async #handle(letter: Message): Promise<void> {
     try {
       const handler = handlerOf(this.#behaviour, letter.method);
       assert(handler !== null, `actor "${this.#name}" has no method ${letter.method}`);
       const value = await handler.call(this.#behaviour, letter.message, { sender: letter.sender });
-      if (value instanceof Later) void this.#settleLater(letter, value.reply);
+      if (value instanceof DeferredReply) void this.#settleLater(letter, value.reply);
       else answer(letter, value);
     } catch (error) {
       this.#fail(letter, error);
     }
   }
 
-  async #settleLater(letter: Letter, reply: Promise<unknown>): Promise<void> {
+  async #settleLater(letter: Message, reply: Promise<unknown>): Promise<void> {
     try {
       answer(letter, await reply);
     } catch (error) {
@@ -109,7 +109,7 @@ export class Actor {
     }
   }
 
-  #fail(letter: Letter, error: unknown): void {
+  #fail(letter: Message, error: unknown): void {
     // An asker is told, and hears it there. A tell that comes while its actor stops has nothing left to do.
     const isExpected = error instanceof ServerError && (letter.settle !== null || error.code === "draining");
     if (!isExpected) this.#onError(error, `${this.#name}.${letter.method}`);
@@ -117,7 +117,7 @@ export class Actor {
   }
 }
 
-function answer({ settle }: Letter, value: unknown): void {
+function answer({ settle }: Message, value: unknown): void {
   if (value instanceof Moved) settle?.({ ok: true, value: value.value }, value.buffers);
   else settle?.({ ok: true, value });
 }

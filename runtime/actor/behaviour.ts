@@ -1,7 +1,7 @@
 // Owns the types of an actor: its protocol (an interface whose methods take one plain message) and the behaviour that
 // implements it. Types only; read by whoever writes an actor or a ref to one.
 import type { Endpoint } from "../endpoint/endpoint.ts";
-import type { Later } from "./later.ts";
+import type { DeferredReply } from "./later.ts";
 import type { Moved } from "./moved.ts";
 
 /** What P must look like: every method takes ONE plain-data message and answers plain data. */
@@ -26,7 +26,7 @@ export type Behaviour<P> = {
   readonly [K in keyof P]: (
     message: MessageOf<P, K>,
     context: ActorContext,
-  ) => Answer<ReplyOf<P, K>> | Promise<Answer<ReplyOf<P, K>>> | Later<Answer<ReplyOf<P, K>>>;
+  ) => Answer<ReplyOf<P, K>> | Promise<Answer<ReplyOf<P, K>>> | DeferredReply<Answer<ReplyOf<P, K>>>;
 } & {
   /** Runs once, after the last message: frees what the actor owns. */
   readonly onStop?: () => void | Promise<void>;

@@ -10,8 +10,8 @@ import {
 } from "comlink";
 import { type Endpoint, goneError, type PeerExit, type Transferable } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
-import type { Letter } from "./actor.ts";
-import { type Envelope, failure, type Route, type Settle } from "./ref.ts";
+import type { Message } from "./actor.ts";
+import { type Reply, failure, type Route, type ReplyCallback } from "./ref.ts";
 
 /** Most asks that wait for one peer's answers. */
 const unansweredLimit = 4096;
@@ -24,21 +24,21 @@ type Tell = readonly [actor: string, method: string, message: unknown];
 
 /** What each side exposes to the other. */
 interface Remote {
-  deliver(actor: string, method: string, message: unknown): Promise<Envelope>;
+  deliver(actor: string, method: string, message: unknown): Promise<Reply>;
 }
 
-export class PeerRoute implements Route {
+export class RemoteRoute implements Route {
   readonly #endpoint: Endpoint;
   readonly #deliver: ComlinkRemote<Remote["deliver"]>;
-  readonly #unanswered = new Set<Settle>();
+  readonly #unanswered = new Set<ReplyCallback>();
   #exit: PeerExit | null = null;
 
-  constructor(endpoint: Endpoint, post: (actor: string, letter: Letter) => void) {
+  constructor(endpoint: Endpoint, post: (actor: string, letter: Message) => void) {
     this.#endpoint = endpoint;
     const local: Remote = {
       deliver: (actor, method, message) =>
         new Promise((resolve) => {
-          const settle: Settle = (envelope, moved = []) =>
+          const settle: ReplyCallback = (envelope, moved = []) =>
             resolve(moved.length === 0 ? envelope : transfer(envelope, [...moved]));
           post(actor, { method, message, sender: endpoint, settle });
         }),
@@ -52,7 +52,7 @@ export class PeerRoute implements Route {
     endpoint.exit.then((exit) => this.#peerGone(exit));
   }
 
-  ask(actor: string, method: string, message: unknown, moved: readonly Transferable[], settle: Settle): void {
+  ask(actor: string, method: string, message: unknown, moved: readonly Transferable[], settle: ReplyCallback): void {
     if (this.#exit !== null) {
       settle(failure(goneError(this.#endpoint.peer, this.#exit)));
     } else if (this.#unanswered.size >= unansweredLimit) {
@@ -73,7 +73,7 @@ export class PeerRoute implements Route {
     this.#endpoint.send(tellChannel, [actor, method, message] satisfies Tell, moved);
   }
 
-  #answered(settle: Settle, envelope: Envelope): void {
+  #answered(settle: ReplyCallback, envelope: Reply): void {
     if (this.#unanswered.delete(settle)) settle(envelope);
   }
 

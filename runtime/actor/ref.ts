@@ -7,12 +7,12 @@ import type { MessageOf, ReplyOf } from "./behaviour.ts";
 const defaultAskTimeoutMs = 30_000;
 
 /** How an ask ended, as it crosses places: comlink would lose the error's class. */
-export type Envelope =
+export type Reply =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: ErrorRecord };
 
 /** `moved` are buffers in the envelope that need not be copied. */
-export type Settle = (envelope: Envelope, moved?: readonly Transferable[]) => void;
+export type ReplyCallback = (envelope: Reply, moved?: readonly Transferable[]) => void;
 
 export interface AskOptions {
   /** 30 s unless said otherwise. */
@@ -39,7 +39,7 @@ export interface Ref<P> {
 
 /** The two ways to reach an actor, without its types. */
 export interface Route {
-  ask(actor: string, method: string, message: unknown, transfer: readonly Transferable[], settle: Settle): void;
+  ask(actor: string, method: string, message: unknown, transfer: readonly Transferable[], settle: ReplyCallback): void;
   tell(actor: string, method: string, message: unknown, transfer?: readonly Transferable[]): void;
 }
 
@@ -64,6 +64,6 @@ export function makeRef<P>(place: string, name: string, route: Route, clock: Clo
   };
 }
 
-export function failure(thrown: unknown): Envelope {
+export function failure(thrown: unknown): Reply {
   return { ok: false, error: toErrorRecord(thrown) };
 }

@@ -4,9 +4,9 @@ import assert from "node:assert";
 import { type Clock, realClock } from "../clock.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
-import { Actor, type Letter, type OnError } from "./actor.ts";
+import { Actor, type Message, type OnError } from "./actor.ts";
 import type { Behaviour, Protocol } from "./behaviour.ts";
-import { PeerRoute } from "./peer-route.ts";
+import { RemoteRoute } from "./peer-route.ts";
 import { failure, makeRef, type Ref, type Route } from "./ref.ts";
 
 const defaultMailboxLimit = 1024;
@@ -25,7 +25,7 @@ export class ActorSystem {
   readonly #clock: Clock;
   readonly #drainMs: number;
   readonly #actors = new Map<string, Actor>();
-  readonly #routes = new WeakMap<Endpoint, PeerRoute>();
+  readonly #routes = new WeakMap<Endpoint, RemoteRoute>();
   readonly #here: Route;
   #isStopping = false;
 
@@ -79,15 +79,15 @@ export class ActorSystem {
     await Promise.all([...this.#actors.keys()].map((name) => this.stopActor(name)));
   }
 
-  #route(endpoint: Endpoint): PeerRoute {
+  #route(endpoint: Endpoint): RemoteRoute {
     const existing = this.#routes.get(endpoint);
     if (existing !== undefined) return existing;
-    const route = new PeerRoute(endpoint, (actor, letter) => this.#post(actor, letter));
+    const route = new RemoteRoute(endpoint, (actor, letter) => this.#post(actor, letter));
     this.#routes.set(endpoint, route);
     return route;
   }
 
-  #post(name: string, letter: Letter): void {
+  #post(name: string, letter: Message): void {
     const actor = this.#actors.get(name);
     if (actor !== undefined) {
       actor.post(letter);

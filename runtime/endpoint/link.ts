@@ -20,7 +20,7 @@ export interface LinkOptions {
   readonly explain?: Explain;
 }
 
-export abstract class Link implements Endpoint {
+export abstract class BaseEndpoint implements Endpoint {
   readonly peer: string;
   readonly exit: Promise<PeerExit>;
   readonly #handlers = new Map<string, Handler>();

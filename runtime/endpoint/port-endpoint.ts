@@ -2,7 +2,7 @@
 // A port has no send buffer to look at, so the receiver acknowledges every 64 messages and the sender counts the rest.
 import type { MessagePort } from "node:worker_threads";
 import type { Transferable } from "./endpoint.ts";
-import { Link, type LinkOptions, orderlyLoss, silentLoss } from "./link.ts";
+import { BaseEndpoint, type LinkOptions, orderlyLoss, silentLoss } from "./link.ts";
 
 const acknowledgeEvery = 64;
 /** Unacknowledged messages above which send() says "slow down", and above which the link is given up. */
@@ -12,7 +12,7 @@ const hardLimit = 16_384;
 /** [channel, payload] | how many messages the other side has received so far | goodbye. */
 type Wire = readonly [channel: string, payload: unknown] | number | "bye";
 
-export class PortEndpoint extends Link {
+export class PortEndpoint extends BaseEndpoint {
   readonly #port: MessagePort;
   #sent = 0;
   #acknowledged = 0;

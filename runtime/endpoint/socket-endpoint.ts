@@ -3,7 +3,7 @@
 import type { Socket } from "node:net";
 import { Packr, RESERVE_START_SPACE } from "msgpackr";
 import { ServerError } from "../errors.ts";
-import { Link, type LinkOptions, orderlyLoss, silentLoss } from "./link.ts";
+import { BaseEndpoint, type LinkOptions, orderlyLoss, silentLoss } from "./link.ts";
 
 const headerBytes = 4;
 const maxFrameBytes = 64 * 1024 * 1024;
@@ -18,7 +18,7 @@ const closeDeadlineMs = 1000;
 // Objects as plain maps: records would carry their shape, and compile a reader for it, in every single message.
 const newPacker = () => new Packr({ useRecords: false, moreTypes: true, copyBuffers: true });
 
-export class SocketEndpoint extends Link {
+export class SocketEndpoint extends BaseEndpoint {
   readonly #socket: Socket;
   readonly #unpacker = newPacker();
   #packer = newPacker();

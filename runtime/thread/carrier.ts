@@ -1,7 +1,7 @@
 // Owns what a spawner needs of a carrier: something that runs a place's entry and can be killed. carrier-thread.ts and
 // carrier-process.ts implement it; place.ts alone uses it.
 
-import type { Explain, Link } from "../endpoint/link.ts";
+import type { Explain, BaseEndpoint } from "../endpoint/link.ts";
 import type { DialTicket } from "./dial.ts";
 
 export interface HostOptions {
@@ -23,7 +23,7 @@ export interface HostExit {
 
 /** A running worker thread or child process, as its spawner sees it. */
 export interface Host {
-  readonly link: Link;
+  readonly link: BaseEndpoint;
   readonly pid: number | null;
   /** Never rejects. */
   readonly gone: Promise<HostExit>;

@@ -15,7 +15,7 @@ const lingerMs = 1000;
 /** How often a place that is watched is asked for an answer within the time it has for one. */
 const pingsPerLimit = 5;
 
-export type Carrier = "thread" | "process";
+export type PlaceKind = "thread" | "process";
 
 export interface PlaceOptions<Init> {
   readonly name: string;
@@ -23,7 +23,7 @@ export interface PlaceOptions<Init> {
   readonly module: URL;
   /** Plain data for `start`. */
   readonly init: Init;
-  readonly carrier: Carrier;
+  readonly carrier: PlaceKind;
   readonly startTimeoutMs: number;
   /** Once it has started, a place whose event loop stands still for this long is killed; never where left out. */
   readonly answersWithinMs?: number;

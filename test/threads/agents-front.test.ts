@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { it } from "node:test";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
-import { AgentsFront } from "../../actors/front/agents-front.ts";
+import { GenerationClient } from "../../actors/front/agents-front.ts";
 import { type ModelPlaceReady, tokenChannel } from "../../actors/messages.ts";
 import type { ServedModel } from "../../actors/models/served-model.ts";
 import { greedySampling, requestDefaults } from "../../engines/generation.ts";
@@ -39,7 +39,7 @@ it("serves every model again when the agents place has ended, also one whose fil
   for (const { served } of models) await writeTinyModel(served.spec.path, { seed: 1, layers: 1 });
 
   const log = recordingLog();
-  const front = new AgentsFront({
+  const front = new GenerationClient({
     init: {
       mailboxLimit: 64,
       streamWindow: 64,

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Front, type FrontOptions } from "../../actors/front/front.ts";
+import { InferenceService, type ServiceOptions } from "../../actors/front/front.ts";
 import { parseArguments } from "../../cli/arguments.ts";
 import { frontOptions } from "../../cli/assembly/front-options.ts";
 import { resolveConfig } from "../../cli/config/config.ts";
@@ -27,7 +27,7 @@ describe("models of the wasm engine that come and go", () => {
   const models = ["a", "b", "c"].map((name) => join(folder, `${name}.gguf`));
   const [a, b, c] = models as [string, string, string];
   let moves: Move[] = [];
-  let front: Front;
+  let front: InferenceService;
 
   before(async () => {
     const path = await tinyModel();
@@ -41,7 +41,7 @@ describe("models of the wasm engine that come and go", () => {
   });
 
   /** Starts a front with so many of the models. */
-  async function start(count: number, changes: Partial<FrontOptions> = {}): Promise<void> {
+  async function start(count: number, changes: Partial<ServiceOptions> = {}): Promise<void> {
     const names = models.slice(0, count).flatMap((model) => ["-m", model]);
     const argv = [
       "serve",
@@ -63,7 +63,7 @@ describe("models of the wasm engine that come and go", () => {
       if (fields.msg === "model status") moves.push(fields);
     };
     const log = createLogger({ level: "debug", format: "json" }, { write });
-    front = new Front({ ...(await frontOptions(config, log, createProgress())), ...changes });
+    front = new InferenceService({ ...(await frontOptions(config, log, createProgress())), ...changes });
     await front.start();
   }
 

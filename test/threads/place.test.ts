@@ -9,13 +9,13 @@ import { fileURLToPath } from "node:url";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { openEndpoint, ticketTransfer } from "../../runtime/thread/dial.ts";
-import { type Carrier, type Place, type PlaceOptions, spawnPlace } from "../../runtime/thread/place.ts";
+import { type PlaceKind, type Place, type PlaceOptions, spawnPlace } from "../../runtime/thread/place.ts";
 import type { Probe, ProbeInit, ProbeReady } from "../fixtures/actors/probe-place.ts";
 
 const fixture = (name: string) => new URL(`../fixtures/actors/${name}.js`, import.meta.url);
-const carriers: readonly Carrier[] = ["thread", "process"];
+const carriers: readonly PlaceKind[] = ["thread", "process"];
 
-function spawnProbe(carrier: Carrier, options: Partial<PlaceOptions<ProbeInit>> = {}): Promise<Place<ProbeReady>> {
+function spawnProbe(carrier: PlaceKind, options: Partial<PlaceOptions<ProbeInit>> = {}): Promise<Place<ProbeReady>> {
   return spawnPlace({
     name: "den",
     module: fixture("probe-place"),

@@ -3,10 +3,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StreamHub } from "../../runtime/actor/stream.ts";
 import { ActorSystem } from "../../runtime/actor/system.ts";
-import { type Carrier, spawnPlace } from "../../runtime/thread/place.ts";
+import { type PlaceKind, spawnPlace } from "../../runtime/thread/place.ts";
 import { type Probe, type ProbeInit, type ProbeReady, streamOptions } from "../fixtures/actors/probe-place.ts";
 
-async function openProbe(carrier: Carrier) {
+async function openProbe(carrier: PlaceKind) {
   const place = await spawnPlace<ProbeInit, ProbeReady>({
     name: "den",
     module: new URL("../fixtures/actors/probe-place.js", import.meta.url),

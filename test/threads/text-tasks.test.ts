@@ -40,9 +40,9 @@ function asks(content: string, changes: Partial<OpenRequest> = {}): OpenRequest 
 async function source(template: string | null = null): Promise<TextSource> {
   const head = await readHeadBytes(path);
   const { capacity, capabilities } = createFakeEngine({ sequenceTokens: 512 });
-  const abilities = { usual: null, withTools: null };
+  const templateCapabilities = { usual: null, withTools: null };
   const ready = { card: { vocabSize: 512 }, capacity, capabilities, probes: null };
-  return { id: "tiny", head, template, abilities, ready };
+  return { id: "tiny", head, template, templateCapabilities, ready };
 }
 
 /** The longest that another client's small request waits while `work` goes on. */

@@ -4,7 +4,7 @@ import { formatNamed } from "../../../engines/text/parse/choose-format.ts";
 import type { OutputParser } from "../../../engines/text/parse/tool-format.ts";
 import type { OutputChecks, PreparedAnswer } from "../../text-tasks/prepare.ts";
 
-export interface AnswerPlan {
+export interface OutputPlan {
   /** null where all text is content. */
   readonly createParser: (() => OutputParser) | null;
   /** Control tokens that come out as text. */
@@ -16,7 +16,7 @@ export interface AnswerPlan {
   readonly writeCall: (name: string, args: string) => string;
 }
 
-export function answerPlan({ format: named, isParsed, tools, startsThinking, ...rest }: PreparedAnswer): AnswerPlan {
+export function answerPlan({ format: named, isParsed, tools, startsThinking, ...rest }: PreparedAnswer): OutputPlan {
   const format = named === null ? null : formatNamed(named);
   const options = { tools: tools?.specs ?? [], startsThinking };
   return {

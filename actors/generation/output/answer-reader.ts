@@ -21,7 +21,7 @@ export interface ReaderOptions {
   readonly onSettled: () => void;
 }
 
-export class AnswerReader {
+export class OutputAssembler {
   /** Calls that came out whole. */
   wholeCalls = 0;
   /** A call is being checked: what comes after it waits. */

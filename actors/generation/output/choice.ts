@@ -5,8 +5,8 @@ import { StopStrings } from "../../../engines/text/parse/stop-strings.ts";
 import { Detokenizer } from "../../../engines/text/tokenizer/detokenizer.ts";
 import type { TokenTexts } from "../../../engines/text/tokenizer/token-texts.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../messages.ts";
-import type { AnswerPlan } from "./answer-plan.ts";
-import { AnswerReader } from "./answer-reader.ts";
+import type { OutputPlan } from "./answer-plan.ts";
+import { OutputAssembler } from "./answer-reader.ts";
 import type { ChoiceEvent } from "./event-backlog.ts";
 
 /** Says why a text is not what was asked for, or null; `call` is the tool that was called, null for content. Never rejects. */
@@ -21,7 +21,7 @@ export interface ChoiceOptions {
   /** False where the model was asked for logprobs only to rank choices. */
   readonly reportsLogprobs: boolean;
   /** How its text is to be read. */
-  readonly answer: AnswerPlan;
+  readonly answer: OutputPlan;
   readonly check: CheckOutput;
   readonly emit: (event: ChoiceEvent) => void;
   /** Its text has ended it: the engine need not go on. */
@@ -39,7 +39,7 @@ export class Choice {
   readonly #options: ChoiceOptions;
   readonly #detokenizer: Detokenizer;
   readonly #stop: StopStrings | null;
-  readonly #reader: AnswerReader;
+  readonly #reader: OutputAssembler;
   /** It takes no more tokens. */
   #isOver = false;
   /** What comes once all calls are checked. */
@@ -54,7 +54,7 @@ export class Choice {
     this.#options = options;
     this.#detokenizer = new Detokenizer(texts, previousToken, answer.shownTokens);
     this.#stop = options.stop.length > 0 ? new StopStrings(options.stop) : null;
-    this.#reader = new AnswerReader({
+    this.#reader = new OutputAssembler({
       choice: options.index,
       parser: answer.createParser?.() ?? null,
       endsWithCall: answer.endsWithCall,

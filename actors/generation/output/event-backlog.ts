@@ -17,7 +17,7 @@ interface Growing {
 
 type Entry = Growing | { readonly whole: GenerateEvent };
 
-export class EventBacklog {
+export class EventBuffer {
   #entries: Entry[] = [];
   /** The last entry of each choice. */
   readonly #lasts = new Map<number, Entry>();

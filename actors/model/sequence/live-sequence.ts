@@ -5,24 +5,24 @@ import { Sequence, type SequenceOptions } from "../../../engines/decoding/schedu
 import type { ErrorRecord } from "../../../runtime/errors.ts";
 import type { TokenFrame } from "../../messages.ts";
 import type { StreamClock } from "../stream-latency.ts";
-import type { PromptRecords } from "./prompt-records.ts";
-import type { ThinkingLimit } from "./thinking-limit.ts";
+import type { PromptLogprobs } from "./prompt-records.ts";
+import type { ReasoningBudget } from "./thinking-limit.ts";
 
 /** Whoever asked for sequences and takes their tokens. Compared by identity. */
-export interface Consumer {
+export interface Subscriber {
   send(frame: TokenFrame): void;
 }
 
 /** What becomes of a sequence that is generated. */
 export interface LiveOptions {
   readonly id: number;
-  readonly consumer: Consumer;
+  readonly consumer: Subscriber;
   readonly sampling: SamplingState;
-  readonly thinking: ThinkingLimit | null;
-  readonly promptRecords: PromptRecords | null;
+  readonly thinking: ReasoningBudget | null;
+  readonly promptRecords: PromptLogprobs | null;
 }
 
-export class LiveSequence extends Sequence {
+export class GenerationSequence extends Sequence {
   readonly live: LiveOptions;
   /** When it was first scheduled, in ms; 0 = not yet. */
   startedMs = 0;

@@ -1,7 +1,7 @@
 // Owns the logprobs of one prompt while its tokens are fed. What is fed again after a preemption is written again.
 import type { TokenLogprobs } from "../../../engines/decoding/sampler/sampler.ts";
 
-export class PromptRecords {
+export class PromptLogprobs {
   readonly top: number;
   readonly #records: Float32Array;
   readonly #stride: number;

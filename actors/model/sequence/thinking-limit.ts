@@ -1,15 +1,15 @@
 // Owns the bound on one sequence's thinking: it watches the output's tokens and says when the end of the thinking has to be
 // put in. Used by the step loop, token by token.
-import type { ReasoningBudget } from "../../messages.ts";
+import type { ReasoningLimit } from "../../messages.ts";
 
-export class ThinkingLimit {
-  readonly #budget: ReasoningBudget;
+export class ReasoningBudget {
+  readonly #budget: ReasoningLimit;
   #state: "beginning" | "thinking" | "over" = "beginning";
   /** Tokens of the output, and of the end's tokens those that the output ends with. */
   #seen = 0;
   #matched = 0;
 
-  constructor(budget: ReasoningBudget) {
+  constructor(budget: ReasoningLimit) {
     this.#budget = budget;
     if (budget.begin.length === 0) this.#state = "thinking";
   }

@@ -3,7 +3,7 @@
 /** What a timer can hold; a longer wait has no end worth a timer. */
 const longestTimerMs = 2 ** 31 - 2;
 
-export class Doze {
+export class WakeSignal {
   #wake: (() => void) | null = null;
 
   /** Waits for wake(), so many ms at most. */

@@ -4,17 +4,17 @@ import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../../engines/batch.ts";
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
-import type { Consumers } from "../consumers.ts";
-import { type LiveSequence, PooledSequence } from "../sequence/live-sequence.ts";
+import type { Subscribers } from "../consumers.ts";
+import { type GenerationSequence, PooledSequence } from "../sequence/live-sequence.ts";
 import type { StepStatistics } from "../step-statistics.ts";
-import type { TokenTaker } from "./token-taker.ts";
+import type { TokenProcessor } from "./token-taker.ts";
 
-type Scheduled = LiveSequence | PooledSequence;
+type Scheduled = GenerationSequence | PooledSequence;
 
 export interface OutputTakerParts {
   readonly scheduler: Scheduler<Scheduled>;
-  readonly tokens: TokenTaker;
-  readonly consumers: Consumers;
+  readonly tokens: TokenProcessor;
+  readonly consumers: Subscribers;
   readonly statistics: StepStatistics;
   /** Floats of one pooled output. */
   readonly pooledLength: number;
@@ -22,11 +22,11 @@ export interface OutputTakerParts {
 
 /** Told what has become of a sequence; the scheduler has finished it where it ended well. */
 export interface OutputWatch {
-  onEnd(sequence: LiveSequence): void;
-  onFail(sequence: LiveSequence, error: ErrorRecord): void;
+  onEnd(sequence: GenerationSequence): void;
+  onFail(sequence: GenerationSequence, error: ErrorRecord): void;
 }
 
-export class OutputTaker {
+export class OutputProcessor {
   readonly #parts: OutputTakerParts;
   readonly #watch: OutputWatch;
 
@@ -66,7 +66,7 @@ export class OutputTaker {
   }
 
   /** What the logits of a row make of its sequence; a failure ends that one alone. */
-  #takeTokens(sequence: LiveSequence, row: number, batch: Batch, output: StepOutput): void {
+  #takeTokens(sequence: GenerationSequence, row: number, batch: Batch, output: StepOutput): void {
     const { consumers, statistics, tokens } = this.#parts;
     const frame = consumers.frameOf(sequence);
     if (!frame) return;

@@ -7,7 +7,7 @@ import type { Capabilities, Pooling } from "../../../engines/engine.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import type { PoolJob } from "../../messages.ts";
 import type { Adapters } from "../adapters.ts";
-import { type Consumer, type LiveSequence, PooledSequence, type PoolSink } from "../sequence/live-sequence.ts";
+import { type Subscriber, type GenerationSequence, PooledSequence, type PoolSink } from "../sequence/live-sequence.ts";
 
 interface PoolRun {
   readonly job: PoolJob;
@@ -23,19 +23,19 @@ export interface PoolOptions {
   /** Sequences of one request that are in the scheduler at a time. */
   readonly window: number;
   /** Told of sequences that gave their places in the queue up to one of a pool's. */
-  readonly onDisplaced: (sequences: readonly (LiveSequence | PooledSequence)[]) => void;
+  readonly onDisplaced: (sequences: readonly (GenerationSequence | PooledSequence)[]) => void;
 }
 
-export class PoolRuns {
-  readonly #scheduler: Scheduler<LiveSequence | PooledSequence>;
+export class PooledJobs {
+  readonly #scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly #adapters: Adapters;
   readonly #pooling: Pooling | null;
   readonly #length: number;
   readonly #options: PoolOptions;
-  readonly #runs = new Map<Consumer, Map<number, PoolRun>>();
+  readonly #runs = new Map<Subscriber, Map<number, PoolRun>>();
 
   constructor(
-    scheduler: Scheduler<LiveSequence | PooledSequence>,
+    scheduler: Scheduler<GenerationSequence | PooledSequence>,
     adapters: Adapters,
     { pooling, pooledLength }: Capabilities,
     options: PoolOptions,
@@ -48,7 +48,7 @@ export class PoolRuns {
   }
 
   /** Rejects with what the scheduler refuses a prompt for, or as `cancelled`; throws queue_full. */
-  start(consumer: Consumer, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
+  start(consumer: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const values = new Float32Array(job.prompts.length * this.#length);
       const run: PoolRun = { job, values, live: new Set(), request: { hasBegun: false }, next: 0, resolve, reject };
@@ -59,12 +59,12 @@ export class PoolRuns {
     });
   }
 
-  cancel(consumer: Consumer, id: number): void {
+  cancel(consumer: Subscriber, id: number): void {
     const run = this.#runs.get(consumer)?.get(id);
     if (run) this.#finish(consumer, id, run, new ServerError("peer_gone", "the request was cancelled"));
   }
 
-  drop(consumer: Consumer): void {
+  drop(consumer: Subscriber): void {
     for (const id of [...(this.#runs.get(consumer)?.keys() ?? [])]) this.cancel(consumer, id);
     this.#runs.delete(consumer);
   }
@@ -76,7 +76,7 @@ export class PoolRuns {
   }
 
   /** Queues as many of the prompts that are left as the window has room for. */
-  #advance(consumer: Consumer, id: number, run: PoolRun): void {
+  #advance(consumer: Subscriber, id: number, run: PoolRun): void {
     try {
       while (run.live.size < this.#options.window && run.next < run.job.prompts.length) {
         const sequence = this.#sequence(consumer, id, run, run.next);
@@ -102,7 +102,7 @@ export class PoolRuns {
     }
   }
 
-  #sequence(consumer: Consumer, id: number, run: PoolRun, index: number): PooledSequence {
+  #sequence(consumer: Subscriber, id: number, run: PoolRun, index: number): PooledSequence {
     const { client, prompts, adapter, priority } = run.job;
     const prompt = prompts[index] as Int32Array;
     const sum = run.values.subarray(index * this.#length, (index + 1) * this.#length);
@@ -135,7 +135,7 @@ export class PoolRuns {
     return sequence;
   }
 
-  #finish(consumer: Consumer, id: number, run: PoolRun, error: Error | null): void {
+  #finish(consumer: Subscriber, id: number, run: PoolRun, error: Error | null): void {
     this.#runs.get(consumer)?.delete(id);
     for (const sequence of run.live) this.#scheduler.cancel(sequence);
     run.live.clear();

@@ -11,17 +11,17 @@ import type { LoadedModel } from "../../../engines/engine.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../../messages.ts";
 import { Adapters } from "../adapters.ts";
-import { Consumers } from "../consumers.ts";
-import { type Consumer, type LiveSequence, PooledSequence } from "../sequence/live-sequence.ts";
+import { Subscribers } from "../consumers.ts";
+import { type Subscriber, type GenerationSequence, PooledSequence } from "../sequence/live-sequence.ts";
 import { openSequence } from "../sequence/open-sequence.ts";
 import { StepStatistics } from "../step-statistics.ts";
-import { Doze } from "./doze.ts";
-import { OutputTaker } from "./output-taker.ts";
-import { PoolRuns } from "./pool-runs.ts";
-import { type CreateSpeculation, StepPreparation } from "./step-preparation.ts";
-import { TokenTaker } from "./token-taker.ts";
+import { WakeSignal } from "./doze.ts";
+import { OutputProcessor } from "./output-taker.ts";
+import { PooledJobs } from "./pool-runs.ts";
+import { type CreateSpeculation, PreStep } from "./step-preparation.ts";
+import { TokenProcessor } from "./token-taker.ts";
 
-export type { Consumer } from "../sequence/live-sequence.ts";
+export type { Subscriber } from "../sequence/live-sequence.ts";
 
 export interface StepLoopOptions {
   readonly limits: SchedulerLimits;
@@ -36,7 +36,7 @@ export interface StepLoopOptions {
   readonly onEvict?: (prefix: CachedPrefix) => void;
 }
 
-type Scheduled = LiveSequence | PooledSequence;
+type Scheduled = GenerationSequence | PooledSequence;
 
 export class StepLoop {
   readonly adapters: Adapters;
@@ -45,12 +45,12 @@ export class StepLoop {
   readonly #maxQueue: number;
   readonly #scheduler: Scheduler<Scheduled>;
   readonly #sampler: Sampler;
-  readonly #output: OutputTaker;
-  readonly #preparation: StepPreparation;
-  readonly #pools: PoolRuns;
+  readonly #output: OutputProcessor;
+  readonly #preparation: PreStep;
+  readonly #pools: PooledJobs;
   readonly #batch: Batch;
-  readonly #consumers: Consumers;
-  readonly #doze = new Doze();
+  readonly #consumers: Subscribers;
+  readonly #doze = new WakeSignal();
   /** By stop(), or because the engine has failed. */
   #stopped = false;
 
@@ -58,24 +58,24 @@ export class StepLoop {
     const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
     this.#model = model;
     this.#maxQueue = limits.maxQueue;
-    this.#consumers = new Consumers(model.capacity.maxLogitsRows, frameIntervalMs);
+    this.#consumers = new Subscribers(model.capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
     this.adapters = new Adapters(model.adapters ?? null, {
       onLeave: (id) => this.#scheduler.retireAdapter(id),
       onFree: (id) => this.#scheduler.dropAdapter(id),
     });
     this.#sampler = Sampler.create(model.card.vocabSize);
-    this.#preparation = new StepPreparation(this.#scheduler, this.#sampler, {
+    this.#preparation = new PreStep(this.#scheduler, this.#sampler, {
       createSpeculation,
       maxChunk: limits.maxPrefillChunkTokens,
     });
-    const tokens = new TokenTaker({
+    const tokens = new TokenProcessor({
       scheduler: this.#scheduler,
       sampler: this.#sampler,
       speculation: this.#preparation.speculation,
       truncates: model.capabilities.truncate,
     });
-    this.#output = new OutputTaker(
+    this.#output = new OutputProcessor(
       {
         scheduler: this.#scheduler,
         tokens,
@@ -88,7 +88,7 @@ export class StepLoop {
         onFail: (sequence, error) => this.#fail(sequence, error),
       },
     );
-    this.#pools = new PoolRuns(this.#scheduler, this.adapters, model.capabilities, {
+    this.#pools = new PooledJobs(this.#scheduler, this.adapters, model.capabilities, {
       window: model.capacity.maxSequences,
       onDisplaced: (sequences) => this.#failDisplaced(sequences),
     });
@@ -105,10 +105,10 @@ export class StepLoop {
    * Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. Throws
    * model_failed once the loop has ended.
    */
-  submit(consumer: Consumer, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
+  submit(consumer: Subscriber, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
     this.#checkRunning();
     this.#advance();
-    const opened: LiveSequence[] = [];
+    const opened: GenerationSequence[] = [];
     try {
       for (const job of jobs) opened.push(this.#open(consumer, job));
       // The displaced close their matchers before new ones are opened: there are no more matchers than places.
@@ -122,7 +122,7 @@ export class StepLoop {
   }
 
   /** The pooled outputs of prompts, in one array. Cancelled like a sequence, by its id. */
-  async pool(consumer: Consumer, message: Parameters<PoolRuns["start"]>[1]): Promise<Float32Array> {
+  async pool(consumer: Subscriber, message: Parameters<PooledJobs["start"]>[1]): Promise<Float32Array> {
     this.#checkRunning();
     this.#advance();
     const result = this.#pools.start(consumer, message);
@@ -151,7 +151,7 @@ export class StepLoop {
   }
 
   /** `how`: a sequence whose text has met a stop string has ended well. */
-  cancel(consumer: Consumer, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
+  cancel(consumer: Subscriber, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
     for (const id of ids) {
       this.#pools.cancel(consumer, id);
       const sequence = this.#consumers.find(consumer, id);
@@ -161,7 +161,7 @@ export class StepLoop {
     this.#doze.wake();
   }
 
-  setPaused(consumer: Consumer, ids: readonly number[], paused: boolean): void {
+  setPaused(consumer: Subscriber, ids: readonly number[], paused: boolean): void {
     this.#advance();
     for (const id of ids) {
       const sequence = this.#consumers.find(consumer, id);
@@ -173,7 +173,7 @@ export class StepLoop {
   }
 
   /** Cancels everything of a consumer that is gone. */
-  drop(consumer: Consumer): void {
+  drop(consumer: Subscriber): void {
     this.#pools.drop(consumer);
     for (const sequence of this.#consumers.sequencesOf(consumer)) this.#end(sequence, "cancelled");
     this.#consumers.drop(consumer);
@@ -247,7 +247,7 @@ export class StepLoop {
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
   }
 
-  #open(consumer: Consumer, job: SequenceJob): LiveSequence {
+  #open(consumer: Subscriber, job: SequenceJob): GenerationSequence {
     this.#consumers.checkFree(consumer, job.id);
     const sequence = openSequence(job, consumer, this.#sampler, this.#model.capacity.sequenceTokens);
     const { series, receivedAt } = job;
@@ -259,7 +259,7 @@ export class StepLoop {
     return sequence;
   }
 
-  #openMatcher(sequence: LiveSequence, grammar: CompiledGrammar | null): void {
+  #openMatcher(sequence: GenerationSequence, grammar: CompiledGrammar | null): void {
     sequence.matcher = grammar?.open() ?? null;
     this.#preparation.add(sequence);
   }
@@ -288,14 +288,14 @@ export class StepLoop {
     this.#consumers.fail(sequence, error);
   }
 
-  #end(sequence: LiveSequence, how: keyof EndCounts): void {
+  #end(sequence: GenerationSequence, how: keyof EndCounts): void {
     this.#statistics.ended[how]++;
     if (how === "error") this.#scheduler.discard(sequence);
     this.#forget(sequence);
   }
 
   /** Takes a sequence out of all books, whatever has become of it. */
-  #forget(sequence: LiveSequence): void {
+  #forget(sequence: GenerationSequence): void {
     this.#scheduler.cancel(sequence);
     this.#consumers.remove(sequence);
     this.#preparation.forget(sequence);

@@ -2,13 +2,13 @@
 // Used by the step loop; it runs nothing itself.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
-import type { StepCost } from "../../../engines/decoding/scheduler/step-cost.ts";
+import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-cost.ts";
 import type { ChooseDraft } from "../../../engines/decoding/speculation/heads-drafter.ts";
 import type { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
-import { LiveSequence, type PooledSequence } from "../sequence/live-sequence.ts";
+import { GenerationSequence, type PooledSequence } from "../sequence/live-sequence.ts";
 
 /** Made with the scheduler's estimates of what steps cost. */
-export type CreateSpeculation = (cost: StepCost, choose: ChooseDraft) => Speculation | null;
+export type CreateSpeculation = (cost: StepTimeModel, choose: ChooseDraft) => Speculation | null;
 
 export interface PreparationOptions {
   /** Left out where nothing drafts. */
@@ -17,21 +17,21 @@ export interface PreparationOptions {
   readonly maxChunk: number;
 }
 
-export class StepPreparation {
+export class PreStep {
   readonly speculation: Speculation | null;
-  readonly #scheduler: Scheduler<LiveSequence | PooledSequence>;
+  readonly #scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly #maxChunk: number;
   /** Sequences under a grammar. */
-  readonly #matched = new Set<LiveSequence>();
-  readonly #drafted: LiveSequence[] = [];
+  readonly #matched = new Set<GenerationSequence>();
+  readonly #drafted: GenerationSequence[] = [];
 
   constructor(
-    scheduler: Scheduler<LiveSequence | PooledSequence>,
+    scheduler: Scheduler<GenerationSequence | PooledSequence>,
     sampler: Sampler,
     { createSpeculation, maxChunk }: PreparationOptions,
   ) {
     const foresee: ChooseDraft = (sequence, logits, row) =>
-      sequence instanceof LiveSequence ? sampler.foresee(sequence.live.sampling, logits, row, sequence.draftCount) : -1;
+      sequence instanceof GenerationSequence ? sampler.foresee(sequence.live.sampling, logits, row, sequence.draftCount) : -1;
     this.#scheduler = scheduler;
     this.#maxChunk = maxChunk;
     this.speculation = createSpeculation?.(scheduler.cost, foresee) ?? null;
@@ -43,11 +43,11 @@ export class StepPreparation {
     return false;
   }
 
-  add(sequence: LiveSequence): void {
+  add(sequence: GenerationSequence): void {
     if (sequence.matcher !== null) this.#matched.add(sequence);
   }
 
-  forget(sequence: LiveSequence): void {
+  forget(sequence: GenerationSequence): void {
     this.speculation?.forget(sequence);
     this.#matched.delete(sequence);
   }
@@ -77,7 +77,7 @@ export class StepPreparation {
     }
     let others = 0;
     for (const sequence of this.#scheduler.decodes()) {
-      const canDraft = sequence instanceof LiveSequence && sequence.matcher === null && sequence.pending === 1;
+      const canDraft = sequence instanceof GenerationSequence && sequence.matcher === null && sequence.pending === 1;
       if (canDraft) drafted.push(sequence);
       else others++;
     }

@@ -7,7 +7,7 @@ import type { Finish, Scheduler } from "../../../engines/decoding/scheduler/sche
 import type { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { FrameBuilder } from "../frame.ts";
-import type { LiveSequence, PooledSequence } from "../sequence/live-sequence.ts";
+import type { GenerationSequence, PooledSequence } from "../sequence/live-sequence.ts";
 
 /**
  * The rows of a step wait so long for their grammars, all together: a share of the forward pass that has just run, and no
@@ -19,15 +19,15 @@ const leastWaitMs = 5;
 const longestWaitMs = 250;
 
 export interface TokenTakerParts {
-  readonly scheduler: Scheduler<LiveSequence | PooledSequence>;
+  readonly scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly sampler: Sampler;
   readonly speculation: Speculation | null;
   /** Whether the engine can drop the tail of a sequence. */
   readonly truncates: boolean;
 }
 
-export class TokenTaker {
-  readonly #scheduler: Scheduler<LiveSequence | PooledSequence>;
+export class TokenProcessor {
+  readonly #scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly #sampler: Sampler;
   readonly #speculation: Speculation | null;
   readonly #truncates: boolean;
@@ -51,7 +51,7 @@ export class TokenTaker {
 
   /** Returns how the row ends its sequence. Throws ServerError where its logits leave nothing to choose. */
   take(
-    sequence: LiveSequence,
+    sequence: GenerationSequence,
     row: number,
     batch: Batch,
     { logits, logitsRow }: StepOutput,
@@ -96,7 +96,7 @@ export class TokenTaker {
     throw new ServerError("unsupported", message, { param: matcher.param });
   }
 
-  #recordPrompt(sequence: LiveSequence, logits: Float32Array, first: number, position: number, count: number): void {
+  #recordPrompt(sequence: GenerationSequence, logits: Float32Array, first: number, position: number, count: number): void {
     const { promptRecords } = sequence.live;
     for (let i = 0; i < count && promptRecords !== null; i++) {
       const next = position + i + 1;
@@ -107,7 +107,7 @@ export class TokenTaker {
   }
 
   /** Samples behind the last token, and behind each draft as long as the samples are the draft. */
-  #takeSampled(sequence: LiveSequence, logits: Float32Array, first: number, frame: FrameBuilder): Finish {
+  #takeSampled(sequence: GenerationSequence, logits: Float32Array, first: number, frame: FrameBuilder): Finish {
     const { draft, draftCount } = sequence;
     let accepted = 0;
     let finish: Finish;
@@ -124,7 +124,7 @@ export class TokenTaker {
   }
 
   /** Appends what must come next, as far as the frame has room; where logprobs are wanted the one token that has logits. */
-  #takeForced(sequence: LiveSequence, logits: Float32Array, row: number, frame: FrameBuilder): Finish {
+  #takeForced(sequence: GenerationSequence, logits: Float32Array, row: number, frame: FrameBuilder): Finish {
     const { sampling } = sequence.live;
     const wantsLogprobs = sampling.topLogprobs !== null;
     while (sequence.forcedAt < sequence.forced.length) {
@@ -137,13 +137,13 @@ export class TokenTaker {
     return "none";
   }
 
-  #setForced(sequence: LiveSequence, tokens: Int32Array): void {
+  #setForced(sequence: GenerationSequence, tokens: Int32Array): void {
     sequence.forced = tokens;
     sequence.forcedAt = 0;
   }
 
   /** Appends a token to its sequence and to the frame. */
-  #emit(sequence: LiveSequence, token: number, frame: FrameBuilder): Finish {
+  #emit(sequence: GenerationSequence, token: number, frame: FrameBuilder): Finish {
     const { id, sampling, thinking, promptRecords } = sequence.live;
     if (sequence.total === sequence.promptLength) {
       frame.begin(id, Math.max(sequence.cachedTokens, 0), promptRecords?.take() ?? null);

@@ -4,9 +4,9 @@ import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GrammarSource } from "../../grammar-source.ts";
-import { Refusals } from "../../text/constraints/refusals.ts";
+import { RefusedGrammars } from "../../text/constraints/refusals.ts";
 import * as limits from "./limits.ts";
-import { LiveMatcher, type MatcherKeeper, type ProvedGrammar } from "./live-matcher.ts";
+import { MatcherProxy, type MatcherKeeper, type ProvedGrammar } from "./live-matcher.ts";
 import type { CompiledGrammar, GrammarAsker, GrammarHost, Matcher } from "./matcher.ts";
 import { MatcherThreads } from "./matcher-threads.ts";
 import { Proofs } from "./proofs.ts";
@@ -48,7 +48,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
   readonly #pool: ThreadPool;
   readonly #matchers: MatcherThreads;
   readonly #proofs: Proofs;
-  readonly #refusals = new Refusals();
+  readonly #refusals = new RefusedGrammars();
   /** By digest, the one used last at the end. */
   readonly #grammars = new Map<string, KeptGrammar>();
   #matcherCount = 0;
@@ -101,7 +101,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     await this.#pool.close(unloading());
   }
 
-  answered(matcher: LiveMatcher): void {
+  answered(matcher: MatcherProxy): void {
     this.#matchers.answered(matcher);
   }
 
@@ -127,7 +127,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     if (this.#matcherCount >= maxMatchers) throw tooManyMatchers(maxMatchers);
     const thread = this.#matchers.place(grammar, false);
     this.#matcherCount++;
-    const matcher = new LiveMatcher(this.#nextId++, grammar, thread, this);
+    const matcher = new MatcherProxy(this.#nextId++, grammar, thread, this);
     this.#startWatch();
     return matcher;
   }

@@ -5,7 +5,7 @@ import { ServerError } from "../../../runtime/errors.ts";
 import type { Allowed, Matcher } from "./matcher.ts";
 import { Pace } from "./pace.ts";
 import type { NumberedSource } from "./thread/messages.ts";
-import { noToken, Sheet } from "./thread/sheet.ts";
+import { noToken, MatcherBuffer } from "./thread/sheet.ts";
 
 /** A grammar that has been compiled once. */
 export interface ProvedGrammar extends NumberedSource {
@@ -19,19 +19,19 @@ export interface ProvedGrammar extends NumberedSource {
 export interface MatcherKeeper {
   readonly vocabSize: number;
   /** An answer has been used; `pace` counts it. */
-  answered(matcher: LiveMatcher): void;
-  closed(matcher: LiveMatcher): void;
+  answered(matcher: MatcherProxy): void;
+  closed(matcher: MatcherProxy): void;
 }
 
 /** What a matcher uses of its grammar thread. */
 export interface MatcherThread {
   readonly isServing: boolean;
   readonly control: { hurry(): void; wakeSoon(): void };
-  open(matcher: LiveMatcher, history: Int32Array): void;
-  close(matcher: LiveMatcher): void;
+  open(matcher: MatcherProxy, history: Int32Array): void;
+  close(matcher: MatcherProxy): void;
 }
 
-export class LiveMatcher implements Matcher {
+export class MatcherProxy implements Matcher {
   readonly id: number;
   readonly grammar: ProvedGrammar;
   readonly pace = new Pace(performance.now());
@@ -40,7 +40,7 @@ export class LiveMatcher implements Matcher {
   /** Threads that have ended under it, nobody knows why. */
   losses = 0;
   readonly #keeper: MatcherKeeper;
-  #sheet: Sheet;
+  #sheet: MatcherBuffer;
   #thread: MatcherThread;
   /** Tokens whose answers have been used, forced ones too. */
   readonly #history: number[] = [];
@@ -53,7 +53,7 @@ export class LiveMatcher implements Matcher {
     this.grammar = grammar;
     this.#keeper = keeper;
     this.#thread = thread;
-    this.#sheet = Sheet.create(keeper.vocabSize);
+    this.#sheet = MatcherBuffer.create(keeper.vocabSize);
     this.#allowed = { forced: none, mask: this.#sheet.mask };
     this.#sheet.ask(noToken);
     thread.open(this, none);
@@ -63,7 +63,7 @@ export class LiveMatcher implements Matcher {
     return this.grammar.source.param;
   }
 
-  get sheet(): Sheet {
+  get sheet(): MatcherBuffer {
     return this.#sheet;
   }
 
@@ -144,6 +144,6 @@ export class LiveMatcher implements Matcher {
 
 const none = new Int32Array(0);
 
-function assertAnswered(sheet: Sheet): void {
+function assertAnswered(sheet: MatcherBuffer): void {
   if (!sheet.isAnswered) throw new Error("a grammar's answer is used that is not there");
 }

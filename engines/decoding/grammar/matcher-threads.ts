@@ -4,7 +4,7 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import { slowAnswerMs, slowCompileMs } from "./limits.ts";
-import type { LiveMatcher, ProvedGrammar } from "./live-matcher.ts";
+import type { MatcherProxy, ProvedGrammar } from "./live-matcher.ts";
 import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 
@@ -41,7 +41,7 @@ export class MatcherThreads {
   }
 
   /** A matcher's answer has been used. */
-  answered(matcher: LiveMatcher): void {
+  answered(matcher: MatcherProxy): void {
     const { loadMs, slowMs: takenMs } = matcher.pace;
     if (takenMs > slowLimitMs) this.#refuse(matcher, `more than ${slowLimitMs / 1000} s in all`);
     else if (loadMs > slowAnswerMs && !matcher.isSlow) this.#isolate(matcher, false);
@@ -72,7 +72,7 @@ export class MatcherThreads {
   }
 
   /** Keeps a slow matcher and the others apart. `isBusy`: its thread works for it now. */
-  #isolate(matcher: LiveMatcher, isBusy: boolean): void {
+  #isolate(matcher: MatcherProxy, isBusy: boolean): void {
     const thread = this.#options.pool.all.find(({ matchers }) => matchers.has(matcher.id));
     matcher.isSlow = true;
     if (thread === undefined || thread.isSlow) return;
@@ -86,13 +86,13 @@ export class MatcherThreads {
     }
   }
 
-  #refuse(matcher: LiveMatcher, took: string): void {
+  #refuse(matcher: MatcherProxy, took: string): void {
     const error = tooSlow(matcher.grammar, took);
     matcher.fail(error);
     this.#options.onTooSlow(matcher.grammar, error);
   }
 
-  #move(matcher: LiveMatcher): void {
+  #move(matcher: MatcherProxy): void {
     try {
       matcher.move(this.place(matcher.grammar, matcher.isSlow));
     } catch (error) {

@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
 import type { GrammarSource } from "../../grammar-source.ts";
-import type { LiveMatcher } from "./live-matcher.ts";
+import type { MatcherProxy } from "./live-matcher.ts";
 import { Control } from "./thread/control.ts";
 import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./thread/messages.ts";
 
@@ -27,7 +27,7 @@ interface Compilation {
 export class GrammarThread {
   readonly control = new Control();
   /** By their numbers, which no grammar has. */
-  readonly matchers = new Map<number, LiveMatcher>();
+  readonly matchers = new Map<number, MatcherProxy>();
   /** It compiles a source that has not been proved. */
   isProving = false;
   /** It holds too much memory: it gets nothing new. */
@@ -154,7 +154,7 @@ export class GrammarThread {
     this.#fail(grammar, `it takes more than ${limitMs / 1000} s to compile`);
   }
 
-  open(matcher: LiveMatcher, history: Int32Array): void {
+  open(matcher: MatcherProxy, history: Int32Array): void {
     const { id, grammar, sheet } = matcher;
     // Several matchers at once are likely to be one request's.
     const isInUse = [...this.matchers.values()].some((other) => other.grammar.id === grammar.id);
@@ -164,7 +164,7 @@ export class GrammarThread {
     this.#order({ type: "open", matcher: id, grammar: grammar.id, sheet: sheet.memory, history });
   }
 
-  close({ id }: LiveMatcher): void {
+  close({ id }: MatcherProxy): void {
     if (!this.matchers.delete(id)) return;
     this.#lastMatcherMs = performance.now();
     this.#order({ type: "close", matcher: id });

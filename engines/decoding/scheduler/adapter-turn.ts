@@ -2,7 +2,7 @@
 // counting as one. Changing adapters costs a step some time, so an adapter keeps its turn for a few steps. Used by the step
 // filler only; it is told durations and never looks at a clock.
 import type { Sequence } from "./sequence.ts";
-import type { StepCost } from "./step-cost.ts";
+import type { StepTimeModel } from "./step-cost.ts";
 
 /** A turn lasts so many times as long as a change of adapters takes: those take a ninth of all time. */
 const turnPerSwitch = 8;
@@ -21,10 +21,10 @@ const believedMs = 1;
 /** An adapter whose sequences all wait for their grammars' next masks keeps its turn for so many looks at them. */
 const mostLooks = 4;
 
-export class AdapterTurn {
+export class AdapterRotation {
   /** Steps that ran with another adapter than the one before. */
   switches = 0;
-  readonly #cost: StepCost;
+  readonly #cost: StepTimeModel;
   /** The number of each adapter's last turn. */
   readonly #lastTurn = new Map<number, number>();
   /** Runnable sequences of each adapter, while a turn is measured. */
@@ -40,7 +40,7 @@ export class AdapterTurn {
   #steppedAdapter = 0;
   #switchMs = assumedSwitchMs;
 
-  constructor(cost: StepCost) {
+  constructor(cost: StepTimeModel) {
     this.#cost = cost;
   }
 

@@ -2,7 +2,7 @@
 // Used by the scheduler only, which decides what the running ones feed. It is told the time; it never looks at a clock.
 
 import type { KvModel, PrefixCache } from "../kv/prefix-cache.ts";
-import { Placement } from "./placement.ts";
+import { KvAllocator } from "./placement.ts";
 import { queueFull } from "./queue/queue-full.ts";
 import { SlotShares } from "./queue/slot-shares.ts";
 import { SlotTable } from "./queue/slot-table.ts";
@@ -25,7 +25,7 @@ export const pauseGraceMs = 100;
 /** After a longer one it does, though nobody waits: a slot that stands still among others may cost an engine a row a step. */
 export const longestPauseMs = 2000;
 
-export class Admission<S extends Sequence> {
+export class SlotManager<S extends Sequence> {
   /** How often a paused sequence has lost its slot to one that waited, and any sequence to want of KV memory. */
   pausedPreemptions = 0;
   memoryPreemptions = 0;
@@ -33,7 +33,7 @@ export class Admission<S extends Sequence> {
   sharePreemptions = 0;
   readonly #slots: SlotTable<S>;
   readonly #prefixes: PrefixCache<S>;
-  readonly #placement: Placement<S>;
+  readonly #placement: KvAllocator<S>;
   readonly #limits: QueueLimits;
   readonly #queue = new WaitingQueue<S>();
   readonly #shares: SlotShares<S>;
@@ -44,7 +44,7 @@ export class Admission<S extends Sequence> {
   constructor(model: KvModel, prefixes: PrefixCache<S>, limits: QueueLimits, promptMs: (tokens: number) => number) {
     this.#slots = new SlotTable(model.capacity.maxSequences);
     this.#prefixes = prefixes;
-    this.#placement = new Placement(model, prefixes, limits.swapBytes);
+    this.#placement = new KvAllocator(model, prefixes, limits.swapBytes);
     this.#limits = limits;
     const lossMs = (sequence: S) => (this.#placement.canKeep(sequence) ? 0 : promptMs(sequence.computed));
     this.#shares = new SlotShares(limits.slotShareMs, lossMs);
@@ -59,7 +59,7 @@ export class Admission<S extends Sequence> {
     return this.#queue.size;
   }
 
-  get parkedCount(): number {
+  get preemptedCount(): number {
     return this.#queue.parked.size;
   }
 
@@ -167,8 +167,8 @@ export class Admission<S extends Sequence> {
     const waiting = [...this.#queue];
     const { parked } = this.#queue;
     if (waiting.length !== this.waitingCount) throw new Error(`${waiting.length} wait, ${this.waitingCount} counted`);
-    for (const { state, slot, computed, paused, source } of [...waiting, ...parked]) {
-      const isRight = slot === -1 && computed === 0 && source === null && state === (paused ? "parked" : "waiting");
+    for (const { state, slot, computed, paused, sharedPrefixOwner } of [...waiting, ...parked]) {
+      const isRight = slot === -1 && computed === 0 && sharedPrefixOwner === null && state === (paused ? "parked" : "waiting");
       if (!isRight) throw new Error(`without a slot: ${state}, paused ${paused}, slot ${slot}, ${computed} computed`);
     }
     if ([...parked].some(({ state }) => state !== "parked")) throw new Error("one that is parked is not");
@@ -179,7 +179,7 @@ export class Admission<S extends Sequence> {
   }
 
   get #slotlessCount(): number {
-    return this.waitingCount + this.parkedCount;
+    return this.waitingCount + this.preemptedCount;
   }
 
   /** A sequence with a free slot ahead of it only waits for the next step: it does not count. */
@@ -241,9 +241,9 @@ export class Admission<S extends Sequence> {
   /** Those whose source has computed what they waited for, or never will, go on. */
   #wake(): void {
     for (const sequence of [...this.running]) {
-      const { source } = sequence;
-      if (source === null || (source.isRunnableOrWaits && source.computed < sequence.sourceTokens)) continue;
-      sequence.source = null;
+      const { sharedPrefixOwner } = sequence;
+      if (sharedPrefixOwner === null || (sharedPrefixOwner.isRunnableOrWaits && sharedPrefixOwner.computed < sequence.sharedPrefixTokens)) continue;
+      sequence.sharedPrefixOwner = null;
       if (this.#placement.place(sequence)) continue;
       this.#takeSlot(sequence);
       this.#toFront(sequence);

@@ -1,7 +1,7 @@
 // Owns the choice to let running sequences sit out a step so that the batch fills first: beside a crowd of new prompts a
 // few decodes cost a pass and bring little, and every prompt that waits for them starts later. Used by the scheduler
 // only; it is told durations and never looks at a clock.
-import type { StepCost } from "./step-cost.ts";
+import type { StepTimeModel } from "./step-cost.ts";
 
 /** How long decodes may be held back, in steps of `max_step_ms`: a crowd as large as is served at once starts together. */
 const longestHoldSteps = 32;
@@ -16,14 +16,14 @@ export interface Crowd {
   readonly allowance: number;
 }
 
-export class DecodeHold {
-  readonly #cost: StepCost;
+export class PrefillPriority {
+  readonly #cost: StepTimeModel;
   readonly #maxStepMs: number;
   #isHolding = false;
   #heldMs = 0;
   #limitMs = 0;
 
-  constructor(cost: StepCost, maxStepMs: number) {
+  constructor(cost: StepTimeModel, maxStepMs: number) {
     this.#cost = cost;
     this.#maxStepMs = maxStepMs;
   }

@@ -13,7 +13,7 @@ const mostComputedAgain = 1 / 8;
 /** Fewer tokens than these are computed sooner than they are waited for. */
 const leastAwaitedTokens = 64;
 
-export class Placement<S extends Sequence> {
+export class KvAllocator<S extends Sequence> {
   readonly #capacity: Capacity;
   readonly #kv: KvCache;
   readonly #prefixes: PrefixCache<S>;
@@ -34,7 +34,7 @@ export class Placement<S extends Sequence> {
   place(sequence: S): boolean {
     if (sequence.swapped !== null && !this.#isMostlyShared(sequence)) return this.#placeSwapped(sequence);
     const reused = mustComputeAll(sequence) ? 0 : this.#fillFromOthers(sequence);
-    if (sequence.source !== null) return true;
+    if (sequence.sharedPrefixOwner !== null) return true;
     if (!this.#reserveAll(sequence, reused)) return this.#undo(sequence);
     this.#swap.forget(sequence);
     sequence.computed = reused;
@@ -103,8 +103,8 @@ export class Placement<S extends Sequence> {
     const there = coming ?? this.#prefixes.findRunning(sequence, isOther);
     const shared = there === null ? 0 : Math.min(there.holder.computed, there.length);
     if (coming !== null && coming.length - Math.max(copied, shared) >= leastAwaitedTokens) {
-      sequence.source = coming.holder;
-      sequence.sourceTokens = coming.length;
+      sequence.sharedPrefixOwner = coming.holder;
+      sequence.sharedPrefixTokens = coming.length;
       return 0;
     }
     if (there !== null && shared > copied) {

@@ -3,7 +3,7 @@
 // admission and the next one by what is left of them: long ones go on, short ones get by.
 import type { Sequence } from "./sequence.ts";
 
-export class PromptOrder<S extends Sequence> {
+export class PrefillOrder<S extends Sequence> {
   /** The step in which a client's prompts last got tokens, for those that have prompts. */
   readonly #lastFed = new Map<string, number>();
   #step = 0;

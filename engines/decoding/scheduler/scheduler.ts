@@ -5,11 +5,11 @@
 import type { Batch } from "../../batch.ts";
 import type { KvModel } from "../kv/prefix-cache.ts";
 import { type CachedPrefix, PrefixCache, type PrefixStatistics } from "../kv/prefix-cache.ts";
-import { Admission, type QueueLimits } from "./admission.ts";
+import { SlotManager, type QueueLimits } from "./admission.ts";
 import type { Sequence, SequenceRequest } from "./sequence.ts";
 import { checkSequence } from "./sequence-check.ts";
-import { StepCost } from "./step-cost.ts";
-import { isDecode, StepFiller, type StepLimits } from "./step-filler.ts";
+import { StepTimeModel } from "./step-cost.ts";
+import { isDecode, BatchBuilder, type StepLimits } from "./step-filler.ts";
 
 export interface SchedulerLimits extends StepLimits, QueueLimits {
   /**
@@ -22,13 +22,13 @@ export interface SchedulerLimits extends StepLimits, QueueLimits {
 export type Finish = "none" | "stop" | "length";
 
 export class Scheduler<S extends Sequence> {
-  readonly cost: StepCost;
+  readonly cost: StepTimeModel;
   readonly #model: KvModel;
   readonly #endTokens: ReadonlySet<number>;
   readonly #limits: SchedulerLimits;
   readonly #prefixes: PrefixCache<S>;
-  readonly #admission: Admission<S>;
-  readonly #filler: StepFiller<S>;
+  readonly #admission: SlotManager<S>;
+  readonly #filler: BatchBuilder<S>;
   /** Adapters that no further sequence names. */
   readonly #leaving = new Set<number>();
 
@@ -41,11 +41,11 @@ export class Scheduler<S extends Sequence> {
     this.#model = model;
     this.#endTokens = new Set(model.tokens.endOfGeneration);
     this.#limits = limits;
-    this.cost = new StepCost(model.capacity.maxLogitsRows, limits);
+    this.cost = new StepTimeModel(model.capacity.maxLogitsRows, limits);
     const options = { limit: limits.prefixCacheEntries, onEvict };
     this.#prefixes = new PrefixCache(model, options);
-    this.#admission = new Admission(model, this.#prefixes, limits, (tokens) => this.cost.promptMs(tokens));
-    this.#filler = new StepFiller(model, this.#admission, this.cost, limits);
+    this.#admission = new SlotManager(model, this.#prefixes, limits, (tokens) => this.cost.promptMs(tokens));
+    this.#filler = new BatchBuilder(model, this.#admission, this.cost, limits);
   }
 
   /** Sequence of each row of the batch last scheduled. */
@@ -66,8 +66,8 @@ export class Scheduler<S extends Sequence> {
     return this.#running.length;
   }
 
-  get parkedCount(): number {
-    return this.#admission.parkedCount;
+  get preemptedCount(): number {
+    return this.#admission.preemptedCount;
   }
 
   /** How often a paused sequence has lost its slot. */

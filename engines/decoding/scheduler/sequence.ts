@@ -66,8 +66,8 @@ export class Sequence {
   /** Tokens of the prompt whose KV was there when it first got a slot; -1 = it has none yet. */
   cachedTokens = -1;
   /** Whose prompt begins with the same sourceTokens tokens and is being computed: it waits for them. */
-  source: Sequence | null = null;
-  sourceTokens = 0;
+  sharedPrefixOwner: Sequence | null = null;
+  sharedPrefixTokens = 0;
   /** KV of the first swappedTokens tokens while it has no slot, if it was kept. */
   swapped: Uint8Array | null = null;
   swappedTokens = 0;
@@ -98,12 +98,12 @@ export class Sequence {
   }
 
   get isRunnable(): boolean {
-    return this.state === "running" && !this.paused && !this.isHeld && this.source === null;
+    return this.state === "running" && !this.paused && !this.isHeld && this.sharedPrefixOwner === null;
   }
 
   /** It would run if what it may say next were known. */
   get isRunnableOrHeld(): boolean {
-    return this.state === "running" && !this.paused && this.source === null;
+    return this.state === "running" && !this.paused && this.sharedPrefixOwner === null;
   }
 
   /** It will compute its prompt, now or behind another whose prompt begins alike. */

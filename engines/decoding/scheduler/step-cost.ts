@@ -24,7 +24,7 @@ const assumedShare = 0.25;
 /** As many tokens of span weigh as much as the assumption. */
 const assumptionWeight = 2;
 
-export class StepCost {
+export class StepTimeModel {
   readonly #target: StepTarget;
   /** Milliseconds of a step of n decode tokens and nothing else, by n: decodes with their drafts. */
   readonly #seenMs: Float64Array;

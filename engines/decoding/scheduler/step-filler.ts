@@ -2,12 +2,12 @@
 // told what steps took and learns from it.
 import type { Batch } from "../../batch.ts";
 import type { KvModel } from "../kv/prefix-cache.ts";
-import { AdapterTurn } from "./adapter-turn.ts";
-import type { Admission } from "./admission.ts";
-import { DecodeHold } from "./decode-hold.ts";
-import { PromptOrder } from "./prompt-order.ts";
+import { AdapterRotation } from "./adapter-turn.ts";
+import type { SlotManager } from "./admission.ts";
+import { PrefillPriority } from "./decode-hold.ts";
+import { PrefillOrder } from "./prompt-order.ts";
 import type { Sequence } from "./sequence.ts";
-import type { StepCost, StepTarget } from "./step-cost.ts";
+import type { StepTimeModel, StepTarget } from "./step-cost.ts";
 
 export interface StepLimits extends StepTarget {
   /** Tokens in one step, decodes and prompt chunks together. */
@@ -25,7 +25,7 @@ const loneRestFactor = 2;
 
 /** How far an adapter's sequences have come: one's turn changes nothing for another. */
 interface Progress<S extends Sequence> {
-  readonly order: PromptOrder<S>;
+  readonly order: PrefillOrder<S>;
   /** Where the round over its decodes starts, modulo their number, when the budget does not hold them all. */
   decodeStart: number;
   /** Its last step fed a prompt. */
@@ -34,18 +34,18 @@ interface Progress<S extends Sequence> {
   tokensSinceDecodes: number;
 }
 
-export class StepFiller<S extends Sequence> {
+export class BatchBuilder<S extends Sequence> {
   /** Sequence of each row of the batch last filled. */
   readonly rows: S[] = [];
   /** Prompt tokens in it. */
   promptTokens = 0;
   /** null where a step can have rows of any adapters. */
-  readonly turn: AdapterTurn | null;
+  readonly turn: AdapterRotation | null;
   readonly #model: KvModel;
-  readonly #admission: Admission<S>;
-  readonly #cost: StepCost;
+  readonly #admission: SlotManager<S>;
+  readonly #cost: StepTimeModel;
   readonly #limits: StepLimits;
-  readonly #hold: DecodeHold;
+  readonly #hold: PrefillPriority;
   /** Chunks of a prompt end on multiples of this from position 0, whatever the load, or at the prompt's end. */
   readonly #grain: number;
   /** By adapter where they take turns; else there is one. */
@@ -64,13 +64,13 @@ export class StepFiller<S extends Sequence> {
   /** Logits rows the step may still ask for. */
   #logitsRowsLeft = 0;
 
-  constructor(model: KvModel, admission: Admission<S>, cost: StepCost, limits: StepLimits) {
-    this.turn = model.capabilities.adaptersPerStep === 1 ? new AdapterTurn(cost) : null;
+  constructor(model: KvModel, admission: SlotManager<S>, cost: StepTimeModel, limits: StepLimits) {
+    this.turn = model.capabilities.adaptersPerStep === 1 ? new AdapterRotation(cost) : null;
     this.#model = model;
     this.#admission = admission;
     this.#cost = cost;
     this.#limits = limits;
-    this.#hold = new DecodeHold(cost, limits.maxStepMs);
+    this.#hold = new PrefillPriority(cost, limits.maxStepMs);
     // Where prompts may have to leave half of a step to decodes, a grain fits into the rest.
     const leastRoom = this.turn === null ? limits.maxBatchTokens : Math.max(limits.maxBatchTokens >> 1, 1);
     this.#grain = Math.min(model.capabilities.chunkTokens.least, limits.maxPrefillChunkTokens, leastRoom);
@@ -248,7 +248,7 @@ export class StepFiller<S extends Sequence> {
     const adapter = this.turn?.adapter ?? 0;
     const known = this.#progress.get(adapter);
     if (known !== undefined) return known;
-    const own = { order: new PromptOrder<S>(), decodeStart: 0, fedPrompt: false, tokensSinceDecodes: 0 };
+    const own = { order: new PrefillOrder<S>(), decodeStart: 0, fedPrompt: false, tokensSinceDecodes: 0 };
     this.#progress.set(adapter, own);
     return own;
   }

@@ -1,6 +1,6 @@
 // Owns how many tokens to draft for each sequence of the next step: as many as make the whole batch yield most tokens per
 // millisecond by what is expected of the drafts and of the step, and none where plain decoding yields more. Pure.
-import type { StepCost } from "../scheduler/step-cost.ts";
+import type { StepTimeModel } from "../scheduler/step-cost.ts";
 
 /** Whatever a draft may come from. */
 export interface DraftSource {
@@ -26,7 +26,7 @@ interface DepthLimits {
 export class DepthPlan {
   /** The choice, for each sequence as added. */
   readonly depths: Int32Array;
-  readonly #cost: StepCost;
+  readonly #cost: StepTimeModel;
   /** What drafting one token for each of n sequences takes, where a model has to be run for it. */
   readonly #draftingMs: (sequences: number) => number;
   readonly #limits: DepthLimits;
@@ -40,7 +40,7 @@ export class DepthPlan {
   /** Sequences for which a model drafts a token at each position. */
   readonly #costlyAt: Int32Array;
 
-  constructor(cost: StepCost, limits: DepthLimits, draftingMs: (sequences: number) => number) {
+  constructor(cost: StepTimeModel, limits: DepthLimits, draftingMs: (sequences: number) => number) {
     this.#cost = cost;
     this.#limits = limits;
     this.#draftingMs = draftingMs;

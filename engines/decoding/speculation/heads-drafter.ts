@@ -1,7 +1,7 @@
 // Owns drafting with the model's own prediction heads, which have read whatever the model has. Called by Speculation only.
-import type { DraftHeads } from "../../engine.ts";
+import type { MtpHeads } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
-import { StepCost } from "../scheduler/step-cost.ts";
+import { StepTimeModel } from "../scheduler/step-cost.ts";
 import type { Drafter } from "./drafter.ts";
 
 /** Picks the token behind a sequence and its drafts so far, by row `row` of the heads' logits; -1 for none. */
@@ -15,17 +15,17 @@ export interface HeadsOptions {
   readonly now: () => number;
 }
 
-export class HeadsDrafter implements Drafter {
+export class MtpDrafter implements Drafter {
   readonly maxDepth: number;
-  readonly #heads: DraftHeads;
-  readonly #cost: StepCost;
+  readonly #heads: MtpHeads;
+  readonly #cost: StepTimeModel;
   readonly #choose: ChooseDraft;
   readonly #now: () => number;
 
-  constructor(heads: DraftHeads, { maxDepth, maxSequences, choose, now }: HeadsOptions) {
+  constructor(heads: MtpHeads, { maxDepth, maxSequences, choose, now }: HeadsOptions) {
     this.maxDepth = maxDepth;
     this.#heads = heads;
-    this.#cost = new StepCost(maxSequences, { decodeSlowdown: 1, maxStepMs: 0 });
+    this.#cost = new StepTimeModel(maxSequences, { decodeSlowdown: 1, maxStepMs: 0 });
     this.#choose = choose;
     this.#now = now;
   }

@@ -3,7 +3,7 @@
 import { Batch } from "../../batch.ts";
 import type { LoadedModel } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
-import { StepCost } from "../scheduler/step-cost.ts";
+import { StepTimeModel } from "../scheduler/step-cost.ts";
 import type { Drafter } from "./drafter.ts";
 
 /** What the model's cache holds of a sequence. */
@@ -25,7 +25,7 @@ export class ModelDrafter implements Drafter {
   readonly #model: LoadedModel;
   readonly #vocabSize: number;
   readonly #batch: Batch;
-  readonly #cost: StepCost;
+  readonly #cost: StepTimeModel;
   readonly #now: () => number;
   readonly #holdings = new Map<Sequence, Holding>();
   readonly #ownerOf: (Sequence | null)[];
@@ -39,7 +39,7 @@ export class ModelDrafter implements Drafter {
     this.#vocabSize = vocabSize;
     this.#now = now;
     this.#batch = new Batch(maxSequences, maxBatchTokens);
-    this.#cost = new StepCost(maxSequences * fewTokens, { decodeSlowdown: 1, maxStepMs: 0 });
+    this.#cost = new StepTimeModel(maxSequences * fewTokens, { decodeSlowdown: 1, maxStepMs: 0 });
     this.#ownerOf = new Array<Sequence | null>(maxSequences).fill(null);
     this.#rowOwner = new Int32Array(maxSequences);
   }

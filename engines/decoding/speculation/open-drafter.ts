@@ -1,16 +1,16 @@
 // Owns the choice of what is run to draft: a smaller model, or else the model's own prediction heads. Called by Speculation.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
-import type { DraftHeads } from "../../engine.ts";
+import type { MtpHeads } from "../../engine.ts";
 import type { Drafter } from "./drafter.ts";
-import { chooseLikeliest, HeadsDrafter } from "./heads-drafter.ts";
+import { chooseLikeliest, MtpDrafter } from "./heads-drafter.ts";
 import { ModelDrafter } from "./model-drafter.ts";
 import type { SpeculationParts } from "./options.ts";
 
 /** Null where there is neither. Throws config_invalid where the smaller model cannot draft. */
 export function openDrafter(parts: SpeculationParts): Drafter | null {
   const { model, draft, now = () => performance.now() } = parts;
-  if (draft === null) return model.heads ? openHeads(model.heads, parts, now) : null;
+  if (draft === null) return model.mtp ? openHeads(model.mtp, parts, now) : null;
   if (!draft.capabilities.truncate || !draft.capabilities.generates) {
     const message = `${draft.card.path} cannot draft: draft_model expects a model that generates and can drop its last tokens`;
     throw new ServerError("config_invalid", message, { param: "draft_model" });
@@ -18,12 +18,12 @@ export function openDrafter(parts: SpeculationParts): Drafter | null {
   return new ModelDrafter(draft, Math.min(model.card.vocabSize, draft.card.vocabSize), now);
 }
 
-function openHeads(heads: DraftHeads, { model, options, choose }: SpeculationParts, now: () => number): Drafter {
+function openHeads(heads: MtpHeads, { model, options, choose }: SpeculationParts, now: () => number): Drafter {
   const likeliest = chooseLikeliest(model.card.vocabSize);
-  return new HeadsDrafter(heads, {
-    maxDepth: Math.min(options.headTokens ?? heads.trainedTokens, options.maxDraftTokens),
+  return new MtpDrafter(heads, {
+    maxDepth: Math.min(options.mtpTokens ?? heads.trainedTokens, options.maxDraftTokens),
     maxSequences: model.capacity.maxSequences,
-    choose: options.headSampling === "greedy" ? likeliest : (choose ?? likeliest),
+    choose: options.mtpSampling === "greedy" ? likeliest : (choose ?? likeliest),
     now,
   });
 }

@@ -1,6 +1,6 @@
 // Owns what a model's place is told about drafting tokens.
 import type { EngineName, LoadedModel, ModelSpec } from "../../engine.ts";
-import type { StepCost } from "../scheduler/step-cost.ts";
+import type { StepTimeModel } from "../scheduler/step-cost.ts";
 import type { ChooseDraft } from "./heads-drafter.ts";
 
 export interface SpeculationOptions {
@@ -11,9 +11,9 @@ export interface SpeculationOptions {
   /** A smaller model with the same vocabulary that drafts; null where there is none. */
   readonly draftModel: { readonly engine: EngineName; readonly spec: ModelSpec } | null;
   /** Tokens that prediction heads draft a step, where the model was loaded with them; null = as many as they were made for. */
-  readonly headTokens: number | null;
+  readonly mtpTokens: number | null;
   /** Heads draft their likeliest tokens, or (else) what would be sampled if the model said the same as they do. */
-  readonly headSampling: "auto" | "greedy" | "probabilistic";
+  readonly mtpSampling: "auto" | "greedy" | "probabilistic";
 }
 
 export interface SpeculationParts {
@@ -22,7 +22,7 @@ export interface SpeculationParts {
   readonly draft: LoadedModel | null;
   readonly options: SpeculationOptions;
   /** What steps of the model take: the scheduler's. */
-  readonly cost: StepCost;
+  readonly cost: StepTimeModel;
   /** Picks the drafts of the model's heads as the model's own tokens will be picked; left out, they are the likeliest. */
   readonly choose?: ChooseDraft;
   /** Milliseconds, to time the drafter by. */

@@ -2,7 +2,7 @@
 // as promise to pay; the step verifies them beside everything else, and what it finds teaches the next guess. The step
 // loop calls it: prepare() before each schedule, observe() for each verified draft. What is sampled never depends on it.
 import type { Sequence } from "../scheduler/sequence.ts";
-import type { StepCost } from "../scheduler/step-cost.ts";
+import type { StepTimeModel } from "../scheduler/step-cost.ts";
 import { DepthPlan, type DraftSource } from "./depth.ts";
 import type { Drafter } from "./drafter.ts";
 import { DrafterRecord, sharedDrafterAcceptance } from "./drafter-record.ts";
@@ -41,7 +41,7 @@ interface Follower {
 export class Speculation {
   readonly statistics: SpeculationStatistics;
   readonly #options: SpeculationOptions;
-  readonly #cost: StepCost;
+  readonly #cost: StepTimeModel;
   readonly #drafter: Drafter | null;
   readonly #plan: DepthPlan;
   readonly #lookupAcceptance = sharedLookupAcceptance();
@@ -59,7 +59,7 @@ export class Speculation {
   /** Null where the model cannot take back what it was fed, or there is nothing to draft from. */
   static create(parts: SpeculationParts): Speculation | null {
     const { model, draft, options } = parts;
-    const hasSource = options.promptLookup || draft !== null || Boolean(model.heads);
+    const hasSource = options.promptLookup || draft !== null || Boolean(model.mtp);
     const canDraft = options.maxDraftTokens > 0 && hasSource;
     const { truncate, generates } = model.capabilities;
     const hasRows = model.capacity.maxLogitsRows > 1;

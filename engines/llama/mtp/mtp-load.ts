@@ -51,20 +51,20 @@ export function headedTraits(
   traits: ModelTraits,
   spec: ModelSpec,
 ): ModelTraits {
-  const { path, pagedKv, heads } = spec;
+  const { path, pagedKv, mtp } = spec;
   if (functions.modelIsRecurrent(model) || functions.modelIsHybrid(model) || traits.isEncoder) {
     throw unusable(spec, `"${path}" cannot drop tokens that were drafted wrong`);
   }
   if (traits.pooling === "rank") throw unusable(spec, `"${path}" gives scores`);
   if (pagedKv === false) throw unusable(spec, "predicting several tokens needs the shared pool of paged_attn");
-  const layers = heads?.path === null ? functions.modelPredictionLayerCount(model) : 0;
+  const layers = mtp?.path === null ? functions.modelPredictionLayerCount(model) : 0;
   return { ...traits, rollsBack: true, kv: { ...traits.kv, layers: traits.kv.layers + layers } };
 }
 
 export function openHeads(request: HeadsRequest): LlamaHeads {
   const { spec, target } = request;
   const { functions } = target;
-  const path = spec.heads?.path ?? null;
+  const path = spec.mtp?.path ?? null;
   if (path === null) {
     checkOwn(functions, target.model, spec);
     return open(request, target.model, false);
@@ -152,9 +152,9 @@ function architectureOf(functions: LlamaFunctions, model: Pointer): string {
   return metadata(functions, model, "general.architecture") ?? "unknown";
 }
 
-function unusable({ heads }: ModelSpec, problem: string): ServerError {
+function unusable({ mtp }: ModelSpec, problem: string): ServerError {
   const [param, expected] =
-    heads?.path == null
+    mtp?.path == null
       ? ["mtp_n_predict", "a model with prediction heads (multi-token prediction)"]
       : ["mtp_model", "an assistant made for the model it drafts for"];
   return new ServerError("config_invalid", `${param} expects ${expected}; ${problem}: leave it out`, { param });

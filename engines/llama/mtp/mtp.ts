@@ -1,10 +1,10 @@
 // Owns drafting with prediction heads that llama.cpp runs: the newest token and the state before it give a token and a state
 // of the heads' own, and those the next. Called by the drafter; what the heads have read is mtp-feeder.ts's.
-import type { DraftHeads, DraftTarget } from "../../engine.ts";
+import type { MtpHeads, DraftTarget } from "../../engine.ts";
 import { NativeFloats } from "../native/native-floats.ts";
 import { HeadsFeeder, type HeadsParts } from "./mtp-feeder.ts";
 
-export class LlamaHeads implements DraftHeads {
+export class LlamaHeads implements MtpHeads {
   readonly trainedTokens: number;
   readonly feeder: HeadsFeeder;
   readonly #parts: HeadsParts;

@@ -8,7 +8,7 @@ interface Refusal {
   readonly untilMs: number;
 }
 
-export class Refusals {
+export class RefusedGrammars {
   /** The oldest first. */
   readonly #kept = new Map<string, Refusal>();
 

@@ -17,7 +17,7 @@ const maxRules = 8000;
 const maxLooseElements = 15_000;
 
 /** All that is demanded of one output. */
-export interface OutputDemand {
+export interface OutputConstraint {
   /** What the answer must be where it is no call; null = free text. */
   readonly grammar: OutputGrammar | null;
   readonly calls: CallDemand | null;
@@ -39,13 +39,13 @@ export interface Translation {
  * Throws ServerError `invalid_value` or `unsupported`, which names the construct at fault and where it stands; `timeout` where
  * the machine had too little time for it.
  */
-export function translateOutput(demand: OutputDemand): Translation {
+export function translateOutput(demand: OutputConstraint): Translation {
   const loose = loosened(demand);
   return loose === null ? translated(demand) : bounded(() => translatedWithLoose(demand, loose));
 }
 
 /** With the schemas that are not strict, where that takes half of what a translation may; then without them. */
-function translatedWithLoose(demand: OutputDemand, loose: OutputDemand): Translation {
+function translatedWithLoose(demand: OutputConstraint, loose: OutputConstraint): Translation {
   try {
     return translated(demand, unitsOfTranslation / 2, maxLooseElements);
   } catch (thrown) {
@@ -59,7 +59,7 @@ export function translateGrammar(grammar: OutputGrammar): Translation {
   return translateOutput({ grammar, calls: null, thinking: null, answerOpen: "" });
 }
 
-function translated(demand: OutputDemand, units?: number, elements?: number): Translation {
+function translated(demand: OutputConstraint, units?: number, elements?: number): Translation {
   try {
     return bounded(() => compiled(demand, elements), units);
   } catch (thrown) {
@@ -69,14 +69,14 @@ function translated(demand: OutputDemand, units?: number, elements?: number): Tr
 }
 
 /** Without the schemas that are not strict, which may be too much together; null where there is none. */
-function loosened(demand: OutputDemand): OutputDemand | null {
+function loosened(demand: OutputConstraint): OutputConstraint | null {
   const { calls } = demand;
   if (calls === null || calls.specs.every(({ strict, parameters }) => strict || parameters === null)) return null;
   const specs = calls.specs.map((spec) => (spec.strict ? spec : { ...spec, parameters: null }));
   return { ...demand, calls: { ...calls, specs } };
 }
 
-function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputDemand, elements?: number): Translation {
+function compiled({ grammar, calls, thinking, answerOpen = "" }: OutputConstraint, elements?: number): Translation {
   const rules = new Rules(maxRules, tooManyRules);
   const answer = grammar === null || calls?.required ? null : compileAnswer(grammar, rules);
   const hasFreeText = !calls?.required || thinking !== null;
@@ -106,7 +106,7 @@ function saidOf(answer: Expression | null, called: CallRules | null, required: b
 const afterThinking = choice(text(""), text("\n"), text("\n\n"), text(" "));
 
 function thoughtFirst(
-  { tags, hasBegun }: NonNullable<OutputDemand["thinking"]>,
+  { tags, hasBegun }: NonNullable<OutputConstraint["thinking"]>,
   said: Expression,
   rules: Rules,
 ): Expression {

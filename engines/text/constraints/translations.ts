@@ -3,8 +3,8 @@
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
-import { Refusals } from "./refusals.ts";
-import { type OutputDemand, type Translation, translateOutput } from "./translate.ts";
+import { RefusedGrammars } from "./refusals.ts";
+import { type OutputConstraint, type Translation, translateOutput } from "./translate.ts";
 
 /** Characters of all grammars that are kept. */
 const maxKept = 8 * 1024 * 1024;
@@ -16,7 +16,7 @@ export class Translations {
   readonly #made = new Map<string, Translation>();
   /** Characters of their grammars. */
   #kept = 0;
-  readonly #refusals = new Refusals();
+  readonly #refusals = new RefusedGrammars();
 
   constructor(limit = 64, most = maxKept) {
     this.#limit = limit;
@@ -24,7 +24,7 @@ export class Translations {
   }
 
   /** Throws what translateOutput throws. */
-  of(demand: OutputDemand): Translation {
+  of(demand: OutputConstraint): Translation {
     const syntax = demand.calls?.syntax;
     // What a syntax writes around a call is a function's, of which JSON says nothing.
     const written = JSON.stringify([demand, syntax?.before("tool"), syntax?.after("tool")]);
@@ -38,7 +38,7 @@ export class Translations {
     return translation;
   }
 
-  #translate(demand: OutputDemand, key: string): Translation {
+  #translate(demand: OutputConstraint, key: string): Translation {
     const refusal = this.#refusals.of(key, performance.now());
     if (refusal !== null) throw refusal;
     try {

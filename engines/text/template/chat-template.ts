@@ -7,10 +7,10 @@ import { chooseFormat } from "../parse/choose-format.ts";
 import type { ThinkingTags, ToolFormat } from "../parse/tool-format.ts";
 import type { PromptText, Vocabulary } from "../tokenizer/vocabulary.ts";
 import { checkTools, clientTexts, guardMessage, guardTool, parsedMessage } from "./client-text.ts";
-import { findAbilities } from "./probe-capabilities.ts";
+import { probeCapabilities } from "./probe-capabilities.ts";
 import { removedWords } from "./removed-words.ts";
 import { Renderer } from "./renderer.ts";
-import type { Abilities } from "./template-capabilities.ts";
+import type { TemplateCapabilities } from "./template-capabilities.ts";
 import {
   oneCallEach,
   type ParsedMessage,
@@ -33,17 +33,17 @@ export class ChatTemplate {
   readonly format: ToolFormat;
   /** What the model thinks between; null where the template knows of no thinking. */
   readonly thinking: ThinkingTags | null;
-  readonly abilities: Abilities;
+  readonly capabilities: TemplateCapabilities;
   readonly #source: string;
   readonly #renderer: Renderer;
   readonly #guard: UserTextGuard;
   readonly #written: WrittenParts;
 
   /**
-   * `abilities`: what earlier test renders have shown; without them, the test renders run now. Throws ServerError
+   * `capabilities`: what earlier test renders have shown; without them, the test renders run now. Throws ServerError
    * `model_file_invalid` for a template that cannot be read.
    */
-  constructor(source: string, vocabulary: TemplateVocabulary, abilities: Abilities | null = null) {
+  constructor(source: string, vocabulary: TemplateVocabulary, capabilities: TemplateCapabilities | null = null) {
     const text = (token: number | null) => (token === null ? "" : vocabulary.tokenText(token));
     this.#source = source;
     this.format = chooseFormat(source);
@@ -57,8 +57,8 @@ export class ChatTemplate {
       namesIn: (part: string) => vocabulary.controlNamesIn(part),
     };
     this.#guard = new UserTextGuard(control, removedWords(source));
-    this.abilities = abilities ?? findAbilities(source, this.#renderer);
-    this.#written = { calls: !this.abilities.calls.shown, results: !this.abilities.takesResults };
+    this.capabilities = capabilities ?? probeCapabilities(source, this.#renderer);
+    this.#written = { calls: !this.capabilities.calls.shown, results: !this.capabilities.takesResults };
   }
 
   /**
@@ -77,14 +77,14 @@ export class ChatTemplate {
     const offered = tools.map((tool) => templateTool(guardTool(tool, guard)));
     const guarded = parsed.map((message) => guardMessage(message, guard));
     const told =
-      this.abilities.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
+      this.capabilities.takesTools || offered.length === 0 ? guarded : withSystemText(guarded, this.#toolText(offered));
     const variables = {
       // Granite's name for the same is the second.
       ...(enableThinking === undefined ? {} : { enable_thinking: enableThinking, thinking: enableThinking }),
       ...(reasoningEffort === undefined ? {} : { reasoning_effort: guard(reasoningEffort) }),
     };
     try {
-      const text = this.#renderer.render(this.#shaped(told), this.abilities.takesTools ? offered : [], variables);
+      const text = this.#renderer.render(this.#shaped(told), this.capabilities.takesTools ? offered : [], variables);
       return { text, marker };
     } catch (error) {
       throw this.#failure(error);
@@ -101,17 +101,17 @@ export class ChatTemplate {
   }
 
   #shaped(messages: readonly ParsedMessage[]): TemplateMessage[] {
-    const abilities = this.abilities;
-    const inRoles = withRoles(withNames(messages), abilities);
+    const capabilities = this.capabilities;
+    const inRoles = withRoles(withNames(messages), capabilities);
     const { calls, results } = this.#written;
     const sayable = calls || results ? written(inRoles, this.#written, this.format.syntax) : inRoles;
-    return templateMessages(abilities.calls.several ? sayable : oneCallEach(sayable), abilities);
+    return templateMessages(capabilities.calls.several ? sayable : oneCallEach(sayable), capabilities);
   }
 
   #failure(error: unknown): ServerError {
     const reason = error instanceof Error ? error.message : String(error);
     const options = { param: "messages", cause: error };
-    if (this.abilities.works)
+    if (this.capabilities.works)
       return new ServerError("invalid_value", `the model's chat template refused the messages: ${reason}`, options);
     const advice = "start the server with another one in chat_template";
     return new ServerError(
@@ -125,7 +125,7 @@ export class ChatTemplate {
 /** The messages in the roles the template has: without a system role, its text goes in front of the next user message. */
 function withRoles(
   messages: readonly ParsedMessage[],
-  { takesSystem, takesDeveloper }: Abilities,
+  { takesSystem, takesDeveloper }: TemplateCapabilities,
 ): readonly ParsedMessage[] {
   const fitted: ParsedMessage[] = [];
   const systemTexts: string[] = [];

@@ -2,7 +2,7 @@
 // capability is present if the probed text appears in the prompt. Templates do not declare what they accept.
 import type { ToolSpec } from "../../generation.ts";
 import type { Renderer } from "./renderer.ts";
-import type { Abilities, CallAbilities } from "./template-capabilities.ts";
+import type { TemplateCapabilities, CallCapabilities } from "./template-capabilities.ts";
 import { type ParsedMessage, type TemplateMessage, templateMessages, templateTool } from "./template-messages.ts";
 
 const content = "probe5731";
@@ -22,7 +22,7 @@ const tool: ToolSpec = {
 
 const user: ParsedMessage = { role: "user", content: "hi" };
 
-const noCalls: CallAbilities = {
+const noCalls: CallCapabilities = {
   shown: false,
   textArguments: false,
   nullContent: false,
@@ -32,10 +32,10 @@ const noCalls: CallAbilities = {
   withThoughts: true,
 };
 
-export function findAbilities(source: string, renderer: Renderer): Abilities {
+export function probeCapabilities(source: string, renderer: Renderer): TemplateCapabilities {
   const takesDeveloper = source.includes("developer");
   const probe = new Probe(renderer);
-  const plain: Abilities = {
+  const plain: TemplateCapabilities = {
     works: false,
     wantsParts: false,
     takesSystem: true,
@@ -47,12 +47,12 @@ export function findAbilities(source: string, renderer: Renderer): Abilities {
   const saying = [{ role: "user", content }];
   const takesText = probe.shows(saying, plain, content);
   const wantsParts = !takesText && probe.shows(saying, { ...plain, wantsParts: true }, content);
-  const base: Abilities = { ...plain, works: takesText || wantsParts, wantsParts };
+  const base: TemplateCapabilities = { ...plain, works: takesText || wantsParts, wantsParts };
   if (!base.works) return base;
   const takesSystem = probe.shows([{ role: "system", content }, user], base, content);
-  const withSystem: Abilities = { ...base, takesSystem };
+  const withSystem: TemplateCapabilities = { ...base, takesSystem };
   const takesTools = probe.shows([user], { ...withSystem, takesTools: true }, tool.name);
-  const withTools: Abilities = { ...withSystem, takesTools };
+  const withTools: TemplateCapabilities = { ...withSystem, takesTools };
   const calls = findCalls(probe, withTools);
   // A template that prints any role as it comes has not been taught one it does not name.
   const namesRole = /["']tool["']/.test(source);
@@ -67,33 +67,33 @@ const answered: readonly ParsedMessage[] = [
 ];
 
 /** The first way that works, best one in which calls and results go by the same id or by none. */
-function findCalls(probe: Probe, base: Abilities): CallAbilities {
-  let first: Abilities | null = null;
+function findCalls(probe: Probe, base: TemplateCapabilities): CallCapabilities {
+  let first: TemplateCapabilities | null = null;
   for (const textArguments of [false, true]) {
     for (const nullContent of [false, true]) {
       for (const ids of ["any", "short", "naming"] as const) {
-        const abilities = { ...base, calls: { ...noCalls, shown: true, textArguments, nullContent, ids } };
+        const capabilities = { ...base, calls: { ...noCalls, shown: true, textArguments, nullContent, ids } };
         const messages = conversation(1);
-        if (!probe.showsCalls(messages, abilities, 1)) continue;
-        first ??= abilities;
-        if (probe.agreesOnIds(messages, abilities)) return details(probe, abilities);
+        if (!probe.showsCalls(messages, capabilities, 1)) continue;
+        first ??= capabilities;
+        if (probe.agreesOnIds(messages, capabilities)) return details(probe, capabilities);
       }
     }
   }
   return first === null ? noCalls : details(probe, first);
 }
 
-function details(probe: Probe, base: Abilities): CallAbilities {
+function details(probe: Probe, base: TemplateCapabilities): CallCapabilities {
   const several = probe.showsCalls(conversation(2), base, 2);
-  const having = (besideContent: CallAbilities["besideContent"]): Abilities => ({
+  const having = (besideContent: CallCapabilities["besideContent"]): TemplateCapabilities => ({
     ...base,
     calls: { ...base.calls, several, besideContent },
   });
   const saying = conversation(1, { content });
   const ways = (["together", "apart"] as const).filter((way) => probe.showsCalls(saying, having(way), 1, content));
-  const abilities = having(ways[0] ?? "lost");
-  const withThoughts = probe.renders(conversation(1, { content, reasoning: thoughts }), abilities) !== null;
-  return { ...abilities.calls, withThoughts };
+  const capabilities = having(ways[0] ?? "lost");
+  const withThoughts = probe.renders(conversation(1, { content, reasoning: thoughts }), capabilities) !== null;
+  return { ...capabilities.calls, withThoughts };
 }
 
 /** So many calls in a message, their results, and how the conversation went on: some templates count turns. */
@@ -119,29 +119,29 @@ class Probe {
     this.#renderer = renderer;
   }
 
-  shows(messages: readonly ParsedMessage[], abilities: Abilities, text: string): boolean {
-    return this.renders(messages, abilities)?.includes(text) ?? false;
+  shows(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities, text: string): boolean {
+    return this.renders(messages, capabilities)?.includes(text) ?? false;
   }
 
   /** Arguments that come out as JSON within JSON are not shown. */
-  showsCalls(messages: readonly ParsedMessage[], abilities: Abilities, count: number, ...texts: string[]): boolean {
+  showsCalls(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities, count: number, ...texts: string[]): boolean {
     const names = called.slice(0, count);
     const wanted = [...names, key, ...values.slice(0, count), ...names.map((name) => result + name), ...texts];
-    const prompt = this.renders(messages, abilities) ?? "";
+    const prompt = this.renders(messages, capabilities) ?? "";
     return wanted.every((text) => prompt.includes(text)) && !prompt.includes(`\\"${key}`);
   }
 
-  agreesOnIds(messages: readonly ParsedMessage[], abilities: Abilities): boolean {
-    const answer = templateMessages(messages, abilities).find(({ tool_call_id }) => tool_call_id !== undefined);
-    const prompt = this.renders(messages, abilities) ?? "";
+  agreesOnIds(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities): boolean {
+    const answer = templateMessages(messages, capabilities).find(({ tool_call_id }) => tool_call_id !== undefined);
+    const prompt = this.renders(messages, capabilities) ?? "";
     return prompt.split(answer?.tool_call_id ?? "").length !== 2;
   }
 
   /** null where the template fails. */
-  renders(messages: readonly ParsedMessage[], abilities: Abilities): string | null {
-    const shaped: readonly TemplateMessage[] = templateMessages(messages, abilities);
+  renders(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities): string | null {
+    const shaped: readonly TemplateMessage[] = templateMessages(messages, capabilities);
     try {
-      return this.#renderer.render(shaped, abilities.takesTools ? [templateTool(tool)] : []);
+      return this.#renderer.render(shaped, capabilities.takesTools ? [templateTool(tool)] : []);
     } catch {
       return null;
     }

@@ -1,5 +1,5 @@
 // Owns running a chat template, compiled once: the variables it is given, and what it is given in addition when it fails
-// without. Called by chat-template.ts and by the test renders of abilities.ts.
+// without. Called by chat-template.ts and by the test renders of capabilities.ts.
 import { Template } from "@huggingface/jinja";
 import { ServerError } from "../../../runtime/errors.ts";
 import { boundValues } from "./bounded-values.ts";

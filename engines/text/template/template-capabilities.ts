@@ -1,7 +1,7 @@
 // Template capabilities: what a chat template accepts. Data only; probe-capabilities.ts finds it.
 
 /** How a template takes the calls of a message. */
-export interface CallAbilities {
+export interface CallCapabilities {
   /** Calls come out; where they do not, they are written as text. */
   readonly shown: boolean;
   /** Arguments must be JSON text; otherwise they are what that says. */
@@ -20,7 +20,7 @@ export interface CallAbilities {
 /** `short`: ids must be nine letters and digits. `naming`: only they say what was called, as functions.NAME:COUNT. */
 export type CallIds = "any" | "short" | "naming";
 
-export interface Abilities {
+export interface TemplateCapabilities {
   /** It renders the simplest conversation, so when it fails on another, the messages are at fault. */
   readonly works: boolean;
   /** Content must be a list of parts; a string is lost or refused. */
@@ -33,11 +33,11 @@ export interface Abilities {
   readonly takesTools: boolean;
   /** Where false, results of calls are the user's. */
   readonly takesResults: boolean;
-  readonly calls: CallAbilities;
+  readonly calls: CallCapabilities;
 }
 
 /** Those of a model's templates; null for one that is missing or not tested. */
-export interface TemplateAbilities {
-  readonly usual: Abilities | null;
-  readonly withTools: Abilities | null;
+export interface ModelTemplateCapabilities {
+  readonly usual: TemplateCapabilities | null;
+  readonly withTools: TemplateCapabilities | null;
 }

@@ -1,8 +1,8 @@
 // Owns the shapes in which chat templates expect messages and tools, and how ours are brought into them: what differs from
-// template to template is in its abilities. Pure.
+// template to template is in its capabilities. Pure.
 import { createHash } from "node:crypto";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
-import type { Abilities, CallIds } from "./template-capabilities.ts";
+import type { TemplateCapabilities, CallIds } from "./template-capabilities.ts";
 
 export type TemplateContent = string | null | readonly { readonly type: "text"; readonly text: string }[];
 
@@ -61,11 +61,11 @@ export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMe
 }
 
 /** The messages in the template's shapes. One of ours may be two of those. */
-export function templateMessages(messages: readonly ParsedMessage[], abilities: Abilities): TemplateMessage[] {
+export function templateMessages(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities): TemplateMessage[] {
   const known = new Map<string, KnownCall>();
   return messages.flatMap((message) => {
-    const toolCalls = message.toolCalls?.map((call) => withId(call, abilities.calls.ids, known));
-    return shaped(answering({ ...message, ...(toolCalls && { toolCalls }) }, known), abilities);
+    const toolCalls = message.toolCalls?.map((call) => withId(call, capabilities.calls.ids, known));
+    return shaped(answering({ ...message, ...(toolCalls && { toolCalls }) }, known), capabilities);
   });
 }
 
@@ -92,32 +92,32 @@ function answering(message: ParsedMessage, known: ReadonlyMap<string, KnownCall>
   return call === undefined ? message : { ...message, toolCallId: call.id, name: message.name ?? call.name };
 }
 
-function shaped(message: ParsedMessage, abilities: Abilities): TemplateMessage[] {
+function shaped(message: ParsedMessage, capabilities: TemplateCapabilities): TemplateMessage[] {
   const { toolCalls = [], reasoning = "", content } = message;
-  if (toolCalls.length === 0) return [plain(message, content, reasoning, abilities)];
-  const { besideContent, withThoughts } = abilities.calls;
-  if (content === "") return [calling(message, "", reasoning, abilities)];
-  if (reasoning !== "" && !withThoughts) return [calling(message, "", `${reasoning}\n\n${content}`, abilities)];
-  if (besideContent === "together") return [calling(message, content, reasoning, abilities)];
-  if (besideContent === "lost") return [calling(message, "", reasoning, abilities)];
+  if (toolCalls.length === 0) return [plain(message, content, reasoning, capabilities)];
+  const { besideContent, withThoughts } = capabilities.calls;
+  if (content === "") return [calling(message, "", reasoning, capabilities)];
+  if (reasoning !== "" && !withThoughts) return [calling(message, "", `${reasoning}\n\n${content}`, capabilities)];
+  if (besideContent === "together") return [calling(message, content, reasoning, capabilities)];
+  if (besideContent === "lost") return [calling(message, "", reasoning, capabilities)];
   // Models are given back the thoughts that led to a call; those before mere text are mostly left out.
-  return [plain(message, content, "", abilities), calling(message, "", reasoning, abilities)];
+  return [plain(message, content, "", capabilities), calling(message, "", reasoning, capabilities)];
 }
 
-function plain(message: ParsedMessage, content: string, reasoning: string, abilities: Abilities): TemplateMessage {
+function plain(message: ParsedMessage, content: string, reasoning: string, capabilities: TemplateCapabilities): TemplateMessage {
   const { role, name, toolCallId } = message;
   return {
     role,
-    content: abilities.wantsParts ? [{ type: "text", text: content }] : content,
+    content: capabilities.wantsParts ? [{ type: "text", text: content }] : content,
     ...(name === undefined ? {} : { name }),
     ...(toolCallId === undefined ? {} : { tool_call_id: toolCallId }),
     ...(reasoning === "" ? {} : { reasoning_content: reasoning, thinking: reasoning }),
   };
 }
 
-function calling(message: ParsedMessage, content: string, reasoning: string, abilities: Abilities): TemplateMessage {
-  const { textArguments, nullContent } = abilities.calls;
-  const base = plain(message, content, reasoning, abilities);
+function calling(message: ParsedMessage, content: string, reasoning: string, capabilities: TemplateCapabilities): TemplateMessage {
+  const { textArguments, nullContent } = capabilities.calls;
+  const base = plain(message, content, reasoning, capabilities);
   const calls = (message.toolCalls ?? []).map(
     (call): TemplateCall => ({
       id: call.id,

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
 import type { KernelMemory } from "../load/kernel-module.ts";
-import type { Blueprint } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/blueprint.ts";
 import { AdapterArena } from "./arena.ts";
 import { AdapterLoader } from "./loader.ts";
 
@@ -33,7 +33,7 @@ export class WasmAdapters implements AdapterHost {
   #disposed = false;
 
   /** `memories` are those of the compute threads, in their order, as they are before the first adapter. */
-  constructor(blueprint: Blueprint, memories: readonly KernelMemory[], maxBytes: number) {
+  constructor(blueprint: PartitionPlan, memories: readonly KernelMemory[], maxBytes: number) {
     const longest = Math.max(...memories.map(({ buffer }) => buffer.byteLength));
     this.#memories = memories;
     this.#maxBytes = maxBytes;

@@ -1,16 +1,16 @@
 // Owns the thread that loads adapters, from outside: started with the first one, and anew should it have ended.
 import { Worker } from "node:worker_threads";
 import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
-import type { Blueprint } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/blueprint.ts";
 import { loadFailed } from "./file.ts";
 import type { AdapterTarget } from "./packing.ts";
 import type { AdapterSizes, LoaderAnswer, LoaderTask } from "./worker.ts";
 
 export class AdapterLoader {
-  readonly #blueprint: Blueprint;
+  readonly #blueprint: PartitionPlan;
   #worker: Worker | null = null;
 
-  constructor(blueprint: Blueprint) {
+  constructor(blueprint: PartitionPlan) {
     this.#blueprint = blueprint;
   }
 

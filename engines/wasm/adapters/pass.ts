@@ -4,9 +4,9 @@
 
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { MixtureWeights } from "../mixture/weights.ts";
-import type { Blueprint, DividedGraph, Share } from "../plan/blueprint.ts";
-import { type Order, rowField } from "../plan/order.ts";
-import type { Exchange } from "../threads/exchange.ts";
+import type { PartitionPlan, DividedGraph, Share } from "../plan/blueprint.ts";
+import { type PassDescriptor, rowField } from "../plan/order.ts";
+import type { AllGather } from "../threads/exchange.ts";
 import { placeBytes, rankShare } from "./layout.ts";
 import { type AdapterPlace, adapterPlaces, placeMatrices } from "./places.ts";
 
@@ -26,11 +26,11 @@ export interface AdapterScratch {
   readonly ranks: number;
 }
 
-export function adapterSlabBytes({ passTokens, adapterRank, threads }: Blueprint): number {
+export function adapterSlabBytes({ passTokens, adapterRank, threads }: PartitionPlan): number {
   return passTokens * rankShare(placeMatrices * adapterRank, threads) * floatBytes;
 }
 
-export function layOutScratch(blueprint: Blueprint, take: (bytes: number) => number): AdapterScratch | null {
+export function layOutScratch(blueprint: PartitionPlan, take: (bytes: number) => number): AdapterScratch | null {
   const { adapterRank, maxRows, passTokens, maxOutputs, threads } = blueprint;
   if (adapterRank === 0) return null;
   const slabBytes = adapterSlabBytes(blueprint);
@@ -46,26 +46,26 @@ export function layOutScratch(blueprint: Blueprint, take: (bytes: number) => num
 
 /** What a compute thread lends. */
 export interface AdapterPassParts {
-  readonly blueprint: Blueprint;
+  readonly blueprint: PartitionPlan;
   readonly divided: DividedGraph;
   readonly index: number;
-  readonly order: Order;
+  readonly order: PassDescriptor;
   readonly kernels: KernelExports;
   readonly scratch: AdapterScratch;
   readonly memory: SharedArrayBuffer;
   /** Of the slabs in the scratch. */
-  readonly exchange: Exchange;
+  readonly exchange: AllGather;
   /** Of a mixture, which is the one adapter of all rows; null where there is none. */
   readonly weights: MixtureWeights | null;
 }
 
 export class AdapterPass {
   readonly #places: readonly AdapterPlace[];
-  readonly #order: Order;
+  readonly #order: PassDescriptor;
   readonly #kernels: KernelExports;
   readonly #scratch: AdapterScratch;
   readonly #ownSlab: number;
-  readonly #exchange: Exchange;
+  readonly #exchange: AllGather;
   readonly #weights: MixtureWeights | null;
   readonly #tokens: AdapterList;
   readonly #outputs: AdapterList;

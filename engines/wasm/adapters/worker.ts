@@ -3,7 +3,7 @@
 // at a time; it ends with its model.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
-import { type Blueprint, divideGraph } from "../plan/blueprint.ts";
+import { type PartitionPlan, divideGraph } from "../plan/blueprint.ts";
 import { type AdapterFile, loadFailed, ranksOf, readAdapterFile, stackedRanks } from "./file.ts";
 import { adapterBytes } from "./layout.ts";
 import { type AdapterTarget, packAdapter } from "./packing.ts";
@@ -26,7 +26,7 @@ export interface AdapterSizes {
 if (!parentPort) throw new Error("the loader of adapters is a worker");
 const port = parentPort;
 const ownCodes: readonly ErrorCode[] = ["lora_device_load_failed", "invalid_lora_adapter"];
-const blueprint = workerData as Blueprint;
+const blueprint = workerData as PartitionPlan;
 const places = adapterPlaces(divideGraph(blueprint));
 let measured: readonly AdapterFile[] | null = null;
 

@@ -1,7 +1,7 @@
 // Owns the lists of what weights a graph has: its matrices, the vectors of its norms, and what a thread holds of them.
 // thread-memory.ts gives each its place, weights.ts fills it. Pure.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
-import type { Blueprint, DividedGraph, DividedStep, Piece, Share } from "../plan/blueprint.ts";
+import type { PartitionPlan, DividedGraph, DividedStep, Piece, Share } from "../plan/blueprint.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 
@@ -20,7 +20,7 @@ export function classifierPieces({ classifier }: DividedGraph, thread: number): 
 }
 
 /** Every matrix of the graph, and of a mixture's classifier. */
-export function matrices({ graph, mixture }: Blueprint): Matrix[] {
+export function matrices({ graph, mixture }: PartitionPlan): Matrix[] {
   const { embedding, positions, tokenType, output, layers, pooling } = graph;
   const ends = [embedding, positions, tokenType, output, pooling.head?.dense, pooling.head?.output];
   return [...ends.filter((matrix) => !!matrix), ...layers.flat().flatMap(stepMatrices), ...(mixture?.classifier ?? [])];
@@ -41,7 +41,7 @@ function stepMatrices(step: GraphStep): Matrix[] {
 }
 
 /** Every vector of the graph's norms. */
-export function vectors({ graph }: Blueprint): TensorInfo[] {
+export function vectors({ graph }: PartitionPlan): TensorInfo[] {
   const { embeddingNorm, outputNorm, layers, pooling } = graph;
   const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms)];
   return norms.flatMap((norm) => [norm?.weight, norm?.bias]).filter((tensor) => !!tensor);

@@ -3,8 +3,8 @@
 // thread attends over its own pages and the results are merged.
 import type { AttentionStep } from "../graph/architectures/architecture.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import type { Blueprint } from "../plan/blueprint.ts";
-import { type Order, rowField } from "../plan/order.ts";
+import type { PartitionPlan } from "../plan/blueprint.ts";
+import { type PassDescriptor, rowField } from "../plan/order.ts";
 import { partialTail, type ThreadMemory } from "../threads/thread-memory.ts";
 
 const floatBytes = 4;
@@ -14,9 +14,9 @@ const entryBytes = 8;
 const allPositions = 0x7fffffff;
 
 export class ThreadKv {
-  readonly #blueprint: Blueprint;
+  readonly #blueprint: PartitionPlan;
   readonly #index: number;
-  readonly #order: Order;
+  readonly #order: PassDescriptor;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
   /** The list of pages, with addresses in the layer that runs now. */
@@ -27,9 +27,9 @@ export class ThreadKv {
   #entries = 0;
 
   constructor(
-    blueprint: Blueprint,
+    blueprint: PartitionPlan,
     index: number,
-    order: Order,
+    order: PassDescriptor,
     kernels: KernelExports,
     at: ThreadMemory,
     memory: SharedArrayBuffer,

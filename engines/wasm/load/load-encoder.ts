@@ -5,7 +5,7 @@ import { Batch } from "../../batch.ts";
 import type { LoadProgress, ModelSpec } from "../../engine.ts";
 import { WasmEncoder } from "../encoder.ts";
 import { shapeForContext } from "../graph/hyperparameters.ts";
-import type { Blueprint } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/blueprint.ts";
 import type { HelperThread } from "../threads/helper-thread.ts";
 import { allocateShared } from "../threads/shared-blocks.ts";
 import { encoderSizes } from "./encoder-sizes.ts";
@@ -30,7 +30,7 @@ export async function loadEncoder(
   const threads = helpers.length + 1;
   const { capacity, ...sizes } = encoderSizes(spec, file.shape, threads);
   const { blockTokens } = capacity;
-  const blueprint: Blueprint = {
+  const blueprint: PartitionPlan = {
     files: file.table.files,
     graph: file.graph,
     shape: shapeForContext(file.shape, capacity.sequenceTokens),

@@ -2,7 +2,7 @@
 // the team's leader. Called by the loading of models and of encoders.
 import type { LoadProgress } from "../../engine.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
-import type { Blueprint } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/blueprint.ts";
 import { ComputeThread } from "../threads/compute-thread.ts";
 import type { HelperThread } from "../threads/helper-thread.ts";
 import type { SharedBlocks } from "../threads/shared-blocks.ts";
@@ -15,7 +15,7 @@ export interface LoadedThreads {
 }
 
 export async function loadThreads(
-  blueprint: Blueprint,
+  blueprint: PartitionPlan,
   kernels: KernelModule,
   shared: SharedBlocks,
   helpers: readonly HelperThread[],

@@ -7,7 +7,7 @@ import { frequencyFactorNames } from "../graph/graph.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
 import type { FrequencyFactors } from "../graph/ropes.ts";
 import { threadPieces, vectors } from "../graph/weight-lists.ts";
-import { type Blueprint, type DividedGraph, type Piece, rowGrain } from "../plan/blueprint.ts";
+import { type PartitionPlan, type DividedGraph, type Piece, rowGrain } from "../plan/blueprint.ts";
 import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 
@@ -17,7 +17,7 @@ const longestFactorBytes = 16_384;
 
 /** Fills the slices of thread `index`. Throws model_file_invalid where a file ends early or holds NaN or infinities. */
 export async function loadWeights(
-  blueprint: Blueprint,
+  blueprint: PartitionPlan,
   divided: DividedGraph,
   index: number,
   memory: ThreadMemory,

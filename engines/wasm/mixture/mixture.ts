@@ -7,7 +7,7 @@ import type { ClassifierLayer, MixtureSpec } from "../../engine.ts";
 import { ranksOf, readAdapterFile, stackedRanks } from "../adapters/file.ts";
 import { type AdapterPlace, adapterPlaces } from "../adapters/places.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
-import { type Blueprint, divideGraph } from "../plan/blueprint.ts";
+import { type PartitionPlan, divideGraph } from "../plan/blueprint.ts";
 import type { AdapterRanks, Mixture } from "../plan/mixture.ts";
 
 /** GGUF's number of F32. */
@@ -34,7 +34,7 @@ export interface MixtureParts {
 /** Throws invalid_lora_adapter where it is not one of this model, and what reading prepared adapters throws. */
 export async function loadMixture(
   spec: MixtureSpec,
-  model: Pick<Blueprint, "graph" | "shape" | "threads">,
+  model: Pick<PartitionPlan, "graph" | "shape" | "threads">,
   maxSequences: number,
 ): Promise<LoadedMixture> {
   const layers = checkClassifier(spec, model.shape.width);

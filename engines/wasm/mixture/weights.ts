@@ -3,25 +3,25 @@
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type PlaceLayout } from "../adapters/layout.ts";
 import type { AdapterPlace } from "../adapters/places.ts";
-import type { Blueprint } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/blueprint.ts";
 import type { Mixture } from "../plan/mixture.ts";
-import { type Order, rowField } from "../plan/order.ts";
+import { type PassDescriptor, rowField } from "../plan/order.ts";
 
 const floatBytes = 4;
 
 export interface MixtureWeightsParts {
-  readonly blueprint: Pick<Blueprint, "passTokens" | "threads">;
+  readonly blueprint: Pick<PartitionPlan, "passTokens" | "threads">;
   readonly mixture: Mixture;
   readonly places: readonly AdapterPlace[];
   readonly index: number;
-  readonly order: Order;
+  readonly order: PassDescriptor;
   /** The thread's memory. */
   readonly floats: Float32Array;
 }
 
 export class MixtureWeights {
   readonly #mixture: Mixture;
-  readonly #order: Order;
+  readonly #order: PassDescriptor;
   readonly #floats: Float32Array;
   /** Weights of a token: [layer][adapter]. */
   readonly #stride: number;

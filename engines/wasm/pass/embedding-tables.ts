@@ -3,13 +3,13 @@
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { DividedGraph, Share } from "../plan/blueprint.ts";
-import { type Order, rowField } from "../plan/order.ts";
+import { type PassDescriptor, rowField } from "../plan/order.ts";
 import type { StepParts } from "./step-runner.ts";
 
 const floatBytes = 4;
 
 export interface EmbeddingTableParts extends Pick<StepParts, "blueprint" | "kernels" | "norms" | "at"> {
-  readonly order: Order;
+  readonly order: PassDescriptor;
   readonly tables: Pick<DividedGraph, "positions" | "tokenType">;
   readonly norm: Norm;
 }

@@ -2,10 +2,10 @@
 // of a head's floats. Every compute thread fills its own, at the start of a pass.
 
 import type { Rope } from "../graph/ropes.ts";
-import { type Order, rowField } from "../plan/order.ts";
+import { type PassDescriptor, rowField } from "../plan/order.ts";
 
 /** `table` has two floats for each pair and each token of the order. */
-export function fillRotation(order: Order, { frequencies, magnitude }: Rope, table: Float32Array): void {
+export function fillRotation(order: PassDescriptor, { frequencies, magnitude }: Rope, table: Float32Array): void {
   const pairs = frequencies.length;
   for (let row = 0; row < order.rowCount; row++) {
     let at = order.row(row, rowField.firstToken) * 2 * pairs;

@@ -3,8 +3,8 @@
 import type { AdapterPass } from "../adapters/pass.ts";
 import type { Activation } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import type { Blueprint, DividedStep, Share } from "../plan/blueprint.ts";
-import type { Exchange } from "../threads/exchange.ts";
+import type { PartitionPlan, DividedStep, Share } from "../plan/blueprint.ts";
+import type { AllGather } from "../threads/exchange.ts";
 import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { ThreadNorms } from "../threads/thread-norms.ts";
 import type { ThreadProducts } from "../threads/thread-products.ts";
@@ -16,10 +16,10 @@ export interface StepRunner<Step extends DividedStep> {
 
 /** What a compute thread lends. */
 export interface StepParts {
-  readonly blueprint: Blueprint;
+  readonly blueprint: PartitionPlan;
   readonly kernels: KernelExports;
   readonly at: ThreadMemory;
-  readonly exchange: Exchange;
+  readonly exchange: AllGather;
   readonly products: ThreadProducts;
   readonly norms: ThreadNorms;
   /** Null where the model takes none. */

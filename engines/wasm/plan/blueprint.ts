@@ -7,7 +7,7 @@ import type { Activation, Hyperparameters } from "../graph/shape.ts";
 import type { Mixture } from "./mixture.ts";
 
 /** What every compute thread is told. */
-export interface Blueprint {
+export interface PartitionPlan {
   readonly files: readonly string[];
   readonly graph: Graph;
   readonly shape: Hyperparameters;
@@ -33,7 +33,7 @@ export interface Blueprint {
  * Layers of the KV cache: the first pass of a mixture has its own, behind the model's. An encoder needs keys and values no
  * longer than a layer takes.
  */
-export function kvLayers({ graph, shape, mixture }: Pick<Blueprint, "graph" | "shape" | "mixture">): number {
+export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" | "shape" | "mixture">): number {
   if (graph.isEncoder) return 1;
   return mixture ? 2 * shape.layers : shape.layers;
 }
@@ -158,7 +158,7 @@ export function divideGraph({
   shape,
   threads,
   mixture,
-}: Pick<Blueprint, "graph" | "shape" | "threads" | "mixture">): DividedGraph {
+}: Pick<PartitionPlan, "graph" | "shape" | "threads" | "mixture">): DividedGraph {
   const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
   let places = 0;
   const layers = graph.layers.map((layer) =>

@@ -3,17 +3,17 @@
 import type { Batch } from "../../batch.ts";
 import type { PagedKv } from "../kv/paged-kv.ts";
 import type { RowPlan } from "../mixture/row-plan.ts";
-import { type Order, rowField, rowFields } from "./order.ts";
+import { type PassDescriptor, rowField, rowFields } from "./order.ts";
 
 export class OrderWriter {
-  readonly #order: Order;
+  readonly #order: PassDescriptor;
   readonly #blockTokens: number;
   readonly #kv: PagedKv;
   readonly #plan: RowPlan;
   /** Of the whole order, while it is that of a first pass. */
   #whole = { rowCount: 0, tokenCount: 0, outputCount: 0 };
 
-  constructor(order: Order, blockTokens: number, kv: PagedKv, plan: RowPlan) {
+  constructor(order: PassDescriptor, blockTokens: number, kv: PagedKv, plan: RowPlan) {
     this.#order = order;
     this.#blockTokens = blockTokens;
     this.#kv = kv;

@@ -1,6 +1,6 @@
 // Owns the layout of the block in which the leader tells the other threads what a pass is made of. Written between passes
 // by the leader alone, read by all during one.
-import type { Blueprint } from "./blueprint.ts";
+import type { PartitionPlan } from "./blueprint.ts";
 
 /**
  * Fields of a row. The adapter is its address, the same in all threads' memories; 0 for the base model. A mixture's: 1 + the
@@ -21,9 +21,9 @@ export const rowFields = 8;
 const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3, isFirstPass: 4 };
 const headerInts = 5;
 
-type Limits = Pick<Blueprint, "passTokens" | "maxRows" | "maxOutputs" | "blocksPerSequence">;
+type Limits = Pick<PartitionPlan, "passTokens" | "maxRows" | "maxOutputs" | "blocksPerSequence">;
 
-export class Order {
+export class PassDescriptor {
   readonly #header: Int32Array;
   readonly tokens: Int32Array;
   /** rowFields ints for each sequence of the pass. */

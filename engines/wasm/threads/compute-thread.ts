@@ -18,11 +18,11 @@ import { FeedForward } from "../pass/feed-forward.ts";
 import { Pooler } from "../pass/pooler.ts";
 import { fillRotation } from "../pass/rotation.ts";
 import { multiplyPlace, type StepParts } from "../pass/step-runner.ts";
-import { type Blueprint, type DividedGraph, type DividedStep, divideGraph } from "../plan/blueprint.ts";
-import { Order } from "../plan/order.ts";
-import { Exchange } from "./exchange.ts";
+import { type PartitionPlan, type DividedGraph, type DividedStep, divideGraph } from "../plan/blueprint.ts";
+import { PassDescriptor } from "../plan/order.ts";
+import { AllGather } from "./exchange.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
-import { Team } from "./team.ts";
+import { ThreadGroup } from "./team.ts";
 import { layOut, longestMemoryPages, type ThreadMemory } from "./thread-memory.ts";
 import { ThreadNorms } from "./thread-norms.ts";
 import { ThreadProducts } from "./thread-products.ts";
@@ -30,9 +30,9 @@ import { ThreadProducts } from "./thread-products.ts";
 const floatBytes = 4;
 
 export class ComputeThread {
-  readonly team: Team;
-  readonly order: Order;
-  readonly #blueprint: Blueprint;
+  readonly team: ThreadGroup;
+  readonly order: PassDescriptor;
+  readonly #blueprint: PartitionPlan;
   readonly #divided: DividedGraph;
   readonly #index: number;
   readonly #kernels: KernelExports;
@@ -43,7 +43,7 @@ export class ComputeThread {
   readonly #floats: Float32Array;
   /** By rope. */
   readonly #rotations: readonly Float32Array[];
-  readonly #exchange: Exchange;
+  readonly #exchange: AllGather;
   readonly #norms: ThreadNorms;
   readonly #products: ThreadProducts;
   readonly #kv: ThreadKv;
@@ -60,12 +60,12 @@ export class ComputeThread {
   readonly #tables: EmbeddingTables | null;
   readonly #logits: Float32Array;
 
-  constructor(blueprint: Blueprint, index: number, kernels: KernelModule, shared: SharedBlocks) {
+  constructor(blueprint: PartitionPlan, index: number, kernels: KernelModule, shared: SharedBlocks) {
     this.#blueprint = blueprint;
     this.#index = index;
     this.#divided = divideGraph(blueprint);
-    this.team = new Team(shared.control, index, blueprint.threads);
-    this.order = new Order(shared.order, blueprint);
+    this.team = new ThreadGroup(shared.control, index, blueprint.threads);
+    this.order = new PassDescriptor(shared.order, blueprint);
     this.#at = layOut(blueprint, this.#divided, instantiateKernels(kernels, createMemory(1)), index);
     const { wasmPages, adapters, rotation, rotationBytes } = this.#at;
     this.memory = createMemory(wasmPages, adapters ? longestMemoryPages : wasmPages);
@@ -78,7 +78,7 @@ export class ComputeThread {
       (_, rope) => new Float32Array(buffer, rotation + rope * rotationBytes, rotated),
     );
     this.#logits = new Float32Array(shared.logits);
-    this.#exchange = new Exchange(this.team, this.#at, this.#bytes, shared.bus);
+    this.#exchange = new AllGather(this.team, this.#at, this.#bytes, shared.bus);
     this.#norms = new ThreadNorms(blueprint, this.#kernels, this.#at);
     const lent = { kernels: this.#kernels, at: this.#at, exchange: this.#exchange, norms: this.#norms };
     this.#products = new ThreadProducts({ ...lent, shape: blueprint.shape, index });
@@ -116,7 +116,7 @@ export class ComputeThread {
       kernels: this.#kernels,
       scratch,
       memory: this.memory.buffer,
-      exchange: new Exchange(this.team, scratch, this.#bytes, bus),
+      exchange: new AllGather(this.team, scratch, this.#bytes, bus),
       weights: this.#mixture?.weights ?? null,
     });
   }

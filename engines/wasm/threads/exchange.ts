@@ -1,7 +1,7 @@
 // Owns how threads see what the others have computed: each writes its slab to a bus that all share, all meet, and each takes
 // the others' slabs into its own memory. The bus has two halves, used in turns: a thread that is quick writes to one while
 // a slow one still reads the other, so one barrier an exchange is enough.
-import type { Team } from "./team.ts";
+import type { ThreadGroup } from "./team.ts";
 
 /** One slab a thread in each one's memory, at `slabs`, `slabBytes` apart. */
 interface Slabs {
@@ -9,8 +9,8 @@ interface Slabs {
   readonly slabBytes: number;
 }
 
-export class Exchange {
-  readonly #team: Team;
+export class AllGather {
+  readonly #team: ThreadGroup;
   readonly #at: Slabs;
   readonly #bytes: Uint8Array;
   readonly #bus: Uint8Array;
@@ -20,7 +20,7 @@ export class Exchange {
     return 2 * threads * slabBytes;
   }
 
-  constructor(team: Team, at: Slabs, bytes: Uint8Array, bus: SharedArrayBuffer) {
+  constructor(team: ThreadGroup, at: Slabs, bytes: Uint8Array, bus: SharedArrayBuffer) {
     this.#team = team;
     this.#at = at;
     this.#bytes = bytes;

@@ -1,10 +1,10 @@
 // Owns the memory that all compute threads of a model see, beside each one's own: allocated once a load by the leader, and
 // sent to the others.
 import { adapterSlabBytes } from "../adapters/pass.ts";
-import { type Blueprint, divideGraph } from "../plan/blueprint.ts";
-import { Order } from "../plan/order.ts";
-import { Exchange } from "./exchange.ts";
-import { Team } from "./team.ts";
+import { type PartitionPlan, divideGraph } from "../plan/blueprint.ts";
+import { PassDescriptor } from "../plan/order.ts";
+import { AllGather } from "./exchange.ts";
+import { ThreadGroup } from "./team.ts";
 import { slabBytes } from "./thread-memory.ts";
 
 /** The blocks of memory all threads see. */
@@ -23,16 +23,16 @@ export interface SharedBlocks {
 const floatBytes = 4;
 
 export function allocateShared(
-  blueprint: Blueprint,
+  blueprint: PartitionPlan,
   logitsRows: number,
   classifier: SharedArrayBuffer | null,
 ): SharedBlocks {
   const { threads, shape } = blueprint;
   return {
-    control: new SharedArrayBuffer(Team.controlBytes(threads)),
-    order: new SharedArrayBuffer(Order.bytes(blueprint)),
-    bus: new SharedArrayBuffer(Exchange.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
-    adapterBus: new SharedArrayBuffer(Exchange.busBytes(threads, adapterSlabBytes(blueprint))),
+    control: new SharedArrayBuffer(ThreadGroup.controlBytes(threads)),
+    order: new SharedArrayBuffer(PassDescriptor.bytes(blueprint)),
+    bus: new SharedArrayBuffer(AllGather.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
+    adapterBus: new SharedArrayBuffer(AllGather.busBytes(threads, adapterSlabBytes(blueprint))),
     classifier,
     logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
   };

@@ -13,7 +13,7 @@ const orderSpins = 200_000;
 /** How long the sleeping leader waits before it makes sure that the others still live. */
 const livenessMs = 100;
 
-export class Team {
+export class ThreadGroup {
   readonly index: number;
   readonly size: number;
   readonly #control: Int32Array;

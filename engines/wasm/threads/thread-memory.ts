@@ -6,7 +6,7 @@ import { rowBytes } from "../graph/graph-tensors.ts";
 import { classifierPieces, matrices, stepShares, threadPieces, vectors } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import { expertRows } from "../pass/expert-routing.ts";
-import { type Blueprint, type DividedGraph, kvLayers, rowGrain, type Share } from "../plan/blueprint.ts";
+import { type PartitionPlan, type DividedGraph, kvLayers, rowGrain, type Share } from "../plan/blueprint.ts";
 
 /** The first page is the kernels' own. */
 const firstByte = 65_536;
@@ -58,7 +58,7 @@ export interface ThreadMemory {
 }
 
 /** Sizes of what the threads exchange must be equal in all of them: of the widest share. */
-export function slabBytes({ passTokens, shape }: Blueprint, divided: DividedGraph): number {
+export function slabBytes({ passTokens, shape }: PartitionPlan, divided: DividedGraph): number {
   const widest = Math.max(
     shape.width,
     shape.heads * (shape.headLength + partialTail),
@@ -76,7 +76,7 @@ export function slabBytes({ passTokens, shape }: Blueprint, divided: DividedGrap
 }
 
 export function layOut(
-  blueprint: Blueprint,
+  blueprint: PartitionPlan,
   divided: DividedGraph,
   kernels: KernelExports,
   thread: number,
@@ -148,11 +148,11 @@ export function layOut(
 }
 
 /** File bytes of the fewest rows that can be packed at once. */
-function longestPanelBytes(blueprint: Blueprint): number {
+function longestPanelBytes(blueprint: PartitionPlan): number {
   return Math.max(...matrices(blueprint).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
 }
 
-function tooLarge({ threads, pagesPerThread, graph }: Blueprint, bytes: number): ServerError {
+function tooLarge({ threads, pagesPerThread, graph }: PartitionPlan, bytes: number): ServerError {
   const gib = (bytes / 2 ** 30).toFixed(1);
   const settings = graph.isEncoder ? "max_num_batched_tokens" : "kv_cache or max_seqs";
   return new ServerError(

@@ -2,17 +2,17 @@
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import type { Blueprint } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/blueprint.ts";
 import type { ThreadMemory } from "./thread-memory.ts";
 
 const floatBytes = 4;
 
 export class ThreadNorms {
-  readonly #blueprint: Blueprint;
+  readonly #blueprint: PartitionPlan;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
 
-  constructor(blueprint: Blueprint, kernels: KernelExports, at: ThreadMemory) {
+  constructor(blueprint: PartitionPlan, kernels: KernelExports, at: ThreadMemory) {
     this.#blueprint = blueprint;
     this.#kernels = kernels;
     this.#at = at;

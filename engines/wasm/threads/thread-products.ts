@@ -5,7 +5,7 @@ import type { Norm } from "../graph/graph-tensors.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { Share } from "../plan/blueprint.ts";
-import type { Exchange } from "./exchange.ts";
+import type { AllGather } from "./exchange.ts";
 import type { ThreadMemory } from "./thread-memory.ts";
 import type { ThreadNorms } from "./thread-norms.ts";
 
@@ -16,7 +16,7 @@ export interface ProductParts {
   readonly index: number;
   readonly kernels: KernelExports;
   readonly at: ThreadMemory;
-  readonly exchange: Exchange;
+  readonly exchange: AllGather;
   readonly norms: ThreadNorms;
 }
 
@@ -27,7 +27,7 @@ export class ThreadProducts {
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  readonly #exchange: Exchange;
+  readonly #exchange: AllGather;
   readonly #norms: ThreadNorms;
 
   constructor({ shape, index, kernels, at, exchange, norms }: ProductParts) {

@@ -6,13 +6,13 @@ import { parentPort } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import type { KernelMemory, KernelModule } from "../load/kernel-module.ts";
-import type { Blueprint } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/blueprint.ts";
 import { ComputeThread } from "./compute-thread.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 
 /** What a worker is told, once. */
 export interface WorkerTask {
-  readonly blueprint: Blueprint;
+  readonly blueprint: PartitionPlan;
   readonly index: number;
   readonly kernels: KernelModule;
   readonly shared: SharedBlocks;

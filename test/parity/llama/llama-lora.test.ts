@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { StepLoop } from "../../../actors/model/step/step-loop.ts";
 import { Batch } from "../../../engines/batch.ts";
-import type { StepCost } from "../../../engines/decoding/scheduler/step-cost.ts";
+import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-cost.ts";
 import { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel, ModelSpec } from "../../../engines/engine.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
@@ -159,7 +159,7 @@ describe("an adapter of a model with prediction heads", () => {
     const adapter = join(directory, "heads-adapter.gguf");
     const targets = ["q_proj", "k_proj", "v_proj", "o_proj"];
     await writeGgufAdapter(adapter, { modelPath: path, seed: 6, targets, layers: [0, 1], magnitude: 2 });
-    const model = await loadAdapted(path, { threads: 1, heads: { path: null } });
+    const model = await loadAdapted(path, { threads: 1, mtp: { path: null } });
     const base = await generated(model, 0, "", false);
     const plain = await generated(model, 1, adapter, false);
     assert.notDeepEqual(plain, base);
@@ -172,7 +172,7 @@ describe("an adapter of a model with prediction heads", () => {
 /** What the step loop makes of two prompts with an adapter that is there for them alone; 0 = none. */
 async function generated(model: LoadedModel, adapter: number, path: string, isDrafting: boolean): Promise<number[][]> {
   // It always pays to draft.
-  const cost = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepCost;
+  const cost = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
   const options = { ...lookupOnly, promptLookup: false, headTokens: 4 };
   const loop = new StepLoop(model, {
     limits: { ...generousLimits, maxBatchTokens: model.capacity.maxBatchTokens },

@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { StepLoop } from "../../../actors/model/step/step-loop.ts";
 import { Batch } from "../../../engines/batch.ts";
-import type { StepCost } from "../../../engines/decoding/scheduler/step-cost.ts";
+import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-cost.ts";
 import type { SpeculationOptions } from "../../../engines/decoding/speculation/options.ts";
 import { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
-import type { HeadsSpec, ModelSpec } from "../../../engines/engine.ts";
+import type { MtpSpec, ModelSpec } from "../../../engines/engine.ts";
 import { greedySampling, type Sampling } from "../../../engines/generation.ts";
 import { llamaEngine } from "../../../engines/llama/engine.ts";
 import { LlamaModel } from "../../../engines/llama/model.ts";
@@ -26,7 +26,7 @@ import { Frames, job } from "../../unit/actors/generation/rig.ts";
 const directory = mkdtempSync(join(tmpdir(), "troupe-mtp-"));
 after(() => rmSync(directory, { recursive: true, force: true }));
 
-const ownHeads: HeadsSpec = { path: null };
+const ownHeads: MtpSpec = { path: null };
 
 async function write(name: string, options: Partial<TinyMtpOptions> = {}): Promise<string> {
   const path = join(directory, `${name}.gguf`);
@@ -34,14 +34,14 @@ async function write(name: string, options: Partial<TinyMtpOptions> = {}): Promi
   return path;
 }
 
-async function load(path: string, heads: HeadsSpec | null = ownHeads, changes: Partial<ModelSpec> = {}) {
-  const model = await llamaEngine.load(specOf(path, { threads: 1, heads, ...changes }), () => {});
+async function load(path: string, mtp: MtpSpec | null = ownHeads, changes: Partial<ModelSpec> = {}) {
+  const model = await llamaEngine.load(specOf(path, { threads: 1, mtp, ...changes }), () => {});
   assert.ok(model instanceof LlamaModel);
   return model;
 }
 
 /** Steps cost next to nothing more for more tokens, so that it always pays to draft as much as may be. */
-const wideSteps = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepCost;
+const wideSteps = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
 
 interface Run {
   readonly prompts: readonly (readonly number[])[];
@@ -143,8 +143,8 @@ describe("a model with prediction heads", () => {
     const model = await load(await write("drawn", { certainty: 0.1 }));
     const run = { prompts: promptsOf(4, 10), maxNewTokens: 80, sampling: { temperature: 1, topP: 0.95 } };
     const plain = generated(model, { ...run, drafting: null });
-    const greedy = generated(model, { ...run, drafting: { headSampling: "greedy" } });
-    const drawn = generated(model, { ...run, drafting: { headSampling: "probabilistic" } });
+    const greedy = generated(model, { ...run, drafting: { mtpSampling: "greedy" } });
+    const drawn = generated(model, { ...run, drafting: { mtpSampling: "probabilistic" } });
     assert.deepEqual(greedy.texts, plain.texts);
     assert.deepEqual(drawn.texts, plain.texts);
     assert.ok(drawn.share > 1.2 * greedy.share, `${drawn.share} drawn, ${greedy.share} greedy`);
@@ -156,7 +156,7 @@ describe("a model with prediction heads", () => {
     const whole = await write("whole");
     const other = await write("narrow", { width: 32 });
     const llama = await tinyModel();
-    const refusals: [string, HeadsSpec, Partial<ModelSpec>, RegExp][] = [
+    const refusals: [string, MtpSpec, Partial<ModelSpec>, RegExp][] = [
       [none, ownHeads, {}, /^mtp_n_predict expects a model with prediction heads.*none\.gguf.*no prediction heads/],
       [llama, ownHeads, {}, /^mtp_n_predict expects .*\(llama\) has no prediction heads/],
       [none, { path: llama }, {}, /^mtp_model expects .*\(llama\) is no assistant of .*\(glm4moe\)/],
@@ -218,8 +218,8 @@ describe("what prediction heads have read", () => {
   before(async () => {
     const path = await write("context", { contextWeight: 0.6, headContextWeight: 0.8, certainty: 0.3 });
     model = await load(path);
-    assert.ok(model.heads);
-    heads = model.heads;
+    assert.ok(model.mtp);
+    heads = model.mtp;
   });
   after(() => model.dispose());
 

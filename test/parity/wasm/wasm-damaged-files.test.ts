@@ -8,7 +8,7 @@ import { after, before, describe, it } from "node:test";
 import { wasmEngine } from "../../../engines/wasm/engine.ts";
 import { readModel, type WasmModelFile } from "../../../engines/wasm/load/fit.ts";
 import { createMemory, instantiateKernels, loadKernels } from "../../../engines/wasm/load/kernel-module.ts";
-import { type Blueprint, divideGraph } from "../../../engines/wasm/plan/blueprint.ts";
+import { type PartitionPlan, divideGraph } from "../../../engines/wasm/plan/blueprint.ts";
 import { layOut } from "../../../engines/wasm/threads/thread-memory.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { damage, type Random, takeApart, type WholeFile } from "../../fixtures/gguf/damaged-gguf.ts";
@@ -35,7 +35,7 @@ function seededRandom(from: number): Random {
 }
 
 /** What every thread would be told of a small model with a short context. */
-function blueprintOf({ table, graph, shape }: WasmModelFile, threads: number): Blueprint {
+function blueprintOf({ table, graph, shape }: WasmModelFile, threads: number): PartitionPlan {
   const sizes = {
     passTokens: 64,
     maxRows: 4,

@@ -12,7 +12,7 @@ import { readModelMetadata } from "../../../engines/files/gguf/metadata.ts";
 import type { ToolSpec } from "../../../engines/generation.ts";
 import type { GrammarSource } from "../../../engines/grammar-source.ts";
 import type { CallDemand } from "../../../engines/text/constraints/calls.ts";
-import { type OutputDemand, translateOutput } from "../../../engines/text/constraints/translate.ts";
+import { type OutputConstraint, translateOutput } from "../../../engines/text/constraints/translate.ts";
 import type { CallSyntax } from "../../../engines/text/parse/tool-format.ts";
 import { FixedTokens } from "../../../engines/text/tokenizer/fixed-tokens.ts";
 import { createVocabulary, type Vocabulary } from "../../../engines/text/tokenizer/vocabulary.ts";
@@ -48,7 +48,7 @@ const inTags = (...calls: string[]) => tagged.open + calls.join(tagged.between ?
 const paris = call("get_weather", '{"city": "Paris"}');
 const clock = call("get_time", '{"zone": [1, null]}');
 
-const calling = (changes: Partial<CallDemand> = {}): OutputDemand => ({
+const calling = (changes: Partial<CallDemand> = {}): OutputConstraint => ({
   grammar: null,
   calls: { specs: [weather, time], syntax: tagged, required: true, parallel: true, ...changes },
   thinking: null,
@@ -114,12 +114,12 @@ before(async () => {
 });
 after(() => rig.host.dispose());
 
-async function outcomes(demand: OutputDemand, texts: readonly string[], at = rig): Promise<Outcome[]> {
+async function outcomes(demand: OutputConstraint, texts: readonly string[], at = rig): Promise<Outcome[]> {
   const grammar = await at.host.compile(translateOutput(demand).source);
   return texts.map((text) => follow(at, grammar.open(), text));
 }
 
-async function assertOutcomes(demand: OutputDemand, expected: Readonly<Record<string, Outcome>>): Promise<void> {
+async function assertOutcomes(demand: OutputConstraint, expected: Readonly<Record<string, Outcome>>): Promise<void> {
   const texts = Object.keys(expected);
   const got = await outcomes(demand, texts);
   assert.deepEqual(Object.fromEntries(texts.map((text, i) => [text, got[i]])), expected);
@@ -231,7 +231,7 @@ describe("calls that may come", () => {
 describe("thinking", () => {
   const tags = { begin: "<think>", end: "</think>" };
   const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
-  const demand = (hasBegun: boolean): OutputDemand => ({
+  const demand = (hasBegun: boolean): OutputConstraint => ({
     grammar: { kind: "json_schema", schema, field: "response_format" },
     calls: null,
     thinking: { tags, hasBegun },

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
-import { Intake } from "../../../actors/model/intake.ts";
+import { RequestPreparation } from "../../../actors/model/intake.ts";
 import { StepLoop } from "../../../actors/model/step/step-loop.ts";
 import { createGrammarHost, type GrammarHostOptions } from "../../../engines/decoding/grammar/host.ts";
 import type { GrammarHost, Matcher } from "../../../engines/decoding/grammar/matcher.ts";
@@ -128,7 +128,7 @@ describe("a grammar that is slow to follow", () => {
   it("does not hold up the steps of others, and ends its own sequence with the reason", async (test) => {
     const rig = await start(test, { answerLimitMs: 1500 });
     const loop = new StepLoop(longestFirst(rig), { limits: generousLimits, frameIntervalMs: 0 });
-    const intake = new Intake({ loop, grammars: rig.host, store: null });
+    const intake = new RequestPreparation({ loop, grammars: rig.host, store: null });
     const running = loop.run();
     const [bystander, slow] = [new Frames(), new Frames()];
     loop.submit(bystander, [job(1, { maxNewTokens: 30_000 })]);

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { pack } from "msgpackr";
 import type { ItemTexts, Span, StoredResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
-import { StateFront } from "../../../actors/front/state-front.ts";
+import { StateClient } from "../../../actors/front/state-front.ts";
 import type { StatePlaceInit } from "../../../actors/messages.ts";
 import { stateModule } from "../../../actors/placement.ts";
 import { itemTexts } from "../../../http/responses/request/item-texts.ts";
@@ -26,8 +26,8 @@ function initOf(name: string): StatePlaceInit {
   return { folder: join(root, name), mailboxLimit: 100, responses: limits };
 }
 
-function stateFront(init: StatePlaceInit): StateFront {
-  return new StateFront({ init, log, minBackoffMs: 1 });
+function stateFront(init: StatePlaceInit): StateClient {
+  return new StateClient({ init, log, minBackoffMs: 1 });
 }
 
 const bytes = (text: string): Uint8Array => Buffer.from(text);
@@ -196,7 +196,7 @@ describe("the state place", () => {
     ] as const) {
       await LmdbTables.open(folder, tables).close();
       await writeCount(folder, 3);
-      const front = new StateFront({ init, log: { ...log, warn } });
+      const front = new StateClient({ init, log: { ...log, warn } });
       await front.start();
       await front.add(stored("a"));
       assert.equal((await front.find("a"))?.status, "completed");

@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { StateFront } from "../../../actors/front/state-front.ts";
+import { StateClient } from "../../../actors/front/state-front.ts";
 import { createApp } from "../../../http/app.ts";
 import { itemTexts } from "../../../http/responses/request/item-texts.ts";
 import { type Listener, listen } from "../../../http/server/listen.ts";
@@ -54,7 +54,7 @@ class Watch {
 }
 
 describe("readers of a large stored response", () => {
-  const state = new StateFront({
+  const state = new StateClient({
     init: { folder: null, mailboxLimit: 4096, responses: limits },
     log: createLogger({ level: "silent", format: "text" }),
   });

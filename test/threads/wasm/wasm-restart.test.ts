@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Front } from "../../../actors/front/front.ts";
+import { InferenceService } from "../../../actors/front/front.ts";
 import { parseArguments } from "../../../cli/arguments.ts";
 import { frontOptions } from "../../../cli/assembly/front-options.ts";
 import { resolveConfig } from "../../../cli/config/config.ts";
@@ -24,7 +24,7 @@ import { tinyModel } from "../../fixtures/models/models.ts";
 describe("a wasm model whose compute thread ends", () => {
   const folder = mkdtempSync(join(tmpdir(), "troupe-mortal-"));
   const end = join(folder, "end");
-  let front: Front;
+  let front: InferenceService;
   let model: string;
 
   before(async () => {
@@ -32,7 +32,7 @@ describe("a wasm model whose compute thread ends", () => {
     const { flags } = parseArguments(["serve", "-m", model, "--engine", "wasm", "--threads", "3", "--max-seqs", "4"]);
     const config = resolveConfig({ command: "serve", flags, environment: {}, defaultModel: model });
     const log = createLogger({ level: "fatal", format: "text" });
-    front = new Front({ ...(await frontOptions(config, log, createProgress())), modelModule: mortalModule(end) });
+    front = new InferenceService({ ...(await frontOptions(config, log, createProgress())), modelModule: mortalModule(end) });
     await front.start();
   });
 

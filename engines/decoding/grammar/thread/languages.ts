@@ -6,7 +6,7 @@ import { GrammarEngine } from "./library.ts";
 import { MaskedVocabulary } from "./masked-vocabulary.ts";
 import { Matching } from "./matching.ts";
 import type { WorkerSetup } from "./messages.ts";
-import type { Sheet } from "./sheet.ts";
+import type { MatcherBuffer } from "./sheet.ts";
 
 /** Sets of shown tokens that are kept; each costs as much memory as the vocabulary. */
 const maxShown = 3;
@@ -84,7 +84,7 @@ export class Compiled {
     this.#grammar = grammar;
   }
 
-  async match(sheet: Sheet): Promise<Matching> {
+  async match(sheet: MatcherBuffer): Promise<Matching> {
     const { engine, vocabulary } = this.#language;
     return new Matching(await engine.match(this.#grammar), vocabulary, sheet);
   }

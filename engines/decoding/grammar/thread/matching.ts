@@ -2,19 +2,19 @@
 // worker.ts. Whatever the grammar engine throws ends the thread.
 import type { GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { MaskedVocabulary } from "./masked-vocabulary.ts";
-import { maxForced, noToken, type Sheet } from "./sheet.ts";
+import { maxForced, noToken, type MatcherBuffer } from "./sheet.ts";
 
 /** Characters of forced text looked at for one answer: encoding a text of a million takes a second. */
 const maxForcedCharacters = 32 * maxForced;
 
 export class Matching {
-  readonly sheet: Sheet;
+  readonly sheet: MatcherBuffer;
   readonly #matcher: GrammarMatcher;
   readonly #vocabulary: MaskedVocabulary;
   #forcedCount = 0;
   #isRefused = false;
 
-  constructor(matcher: GrammarMatcher, vocabulary: MaskedVocabulary, sheet: Sheet) {
+  constructor(matcher: GrammarMatcher, vocabulary: MaskedVocabulary, sheet: MatcherBuffer) {
     this.#matcher = matcher;
     this.#vocabulary = vocabulary;
     this.sheet = sheet;

@@ -9,16 +9,16 @@ export const noToken = -1;
 /** Words of a sheet. */
 const word = { asked: 0, answered: 1, token: 2, refused: 3, tookUs: 4, forcedCount: 5, forced: 6, mask: 6 + maxForced };
 
-export class Sheet {
+export class MatcherBuffer {
   readonly memory: SharedArrayBuffer;
   readonly forced: Int32Array;
   /** A bit for each token, the lowest of word 0 first. */
   readonly mask: Int32Array;
   readonly #words: Int32Array;
 
-  static create(vocabSize: number): Sheet {
+  static create(vocabSize: number): MatcherBuffer {
     const words = word.mask + Math.ceil(vocabSize / 32);
-    return new Sheet(new SharedArrayBuffer(words * Int32Array.BYTES_PER_ELEMENT));
+    return new MatcherBuffer(new SharedArrayBuffer(words * Int32Array.BYTES_PER_ELEMENT));
   }
 
   constructor(memory: SharedArrayBuffer) {
@@ -29,9 +29,9 @@ export class Sheet {
   }
 
   /** Model's side: the same answer, or question, in memory of its own, which the thread of this one never writes to. */
-  copy(isAnswered: boolean): Sheet {
+  copy(isAnswered: boolean): MatcherBuffer {
     const words = this.#words.length;
-    const copy = new Sheet(new SharedArrayBuffer(words * Int32Array.BYTES_PER_ELEMENT));
+    const copy = new MatcherBuffer(new SharedArrayBuffer(words * Int32Array.BYTES_PER_ELEMENT));
     if (isAnswered) copy.#words.set(this.#words);
     else copy.ask(this.token);
     return copy;

@@ -8,7 +8,7 @@ import { Control } from "./control.ts";
 import { type Compiled, Languages } from "./languages.ts";
 import type { Matching } from "./matching.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
-import { noToken, Sheet } from "./sheet.ts";
+import { noToken, MatcherBuffer } from "./sheet.ts";
 
 type OrderOf<T extends WorkerOrder["type"]> = Extract<WorkerOrder, { type: T }>;
 
@@ -115,7 +115,7 @@ async function compile({ grammar, source }: OrderOf<"compile">, languages: Langu
 async function open({ matcher, grammar, sheet, history }: OrderOf<"open">): Promise<void> {
   const compiled = grammars.get(grammar);
   if (!compiled) throw new Error(`grammar ${grammar} is not compiled on this thread`);
-  const matching = await compiled.match(new Sheet(sheet));
+  const matching = await compiled.match(new MatcherBuffer(sheet));
   matching.replay(history);
   matchings.set(matcher, matching);
 }
@@ -136,7 +136,7 @@ async function timed(task: number, work: () => Promise<void>): Promise<number> {
 
 /** The first answer of a new grammar belongs to compiling it: some fail only there. */
 async function tryOut(grammar: Compiled): Promise<void> {
-  const sheet = Sheet.create(setup.vocabSize);
+  const sheet = MatcherBuffer.create(setup.vocabSize);
   sheet.ask(noToken);
   const matching = await grammar.match(sheet);
   await matching.work();

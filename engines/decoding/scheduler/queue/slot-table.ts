@@ -31,7 +31,7 @@ export class SlotTable<S extends Sequence> {
     this.#free.push(sequence.slot);
     this.#free.sort((a, b) => b - a);
     sequence.slot = -1;
-    sequence.source = null;
+    sequence.sharedPrefixOwner = null;
     sequence.computed = 0;
     sequence.draftCount = 0;
   }
@@ -40,7 +40,7 @@ export class SlotTable<S extends Sequence> {
   leastImportant(than: S, step: number): S | null {
     let least = than;
     for (const one of this.running) {
-      if (one.step === step || one.source !== null) continue;
+      if (one.step === step || one.sharedPrefixOwner !== null) continue;
       if (mattersLess(one, least)) least = one;
     }
     return least === than ? null : least;

@@ -17,7 +17,7 @@ export class WaitingQueue<S extends Sequence> {
   readonly #front: Front<S>[] = [];
   /** Sorted by priority; a queue goes when it is empty. */
   readonly #queues: { readonly priority: number; readonly queue: FairQueue<S> }[] = [];
-  readonly #parked = new Set<S>();
+  readonly preempted = new Set<S>();
   /** Counts those whose places may go to others (see mayBeDisplaced). */
   readonly #shares = new QueueShares();
 
@@ -27,7 +27,7 @@ export class WaitingQueue<S extends Sequence> {
 
   /** The one that was parked last at the end. */
   get parked(): ReadonlySet<S> {
-    return this.#parked;
+    return this.preempted;
   }
 
   /** Of those whose wait has a limit, the one that waits longest. */
@@ -71,7 +71,7 @@ export class WaitingQueue<S extends Sequence> {
   park(sequence: S): void {
     this.remove(sequence);
     sequence.wasParked = true;
-    this.#parked.add(sequence);
+    this.preempted.add(sequence);
     this.#count(sequence);
   }
 
@@ -115,7 +115,7 @@ export class WaitingQueue<S extends Sequence> {
   /** Parked or not. False if it is not here. */
   remove(sequence: S): boolean {
     const isQueued = () => this.#removeFront(sequence) || this.#find(sequence)?.remove(sequence) === true;
-    const isRemoved = this.#parked.delete(sequence) || isQueued();
+    const isRemoved = this.preempted.delete(sequence) || isQueued();
     if (isRemoved) this.#uncount(sequence);
     this.#removeEmpty();
     return isRemoved;
@@ -130,7 +130,7 @@ export class WaitingQueue<S extends Sequence> {
   checkIntegrity(): void {
     for (const { queue } of this.#queues) queue.checkIntegrity();
     if (this.#queues.some(({ queue }) => queue.size === 0)) throw new Error("a queue is kept though it is empty");
-    this.#shares.checkIntegrity([...this, ...this.#parked].filter(mayBeDisplaced).map(({ client }) => client));
+    this.#shares.checkIntegrity([...this, ...this.preempted].filter(mayBeDisplaced).map(({ client }) => client));
   }
 
   /** Those that lack memory and the next of each client in each queue, by priority. */
@@ -174,7 +174,7 @@ export class WaitingQueue<S extends Sequence> {
 
   *#parkedRequests(client: string): Iterable<readonly S[]> {
     const requests = new Map<SequenceRequest, S[]>();
-    for (const sequence of [...this.#parked].reverse()) {
+    for (const sequence of [...this.preempted].reverse()) {
       if (sequence.client !== client) continue;
       const request = requests.get(sequence.request);
       if (request === undefined) requests.set(sequence.request, [sequence]);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Front, type FrontOptions, type ServedModel } from "../../../../actors/front/front.ts";
-import { Refusals } from "../../../../actors/models/refusals.ts";
+import { InferenceService, type ServiceOptions, type ServedModel } from "../../../../actors/front/front.ts";
+import { RejectionCounter } from "../../../../actors/models/refusals.ts";
 import type { GenerateRequest } from "../../../../engines/generation.ts";
 import { createApp } from "../../../../http/app.ts";
 import { createLogger } from "../../../../runtime/log/log.ts";
@@ -25,8 +25,8 @@ function served(id: string): ServedModel {
 }
 
 /** A front whose model is not loaded: it has not been started. */
-function createFront(changes: Partial<FrontOptions> = {}): Front {
-  return new Front({
+function createFront(changes: Partial<ServiceOptions> = {}): InferenceService {
+  return new InferenceService({
     models: [served("tiny")],
     defaultModelId: "tiny",
     defaultSeed: null,
@@ -36,7 +36,7 @@ function createFront(changes: Partial<FrontOptions> = {}): Front {
     adapterRoot: null,
     maxLoadedModels: null,
     idleUnloadMs: 0,
-    speculation: { promptLookup: false, maxDraftTokens: 0, draftModel: null, headTokens: null, headSampling: "auto" },
+    speculation: { promptLookup: false, maxDraftTokens: 0, draftModel: null, mtpTokens: null, mtpSampling: "auto" },
     prefixStore: null,
     agents: { mailboxLimit: 64, streamWindow: 64, stalledReaderMs: 1000, textTasks },
     restart: { kind: "stop", minBackoffMs: 0, maxBackoffMs: 0, resetAfterMs: 0, maxRestarts: 0 },
@@ -97,7 +97,7 @@ describe("the log of refusals", () => {
   it("has one line for a crowd, and one every few seconds while it goes on", async () => {
     const clock = new FakeClock();
     const log = recordingLog();
-    const refusals = new Refusals("tiny", log, clock);
+    const refusals = new RejectionCounter("tiny", log, clock);
     const refuse = (count: number) => {
       for (let i = 0; i < count; i++) refusals.note("queue_full");
     };
@@ -122,7 +122,7 @@ describe("the log of refusals", () => {
   it("keeps nothing back when the server stops", () => {
     const clock = new FakeClock();
     const log = recordingLog();
-    const refusals = new Refusals("tiny", log, clock);
+    const refusals = new RejectionCounter("tiny", log, clock);
     refusals.note("queue_full");
     refusals.flush();
     assert.equal(log.lines.length, 1);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { MessageChannel } from "node:worker_threads";
-import { EmbedRun } from "../../../../actors/generation/embed-run.ts";
+import { Embedding } from "../../../../actors/generation/embed-run.ts";
 import { type EmbedEvent, eventChannel, type ModelProtocol, type PoolJob } from "../../../../actors/messages.ts";
 import { readHeadBytes } from "../../../../engines/files/gguf/reader.ts";
 import { createVocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
@@ -33,8 +33,8 @@ async function startEmbedding(
   const message = await attachment(port1, { capacity, capabilities });
   port2.close();
   const tasks = inlineTextTasks();
-  const abilities = { usual: null, withTools: null };
-  const key = await tasks.open({ ...message, head: await readHeadBytes(message.path), template: null, abilities });
+  const templateCapabilities = { usual: null, withTools: null };
+  const key = await tasks.open({ ...message, head: await readHeadBytes(message.path), template: null, templateCapabilities });
   const { signal } = new AbortController();
   const { left, right } = portPair();
   t.after(() => {
@@ -56,14 +56,14 @@ async function startEmbedding(
       }),
     tell: (_method: string, { ids }: { ids: readonly number[] }) => void cancelled.push(...ids),
   } as unknown as Ref<ModelProtocol>;
-  const holder: { run?: EmbedRun } = {};
+  const holder: { run?: Embedding } = {};
   const writer = new StreamHub(left, hubOptions).writer<EmbedEvent>(1, {
     onCancel: () => holder.run?.cancel(),
     onDrain: () => {},
   });
   const ends = { count: 0 };
   let nextId = 1;
-  const run = new EmbedRun({
+  const run = new Embedding({
     request: { model: "tiny", client: "me", inputs: embedInputs(inputs), truncateInputs, priority: 3 },
     adapter: null,
     writer,

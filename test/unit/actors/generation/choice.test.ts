@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { AnswerPlan } from "../../../../actors/generation/output/answer-plan.ts";
+import type { OutputPlan } from "../../../../actors/generation/output/answer-plan.ts";
 import { Choice, type ChoiceOptions } from "../../../../actors/generation/output/choice.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../../actors/messages.ts";
 import type { GenerateEvent } from "../../../../engines/generation.ts";
@@ -12,7 +12,7 @@ import { tinyTokenizer } from "./rig.ts";
 
 const vocabulary: Vocabulary = createVocabulary(await tinyTokenizer());
 
-const plain: AnswerPlan = {
+const plain: OutputPlan = {
   createParser: null,
   shownTokens: new Set(),
   endsWithCall: false,
@@ -30,7 +30,7 @@ const lettersOf = (events: readonly GenerateEvent[]) =>
 function createChoice({
   answer,
   ...changes
-}: Partial<Omit<ChoiceOptions, "answer">> & { answer?: Partial<AnswerPlan> } = {}) {
+}: Partial<Omit<ChoiceOptions, "answer">> & { answer?: Partial<OutputPlan> } = {}) {
   const events: GenerateEvent[] = [];
   const ends = { stops: 0, ends: 0 };
   const choice = new Choice({

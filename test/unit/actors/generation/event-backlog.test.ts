@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { EventBacklog } from "../../../../actors/generation/output/event-backlog.ts";
+import { EventBuffer } from "../../../../actors/generation/output/event-backlog.ts";
 import type { GenerateEvent } from "../../../../engines/generation.ts";
 import { recordsOf } from "../../../fixtures/text/logprobs.ts";
 
@@ -12,7 +12,7 @@ const text = (choice: number, piece: string, logprob?: number): GenerateEvent =>
 };
 
 function through(events: readonly GenerateEvent[]): GenerateEvent[] {
-  const backlog = new EventBacklog();
+  const backlog = new EventBuffer();
   for (const event of events) backlog.add(event);
   return backlog.take();
 }
@@ -48,7 +48,7 @@ describe("events that wait", () => {
   });
 
   it("are gone once they were taken, and what comes later joins nothing of before", () => {
-    const backlog = new EventBacklog();
+    const backlog = new EventBuffer();
     backlog.add(text(0, "a"));
     assert.equal(backlog.isEmpty, false);
     backlog.take();

@@ -6,22 +6,22 @@ import { join } from "node:path";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import type { EmbedInputs } from "../../../../actors/api/inference.ts";
 import { startAgents } from "../../../../actors/generation/place.ts";
-import { Run, type SequenceSink } from "../../../../actors/generation/run.ts";
+import { Generation, type SequenceSink } from "../../../../actors/generation/run.ts";
 import {
-  type AgentsProtocol,
+  type GenerationProtocol,
   type AttachedModel,
   type EmbedEvent,
   eventChannel,
   jobDefaults,
   type ModelProtocol,
   type ModelsProtocol,
-  type RunAdapter,
+  type LeasedAdapter,
   rowInts,
   type SequenceJob,
   type TextTaskSettings,
   type TokenFrame,
 } from "../../../../actors/messages.ts";
-import { Intake } from "../../../../actors/model/intake.ts";
+import { RequestPreparation } from "../../../../actors/model/intake.ts";
 import { modelActor } from "../../../../actors/model/model-actor.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { preparePrompt } from "../../../../actors/text-tasks/prepare.ts";
@@ -173,7 +173,7 @@ interface Told {
 /** A run whose model only takes notes; the test plays engine by feeding tokens to `sinks`, one a choice. */
 export async function createRun(
   changes: Partial<OpenRequest> = {},
-  options: { window?: number; adapter?: RunAdapter } = {},
+  options: { window?: number; adapter?: LeasedAdapter } = {},
 ) {
   const text = await openText(createFakeEngine({ sequenceTokens: 512 }));
   const { left, right } = portPair();
@@ -186,7 +186,7 @@ export async function createRun(
   const answer: { error: Error | null; onAsked: () => void } = { error: null, onAsked: () => {} };
   const closed: { id: number; tokenCount: number }[] = [];
   const ends = { count: 0 };
-  const holder: { run?: Run } = {};
+  const holder: { run?: Generation } = {};
   const writer = new StreamHub(left, hubOptions).writer<GenerateEvent>(1, {
     onCancel: () => holder.run?.cancel(),
     onDrain: () => holder.run?.resume(),
@@ -203,7 +203,7 @@ export async function createRun(
     },
     tell: (method: keyof ModelProtocol, message: Omit<Told, "method">) => void told.push({ method, ...message }),
   } as unknown as Ref<ModelProtocol>;
-  const run = new Run({
+  const run = new Generation({
     request: request(changes),
     adapter: options.adapter ?? null,
     writer,
@@ -251,7 +251,7 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   agentsSystem.attach(front.left);
   const readers = new StreamHub(front.right, { channel: eventChannel, window: streamWindow });
   const frontSystem = new ActorSystem("front");
-  const agents = frontSystem.ref<AgentsProtocol>("agents", front.right);
+  const agents = frontSystem.ref<GenerationProtocol>("agents", front.right);
   const models = frontSystem.ref<ModelsProtocol>("models", front.right);
 
   const { port1, port2 } = new MessageChannel();
@@ -260,7 +260,7 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
   const loop = new StepLoop(engine, { limits, frameIntervalMs: 0 });
   const modelSystem = new ActorSystem("model");
-  modelSystem.spawn<ModelProtocol>("model", modelActor(loop, new Intake({ loop, grammars: null, store: null })));
+  modelSystem.spawn<ModelProtocol>("model", modelActor(loop, new RequestPreparation({ loop, grammars: null, store: null })));
   const modelEnd = new PortEndpoint(port2, { peer: "agents" });
   modelSystem.attach(modelEnd);
   // The front's own link, beside the one of the agents.
@@ -274,13 +274,13 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   await attach(message);
 
   let nextRun = 1;
-  const start = (changes: Partial<OpenRequest> = {}, adapter: RunAdapter | null = null) => {
+  const start = (changes: Partial<OpenRequest> = {}, adapter: LeasedAdapter | null = null) => {
     const run = nextRun++;
     const reader = readers.reader<GenerateEvent>(run);
     void agents.ask("start", { run, request: request(changes), adapter });
     return reader;
   };
-  const embed = (inputs: readonly string[], model = "tiny", adapter: RunAdapter | null = null) => {
+  const embed = (inputs: readonly string[], model = "tiny", adapter: LeasedAdapter | null = null) => {
     const run = nextRun++;
     const reader = readers.reader<EmbedEvent>(run);
     const request = { model, client: "client", inputs: embedInputs(inputs), truncateInputs: false, priority: 0 };

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { RunQueue } from "../../../../actors/generation/run-queue.ts";
+import { GenerationQueue } from "../../../../actors/generation/run-queue.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-const createQueue = () => new RunQueue({ slots: 1, maxQueue: 3, clock: new FakeClock() });
+const createQueue = () => new GenerationQueue({ slots: 1, maxQueue: 3, clock: new FakeClock() });
 
 describe("the queue of runs", () => {
   it("refuses what finds no place, also while prompts are prepared", () => {

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { SlotPace } from "../../../../actors/generation/slot-pace.ts";
+import { RetryAfterEstimator } from "../../../../actors/generation/slot-pace.ts";
 import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
 
 describe("the pace of slots", () => {
   it("tells how long a queue takes at the rate of late, in whole seconds", async () => {
     const clock = new FakeClock();
-    const pace = new SlotPace(clock);
+    const pace = new RetryAfterEstimator(clock);
     assert.equal(pace.secondsFor(64), 1, "nothing is known yet");
     for (let i = 0; i < 200; i++) {
       await clock.advance(i < 100 ? 5 : 250);
@@ -19,7 +19,7 @@ describe("the pace of slots", () => {
 
   it("counts the time since the last one, too", async () => {
     const clock = new FakeClock();
-    const pace = new SlotPace(clock);
+    const pace = new RetryAfterEstimator(clock);
     for (let i = 0; i < 3; i++) pace.ended();
     await clock.advance(10_000);
     assert.equal(pace.secondsFor(4), 20);

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
-import { LoadGate } from "../../../../actors/lora-registry/load-gate.ts";
+import { AdapterLoadLock } from "../../../../actors/lora-registry/load-gate.ts";
 import { ModelAdapters, type PreloadedAdapter } from "../../../../actors/lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../../../../actors/messages.ts";
 import type { AdapterLimits } from "../../../../engines/engine.ts";
@@ -152,7 +152,7 @@ export function generationOf(path: string): string {
 export interface RigOptions {
   readonly limits?: Partial<AdapterLimits>;
   readonly preloaded?: readonly PreloadedAdapter[];
-  readonly gate?: LoadGate;
+  readonly gate?: AdapterLoadLock;
   readonly root?: string | null;
   /** A real one: adapters are then prepared on a place of their own, as in a server. */
   readonly modelPath?: string;
@@ -214,7 +214,7 @@ export async function createAdapters(context: Pick<TestContext, "after"> | null,
     settings: { limits: { ...generousLimits, ...options.limits }, preloaded: options.preloaded ?? [] },
     folder,
     root: options.root ?? null,
-    gate: options.gate ?? new LoadGate(),
+    gate: options.gate ?? new AdapterLoadLock(),
     log,
     whileLoaded: (task) => (rig.unavailable ? Promise.reject(rig.unavailable) : task(rig.model)),
     ...(options.modelPath ? {} : { prepare: (what, signal) => rig.prepare(what, signal) }),

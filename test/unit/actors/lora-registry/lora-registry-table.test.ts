@@ -2,14 +2,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AdapterTable } from "../../../../actors/lora-registry/adapter-table.ts";
-import type { Generation, Wanted } from "../../../../actors/lora-registry/generation.ts";
+import type { AdapterVersion, Wanted } from "../../../../actors/lora-registry/generation.ts";
 import { generousLimits, withCode } from "./lora-registry-rig.ts";
 
 const createTable = (limits = {}) => new AdapterTable("tiny", { ...generousLimits, ...limits });
 
 let nextId = 1;
 
-function createGeneration(letter: string, bytes = 100): Generation {
+function createGeneration(letter: string, bytes = 100): AdapterVersion {
   const prepared = { generation: letter.repeat(64), path: `/${letter}`, rank: 8, bytes };
   return { id: nextId++, prepared, home: `/homes/${letter}` };
 }

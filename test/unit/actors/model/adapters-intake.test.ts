@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
-import { Intake } from "../../../../actors/model/intake.ts";
+import { RequestPreparation } from "../../../../actors/model/intake.ts";
 import type { GrammarHost, Matcher } from "../../../../engines/decoding/grammar/matcher.ts";
 import type { PrefixStore } from "../../../../engines/decoding/prefix-store/prefix-store.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -30,7 +30,7 @@ describe("adapters of jobs that are being prepared", () => {
         }),
       dispose: async () => {},
     };
-    const intake = new Intake({ loop: rig.loop, grammars, store });
+    const intake = new RequestPreparation({ loop: rig.loop, grammars, store });
     return { ...rig, intake, compile: () => ends.compile(), fail: (error: Error) => ends.fail(error) };
   }
 

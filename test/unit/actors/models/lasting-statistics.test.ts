@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { engineMetrics } from "../../../../actors/front/engine-metrics.ts";
 import type { ModelStatistics } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
-import { LastingStatistics } from "../../../../actors/models/lasting-statistics.ts";
+import { CumulativeStatistics } from "../../../../actors/models/lasting-statistics.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { generousLimits } from "../../../fixtures/scheduling.ts";
 import { Frames, job } from "../generation/rig.ts";
@@ -23,7 +23,7 @@ const metricOf = (statistics: ModelStatistics | null, name: string) =>
 
 describe("what a model has counted", () => {
   it("goes on from what its earlier lives counted, and never falls", () => {
-    const lasting = new LastingStatistics();
+    const lasting = new CumulativeStatistics();
     lasting.seen(life(2));
     const tokens = [metricOf(lasting.total(), "service_tokens_processed_total")];
     lasting.ended();
@@ -43,7 +43,7 @@ describe("what a model has counted", () => {
   });
 
   it("has nothing now while it has no place", () => {
-    const lasting = new LastingStatistics();
+    const lasting = new CumulativeStatistics();
     assert.equal(lasting.total(), null);
     lasting.seen({ ...life(1), adapters: { loaded: 2, switches: 5 } });
     assert.ok((metricOf(lasting.total(), "service_sequences_capacity") as number) > 0);

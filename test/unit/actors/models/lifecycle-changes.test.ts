@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
-import { Wishes } from "../../../../actors/models/wishes.ts";
+import { DesiredState } from "../../../../actors/models/wishes.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { come, Lives, turns, watch } from "./lifecycle-rig.ts";
 
@@ -124,7 +124,7 @@ describe("unloading a model", () => {
   });
 
   it("keeps one answer for however many ask", async () => {
-    const wishes = new Wishes();
+    const wishes = new DesiredState();
     assert.equal(wishes.call("unload"), wishes.call("unload"));
     assert.equal(wishes.call("reload"), wishes.call("reload"));
   });

@@ -3,8 +3,8 @@
 import type { ModelStatus } from "../../../../actors/api/inference.ts";
 import type { AdapterToLoad, ModelPlaceReady, ModelProtocol } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
-import { ModelLife, type ModelLifeOptions } from "../../../../actors/models/model-life.ts";
-import { Residency } from "../../../../actors/models/residency.ts";
+import { ManagedModel, type ModelLifeOptions } from "../../../../actors/models/model-life.ts";
+import { ModelSlots } from "../../../../actors/models/residency.ts";
 import { checkTransition, type TransitionReason } from "../../../../actors/models/transitions.ts";
 import type { RestartPolicy } from "../../../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../../../runtime/actor/system.ts";
@@ -42,7 +42,7 @@ export interface FakePlace {
 }
 
 export interface TestedLife {
-  readonly life: ModelLife;
+  readonly life: ManagedModel;
   readonly places: FakePlace[];
   /** Statuses as they followed each other, each with its reason. */
   readonly moves: string[];
@@ -82,7 +82,7 @@ export async function turns(): Promise<void> {
 
 export class Lives {
   readonly clock = new FakeClock();
-  readonly residency: Residency;
+  readonly residency: ModelSlots;
   readonly system = new ActorSystem("front");
   readonly all: TestedLife[] = [];
   readonly #ends: (() => void)[] = [];
@@ -91,7 +91,7 @@ export class Lives {
   mostAlive = 0;
 
   constructor(seats: number | null = null) {
-    this.residency = new Residency(seats);
+    this.residency = new ModelSlots(seats);
   }
 
   create(id: string, changes: Partial<ModelLifeOptions> = {}): TestedLife {
@@ -104,7 +104,7 @@ export class Lives {
       checkTransition(from as ModelStatus, to as ModelStatus, reason as TransitionReason);
       moves.push(`${to} (${reason})`);
     };
-    const life = new ModelLife({
+    const life = new ManagedModel({
       served: {
         id,
         engine: "llama",

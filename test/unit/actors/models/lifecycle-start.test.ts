@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import type { FrontOptions } from "../../../../actors/front/front-options.ts";
-import { ModelLives } from "../../../../actors/models/model-lives.ts";
+import type { ServiceOptions } from "../../../../actors/front/front-options.ts";
+import { ModelManager } from "../../../../actors/models/model-lives.ts";
 import { ActorSystem } from "../../../../runtime/actor/system.ts";
 import { policy } from "./lifecycle-rig.ts";
 
@@ -12,7 +12,7 @@ const folder = mkdtempSync(join(tmpdir(), "troupe-lives-"));
 after(() => rmSync(folder, { recursive: true }));
 
 /** One model with an adapter to be loaded with the server, which is not there. */
-function createLives(): ModelLives {
+function createLives(): ModelManager {
   const quiet = () => undefined;
   const served = {
     id: "a",
@@ -38,8 +38,8 @@ function createLives(): ModelLives {
     log: { debug: quiet, info: quiet, warn: quiet, error: quiet },
     onLoadProgress: quiet,
     agents: { mailboxLimit: 10 },
-  } as unknown as FrontOptions;
-  return new ModelLives(options, new ActorSystem("front"), { attach: async () => {}, detach: () => {} });
+  } as unknown as ServiceOptions;
+  return new ModelManager(options, new ActorSystem("front"), { attach: async () => {}, detach: () => {} });
 }
 
 describe("starting all models", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { StoredResponse } from "../../../../actors/api/stored-responses.ts";
-import { type KeptHead, ResponseKeeper } from "../../../../actors/state/response-keeper.ts";
+import { type KeptHead, ResponseStore } from "../../../../actors/state/response-keeper.ts";
 import { itemTexts } from "../../../../http/responses/request/item-texts.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import type { StoreLimits } from "../../../../runtime/store/store.ts";
@@ -48,7 +48,7 @@ function stored(id: string, bytes: number, rest: Partial<StoredResponse> = {}): 
 describe("conversations that are read at once", () => {
   it("are read one response in a turn of the event loop, and another client's before most of a crowd's", async () => {
     const store = new WatchedStore(new MemoryTables(), limits);
-    const keeper = new ResponseKeeper(store);
+    const keeper = new ResponseStore(store);
     await keeper.add(stored("first", largeBytes));
     await keeper.add(stored("second", largeBytes, { previousId: "first" }));
     await keeper.add(stored("small", 10, { client: "bystander" }));
@@ -69,7 +69,7 @@ describe("conversations that are read at once", () => {
   });
 
   it("say at once that there is none, while others are read", async () => {
-    const keeper = new ResponseKeeper(new TableStore<KeptHead>(new MemoryTables(), limits));
+    const keeper = new ResponseStore(new TableStore<KeptHead>(new MemoryTables(), limits));
     await keeper.add(stored("a", largeBytes));
     const reading = keeper.history("a");
     await assert.rejects(keeper.history("none"), /'none' not found/);

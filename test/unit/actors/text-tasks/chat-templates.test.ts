@@ -40,10 +40,10 @@ describe("a model's chat templates", () => {
 
   it("reuse the results of earlier test renders", () => {
     const metadata = metadataOf({ default: sayingWhich("usual"), tool_use: sayingWhich("with tools") });
-    const { usual, withTools } = ChatTemplates.open(null, metadata, vocabulary).abilities;
+    const { usual, withTools } = ChatTemplates.open(null, metadata, vocabulary).capabilities;
     assert.ok(usual?.works && usual.takesSystem && withTools?.works);
-    const abilities = { usual: { ...usual, takesSystem: false }, withTools };
-    assert.deepEqual(ChatTemplates.open(null, metadata, vocabulary, abilities).abilities, abilities);
+    const capabilities = { usual: { ...usual, takesSystem: false }, withTools };
+    assert.deepEqual(ChatTemplates.open(null, metadata, vocabulary, capabilities).capabilities, capabilities);
   });
 
   it("are none where the file has none, which only chats are told", async () => {

@@ -17,19 +17,19 @@ async function optionsOf(flags: Flags) {
 describe("multi-token prediction", () => {
   it("is not asked of an engine where nothing is set", async () => {
     const { models, speculation } = await optionsOf({ "--mtp-draft-sampling": "greedy" });
-    assert.equal(models[0]?.spec.heads, undefined);
-    assert.equal(speculation.headTokens, null);
+    assert.equal(models[0]?.spec.mtp, undefined);
+    assert.equal(speculation.mtpTokens, null);
   });
 
   it("takes the model's own heads, or an assistant, and room for everyone's draft", async () => {
     const own = await optionsOf({ "--mtp-n-predict": "3", "--mtp-draft-sampling": "greedy", "--max-seqs": "8" });
-    assert.deepEqual(own.models[0]?.spec.heads, { path: null });
+    assert.deepEqual(own.models[0]?.spec.mtp, { path: null });
     assert.equal(own.models[0]?.spec.extraLogitsRows, 24);
-    assert.deepEqual([own.speculation.headTokens, own.speculation.headSampling], [3, "greedy"]);
+    assert.deepEqual([own.speculation.mtpTokens, own.speculation.mtpSampling], [3, "greedy"]);
     const path = await tinyModel();
     const assisted = await optionsOf({ "--mtp-model": path });
-    assert.deepEqual(assisted.models[0]?.spec.heads, { path });
-    assert.deepEqual([assisted.speculation.headTokens, assisted.speculation.headSampling], [null, "auto"]);
+    assert.deepEqual(assisted.models[0]?.spec.mtp, { path });
+    assert.deepEqual([assisted.speculation.mtpTokens, assisted.speculation.mtpSampling], [null, "auto"]);
   });
 
   it("is refused on the wasm engine, which auto does not take then", async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Refusals } from "../../../../engines/text/constraints/refusals.ts";
+import { RefusedGrammars } from "../../../../engines/text/constraints/refusals.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 
 const error = new ServerError("invalid_value", "no such rule");
@@ -8,7 +8,7 @@ const minutes = 60_000;
 
 describe("refused grammars", () => {
   it("are known for ten minutes", () => {
-    const refusals = new Refusals();
+    const refusals = new RefusedGrammars();
     refusals.add("a", error, 0);
     assert.equal(refusals.of("a", 9 * minutes), error);
     assert.equal(refusals.of("b", 9 * minutes), null);
@@ -16,7 +16,7 @@ describe("refused grammars", () => {
   });
 
   it("are as many as may be kept, the latest of them", () => {
-    const refusals = new Refusals();
+    const refusals = new RefusedGrammars();
     for (let i = 0; i < 300; i++) refusals.add(`${i}`, error, i);
     const known = Array.from({ length: 300 }, (_, i) => refusals.of(`${i}`, 300) !== null);
     assert.deepEqual([known[43], known[44], known[299]], [false, true, true]);

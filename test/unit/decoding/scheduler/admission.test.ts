@@ -128,7 +128,7 @@ describe("a sequence whose reader is behind", () => {
     scheduler.cancel(stalled);
     scheduler.add(createSequence({ seed: 5 }));
     scheduler.checkIntegrity();
-    assert.equal(scheduler.parkedCount, 0);
+    assert.equal(scheduler.preemptedCount, 0);
   });
 });
 

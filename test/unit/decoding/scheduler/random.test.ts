@@ -151,7 +151,7 @@ describe("the scheduler under a seeded random load", () => {
         assert.ok(i < 10_000, "the sequences left do not come to an end");
         step();
       }
-      assert.equal(scheduler.runningCount + scheduler.waitingCount + scheduler.parkedCount + engine.cache.size, 0);
+      assert.equal(scheduler.runningCount + scheduler.waitingCount + scheduler.preemptedCount + engine.cache.size, 0);
       const counts = {
         finished,
         refused,

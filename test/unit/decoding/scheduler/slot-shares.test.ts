@@ -345,7 +345,7 @@ describe("sequences that wait for another's prompt", () => {
     step();
     greedy.push(...fill("greedy", 3, prompt));
     stepUntil(100);
-    assert.ok(greedy.slice(1).every(({ source }) => source === greedy[0]));
+    assert.ok(greedy.slice(1).every(({ sharedPrefixOwner }) => sharedPrefixOwner === greedy[0]));
     const others = ["one", "two"].map((client) => ask(client, { prompt: 40, maxNewTokens: 5 }));
     while (others[0]?.state === "waiting") step();
     assert.equal(greedy[0]?.state, "waiting");

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { StepCost } from "../../../../engines/decoding/scheduler/step-cost.ts";
+import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-cost.ts";
 
 const target = { decodeSlowdown: 3, maxStepMs: 250 };
 
 /** Costs learnt from steps of these numbers of decode tokens, each of which took what `ms` says. */
-function learnt(sizes: readonly number[], ms: (tokens: number) => number, maxTokens = 64): StepCost {
-  const cost = new StepCost(maxTokens, target);
+function learnt(sizes: readonly number[], ms: (tokens: number) => number, maxTokens = 64): StepTimeModel {
+  const cost = new StepTimeModel(maxTokens, target);
   for (const tokens of sizes) cost.observe(tokens, 0, ms(tokens));
   return cost;
 }
@@ -15,7 +15,7 @@ const line = (tokens: number) => 4 + tokens;
 
 describe("the cost of a step", () => {
   it("knows nothing before the first step", () => {
-    const cost = new StepCost(8, target);
+    const cost = new StepTimeModel(8, target);
     assert.equal(cost.decodeMs(1), 0);
     assert.equal(cost.mostDecodeTokens, 0);
     assert.equal(cost.promptAllowance(1), null);
@@ -73,7 +73,7 @@ describe("the cost of a step", () => {
   });
 
   it("soon forgets that a model's first prompts were slow, and hardly believes one disturbed step", () => {
-    const cost = new StepCost(8, target);
+    const cost = new StepTimeModel(8, target);
     cost.observe(0, 100, 900);
     for (let i = 0; i < 4; i++) cost.observe(0, 100, 200);
     assert.ok(cost.promptMs(100) < 250, `${cost.promptMs(100)} ms after four of 200`);

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { StepCost } from "../../../../engines/decoding/scheduler/step-cost.ts";
+import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-cost.ts";
 import { DepthPlan } from "../../../../engines/decoding/speculation/depth.ts";
 
 const maxDepth = 16;
 
 /** A plan where steps of `known` sizes have been seen and took what `ms` says. */
 function open(ms: (tokens: number) => number, known: readonly number[], draftingMs = (_sequences: number) => 0) {
-  const cost = new StepCost(96, { decodeSlowdown: 3, maxStepMs: 250 });
+  const cost = new StepTimeModel(96, { decodeSlowdown: 3, maxStepMs: 250 });
   for (const tokens of known) cost.observe(tokens, 0, ms(tokens));
   return new DepthPlan(cost, { maxSequences: 64, maxDepth, maxDecodeTokens: 96 }, draftingMs);
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { SpeculationOptions } from "../../../../engines/decoding/speculation/options.ts";
-import type { DraftHeads, DraftTarget } from "../../../../engines/engine.ts";
+import type { MtpHeads, DraftTarget } from "../../../../engines/engine.ts";
 import { createScriptedModel } from "../../../fixtures/fakes/scripted-model.ts";
 import { decode, lookupOnly } from "../../../fixtures/speculative-decoding.ts";
 
@@ -18,7 +18,7 @@ interface Scripted {
 }
 
 /** Heads that know the text of each sequence, and a clock that their passes move. */
-class ScriptedHeads implements DraftHeads {
+class ScriptedHeads implements MtpHeads {
   readonly trainedTokens: number;
   readonly depths: number[] = [];
   ms = 0;
@@ -93,9 +93,9 @@ describe("prediction heads", () => {
   it("draft as many tokens as they were made for, or as many as is set", () => {
     const deepest = ({ heads }: { heads: ScriptedHeads }) => Math.max(...heads.depths);
     assert.equal(deepest(run({ next: counting })), 3);
-    assert.equal(deepest(run({ next: counting }, { headTokens: 1 })), 1);
-    assert.equal(deepest(run({ next: counting }, { headTokens: 6 })), 6);
-    assert.equal(deepest(run({ next: counting }, { headTokens: 6, maxDraftTokens: 2 })), 2);
+    assert.equal(deepest(run({ next: counting }, { mtpTokens: 1 })), 1);
+    assert.equal(deepest(run({ next: counting }, { mtpTokens: 6 })), 6);
+    assert.equal(deepest(run({ next: counting }, { mtpTokens: 6, maxDraftTokens: 2 })), 2);
   });
 
   it("are not asked for sequences that they do not follow", () => {

@@ -4,9 +4,9 @@ import { describe, it } from "node:test";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import type { Batch } from "../../../../engines/batch.ts";
 import { Sampler } from "../../../../engines/decoding/sampler/sampler.ts";
-import type { StepCost } from "../../../../engines/decoding/scheduler/step-cost.ts";
+import type { StepTimeModel } from "../../../../engines/decoding/scheduler/step-cost.ts";
 import { Speculation } from "../../../../engines/decoding/speculation/speculation.ts";
-import type { DraftHeads } from "../../../../engines/engine.ts";
+import type { MtpHeads } from "../../../../engines/engine.ts";
 import { greedySampling } from "../../../../engines/generation.ts";
 import { createScriptedModel } from "../../../fixtures/fakes/scripted-model.ts";
 import { generousLimits } from "../../../fixtures/scheduling.ts";
@@ -32,7 +32,7 @@ const belief = [
 
 const logitsBehind = (chances: readonly number[][], token: number) => Float32Array.from(chances[token]!, Math.log);
 
-const heads: DraftHeads = {
+const heads: MtpHeads = {
   trainedTokens: 3,
   follows: () => true,
   propose: (targets, depths, choose) => {
@@ -65,7 +65,7 @@ function chain() {
 /** Texts of many sequences, and the share of their drafts that was right. */
 function sampled(headSampling: "greedy" | "probabilistic", sequences: number, tokens: number) {
   const model = chain();
-  const cost = { decodeMs: (rows: number) => 20 + 0.01 * rows, mostDecodeTokens: 100 } as StepCost;
+  const cost = { decodeMs: (rows: number) => 20 + 0.01 * rows, mostDecodeTokens: 100 } as StepTimeModel;
   const options = { ...lookupOnly, promptLookup: false, headSampling };
   const loop = new StepLoop(model, {
     limits: { ...generousLimits, maxBatchTokens: model.capacity.maxBatchTokens, maxQueue: sequences },

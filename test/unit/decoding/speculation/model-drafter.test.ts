@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { StepCost } from "../../../../engines/decoding/scheduler/step-cost.ts";
+import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-cost.ts";
 import { ModelDrafter } from "../../../../engines/decoding/speculation/model-drafter.ts";
 import { Speculation } from "../../../../engines/decoding/speculation/speculation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -117,7 +117,7 @@ describe("a draft model", () => {
   });
 
   it("is disposed with the speculation it drafts for, and where there is none", () => {
-    const cost = new StepCost(20, { decodeSlowdown: 3, maxStepMs: 250 });
+    const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const parts = { options: modelOnly, cost };
     const draft = createScriptedModel(counting);
     Speculation.create({ ...parts, model: createScriptedModel(counting), draft })!.dispose();
@@ -129,7 +129,7 @@ describe("a draft model", () => {
   });
 
   it("must itself be able to take tokens back", () => {
-    const cost = new StepCost(20, { decodeSlowdown: 3, maxStepMs: 250 });
+    const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const draft = createScriptedModel(counting, { truncate: false });
     assert.throws(
       () => Speculation.create({ model: createScriptedModel(counting), draft, options: modelOnly, cost }),

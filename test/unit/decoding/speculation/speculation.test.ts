@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { StepCost } from "../../../../engines/decoding/scheduler/step-cost.ts";
+import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-cost.ts";
 import { Speculation } from "../../../../engines/decoding/speculation/speculation.ts";
 import { createScriptedModel, type ScriptedOptions } from "../../../fixtures/fakes/scripted-model.ts";
 import { seededRandom } from "../../../fixtures/scheduling.ts";
@@ -139,7 +139,7 @@ describe("speculation", () => {
   });
 
   it("takes back drafts that no step has verified", () => {
-    const cost = new StepCost(20, { decodeSlowdown: 3, maxStepMs: 250 });
+    const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     for (const tokens of [1, 2, 8]) cost.observe(tokens, 0, 5);
     const model = createScriptedModel(() => 0);
     const speculation = Speculation.create({ model, draft: null, options: lookupOnly, cost })!;
@@ -157,7 +157,7 @@ describe("speculation", () => {
   });
 
   it("is not there where the model cannot take tokens back, or there is nothing to draft from", () => {
-    const cost = new StepCost(20, { decodeSlowdown: 3, maxStepMs: 250 });
+    const cost = new StepTimeModel(20, { decodeSlowdown: 3, maxStepMs: 250 });
     const rigid = createScriptedModel(() => 0, { truncate: false });
     assert.equal(Speculation.create({ model: rigid, draft: null, options: lookupOnly, cost }), null);
     const off = { ...lookupOnly, promptLookup: false };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openContent } from "../../../../actors/api/sealed-content.ts";
-import { type KeptHead, ResponseKeeper } from "../../../../actors/state/response-keeper.ts";
+import { type KeptHead, ResponseStore } from "../../../../actors/state/response-keeper.ts";
 import type { ChatMessage } from "../../../../engines/generation.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import { TableStore } from "../../../../runtime/store/table-store.ts";
@@ -206,11 +206,11 @@ describe("a response that is kept", () => {
 
   it("is found as interrupted where the process that made it is gone", async () => {
     const values = new TableStore<KeptHead>(new MemoryTables(), testLimits);
-    const rig = new ResponsesRig(slow, { store: new ResponseKeeper(values) });
+    const rig = new ResponsesRig(slow, { store: new ResponseStore(values) });
     const { id } = await rig.create({ input, background: true });
     // Such a process number is never given.
     await values.change(id, {}, (kept) => ({ head: { ...kept!.head, owner: "999999999:1" } }));
-    const later = new ResponsesRig(hello, { store: new ResponseKeeper(values) });
+    const later = new ResponsesRig(hello, { store: new ResponseStore(values) });
     const { status, incomplete_details } = await later.fetch(id);
     assert.deepEqual([status, incomplete_details], ["incomplete", { reason: "interrupted" }]);
     await later.create({ input, previous_response_id: id });

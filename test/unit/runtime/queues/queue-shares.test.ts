@@ -135,7 +135,7 @@ describe("a full queue", () => {
   it("takes all parked answers of a request together", () => {
     const { scheduler, parked, ask } = createParked(4, 4, { hasBegun: false });
     assert.deepEqual(new Set(ask("one").displaced), new Set(parked));
-    assert.equal(scheduler.parkedCount, 0);
+    assert.equal(scheduler.preemptedCount, 0);
   });
 
   it("keeps no places for answers whose reader goes on only to stop again, until they have slots", () => {

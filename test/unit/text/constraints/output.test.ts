@@ -6,7 +6,7 @@ import fc from "fast-check";
 import type { ToolSpec } from "../../../../engines/generation.ts";
 import { closed } from "../../../../engines/text/constraints/json-schema/closed.ts";
 import { compileSchema } from "../../../../engines/text/constraints/json-schema/rules/compile.ts";
-import { type OutputDemand, translateOutput } from "../../../../engines/text/constraints/translate.ts";
+import { type OutputConstraint, translateOutput } from "../../../../engines/text/constraints/translate.ts";
 import { Translations } from "../../../../engines/text/constraints/translations.ts";
 import type { CallSyntax } from "../../../../engines/text/parse/tool-format.ts";
 import type { ServerError } from "../../../../runtime/errors.ts";
@@ -27,7 +27,7 @@ const tool = (parameters: unknown, strict = true, name = "look_up"): ToolSpec =>
   strict,
 });
 
-const calling = (...specs: ToolSpec[]): OutputDemand => ({
+const calling = (...specs: ToolSpec[]): OutputConstraint => ({
   grammar: null,
   calls: { specs, syntax, required: true, parallel: false },
   thinking: null,
@@ -218,7 +218,7 @@ describe("an output", () => {
     assert.notEqual(other.source.grammar, first.source.grammar);
   });
 
-  function structured(demand: OutputDemand, written: CallSyntax): OutputDemand {
+  function structured(demand: OutputConstraint, written: CallSyntax): OutputConstraint {
     return { ...demand, calls: { ...demand.calls!, syntax: { ...written } } };
   }
 });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { type OutputDemand, translateOutput } from "../../../../engines/text/constraints/translate.ts";
+import { type OutputConstraint, translateOutput } from "../../../../engines/text/constraints/translate.ts";
 import { Translations } from "../../../../engines/text/constraints/translations.ts";
 
-const regex = (pattern: string): OutputDemand => ({
+const regex = (pattern: string): OutputConstraint => ({
   grammar: { kind: "regex", pattern },
   calls: null,
   thinking: null,
@@ -48,7 +48,7 @@ describe("translations", () => {
 
   it("are not made of what is refused, which is remembered", () => {
     const translations = new Translations();
-    const refusal = (demand: OutputDemand) => {
+    const refusal = (demand: OutputConstraint) => {
       try {
         translations.of(demand);
       } catch (error) {
@@ -72,7 +72,7 @@ describe("translations", () => {
   ] as const) {
     it(`are made when ${name} comes again for which there was no time before`, (test) => {
       const translations = new Translations();
-      const demand: OutputDemand = { grammar, calls: null, thinking: null, answerOpen: "" };
+      const demand: OutputConstraint = { grammar, calls: null, thinking: null, answerOpen: "" };
       let nowMs = performance.now();
       // Each look at the clock finds that five seconds have passed.
       const clock = test.mock.method(performance, "now", () => (nowMs += 5000));
@@ -97,7 +97,7 @@ describe("translations", () => {
         return "a";
       },
     };
-    const demand: OutputDemand = { grammar, calls: null, thinking: null, answerOpen: "" };
+    const demand: OutputConstraint = { grammar, calls: null, thinking: null, answerOpen: "" };
     assert.throws(() => translations.of(demand), RangeError);
     reads = 0;
     assert.throws(() => translations.of(demand), RangeError);

@@ -78,7 +78,7 @@ const render = (source: string, messages: readonly ChatMessage[], tools: readonl
 
 describe("tools in a prompt", () => {
   it("are given to a template that takes them, in the shape that all expect", () => {
-    assert.equal(template(hermes).abilities.takesTools, true);
+    assert.equal(template(hermes).capabilities.takesTools, true);
     assert.match(
       render(hermes, [user("Hi")], [weather]),
       /<tools>\{"type": "function", "function": \{"name": "get_weather", "description": "The weather somewhere", "parameters": \{"type": "object", "properties": \{"city": \{"type": "string"\}\}, "required": \["city"\]\}\}\}<\/tools>/,
@@ -100,7 +100,7 @@ describe("tools in a prompt", () => {
   });
 
   it("are described in words where the template has no place for them, with the form in which to call them", () => {
-    assert.equal(template(chatMl).abilities.takesTools, false);
+    assert.equal(template(chatMl).capabilities.takesTools, false);
     const prompt = render(chatMl, [{ role: "system", content: "Be brief." }, user("Hi")], [weather]);
     assert.match(prompt, /^<\|im_start\|>system\nBe brief\.\n\n[\s\S]*"name":"get_weather"/);
     assert.match(prompt, /<tool_call>\n\{"name": "function-name", "arguments": [\s\S]*\n<\/tool_call>/);
