@@ -2,7 +2,7 @@
 // says where to find them, and takes everything down in order when told to stop.
 
 import type { Inference } from "../actors/api/inference.ts";
-import { InferenceService } from "../actors/front/front.ts";
+import { InferenceService } from "../actors/front/inference-service.ts";
 import { limitNativeHeap } from "../engines/llama/native/native-heap.ts";
 import { type App, createApp } from "../http/app.ts";
 import { MIN_OPEN_FILES } from "../http/server/connection-limit.ts";
@@ -10,9 +10,9 @@ import { type Listener, listen } from "../http/server/listen.ts";
 import { ServerError } from "../runtime/errors.ts";
 import { openFileLimit } from "../runtime/host/open-files.ts";
 import { createLogger, type Logger } from "../runtime/log/log.ts";
-import { frontOptions, placeStopMs } from "./assembly/front-options.ts";
 import type { McpListener } from "./assembly/mcp.ts";
 import { type ClosableObserver, openObservers } from "./assembly/observers.ts";
+import { frontOptions, placeStopMs } from "./assembly/service-options.ts";
 import { openState } from "./assembly/state.ts";
 import type { Config } from "./config/config.ts";
 import { createProgress } from "./progress.ts";

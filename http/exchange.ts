@@ -2,8 +2,8 @@
 // who keep account of requests. Made by the app for each request; protocol routes see HTTP only through it.
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../runtime/errors.ts";
 import { commonErrors, type ErrorFormat, errorHeaders, requestIdHeaders } from "./errors.ts";
+import type { Generation } from "./observe/instrumented-inference.ts";
 import type { Log } from "./observe/log.ts";
-import type { Generation } from "./observe/observed-inference.ts";
 import { requestId } from "./observe/request-id.ts";
 import type { DescribedRoute, PathParameters } from "./route.ts";
 import type { HttpReply, HttpRequest, ReplyHeaders, StreamSink } from "./server/edge.ts";

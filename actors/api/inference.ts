@@ -1,5 +1,5 @@
 // Owns the face the front thread shows to the protocol routes: which models there are, "generate" and "embed". It hides
-// where the actors run. Implemented by actors/front/front.ts; tests of http/ implement it with a few lines.
+// where the actors run. Implemented by actors/front/inference-service.ts; tests of http/ implement it with a few lines.
 import type { AdapterSelector, GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { BodyToTranslate } from "./body-translators.ts";

@@ -1,4 +1,4 @@
-// Owns the face the front thread shows to the routes that manage models: load, unload, ask. Implemented by actors/front/front.ts;
+// Owns the face the front thread shows to the routes that manage models: load, unload, ask. Implemented by actors/front/inference-service.ts;
 // which states follow each other is in docs/models.md.
 import type { ErrorRecord } from "../../runtime/errors.ts";
 import type { ModelStatus } from "./inference.ts";

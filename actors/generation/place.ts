@@ -5,16 +5,16 @@ import { realClock } from "../../runtime/clock.ts";
 import { TaskPool } from "../../runtime/task/task-pool.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import {
+  eventChannel,
   type GenerationPlaceInit,
   type GenerationPlaceReport,
   type GenerationProtocol,
-  eventChannel,
   type ModelsProtocol,
 } from "../messages.ts";
 import { textWorkerModule } from "../placement.ts";
 import { type TaskRunner, TextTasks } from "../text-tasks/text-tasks.ts";
 import type { TextWorkerInit } from "../text-tasks/text-worker.ts";
-import { GenerationActor } from "./agent-loop.ts";
+import { GenerationActor } from "./generation-actor.ts";
 
 /** A task on a client's text that takes longer is slow: others do not wait for it. */
 const quickMs = 250;

@@ -5,7 +5,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { PrepareOptions } from "../../engines/files/lora/prepare.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
-import type { Content } from "./generation.ts";
+import type { Content } from "./adapter-version.ts";
 
 /** Makes one ready in a folder, which it makes first. */
 export type Prepare = (options: PrepareOptions, signal: AbortSignal) => Promise<PreparedAdapter>;

@@ -11,7 +11,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterEntry } from "../api/inference.ts";
 import type { AdapterListing, LoadedAdapter } from "../api/lora-adapters.ts";
 import { maxAliasBytes } from "../api/lora-alias.ts";
-import type { AdapterVersion, Pointed, Wanted } from "./generation.ts";
+import type { AdapterVersion, Pointed, Wanted } from "./adapter-version.ts";
 
 const maxAliases = 1024;
 

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { toErrorRecord } from "../../runtime/errors.ts";
 import type { ModelProtocol } from "../messages.ts";
-import type { AdapterVersion } from "./generation.ts";
+import type { AdapterVersion } from "./adapter-version.ts";
 
 /** For what an engine copies to its device; gibibytes take their time. */
 const loadTimeoutMs = 600_000;

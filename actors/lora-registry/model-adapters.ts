@@ -12,13 +12,13 @@ import { type ErrorCode, ServerError, toErrorRecord } from "../../runtime/errors
 import { checkExpectedGeneration, checkedAlias, checkLoadPolicy } from "../api/adapter-rules.ts";
 import type { AdapterEntry } from "../api/inference.ts";
 import type { AdapterListing, LoadAdapterRequest, LoadedAdapter, UnloadAdapterRequest } from "../api/lora-adapters.ts";
-import type { ModelProtocol, LeasedAdapter } from "../messages.ts";
+import type { LeasedAdapter, ModelProtocol } from "../messages.ts";
 import { AdapterFiles, type Prepare } from "./adapter-files.ts";
+import type { AdapterLoadLock } from "./adapter-load-lock.ts";
 import { AdapterTable } from "./adapter-table.ts";
+import type { AdapterVersion, Content, Pointed, Wanted } from "./adapter-version.ts";
 import { EngineAdapters } from "./engine-adapters.ts";
-import type { Content, AdapterVersion, Pointed, Wanted } from "./generation.ts";
 import { type AdapterLog, loadFailure, notTaken, shuttingDown } from "./load-failure.ts";
-import type { AdapterLoadLock } from "./load-gate.ts";
 import { prepareOnPlace } from "./prepare-on-place.ts";
 
 /** An adapter to have before the first request. */

@@ -1,11 +1,11 @@
 // Owns the model actor: turns messages into calls on the intake and the step loop, and each link that asks into a consumer
 // of tokens.
 import type { ActorContext, Behaviour } from "../../runtime/actor/behaviour.ts";
-import { DeferredReply } from "../../runtime/actor/later.ts";
+import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import type { Endpoint } from "../../runtime/endpoint/endpoint.ts";
 import { type ModelProtocol, type TokenFrame, tokenChannel } from "../messages.ts";
-import type { RequestPreparation } from "./intake.ts";
-import type { Subscriber, StepLoop } from "./step/step-loop.ts";
+import type { RequestPreparation } from "./request-preparation.ts";
+import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 
 export function modelActor(loop: StepLoop, intake: RequestPreparation): Behaviour<ModelProtocol> {
   const consumers = new Map<Endpoint, Subscriber>();

@@ -12,8 +12,8 @@ import { vocabularyProbes } from "../../engines/text/tokenizer/vocabulary.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol, ModelReport } from "../messages.ts";
 import { loadDraftModel } from "./draft-model.ts";
-import { RequestPreparation } from "./intake.ts";
 import { modelActor } from "./model-actor.ts";
+import { RequestPreparation } from "./request-preparation.ts";
 import { StepLoop } from "./step/step-loop.ts";
 
 /** A shorter prefix is computed sooner than it is read from disk. */

@@ -4,7 +4,7 @@ import type { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import type { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import type { EndCounts, ModelStatistics } from "../messages.ts";
-import type { GenerationSequence, PooledSequence } from "./sequence/live-sequence.ts";
+import type { GenerationSequence, PooledSequence } from "./sequence/generation-sequence.ts";
 import { StreamLatencies } from "./stream-latency.ts";
 
 /** Totals since the start. Milliseconds. */

@@ -1,5 +1,5 @@
 // Owns who uses one model: how many requests are in flight on it, since when there is none, and telling whoever waits for
-// either. Changed by ModelLife alone.
+// either. Changed by ManagedModel alone.
 import type { Clock } from "../../runtime/clock.ts";
 
 export interface ModelUseOptions {

@@ -3,10 +3,10 @@
 import type { EngineName, ModelSpec } from "../../engines/engine.ts";
 import type { PreparedAdapter } from "../../engines/files/lora/prepared-adapter.ts";
 import { type ErrorRecord, toErrorRecord } from "../../runtime/errors.ts";
-import type { PlaceKind, Place } from "../../runtime/thread/place.ts";
+import type { Place, PlaceKind } from "../../runtime/thread/place.ts";
 import type { ModelCapabilities } from "../api/inference.ts";
 import type { AdapterSettings } from "../lora-registry/model-adapters.ts";
-import type { ModelPlaceReady, ModelStatistics, LeasedAdapter } from "../messages.ts";
+import type { LeasedAdapter, ModelPlaceReady, ModelStatistics } from "../messages.ts";
 
 /** A model to serve. */
 export interface ServedModel {

@@ -1,4 +1,4 @@
-// Owns the one table of which status of a model follows which, and for what reason. ModelLife moves by it alone, and
+// Owns the one table of which status of a model follows which, and for what reason. ManagedModel moves by it alone, and
 // docs/models.md shows it.
 import assert from "node:assert";
 import type { ModelStatus } from "../api/inference.ts";

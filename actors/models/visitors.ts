@@ -1,4 +1,4 @@
-// Owns the requests of one model: which are on it, which wait for it, and whether more may come in. ModelLife opens the door
+// Owns the requests of one model: which are on it, which wait for it, and whether more may come in. ManagedModel opens the door
 // when the model answers and closes it before it leaves; nobody else does.
 import type { Clock } from "../../runtime/clock.ts";
 import type { ErrorRecord } from "../../runtime/errors.ts";

@@ -1,5 +1,5 @@
 // Waiting room: the requests that wait for one model to be loaded. Limits their number and their time, shares the places by
-// client, and drops a request when its client leaves. Used by ModelLife, which admits them.
+// client, and drops a request when its client leaves. Used by ManagedModel, which admits them.
 
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";

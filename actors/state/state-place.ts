@@ -1,7 +1,7 @@
 // State place (a worker thread): runs the actors that keep what outlives a request, each over a store of its own.
 import { join } from "node:path";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
-import { DeferredReply } from "../../runtime/actor/later.ts";
+import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
 import { Moved } from "../../runtime/actor/moved.ts";
 import { type RemovedStore, removeEarlierStore } from "../../runtime/store/earlier-store.ts";
 import { LmdbTables } from "../../runtime/store/lmdb-tables.ts";
@@ -10,7 +10,7 @@ import { storeTables, TableStore } from "../../runtime/store/table-store.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { StoredResponses, Turn } from "../api/stored-responses.ts";
 import type { StatePlaceInit } from "../messages.ts";
-import { type KeptHead, ResponseStore } from "./response-keeper.ts";
+import { type KeptHead, ResponseStore } from "./response-store.ts";
 
 const SWEEP_MS = 10 * 60_000;
 

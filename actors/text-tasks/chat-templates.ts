@@ -2,7 +2,10 @@
 // second. Opened when the model attaches.
 import type { ModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { ChatTemplate } from "../../engines/text/template/chat-template.ts";
-import type { TemplateCapabilities, ModelTemplateCapabilities } from "../../engines/text/template/template-capabilities.ts";
+import type {
+  ModelTemplateCapabilities,
+  TemplateCapabilities,
+} from "../../engines/text/template/template-capabilities.ts";
 import { modelTemplateSource } from "../../engines/text/template/template-source.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 import { ServerError } from "../../runtime/errors.ts";

@@ -96,7 +96,9 @@ export function textHandlers(loadTranslators: () => Promise<BodyTranslators>): T
       const vocabulary = createVocabulary(metadata.tokenizer);
       enter("template");
       const { capabilities: templateCapabilities } = ChatTemplates.open(template, metadata, vocabulary);
-      return { value: { head, template, templateCapabilities, tokenTexts: tokenTextTable(vocabulary) } satisfies ModelFiles };
+      return {
+        value: { head, template, templateCapabilities, tokenTexts: tokenTextTable(vocabulary) } satisfies ModelFiles,
+      };
     },
     prepare({ key, request }, enter) {
       enter("messages");

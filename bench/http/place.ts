@@ -2,8 +2,8 @@
 // module's own address, since a front tells every model place the same things. Stands in for actors/model/place.ts.
 
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol } from "../../actors/messages.ts";
-import { RequestPreparation } from "../../actors/model/intake.ts";
 import { modelActor } from "../../actors/model/model-actor.ts";
+import { RequestPreparation } from "../../actors/model/request-preparation.ts";
 import { StepLoop } from "../../actors/model/step/step-loop.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";

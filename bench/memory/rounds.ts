@@ -56,8 +56,8 @@ const noSpeculation = {
   promptLookup: false,
   maxDraftTokens: 0,
   draftModel: null,
-  headTokens: null,
-  headSampling: "auto",
+  mtpTokens: null,
+  mtpSampling: "auto",
 } as const;
 
 async function oncePlace(spec: ModelSpec): Promise<void> {

@@ -8,7 +8,7 @@ import {
   type SequenceJob,
   type TokenFrame,
 } from "../../actors/messages.ts";
-import type { Subscriber, StepLoop } from "../../actors/model/step/step-loop.ts";
+import type { StepLoop, Subscriber } from "../../actors/model/step/step-loop.ts";
 import { greedySampling } from "../../engines/generation.ts";
 
 /** A run that takes longer has come to no end. */

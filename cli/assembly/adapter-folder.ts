@@ -1,5 +1,5 @@
 // Owns the folder that this process keeps prepared adapters in: its own, of this user alone, and gone when it is. What a
-// process that was killed left behind is removed by the next one. Called by front-options.ts and by bench.ts.
+// process that was killed left behind is removed by the next one. Called by service-options.ts and by bench.ts.
 //
 // A model that is loaded again reads them again, weeks later perhaps: so they are not kept where old files are cleared away.
 import assert from "node:assert";

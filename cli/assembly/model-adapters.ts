@@ -1,7 +1,7 @@
 // Owns what the settings say about the LoRA adapters of a model turned into what a Front is told of them: fetches those that
-// are loaded at the start, and makes ready those that every answer is given with. Called by front-options.ts and by bench.ts.
+// are loaded at the start, and makes ready those that every answer is given with. Called by service-options.ts and by bench.ts.
 import { realpathSync, statSync } from "node:fs";
-import type { ServedModel } from "../../actors/front/front.ts";
+import type { ServedModel } from "../../actors/front/inference-service.ts";
 import type { PreloadedAdapter } from "../../actors/lora-registry/model-adapters.ts";
 import type { AdapterLimits, MixtureSpec } from "../../engines/engine.ts";
 import {

@@ -2,7 +2,7 @@
 // without a folder where none was asked for.
 import { isAbsolute, join, resolve } from "node:path";
 import { maxStoredBytes, type StoredResponses } from "../../actors/api/stored-responses.ts";
-import { StateClient } from "../../actors/front/state-front.ts";
+import { StateClient } from "../../actors/front/state-client.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { homeFolder } from "../../runtime/host/home.ts";
 import type { Logger } from "../../runtime/log/log.ts";

@@ -9,7 +9,7 @@ import {
   type SequenceJob,
   type TokenFrame,
 } from "../../actors/messages.ts";
-import type { Subscriber, StepLoop } from "../../actors/model/step/step-loop.ts";
+import type { StepLoop, Subscriber } from "../../actors/model/step/step-loop.ts";
 import { greedySampling } from "../../engines/generation.ts";
 import { Detokenizer } from "../../engines/text/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";

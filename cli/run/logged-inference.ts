@@ -2,7 +2,7 @@
 // Stands between the commands and the models; used by run.ts where the setting is made.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
-import { type GenerationHolder, InstrumentedInference } from "../../http/observe/observed-inference.ts";
+import { type GenerationHolder, InstrumentedInference } from "../../http/observe/instrumented-inference.ts";
 import type { LineFile } from "../../runtime/log/line-file.ts";
 import { withoutSecrets } from "../../runtime/log/secrets.ts";
 

@@ -2,11 +2,11 @@
 // answers one message or holds a conversation, and takes everything down in order however that ends.
 
 import type { Inference } from "../../actors/api/inference.ts";
-import { InferenceService } from "../../actors/front/front.ts";
+import { InferenceService } from "../../actors/front/inference-service.ts";
 import { openLogFile } from "../../http/observe/request-log.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { createLogger } from "../../runtime/log/log.ts";
-import { frontOptions, placeStopMs } from "../assembly/front-options.ts";
+import { frontOptions, placeStopMs } from "../assembly/service-options.ts";
 import type { Config } from "../config/config.ts";
 import { createProgress } from "../progress.ts";
 import { version } from "../version.ts";

@@ -7,8 +7,8 @@ import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClas
 import { sharedPassTokens } from "./load/encoder-sizes.ts";
 import { checkTokens, Passes } from "./pass/passes.ts";
 import type { Pooler } from "./pass/pooler.ts";
-import type { PartitionPlan } from "./plan/blueprint.ts";
-import { type PassDescriptor, rowField } from "./plan/order.ts";
+import type { PartitionPlan } from "./plan/partition-plan.ts";
+import { type PassDescriptor, rowField } from "./plan/pass-descriptor.ts";
 import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 

@@ -27,8 +27,8 @@ import { loadThreads } from "./load/load-threads.ts";
 import { modelCard } from "./load/model-card.ts";
 import { type LoadedMixture, loadMixture, type MixtureParts, mixtureRank } from "./mixture/mixture.ts";
 import { WasmModel } from "./model.ts";
-import { type PartitionPlan, kvLayers } from "./plan/blueprint.ts";
 import type { Mixture } from "./plan/mixture.ts";
+import { kvLayers, type PartitionPlan } from "./plan/partition-plan.ts";
 import { HelperThread } from "./threads/helper-thread.ts";
 import { allocateShared } from "./threads/shared-blocks.ts";
 

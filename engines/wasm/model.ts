@@ -9,9 +9,9 @@ import type { MixtureParts } from "./mixture/mixture.ts";
 import { RowPlan } from "./mixture/row-plan.ts";
 import { checkTokens, Passes } from "./pass/passes.ts";
 import type { Pooler } from "./pass/pooler.ts";
-import type { PartitionPlan } from "./plan/blueprint.ts";
-import { type PassDescriptor, rowField } from "./plan/order.ts";
-import { OrderWriter } from "./plan/order-writer.ts";
+import type { PartitionPlan } from "./plan/partition-plan.ts";
+import { type PassDescriptor, rowField } from "./plan/pass-descriptor.ts";
+import { OrderWriter } from "./plan/pass-descriptor-writer.ts";
 import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 import type { SharedBlocks } from "./threads/shared-blocks.ts";
@@ -190,7 +190,11 @@ export class WasmModel implements LoadedModel {
 }
 
 /** Slots that keep weights have gaps in what the first pass keeps of them: they end as they began, alone. */
-function capabilitiesOf({ graph, passTokens }: PartitionPlan, adaptersPerStep: number, canShare: boolean): Capabilities {
+function capabilitiesOf(
+  { graph, passTokens }: PartitionPlan,
+  adaptersPerStep: number,
+  canShare: boolean,
+): Capabilities {
   const { kind, length } = graph.pooling;
   return {
     truncate: canShare,

@@ -5,7 +5,7 @@ import type { Clock } from "../clock.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
 import type { ActorContext } from "./behaviour.ts";
-import { DeferredReply } from "./later.ts";
+import { DeferredReply } from "./deferred-reply.ts";
 import { Mailbox } from "./mailbox.ts";
 import { Moved } from "./moved.ts";
 import { failure, type ReplyCallback } from "./ref.ts";

@@ -1,7 +1,7 @@
 // Owns the types of an actor: its protocol (an interface whose methods take one plain message) and the behaviour that
 // implements it. Types only; read by whoever writes an actor or a ref to one.
 import type { Endpoint } from "../endpoint/endpoint.ts";
-import type { DeferredReply } from "./later.ts";
+import type { DeferredReply } from "./deferred-reply.ts";
 import type { Moved } from "./moved.ts";
 
 /** What P must look like: every method takes ONE plain-data message and answers plain data. */

@@ -6,8 +6,8 @@ import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
 import { Actor, type Message, type OnError } from "./actor.ts";
 import type { Behaviour, Protocol } from "./behaviour.ts";
-import { RemoteRoute } from "./peer-route.ts";
 import { failure, makeRef, type Ref, type Route } from "./ref.ts";
+import { RemoteRoute } from "./remote-route.ts";
 
 const defaultMailboxLimit = 1024;
 const defaultDrainMs = 5000;

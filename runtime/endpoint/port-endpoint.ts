@@ -1,8 +1,8 @@
 // Owns the thread carrier: an Endpoint over a MessagePort. Typed arrays cross by structured clone, or move if listed.
 // A port has no send buffer to look at, so the receiver acknowledges every 64 messages and the sender counts the rest.
 import type { MessagePort } from "node:worker_threads";
+import { BaseEndpoint, type LinkOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
 import type { Transferable } from "./endpoint.ts";
-import { BaseEndpoint, type LinkOptions, orderlyLoss, silentLoss } from "./link.ts";
 
 const acknowledgeEvery = 64;
 /** Unacknowledged messages above which send() says "slow down", and above which the link is given up. */

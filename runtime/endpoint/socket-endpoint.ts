@@ -3,7 +3,7 @@
 import type { Socket } from "node:net";
 import { Packr, RESERVE_START_SPACE } from "msgpackr";
 import { ServerError } from "../errors.ts";
-import { BaseEndpoint, type LinkOptions, orderlyLoss, silentLoss } from "./link.ts";
+import { BaseEndpoint, type LinkOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
 
 const headerBytes = 4;
 const maxFrameBytes = 64 * 1024 * 1024;

@@ -1,4 +1,4 @@
-// Owns the first lines that run in a place's child process. Started by carrier-process.ts, imported by nobody. It speaks to
+// Owns the first lines that run in a place's child process. Started by process-place.ts, imported by nobody. It speaks to
 // the spawner on fd 3, and to dialled peers on a socket in a folder that the spawner made.
 import { rmSync } from "node:fs";
 import { createServer, Socket } from "node:net";

@@ -1,4 +1,4 @@
-// Owns the first lines that run on a place's worker thread. Started by carrier-thread.ts, imported by nobody.
+// Owns the first lines that run on a place's worker thread. Started by worker-place.ts, imported by nobody.
 import { type MessagePort, workerData } from "node:worker_threads";
 import { PortEndpoint } from "../endpoint/port-endpoint.ts";
 import { type DialPort, dialChannel } from "./control.ts";

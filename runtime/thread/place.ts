@@ -4,11 +4,11 @@
 import type { Endpoint, PeerExit } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, ServerError } from "../errors.ts";
 import { writeStderr } from "../log/stderr.ts";
-import type { Host, HostExit } from "./carrier.ts";
-import { startProcess } from "./carrier-process.ts";
-import { startThread } from "./carrier-thread.ts";
 import { type Command, controlChannel, type Report } from "./control.ts";
 import type { DialTicket } from "./dial.ts";
+import type { Host, HostExit } from "./place-kind.ts";
+import { startProcess } from "./process-place.ts";
+import { startThread } from "./worker-place.ts";
 
 /** How long a thread or process may outlive its link before it is killed. */
 const lingerMs = 1000;

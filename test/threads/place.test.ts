@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { ActorSystem } from "../../runtime/actor/system.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { openEndpoint, ticketTransfer } from "../../runtime/thread/dial.ts";
-import { type PlaceKind, type Place, type PlaceOptions, spawnPlace } from "../../runtime/thread/place.ts";
+import { type Place, type PlaceKind, type PlaceOptions, spawnPlace } from "../../runtime/thread/place.ts";
 import type { Probe, ProbeInit, ProbeReady } from "../fixtures/actors/probe-place.ts";
 
 const fixture = (name: string) => new URL(`../fixtures/actors/${name}.js`, import.meta.url);

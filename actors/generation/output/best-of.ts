@@ -1,7 +1,7 @@
 // Owns the candidates of a request that returns only its likeliest ones: keeps what each has said until all have ended,
 // then says it again in the order of their rank. It never decides when a candidate ends.
 import type { GenerateEvent } from "../../../engines/generation.ts";
-import { type ChoiceEvent, EventBuffer } from "./event-backlog.ts";
+import { type ChoiceEvent, EventBuffer } from "./event-buffer.ts";
 
 class Candidate {
   readonly said = new EventBuffer();

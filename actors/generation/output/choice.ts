@@ -5,9 +5,9 @@ import { StopStrings } from "../../../engines/text/parse/stop-strings.ts";
 import { Detokenizer } from "../../../engines/text/tokenizer/detokenizer.ts";
 import type { TokenTexts } from "../../../engines/text/tokenizer/token-texts.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../messages.ts";
-import type { OutputPlan } from "./answer-plan.ts";
-import { OutputAssembler } from "./answer-reader.ts";
-import type { ChoiceEvent } from "./event-backlog.ts";
+import type { ChoiceEvent } from "./event-buffer.ts";
+import { OutputAssembler } from "./output-assembler.ts";
+import type { OutputPlan } from "./output-plan.ts";
 
 /** Says why a text is not what was asked for, or null; `call` is the tool that was called, null for content. Never rejects. */
 export type CheckOutput = (text: string, call: string | null) => Promise<string | null>;

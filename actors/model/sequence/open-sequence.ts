@@ -1,9 +1,9 @@
 // Owns how a job becomes a sequence of the step loop: its sampling, its bounds, and what follows its tokens.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { SequenceJob } from "../../messages.ts";
-import { type Subscriber, GenerationSequence } from "./live-sequence.ts";
-import { PromptLogprobs } from "./prompt-records.ts";
-import { ReasoningBudget } from "./thinking-limit.ts";
+import { GenerationSequence, type Subscriber } from "./generation-sequence.ts";
+import { PromptLogprobs } from "./prompt-logprobs.ts";
+import { ReasoningBudget } from "./reasoning-budget.ts";
 
 /** `sequenceTokens`: most tokens of a sequence, prompt and output. Throws `invalid_value` for sampling that does not fit. */
 export function openSequence(

@@ -11,17 +11,17 @@ import type { LoadedModel } from "../../../engines/engine.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../../messages.ts";
 import { Adapters } from "../adapters.ts";
-import { Subscribers } from "../consumers.ts";
-import { type Subscriber, type GenerationSequence, PooledSequence } from "../sequence/live-sequence.ts";
+import { type GenerationSequence, PooledSequence, type Subscriber } from "../sequence/generation-sequence.ts";
 import { openSequence } from "../sequence/open-sequence.ts";
 import { StepStatistics } from "../step-statistics.ts";
-import { WakeSignal } from "./doze.ts";
-import { OutputProcessor } from "./output-taker.ts";
-import { PooledJobs } from "./pool-runs.ts";
-import { type CreateSpeculation, PreStep } from "./step-preparation.ts";
-import { TokenProcessor } from "./token-taker.ts";
+import { Subscribers } from "../subscribers.ts";
+import { OutputProcessor } from "./output-processor.ts";
+import { PooledJobs } from "./pooled-jobs.ts";
+import { type CreateSpeculation, PreStep } from "./pre-step.ts";
+import { TokenProcessor } from "./token-processor.ts";
+import { WakeSignal } from "./wake-signal.ts";
 
-export type { Subscriber } from "../sequence/live-sequence.ts";
+export type { Subscriber } from "../sequence/generation-sequence.ts";
 
 export interface StepLoopOptions {
   readonly limits: SchedulerLimits;

@@ -4,7 +4,7 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import { abandoned } from "./abandoned.ts";
 import { slowAnswerMs, slowCompileMs } from "./limits.ts";
-import type { MatcherProxy, ProvedGrammar } from "./live-matcher.ts";
+import type { MatcherProxy, ProvedGrammar } from "./matcher-proxy.ts";
 import type { GrammarThread } from "./thread.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 

@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import { lowerPriority, processorMs } from "../../../runtime/thread/system-thread.ts";
 import type { GrammarSource } from "../../grammar-source.ts";
-import type { MatcherProxy } from "./live-matcher.ts";
+import type { MatcherProxy } from "./matcher-proxy.ts";
 import { Control } from "./thread/control.ts";
 import type { NumberedSource, WorkerOrder, WorkerReport, WorkerSetup } from "./thread/messages.ts";
 

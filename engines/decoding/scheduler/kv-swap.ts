@@ -1,5 +1,5 @@
 // KV swap: the KV of preempted sequences as bytes in main memory, bounded. What does not fit is computed again. Used by
-// Admission only.
+// SlotManager only.
 import type { Capabilities, KvCache } from "../../engine.ts";
 import type { Sequence } from "./sequence.ts";
 

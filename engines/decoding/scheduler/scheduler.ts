@@ -5,11 +5,11 @@
 import type { Batch } from "../../batch.ts";
 import type { KvModel } from "../kv/prefix-cache.ts";
 import { type CachedPrefix, PrefixCache, type PrefixStatistics } from "../kv/prefix-cache.ts";
-import { SlotManager, type QueueLimits } from "./admission.ts";
+import { BatchBuilder, isDecode, type StepLimits } from "./batch-builder.ts";
 import type { Sequence, SequenceRequest } from "./sequence.ts";
 import { checkSequence } from "./sequence-check.ts";
-import { StepTimeModel } from "./step-cost.ts";
-import { isDecode, BatchBuilder, type StepLimits } from "./step-filler.ts";
+import { type QueueLimits, SlotManager } from "./slot-manager.ts";
+import { StepTimeModel } from "./step-time-model.ts";
 
 export interface SchedulerLimits extends StepLimits, QueueLimits {
   /**

@@ -1,6 +1,6 @@
 // Owns how many tokens to draft for each sequence of the next step: as many as make the whole batch yield most tokens per
 // millisecond by what is expected of the drafts and of the step, and none where plain decoding yields more. Pure.
-import type { StepTimeModel } from "../scheduler/step-cost.ts";
+import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 
 /** Whatever a draft may come from. */
 export interface DraftSource {

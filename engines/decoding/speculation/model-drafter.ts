@@ -3,7 +3,7 @@
 import { Batch } from "../../batch.ts";
 import type { LoadedModel } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
-import { StepTimeModel } from "../scheduler/step-cost.ts";
+import { StepTimeModel } from "../scheduler/step-time-model.ts";
 import type { Drafter } from "./drafter.ts";
 
 /** What the model's cache holds of a sequence. */

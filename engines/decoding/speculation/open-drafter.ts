@@ -3,8 +3,8 @@ import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { MtpHeads } from "../../engine.ts";
 import type { Drafter } from "./drafter.ts";
-import { chooseLikeliest, MtpDrafter } from "./heads-drafter.ts";
 import { ModelDrafter } from "./model-drafter.ts";
+import { chooseLikeliest, MtpDrafter } from "./mtp-drafter.ts";
 import type { SpeculationParts } from "./options.ts";
 
 /** Null where there is neither. Throws config_invalid where the smaller model cannot draft. */

@@ -1,7 +1,7 @@
 // Owns what a model's place is told about drafting tokens.
 import type { EngineName, LoadedModel, ModelSpec } from "../../engine.ts";
-import type { StepTimeModel } from "../scheduler/step-cost.ts";
-import type { ChooseDraft } from "./heads-drafter.ts";
+import type { StepTimeModel } from "../scheduler/step-time-model.ts";
+import type { ChooseDraft } from "./mtp-drafter.ts";
 
 export interface SpeculationOptions {
   /** Draft from what the sequence itself has said before. */

@@ -2,7 +2,7 @@
 // as promise to pay; the step verifies them beside everything else, and what it finds teaches the next guess. The step
 // loop calls it: prepare() before each schedule, observe() for each verified draft. What is sampled never depends on it.
 import type { Sequence } from "../scheduler/sequence.ts";
-import type { StepTimeModel } from "../scheduler/step-cost.ts";
+import type { StepTimeModel } from "../scheduler/step-time-model.ts";
 import { DepthPlan, type DraftSource } from "./depth.ts";
 import type { Drafter } from "./drafter.ts";
 import { DrafterRecord, sharedDrafterAcceptance } from "./drafter-record.ts";

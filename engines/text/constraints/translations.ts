@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
-import { RefusedGrammars } from "./refusals.ts";
+import { RefusedGrammars } from "./refused-grammars.ts";
 import { type OutputConstraint, type Translation, translateOutput } from "./translate.ts";
 
 /** Characters of all grammars that are kept. */

@@ -2,7 +2,7 @@
 // capability is present if the probed text appears in the prompt. Templates do not declare what they accept.
 import type { ToolSpec } from "../../generation.ts";
 import type { Renderer } from "./renderer.ts";
-import type { TemplateCapabilities, CallCapabilities } from "./template-capabilities.ts";
+import type { CallCapabilities, TemplateCapabilities } from "./template-capabilities.ts";
 import { type ParsedMessage, type TemplateMessage, templateMessages, templateTool } from "./template-messages.ts";
 
 const content = "probe5731";
@@ -124,7 +124,12 @@ class Probe {
   }
 
   /** Arguments that come out as JSON within JSON are not shown. */
-  showsCalls(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities, count: number, ...texts: string[]): boolean {
+  showsCalls(
+    messages: readonly ParsedMessage[],
+    capabilities: TemplateCapabilities,
+    count: number,
+    ...texts: string[]
+  ): boolean {
     const names = called.slice(0, count);
     const wanted = [...names, key, ...values.slice(0, count), ...names.map((name) => result + name), ...texts];
     const prompt = this.renders(messages, capabilities) ?? "";

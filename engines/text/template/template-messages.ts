@@ -2,7 +2,7 @@
 // template to template is in its capabilities. Pure.
 import { createHash } from "node:crypto";
 import type { ChatMessage, ToolCall, ToolSpec } from "../../generation.ts";
-import type { TemplateCapabilities, CallIds } from "./template-capabilities.ts";
+import type { CallIds, TemplateCapabilities } from "./template-capabilities.ts";
 
 export type TemplateContent = string | null | readonly { readonly type: "text"; readonly text: string }[];
 
@@ -61,7 +61,10 @@ export function withNames(messages: readonly ParsedMessage[]): readonly ParsedMe
 }
 
 /** The messages in the template's shapes. One of ours may be two of those. */
-export function templateMessages(messages: readonly ParsedMessage[], capabilities: TemplateCapabilities): TemplateMessage[] {
+export function templateMessages(
+  messages: readonly ParsedMessage[],
+  capabilities: TemplateCapabilities,
+): TemplateMessage[] {
   const known = new Map<string, KnownCall>();
   return messages.flatMap((message) => {
     const toolCalls = message.toolCalls?.map((call) => withId(call, capabilities.calls.ids, known));
@@ -104,7 +107,12 @@ function shaped(message: ParsedMessage, capabilities: TemplateCapabilities): Tem
   return [plain(message, content, "", capabilities), calling(message, "", reasoning, capabilities)];
 }
 
-function plain(message: ParsedMessage, content: string, reasoning: string, capabilities: TemplateCapabilities): TemplateMessage {
+function plain(
+  message: ParsedMessage,
+  content: string,
+  reasoning: string,
+  capabilities: TemplateCapabilities,
+): TemplateMessage {
   const { role, name, toolCallId } = message;
   return {
     role,
@@ -115,7 +123,12 @@ function plain(message: ParsedMessage, content: string, reasoning: string, capab
   };
 }
 
-function calling(message: ParsedMessage, content: string, reasoning: string, capabilities: TemplateCapabilities): TemplateMessage {
+function calling(
+  message: ParsedMessage,
+  content: string,
+  reasoning: string,
+  capabilities: TemplateCapabilities,
+): TemplateMessage {
   const { textArguments, nullContent } = capabilities.calls;
   const base = plain(message, content, reasoning, capabilities);
   const calls = (message.toolCalls ?? []).map(

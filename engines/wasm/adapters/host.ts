@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
 import type { KernelMemory } from "../load/kernel-module.ts";
-import type { PartitionPlan } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { AdapterArena } from "./arena.ts";
 import { AdapterLoader } from "./loader.ts";
 

@@ -1,8 +1,9 @@
 // Owns how an adapter lies in a compute thread's memory: a table of places that the kernels look things up in, then for each
 // place the thread's share of A's rows with their scales, and B's values for its own rows of each matrix.
 // kernels/adapters.ts draws what the numbers mean. Sizes only; packing.ts fills them. Pure.
-import type { Piece } from "../plan/blueprint.ts";
+
 import type { AdapterRanks } from "../plan/mixture.ts";
+import type { Piece } from "../plan/partition-plan.ts";
 import { type AdapterPlace, pieceOf, placeMatrices } from "./places.ts";
 
 /** Ints of a place in the table: share, own rows, scales, A; then B, first rank and ranks of each matrix. */

@@ -1,7 +1,7 @@
 // Owns the thread that loads adapters, from outside: started with the first one, and anew should it have ended.
 import { Worker } from "node:worker_threads";
 import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
-import type { PartitionPlan } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { loadFailed } from "./file.ts";
 import type { AdapterTarget } from "./packing.ts";
 import type { AdapterSizes, LoaderAnswer, LoaderTask } from "./worker.ts";

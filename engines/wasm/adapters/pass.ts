@@ -4,9 +4,9 @@
 
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { MixtureWeights } from "../mixture/weights.ts";
-import type { PartitionPlan, DividedGraph, Share } from "../plan/blueprint.ts";
-import { type PassDescriptor, rowField } from "../plan/order.ts";
-import type { AllGather } from "../threads/exchange.ts";
+import type { DividedGraph, PartitionPlan, Share } from "../plan/partition-plan.ts";
+import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
+import type { AllGather } from "../threads/all-gather.ts";
 import { placeBytes, rankShare } from "./layout.ts";
 import { type AdapterPlace, adapterPlaces, placeMatrices } from "./places.ts";
 

@@ -2,7 +2,7 @@
 // place, because their adapters' A are computed as one. Pure: all threads work out the same places in the same order.
 
 import type { Matrix } from "../graph/graph-tensors.ts";
-import type { DividedGraph, DividedStep, Piece, Share } from "../plan/blueprint.ts";
+import type { DividedGraph, DividedStep, Piece, Share } from "../plan/partition-plan.ts";
 
 /** Most matrices of a place: queries, keys and values. */
 export const placeMatrices = 3;

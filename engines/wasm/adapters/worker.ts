@@ -3,7 +3,7 @@
 // at a time; it ends with its model.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
-import { type PartitionPlan, divideGraph } from "../plan/blueprint.ts";
+import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import { type AdapterFile, loadFailed, ranksOf, readAdapterFile, stackedRanks } from "./file.ts";
 import { adapterBytes } from "./layout.ts";
 import { type AdapterTarget, packAdapter } from "./packing.ts";

@@ -1,7 +1,7 @@
 // Owns the lists of what weights a graph has: its matrices, the vectors of its norms, and what a thread holds of them.
 // thread-memory.ts gives each its place, weights.ts fills it. Pure.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
-import type { PartitionPlan, DividedGraph, DividedStep, Piece, Share } from "../plan/blueprint.ts";
+import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 

@@ -3,13 +3,13 @@
 // no memory beyond the first page: all pointers are byte offsets into the memory the host gives, aligned to 16 bytes;
 // kernel-exports.ts on the host's side says what each must do.
 import * as floats from "./dense/floats";
-import * as quantised from "./block-quants/quantised";
-import * as superblocks from "./k-quants/superblocks";
+import * as quantised from "./block-quants/block-quants";
+import * as superblocks from "./k-quants/k-quants";
 
 export { activate, gate, softcap } from "./activations";
 export { addAdapters, reduceAdapters } from "./adapters";
 export { attend, kvPageBytes, kvWrite, mergeAttention } from "./attention/attention";
-export { useWideDot } from "./block-quants/quantised";
+export { useWideDot } from "./block-quants/block-quants";
 export { probeAddDot, probeDot, probeLookUp, probePairDot, probeReadAll } from "./probes";
 export { addRows, addScaledRow, addVector, copyRows, scaleRows } from "./rows";
 export { layerNorm, rmsNorm, rope } from "./dense/vectors";

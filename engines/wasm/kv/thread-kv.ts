@@ -3,8 +3,8 @@
 // thread attends over its own pages and the results are merged.
 import type { AttentionStep } from "../graph/architectures/architecture.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import type { PartitionPlan } from "../plan/blueprint.ts";
-import { type PassDescriptor, rowField } from "../plan/order.ts";
+import type { PartitionPlan } from "../plan/partition-plan.ts";
+import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 import { partialTail, type ThreadMemory } from "../threads/thread-memory.ts";
 
 const floatBytes = 4;

@@ -5,7 +5,7 @@ import { Batch } from "../../batch.ts";
 import type { LoadProgress, ModelSpec } from "../../engine.ts";
 import { WasmEncoder } from "../encoder.ts";
 import { shapeForContext } from "../graph/hyperparameters.ts";
-import type { PartitionPlan } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/partition-plan.ts";
 import type { HelperThread } from "../threads/helper-thread.ts";
 import { allocateShared } from "../threads/shared-blocks.ts";
 import { encoderSizes } from "./encoder-sizes.ts";

@@ -2,7 +2,7 @@
 // the team's leader. Called by the loading of models and of encoders.
 import type { LoadProgress } from "../../engine.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
-import type { PartitionPlan } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { ComputeThread } from "../threads/compute-thread.ts";
 import type { HelperThread } from "../threads/helper-thread.ts";
 import type { SharedBlocks } from "../threads/shared-blocks.ts";

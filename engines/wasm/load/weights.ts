@@ -7,7 +7,7 @@ import { frequencyFactorNames } from "../graph/graph.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
 import type { FrequencyFactors } from "../graph/ropes.ts";
 import { threadPieces, vectors } from "../graph/weight-lists.ts";
-import { type PartitionPlan, type DividedGraph, type Piece, rowGrain } from "../plan/blueprint.ts";
+import { type DividedGraph, type PartitionPlan, type Piece, rowGrain } from "../plan/partition-plan.ts";
 import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 

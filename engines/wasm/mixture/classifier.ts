@@ -3,8 +3,8 @@
 
 import { classifierPieces } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import { type DividedGraph, rowGrain } from "../plan/blueprint.ts";
 import type { Mixture } from "../plan/mixture.ts";
+import { type DividedGraph, rowGrain } from "../plan/partition-plan.ts";
 import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { ThreadProducts } from "../threads/thread-products.ts";
 import { classifierViews } from "./mixture.ts";

@@ -7,8 +7,8 @@ import type { ClassifierLayer, MixtureSpec } from "../../engine.ts";
 import { ranksOf, readAdapterFile, stackedRanks } from "../adapters/file.ts";
 import { type AdapterPlace, adapterPlaces } from "../adapters/places.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
-import { type PartitionPlan, divideGraph } from "../plan/blueprint.ts";
 import type { AdapterRanks, Mixture } from "../plan/mixture.ts";
+import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 
 /** GGUF's number of F32. */
 const f32 = 0;

@@ -3,9 +3,9 @@
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type PlaceLayout } from "../adapters/layout.ts";
 import type { AdapterPlace } from "../adapters/places.ts";
-import type { PartitionPlan } from "../plan/blueprint.ts";
 import type { Mixture } from "../plan/mixture.ts";
-import { type PassDescriptor, rowField } from "../plan/order.ts";
+import type { PartitionPlan } from "../plan/partition-plan.ts";
+import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 
 const floatBytes = 4;
 

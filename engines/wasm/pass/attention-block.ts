@@ -4,7 +4,7 @@
 
 import type { HeadNorms } from "../graph/graph.ts";
 import type { ThreadKv } from "../kv/thread-kv.ts";
-import type { DividedAttention } from "../plan/blueprint.ts";
+import type { DividedAttention } from "../plan/partition-plan.ts";
 import { multiplyPlace, type StepParts, type StepRunner } from "./step-runner.ts";
 
 const floatBytes = 4;

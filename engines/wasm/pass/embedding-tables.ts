@@ -2,8 +2,8 @@
 // and a norm of the sum. Every compute thread does it for itself, at the start of a pass.
 
 import type { Norm } from "../graph/graph-tensors.ts";
-import type { DividedGraph, Share } from "../plan/blueprint.ts";
-import { type PassDescriptor, rowField } from "../plan/order.ts";
+import type { DividedGraph, Share } from "../plan/partition-plan.ts";
+import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 import type { StepParts } from "./step-runner.ts";
 
 const floatBytes = 4;

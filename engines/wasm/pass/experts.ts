@@ -3,7 +3,7 @@
 // It leaves the rows it is given as they were.
 
 import type { Hyperparameters } from "../graph/shape.ts";
-import type { DividedExperts } from "../plan/blueprint.ts";
+import type { DividedExperts } from "../plan/partition-plan.ts";
 import { ExpertRouting, expertTokens } from "./expert-routing.ts";
 import { activationNumbers, type StepParts, type StepRunner } from "./step-runner.ts";
 

@@ -1,5 +1,5 @@
 // Owns running dense feed-forwards on one compute thread. It leaves the rows it is given as they were.
-import type { DividedFeedForward } from "../plan/blueprint.ts";
+import type { DividedFeedForward } from "../plan/partition-plan.ts";
 import { activationNumbers, multiplyPlace, type StepParts, type StepRunner } from "./step-runner.ts";
 
 export class FeedForward implements StepRunner<DividedFeedForward> {

@@ -5,7 +5,7 @@ import type { GraphPooling, ScoringHead } from "../graph/graph-pooling.ts";
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import type { DividedGraph, Share } from "../plan/blueprint.ts";
+import type { DividedGraph, Share } from "../plan/partition-plan.ts";
 import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { ThreadNorms } from "../threads/thread-norms.ts";
 import type { ThreadProducts } from "../threads/thread-products.ts";

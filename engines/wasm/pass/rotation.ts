@@ -2,7 +2,7 @@
 // of a head's floats. Every compute thread fills its own, at the start of a pass.
 
 import type { Rope } from "../graph/ropes.ts";
-import { type PassDescriptor, rowField } from "../plan/order.ts";
+import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 
 /** `table` has two floats for each pair and each token of the order. */
 export function fillRotation(order: PassDescriptor, { frequencies, magnitude }: Rope, table: Float32Array): void {

@@ -3,8 +3,8 @@
 import type { AdapterPass } from "../adapters/pass.ts";
 import type { Activation } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import type { PartitionPlan, DividedStep, Share } from "../plan/blueprint.ts";
-import type { AllGather } from "../threads/exchange.ts";
+import type { DividedStep, PartitionPlan, Share } from "../plan/partition-plan.ts";
+import type { AllGather } from "../threads/all-gather.ts";
 import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { ThreadNorms } from "../threads/thread-norms.ts";
 import type { ThreadProducts } from "../threads/thread-products.ts";

@@ -1,10 +1,10 @@
 // Owns the memory that all compute threads of a model see, beside each one's own: allocated once a load by the leader, and
 // sent to the others.
 import { adapterSlabBytes } from "../adapters/pass.ts";
-import { type PartitionPlan, divideGraph } from "../plan/blueprint.ts";
-import { PassDescriptor } from "../plan/order.ts";
-import { AllGather } from "./exchange.ts";
-import { ThreadGroup } from "./team.ts";
+import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
+import { PassDescriptor } from "../plan/pass-descriptor.ts";
+import { AllGather } from "./all-gather.ts";
+import { ThreadGroup } from "./thread-group.ts";
 import { slabBytes } from "./thread-memory.ts";
 
 /** The blocks of memory all threads see. */

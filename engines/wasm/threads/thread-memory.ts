@@ -6,7 +6,7 @@ import { rowBytes } from "../graph/graph-tensors.ts";
 import { classifierPieces, matrices, stepShares, threadPieces, vectors } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import { expertRows } from "../pass/expert-routing.ts";
-import { type PartitionPlan, type DividedGraph, kvLayers, rowGrain, type Share } from "../plan/blueprint.ts";
+import { type DividedGraph, kvLayers, type PartitionPlan, rowGrain, type Share } from "../plan/partition-plan.ts";
 
 /** The first page is the kernels' own. */
 const firstByte = 65_536;

@@ -2,7 +2,7 @@
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import type { PartitionPlan } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/partition-plan.ts";
 import type { ThreadMemory } from "./thread-memory.ts";
 
 const floatBytes = 4;

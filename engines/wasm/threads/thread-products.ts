@@ -4,8 +4,8 @@
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
-import type { Share } from "../plan/blueprint.ts";
-import type { AllGather } from "./exchange.ts";
+import type { Share } from "../plan/partition-plan.ts";
+import type { AllGather } from "./all-gather.ts";
 import type { ThreadMemory } from "./thread-memory.ts";
 import type { ThreadNorms } from "./thread-norms.ts";
 

@@ -6,7 +6,7 @@ import { parentPort } from "node:worker_threads";
 import { type ErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import type { KernelMemory, KernelModule } from "../load/kernel-module.ts";
-import type { PartitionPlan } from "../plan/blueprint.ts";
+import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { ComputeThread } from "./compute-thread.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 

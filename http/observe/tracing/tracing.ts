@@ -16,8 +16,8 @@ import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from "@ope
 import type { Timeline } from "../../../engines/generation.ts";
 import type { ExchangeObserver } from "../../exchange.ts";
 import { CLIENT_GONE, type Exchange } from "../../exchange.ts";
+import type { Generation } from "../instrumented-inference.ts";
 import type { Log } from "../log.ts";
-import type { Generation } from "../observed-inference.ts";
 
 export interface TracingOptions {
   /** The collector's base: its `/v1/traces` takes the spans. */

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { StepLoop } from "../../../actors/model/step/step-loop.ts";
 import { Batch } from "../../../engines/batch.ts";
-import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-cost.ts";
+import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-time-model.ts";
 import { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel, ModelSpec } from "../../../engines/engine.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
@@ -173,7 +173,7 @@ describe("an adapter of a model with prediction heads", () => {
 async function generated(model: LoadedModel, adapter: number, path: string, isDrafting: boolean): Promise<number[][]> {
   // It always pays to draft.
   const cost = { decodeMs: (tokens: number) => 20 + 0.01 * tokens, mostDecodeTokens: 1000 } as StepTimeModel;
-  const options = { ...lookupOnly, promptLookup: false, headTokens: 4 };
+  const options = { ...lookupOnly, promptLookup: false, mtpTokens: 4 };
   const loop = new StepLoop(model, {
     limits: { ...generousLimits, maxBatchTokens: model.capacity.maxBatchTokens },
     frameIntervalMs: 0,

@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { StepLoop } from "../../../actors/model/step/step-loop.ts";
 import { Batch } from "../../../engines/batch.ts";
-import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-cost.ts";
+import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-time-model.ts";
 import type { SpeculationOptions } from "../../../engines/decoding/speculation/options.ts";
 import { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
-import type { MtpSpec, ModelSpec } from "../../../engines/engine.ts";
+import type { ModelSpec, MtpSpec } from "../../../engines/engine.ts";
 import { greedySampling, type Sampling } from "../../../engines/generation.ts";
 import { llamaEngine } from "../../../engines/llama/engine.ts";
 import { LlamaModel } from "../../../engines/llama/model.ts";
@@ -53,7 +53,7 @@ interface Run {
 
 /** What the step loop makes of prompts that come one after the other, each while those before it decode. */
 function generated(model: LlamaModel, { prompts, maxNewTokens, sampling, drafting = {}, prefixCacheEntries = 0 }: Run) {
-  const options = { ...lookupOnly, promptLookup: false, headTokens: 4, ...drafting };
+  const options = { ...lookupOnly, promptLookup: false, mtpTokens: 4, ...drafting };
   const loop = new StepLoop(model, {
     limits: { ...generousLimits, prefixCacheEntries, maxBatchTokens: model.capacity.maxBatchTokens },
     frameIntervalMs: 0,

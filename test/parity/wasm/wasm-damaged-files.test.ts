@@ -8,7 +8,7 @@ import { after, before, describe, it } from "node:test";
 import { wasmEngine } from "../../../engines/wasm/engine.ts";
 import { readModel, type WasmModelFile } from "../../../engines/wasm/load/fit.ts";
 import { createMemory, instantiateKernels, loadKernels } from "../../../engines/wasm/load/kernel-module.ts";
-import { type PartitionPlan, divideGraph } from "../../../engines/wasm/plan/blueprint.ts";
+import { divideGraph, type PartitionPlan } from "../../../engines/wasm/plan/partition-plan.ts";
 import { layOut } from "../../../engines/wasm/threads/thread-memory.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { damage, type Random, takeApart, type WholeFile } from "../../fixtures/gguf/damaged-gguf.ts";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Worker } from "node:worker_threads";
-import { RequestPreparation } from "../../../actors/model/intake.ts";
+import { RequestPreparation } from "../../../actors/model/request-preparation.ts";
 import { StepLoop } from "../../../actors/model/step/step-loop.ts";
 import { createGrammarHost, type GrammarHostOptions } from "../../../engines/decoding/grammar/host.ts";
 import type { GrammarHost, Matcher } from "../../../engines/decoding/grammar/matcher.ts";

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import type { StoredResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
-import { StateClient } from "../../../actors/front/state-front.ts";
+import { StateClient } from "../../../actors/front/state-client.ts";
 import { stateModule } from "../../../actors/placement.ts";
 import { itemTexts } from "../../../http/responses/request/item-texts.ts";
 import { ActorSystem } from "../../../runtime/actor/system.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { pack } from "msgpackr";
 import type { ItemTexts, Span, StoredResponse, StoredResponses } from "../../../actors/api/stored-responses.ts";
-import { StateClient } from "../../../actors/front/state-front.ts";
+import { StateClient } from "../../../actors/front/state-client.ts";
 import type { StatePlaceInit } from "../../../actors/messages.ts";
 import { stateModule } from "../../../actors/placement.ts";
 import { itemTexts } from "../../../http/responses/request/item-texts.ts";

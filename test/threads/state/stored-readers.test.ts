@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { StateClient } from "../../../actors/front/state-front.ts";
+import { StateClient } from "../../../actors/front/state-client.ts";
 import { createApp } from "../../../http/app.ts";
 import { itemTexts } from "../../../http/responses/request/item-texts.ts";
 import { type Listener, listen } from "../../../http/server/listen.ts";

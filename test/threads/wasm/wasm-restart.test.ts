@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { InferenceService } from "../../../actors/front/front.ts";
+import { InferenceService } from "../../../actors/front/inference-service.ts";
 import { parseArguments } from "../../../cli/arguments.ts";
-import { frontOptions } from "../../../cli/assembly/front-options.ts";
+import { frontOptions } from "../../../cli/assembly/service-options.ts";
 import { resolveConfig } from "../../../cli/config/config.ts";
 import { createProgress } from "../../../cli/progress.ts";
 import {
@@ -32,7 +32,10 @@ describe("a wasm model whose compute thread ends", () => {
     const { flags } = parseArguments(["serve", "-m", model, "--engine", "wasm", "--threads", "3", "--max-seqs", "4"]);
     const config = resolveConfig({ command: "serve", flags, environment: {}, defaultModel: model });
     const log = createLogger({ level: "fatal", format: "text" });
-    front = new InferenceService({ ...(await frontOptions(config, log, createProgress())), modelModule: mortalModule(end) });
+    front = new InferenceService({
+      ...(await frontOptions(config, log, createProgress())),
+      modelModule: mortalModule(end),
+    });
     await front.start();
   });
 

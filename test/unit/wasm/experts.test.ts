@@ -8,7 +8,7 @@ import { buildGraph } from "../../../engines/wasm/graph/graph.ts";
 import { readHyperparameters } from "../../../engines/wasm/graph/hyperparameters.ts";
 import type { Hyperparameters } from "../../../engines/wasm/graph/shape.ts";
 import { expertRows, expertTokens } from "../../../engines/wasm/pass/expert-routing.ts";
-import { divideGraph } from "../../../engines/wasm/plan/blueprint.ts";
+import { divideGraph } from "../../../engines/wasm/plan/partition-plan.ts";
 import { type TinyArchitecture, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 import { inTemporaryFolder } from "../files/gguf/gguf-bytes.ts";
 

@@ -4,9 +4,9 @@ import type { CompiledGrammar } from "@mlc-ai/web-xgrammar";
 import type { GrammarSource } from "../../../grammar-source.ts";
 import { GrammarEngine } from "./library.ts";
 import { MaskedVocabulary } from "./masked-vocabulary.ts";
+import type { MatcherBuffer } from "./matcher-buffer.ts";
 import { Matching } from "./matching.ts";
 import type { WorkerSetup } from "./messages.ts";
-import type { MatcherBuffer } from "./sheet.ts";
 
 /** Sets of shown tokens that are kept; each costs as much memory as the vocabulary. */
 const maxShown = 3;

@@ -2,7 +2,7 @@
 // worker.ts. Whatever the grammar engine throws ends the thread.
 import type { GrammarMatcher } from "@mlc-ai/web-xgrammar";
 import type { MaskedVocabulary } from "./masked-vocabulary.ts";
-import { maxForced, noToken, type MatcherBuffer } from "./sheet.ts";
+import { type MatcherBuffer, maxForced, noToken } from "./matcher-buffer.ts";
 
 /** Characters of forced text looked at for one answer: encoding a text of a million takes a second. */
 const maxForcedCharacters = 32 * maxForced;

@@ -6,9 +6,9 @@ import { toErrorRecord } from "../../../../runtime/errors.ts";
 import { processorMs, threadNumber } from "../../../../runtime/thread/system-thread.ts";
 import { Control } from "./control.ts";
 import { type Compiled, Languages } from "./languages.ts";
+import { MatcherBuffer, noToken } from "./matcher-buffer.ts";
 import type { Matching } from "./matching.ts";
 import type { WorkerOrder, WorkerReport, WorkerSetup } from "./messages.ts";
-import { noToken, MatcherBuffer } from "./sheet.ts";
 
 type OrderOf<T extends WorkerOrder["type"]> = Extract<WorkerOrder, { type: T }>;
 

@@ -1,4 +1,4 @@
-// Errors for a full queue. The scheduler throws them, and RunQueue (actors/agent-loop) for what the scheduler would refuse.
+// Errors for a full queue. The scheduler throws them, and GenerationQueue (actors/agent-loop) for what the scheduler would refuse.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerError {

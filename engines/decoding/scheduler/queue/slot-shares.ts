@@ -1,4 +1,4 @@
-// SlotShares: counts the slots of each client and decides when one of them changes hands. Used by Admission only; it is told
+// SlotShares: counts the slots of each client and decides when one of them changes hands. Used by SlotManager only; it is told
 // the time and never looks at a clock.
 import { mattersLess, type Sequence } from "../sequence.ts";
 

@@ -1,4 +1,4 @@
-// SlotTable: which slots are free, and which sequences hold the others. Used by Admission only.
+// SlotTable: which slots are free, and which sequences hold the others. Used by SlotManager only.
 import { mattersLess, type Sequence } from "../sequence.ts";
 
 export class SlotTable<S extends Sequence> {

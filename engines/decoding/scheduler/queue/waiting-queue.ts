@@ -2,7 +2,7 @@
 // that had to give their slot back come first, oldest first, then the one that lacked KV memory, then clients in turns. next()
 // and takeAhead() are for clients that have waited for their share of the slots: between clients priority does not count then.
 // Parked sequences wait for their readers, beside the queue; their places are shared by client with those of the queue. Used by
-// Admission only.
+// SlotManager only.
 import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import type { Sequence, SequenceRequest } from "../sequence.ts";

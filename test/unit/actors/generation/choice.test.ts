@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { OutputPlan } from "../../../../actors/generation/output/answer-plan.ts";
 import { Choice, type ChoiceOptions } from "../../../../actors/generation/output/choice.ts";
+import type { OutputPlan } from "../../../../actors/generation/output/output-plan.ts";
 import { rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../../actors/messages.ts";
 import type { GenerateEvent } from "../../../../engines/generation.ts";
 import type { OutputParser, OutputPart } from "../../../../engines/text/parse/tool-format.ts";

@@ -5,24 +5,24 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MessageChannel, type MessagePort } from "node:worker_threads";
 import type { EmbedInputs } from "../../../../actors/api/inference.ts";
+import { Generation, type SequenceSink } from "../../../../actors/generation/generation.ts";
 import { startAgents } from "../../../../actors/generation/place.ts";
-import { Generation, type SequenceSink } from "../../../../actors/generation/run.ts";
 import {
-  type GenerationProtocol,
   type AttachedModel,
   type EmbedEvent,
   eventChannel,
+  type GenerationProtocol,
   jobDefaults,
+  type LeasedAdapter,
   type ModelProtocol,
   type ModelsProtocol,
-  type LeasedAdapter,
   rowInts,
   type SequenceJob,
   type TextTaskSettings,
   type TokenFrame,
 } from "../../../../actors/messages.ts";
-import { RequestPreparation } from "../../../../actors/model/intake.ts";
 import { modelActor } from "../../../../actors/model/model-actor.ts";
+import { RequestPreparation } from "../../../../actors/model/request-preparation.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { preparePrompt } from "../../../../actors/text-tasks/prepare.ts";
 import type { TextModel } from "../../../../actors/text-tasks/text-model.ts";
@@ -260,7 +260,10 @@ export async function createServer(options: { engine?: FakeEngineOptions; limits
   const engine = createFakeEngine({ ...options.engine, vocabSize: message.ready.card.vocabSize });
   const loop = new StepLoop(engine, { limits, frameIntervalMs: 0 });
   const modelSystem = new ActorSystem("model");
-  modelSystem.spawn<ModelProtocol>("model", modelActor(loop, new RequestPreparation({ loop, grammars: null, store: null })));
+  modelSystem.spawn<ModelProtocol>(
+    "model",
+    modelActor(loop, new RequestPreparation({ loop, grammars: null, store: null })),
+  );
   const modelEnd = new PortEndpoint(port2, { peer: "agents" });
   modelSystem.attach(modelEnd);
   // The front's own link, beside the one of the agents.

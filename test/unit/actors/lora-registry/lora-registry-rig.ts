@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
-import { AdapterLoadLock } from "../../../../actors/lora-registry/load-gate.ts";
+import { AdapterLoadLock } from "../../../../actors/lora-registry/adapter-load-lock.ts";
 import { ModelAdapters, type PreloadedAdapter } from "../../../../actors/lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../../../../actors/messages.ts";
 import type { AdapterLimits } from "../../../../engines/engine.ts";

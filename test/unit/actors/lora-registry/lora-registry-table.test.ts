@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { AdapterTable } from "../../../../actors/lora-registry/adapter-table.ts";
-import type { AdapterVersion, Wanted } from "../../../../actors/lora-registry/generation.ts";
+import type { AdapterVersion, Wanted } from "../../../../actors/lora-registry/adapter-version.ts";
 import { generousLimits, withCode } from "./lora-registry-rig.ts";
 
 const createTable = (limits = {}) => new AdapterTable("tiny", { ...generousLimits, ...limits });

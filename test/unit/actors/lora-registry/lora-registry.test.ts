@@ -1,7 +1,7 @@
 // The adapters of a model: what loading one gives, what is refused and what that leaves, from the settings to the end.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { AdapterLoadLock } from "../../../../actors/lora-registry/load-gate.ts";
+import { AdapterLoadLock } from "../../../../actors/lora-registry/adapter-load-lock.ts";
 import { LoraRegistry } from "../../../../actors/lora-registry/lora-registry.ts";
 import { type ErrorCode, ServerError } from "../../../../runtime/errors.ts";
 import { createAdapters, eventually, FakeModel, generationOf, rest, withCode } from "./lora-registry-rig.ts";

@@ -14,7 +14,7 @@ export function createLoop(
 ) {
   const { prefixCacheEntries = 0, drafts = false } = options;
   const engine = createFakeEngine({ vocabSize, adaptersPerStep: 1, ...options.engine });
-  const speculation = { promptLookup: true, maxDraftTokens: 4, headTokens: null, headSampling: "auto" } as const;
+  const speculation = { promptLookup: true, maxDraftTokens: 4, mtpTokens: null, mtpSampling: "auto" } as const;
   const loop = new StepLoop(engine, {
     limits: { ...generousLimits, prefixCacheEntries },
     frameIntervalMs: 0,

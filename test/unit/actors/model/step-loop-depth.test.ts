@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { jobDefaults, rowFinishedLength, rowFinishedStop, rowHasToken } from "../../../../actors/messages.ts";
-import { RequestPreparation } from "../../../../actors/model/intake.ts";
+import { RequestPreparation } from "../../../../actors/model/request-preparation.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import type { Allowed, GrammarAsker, GrammarHost, Matcher } from "../../../../engines/decoding/grammar/matcher.ts";
 import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
@@ -134,7 +134,13 @@ function grammarRig() {
   };
   const model = createFakeEngine({ vocabSize, maxSequences: 2 });
   const loop = new StepLoop(model, { limits: generousLimits, frameIntervalMs: 0 });
-  return { loop, intake: new RequestPreparation({ loop, grammars, store: null }), matchers, compile: () => answer(), model };
+  return {
+    loop,
+    intake: new RequestPreparation({ loop, grammars, store: null }),
+    matchers,
+    compile: () => answer(),
+    model,
+  };
 }
 
 describe("a sequence under a grammar", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
-import { DesiredState } from "../../../../actors/models/wishes.ts";
+import { DesiredState } from "../../../../actors/models/desired-state.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { come, Lives, turns, watch } from "./lifecycle-rig.ts";
 

@@ -3,8 +3,8 @@
 import type { ModelStatus } from "../../../../actors/api/inference.ts";
 import type { AdapterToLoad, ModelPlaceReady, ModelProtocol } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
-import { ManagedModel, type ModelLifeOptions } from "../../../../actors/models/model-life.ts";
-import { ModelSlots } from "../../../../actors/models/residency.ts";
+import { ManagedModel, type ModelLifeOptions } from "../../../../actors/models/managed-model.ts";
+import { ModelSlots } from "../../../../actors/models/model-slots.ts";
 import { checkTransition, type TransitionReason } from "../../../../actors/models/transitions.ts";
 import type { RestartPolicy } from "../../../../runtime/actor/supervision.ts";
 import { ActorSystem } from "../../../../runtime/actor/system.ts";

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import type { ServiceOptions } from "../../../../actors/front/front-options.ts";
-import { ModelManager } from "../../../../actors/models/model-lives.ts";
+import type { ServiceOptions } from "../../../../actors/front/service-options.ts";
+import { ModelManager } from "../../../../actors/models/model-manager.ts";
 import { ActorSystem } from "../../../../runtime/actor/system.ts";
 import { policy } from "./lifecycle-rig.ts";
 

@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { frontOptions } from "../../../../cli/assembly/front-options.ts";
 import { adapterRoot } from "../../../../cli/assembly/model-adapters.ts";
+import { frontOptions } from "../../../../cli/assembly/service-options.ts";
 import type { Flags } from "../../../../cli/config/given.ts";
 import type { Progress } from "../../../../cli/progress.ts";
 import { createLogger } from "../../../../runtime/log/log.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createTurns } from "./turn-rig.ts";
+import { createTurns } from "./rotation-rig.ts";
 
 /** Turns of a few steps, and turns that last no longer than one. */
 const changes = [8, 0.1];

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { pauseGraceMs } from "../../../../engines/decoding/scheduler/admission.ts";
 import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
 import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
+import { pauseGraceMs } from "../../../../engines/decoding/scheduler/slot-manager.ts";
 import type { FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-cost.ts";
+import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-time-model.ts";
 import { DepthPlan } from "../../../../engines/decoding/speculation/depth.ts";
 
 const maxDepth = 16;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-cost.ts";
+import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-time-model.ts";
 import { ModelDrafter } from "../../../../engines/decoding/speculation/model-drafter.ts";
 import { Speculation } from "../../../../engines/decoding/speculation/speculation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-cost.ts";
+import { StepTimeModel } from "../../../../engines/decoding/scheduler/step-time-model.ts";
 import { Speculation } from "../../../../engines/decoding/speculation/speculation.ts";
 import { createScriptedModel, type ScriptedOptions } from "../../../fixtures/fakes/scripted-model.ts";
 import { seededRandom } from "../../../fixtures/scheduling.ts";

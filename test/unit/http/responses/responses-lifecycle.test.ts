@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { openContent } from "../../../../actors/api/sealed-content.ts";
-import { type KeptHead, ResponseStore } from "../../../../actors/state/response-keeper.ts";
+import { type KeptHead, ResponseStore } from "../../../../actors/state/response-store.ts";
 import type { ChatMessage } from "../../../../engines/generation.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import { TableStore } from "../../../../runtime/store/table-store.ts";

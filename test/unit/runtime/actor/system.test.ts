@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { Behaviour } from "../../../../runtime/actor/behaviour.ts";
-import { DeferredReply } from "../../../../runtime/actor/later.ts";
+import { DeferredReply } from "../../../../runtime/actor/deferred-reply.ts";
 import { Moved } from "../../../../runtime/actor/moved.ts";
 import { ActorSystem } from "../../../../runtime/actor/system.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -122,7 +122,9 @@ describe("an actor", () => {
       made.push(bytes);
       return new Moved(bytes, [bytes.buffer]);
     };
-    const behaviour: Behaviour<Bytes> = { take: (isLater) => (isLater ? new DeferredReply(Promise.resolve(take())) : take()) };
+    const behaviour: Behaviour<Bytes> = {
+      take: (isLater) => (isLater ? new DeferredReply(Promise.resolve(take())) : take()),
+    };
     const nearby = there.spawn<Bytes>("bytes", behaviour);
     there.attach(right);
     const bytes = new ActorSystem("here").ref<Bytes>("bytes", left);

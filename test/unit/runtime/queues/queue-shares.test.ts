@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
-import { longestPauseMs } from "../../../../engines/decoding/scheduler/admission.ts";
 import type { SequenceRequest } from "../../../../engines/decoding/scheduler/sequence.ts";
+import { longestPauseMs } from "../../../../engines/decoding/scheduler/slot-manager.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";

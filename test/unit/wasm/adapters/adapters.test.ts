@@ -11,8 +11,8 @@ import { type AdapterPlace, pieceOf } from "../../../../engines/wasm/adapters/pl
 import type { Matrix } from "../../../../engines/wasm/graph/graph-tensors.ts";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
 import { createMemory, instantiateKernels, type KernelModule } from "../../../../engines/wasm/load/kernel-module.ts";
-import { divide } from "../../../../engines/wasm/plan/blueprint.ts";
 import type { AdapterRanks } from "../../../../engines/wasm/plan/mixture.ts";
+import { divide } from "../../../../engines/wasm/plan/partition-plan.ts";
 import { type Tensor, text, writeGguf } from "../../../fixtures/models/tiny-gguf.ts";
 import { loadWith, randomFloats, twins } from "../kernels/kernel-fixtures.ts";
 

@@ -8,7 +8,7 @@ import type { Hyperparameters } from "../../../../engines/wasm/graph/shape.ts";
 import { encoderSizes, passBytes } from "../../../../engines/wasm/load/encoder-sizes.ts";
 import { readModel, wasmRefusal } from "../../../../engines/wasm/load/fit.ts";
 import { createMemory, instantiateKernels, loadKernels } from "../../../../engines/wasm/load/kernel-module.ts";
-import { divideGraph } from "../../../../engines/wasm/plan/blueprint.ts";
+import { divideGraph } from "../../../../engines/wasm/plan/partition-plan.ts";
 import { layOut } from "../../../../engines/wasm/threads/thread-memory.ts";
 import { specOf } from "../../../fixtures/models/models.ts";
 import { writeTinyEncoder } from "../../../fixtures/models/tiny-encoder.ts";

@@ -1,0 +1,218 @@
+// The agents place as the main thread sees it: keeps it supervised, links to it, and makes the models that are loaded known
+// to it. Used by front.ts and, through it, by the lives of the models.
+import { SharedTokenTexts, type TokenTexts } from "../../engines/text/tokenizer/token-texts.ts";
+import type { Ref } from "../../runtime/actor/ref.ts";
+import { StreamHub } from "../../runtime/actor/stream.ts";
+import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
+import type { ActorSystem } from "../../runtime/actor/system.ts";
+import type { Clock } from "../../runtime/clock.ts";
+import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import { ticketTransfer } from "../../runtime/thread/dial.ts";
+import { type Place, spawnPlace } from "../../runtime/thread/place.ts";
+import {
+  eventChannel,
+  type GenerationPlaceInit,
+  type GenerationPlaceReport,
+  type GenerationProtocol,
+  type ModelFiles,
+  type ModelPlaceReady,
+  type ModelsProtocol,
+} from "../messages.ts";
+import type { ModelUsers } from "../models/model-process.ts";
+import { failed, type ServedModel } from "../models/served-model.ts";
+import { generationModule } from "../placement.ts";
+
+/** No client's text runs on the agents thread itself: when it stands still for so long, it does so for good. */
+const answersWithinMs = 10_000;
+const heapMiB = 2048;
+
+export interface AgentsFrontOptions {
+  readonly init: GenerationPlaceInit;
+  readonly system: ActorSystem;
+  readonly clock: Clock;
+  readonly restart: RestartPolicy;
+  readonly loadTimeoutMs: number;
+  readonly log: Logger;
+  /** All models; a new place has to know those that have one. */
+  readonly models: () => Iterable<AttachableModel>;
+}
+
+interface AttachableModel {
+  readonly served: ServedModel;
+  /** null while it has none. */
+  readonly place: Place<ModelPlaceReady> | null;
+}
+
+export interface AgentsLink {
+  readonly actor: Ref<GenerationProtocol>;
+  readonly hub: StreamHub;
+}
+
+export class GenerationClient implements ModelUsers {
+  readonly #options: AgentsFrontOptions;
+  #supervisor: Supervisor | null = null;
+  #link: AgentsLink | null = null;
+  #models: Ref<ModelsProtocol> | null = null;
+  #wasUp = false;
+  #textWorkersAreDown = false;
+  /** What has been read of a model's files, for when the agents place has to be started again: they may be gone then. */
+  readonly #files = new WeakMap<Place<ModelPlaceReady>, ModelFiles>();
+  /** Models that the agents place has. */
+  readonly #attached = new Set<string>();
+  /** Of the models that were attached last. */
+  readonly #tokenTexts = new Map<string, TokenTexts>();
+
+  constructor(options: AgentsFrontOptions) {
+    this.#options = options;
+  }
+
+  /** null while it is not up. */
+  get link(): AgentsLink | null {
+    return this.#link;
+  }
+
+  /** What hinders every request, in words. */
+  faults(): readonly string[] {
+    if (this.#link === null) return ["the thread that handles the texts of all models is not running"];
+    return this.#textWorkersAreDown ? ["the threads that read requests do not start"] : [];
+  }
+
+  async start(): Promise<void> {
+    const { init, restart, clock, loadTimeoutMs, log } = this.#options;
+    await new Promise<void>((resolve, reject) => {
+      this.#supervisor = supervise<null>({
+        name: "agents",
+        start: (signal) =>
+          spawnPlace<GenerationPlaceInit, null>({
+            signal,
+            name: "agents",
+            module: generationModule,
+            init,
+            carrier: "thread",
+            startTimeoutMs: loadTimeoutMs,
+            answersWithinMs,
+            heapMiB,
+            onProgress: (told) => this.#told(told as GenerationPlaceReport),
+          }).catch((error: unknown) => {
+            // What hindered a later start may pass: threads or files that the system did not give, say.
+            throw this.#wasUp ? new ServerError("peer_gone", toErrorRecord(error).message) : error;
+          }),
+        // Without it nothing is answered: it is started again for as long as the server lives.
+        policy: { ...restart, maxRestarts: Number.POSITIVE_INFINITY },
+        clock,
+        onUp: async (place) => {
+          this.#wasUp = true;
+          await this.#up(place);
+          resolve();
+        },
+        onDown: (exit, next) => {
+          this.#link = null;
+          this.#models = null;
+          this.#textWorkersAreDown = false;
+          this.#attached.clear();
+          if (exit.orderly) return;
+          log.error({ reason: exit.reason, retryInMs: next?.retryInMs }, "the agents place ended; its requests failed");
+        },
+        onEscalate: (error) => {
+          log.error({ err: error }, "the agents place does not stay up; every request is refused until a restart");
+          reject(error);
+        },
+      });
+    });
+  }
+
+  async stop(deadlineMs: number): Promise<void> {
+    await this.#supervisor?.stop(deadlineMs);
+  }
+
+  /**
+   * Makes a model usable by requests; nothing while the agents place is down, which asks for it when it is up. Settles when
+   * it is, or one of the two has ended: what may pass is tried again. Throws why it cannot be.
+   */
+  async attach(served: ServedModel, place: Place<ModelPlaceReady> | null): Promise<void> {
+    const models = this.#models;
+    if (models === null || place === null) return;
+    const { restart, clock, log } = this.#options;
+    let hasEnded = false;
+    void place.exit.then(() => {
+      hasEnded = true;
+    });
+    for (let retryInMs = restart.minBackoffMs; ; retryInMs = Math.min(2 * retryInMs, restart.maxBackoffMs)) {
+      try {
+        await this.#attachTo(models, served, place);
+        return;
+      } catch (error) {
+        if (toErrorRecord(error).code !== "peer_gone") throw error;
+        // The next life of what has ended attaches again; the other one must not die of it.
+        if (hasEnded || this.#models !== models) return;
+        log.warn({ model: served.id, err: error, retryInMs }, "a model could not be attached to the agents place");
+        await Promise.race([new Promise<void>((resolve) => clock.setTimeout(resolve, retryInMs)), place.exit]);
+      }
+    }
+  }
+
+  async #attachTo(models: Ref<ModelsProtocol>, served: ServedModel, place: Place<ModelPlaceReady>): Promise<void> {
+    const ticket = await place.dial();
+    const { id, spec, chatTemplate, jinjaExplicit } = served;
+    const files = this.#files.get(place) ?? null;
+    const message = { id, path: spec.path, chatTemplate, jinjaExplicit, ready: place.ready, ticket, files };
+    const options = { timeoutMs: this.#options.loadTimeoutMs, transfer: ticketTransfer(ticket) };
+    const read = await models.ask("attachModel", message, options);
+    this.#files.set(place, read);
+    this.#tokenTexts.set(id, new SharedTokenTexts(read.tokenTexts));
+    if (this.#models === models) this.#attached.add(id);
+  }
+
+  #told(progress: GenerationPlaceReport): void {
+    const { log } = this.#options;
+    if ("endedTask" in progress) {
+      log.warn(progress.endedTask, "a request was refused: reading it exceeded a limit or crashed its thread");
+    } else {
+      this.#textWorkersAreDown = progress.textWorkersAreDown;
+      if (progress.textWorkersAreDown) log.error("the threads that read requests do not start; they are tried again");
+      else log.info("the threads that read requests start again");
+    }
+  }
+
+  detach(id: string, error: ErrorRecord): void {
+    this.#attached.delete(id);
+    this.#tokenTexts.delete(id);
+    this.#models?.tell("detachModel", { id, error });
+  }
+
+  /** Whether requests can use a model, as far as the agents place goes. */
+  isAttached(id: string): boolean {
+    return this.#attached.has(id);
+  }
+
+  /** null while the model is not attached. */
+  tokenTexts(id: string): TokenTexts | null {
+    return this.#tokenTexts.get(id) ?? null;
+  }
+
+  async #up(place: Place<null>): Promise<void> {
+    const { init, system, models } = this.#options;
+    const hub = new StreamHub(place.endpoint, { channel: eventChannel, window: init.streamWindow });
+    this.#link = { actor: system.ref<GenerationProtocol>("agents", place.endpoint), hub };
+    this.#models = system.ref<ModelsProtocol>("models", place.endpoint);
+    await Promise.all([...models()].map((model) => this.#attachAgain(model)));
+  }
+
+  /** A model that cannot be attached again fails alone, and is tried for as long as it and the agents place are there. */
+  async #attachAgain(model: AttachableModel): Promise<void> {
+    const { restart, clock, log } = this.#options;
+    const models = this.#models;
+    const { served, place } = model;
+    try {
+      await this.attach(served, place);
+    } catch (error) {
+      const retryInMs = restart.maxBackoffMs;
+      log.error({ model: served.id, err: error, retryInMs }, "a model cannot be attached to the agents place again");
+      this.detach(served.id, failed(served.id, error));
+      clock.setTimeout(() => {
+        if (this.#models === models && model.place === place) void this.#attachAgain(model);
+      }, retryInMs);
+    }
+  }
+}

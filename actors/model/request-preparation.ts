@@ -1,0 +1,121 @@
+// Intake: prepares jobs for the scheduler's queue. It has their grammars compiled and reads the KV that the disk has of their
+// prompts. Called by the model actor. A job that is cancelled meanwhile is never queued.
+import type { CompiledGrammar, GrammarHost } from "../../engines/decoding/grammar/matcher.ts";
+import type { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import type { SequenceJob } from "../messages.ts";
+import type { StepLoop, Subscriber } from "./step/step-loop.ts";
+
+export interface IntakeOptions {
+  readonly loop: StepLoop;
+  /** null where outputs cannot be constrained. */
+  readonly grammars: GrammarHost | null;
+  /** null where nothing is kept on disk. */
+  readonly store: PrefixStore | null;
+}
+
+interface PendingJob {
+  readonly job: SequenceJob;
+  /** Aborted when the job is not wanted any more. */
+  readonly abandoned: AbortController;
+}
+
+/** Reading fewer tokens than these from disk takes longer than computing them. */
+const leastReadTokens = 128;
+
+export class RequestPreparation {
+  readonly #options: IntakeOptions;
+  /** Jobs that are being prepared, by id. They use their adapters. */
+  readonly #pending = new Map<Subscriber, Map<number, PendingJob>>();
+
+  constructor(options: IntakeOptions) {
+    this.#options = options;
+  }
+
+  /** Queues all jobs or, when one is refused, none; at once where there is nothing to prepare. */
+  submit(consumer: Subscriber, jobs: readonly SequenceJob[]): void | Promise<void> {
+    const { loop } = this.#options;
+    const needsNothing = jobs.every((job) => job.grammar === null && this.#stored(job) === null);
+    if (needsNothing) return loop.submit(consumer, jobs);
+    return this.#submitPrepared(consumer, jobs);
+  }
+
+  cancel(consumer: Subscriber, ids: readonly number[], how?: "cancelled" | "stop"): void {
+    for (const id of ids) this.#forget(consumer, id);
+    this.#options.loop.cancel(consumer, ids, how);
+  }
+
+  drop(consumer: Subscriber): void {
+    for (const id of [...(this.#pending.get(consumer)?.keys() ?? [])]) this.#forget(consumer, id);
+    this.#pending.delete(consumer);
+    this.#options.loop.drop(consumer);
+  }
+
+  async #submitPrepared(consumer: Subscriber, jobs: readonly SequenceJob[]): Promise<void> {
+    const isWanted = (job: SequenceJob) => this.#pending.get(consumer)?.get(job.id)?.job === job;
+    try {
+      const pending = jobs.map((job) => this.#remember(consumer, job));
+      const grammars = new Map<number, CompiledGrammar>();
+      for (const { job, abandoned } of pending) {
+        const grammar = await this.#compile(job, abandoned.signal);
+        if (grammar !== null) grammars.set(job.id, grammar);
+        await this.#readPrefix(job, isWanted);
+      }
+      const wanted = jobs.filter(isWanted);
+      if (wanted.length > 0) this.#options.loop.submit(consumer, wanted, grammars);
+    } finally {
+      for (const job of jobs) if (isWanted(job)) this.#forget(consumer, job.id);
+    }
+  }
+
+  /** Throws `conflict` for an id the consumer uses already, and where its adapter is gone. */
+  #remember(consumer: Subscriber, job: SequenceJob): PendingJob {
+    const pending = this.#pending.get(consumer) ?? new Map<number, PendingJob>();
+    if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is being prepared already`);
+    this.#options.loop.adapters.use(job.adapter, job);
+    const remembered = { job, abandoned: new AbortController() };
+    this.#pending.set(consumer, pending.set(job.id, remembered));
+    return remembered;
+  }
+
+  #forget(consumer: Subscriber, id: number): void {
+    const pending = this.#pending.get(consumer);
+    const forgotten = pending?.get(id);
+    if (forgotten === undefined) return;
+    pending?.delete(id);
+    this.#options.loop.adapters.release(forgotten.job.adapter, forgotten.job);
+    forgotten.abandoned.abort();
+  }
+
+  /** null where the job has no grammar, or is not wanted any more. */
+  async #compile({ client, grammar }: SequenceJob, signal: AbortSignal): Promise<CompiledGrammar | null> {
+    const { grammars } = this.#options;
+    if (grammar === null || signal.aborted) return null;
+    if (grammars === null) throw new ServerError("unsupported", "this model takes no grammar", { param: "grammar" });
+    try {
+      return await grammars.compile(grammar, { client, signal });
+    } catch (error) {
+      if (signal.aborted) return null;
+      throw error;
+    }
+  }
+
+  /** Gives the prefix cache what the disk has of a prompt. */
+  async #readPrefix(job: SequenceJob, isWanted: (job: SequenceJob) => boolean): Promise<void> {
+    const stored = isWanted(job) ? this.#stored(job) : null;
+    const read = stored && (await this.#options.store?.read(stored));
+    // Another one with the same prompt may have been quicker; and of one that is cancelled the adapter may be gone.
+    if (!read || !isWanted(job) || this.#stored(job) === null) return;
+    this.#options.loop.importPrefix(job.adapter, read.tokens, read.bytes);
+  }
+
+  #stored({ prompt, adapter }: SequenceJob): ReturnType<PrefixStore["find"]> {
+    const generation = this.#options.loop.adapters.generationOf(adapter);
+    const stored = generation === null ? null : (this.#options.store?.find(generation, prompt) ?? null);
+    if (stored === null || stored.usable < leastReadTokens) return null;
+    const isWhole = stored.usable === stored.tokens && stored.usable < prompt.length;
+    if (!isWhole && !this.#options.loop.truncates) return null;
+    const cached = this.#options.loop.cachedLength(prompt, adapter);
+    return stored.usable >= cached + leastReadTokens ? stored : null;
+  }
+}

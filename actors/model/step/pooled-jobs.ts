@@ -1,0 +1,157 @@
+// Owns requests for pooled outputs: their prompts as sequences of the scheduler, a few at a time, and the vectors they come
+// to. Used by the step loop.
+
+import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
+import type { SequenceRequest } from "../../../engines/decoding/scheduler/sequence.ts";
+import type { Capabilities, Pooling } from "../../../engines/engine.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
+import type { PoolJob } from "../../messages.ts";
+import type { Adapters } from "../adapters.ts";
+import {
+  type GenerationSequence,
+  PooledSequence,
+  type PoolSink,
+  type Subscriber,
+} from "../sequence/generation-sequence.ts";
+
+interface PoolRun {
+  readonly job: PoolJob;
+  readonly values: Float32Array;
+  readonly live: Set<PooledSequence>;
+  readonly request: SequenceRequest;
+  next: number;
+  readonly resolve: (values: Float32Array) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export interface PoolOptions {
+  /** Sequences of one request that are in the scheduler at a time. */
+  readonly window: number;
+  /** Told of sequences that gave their places in the queue up to one of a pool's. */
+  readonly onDisplaced: (sequences: readonly (GenerationSequence | PooledSequence)[]) => void;
+}
+
+export class PooledJobs {
+  readonly #scheduler: Scheduler<GenerationSequence | PooledSequence>;
+  readonly #adapters: Adapters;
+  readonly #pooling: Pooling | null;
+  readonly #length: number;
+  readonly #options: PoolOptions;
+  readonly #runs = new Map<Subscriber, Map<number, PoolRun>>();
+
+  constructor(
+    scheduler: Scheduler<GenerationSequence | PooledSequence>,
+    adapters: Adapters,
+    { pooling, pooledLength }: Capabilities,
+    options: PoolOptions,
+  ) {
+    this.#scheduler = scheduler;
+    this.#adapters = adapters;
+    this.#pooling = pooling;
+    this.#length = pooledLength;
+    this.#options = options;
+  }
+
+  /** Rejects with what the scheduler refuses a prompt for, or as `cancelled`; throws queue_full. */
+  start(consumer: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
+    return new Promise((resolve, reject) => {
+      const values = new Float32Array(job.prompts.length * this.#length);
+      const run: PoolRun = { job, values, live: new Set(), request: { hasBegun: false }, next: 0, resolve, reject };
+      this.#adapters.use(job.adapter, run);
+      const runs = this.#runs.get(consumer) ?? new Map<number, PoolRun>();
+      this.#runs.set(consumer, runs.set(id, run));
+      this.#advance(consumer, id, run);
+    });
+  }
+
+  cancel(consumer: Subscriber, id: number): void {
+    const run = this.#runs.get(consumer)?.get(id);
+    if (run) this.#finish(consumer, id, run, new ServerError("peer_gone", "the request was cancelled"));
+  }
+
+  drop(consumer: Subscriber): void {
+    for (const id of [...(this.#runs.get(consumer)?.keys() ?? [])]) this.cancel(consumer, id);
+    this.#runs.delete(consumer);
+  }
+
+  failAll(error: ErrorRecord): void {
+    for (const [consumer, runs] of this.#runs) {
+      for (const [id, run] of [...runs]) this.#finish(consumer, id, run, fromErrorRecord(error));
+    }
+  }
+
+  /** Queues as many of the prompts that are left as the window has room for. */
+  #advance(consumer: Subscriber, id: number, run: PoolRun): void {
+    try {
+      while (run.live.size < this.#options.window && run.next < run.job.prompts.length) {
+        const sequence = this.#sequence(consumer, id, run, run.next);
+        if (!this.#tryAdd(sequence, run)) return;
+        run.next++;
+        run.live.add(sequence);
+      }
+    } catch (error) {
+      this.#finish(consumer, id, run, error as Error);
+      return;
+    }
+    if (run.live.size === 0) this.#finish(consumer, id, run, null);
+  }
+
+  /** False where the queue is full and others of the run are in it: the next one that is done makes room. */
+  #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
+    try {
+      this.#options.onDisplaced(this.#scheduler.add(sequence, request));
+      return true;
+    } catch (error) {
+      if (live.size > 0 && error instanceof ServerError && error.code === "queue_full") return false;
+      throw error;
+    }
+  }
+
+  #sequence(consumer: Subscriber, id: number, run: PoolRun, index: number): PooledSequence {
+    const { client, prompts, adapter, priority } = run.job;
+    const prompt = prompts[index] as Int32Array;
+    const sum = run.values.subarray(index * this.#length, (index + 1) * this.#length);
+    const sink: PoolSink = {
+      add: (values, position) => addPooled(sum, values, position, this.#pooling),
+      done: () => {
+        if (this.#pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) / prompt.length;
+        run.live.delete(sequence);
+        this.#advance(consumer, id, run);
+      },
+      fail: (error) => {
+        // Those that are displaced with it are told, too.
+        if (run.live.has(sequence)) this.#finish(consumer, id, run, fromErrorRecord(error));
+      },
+    };
+    const sequence = new PooledSequence(
+      {
+        client,
+        hasQueueLimit: index === 0,
+        prompt,
+        maxNewTokens: 0,
+        ignoreEos: false,
+        adapter,
+        priority,
+        isPooled: true,
+        wantsPromptLogits: false,
+      },
+      sink,
+    );
+    return sequence;
+  }
+
+  #finish(consumer: Subscriber, id: number, run: PoolRun, error: Error | null): void {
+    this.#runs.get(consumer)?.delete(id);
+    for (const sequence of run.live) this.#scheduler.cancel(sequence);
+    run.live.clear();
+    this.#adapters.release(run.job.adapter, run);
+    if (error === null) run.resolve(run.values);
+    else run.reject(error);
+  }
+}
+
+/** Adds what a row came to. What is fed again after a preemption begins anew. */
+function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
+  if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);
+  else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);
+}

@@ -1,0 +1,150 @@
+// Owns what a Front is told, made from the settings: the models, fetched where they are missing, and how they are run.
+// Called by the commands that generate, serve and run; it starts nothing.
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import type { ServedModel, ServiceOptions } from "../../actors/front/inference-service.ts";
+import type { TextTaskSettings } from "../../actors/messages.ts";
+import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
+import type { EngineName } from "../../engines/engine.ts";
+import { nativeHost } from "../../engines/llama/native/native-host.ts";
+import { ServerError } from "../../runtime/errors.ts";
+import { ownCpuQuota } from "../../runtime/host/cores.ts";
+import type { EngineReport } from "../../runtime/host/system.ts";
+import type { Logger } from "../../runtime/log/log.ts";
+import type { PlaceKind } from "../../runtime/thread/place.ts";
+import type { Config } from "../config/config.ts";
+import type { Progress } from "../progress.ts";
+import { createAdapterFolder } from "./adapter-folder.ts";
+import { type AdapterSetting, adapterRoot, modelAdapters, takesAdapters } from "./model-adapters.ts";
+import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
+import { withHeads } from "./mtp.ts";
+import { type DraftedModel, speculationOptions } from "./speculation.ts";
+
+/** Time left to the places to stop once nothing is generated any more. */
+export const placeStopMs = 5000;
+
+const mailboxLimit = 4096;
+/** Events a stream may be ahead of its reader before its sequences pause. */
+const streamWindow = 256;
+/** One text worker prepares some hundred requests a second: more than the engine of a small machine answers. */
+const coresPerTextWorker = 8;
+const maxTextWorkers = 4;
+/** With fewer cores one slow text task goes at a time: it occupies a core. */
+const coresOfTwoSlow = 4;
+
+/** Options of the Front, and the engine of each model with the reason. */
+export interface FrontSettings extends ServiceOptions {
+  readonly engines: readonly EngineReport[];
+}
+
+export async function frontOptions(config: Config, log: Logger, progress: Progress): Promise<FrontSettings> {
+  const { troupe } = config;
+  const root = adapterRoot(config);
+  const adapterFolder = takesAdapters(config) ? createAdapterFolder() : "";
+  const { models, engines } = await servedModels({ config, folder: adapterFolder, log, progress });
+  const speculation = await speculationOptions(config, firstOf(config, models), log, progress);
+  progress.stop();
+  return {
+    models,
+    engines,
+    defaultModelId: config.defaultModelId,
+    defaultSeed: config.seed,
+    limits: schedulerLimits(config),
+    adapterFolder,
+    adapterRoot: root,
+    maxLoadedModels: troupe.maxLoadedModels,
+    idleUnloadMs: troupe.idleUnloadSecs * 1000,
+    frameIntervalMs: troupe.frameIntervalMs,
+    agents: {
+      mailboxLimit,
+      streamWindow,
+      stalledReaderMs: troupe.stalledReaderSecs * 1000,
+      textTasks: textTasks(troupe),
+    },
+    speculation,
+    prefixStore: prefixStore(troupe),
+    restart: { kind: "restart", minBackoffMs: 500, maxBackoffMs: 30_000, resetAfterMs: 5000, maxRestarts: 5 },
+    loadTimeoutMs: troupe.loadTimeoutSecs * 1000,
+    log,
+    onLoadProgress: (id, fraction) => progress.update(`load ${id}`, fraction, 1),
+  };
+}
+
+function textTasks({ textTaskSecs, textTaskMemory, textTaskQueue }: Config["troupe"]): TextTaskSettings {
+  const cores = Math.min(availableParallelism(), Math.ceil(ownCpuQuota()));
+  return {
+    translators: new URL("../../http/shared/body-translators.js", import.meta.url).href,
+    quickWorkers: Math.min(Math.max(1, Math.floor(cores / coresPerTextWorker)), maxTextWorkers),
+    slowWorkers: cores < coresOfTwoSlow ? 1 : 2,
+    maxQueued: textTaskQueue,
+    limitSeconds: textTaskSecs,
+    heapMiB: Math.floor(textTaskMemory / 2 ** 20),
+  };
+}
+
+function prefixStore({ prefixCacheDir, prefixCacheDisk }: Config["troupe"]): PrefixStoreOptions | null {
+  return prefixCacheDir === null ? null : { folder: resolve(prefixCacheDir), maxBytes: prefixCacheDisk };
+}
+
+async function servedModels(setting: AdapterSetting): Promise<{ models: ServedModel[]; engines: EngineReport[] }> {
+  const { config, log, progress } = setting;
+  const models: ServedModel[] = [];
+  const engines: EngineReport[] = [];
+  const computeLock = config.models.length > 1 ? createComputeLock() : null;
+  const host = nativeHost();
+  for (const model of config.models) {
+    const spec = await withHeads(config, model, await modelSpec(config, model, log, progress), log, progress);
+    const choice = await modelEngine(config, model, spec, host, log);
+    const { engine } = choice;
+    engines.push({ model: model.modelId, ...choice });
+    const { limits, mixture, ...adapters } = await modelAdapters(setting, model, spec.path);
+    const carrier = carrierOf(engine, config.troupe.isolate);
+    if (engine === "llama" && carrier === "thread" && models.some(isLlamaThread)) throw sharedProcess(model.modelId);
+    const abortFlag = carrier === "thread" ? new SharedArrayBuffer(8) : null;
+    models.push({
+      id: model.modelId,
+      engine,
+      spec: { ...spec, abortFlag, computeLock, adapters: limits, mixture },
+      chatTemplate: model.chatTemplate,
+      jinjaExplicit: model.jinjaExplicit,
+      carrier,
+      ...adapters,
+    });
+  }
+  return { models, engines };
+}
+
+/** The model to draft for, which is the only one where a draft model is set. */
+function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel {
+  const [model] = config.models;
+  assert(model !== undefined && served !== undefined, "there is at least one model");
+  return { model, engine: served.engine, spec: served.spec };
+}
+
+/** A failed assertion in native code ends the whole process it runs in; what fails in WebAssembly is an exception. */
+function carrierOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): PlaceKind {
+  if (isolate === "auto") return engine === "llama" ? "process" : "thread";
+  return isolate === "true" ? "process" : "thread";
+}
+
+function isLlamaThread({ engine, carrier }: ServedModel): boolean {
+  return engine === "llama" && carrier === "thread";
+}
+
+/** While one loads, what any of them logs would be JavaScript on its thread: the others' would wait for it, or crash. */
+function sharedProcess(second: string): ServerError {
+  const message =
+    "isolate = false expects one model on the llama engine: llama.cpp has one log a process, and several models there " +
+    `would call into one another's threads; got a second one, "${second}": leave isolate out, so that each has a process ` +
+    "of its own, or choose the wasm engine";
+  return new ServerError("config_invalid", message, { param: "isolate" });
+}
+
+/** A file of this program's own, gone when it is. */
+function createComputeLock(): string {
+  const folder = mkdtempSync(join(tmpdir(), "troupe-"));
+  process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  return join(folder, "compute.lock");
+}

@@ -1,0 +1,147 @@
+// Owns turning activations into 8-bit integers, as layout.ts draws them. Called once before the products of a
+// layer's matrices; every compute thread does it for itself.
+
+import { MXFP4 } from "../types";
+import {
+  BLOCK,
+  biasOf,
+  NARROW,
+  offsetIsSum,
+  PAIRS,
+  productsFor,
+  recordBytes,
+  stacksPairs,
+  tileColumns,
+  valueBytes,
+} from "./layout";
+
+/** A largest value below this is zero: 127 divided by it must be finite. */
+export const SMALLEST: f32 = 1e-30;
+/** Added to a float of small magnitude, leaves it rounded in the low bits. */
+const ROUNDER: f32 = 12582912;
+
+export function activationBytes(type: i32, n: i32, k: i32): i32 {
+  return (n * (k / BLOCK) * recordBytes(productsFor(type), 1) + 15) & ~15;
+}
+
+export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
+  const products = productsFor(type);
+  const blocks = k / BLOCK;
+  let column = 0;
+  while (column < n) {
+    const columns = tileColumns(n - column);
+    const record = recordBytes(products, columns);
+    for (let c = 0; c < columns; c++) {
+      prepareColumn(type, products, x + <usize>c * (stride << 2), blocks, out, c, columns, record);
+    }
+    x += <usize>columns * (stride << 2);
+    out += <usize>record * blocks;
+    column += columns;
+  }
+}
+
+/** Column `c` of a tile of `columns`, whose first record is at `out`. */
+function prepareColumn(
+  type: i32,
+  products: i32,
+  x: usize,
+  blocks: i32,
+  out: usize,
+  c: i32,
+  columns: i32,
+  record: i32,
+): void {
+  let values = out + c * valueBytes(products);
+  let scales = out + columns * valueBytes(products) + (c << 2);
+  const offsets = <usize>columns << 2;
+  for (let b = 0; b < blocks; b++) {
+    let x0 = v128.load(x), x1 = v128.load(x, 16), x2 = v128.load(x, 32), x3 = v128.load(x, 48);
+    let x4 = v128.load(x, 64), x5 = v128.load(x, 80), x6 = v128.load(x, 96), x7 = v128.load(x, 112);
+    const largest = largestMagnitude(
+      larger(larger(x0, x1), larger(x2, x3)),
+      larger(larger(x4, x5), larger(x6, x7)),
+    );
+    const empty = largest < SMALLEST;
+    const scale = empty ? <f32>0 : largest / 127;
+    const factor = f32x4.splat(empty ? <f32>0 : <f32>127 / largest);
+    x0 = rounded(x0, factor); x1 = rounded(x1, factor); x2 = rounded(x2, factor); x3 = rounded(x3, factor);
+    x4 = rounded(x4, factor); x5 = rounded(x5, factor); x6 = rounded(x6, factor); x7 = rounded(x7, factor);
+    const sums = i32x4.add(
+      i32x4.add(i32x4.add(x0, x1), i32x4.add(x2, x3)),
+      i32x4.add(i32x4.add(x4, x5), i32x4.add(x6, x7)),
+    );
+    const q0 = i16x8.narrow_i32x4_s(x0, x1), q1 = i16x8.narrow_i32x4_s(x2, x3);
+    const q2 = i16x8.narrow_i32x4_s(x4, x5), q3 = i16x8.narrow_i32x4_s(x6, x7);
+    if (products == PAIRS) {
+      const stacked = stacksPairs(type, products);
+      v128.store(values, pairs(stacked, q0));
+      v128.store(values, pairs(stacked, q1), 16);
+      v128.store(values, pairs(stacked, q2), 32);
+      v128.store(values, pairs(stacked, q3), 48);
+    } else {
+      v128.store(values, i8x16.narrow_i16x8_s(q0, q1));
+      v128.store(values, i8x16.narrow_i16x8_s(q2, q3), 16);
+    }
+    // The levels of MXFP4 are doubled.
+    store<f32>(scales, type == MXFP4 ? scale * 0.5 : scale);
+    if (offsetIsSum(type, products)) store<f32>(scales + offsets, scale * <f32>lanesSum(sums));
+    else store<i32>(scales + offsets, offset(type, products, sums));
+    x += BLOCK << 2;
+    values += record;
+    scales += record;
+  }
+}
+
+/** As integers magnitudes compare with NaN the largest of all: so it spoils its block's scale, and the product. */
+// @ts-expect-error: decorator
+@inline
+export function larger(a: v128, b: v128): v128 {
+  return i32x4.max_s(v128.and(a, i32x4.splat(0x7fffffff)), v128.and(b, i32x4.splat(0x7fffffff)));
+}
+
+// @ts-expect-error: decorator
+@inline
+export function largestMagnitude(a: v128, b: v128): f32 {
+  let most = i32x4.max_s(a, b);
+  most = i32x4.max_s(most, i32x4.shuffle(most, most, 2, 3, 0, 1));
+  most = i32x4.max_s(most, i32x4.shuffle(most, most, 1, 0, 3, 2));
+  return f32x4.extract_lane(most, 0);
+}
+
+// @ts-expect-error: decorator
+@inline
+export function lanesSum(a: v128): i32 {
+  a = i32x4.add(a, i32x4.shuffle(a, a, 2, 3, 0, 1));
+  a = i32x4.add(a, i32x4.shuffle(a, a, 1, 0, 3, 2));
+  return i32x4.extract_lane(a, 0);
+}
+
+/** x * factor to the nearest integer. */
+// @ts-expect-error: decorator
+@inline
+export function rounded(x: v128, factor: v128): v128 {
+  return i32x4.sub(f32x4.add(f32x4.mul(x, factor), f32x4.splat(ROUNDER)), f32x4.splat(ROUNDER));
+}
+
+/** Even activations first; from the odd ones what stacked weights add. */
+// @ts-expect-error: decorator
+@inline
+function pairs(stacked: bool, a: v128): v128 {
+  if (stacked) a = i16x8.sub(a, i32x4.shl(a, 24));
+  return i16x8.shuffle(a, a, 0, 2, 1, 3, 4, 6, 5, 7);
+}
+
+/** What sums start from, given those of every fourth activation. */
+// @ts-expect-error: decorator
+@inline
+function offset(type: i32, products: i32, sums: v128): i32 {
+  const bias = biasOf(type);
+  const even = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 2);
+  // Signed bytes of which flippedBits() has made the even ones unsigned.
+  if (bias == 128 && products == PAIRS) return -128 * even;
+  if (products != NARROW) return -bias * lanesSum(sums);
+  // The 16-bit sums may overflow on the way, but end in range: those of (operand - bias) * x are.
+  const lower = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 1);
+  const upper = i32x4.extract_lane(sums, 2) + i32x4.extract_lane(sums, 3);
+  return (-bias * lower & 0xffff) | (-bias * upper << 16);
+}

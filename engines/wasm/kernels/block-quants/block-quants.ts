@@ -1,0 +1,54 @@
+// Owns products of quantised matrices with blocks of 32 columns: in which order they go through memory. kernels.ts sends
+// those types here; kernel-exports.ts says what each function promises.
+import { BLOCK, productsFor, recordBytes, tileColumns } from "./layout";
+import { multiplyTile } from "./loops";
+
+export { activationBytes, prepare } from "./activations";
+export { isQuantised, useWideDot } from "./layout";
+export { readRow } from "./reading";
+export { matrixBytes, packRows } from "./rows";
+
+/** Activations that are read again and again, while all rows pass by, should stay in the second-level cache. */
+const CHUNK_BYTES: i32 = 192 * 1024;
+/** But the rows come from memory once a chunk. */
+const CHUNK_COLUMNS: i32 = 16;
+
+export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
+  const products = productsFor(type);
+  const blocks = k / BLOCK;
+  const columnBytes = recordBytes(products, 1) * blocks;
+  const chunk = max(CHUNK_COLUMNS, (CHUNK_BYTES / columnBytes) & ~3);
+  const yBytes = stride << 2;
+  for (let from = 0; from < n; from += chunk) {
+    multiplyChunk(type, products, matrix, rows, blocks, x, min(chunk, n - from), y, yBytes);
+    x += chunk * columnBytes;
+    y += chunk * yBytes;
+  }
+}
+
+/** 16 rows at a time stay in the first-level cache while they meet each of n columns. */
+function multiplyChunk(
+  type: i32,
+  products: i32,
+  matrix: usize,
+  rows: i32,
+  blocks: i32,
+  x: usize,
+  n: i32,
+  y: usize,
+  yBytes: i32,
+): void {
+  const columnBytes = recordBytes(products, 1) * blocks;
+  for (let group = 0; group < rows >> 4; group++) {
+    let values = x,
+      out = y;
+    let left = n;
+    while (left > 0) {
+      const columns = tileColumns(left);
+      multiplyTile(type, products, columns, matrix, rows, blocks, group, values, out, yBytes);
+      values += columns * columnBytes;
+      out += columns * yBytes;
+      left -= columns;
+    }
+  }
+}

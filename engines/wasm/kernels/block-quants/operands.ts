@@ -1,0 +1,211 @@
+// Owns what the inner loops of quantised products do with one vector: taking quants apart, adding products, finishing a
+// block. Inlined everywhere; `type` and `products` are constants by then, and what does not apply to them vanishes.
+import { multiplyAdd } from "../arithmetic";
+import { IQ4_NL, MXFP4, Q8_0 } from "../types";
+import { fp4Levels, iq4Levels, lookUp } from "./codebook";
+import {
+  biasOf,
+  flippedBits,
+  hasCodebook,
+  hasFifthBits,
+  hasMinimums,
+  NARROW,
+  offsetIsSum,
+  PAIRS,
+  stacksPairs,
+  WIDE,
+} from "./layout";
+
+/** Sums with the products of quants (of four rows) and values (on each lane the same) added. */
+// @ts-expect-error: decorator
+@inline
+export function add(products: i32, values: v128, quants: v128, sums: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) {
+    if (products == WIDE) return i32x4.relaxed_dot_i8x16_i7x16_add_s(values, quants, sums);
+    if (products == NARROW) return i16x8.add(sums, i16x8.relaxed_dot_i8x16_i7x16_s(values, quants));
+  }
+  return i32x4.add(sums, i32x4.dot_i16x8_s(values, quants));
+}
+
+/** How many operands a vector of quants is taken apart into: nibbles but for Q8_0, even and odd bytes for PAIRS. */
+// @ts-expect-error: decorator
+@inline
+export function parts(type: i32, products: i32): i32 {
+  return (type == Q8_0 ? 1 : 2) * (products == PAIRS ? 2 : 1);
+}
+
+/**
+ * A constant that V8 cannot know; `any` is where any vector is. Since version 12 or so it makes those it knows anew at each
+ * use, with three instructions or more; older ones keep them, and lose a few hundredths by this.
+ */
+// @ts-expect-error: decorator
+@inline
+export function hidden(constant: v128, any: usize): v128 {
+  const vector = v128.load(any);
+  return v128.or(constant, i32x4.ne(vector, vector));
+}
+
+/** The same where V8 is known to be new: that has the wide dot. */
+// @ts-expect-error: decorator
+@inline
+export function opaqueVector(products: i32, constant: v128, any: usize): v128 {
+  return products == WIDE ? hidden(constant, any) : constant;
+}
+
+/** One in all lanes. */
+// @ts-expect-error: decorator
+@inline
+export function opaque(products: i32, bits: i32, any: usize): v128 {
+  return opaqueVector(products, i32x4.splat(bits), any);
+}
+
+/** What part() masks with. */
+// @ts-expect-error: decorator
+@inline
+export function partMask(type: i32, products: i32, any: usize): v128 {
+  if (hasFifthBits(type) || hasCodebook(type)) return hidden(i32x4.splat(0x0f0f0f0f), any);
+  return opaque(products, products == PAIRS ? 0x000f000f : 0x0f0f0f0f, any);
+}
+
+/** What else part() needs in a register: where fifth bits go, or the operands that a codebook's numbers become. */
+// @ts-expect-error: decorator
+@inline
+export function partAid(type: i32, products: i32, any: usize): v128 {
+  if (hasFifthBits(type)) return hidden(i32x4.splat(0x10101010), any);
+  if (type == MXFP4) return hidden(i8x16.add(fp4Levels(), i8x16.splat(<i8>biasOf(type))), any);
+  if (type != IQ4_NL) return i32x4.splat(0);
+  return hidden(products == WIDE ? i8x16.add(iq4Levels(), i8x16.splat(-128)) : iq4Levels(), any);
+}
+
+/** The fifth bits of a block whose quants begin here, in place for its first vector. */
+// @ts-expect-error: decorator
+@inline
+export function fifths(type: i32, quants: usize): v128 {
+  return hasFifthBits(type) ? v128.load(quants) : i32x4.splat(0);
+}
+
+/** The same in place for as many vectors further. */
+// @ts-expect-error: decorator
+@inline
+export function nextFifths(type: i32, bits: v128, vectors: i32): v128 {
+  return hasFifthBits(type) ? i32x4.shr_u(bits, vectors) : bits;
+}
+
+/** The operand `index` of add() that is in a vector of quants, whose fifth bits are `bits`. */
+// @ts-expect-error: decorator
+@inline
+export function part(type: i32, products: i32, index: i32, quants: v128, bits: v128, mask: v128, aid: v128): v128 {
+  if (type == Q8_0) return index == 0 ? quants : i16x8.shr_s(quants, 8);
+  if (stacksPairs(type, products)) {
+    const bytes = nibbles(type, index >> 1, quants, bits, mask, aid);
+    if (index & 1) return i16x8.shr_s(bytes, 8);
+    return type == IQ4_NL ? v128.xor(bytes, i32x4.splat(flippedBits(products))) : bytes;
+  }
+  if (products != PAIRS) return nibbles(type, index, quants, bits, mask, aid);
+  if (index == 3) return i16x8.shr_u(quants, 12);
+  return v128.and(index == 0 ? quants : i16x8.shr_u(quants, index == 1 ? 8 : 4), mask);
+}
+
+/** The low nibbles (0) or the high ones (1), with what belongs to them: fifth bits, or what they stand for. */
+// @ts-expect-error: decorator
+@inline
+function nibbles(type: i32, high: i32, quants: v128, bits: v128, mask: v128, aid: v128): v128 {
+  const found = v128.and(high ? i16x8.shr_u(quants, 4) : quants, mask);
+  if (hasCodebook(type)) return lookUp(aid, found);
+  return hasFifthBits(type) ? v128.or(found, v128.and(high ? bits : i32x4.shl(bits, 4), aid)) : found;
+}
+
+/** Where the values for a part are, from those for the first. */
+// @ts-expect-error: decorator
+@inline
+export function valuesOf(type: i32, products: i32, index: i32): usize {
+  if (type == Q8_0) return index << 2;
+  return products == PAIRS ? ((index >> 1) << 5) + ((index & 1) << 2) : index << 4;
+}
+
+/** What a block's sums start from: the offset, where it is an integer. */
+// @ts-expect-error: decorator
+@inline
+export function start(type: i32, products: i32, offset: usize): v128 {
+  return offsetIsSum(type, products) ? i32x4.splat(0) : v128.load32_splat(offset);
+}
+
+/** Rows' totals with a block's sums added. */
+// @ts-expect-error: decorator
+@inline
+export function finish(
+  type: i32,
+  products: i32,
+  sums: v128,
+  scales: v128,
+  minimums: v128,
+  scale: v128,
+  offset: v128,
+  total: v128,
+): v128 {
+  if (products == NARROW) sums = i32x4.dot_i16x8_s(sums, i16x8.splat(1));
+  if (hasMinimums(type) && !offsetIsSum(type, products)) {
+    const undone = i32x4.dot_i16x8_s(offset, i16x8.splat(1));
+    sums = i32x4.sub(sums, undone);
+    offset = f32x4.mul(f32x4.mul(f32x4.convert_i32x4_s(undone), f32x4.splat(<f32>-1 / <f32>biasOf(type))), scale);
+  }
+  total = multiplyAdd(f32x4.convert_i32x4_s(sums), f32x4.mul(scales, scale), total);
+  return hasMinimums(type) ? multiplyAdd(minimums, offset, total) : total;
+}
+
+/** Sums with four parts added; the vectors they come from follow each other. */
+// @ts-expect-error: decorator
+@inline
+export function addFour(
+  type: i32,
+  products: i32,
+  x0: v128,
+  x1: v128,
+  x2: v128,
+  x3: v128,
+  quants: usize,
+  bits: v128,
+  mask: v128,
+  aid: v128,
+  sums: v128,
+): v128 {
+  const u = v128.load(quants);
+  if (type != Q8_0 && products == PAIRS) {
+    sums = add(products, x0, part(type, products, 0, u, bits, mask, aid), sums);
+    sums = add(products, x1, part(type, products, 1, u, bits, mask, aid), sums);
+    sums = add(products, x2, part(type, products, 2, u, bits, mask, aid), sums);
+    return add(products, x3, part(type, products, 3, u, bits, mask, aid), sums);
+  }
+  const v = v128.load(quants, 16);
+  if (type == Q8_0 && products == WIDE) {
+    sums = add(products, x1, v, add(products, x0, u, sums));
+    return add(products, x3, v128.load(quants, 48), add(products, x2, v128.load(quants, 32), sums));
+  }
+  sums = add(products, x0, part(type, products, 0, u, bits, mask, aid), sums);
+  sums = add(products, x1, part(type, products, 1, u, bits, mask, aid), sums);
+  bits = nextFifths(type, bits, 1);
+  sums = add(products, x2, part(type, products, 0, v, bits, mask, aid), sums);
+  return add(products, x3, part(type, products, 1, v, bits, mask, aid), sums);
+}
+
+/** Scales of a block of four rows as floats. */
+// @ts-expect-error: decorator
+@inline
+export function loadScales(type: i32, at: usize, mask: v128, factor: v128): v128 {
+  return type == MXFP4 ? loadExponents(at) : loadHalves(at, mask, factor);
+}
+
+/** Two to the power of four bytes less 127; 0 for 0, whose weights are nothing that a sum could tell from zero. */
+// @ts-expect-error: decorator
+@inline
+function loadExponents(at: usize): v128 {
+  const bytes = v128.load32_zero(at);
+  return i32x4.shl(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes)), 23);
+}
+
+/** Four halves as floats. Right for all finite ones: a subnormal half is a subnormal float until it is multiplied. */
+// @ts-expect-error: decorator
+@inline
+export function loadHalves(at: usize, mask: v128, factor: v128): v128 {
+  return f32x4.mul(v128.and(i32x4.shl(v128.load16x4_s(at), 13), mask), factor);
+}

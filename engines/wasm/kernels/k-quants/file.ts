@@ -1,0 +1,129 @@
+// Owns how a GGUF file has blocks of 256: takes one of them apart into a byte for each quant, in the order of columns,
+// and bytes of scales. Called by rows.ts for every weight that is loaded.
+import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../types";
+
+/** Bytes of a block in the file. */
+// @ts-expect-error: decorator
+@inline
+export function fileSuperBytes(type: i32): i32 {
+  if (type == Q2_K) return 84;
+  if (type == Q3_K) return 110;
+  if (type == Q4_K) return 144;
+  if (type == Q5_K) return 176;
+  return type == Q6_K ? 210 : 136;
+}
+
+/** Where in it the super-scale is, a half; that of minimums follows where there is one. */
+// @ts-expect-error: decorator
+@inline
+export function fileSuperScaleAt(type: i32): i32 {
+  if (type == Q2_K) return 80;
+  if (type == Q3_K) return 108;
+  return type == Q6_K ? 208 : 0;
+}
+
+/** Writes 256 quants, and for each 32 of them two bytes of scales (IQ4_XS: one), as layout.ts has them. */
+export function takeApart(type: i32, block: usize, quants: usize, scales: usize): void {
+  if (type == Q6_K) {
+    takeQ6(block, quants);
+    memory.copy(scales, block + 192, 16);
+  } else if (type == Q2_K) {
+    takeTwoBits(block + 16, 0, quants);
+    memory.copy(scales, block, 16);
+  } else if (type == Q3_K) {
+    takeTwoBits(block + 32, block, quants);
+    takeScalesQ3(block + 96, scales);
+  } else if (type == IQ4_XS) {
+    takeIq4(block + 8, quants);
+    takeScalesIq4(block + 2, scales);
+  } else {
+    takeNibbles(block + (type == Q5_K ? 48 : 16), type == Q5_K ? block + 16 : 0, quants);
+    takeScalesAndMinimums(block + 4, scales);
+  }
+}
+
+// @ts-expect-error: decorator
+@inline
+function nibble(bytes: v128, high: bool): v128 {
+  return high ? i8x16.shr_u(bytes, 4) : v128.and(bytes, i8x16.splat(15));
+}
+
+/** 32 bytes have 64 columns, the low nibbles first. The 32 bytes at `fifth`, if any, have a bit for each 32 columns. */
+function takeNibbles(from: usize, fifth: usize, out: usize): void {
+  for (let part = 0; part < 8; part++) {
+    for (let half: usize = 0; half < 32; half += 16) {
+      let quants = nibble(v128.load(from + <usize>(part >> 1 << 5) + half), (part & 1) != 0);
+      if (fifth) {
+        const bit = v128.and(i8x16.shr_u(v128.load(fifth + half), part), i8x16.splat(1));
+        quants = v128.or(quants, i8x16.shl(bit, 4));
+      }
+      v128.store(out + (part << 5) + half, quants);
+    }
+  }
+}
+
+/** 16 bytes have 32 columns, the low nibbles first. */
+function takeIq4(from: usize, out: usize): void {
+  for (let i = 0; i < 8; i++) {
+    const bytes = v128.load(from + (i << 4));
+    v128.store(out + (i << 5), nibble(bytes, false));
+    v128.store(out + (i << 5), nibble(bytes, true), 16);
+  }
+}
+
+/** 128 columns: 64 bytes of lower nibbles, of which the low ones come first, and 32 bytes of upper pairs of bits. */
+function takeQ6(block: usize, out: usize): void {
+  for (let part = 0; part < 8; part++) {
+    const quarter = part & 3;
+    const low = block + <usize>((part >> 2 << 6) + ((quarter & 1) << 5));
+    const high = block + 128 + <usize>(part >> 2 << 5);
+    for (let half: usize = 0; half < 32; half += 16) {
+      const upper = v128.and(i8x16.shr_u(v128.load(high + half), quarter << 1), i8x16.splat(3));
+      const quants = v128.or(nibble(v128.load(low + half), quarter > 1), i8x16.shl(upper, 4));
+      v128.store(out + (part << 5) + half, quants);
+    }
+  }
+}
+
+/** 32 bytes have 128 columns, the lowest bits first. 32 bytes at `third`, if any, have a bit for each 32 columns. */
+function takeTwoBits(from: usize, third: usize, out: usize): void {
+  for (let part = 0; part < 8; part++) {
+    for (let half: usize = 0; half < 32; half += 16) {
+      const bytes = v128.load(from + <usize>(part >> 2 << 5) + half);
+      let quants = v128.and(i8x16.shr_u(bytes, (part & 3) << 1), i8x16.splat(3));
+      if (third) {
+        const bit = v128.and(i8x16.shr_u(v128.load(third + half), part), i8x16.splat(1));
+        quants = v128.or(quants, i8x16.shl(bit, 2));
+      }
+      v128.store(out + (part << 5) + half, quants);
+    }
+  }
+}
+
+/** 12 bytes have eight scales and eight minimums of 6 bits, those of the last four blocks in two pieces. */
+function takeScalesAndMinimums(from: usize, out: usize): void {
+  for (let b: usize = 0; b < 8; b++) {
+    const low = load<u8>(from + (b & 3)), high = load<u8>(from + (b & 3) + 4), more = load<u8>(from + (b & 3) + 8);
+    store<u8>(out + (b << 1), b < 4 ? low & 63 : (more & 15) | (low >> 6 << 4));
+    store<u8>(out + (b << 1) + 1, b < 4 ? high & 63 : (more >> 4) | (high >> 6 << 4));
+  }
+}
+
+/** 12 bytes have 16 scales of 6 bits, 32 more than they mean: 8 bytes of their lower nibbles, 4 of pairs of bits. */
+function takeScalesQ3(from: usize, out: usize): void {
+  for (let i: usize = 0; i < 16; i++) {
+    const low = load<u8>(from + (i & 7)) >> (i < 8 ? 0 : 4) & 15;
+    const high = load<u8>(from + 8 + (i & 3)) >> (<u8>(i >> 2) << 1) & 3;
+    store<i8>(out + i, <i8>(low | (high << 4)) - 32);
+  }
+}
+
+/** 8 scales of 6 bits, 32 more than they mean: 2 bytes of their upper pairs of bits, 4 of nibbles. */
+function takeScalesIq4(from: usize, out: usize): void {
+  const upper = load<u16>(from);
+  for (let b: usize = 0; b < 8; b++) {
+    const low = load<u8>(from + 2 + (b >> 1)) >> (<u8>(b & 1) << 2) & 15;
+    const high = <u8>(upper >> (<u16>b << 1) & 3);
+    store<i8>(out + b, <i8>(low | (high << 4)) - 32);
+  }
+}

@@ -1,0 +1,38 @@
+// Owns products of quantised matrices with blocks of 256 columns (Q2_K to Q6_K, IQ4_XS): in which order they go through
+// memory. kernels.ts sends those types here; kernel-exports.ts says what each function promises.
+import { BLOCK } from "../block-quants/layout";
+import { activationRecordBytes, SUPER, superProducts, superTileColumns } from "./layout";
+import { multiplyTile } from "./loops";
+
+export { activationBytes, activationForm, prepare } from "./activations";
+export { isSuperblock } from "./layout";
+export { matrixBytes, packRows, readRow } from "./rows";
+
+/** As in block-quants.ts. */
+const CHUNK_BYTES: i32 = 192 * 1024;
+const CHUNK_COLUMNS: i32 = 16;
+
+export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
+  const products = superProducts(type);
+  const supers = k / SUPER;
+  const columnBytes = activationRecordBytes(products, 1) * (k / BLOCK);
+  const chunk = max(CHUNK_COLUMNS, (CHUNK_BYTES / columnBytes) & ~3);
+  const yBytes = (<usize>stride) << 2;
+  for (let from = 0; from < n; from += chunk) {
+    const end = min(chunk, n - from);
+    // 16 rows at a time stay in the first-level cache while they meet each column.
+    for (let group = 0; group < rows >> 4; group++) {
+      let values = x,
+        out = y;
+      for (let column = 0; column < end; ) {
+        const columns = superTileColumns(end - column);
+        multiplyTile(type, products, columns, matrix, rows, supers, group, values, out, yBytes);
+        values += columns * columnBytes;
+        out += <usize>columns * yBytes;
+        column += columns;
+      }
+    }
+    x += chunk * columnBytes;
+    y += <usize>chunk * yBytes;
+  }
+}

@@ -1,0 +1,228 @@
+// Owns what the inner loops of products with blocks of 256 do with one vector: taking quants apart, adding products,
+// applying integer scales, finishing a block. Inlined everywhere; `type` and `products` are constants by then, and what
+// does not apply to them vanishes.
+import { multiplyAdd } from "../arithmetic";
+import { iq4Levels, lookUp } from "../block-quants/codebook";
+import { hidden, opaqueVector } from "../block-quants/operands";
+import { IQ4_XS, Q2_K, Q3_K, Q5_K, Q6_K } from "../types";
+import { biasBits, hasBits, hasHalves, hasMinimums, NARROW, PAIRS, runsThrough, WIDE } from "./layout";
+
+/** Bits of a vector that operands() keeps at once; the upper two ones of 6-bit quants are what it takes away. */
+// @ts-expect-error: decorator
+@inline
+export function operandMask(type: i32): i32 {
+  if (type == Q6_K) return 0xc0c0c0c0;
+  return type == Q2_K || type == Q3_K ? 0x03030303 : 0x0f0f0f0f;
+}
+
+/** The other vector that makes operands: of 5 and 3 bits the uppermost one, and the levels of a codebook. */
+// @ts-expect-error: decorator
+@inline
+export function operandExtra(type: i32, products: i32): v128 {
+  if (type != IQ4_XS) return i32x4.splat(type == Q5_K ? 0x10101010 : 0x04040404);
+  // Unsigned for the wide dot: plus 128.
+  return v128.xor(iq4Levels(), i32x4.splat(products == WIDE ? 0x80808080 : 0));
+}
+
+/** Both in registers, as V8 is best made to keep them; `any` is where any vector is. */
+// @ts-expect-error: decorator
+@inline
+export function keptMask(type: i32, products: i32, any: usize): v128 {
+  const mask = i32x4.splat(operandMask(type));
+  return hasBits(type) ? hidden(mask, any) : opaqueVector(products, mask, any);
+}
+
+// @ts-expect-error: decorator
+@inline
+export function keptExtra(type: i32, products: i32, any: usize): v128 {
+  const extra = operandExtra(type, products);
+  return hasBits(type) ? hidden(extra, any) : opaqueVector(products, extra, any);
+}
+
+/** What bits() multiplies with in step 0; in step 1 it is 1. */
+export const FIRST_STEP: i32 = 0x00100010;
+
+/** The single bits of a step's operands, from bit 4 on. Other bits are rubbish. */
+// @ts-expect-error: decorator
+@inline
+export function bits(type: i32, at: usize, factor: v128): v128 {
+  return type == Q5_K || type == Q3_K ? i16x8.mul(v128.load(at), factor) : factor;
+}
+
+/** Operand `index` of a step, made of the step's vectors, those that the type has. */
+// @ts-expect-error: decorator
+@inline
+export function operand(
+  type: i32,
+  index: i32,
+  v0: v128,
+  v1: v128,
+  v2: v128,
+  high: v128,
+  mask: v128,
+  extra: v128,
+): v128 {
+  if (type == Q6_K) {
+    if (index < 3) return v128.andnot(index == 0 ? v0 : index == 1 ? v1 : v2, mask);
+    const lower = v128.or(v128.and(v1, mask), i16x8.shr_u(v128.and(v2, mask), 2));
+    return i16x8.shr_u(v128.or(v128.and(v0, mask), i16x8.shr_u(lower, 2)), 2);
+  }
+  if (type == Q2_K || type == Q3_K) {
+    const low = v128.and(index == 0 ? v0 : i16x8.shr_u(v0, index << 1), mask);
+    return type == Q2_K ? low : v128.or(low, v128.and(i16x8.shr_u(high, 2 + index), extra));
+  }
+  const v = index < 2 ? v0 : v1;
+  const low = v128.and(index & 1 ? i16x8.shr_u(v, 4) : v, mask);
+  if (type == Q5_K) return v128.or(low, v128.and(index == 0 ? high : i16x8.shr_u(high, index), extra));
+  return type == IQ4_XS ? lookUp(extra, low) : low;
+}
+
+/** The single bits of a block of nibbles, in place for pairLow() and pairHigh() of its first vector. */
+// @ts-expect-error: decorator
+@inline
+export function pairBits(type: i32, at: usize): v128 {
+  return type == Q5_K ? v128.load(at) : i32x4.splat(0);
+}
+
+/** The same for the next vector. */
+// @ts-expect-error: decorator
+@inline
+export function nextPair(type: i32, single: v128): v128 {
+  return type == Q5_K ? i32x4.shr_u(single, 2) : single;
+}
+
+/** The operand of a vector's low nibbles. */
+// @ts-expect-error: decorator
+@inline
+export function pairLow(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
+  const low = v128.and(vector, mask);
+  if (type == Q5_K) return v128.or(low, v128.and(i32x4.shl(single, 4), extra));
+  return type == IQ4_XS ? lookUp(extra, low) : low;
+}
+
+/** That of its high ones. */
+// @ts-expect-error: decorator
+@inline
+export function pairHigh(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
+  const high = v128.and(i16x8.shr_u(vector, 4), mask);
+  if (type == Q5_K) return v128.or(high, v128.and(i32x4.shl(single, 3), extra));
+  return type == IQ4_XS ? lookUp(extra, high) : high;
+}
+
+/** Sums with the products of an operand and its values, which begin at `at`, added. */
+// @ts-expect-error: decorator
+@inline
+export function addProducts(type: i32, products: i32, values: v128, at: usize, quants: v128, sums: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) {
+    if (products == WIDE) return i32x4.relaxed_dot_i8x16_i7x16_add_s(values, quants, sums);
+    if (products == NARROW) return i16x8.add(sums, i16x8.relaxed_dot_i8x16_i7x16_s(values, quants));
+  }
+  const signed = type == IQ4_XS;
+  const even = signed ? i16x8.shr_s(i16x8.shl(quants, 8), 8) : v128.and(quants, i32x4.splat(0x00ff00ff));
+  const odd = signed ? i16x8.shr_s(quants, 8) : i16x8.shr_u(quants, 8);
+  sums = i32x4.add(sums, i32x4.dot_i16x8_s(values, even));
+  return i32x4.add(sums, i32x4.dot_i16x8_s(v128.load32_splat(at, 4), odd));
+}
+
+/** From one operand's values to the next's. */
+// @ts-expect-error: decorator
+@inline
+export function operandBytes(products: i32): usize {
+  return products == PAIRS ? 8 : 4;
+}
+
+/** What a step's sums start from: the column's negative sum, at `sums`, times the bias. */
+// @ts-expect-error: decorator
+@inline
+export function stepStart(type: i32, products: i32, sums: usize): v128 {
+  const shift = biasBits(type, products);
+  if (shift == 0) return i32x4.splat(0);
+  const negative = v128.load32_splat(sums);
+  return products == NARROW ? i16x8.shl(negative, shift) : i32x4.shl(negative, shift);
+}
+
+/** What a block's sum starts from: that of both steps, `word` apart, where it runs through them. */
+// @ts-expect-error: decorator
+@inline
+export function blockStart(type: i32, products: i32, sums: usize, word: usize): v128 {
+  if (!runsThrough(type, products) || biasBits(type, products) == 0) return i32x4.splat(0);
+  return i32x4.add(stepStart(type, products, sums), stepStart(type, products, sums + word));
+}
+
+/** What sums start from that go through as much as one scale is for. */
+// @ts-expect-error: decorator
+@inline
+export function sumsStart(type: i32, products: i32, sums: usize, word: usize): v128 {
+  return runsThrough(type, products) ? blockStart(type, products, sums, word) : stepStart(type, products, sums);
+}
+
+/** From a step's scales to the next's, where they do not lie together. */
+// @ts-expect-error: decorator
+@inline
+export function stepScaleBytes(type: i32, products: i32): usize {
+  return hasHalves(type) && products != NARROW ? 4 : 0;
+}
+
+// @ts-expect-error: decorator
+@inline
+function fourBytes(signed: bool, at: usize): v128 {
+  const bytes = v128.load32_zero(at);
+  return signed
+    ? i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(bytes))
+    : i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes));
+}
+
+/**
+ * What a step's sums are multiplied by, from its scales: its own, or the block's; for NARROW in 16 bits for each of a
+ * lane's two sums, else as floats.
+ */
+// @ts-expect-error: decorator
+@inline
+export function stepScale(type: i32, products: i32, scales: usize): v128 {
+  if (products == NARROW) {
+    const bytes = type == Q2_K || !hasHalves(type) ? v128.load8x8_u(scales) : v128.load8x8_s(scales);
+    if (type == Q2_K) return v128.and(bytes, i32x4.splat(0x000f000f));
+    return hasHalves(type) ? bytes : v128.or(i32x4.shl(bytes, 16), v128.and(bytes, i32x4.splat(0x0000ffff)));
+  }
+  if (hasMinimums(type) && !hasHalves(type)) {
+    return f32x4.convert_i32x4_s(v128.and(v128.load8x8_u(scales), i32x4.splat(0x0000ffff)));
+  }
+  if (type == Q2_K) return f32x4.convert_i32x4_s(v128.and(fourBytes(false, scales), i32x4.splat(15)));
+  return f32x4.convert_i32x4_s(fourBytes(true, scales));
+}
+
+/** A block's sum with a step's times its scale added: exact in floats too, being below 2^24 for every type. */
+// @ts-expect-error: decorator
+@inline
+export function addStep(products: i32, sums: v128, scale: v128, total: v128): v128 {
+  if (products == NARROW) return i32x4.add(total, i32x4.dot_i16x8_s(sums, scale));
+  return multiplyAdd(f32x4.convert_i32x4_s(sums), scale, total);
+}
+
+/** What addStep() makes, in floats. */
+// @ts-expect-error: decorator
+@inline
+export function inFloats(products: i32, total: v128): v128 {
+  return products == NARROW ? f32x4.convert_i32x4_s(total) : total;
+}
+
+/** Rows' totals with a block's minimums times a column's negative sums, at `sums` and `word` apart, added. */
+// @ts-expect-error: decorator
+@inline
+export function addMinimums(
+  type: i32, products: i32, scales: usize, sums: usize, word: usize, scale: v128, total: v128,
+): v128 {
+  if (type != Q2_K) {
+    const minimums = f32x4.convert_i32x4_s(i32x4.shr_u(v128.load8x8_u(scales), 16));
+    return multiplyAdd(minimums, v128.load32_splat(sums - word), total);
+  }
+  const first = v128.load32_splat(sums), second = v128.load32_splat(sums + word);
+  let product: v128;
+  if (products == NARROW) {
+    product = i32x4.dot_i16x8_s(i16x8.shr_u(v128.load8x8_u(scales), 4), i16x8.add(first, second));
+  } else {
+    const a = i32x4.mul(i32x4.shr_u(fourBytes(false, scales), 4), first);
+    product = i32x4.add(a, i32x4.mul(i32x4.shr_u(fourBytes(false, scales + 4), 4), second));
+  }
+  return multiplyAdd(f32x4.convert_i32x4_s(product), scale, total);
+}

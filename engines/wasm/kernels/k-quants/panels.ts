@@ -1,0 +1,44 @@
+// Owns taking records of a group of rows apart into operands: whole ones for what packs rows and reads them back,
+// called by loops.ts, and single steps for products. How everything lies: layout.ts.
+import { BLOCKS, hasBits, scaleBytes, vectorsOf } from "./layout";
+import { bits, FIRST_STEP, operand, operandExtra, operandMask } from "./operands";
+
+/** Bytes of a group's operands of one record. */
+const PANEL_BYTES: usize = 1024;
+const STEP_BYTES: usize = 64;
+
+/** Takes a group's record apart: its 64 operands as bytes, in order. */
+// @ts-expect-error: decorator
+@inline
+export function unpack(type: i32, products: i32, record: usize, panel: usize): void {
+  const stepBytes = <usize>vectorsOf(type) << 4;
+  const mask = i32x4.splat(operandMask(type)), extra = operandExtra(type, products);
+  let quants = record + BLOCKS * scaleBytes(type);
+  const end = panel + PANEL_BYTES;
+  while (panel < end) {
+    const single = quants + stepBytes * 2;
+    let factor = i32x4.splat(FIRST_STEP);
+    do {
+      unpackStep(type, quants, single, factor, mask, extra, panel);
+      if (hasBits(type)) factor = i16x8.shr_u(factor, 4);
+      quants += stepBytes;
+      panel += STEP_BYTES;
+    } while (quants < single);
+    if (hasBits(type)) quants += 16;
+  }
+}
+
+/** The four operands of a step of a group. */
+// @ts-expect-error: decorator
+@inline
+export function unpackStep(
+  type: i32, quants: usize, single: usize, factor: v128, mask: v128, extra: v128, out: usize,
+): void {
+  const v0 = v128.load(quants), v1 = vectorsOf(type) > 1 ? v128.load(quants, 16) : v0;
+  const v2 = vectorsOf(type) > 2 ? v128.load(quants, 32) : v0;
+  const high = bits(type, single, factor);
+  v128.store(out, operand(type, 0, v0, v1, v2, high, mask, extra));
+  v128.store(out, operand(type, 1, v0, v1, v2, high, mask, extra), 16);
+  v128.store(out, operand(type, 2, v0, v1, v2, high, mask, extra), 32);
+  v128.store(out, operand(type, 3, v0, v1, v2, high, mask, extra), 48);
+}

@@ -1,0 +1,133 @@
+// Owns the layout of the block in which the leader tells the other threads what a pass is made of. Written between passes
+// by the leader alone, read by all during one.
+import type { PartitionPlan } from "./partition-plan.ts";
+
+/**
+ * Fields of a row. The adapter is its address, the same in all threads' memories; 0 for the base model. A mixture's: 1 + the
+ * slot whose kept weights the row has, and 1 + the slot that is to keep those of the row's last token; else 0.
+ */
+export const rowField = {
+  firstToken: 0,
+  length: 1,
+  firstPosition: 2,
+  firstPage: 3,
+  blockCount: 4,
+  adapter: 5,
+  kept: 6,
+  keeps: 7,
+};
+export const rowFields = 8;
+
+const header = { tokens: 0, rows: 1, outputs: 2, firstLogits: 3, isFirstPass: 4 };
+const headerInts = 5;
+
+type Limits = Pick<PartitionPlan, "passTokens" | "maxRows" | "maxOutputs" | "blocksPerSequence">;
+
+export class PassDescriptor {
+  readonly #header: Int32Array;
+  readonly tokens: Int32Array;
+  /** rowFields ints for each sequence of the pass. */
+  readonly rows: Int32Array;
+  /** Tokens of the pass whose logits are wanted. */
+  readonly outputs: Int32Array;
+  /** Page of each block of each row, at the row's firstPage. */
+  readonly pages: Int32Array;
+
+  static bytes(limits: Limits): number {
+    return sections(limits).reduce((sum, ints) => sum + ints, 0) * Int32Array.BYTES_PER_ELEMENT;
+  }
+
+  constructor(buffer: SharedArrayBuffer, limits: Limits) {
+    let offset = 0;
+    const [first, ...others] = sections(limits).map((ints) => {
+      const view = new Int32Array(buffer, offset, ints);
+      offset += ints * Int32Array.BYTES_PER_ELEMENT;
+      return view;
+    });
+    const [tokens, rows, outputs, pages] = others;
+    if (!first || !tokens || !rows || !outputs || !pages) throw new Error("an order has five sections");
+    this.#header = first;
+    this.tokens = tokens;
+    this.rows = rows;
+    this.outputs = outputs;
+    this.pages = pages;
+  }
+
+  get tokenCount(): number {
+    return this.#header[header.tokens] as number;
+  }
+
+  set tokenCount(count: number) {
+    this.#header[header.tokens] = count;
+  }
+
+  get rowCount(): number {
+    return this.#header[header.rows] as number;
+  }
+
+  set rowCount(count: number) {
+    this.#header[header.rows] = count;
+  }
+
+  get outputCount(): number {
+    return this.#header[header.outputs] as number;
+  }
+
+  set outputCount(count: number) {
+    this.#header[header.outputs] = count;
+  }
+
+  /** Row of the logits buffer that the pass's first output goes to. */
+  get firstLogits(): number {
+    return this.#header[header.firstLogits] as number;
+  }
+
+  set firstLogits(row: number) {
+    this.#header[header.firstLogits] = row;
+  }
+
+  /** Whether a mixture's first pass is to be run, which ends with its classifier. */
+  get isFirstPass(): boolean {
+    return this.#header[header.isFirstPass] === 1;
+  }
+
+  set isFirstPass(isFirst: boolean) {
+    this.#header[header.isFirstPass] = isFirst ? 1 : 0;
+  }
+
+  clear(): void {
+    this.#header.fill(0);
+  }
+
+  row(index: number, field: number): number {
+    return this.rows[index * rowFields + field] as number;
+  }
+
+  /**
+   * Appends a row for tokens that addTokens() then appends; its other fields are 0. Returns where its `blockCount` pages
+   * belong.
+   */
+  addRow(length: number, firstPosition: number, blockCount: number): number {
+    const last = this.rowCount - 1;
+    const firstPage = last < 0 ? 0 : this.row(last, rowField.firstPage) + this.row(last, rowField.blockCount);
+    const at = this.rowCount * rowFields;
+    this.rows.fill(0, at, at + rowFields);
+    this.rows[at + rowField.firstToken] = this.tokenCount;
+    this.rows[at + rowField.length] = length;
+    this.rows[at + rowField.firstPosition] = firstPosition;
+    this.rows[at + rowField.firstPage] = firstPage;
+    this.rows[at + rowField.blockCount] = blockCount;
+    this.rowCount++;
+    return firstPage;
+  }
+
+  addTokens(source: Int32Array, from: number, count: number): void {
+    const first = this.tokenCount;
+    for (let i = 0; i < count; i++) this.tokens[first + i] = source[from + i] as number;
+    this.tokenCount = first + count;
+  }
+}
+
+function sections({ passTokens, maxRows, maxOutputs, blocksPerSequence }: Limits): number[] {
+  return [headerInts, passTokens, maxRows * rowFields, maxOutputs, maxRows * blocksPerSequence];
+}

@@ -1,0 +1,47 @@
+// Owns a place on a worker thread, from outside: starting, killing, dialling. Used by place.ts; the inside is entry-thread.ts.
+import { createInterface } from "node:readline";
+import { MessageChannel, Worker } from "node:worker_threads";
+import { goneError } from "../endpoint/endpoint.ts";
+import { PortEndpoint } from "../endpoint/port-endpoint.ts";
+import { type DialPort, dialChannel } from "./control.ts";
+import type { Host, HostExit, HostOptions } from "./place-kind.ts";
+
+export function startThread(options: HostOptions): Host {
+  const { port1: ours, port2: theirs } = new MessageChannel();
+  const worker = new Worker(new URL("./entry-thread.js", import.meta.url), {
+    name: options.name,
+    workerData: { name: options.name, port: theirs },
+    transferList: [theirs],
+    env: { ...process.env, ...options.environment },
+    stdout: true,
+    stderr: true,
+    ...(options.heapMiB !== null && { resourceLimits: { maxOldGenerationSizeMb: options.heapMiB } }),
+  });
+  createInterface({ input: worker.stdout }).on("line", options.onOutput);
+  createInterface({ input: worker.stderr }).on("line", options.onOutput);
+  const link = new PortEndpoint(ours, { peer: options.name, explain: options.explain });
+  return {
+    link,
+    pid: null,
+    gone: untilGone(worker, options.onOutput),
+    kill: () => void worker.terminate(),
+    dial: async () => {
+      // A port posted to a thread that is gone would never close.
+      if (link.isLost) throw goneError(options.name, await link.exit);
+      const { port1, port2 } = new MessageChannel();
+      link.send(dialChannel, { port: port2 } satisfies DialPort, [port2]);
+      return { place: options.name, carrier: "thread", port: port1 };
+    },
+  };
+}
+
+function untilGone(worker: Worker, onOutput: (line: string) => void): Promise<HostExit> {
+  return new Promise((resolve) => {
+    let fault: string | null = null;
+    worker.on("error", (error) => {
+      fault = error.message;
+      onOutput(error.stack ?? error.message); // a process prints it by itself
+    });
+    worker.on("exit", (code) => resolve({ code, signal: null, fault }));
+  });
+}

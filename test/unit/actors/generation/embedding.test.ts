@@ -1,0 +1,280 @@
+// Embeddings from the agents actor down to a model that only takes notes.
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { MessageChannel } from "node:worker_threads";
+import { Embedding } from "../../../../actors/generation/embedding.ts";
+import { type EmbedEvent, eventChannel, type ModelProtocol, type PoolJob } from "../../../../actors/messages.ts";
+import { readHeadBytes } from "../../../../engines/files/gguf/reader.ts";
+import { createVocabulary } from "../../../../engines/text/tokenizer/vocabulary.ts";
+import type { Ref } from "../../../../runtime/actor/ref.ts";
+import { StreamHub } from "../../../../runtime/actor/stream.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { portPair } from "../../../fixtures/actors/endpoint-pair.ts";
+import { createFakeEngine, type FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
+import { inlineTextTasks } from "../../../fixtures/fakes/inline-tasks.ts";
+import { attachment, createServer, crossed, embedInputs, readAll, tinyTokenizer } from "./rig.ts";
+
+interface Asked {
+  readonly id: number;
+  readonly job: PoolJob;
+  /** Answers with a vector (first token, second value, length) a prompt. */
+  answer(second?: number): void;
+  refuse(error: Error): void;
+}
+
+async function startEmbedding(
+  t: TestContext,
+  inputs: readonly string[] | readonly (readonly number[])[],
+  options: FakeEngineOptions & { readonly truncateInputs?: boolean; readonly maxQueue?: number } = {},
+) {
+  const { truncateInputs = false, maxQueue = 100, ...engine } = options;
+  const { capacity, capabilities } = createFakeEngine(engine);
+  const { port1, port2 } = new MessageChannel();
+  const message = await attachment(port1, { capacity, capabilities });
+  port2.close();
+  const tasks = inlineTextTasks();
+  const templateCapabilities = { usual: null, withTools: null };
+  const key = await tasks.open({
+    ...message,
+    head: await readHeadBytes(message.path),
+    template: null,
+    templateCapabilities,
+  });
+  const { signal } = new AbortController();
+  const { left, right } = portPair();
+  t.after(() => {
+    left.close();
+    right.close();
+  });
+  const hubOptions = { channel: eventChannel, window: 4 };
+  const reader = new StreamHub(right, hubOptions).reader<EmbedEvent>(1);
+  const asked: Asked[] = [];
+  const cancelled: number[] = [];
+  const actor = {
+    place: "model",
+    name: "model",
+    ask: (_method: string, { id, job }: { id: number; job: PoolJob }) =>
+      new Promise<Float32Array>((resolve, reject) => {
+        const answer = (second = 0) =>
+          resolve(Float32Array.from(job.prompts.flatMap((prompt) => [prompt[0]!, second, prompt.length])));
+        asked.push({ id, job, answer, refuse: reject });
+      }),
+    tell: (_method: string, { ids }: { ids: readonly number[] }) => void cancelled.push(...ids),
+  } as unknown as Ref<ModelProtocol>;
+  const holder: { run?: Embedding } = {};
+  const writer = new StreamHub(left, hubOptions).writer<EmbedEvent>(1, {
+    onCancel: () => holder.run?.cancel(),
+    onDrain: () => {},
+  });
+  const ends = { count: 0 };
+  let nextId = 1;
+  const run = new Embedding({
+    request: { model: "tiny", client: "me", inputs: embedInputs(inputs), truncateInputs, priority: 3 },
+    adapter: null,
+    writer,
+    model: {
+      tokenize: (group) => tasks.tokenize(key, group, { truncates: truncateInputs, client: "me", signal }),
+      actor,
+      capacity,
+      pooledLength: capabilities.pooledLength,
+      maxQueue,
+      nextId: () => nextId++,
+    },
+    onClosed: () => void ends.count++,
+  });
+  holder.run = run;
+  run.start();
+  await crossed();
+  return { reader, asked, cancelled, ends };
+}
+
+function only(events: readonly EmbedEvent[]) {
+  assert.equal(events.length, 1);
+  const [event] = events;
+  assert.ok(event?.type === "embeddings", JSON.stringify(event));
+  return event.embeddings;
+}
+
+function errorOf(events: readonly EmbedEvent[]) {
+  assert.equal(events.length, 1);
+  const [event] = events;
+  assert.ok(event?.type === "error", JSON.stringify(event));
+  return event.error;
+}
+
+describe("a request for embeddings", () => {
+  it("gets a vector of length 1 for each input, in order, and the tokens of all", async (t) => {
+    const { reader, asked, ends } = await startEmbedding(t, [[3, 4, 5, 6], [10], [0, 1]]);
+    assert.deepEqual(
+      asked.map(({ job }) => [job.client, job.priority, job.prompts.map((prompt) => [...prompt])]),
+      [["me", 3, [[3, 4, 5, 6], [10], [0, 1]]]],
+    );
+    asked[0]!.answer();
+    const { vectors, promptTokens } = only(await readAll(reader));
+    assert.equal(promptTokens, 7);
+    const expected = [
+      [0.6, 0, 0.8],
+      [10 / Math.hypot(10, 1), 0, 1 / Math.hypot(10, 1)],
+      [0, 0, 1],
+    ];
+    vectors.forEach((vector, i) => {
+      assert.deepEqual(Array.from(vector, Math.fround), expected[i]!.map(Math.fround));
+    });
+    assert.equal(ends.count, 1);
+  });
+
+  it("feeds many inputs in groups, two at a time, and puts them together in order however they come", async (t) => {
+    const inputs = Array.from({ length: 9 }, (_, i) => [i + 1]);
+    const { reader, asked } = await startEmbedding(t, inputs, { maxSequences: 2 });
+    const order = [1, 0, 2, 4, 3];
+    for (const group of order) {
+      assert.ok(asked.length <= order.indexOf(group) + 2);
+      asked[group]!.answer();
+      await crossed();
+    }
+    assert.deepEqual(
+      asked.map(({ job }) => job.prompts.length),
+      [2, 2, 2, 2, 1],
+    );
+    const { vectors } = only(await readAll(reader));
+    assert.deepEqual(
+      vectors.map((vector) => Math.round(vector[0]! / vector[2]!)),
+      [1, 2, 3, 4, 5, 6, 7, 8, 9],
+    );
+  });
+
+  it("feeds one group at a time where the model has no queue for another", async (t) => {
+    const { asked } = await startEmbedding(t, [[1], [2], [3]], { maxSequences: 2, maxQueue: 1 });
+    assert.equal(asked.length, 1);
+    asked[0]!.answer();
+    await crossed();
+    assert.equal(asked.length, 2);
+  });
+
+  it("ends a group where its tokens fill a step", async (t) => {
+    const inputs = Array.from({ length: 3 }, () => Array.from({ length: 40 }, () => 1));
+    const { asked } = await startEmbedding(t, inputs, { maxBatchTokens: 64 });
+    assert.deepEqual(
+      asked.map(({ job }) => job.prompts.length),
+      [2, 1],
+    );
+  });
+
+  it("cancels what the model works on when its reader leaves, and feeds no more", async (t) => {
+    const inputs = Array.from({ length: 8 }, () => [1]);
+    const { reader, asked, cancelled, ends } = await startEmbedding(t, inputs, { maxSequences: 1 });
+    reader.cancel();
+    await crossed();
+    assert.deepEqual(cancelled, [1, 2]);
+    asked[0]!.answer();
+    await crossed();
+    assert.equal(asked.length, 2);
+    assert.equal(ends.count, 1);
+  });
+
+  it("ends with the model's one error, and cancels the other group", async (t) => {
+    const inputs = Array.from({ length: 8 }, () => [1]);
+    const { reader, asked, cancelled } = await startEmbedding(t, inputs, { maxSequences: 1 });
+    asked[1]!.refuse(new ServerError("queue_full", "full"));
+    assert.deepEqual(errorOf(await readAll(reader)), { code: "queue_full", message: "full" });
+    assert.ok(cancelled.includes(1));
+  });
+
+  it("fails where the model's output is no number", async (t) => {
+    const { reader, asked } = await startEmbedding(t, [[1]]);
+    asked[0]!.answer(Number.NaN);
+    assert.equal(errorOf(await readAll(reader)).code, "model_failed");
+  });
+
+  it("refuses tokens the vocabulary does not have, and inputs that are too long, by name", async (t) => {
+    const unknown = await startEmbedding(t, [[1], [512]]);
+    assert.deepEqual(errorOf(await readAll(unknown.reader)), {
+      code: "invalid_value",
+      message: 'expected tokens of model "tiny", 0 to 511, got 512',
+      param: "input",
+    });
+    const long = Array.from({ length: 65 }, () => 1);
+    const tooLong = await startEmbedding(t, [long], { sequenceTokens: 64 });
+    const error = errorOf(await readAll(tooLong.reader));
+    assert.equal(error.code, "context_length_exceeded");
+    assert.match(error.message, /65 tokens.*takes 64/);
+    const wide = await startEmbedding(t, ["word ".repeat(10_000)], { sequenceTokens: 64 });
+    assert.match(errorOf(await readAll(wide.reader)).message, /50000 bytes, at least \d+ tokens/);
+  });
+
+  it("refuses more vectors than one answer holds", async (t) => {
+    const capabilities = { pooledLength: 2 ** 21 };
+    assert.equal((await startEmbedding(t, [[1], [2]], { capabilities })).asked.length, 1);
+    const { reader, asked } = await startEmbedding(t, [[1], [2], [3]], { capabilities });
+    const { code, message } = errorOf(await readAll(reader));
+    assert.deepEqual([code, asked.length], ["invalid_value", 0]);
+    assert.match(message, /at most 2 inputs a request, got 3/);
+  });
+
+  it("keeps the start of an input that is too long where it may be cut", async (t) => {
+    const { asked } = await startEmbedding(t, ["one two three ".repeat(500), "one"], {
+      sequenceTokens: 64,
+      truncateInputs: true,
+    });
+    const [long, short] = asked.flatMap(({ job }) => job.prompts);
+    const vocabulary = createVocabulary(await tinyTokenizer());
+    assert.deepEqual(long, vocabulary.encode("one two three ".repeat(50)).slice(0, 64));
+    assert.deepEqual(short, vocabulary.encode("one"));
+  });
+
+  it("takes what one step takes, of a model that has to see an input whole", async (t) => {
+    const long = Array.from({ length: 33 }, () => 1);
+    const { reader } = await startEmbedding(t, [long], {
+      maxBatchTokens: 32,
+      capabilities: { wholeSequences: true },
+    });
+    assert.match(errorOf(await readAll(reader)).message, /takes 32 \(max_num_batched_tokens\)/);
+  });
+});
+
+describe("the agents actor and what a model can do", () => {
+  async function server(t: TestContext, engine: FakeEngineOptions) {
+    const made = await createServer({ engine });
+    t.after(made.close);
+    return made;
+  }
+
+  it("refuses text of a model that makes embeddings alone", async (t) => {
+    const { start } = await server(t, { capabilities: { generates: false } });
+    const [event] = await readAll(start());
+    assert.ok(event?.type === "error" && event.error.code === "unsupported" && event.error.param === "model");
+    assert.match(event.error.message, /\/v1\/embeddings/);
+    const scoring = await server(t, { capabilities: { generates: false, pooling: "rank" } });
+    const [other] = await readAll(scoring.start());
+    assert.ok(other?.type === "error" && /scores texts/.test(other.error.message));
+    assert.doesNotMatch(other.error.message, /embeddings/);
+  });
+
+  it("refuses embeddings of a model without, and of one that scores", async (t) => {
+    for (const pooling of [null, "rank"] as const) {
+      const { embed } = await server(t, { capabilities: { pooling } });
+      const error = errorOf(await readAll(embed(["a"])));
+      assert.equal(error.code, "unsupported");
+    }
+  });
+
+  it("gives what the engine pools, beside text and again after its reader left", async (t) => {
+    const { embed, start, engine, loop } = await server(t, { maxSequences: 2 });
+    const inputs = Array.from({ length: 7 }, (_, i) => "word ".repeat(i + 1));
+    embed(inputs).cancel();
+    const [events, text] = await Promise.all([readAll(embed(inputs)), readAll(start())]);
+    const { vectors, promptTokens } = only(events);
+    assert.equal(vectors.length, 7);
+    assert.ok(promptTokens > 7);
+    assert.ok(vectors.every((vector) => vector.length === 1 && Math.abs(vector[0]!) === 1));
+    assert.equal(text.at(-1)?.type, "done");
+    await crossed();
+    assert.equal(loop.snapshot().running + loop.snapshot().waiting, 0);
+    assert.equal(engine.cache.size, 0);
+  });
+
+  it("answers for a model that is not there", async (t) => {
+    const { embed } = await server(t, {});
+    assert.equal(errorOf(await readAll(embed(["a"], "other"))).code, "model_loading");
+  });
+});

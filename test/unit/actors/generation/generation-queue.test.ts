@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { GenerationQueue } from "../../../../actors/generation/generation-queue.ts";
+import { ServerError } from "../../../../runtime/errors.ts";
+import { FakeClock } from "../../../fixtures/fakes/fake-clock.ts";
+
+const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
+
+const createQueue = () => new GenerationQueue({ slots: 1, maxQueue: 3, clock: new FakeClock() });
+
+describe("the queue of runs", () => {
+  it("refuses what finds no place, also while prompts are prepared", () => {
+    const queue = createQueue();
+    queue.enter("a", 4);
+    assert.throws(() => queue.enter("a", 1), queueFull);
+    assert.throws(() => queue.check("a", 1), queueFull);
+  });
+
+  it("gives places back when sequences end, and when a run does", () => {
+    const queue = createQueue();
+    const run = queue.enter("a", 4);
+    run.begun();
+    run.ended(3);
+    const second = queue.enter("a", 1);
+    assert.throws(() => queue.enter("a", 1), queueFull);
+    run.close();
+    second.close();
+    queue.enter("a", 4);
+  });
+
+  it("lets another client in whose share one has, but no more than that", () => {
+    const queue = createQueue();
+    for (let i = 0; i < 4; i++) queue.enter("many", 1);
+    queue.enter("few", 1);
+    queue.enter("few", 1);
+    assert.throws(() => queue.enter("few", 1), queueFull);
+    assert.throws(() => queue.enter("many", 1), queueFull);
+  });
+
+  it("forgets what has ended without a token", () => {
+    const queue = createQueue();
+    const run = queue.enter("many", 4);
+    run.ended(0);
+    run.ended(0);
+    queue.enter("few", 2);
+    // Two wait of each: none has more than the other would have.
+    assert.throws(() => queue.enter("few", 1), queueFull);
+  });
+
+  it("counts what is paused as waiting until it goes on", () => {
+    const queue = createQueue();
+    const runs = [1, 2, 3, 4].map(() => queue.enter("many", 1));
+    for (const run of runs) run.begun();
+    assert.throws(() => queue.enter("few", 1), queueFull);
+    for (const run of runs) run.paused();
+    queue.enter("few", 1).close();
+    for (const run of runs) run.goesOn();
+    assert.throws(() => queue.enter("few", 1), queueFull);
+    for (const run of runs) {
+      run.paused();
+      run.close();
+    }
+    queue.enter("few", 4);
+  });
+
+  it("asks nothing of what has begun", () => {
+    const queue = createQueue();
+    for (let i = 0; i < 4; i++) queue.enter("many", 1).begun();
+    assert.throws(() => queue.enter("few", 1), queueFull);
+  });
+});

@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { type AdapterPlace, adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
+import type { Matrix } from "../../../engines/wasm/graph/graph-tensors.ts";
+import { readModel } from "../../../engines/wasm/load/fit.ts";
+import {
+  type DividedStep,
+  divide,
+  divideGraph,
+  headUnit,
+  type Share,
+} from "../../../engines/wasm/plan/partition-plan.ts";
+import { type TinyArchitecture, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
+import { inTemporaryFolder } from "../files/gguf/gguf-bytes.ts";
+
+function matrix(name: string, rows: number): Matrix {
+  const tensor = { name, type: 0, shape: [64, rows], file: 0, offset: 0, bytes: rows * 256 };
+  return { name, tensor, firstRow: 0, rows, columns: 64, bias: null };
+}
+
+/** Which thread computes each column of the joined rows; fails where two do. */
+function owners(shares: readonly Share[]): number[] {
+  const owner: number[] = [];
+  shares.forEach(({ pieces }, thread) => {
+    for (const { column, rows } of pieces) {
+      for (let i = 0; i < rows; i++) {
+        assert.equal(owner[column + i], undefined, `column ${column + i} is computed twice`);
+        owner[column + i] = thread;
+      }
+    }
+  });
+  return owner;
+}
+
+describe("dividing matrices between threads", () => {
+  it("gives every row to exactly one thread, whatever the number of rows and threads", () => {
+    for (const rows of [16, 17, 48, 576, 1000, 49_152]) {
+      for (const threads of [1, 2, 3, 7, 16]) {
+        const shares = divide([matrix("a", rows)], 16, threads);
+        const owner = owners(shares);
+        assert.equal(owner.length, rows);
+        assert.ok(owner.every((thread) => thread !== undefined));
+      }
+    }
+  });
+
+  it("gives threads whole heads, and nearly equally many", () => {
+    const [query, key, value] = [matrix("q", 9 * 64), matrix("k", 3 * 64), matrix("v", 3 * 64)];
+    const shares = divide([query, key, value], headUnit(64), 2);
+    assert.deepEqual(
+      shares.map(({ pieces }) => pieces.reduce((sum, { rows }) => sum + rows, 0)),
+      [7 * 64, 8 * 64],
+    );
+    for (const { firstRow, rows } of shares.flatMap(({ pieces }) => pieces)) {
+      assert.equal(firstRow % 64, 0);
+      assert.equal(rows % 64, 0);
+    }
+    assert.equal(owners(shares).length, 15 * 64);
+  });
+
+  it("pads a piece to whole groups of rows without moving those behind it in the joined rows", () => {
+    const [first, second] = [matrix("q", 40), matrix("k", 24)];
+    const [share] = divide([first, second], headUnit(8), 1) as [Share];
+    assert.deepEqual(
+      share.pieces.map(({ rows, padded, slabColumn, column }) => ({ rows, padded, slabColumn, column })),
+      [
+        { rows: 40, padded: 48, slabColumn: 0, column: 0 },
+        { rows: 24, padded: 32, slabColumn: 48, column: 40 },
+      ],
+    );
+    assert.equal(share.stride, 80);
+  });
+
+  it("leaves threads without work where there are more of them than units", () => {
+    const shares = divide([matrix("a", 32)], 16, 5);
+    assert.equal(shares.filter(({ pieces }) => pieces.length === 0).length, 3);
+    assert.equal(owners(shares).length, 32);
+  });
+
+  it("takes as a head's unit the least multiple of 16 rows that holds whole heads", () => {
+    assert.deepEqual([4, 8, 16, 24, 64, 80, 96, 100].map(headUnit), [16, 16, 16, 48, 64, 80, 96, 400]);
+  });
+});
+
+describe("the places of adapters", () => {
+  /** Of the layers' steps that have places, each with what there is at its two. */
+  async function placesIn(
+    name: TinyArchitecture,
+  ): Promise<readonly (readonly [DividedStep, AdapterPlace, AdapterPlace])[]> {
+    return inTemporaryFolder(async (folder) => {
+      const path = join(folder, "tiny.gguf");
+      await writeTinyArchitecture(path, name, { seed: 1 });
+      const divided = divideGraph({ ...(await readModel(path)), threads: 2, mixture: null });
+      const places = adapterPlaces(divided);
+      assert.equal(places.length, divided.outputPlace + 1);
+      return divided.layers.flat().flatMap((step) => {
+        if (!("place" in step)) return [];
+        return [[step, places[step.place]!, places[step.place + 1]!] as const];
+      });
+    });
+  }
+
+  const names = ({ matrices }: AdapterPlace) => matrices.map(({ name }) => name.replace(/^blk\.\d+\.|\.weight$/g, ""));
+
+  it("are numbered as the steps are run, whatever their order in a layer", async () => {
+    for (const name of ["llama", "stablelm, blocks side by side"] as const) {
+      for (const [{ kind }, first, second] of await placesIn(name)) {
+        const isAttention = kind === "attention";
+        assert.deepEqual(names(first), isAttention ? ["attn_q", "attn_k", "attn_v"] : ["ffn_gate", "ffn_up"]);
+        assert.deepEqual(names(second), isAttention ? ["attn_output"] : ["ffn_down"]);
+      }
+    }
+  });
+
+  it("have the parts of a tensor that holds several matrices, each by its first row", async () => {
+    for (const [{ kind }, first, second] of await placesIn("phi3")) {
+      const isAttention = kind === "attention";
+      const [tensor, rows] = isAttention ? ["attn_qkv", [0, 128, 192]] : ["ffn_up", [0, 192]];
+      assert.deepEqual(
+        first.matrices.map(({ tensor, firstRow }) => [tensor.name.replace(/^blk\.\d+\./, ""), firstRow]),
+        rows.map((row) => [`${tensor}.weight`, row]),
+      );
+      assert.deepEqual(names(second), isAttention ? ["attn_output"] : ["ffn_down"]);
+    }
+  });
+
+  it("are none in experts", async () => {
+    const steps = await placesIn("mixtral");
+    assert.deepEqual([...new Set(steps.map(([{ kind }]) => kind))], ["attention"]);
+  });
+});
