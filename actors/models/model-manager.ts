@@ -33,7 +33,7 @@ export class ModelManager implements ModelManagement {
     const { models, maxLoadedModels, defaultModelId, limits, clock = realClock } = options;
     const { log, restart, loadTimeoutMs, idleUnloadMs } = options;
     const others = models.map(({ id }) => id).filter((id) => id !== defaultModelId);
-    const residency = new ModelSlots(maxLoadedModels);
+    const slots = new ModelSlots(maxLoadedModels);
     const gate = new AdapterLoadLock();
     this.#options = options;
     this.#first = new Set([defaultModelId, ...others].slice(0, maxLoadedModels ?? models.length));
@@ -45,7 +45,7 @@ export class ModelManager implements ModelManagement {
         spawn: (signal) => this.#spawn(served, signal),
         users,
         system,
-        residency,
+        slots,
         maxWaiting: limits.maxQueue,
         idleUnloadMs,
         loadTimeoutMs,

@@ -3,7 +3,7 @@
 import type { ModelStatus } from "../../../../actors/api/inference.ts";
 import type { AdapterToLoad, ModelPlaceReady, ModelProtocol } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
-import { ManagedModel, type ModelLifeOptions } from "../../../../actors/models/managed-model.ts";
+import { ManagedModel, type ManagedModelOptions } from "../../../../actors/models/managed-model.ts";
 import { ModelSlots } from "../../../../actors/models/model-slots.ts";
 import { checkTransition, type TransitionReason } from "../../../../actors/models/transitions.ts";
 import type { RestartPolicy } from "../../../../runtime/actor/supervision.ts";
@@ -82,7 +82,7 @@ export async function turns(): Promise<void> {
 
 export class Lives {
   readonly clock = new FakeClock();
-  readonly residency: ModelSlots;
+  readonly slots: ModelSlots;
   readonly system = new ActorSystem("front");
   readonly all: TestedLife[] = [];
   readonly #ends: (() => void)[] = [];
@@ -90,11 +90,11 @@ export class Lives {
   alive = 0;
   mostAlive = 0;
 
-  constructor(seats: number | null = null) {
-    this.residency = new ModelSlots(seats);
+  constructor(slots: number | null = null) {
+    this.slots = new ModelSlots(slots);
   }
 
-  create(id: string, changes: Partial<ModelLifeOptions> = {}): TestedLife {
+  create(id: string, changes: Partial<ManagedModelOptions> = {}): TestedLife {
     const places: FakePlace[] = [];
     const moves: string[] = [];
     const logged: TestedLife["logged"] = [];
@@ -123,7 +123,7 @@ export class Lives {
         detach: () => {},
       },
       system: this.system,
-      residency: this.residency,
+      slots: this.slots,
       clock: this.clock,
       restart: policy,
       maxWaiting: 4,
@@ -138,7 +138,7 @@ export class Lives {
   }
 
   /** A life whose model is loaded. */
-  async loaded(id: string, changes: Partial<ModelLifeOptions> = {}): Promise<TestedLife> {
+  async loaded(id: string, changes: Partial<ManagedModelOptions> = {}): Promise<TestedLife> {
     const tested = this.create(id, changes);
     const done = tested.life.reload();
     await turns();

@@ -1,0 +1,152 @@
+// RequestGate: the requests of one model. While the gate is open they enter and are counted until they leave. While it is
+// closed they wait for the model to be loaded, within max_queue places (shared fairly between clients) and
+// load_timeout_secs. ManagedModel opens and closes the gate.
+import type { Clock } from "../../runtime/clock.ts";
+import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
+import { QueueShares } from "../../runtime/queues/queue-shares.ts";
+
+export interface GateOptions {
+  readonly modelId: string;
+  readonly clock: Clock;
+  /** Limit of waiting requests; each waits for at most waitMs. */
+  readonly maxWaiting: number;
+  readonly waitMs: number;
+  /** An open gate without requests for this time is idle; 0: never. */
+  readonly idleMs: number;
+  readonly onIdle: () => void;
+  /** A request has left, or has stopped waiting. */
+  readonly onChange: () => void;
+}
+
+interface Waiting {
+  readonly client: string;
+  readonly enter: () => void;
+  readonly refuse: (error: ServerError) => void;
+}
+
+export class RequestGate {
+  readonly #options: GateOptions;
+  readonly #waiting = new Set<Waiting>();
+  readonly #shares = new QueueShares();
+  #isOpen = false;
+  #inFlight = 0;
+  #lastUsedMs: number;
+  #cancelIdleTimer = (): void => {};
+
+  constructor(options: GateOptions) {
+    this.#options = options;
+    this.#lastUsedMs = options.clock.now();
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Clock time when the gate was last opened, or a request last entered or left. */
+  get lastUsedMs(): number {
+    return this.#lastUsedMs;
+  }
+
+  get hasWaiting(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  /** Lets a request in if the gate is open; leave() ends it. */
+  tryEnter(): boolean {
+    if (this.#isOpen) this.#use(1);
+    return this.#isOpen;
+  }
+
+  leave(): void {
+    this.#use(-1);
+    this.#options.onChange();
+  }
+
+  /** Settles when the request has entered. Rejects with queue_full, model_loading, cancelled, or the error of refuse(). */
+  wait(signal: AbortSignal | null, client: string): Promise<void> {
+    const { modelId, waitMs, clock, onChange } = this.#options;
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) throw cancelled();
+      this.#makeRoom(client);
+      const giveUp = (error: ServerError): void => {
+        waiting.refuse(error);
+        onChange();
+      };
+      const cancel = (): void => giveUp(cancelled());
+      const cancelTimer = clock.setTimeout(() => giveUp(late(modelId, waitMs)), waitMs);
+      signal?.addEventListener("abort", cancel, { once: true });
+      const after = (settle: () => void): void => {
+        cancelTimer();
+        signal?.removeEventListener("abort", cancel);
+        this.#waiting.delete(waiting);
+        this.#shares.remove(client);
+        settle();
+      };
+      const waiting = {
+        client,
+        enter: () => after(resolve),
+        refuse: (error: ServerError) => after(() => reject(error)),
+      };
+      this.#waiting.add(waiting);
+      this.#shares.add(client);
+    });
+  }
+
+  /** Admits the waiting requests and those to come. Opening counts as use. */
+  open(): void {
+    this.#isOpen = true;
+    this.#use(0);
+    for (const waiting of this.#waiting) {
+      this.#use(1);
+      waiting.enter();
+    }
+  }
+
+  /** Requests in flight stay; new ones wait. */
+  close(): void {
+    this.#isOpen = false;
+    this.#cancelIdleTimer();
+  }
+
+  /** Refuses the waiting requests. */
+  refuse(error: ErrorRecord): void {
+    for (const waiting of this.#waiting) waiting.refuse(fromErrorRecord(error));
+  }
+
+  #use(change: 1 | 0 | -1): void {
+    const { clock, idleMs, onIdle } = this.#options;
+    this.#inFlight += change;
+    this.#lastUsedMs = clock.now();
+    this.#cancelIdleTimer();
+    if (this.#isOpen && this.#inFlight === 0 && idleMs > 0) this.#cancelIdleTimer = clock.setTimeout(onIdle, idleMs);
+  }
+
+  /** Displaces another client's newest requests if that is fair. Throws queue_full if no place is free and none is displaced. */
+  #makeRoom(client: string): void {
+    const { modelId, maxWaiting } = this.#options;
+    const newestOf = (other: string) => this.#newestOf(other);
+    const displaced = this.#shares.displacedBy(client, 1, maxWaiting - this.#waiting.size, newestOf);
+    if (displaced === null) throw full(modelId, maxWaiting);
+    for (const waiting of displaced) waiting.refuse(full(modelId, maxWaiting, displacement));
+  }
+
+  *#newestOf(client: string): Generator<readonly Waiting[]> {
+    for (const waiting of [...this.#waiting].reverse()) if (waiting.client === client) yield [waiting];
+  }
+}
+
+const displacement = ", most of them this client's; a request of another client took the place of this one";
+
+function full(modelId: string, maxWaiting: number, more = ""): ServerError {
+  const message = `the limit of ${maxWaiting} requests (max_queue) wait for model "${modelId}" to be loaded${more}; try again later`;
+  return new ServerError("queue_full", message);
+}
+
+function late(modelId: string, waitMs: number): ServerError {
+  const message = `model "${modelId}" was not loaded within ${waitMs} ms (load_timeout_secs); try again later`;
+  return new ServerError("model_loading", message);
+}
+
+function cancelled(): ServerError {
+  return new ServerError("cancelled", "the request was cancelled while its model was being loaded");
+}
