@@ -1,27 +1,26 @@
 // ManagedModel: the lifecycle of one model. Every event (a request comes or ends, a slot is granted or wanted back, the process
 // is up or ended, an operator's call, the idle timer) changes the desired or the actual state and calls reconcile(), which
-// takes the next step. The desired state is the set of reasons to load (waiting requests, a final reload) and to unload.
+// takes the next step:
 //
-// | phase      | status    | a reason to load        | a reason to unload                     | neither    |
-// | ---------- | --------- | ----------------------- | -------------------------------------- | ---------- |
-// | out        | unloaded  | ask for a slot: queued  |                                        |            |
-// | queued     | reloading | with a slot: starting   |                                        | out        |
-// | starting   | reloading | wait for the process    | unload, nothing waits: stopping        | wait: up   |
-// | up         | loaded    |                         | close the gate: draining               |            |
-// | draining   | loaded    | no request: stopping    | no request: stopping                   | open: up   |
-// | restarting | reloading | wait for the supervisor | stopping                               | wait: up   |
-// | stopping   | no change | wait: out               | wait: out                              | wait: out  |
+// | phase    | status              | a reason to load: a waiting  | a reason to unload: a call,     | neither           |
+// |          |                     | request, a final reload      | eviction, idleness              |                   |
+// | -------- | ------------------- | ---------------------------- | ------------------------------- | ----------------- |
+// | out      | unloaded, reloading | get a slot, then: starting   | -                               | leave the queue   |
+// | starting | reloading           | wait until up or given up    | a call, no load: stopping       | wait              |
+// | running  | loaded, reloading   | -                            | close the gate, let requests    | keep the gate     |
+// |          | (after a crash)     |                              | end, then: stopping             | open while up     |
+// | stopping | loaded, reloading   | wait until ended, then: out  | as before                       | as before         |
 //
-// A process that is given up leads from every phase but draining and stopping to out; a crash leads from up to restarting and from
-// draining to stopping. Only a reload keeps the slot while the model is out. After a failure new requests are refused for
-// maxBackoffMs.
+// A reason to unload takes precedence while running. The process restarts by itself after a crash; when it is given up, the
+// model is out, and requests are refused for maxBackoffMs. Only a reload keeps its slot while the model is out.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
 import type { ModelStatus } from "../api/inference.ts";
 import type { ModelOutcome } from "../api/model-management.ts";
+import type { ServiceOptions } from "../front/service-options.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../messages.ts";
-import { DesiredState, type UnloadReason } from "./desired-state.ts";
+import { DesiredState } from "./desired-state.ts";
 import { ModelProcess, type ModelProcessOptions } from "./model-process.ts";
 import type { ModelSlots, SlotUser } from "./model-slots.ts";
 import { RejectionCounter } from "./rejection-counter.ts";
@@ -29,16 +28,17 @@ import { RequestGate } from "./request-gate.ts";
 import { failed, loading, notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
 import { checkTransition, firstStatus, type TransitionReason } from "./transitions.ts";
 
-export interface ManagedModelOptions extends ModelProcessOptions {
+export interface ManagedModelOptions extends ModelProcessOptions, Pick<ServiceOptions, "idleUnloadMs"> {
   /** start() will be called. */
   readonly loadsAtStart: boolean;
   readonly slots: ModelSlots;
   /** Limit of requests that wait for the model to be loaded; each waits for at most loadTimeoutMs. */
   readonly maxWaiting: number;
-  readonly idleUnloadMs: number;
 }
 
-type Phase = "out" | "queued" | "starting" | "up" | "draining" | "restarting" | "stopping";
+type UnloadReason = "unload" | "evict" | "idle" | "reload";
+
+type Phase = "out" | "starting" | "running" | "stopping";
 
 /** Deadline of a process to save its prefix cache and stop, after its requests have ended. */
 const unloadDeadlineMs = 10_000;
@@ -60,7 +60,8 @@ export class ManagedModel implements SlotUser {
   #lastMove: TransitionReason | null = null;
   /** Why the last load failed. */
   #failure: { readonly error: ServerError; readonly retryAtMs: number } | null = null;
-  #drainStartMs = 0;
+  /** Clock of the process. */
+  #drainStartMs: number | null = null;
   /** Why the stop in progress was begun. */
   #stopReason: UnloadReason | null = null;
   #stopping = Promise.resolve();
@@ -72,11 +73,7 @@ export class ManagedModel implements SlotUser {
     this.id = served.id;
     this.served = served;
     this.adapters = options.adapters;
-    this.model = new ModelProcess(options, {
-      onUp: () => this.#up(),
-      onCrash: () => this.#crashed(),
-      onGivenUp: (error) => this.#givenUp(error),
-    });
+    this.model = new ModelProcess(options, { onUp: () => this.#up(), onDown: (error) => this.#down(error) });
     this.refusals = new RejectionCounter(served.id, log, clock);
     this.#gate = new RequestGate({
       modelId: served.id,
@@ -84,10 +81,6 @@ export class ManagedModel implements SlotUser {
       maxWaiting,
       waitMs: loadTimeoutMs,
       idleMs: idleUnloadMs,
-      onIdle: () => {
-        this.#desired.isIdle = true;
-        this.reconcile();
-      },
       onChange: () => this.reconcile(),
     });
     if (options.loadsAtStart) this.#move("reloading", "start");
@@ -111,7 +104,7 @@ export class ManagedModel implements SlotUser {
   }
 
   get isEvictable(): boolean {
-    return ["up", "draining", "restarting", "stopping"].includes(this.#phase);
+    return this.#phase === "running" || this.#phase === "stopping";
   }
 
   get isLeaving(): boolean {
@@ -128,7 +121,7 @@ export class ManagedModel implements SlotUser {
   async reload(): Promise<ModelOutcome> {
     if (this.#isClosed) return { ...this.outcome, error: shuttingDown };
     const isInProgress = this.#status === "reloading" || this.#desired.has("reload");
-    const isComing = (this.#phase === "starting" || this.#phase === "restarting") && !this.isLeaving;
+    const isComing = this.#status === "reloading" && this.#phase !== "out" && !this.isLeaving;
     const outcome = isComing ? this.outcome : this.#call("reload");
     return isInProgress ? { id: this.id, status: "reloading", error: null } : await outcome;
   }
@@ -182,42 +175,30 @@ export class ManagedModel implements SlotUser {
     await this.model.stop(deadlineMs);
     await this.#stopping;
     if (this.#status !== "unloaded") this.#move("unloaded", "stop");
-    this.#desired.end({ ...this.outcome, error: shuttingDown });
+    for (const call of ["reload", "unload"] as const)
+      this.#desired.settle(call, { ...this.outcome, error: shuttingDown });
   }
 
-  /** Takes the next step towards the desired state. Does nothing if there is none. */
+  /** Takes the next step towards the desired state, if there is one. */
   reconcile(): void {
     if (this.#isClosed) return;
     const isWanted = this.#desired.isLoaded || this.#gate.hasWaiting;
     const reason = this.#unloadReason;
-    if (this.#phase === "out" && isWanted) {
-      this.#phase = "queued";
-      if (this.#status === "unloaded") this.#move("reloading", this.#desired.has("reload") ? "reload" : "request");
-    }
-    if (this.#phase === "queued") {
-      if (!isWanted) this.#unloaded(reason === "unload" ? reason : "unwanted");
-      else if (this.#options.slots.acquire(this)) {
-        this.#phase = "starting";
-        this.model.start();
-      }
-    } else if (this.#phase === "starting") {
-      if (reason === "unload" && !isWanted) this.#stop(reason);
-    } else if (this.#phase === "restarting") {
-      if (reason !== null) this.#stop(reason);
-    } else if (this.#phase === "up" && reason !== null) {
-      this.#phase = "draining";
-      this.#drainStartMs = performance.now();
-      this.#gate.close();
-      if (this.inFlight === 0) this.#stop(reason);
-    } else if (this.#phase === "draining") {
-      if (reason === null) this.#open();
-      else if (this.inFlight === 0 || !this.model.isUp) this.#stop(reason);
-    }
+    if (this.#phase === "out" && isWanted) this.#load();
+    else if (this.#phase === "out" && this.#status === "reloading")
+      this.#unloaded(reason === "unload" ? reason : "unwanted");
+    else if (this.#phase === "starting" && reason === "unload" && !isWanted) this.#stop(reason);
+    else if (this.#phase === "running" && reason !== null) this.#drain(reason);
+    else if (this.#phase === "running" && this.model.isUp) this.#open();
   }
 
+  /** The most pressing reason to unload the model. A stop in progress keeps its reason, except that it may become a stronger one. */
   get #unloadReason(): UnloadReason | null {
-    const isEvicted = this.#stopReason === "evict" || this.#options.slots.isEvicted(this);
-    return this.#desired.unloadReason(isEvicted) ?? this.#stopReason;
+    if (this.#desired.has("unload")) return "unload";
+    if (this.#options.slots.isEvicted(this)) return "evict";
+    if (this.#stopReason !== null) return this.#stopReason;
+    if (this.#phase === "running" && this.#gate.isIdle) return "idle";
+    return this.#desired.has("reload") ? "reload" : null;
   }
 
   #call(call: "unload" | "reload"): Promise<ModelOutcome> {
@@ -226,14 +207,28 @@ export class ManagedModel implements SlotUser {
     return outcome;
   }
 
+  #load(): void {
+    if (this.#status === "unloaded") this.#move("reloading", this.#desired.has("reload") ? "reload" : "request");
+    if (!this.#options.slots.acquire(this)) return;
+    this.#phase = "starting";
+    this.model.start();
+  }
+
   #open(): void {
-    this.#phase = "up";
+    this.#drainStartMs = null;
     this.#gate.open();
+  }
+
+  /** Stops the process when its requests have ended. */
+  #drain(reason: UnloadReason): void {
+    this.#drainStartMs ??= performance.now();
+    this.#gate.close();
+    if (this.inFlight === 0 || !this.model.isUp) this.#stop(reason);
   }
 
   #stop(reason: UnloadReason): void {
     const startMs = performance.now();
-    const drainMs = this.#phase === "draining" ? Math.round(startMs - this.#drainStartMs) : 0;
+    const drainMs = Math.round(startMs - (this.#drainStartMs ?? startMs));
     this.#phase = "stopping";
     this.#stopReason = reason;
     this.#stopping = this.#stopProcess().then(() => {
@@ -241,7 +236,6 @@ export class ManagedModel implements SlotUser {
       const finalReason = this.#unloadReason ?? reason;
       const fields = { model: this.id, reason: finalReason, drainMs, stopMs: Math.round(performance.now() - startMs) };
       this.#options.log.info(fields, "model unloaded");
-      this.#stopReason = null;
       this.#unloaded(finalReason);
     });
   }
@@ -253,6 +247,8 @@ export class ManagedModel implements SlotUser {
 
   #unloaded(reason: TransitionReason): void {
     this.#phase = "out";
+    this.#stopReason = null;
+    this.#drainStartMs = null;
     this.#move("unloaded", reason);
     this.#desired.unloaded(this.outcome);
     if (reason !== "reload") this.#options.slots.release(this);
@@ -261,6 +257,7 @@ export class ManagedModel implements SlotUser {
 
   #up(): void {
     if (this.#phase === "stopping") return;
+    this.#phase = "running";
     this.#move("loaded", "ready");
     this.#open();
     this.#desired.loaded(this.outcome);
@@ -268,22 +265,18 @@ export class ManagedModel implements SlotUser {
     this.reconcile();
   }
 
-  #crashed(): void {
-    this.#gate.close();
-    if (this.#phase === "up") {
-      this.#phase = "restarting";
-      this.#move("reloading", "crash");
-    }
-    this.reconcile();
-  }
-
-  #givenUp(error: ServerError): void {
+  /** The process has ended by itself. The error is the reason why it is not restarted; null: it is. */
+  #down(error: ServerError | null): void {
     const { clock, restart } = this.#options;
     this.#gate.close();
-    if (this.#phase === "draining" || this.#phase === "stopping") return this.reconcile();
-    this.#failure = { error, retryAtMs: clock.now() + restart.maxBackoffMs };
-    this.#gate.refuse(this.#failureRecord ?? failed(this.id, error));
-    this.#unloaded("failed");
+    if (this.#phase === "stopping") return;
+    if (this.#phase === "running" && this.#unloadReason !== null) this.reconcile();
+    else if (error === null) this.#move("reloading", "crash");
+    else {
+      this.#failure = { error, retryAtMs: clock.now() + restart.maxBackoffMs };
+      this.#gate.refuse(this.#failureRecord ?? failed(this.id, error));
+      this.#unloaded("failed");
+    }
   }
 
   #move(to: ModelStatus, reason: TransitionReason): void {

@@ -1,14 +1,14 @@
 // ModelProcess: the place of one model (a child process or a thread). Supervises it, loads its adapters, attaches it to the
 // text worker, and sums its statistics over restarts. ManagedModel starts and stops it.
 import type { Ref } from "../../runtime/actor/ref.ts";
-import { type RestartPolicy, type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
+import { type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
 import type { Clock } from "../../runtime/clock.ts";
 import type { PeerExit } from "../../runtime/endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
-import type { Logger } from "../../runtime/log/log.ts";
 import type { Place } from "../../runtime/thread/place.ts";
 import type { ModelCapabilities } from "../api/inference.ts";
+import type { ServiceOptions } from "../front/service-options.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelPlaceReady, ModelProtocol, ModelStatistics } from "../messages.ts";
 import { CumulativeStatistics } from "./cumulative-statistics.ts";
@@ -20,7 +20,7 @@ export interface ModelUsers {
   detach(id: string, error: ErrorRecord): void;
 }
 
-export interface ModelProcessOptions {
+export interface ModelProcessOptions extends Pick<ServiceOptions, "restart" | "loadTimeoutMs" | "log"> {
   readonly served: ServedModel;
   /** Adapters of its dynamic LoRA runtime; null: none. */
   readonly adapters: ModelAdapters | null;
@@ -28,19 +28,14 @@ export interface ModelProcessOptions {
   readonly users: ModelUsers;
   readonly system: ActorSystem;
   readonly clock: Clock;
-  readonly restart: RestartPolicy;
-  readonly loadTimeoutMs: number;
-  readonly log: Logger;
 }
 
 /** Events of the place; none follows stop(). */
 export interface ModelProcessHooks {
   /** It takes requests from now on. */
   onUp(): void;
-  /** It was up, has ended, and will be restarted. */
-  onCrash(): void;
-  /** It has ended or did not start, and will not be restarted. */
-  onGivenUp(error: ServerError): void;
+  /** Null: it was up, has ended and will be restarted. An error: it has ended or did not start, and will not be restarted. */
+  onDown(error: ServerError | null): void;
 }
 
 const statisticsTimeoutMs = 5000;
@@ -75,7 +70,7 @@ export class ModelProcess {
     return this.#place;
   }
 
-  /** Begins to start the place, and to restart it when it ends, until stop() or onGivenUp. */
+  /** Begins to start the place, and to restart it when it ends, until stop() or until it is given up. */
   start(): void {
     const { served, restart, clock, spawn } = this.#options;
     this.#isStopping = false;
@@ -162,13 +157,13 @@ export class ModelProcess {
     // Other failures without a retry follow as onEscalate, which gives a better reason.
     const isFinal = retryInMs === null && (orderly || restart.kind === "stop");
     if (isFinal) this.#giveUp(new ServerError("peer_gone", reason));
-    else if (wasUp && retryInMs !== null) this.#hooks.onCrash();
+    else if (wasUp && retryInMs !== null) this.#hooks.onDown(null);
   }
 
   #giveUp(error: ServerError): void {
     if (this.#isStopping) return;
     this.#supervisor = null;
     this.#options.log.error({ model: this.served.id, err: error }, "a model does not stay up; it is not restarted");
-    this.#hooks.onGivenUp(error);
+    this.#hooks.onDown(error);
   }
 }

@@ -8,20 +8,18 @@ import { QueueShares } from "../../runtime/queues/queue-shares.ts";
 export interface GateOptions {
   readonly modelId: string;
   readonly clock: Clock;
-  /** Limit of waiting requests; each waits for at most waitMs. */
   readonly maxWaiting: number;
   readonly waitMs: number;
   /** An open gate without requests for this time is idle; 0: never. */
   readonly idleMs: number;
-  readonly onIdle: () => void;
-  /** A request has left, or has stopped waiting. */
+  /** A request has left or has stopped waiting, or the gate has become idle. */
   readonly onChange: () => void;
 }
 
 interface Waiting {
   readonly client: string;
-  readonly enter: () => void;
-  readonly refuse: (error: ServerError) => void;
+  /** null: the request enters. */
+  readonly settle: (error: ServerError | null) => void;
 }
 
 export class RequestGate {
@@ -29,6 +27,7 @@ export class RequestGate {
   readonly #waiting = new Set<Waiting>();
   readonly #shares = new QueueShares();
   #isOpen = false;
+  #isIdle = false;
   #inFlight = 0;
   #lastUsedMs: number;
   #cancelIdleTimer = (): void => {};
@@ -36,6 +35,10 @@ export class RequestGate {
   constructor(options: GateOptions) {
     this.#options = options;
     this.#lastUsedMs = options.clock.now();
+  }
+
+  get isIdle(): boolean {
+    return this.#isIdle;
   }
 
   get inFlight(): number {
@@ -68,25 +71,22 @@ export class RequestGate {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) throw cancelled();
       this.#makeRoom(client);
+      const settle = (error: ServerError | null): void => {
+        cancelTimer();
+        signal?.removeEventListener("abort", cancel);
+        this.#waiting.delete(waiting);
+        this.#shares.remove(client);
+        if (error === null) resolve();
+        else reject(error);
+      };
       const giveUp = (error: ServerError): void => {
-        waiting.refuse(error);
+        settle(error);
         onChange();
       };
       const cancel = (): void => giveUp(cancelled());
       const cancelTimer = clock.setTimeout(() => giveUp(late(modelId, waitMs)), waitMs);
       signal?.addEventListener("abort", cancel, { once: true });
-      const after = (settle: () => void): void => {
-        cancelTimer();
-        signal?.removeEventListener("abort", cancel);
-        this.#waiting.delete(waiting);
-        this.#shares.remove(client);
-        settle();
-      };
-      const waiting = {
-        client,
-        enter: () => after(resolve),
-        refuse: (error: ServerError) => after(() => reject(error)),
-      };
+      const waiting = { client, settle };
       this.#waiting.add(waiting);
       this.#shares.add(client);
     });
@@ -94,11 +94,12 @@ export class RequestGate {
 
   /** Admits the waiting requests and those to come. Opening counts as use. */
   open(): void {
+    if (this.#isOpen) return;
     this.#isOpen = true;
     this.#use(0);
-    for (const waiting of this.#waiting) {
+    for (const { settle } of this.#waiting) {
       this.#use(1);
-      waiting.enter();
+      settle(null);
     }
   }
 
@@ -110,28 +111,29 @@ export class RequestGate {
 
   /** Refuses the waiting requests. */
   refuse(error: ErrorRecord): void {
-    for (const waiting of this.#waiting) waiting.refuse(fromErrorRecord(error));
+    for (const { settle } of this.#waiting) settle(fromErrorRecord(error));
   }
 
   #use(change: 1 | 0 | -1): void {
-    const { clock, idleMs, onIdle } = this.#options;
+    const { clock, idleMs, onChange } = this.#options;
     this.#inFlight += change;
     this.#lastUsedMs = clock.now();
+    this.#isIdle = false;
     this.#cancelIdleTimer();
-    if (this.#isOpen && this.#inFlight === 0 && idleMs > 0) this.#cancelIdleTimer = clock.setTimeout(onIdle, idleMs);
+    if (!this.#isOpen || this.#inFlight > 0 || idleMs === 0) return;
+    this.#cancelIdleTimer = clock.setTimeout(() => {
+      this.#isIdle = true;
+      onChange();
+    }, idleMs);
   }
 
-  /** Displaces another client's newest requests if that is fair. Throws queue_full if no place is free and none is displaced. */
+  /** Displaces another client's newest request if that is fair. Throws queue_full if no place becomes free. */
   #makeRoom(client: string): void {
     const { modelId, maxWaiting } = this.#options;
-    const newestOf = (other: string) => this.#newestOf(other);
+    const newestOf = (other: string) => [[...this.#waiting].filter((one) => one.client === other).slice(-1)].values();
     const displaced = this.#shares.displacedBy(client, 1, maxWaiting - this.#waiting.size, newestOf);
     if (displaced === null) throw full(modelId, maxWaiting);
-    for (const waiting of displaced) waiting.refuse(full(modelId, maxWaiting, displacement));
-  }
-
-  *#newestOf(client: string): Generator<readonly Waiting[]> {
-    for (const waiting of [...this.#waiting].reverse()) if (waiting.client === client) yield [waiting];
+    for (const { settle } of displaced) settle(full(modelId, maxWaiting, displacement));
   }
 }
 
