@@ -46,6 +46,7 @@ const unloadDeadlineMs = 10_000;
 export class ManagedModel implements SlotUser {
   /** Unix seconds. */
   readonly createdAt = Math.floor(Date.now() / 1000);
+  status: ModelStatus = firstStatus;
   readonly id: string;
   readonly served: ServedModel;
   /** Adapters of its dynamic LoRA runtime; null: none. */
@@ -56,11 +57,10 @@ export class ManagedModel implements SlotUser {
   readonly #gate: RequestGate;
   readonly #desired = new DesiredState();
   #phase: Phase = "out";
-  #status: ModelStatus = firstStatus;
   #lastMove: TransitionReason | null = null;
   /** Why the last load failed. */
   #failure: { readonly error: ServerError; readonly retryAtMs: number } | null = null;
-  /** Clock of the process. */
+  /** performance.now() when the gate was closed to unload the model. */
   #drainStartMs: number | null = null;
   /** Why the stop in progress was begun. */
   #stopReason: UnloadReason | null = null;
@@ -86,13 +86,9 @@ export class ManagedModel implements SlotUser {
     if (options.loadsAtStart) this.#move("reloading", "start");
   }
 
-  get status(): ModelStatus {
-    return this.#status;
-  }
-
   /** The present status; the error is the cause of the last failed load. */
   get outcome(): ModelOutcome {
-    return { id: this.id, status: this.#status, error: this.#failureRecord };
+    return { id: this.id, status: this.status, error: this.#failureRecord };
   }
 
   get inFlight(): number {
@@ -111,24 +107,23 @@ export class ManagedModel implements SlotUser {
     return this.#unloadReason !== null && this.#unloadReason !== "reload";
   }
 
-  /** Loads the model at the start of the server. Rejects with the load's error; never settles if stop() comes first. */
+  /** Loads the model at the start of the server. Rejects with the error of a failed load. */
   async start(): Promise<void> {
     await this.#call("reload");
-    if (this.#isClosed) await new Promise(() => {});
     if (this.#failure !== null) throw this.#failure.error;
   }
 
   async reload(): Promise<ModelOutcome> {
     if (this.#isClosed) return { ...this.outcome, error: shuttingDown };
-    const isInProgress = this.#status === "reloading" || this.#desired.has("reload");
-    const isComing = this.#status === "reloading" && this.#phase !== "out" && !this.isLeaving;
+    const isInProgress = this.status === "reloading" || this.#desired.has("reload");
+    const isComing = this.status === "reloading" && this.#phase !== "out" && !this.isLeaving;
     const outcome = isComing ? this.outcome : this.#call("reload");
     return isInProgress ? { id: this.id, status: "reloading", error: null } : await outcome;
   }
 
   async unload(): Promise<ModelOutcome> {
     if (this.#isClosed) return { ...this.outcome, error: shuttingDown };
-    if (this.#status === "unloaded") return { ...this.outcome, error: null };
+    if (this.status === "unloaded") return { ...this.outcome, error: null };
     return await this.#call("unload");
   }
 
@@ -174,7 +169,7 @@ export class ManagedModel implements SlotUser {
     this.#gate.refuse(shuttingDown);
     await this.model.stop(deadlineMs);
     await this.#stopping;
-    if (this.#status !== "unloaded") this.#move("unloaded", "stop");
+    if (this.status !== "unloaded") this.#move("unloaded", "stop");
     for (const call of ["reload", "unload"] as const)
       this.#desired.settle(call, { ...this.outcome, error: shuttingDown });
   }
@@ -185,9 +180,9 @@ export class ManagedModel implements SlotUser {
     const isWanted = this.#desired.isLoaded || this.#gate.hasWaiting;
     const reason = this.#unloadReason;
     if (this.#phase === "out" && isWanted) this.#load();
-    else if (this.#phase === "out" && this.#status === "reloading")
+    else if (this.#phase === "out" && this.status === "reloading")
       this.#unloaded(reason === "unload" ? reason : "unwanted");
-    else if (this.#phase === "starting" && reason === "unload" && !isWanted) this.#stop(reason);
+    else if (this.#phase === "starting" && reason === "unload" && !isWanted) this.#stopping = this.#stop(reason);
     else if (this.#phase === "running" && reason !== null) this.#drain(reason);
     else if (this.#phase === "running" && this.model.isUp) this.#open();
   }
@@ -208,7 +203,7 @@ export class ManagedModel implements SlotUser {
   }
 
   #load(): void {
-    if (this.#status === "unloaded") this.#move("reloading", this.#desired.has("reload") ? "reload" : "request");
+    if (this.status === "unloaded") this.#move("reloading", this.#desired.has("reload") ? "reload" : "request");
     if (!this.#options.slots.acquire(this)) return;
     this.#phase = "starting";
     this.model.start();
@@ -223,26 +218,21 @@ export class ManagedModel implements SlotUser {
   #drain(reason: UnloadReason): void {
     this.#drainStartMs ??= performance.now();
     this.#gate.close();
-    if (this.inFlight === 0 || !this.model.isUp) this.#stop(reason);
+    if (this.inFlight === 0 || !this.model.isUp) this.#stopping = this.#stop(reason);
   }
 
-  #stop(reason: UnloadReason): void {
+  async #stop(reason: UnloadReason): Promise<void> {
     const startMs = performance.now();
     const drainMs = Math.round(startMs - (this.#drainStartMs ?? startMs));
     this.#phase = "stopping";
     this.#stopReason = reason;
-    this.#stopping = this.#stopProcess().then(() => {
-      if (this.#isClosed) return;
-      const finalReason = this.#unloadReason ?? reason;
-      const fields = { model: this.id, reason: finalReason, drainMs, stopMs: Math.round(performance.now() - startMs) };
-      this.#options.log.info(fields, "model unloaded");
-      this.#unloaded(finalReason);
-    });
-  }
-
-  async #stopProcess(): Promise<void> {
-    if (this.#status === "loaded") await this.model.count();
+    if (this.status === "loaded") await this.model.count();
     await this.model.stop(unloadDeadlineMs);
+    if (this.#isClosed) return;
+    const finalReason = this.#unloadReason ?? reason;
+    const fields = { model: this.id, reason: finalReason, drainMs, stopMs: Math.round(performance.now() - startMs) };
+    this.#options.log.info(fields, "model unloaded");
+    this.#unloaded(finalReason);
   }
 
   #unloaded(reason: TransitionReason): void {
@@ -280,9 +270,9 @@ export class ManagedModel implements SlotUser {
   }
 
   #move(to: ModelStatus, reason: TransitionReason): void {
-    const from = this.#status;
+    const from = this.status;
     checkTransition(from, to, reason);
-    this.#status = to;
+    this.status = to;
     this.#lastMove = reason;
     if (to === "reloading") this.#failure = null;
     this.#options.log.debug({ model: this.id, from, to, reason }, "model status");

@@ -51,12 +51,12 @@ export class ModelManager {
   async start(): Promise<void> {
     try {
       await Promise.all(this.all.map(({ adapters }) => adapters?.preload()));
+      await Promise.all(this.all.filter(({ id }) => this.#atStart.has(id)).map((model) => model.start()));
     } catch (error) {
-      // stop() interrupts preparation: its error is no failure of the start.
-      if (this.#isStopped) await new Promise(() => {});
-      throw error;
+      // stop() interrupts the preparation of adapters: that is no failure of the start.
+      if (!this.#isStopped) throw error;
     }
-    await Promise.all(this.all.filter(({ id }) => this.#atStart.has(id)).map((model) => model.start()));
+    if (this.#isStopped) await new Promise(() => {});
     for (const { adapters } of this.all) adapters?.serverStarted();
     this.#isStarting = false;
   }

@@ -45,13 +45,15 @@ export class ModelProcess {
   readonly statistics = new CumulativeStatistics();
   /** Known after the first load. */
   capabilities: ModelCapabilities | null = null;
+  /** The place that the text worker can be attached to; null: none. */
+  place: Place<ModelPlaceReady> | null = null;
+  /** The place takes requests. */
+  isUp = false;
   readonly #options: ModelProcessOptions;
   readonly #hooks: ModelProcessHooks;
   #supervisor: Supervisor | null = null;
-  /** The place that runs, from its start; `place` is set when its adapters are loaded. */
+  /** The present place, before its adapters are loaded. */
   #started: Place<ModelPlaceReady> | null = null;
-  #place: Place<ModelPlaceReady> | null = null;
-  #isUp = false;
   #isStopping = false;
   #startedMs = 0;
 
@@ -59,15 +61,6 @@ export class ModelProcess {
     this.served = options.served;
     this.#options = options;
     this.#hooks = hooks;
-  }
-
-  get isUp(): boolean {
-    return this.#isUp;
-  }
-
-  /** The place that the text worker can be attached to; null: none. */
-  get place(): Place<ModelPlaceReady> | null {
-    return this.#place;
   }
 
   /** Begins to start the place, and to restart it when it ends, until stop() or until it is given up. */
@@ -97,7 +90,7 @@ export class ModelProcess {
 
   /** Throws model_loading, model_state_conflict. */
   ref(): Ref<ModelProtocol> {
-    if (this.#place !== null) return this.#options.system.ref<ModelProtocol>("model", this.#place.endpoint);
+    if (this.place !== null) return this.#options.system.ref<ModelProtocol>("model", this.place.endpoint);
     throw fromErrorRecord((this.#supervisor === null ? notLoaded : loading)(this.served.id));
   }
 
@@ -119,10 +112,10 @@ export class ModelProcess {
     await this.#loadAdapters(place);
     // The place may end during each wait; #down has reported that.
     if (this.#started !== place) return;
-    this.#place = place;
+    this.place = place;
     await users.attach(served, place);
     if (this.#started !== place || this.#isStopping) return;
-    this.#isUp = true;
+    this.isUp = true;
     this.capabilities = capabilitiesOf(place.ready);
     log.info(loadedFields(served.id, performance.now() - this.#startedMs, place), "model loaded");
     this.#hooks.onUp();
@@ -140,10 +133,10 @@ export class ModelProcess {
 
   #down({ reason, orderly }: PeerExit, retryInMs: number | null): void {
     const { served, users, log, restart } = this.#options;
-    const wasUp = this.#isUp;
-    this.#isUp = false;
+    const wasUp = this.isUp;
+    this.isUp = false;
     this.#started = null;
-    this.#place = null;
+    this.place = null;
     this.statistics.ended();
     users.detach(served.id, loading(served.id));
     if (this.#isStopping) {

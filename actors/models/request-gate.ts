@@ -23,31 +23,19 @@ interface Waiting {
 }
 
 export class RequestGate {
+  inFlight = 0;
+  isIdle = false;
+  /** Clock time when the gate was last opened, or a request last entered or left. */
+  lastUsedMs: number;
   readonly #options: GateOptions;
   readonly #waiting = new Set<Waiting>();
   readonly #shares = new QueueShares();
   #isOpen = false;
-  #isIdle = false;
-  #inFlight = 0;
-  #lastUsedMs: number;
   #cancelIdleTimer = (): void => {};
 
   constructor(options: GateOptions) {
     this.#options = options;
-    this.#lastUsedMs = options.clock.now();
-  }
-
-  get isIdle(): boolean {
-    return this.#isIdle;
-  }
-
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
-  /** Clock time when the gate was last opened, or a request last entered or left. */
-  get lastUsedMs(): number {
-    return this.#lastUsedMs;
+    this.lastUsedMs = options.clock.now();
   }
 
   get hasWaiting(): boolean {
@@ -116,13 +104,13 @@ export class RequestGate {
 
   #use(change: 1 | 0 | -1): void {
     const { clock, idleMs, onChange } = this.#options;
-    this.#inFlight += change;
-    this.#lastUsedMs = clock.now();
-    this.#isIdle = false;
+    this.inFlight += change;
+    this.lastUsedMs = clock.now();
+    this.isIdle = false;
     this.#cancelIdleTimer();
-    if (!this.#isOpen || this.#inFlight > 0 || idleMs === 0) return;
+    if (!this.#isOpen || this.inFlight > 0 || idleMs === 0) return;
     this.#cancelIdleTimer = clock.setTimeout(() => {
-      this.#isIdle = true;
+      this.isIdle = true;
       onChange();
     }, idleMs);
   }
