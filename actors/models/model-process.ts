@@ -1,5 +1,5 @@
 // ModelProcess: the place of one model (a child process or a thread). Supervises it, loads its adapters, attaches it to the
-// text worker, and sums its statistics over restarts. ManagedModel starts and stops it.
+// generation place, and sums its statistics over restarts. ManagedModel starts and stops it.
 import type { Ref } from "../../runtime/actor/ref.ts";
 import { type Supervisor, supervise } from "../../runtime/actor/supervision.ts";
 import type { ActorSystem } from "../../runtime/actor/system.ts";
@@ -45,7 +45,7 @@ export class ModelProcess {
   readonly statistics = new CumulativeStatistics();
   /** Known after the first load. */
   capabilities: ModelCapabilities | null = null;
-  /** The place that the text worker can be attached to; null: none. */
+  /** The place, after its adapters are loaded: the generation place can be attached to it. */
   place: Place<ModelPlaceReady> | null = null;
   /** The place takes requests. */
   isUp = false;
@@ -140,12 +140,12 @@ export class ModelProcess {
     this.statistics.ended();
     users.detach(served.id, loading(served.id));
     if (this.#isStopping) {
-      if (!orderly && wasUp) log.warn({ model: served.id, reason }, "the engine of a model did not stop in order");
+      if (!orderly && wasUp) log.warn({ model: served.id, reason }, "a model's engine did not stop in order");
       return;
     }
     if (!orderly) {
       const fields = { model: served.id, reason, retryInMs: retryInMs ?? undefined };
-      log.error(fields, "the engine of a model ended; its requests failed");
+      log.error(fields, "a model's engine ended; its requests failed");
     }
     // Other failures without a retry follow as onEscalate, which gives a better reason.
     const isFinal = retryInMs === null && (orderly || restart.kind === "stop");
