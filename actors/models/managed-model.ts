@@ -17,23 +17,21 @@ import type { Ref } from "../../runtime/actor/ref.ts";
 import { type ErrorRecord, fromErrorRecord, type ServerError } from "../../runtime/errors.ts";
 import type { ModelStatus } from "../api/inference.ts";
 import type { ModelOutcome } from "../api/model-management.ts";
-import type { ServiceOptions } from "../front/service-options.ts";
 import type { ModelAdapters } from "../lora-registry/model-adapters.ts";
 import type { ModelProtocol } from "../messages.ts";
 import { DesiredState } from "./desired-state.ts";
 import { ModelProcess, type ModelProcessOptions } from "./model-process.ts";
 import type { ModelSlots, SlotUser } from "./model-slots.ts";
 import { RejectionCounter } from "./rejection-counter.ts";
-import { RequestGate } from "./request-gate.ts";
+import { type GateOptions, RequestGate } from "./request-gate.ts";
 import { failed, loading, notLoaded, type ServedModel, shuttingDown } from "./served-model.ts";
-import { checkTransition, firstStatus, type TransitionReason } from "./transitions.ts";
+import { checkTransition, type TransitionReason } from "./transitions.ts";
 
-export interface ManagedModelOptions extends ModelProcessOptions, Pick<ServiceOptions, "idleUnloadMs"> {
+export interface ManagedModelOptions extends ModelProcessOptions, GateOptions {
+  readonly served: ServedModel;
   /** start() will be called. */
   readonly loadsAtStart: boolean;
   readonly slots: ModelSlots;
-  /** Limit of requests that wait for the model to be loaded; each waits for at most loadTimeoutMs. */
-  readonly maxWaiting: number;
 }
 
 type UnloadReason = "unload" | "evict" | "idle" | "reload";
@@ -46,7 +44,7 @@ const unloadDeadlineMs = 10_000;
 export class ManagedModel implements SlotUser {
   /** Unix seconds. */
   readonly createdAt = Math.floor(Date.now() / 1000);
-  status: ModelStatus = firstStatus;
+  status: ModelStatus = "unloaded";
   readonly id: string;
   readonly served: ServedModel;
   /** Adapters of its dynamic LoRA runtime; null: none. */
@@ -68,21 +66,14 @@ export class ManagedModel implements SlotUser {
   #isClosed = false;
 
   constructor(options: ManagedModelOptions) {
-    const { served, clock, log, maxWaiting, loadTimeoutMs, idleUnloadMs } = options;
+    const { served, clock, log } = options;
     this.#options = options;
     this.id = served.id;
     this.served = served;
     this.adapters = options.adapters;
     this.model = new ModelProcess(options, { onUp: () => this.#up(), onDown: (error) => this.#down(error) });
     this.refusals = new RejectionCounter(served.id, log, clock);
-    this.#gate = new RequestGate({
-      modelId: served.id,
-      clock,
-      maxWaiting,
-      waitMs: loadTimeoutMs,
-      idleMs: idleUnloadMs,
-      onChange: () => this.reconcile(),
-    });
+    this.#gate = new RequestGate(options, () => this.reconcile());
     if (options.loadsAtStart) this.#move("reloading", "start");
   }
 

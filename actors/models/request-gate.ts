@@ -4,16 +4,15 @@
 import type { Clock } from "../../runtime/clock.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { QueueShares } from "../../runtime/queues/queue-shares.ts";
+import type { ServiceOptions } from "../front/service-options.ts";
+import type { ServedModel } from "./served-model.ts";
 
-export interface GateOptions {
-  readonly modelId: string;
+/** A request waits for at most loadTimeoutMs. An open gate without requests for idleUnloadMs is idle; 0: never. */
+export interface GateOptions extends Pick<ServiceOptions, "loadTimeoutMs" | "idleUnloadMs"> {
+  readonly served: Pick<ServedModel, "id">;
   readonly clock: Clock;
+  /** Limit of waiting requests. */
   readonly maxWaiting: number;
-  readonly waitMs: number;
-  /** An open gate without requests for this time is idle; 0: never. */
-  readonly idleMs: number;
-  /** A request has left or has stopped waiting, or the gate has become idle. */
-  readonly onChange: () => void;
 }
 
 interface Waiting {
@@ -28,13 +27,16 @@ export class RequestGate {
   /** Clock time when the gate was last opened, or a request last entered or left. */
   lastUsedMs: number;
   readonly #options: GateOptions;
+  readonly #onChange: () => void;
   readonly #waiting = new Set<Waiting>();
   readonly #shares = new QueueShares();
   #isOpen = false;
   #cancelIdleTimer = (): void => {};
 
-  constructor(options: GateOptions) {
+  /** `onChange`: a request has left or has stopped waiting, or the gate has become idle. */
+  constructor(options: GateOptions, onChange: () => void) {
     this.#options = options;
+    this.#onChange = onChange;
     this.lastUsedMs = options.clock.now();
   }
 
@@ -50,12 +52,12 @@ export class RequestGate {
 
   leave(): void {
     this.#use(-1);
-    this.#options.onChange();
+    this.#onChange();
   }
 
   /** Settles when the request has entered. Rejects with queue_full, model_loading, cancelled, or the error of refuse(). */
   wait(signal: AbortSignal | null, client: string): Promise<void> {
-    const { modelId, waitMs, clock, onChange } = this.#options;
+    const { served, loadTimeoutMs, clock } = this.#options;
     return new Promise((resolve, reject) => {
       if (signal?.aborted) throw cancelled();
       this.#makeRoom(client);
@@ -69,10 +71,10 @@ export class RequestGate {
       };
       const giveUp = (error: ServerError): void => {
         settle(error);
-        onChange();
+        this.#onChange();
       };
       const cancel = (): void => giveUp(cancelled());
-      const cancelTimer = clock.setTimeout(() => giveUp(late(modelId, waitMs)), waitMs);
+      const cancelTimer = clock.setTimeout(() => giveUp(late(served.id, loadTimeoutMs)), loadTimeoutMs);
       signal?.addEventListener("abort", cancel, { once: true });
       const waiting = { client, settle };
       this.#waiting.add(waiting);
@@ -103,32 +105,32 @@ export class RequestGate {
   }
 
   #use(change: 1 | 0 | -1): void {
-    const { clock, idleMs, onChange } = this.#options;
+    const { clock, idleUnloadMs } = this.#options;
     this.inFlight += change;
     this.lastUsedMs = clock.now();
     this.isIdle = false;
     this.#cancelIdleTimer();
-    if (!this.#isOpen || this.inFlight > 0 || idleMs === 0) return;
+    if (!this.#isOpen || this.inFlight > 0 || idleUnloadMs === 0) return;
     this.#cancelIdleTimer = clock.setTimeout(() => {
       this.isIdle = true;
-      onChange();
-    }, idleMs);
+      this.#onChange();
+    }, idleUnloadMs);
   }
 
   /** Displaces another client's newest request if that is fair. Throws queue_full if no place becomes free. */
   #makeRoom(client: string): void {
-    const { modelId, maxWaiting } = this.#options;
+    const { served, maxWaiting } = this.#options;
     const newestOf = (other: string) => [[...this.#waiting].filter((one) => one.client === other).slice(-1)].values();
     const displaced = this.#shares.displacedBy(client, 1, maxWaiting - this.#waiting.size, newestOf);
-    if (displaced === null) throw full(modelId, maxWaiting);
-    for (const { settle } of displaced) settle(full(modelId, maxWaiting, displacement));
+    if (displaced === null) throw full(served.id, maxWaiting);
+    for (const { settle } of displaced) settle(full(served.id, maxWaiting, displacement));
   }
 }
 
 const displacement = ", most of them this client's; a request of another client took the place of this one";
 
 function full(modelId: string, maxWaiting: number, more = ""): ServerError {
-  const message = `the limit of ${maxWaiting} requests (max_queue) wait for model "${modelId}" to be loaded${more}; try again later`;
+  const message = `${maxWaiting} requests (max_queue) already wait for model "${modelId}" to be loaded${more}; try again later`;
   return new ServerError("queue_full", message);
 }
 

@@ -3,9 +3,6 @@
 import assert from "node:assert";
 import type { ModelStatus } from "../api/inference.ts";
 
-/** Before the server has started, and of models that are not loaded at its start. */
-export const firstStatus: ModelStatus = "unloaded";
-
 /** From, to, reason, and when it happens (for the document). */
 const transitions = [
   ["unloaded", "reloading", "start", "the server starts and loads the model"],

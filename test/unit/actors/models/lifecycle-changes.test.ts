@@ -10,8 +10,8 @@ afterEach(async () => {
   await rig.close();
 });
 
-function createRig(seats: number | null = null): ModelRig {
-  rig = new ModelRig(seats);
+function createRig(slots: number | null = null): ModelRig {
+  rig = new ModelRig(slots);
   return rig;
 }
 

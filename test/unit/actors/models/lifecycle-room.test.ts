@@ -8,8 +8,8 @@ afterEach(async () => {
   await rig.close();
 });
 
-function createRig(seats: number | null = null): ModelRig {
-  rig = new ModelRig(seats);
+function createRig(slots: number | null = null): ModelRig {
+  rig = new ModelRig(slots);
   return rig;
 }
 
@@ -197,5 +197,21 @@ describe("models that share slots", () => {
     await b.places[0]?.up();
     assert.equal(request.state, "in");
     assert.deepEqual(a.moves.slice(2), ["reloading (crash)", "unloaded (evict)"]);
+  });
+
+  it("finishes an eviction that is withdrawn while the process stops, then carries out a reload", async () => {
+    const rig = createRig(1);
+    const a = await rig.loaded("a");
+    await a.places[0]?.crash();
+    const leaving = new AbortController();
+    come(rig.create("b"), leaving.signal);
+    leaving.abort();
+    const reloaded = watch(a.managed.reload());
+    await turns();
+    await a.places[1]?.up();
+    assert.equal(a.managed.status, "loaded");
+    assert.equal(reloaded.isSettled, true);
+    const moves = ["reloading (crash)", "unloaded (evict)", "reloading (reload)", "loaded (ready)"];
+    assert.deepEqual(a.moves.slice(2), moves);
   });
 });
