@@ -58,8 +58,6 @@ export class ManagedModel implements SlotUser {
   #lastMove: TransitionReason | null = null;
   /** Why the last load failed. */
   #failure: { readonly error: ServerError; readonly retryAtMs: number } | null = null;
-  /** performance.now() when the gate was closed to unload the model. */
-  #drainStartMs: number | null = null;
   /** Why the stop in progress was begun. */
   #stopReason: UnloadReason | null = null;
   #stopping = Promise.resolve();
@@ -175,7 +173,7 @@ export class ManagedModel implements SlotUser {
       this.#unloaded(reason === "unload" ? reason : "unwanted");
     else if (this.#phase === "starting" && reason === "unload" && !isWanted) this.#stopping = this.#stop(reason);
     else if (this.#phase === "running" && reason !== null) this.#drain(reason);
-    else if (this.#phase === "running" && this.model.isUp) this.#open();
+    else if (this.#phase === "running" && this.model.isUp) this.#gate.open();
   }
 
   /** The most pressing reason to unload the model. A stop in progress keeps its reason, except that it may become a stronger one. */
@@ -200,21 +198,15 @@ export class ManagedModel implements SlotUser {
     this.model.start();
   }
 
-  #open(): void {
-    this.#drainStartMs = null;
-    this.#gate.open();
-  }
-
   /** Stops the process when its requests have ended. */
   #drain(reason: UnloadReason): void {
-    this.#drainStartMs ??= performance.now();
     this.#gate.close();
     if (this.inFlight === 0 || !this.model.isUp) this.#stopping = this.#stop(reason);
   }
 
   async #stop(reason: UnloadReason): Promise<void> {
     const startMs = performance.now();
-    const drainMs = Math.round(startMs - (this.#drainStartMs ?? startMs));
+    const drainMs = this.status === "loaded" ? Math.round(startMs - this.#gate.closedMs) : 0;
     this.#phase = "stopping";
     this.#stopReason = reason;
     if (this.status === "loaded") await this.model.count();
@@ -229,7 +221,6 @@ export class ManagedModel implements SlotUser {
   #unloaded(reason: TransitionReason): void {
     this.#phase = "out";
     this.#stopReason = null;
-    this.#drainStartMs = null;
     this.#move("unloaded", reason);
     this.#desired.unloaded(this.outcome);
     if (reason !== "reload") this.#options.slots.release(this);
@@ -240,7 +231,7 @@ export class ManagedModel implements SlotUser {
     if (this.#phase === "stopping") return;
     this.#phase = "running";
     this.#move("loaded", "ready");
-    this.#open();
+    this.#gate.open();
     this.#desired.loaded(this.outcome);
     this.#options.slots.review();
     this.reconcile();

@@ -26,6 +26,8 @@ export class RequestGate {
   isIdle = false;
   /** Clock time when the gate was last opened, or a request last entered or left. */
   lastUsedMs: number;
+  /** performance.now() when the gate was last closed. */
+  closedMs = 0;
   readonly #options: GateOptions;
   readonly #onChange: () => void;
   readonly #waiting = new Set<Waiting>();
@@ -95,6 +97,7 @@ export class RequestGate {
 
   /** Requests in flight stay; new ones wait. */
   close(): void {
+    if (this.#isOpen) this.closedMs = performance.now();
     this.#isOpen = false;
     this.#cancelIdleTimer();
   }
