@@ -2,6 +2,7 @@
 // characters lead to, until nothing changes. When a part splits, only the states that lead into its smaller pieces are looked
 // at again, so an edge is visited a logarithmic number of times. Pure.
 
+import { DefaultMap } from "../collections.ts";
 import { type Automaton, explore, noText, rangesOfState, type State, stateOf } from "./states.ts";
 import { spend, spendOn } from "./work.ts";
 
@@ -113,7 +114,7 @@ class Partition {
     let moved: readonly number[] = Array.from(this.#states);
     while (moved.length > 0) {
       const groups = this.#groups(this.#leadingTo(moved));
-      moved = [...groups.values()].flatMap((ofPart) => this.#split(ofPart));
+      moved = [...groups].flatMap((ofPart) => this.#split(ofPart));
     }
     return this.#partOf;
   }
@@ -133,14 +134,14 @@ class Partition {
   }
 
   /** By part. */
-  #groups(states: ReadonlySet<number>): ReadonlyMap<number, readonly Group[]> {
-    const byHash = new Map<number, Group[]>();
-    const byPart = new Map<number, Group[]>();
+  #groups(states: ReadonlySet<number>): Iterable<readonly Group[]> {
+    const byHash = new DefaultMap<number, Group[]>(() => []);
+    const byPart = new DefaultMap<number, Group[]>(() => []);
     for (const at of states) {
       const part = this.#partOf[at] as number;
       const runs = this.#runs(at);
       const hash = hashOf(part, runs);
-      const alike = listAt(byHash, hash);
+      const alike = byHash.get(hash);
       const known = alike.find((group) => group.part === part && areSame(group.runs, runs));
       spend(1);
       spendOn(2 * runs.length);
@@ -148,10 +149,10 @@ class Partition {
       else {
         const group = { part, runs, states: [at] };
         alike.push(group);
-        listAt(byPart, part).push(group);
+        byPart.get(part).push(group);
       }
     }
-    return byPart;
+    return byPart.values();
   }
 
   /** A state's characters by the parts they lead to: first, last, part, and so on; neighbours of one part as one. */
@@ -208,14 +209,6 @@ function targetRanges(state: State): Int32Array {
   const ranges = rangesOfState(state);
   for (let i = 2; i < ranges.length; i += 3) ranges[i] = state.edges[ranges[i] as number]?.to as number;
   return ranges;
-}
-
-function listAt<Value>(lists: Map<number, Value[]>, key: number): Value[] {
-  const known = lists.get(key);
-  if (known !== undefined) return known;
-  const list: Value[] = [];
-  lists.set(key, list);
-  return list;
 }
 
 function hashOf(part: number, runs: readonly number[]): number {

@@ -2,6 +2,7 @@
 // matchers work. Called by the model's place; it never matches itself, and never waits.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
+import { LruMap } from "../../../runtime/collections.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GrammarSource } from "../../grammar-source.ts";
 import { RefusedGrammars } from "../../text/constraints/refused-grammars.ts";
@@ -49,8 +50,8 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
   readonly #matchers: MatcherThreads;
   readonly #proofs: Proofs;
   readonly #refusals = new RefusedGrammars();
-  /** By digest, the one used last at the end. */
-  readonly #grammars = new Map<string, KeptGrammar>();
+  /** By digest. */
+  readonly #grammars: LruMap<string, KeptGrammar>;
   #matcherCount = 0;
   #nextId = 1;
   #watch: NodeJS.Timeout | null = null;
@@ -61,6 +62,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     const { compileLimitMs = limits.compileLimitMs, answerLimitMs = limits.answerLimitMs } = options;
     this.vocabSize = vocabSize;
     this.#options = options;
+    this.#grammars = new LruMap<string, KeptGrammar>(options.cacheLimit ?? 64);
     const pool = new ThreadPool({ modelPath, vocabSize, endOfGeneration }, (thread) => this.#lost(thread));
     this.#pool = pool;
     this.#matchers = new MatcherThreads({
@@ -85,13 +87,9 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     const refusal = this.#refusals.of(digest, performance.now());
     if (refusal !== null) throw refusal;
     const kept = this.#grammars.get(digest);
-    if (kept === undefined) {
-      this.#startWatch();
-      return this.#proofs.ask(digest, { id: this.#nextId++, source }, asker);
-    }
-    this.#grammars.delete(digest);
-    this.#grammars.set(digest, kept);
-    return kept.compiled;
+    if (kept !== undefined) return kept.compiled;
+    this.#startWatch();
+    return this.#proofs.ask(digest, { id: this.#nextId++, source }, asker);
   }
 
   async dispose(): Promise<void> {
@@ -111,8 +109,8 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
 
   #keep(proved: ProvedGrammar): CompiledGrammar {
     const compiled = { open: () => this.#open(proved) };
-    this.#grammars.set(proved.digest, { proved, compiled });
-    if (this.#grammars.size > (this.#options.cacheLimit ?? 64)) this.#dropOldest();
+    const dropped = this.#grammars.setpop(proved.digest, { proved, compiled });
+    if (dropped?.evicted) for (const thread of this.#pool.all) thread.forget(dropped.value.proved);
     return compiled;
   }
 
@@ -157,13 +155,6 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     }
     this.#pool.keepSpare(now);
     if (this.#pool.trim(now)) this.#stopWatch();
-  }
-
-  #dropOldest(): void {
-    const [oldest] = this.#grammars.values();
-    if (oldest === undefined) return;
-    this.#grammars.delete(oldest.proved.digest);
-    for (const thread of this.#pool.all) thread.forget(oldest.proved);
   }
 }
 
