@@ -1,5 +1,5 @@
-// Constrained decoding of one model: which grammars have been compiled, and the threads on which grammars are compiled and
-// matchers work. Called by the model's place; it never matches itself, and never waits.
+// Grammar host: constrained decoding of one model. Keeps the compiled grammars and the threads that compile and match.
+// Called by the model's place; it neither matches itself nor waits.
 import { createHash } from "node:crypto";
 import { performance } from "node:perf_hooks";
 import { LruMap } from "../../../runtime/collections.ts";
@@ -16,18 +16,18 @@ import { ThreadPool } from "./thread-pool.ts";
 
 export interface GrammarHostOptions {
   readonly modelPath: string;
-  /** Tokens of the model's logits. */
+  /** Number of logits of the model. */
   readonly vocabSize: number;
   readonly endOfGeneration: readonly number[];
-  /** Most matchers open at once. */
+  /** Most open matchers. */
   readonly maxMatchers: number;
-  /** Threads that quick matchers are spread over. */
+  /** Number of threads shared by quick matchers. */
   readonly threads?: number;
-  /** Longest time compiling one grammar may take. */
+  /** Longest time to compile one grammar, in ms. */
   readonly compileLimitMs?: number;
-  /** Longest time one answer may take. */
+  /** Longest time for one answer, in ms. */
   readonly answerLimitMs?: number;
-  /** Compiled grammars that are kept. */
+  /** Most compiled grammars that are kept. */
   readonly cacheLimit?: number;
 }
 
@@ -40,7 +40,7 @@ interface KeptGrammar {
   readonly compiled: CompiledGrammar;
 }
 
-/** How often the threads are looked at while they have something to do. */
+/** Interval in which busy threads are checked. */
 const lookMs = 50;
 
 class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
@@ -135,7 +135,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
     else this.#matchers.lost(thread);
   }
 
-  /** Goes on while a thread has something to do. */
+  /** Runs while a thread has work. */
   #startWatch(): void {
     this.#watch ??= setInterval(() => this.#look(), lookMs).unref();
   }
@@ -161,7 +161,7 @@ class ThreadedGrammarHost implements GrammarHost, MatcherKeeper {
 function tooManyMatchers(maxMatchers: number): ServerError {
   return new ServerError(
     "queue_full",
-    `${maxMatchers} outputs, as many as may, follow grammars already; try again later`,
+    `the limit of ${maxMatchers} outputs that follow grammars is reached; try again later`,
   );
 }
 
