@@ -1,4 +1,4 @@
-// Owns the choice of what is run to draft: a smaller model, or else the model's own prediction heads. Called by Speculation.
+// Choice of the drafter: a smaller model, else the model's own MTP heads. Called by Speculation.
 import { performance } from "node:perf_hooks";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { MtpHeads } from "../../engine.ts";
@@ -7,7 +7,7 @@ import { ModelDrafter } from "./model-drafter.ts";
 import { chooseLikeliest, MtpDrafter } from "./mtp-drafter.ts";
 import type { SpeculationParts } from "./options.ts";
 
-/** Null where there is neither. Throws config_invalid where the smaller model cannot draft. */
+/** Null if the model has neither. Throws config_invalid if the smaller model cannot draft. */
 export function openDrafter(parts: SpeculationParts): Drafter | null {
   const { model, draft, now = () => performance.now() } = parts;
   if (draft === null) return model.mtp ? openHeads(model.mtp, parts, now) : null;
