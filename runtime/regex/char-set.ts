@@ -114,7 +114,7 @@ export function charCount(set: CharSet): number {
   return count;
 }
 
-/** The set with the letters of the other case added; null if it has more than 4096 characters. */
+/** The set with the letters of the other case added; null if it has more than `maxFolded` characters. */
 export function bothCases(set: CharSet): CharSet | null {
   if (charCount(set) > maxFolded) return null;
   const others: (readonly [number, number])[] = [];

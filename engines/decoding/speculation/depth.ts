@@ -26,7 +26,7 @@ interface DepthLimits {
 export class DepthPlan {
   /** The chosen depth of each sequence, in the order of add(). */
   readonly depths: Int32Array;
-  readonly #cost: StepTimeModel;
+  readonly #stepTimes: StepTimeModel;
   /** Time to draft one token for each of n sequences, if a model has to run for it. */
   readonly #draftingMs: (sequences: number) => number;
   readonly #limits: DepthLimits;
@@ -41,7 +41,7 @@ export class DepthPlan {
   readonly #costlyAt: Int32Array;
 
   constructor(cost: StepTimeModel, limits: DepthLimits, draftingMs: (sequences: number) => number) {
-    this.#cost = cost;
+    this.#stepTimes = cost;
     this.#limits = limits;
     this.#draftingMs = draftingMs;
     this.depths = new Int32Array(limits.maxSequences);
@@ -77,9 +77,9 @@ export class DepthPlan {
   choose(decodes: number): void {
     this.depths.fill(0, 0, this.#count);
     this.#costlyAt.fill(0);
-    const plainMs = this.#cost.decodeMs(decodes);
+    const plainMs = this.#stepTimes.decodeMs(decodes);
     if (plainMs === 0) return;
-    const most = Math.min(this.#limits.maxDecodeTokens, growth * Math.max(this.#cost.mostDecodeTokens, decodes));
+    const most = Math.min(this.#limits.maxDecodeTokens, growth * Math.max(this.#stepTimes.mostDecodeTokens, decodes));
     let bestRate = (decodes / plainMs) * worthwhile;
     let bestPicks = 0;
     let expected = decodes;
@@ -91,7 +91,7 @@ export class DepthPlan {
       expected += this.#gainOfNext(index);
       draftingMs += this.#takeNext(index);
       this.#picks[picks++] = index;
-      const rate = expected / (this.#cost.decodeMs(decodes + picks) + draftingMs);
+      const rate = expected / (this.#stepTimes.decodeMs(decodes + picks) + draftingMs);
       if (rate <= bestRate) continue;
       bestRate = rate;
       bestPicks = picks;

@@ -26,7 +26,7 @@ export class ModelDrafter implements Drafter {
   readonly #model: LoadedModel;
   readonly #vocabSize: number;
   readonly #batch: Batch;
-  readonly #cost: StepTimeModel;
+  readonly #stepTimes: StepTimeModel;
   readonly #now: () => number;
   readonly #holdings = new Map<Sequence, Holding>();
   readonly #ownerOf: (Sequence | null)[];
@@ -40,13 +40,13 @@ export class ModelDrafter implements Drafter {
     this.#vocabSize = vocabSize;
     this.#now = now;
     this.#batch = new Batch(maxSequences, maxBatchTokens);
-    this.#cost = new StepTimeModel(maxSequences * fewTokens, { decodeSlowdown: 1, maxStepMs: 0 });
+    this.#stepTimes = new StepTimeModel(maxSequences * fewTokens, { decodeSlowdown: 1, maxStepMs: 0 });
     this.#ownerOf = new Array<Sequence | null>(maxSequences).fill(null);
     this.#rowOwner = new Int32Array(maxSequences);
   }
 
   tokenMs(sequences: number): number {
-    return this.#cost.decodeMs(sequences);
+    return this.#stepTimes.decodeMs(sequences);
   }
 
   backlog(sequence: Sequence): number {
@@ -88,7 +88,7 @@ export class ModelDrafter implements Drafter {
   }
 
   #backlogTokens(patienceMs: number): number {
-    const tokenMs = this.#cost.promptMs(1);
+    const tokenMs = this.#stepTimes.promptMs(1);
     return Math.max(tokenMs === Infinity ? 0 : Math.floor(patienceMs / tokenMs), leastBacklogTokens);
   }
 
@@ -139,8 +139,8 @@ export class ModelDrafter implements Drafter {
     const started = this.#now();
     const { logits, logitsRow } = this.#model.step(this.#batch);
     const ms = this.#now() - started;
-    if (tokenCount <= rowCount * fewTokens) this.#cost.observe(tokenCount, 0, ms);
-    else this.#cost.observe(0, tokenCount, ms);
+    if (tokenCount <= rowCount * fewTokens) this.#stepTimes.observe(tokenCount, 0, ms);
+    else this.#stepTimes.observe(0, tokenCount, ms);
     for (let row = 0; row < rowCount; row++) {
       if (logitsCount[row] === 0) continue;
       const sequence = sequences[this.#rowOwner[row] as number] as Sequence;

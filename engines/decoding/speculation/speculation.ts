@@ -41,7 +41,7 @@ interface Follower {
 export class Speculation {
   readonly statistics: SpeculationStatistics;
   readonly #options: SpeculationOptions;
-  readonly #cost: StepTimeModel;
+  readonly #stepTimes: StepTimeModel;
   readonly #drafter: Drafter | null;
   readonly #plan: DepthPlan;
   readonly #lookupAcceptance = sharedLookupAcceptance();
@@ -72,7 +72,7 @@ export class Speculation {
     const { model, options, cost } = parts;
     const { maxSequences, maxLogitsRows, maxBatchTokens } = model.capacity;
     this.#options = options;
-    this.#cost = cost;
+    this.#stepTimes = cost;
     this.#drafter = openDrafter(parts);
     this.#plan = new DepthPlan(
       cost,
@@ -105,7 +105,7 @@ export class Speculation {
     const width = decodes.length + others;
     this.#plan.choose(width);
     this.#write();
-    if (this.#drafter !== null) this.#runDrafter(this.#drafter, this.#cost.decodeMs(width));
+    if (this.#drafter !== null) this.#runDrafter(this.#drafter, this.#stepTimes.decodeMs(width));
   }
 
   /** A step verified a sequence's `drafted` tokens: the first `accepted` equal the sampled ones. */

@@ -66,7 +66,7 @@ function run(script: Scripted, changes: Partial<SpeculationOptions> = {}, sequen
   const plain = decode({ ...options, model: createScriptedModel(counting, engine), options: null });
   const drafted = decode({
     ...options,
-    model: Object.assign(createScriptedModel(counting, engine), { heads }),
+    model: Object.assign(createScriptedModel(counting, engine), { mtp: heads }),
     options: { ...lookupOnly, promptLookup: false, ...changes },
     draftingMs: () => heads.ms,
   });

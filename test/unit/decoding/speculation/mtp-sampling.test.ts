@@ -59,7 +59,7 @@ function chain() {
     }
     return output;
   };
-  return Object.assign(Object.create(inner) as typeof inner, { heads, step });
+  return Object.assign(Object.create(inner) as typeof inner, { mtp: heads, step });
 }
 
 /** Texts of many sequences, and the share of right drafts. */
