@@ -2,6 +2,7 @@
 // is repeated. The number is bounded, and a digest expires after 10 minutes: the machine may only have been busy.
 import { createHash } from "node:crypto";
 import type { GenerateRequest } from "../../engines/generation.ts";
+import { LruMap } from "../../runtime/collections.ts";
 import type { ServerError } from "../../runtime/errors.ts";
 import { demandOf } from "../api/sealed-content.ts";
 
@@ -17,24 +18,17 @@ interface Refusal {
 }
 
 export class EndedTasks {
-  /** By digest, latest last. */
-  readonly #refusals = new Map<string, Refusal>();
+  /** By digest. */
+  readonly #refusals = new LruMap<string, Refusal>(maxRemembered);
 
   /** Throws the error that ended a request with this digest before. */
   check(digest: string | null): void {
-    const refusal = digest === null ? undefined : this.#refusals.get(digest);
+    const refusal = digest === null ? undefined : this.#refusals.peek(digest);
     if (refusal !== undefined && performance.now() < refusal.until) throw refusal.error;
   }
 
   add(digest: string | null, error: ServerError): void {
-    if (digest === null) return;
-    this.#refusals.delete(digest);
-    this.#refusals.set(digest, { error, until: performance.now() + rememberedMs });
-    if (this.#refusals.size <= maxRemembered) return;
-    for (const [oldest] of this.#refusals) {
-      this.#refusals.delete(oldest);
-      return;
-    }
+    if (digest !== null) this.#refusals.set(digest, { error, until: performance.now() + rememberedMs });
   }
 }
 
