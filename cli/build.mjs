@@ -8,8 +8,8 @@ import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const require = createRequire(import.meta.url);
-const bin = (name, path) => join(dirname(require.resolve(`${name}/package.json`)), path);
-const compiler = bin("assemblyscript", join("bin", "asc.js"));
+const tsc = join(dirname(require.resolve("typescript/package.json")), "bin", "tsc");
+const asc = join(dirname(require.resolve("assemblyscript/package.json")), "bin", "asc.js");
 
 /** WASM modules: the folder of their sources, the file compiled, and the targets of its asconfig.json. */
 const modules = [
@@ -47,14 +47,14 @@ function fileTime(path) {
 function buildModule(folder, entry, target, output) {
   const source = join(root, folder);
   if (fileTime(join(root, "dist", `${output}.wasm`)) > newestFile(source)) return true;
-  const argv = [compiler, join(source, entry), "--config", join(source, "asconfig.json")];
+  const argv = [asc, join(source, entry), "--config", join(source, "asconfig.json")];
   return run(target === "" ? argv : [...argv, "--target", target]);
 }
 
 const project = process.argv.includes("--all") ? "tsconfig.json" : "tsconfig.build.json";
 const start = new Date();
 const results = await Promise.all([
-  run([bin("typescript", join("bin", "tsc")), "-p", join(root, project)]),
+  run([tsc, "-p", join(root, project)]),
   ...modules.flatMap(({ folder, entry, outputs }) =>
     Object.entries(outputs).map(([target, output]) => buildModule(folder, entry, target, output)),
   ),
