@@ -1,4 +1,4 @@
-// Owns building the token frame of one or a few steps for one consumer. The buffers live as long as the consumer; what
+// Owns building the token frame of one or a few steps for one subscriber. The buffers live as long as the subscriber; what
 // leaves is an exact copy, because sending clones a view's whole buffer.
 import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
@@ -77,7 +77,7 @@ export class FrameBuilder {
     return (this.#rowCount + (1 + spareSteps) * this.#rowsPerStep) * rowInts > this.#rows.length;
   }
 
-  /** The frame, or null when nothing was made for this consumer. Empties the builder. */
+  /** The frame, or null when nothing was made for this subscriber. Empties the builder. */
   take(): TokenFrame | null {
     if (this.#rowCount === 0) return null;
     const rows = this.#rows.slice(0, this.#rowCount * rowInts);

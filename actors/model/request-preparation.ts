@@ -6,7 +6,7 @@ import { ServerError } from "../../runtime/errors.ts";
 import type { SequenceJob } from "../messages.ts";
 import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 
-export interface IntakeOptions {
+export interface RequestPreparationOptions {
   readonly loop: StepLoop;
   /** null where outputs cannot be constrained. */
   readonly grammars: GrammarHost | null;
@@ -24,37 +24,37 @@ interface PendingJob {
 const leastReadTokens = 128;
 
 export class RequestPreparation {
-  readonly #options: IntakeOptions;
+  readonly #options: RequestPreparationOptions;
   /** Jobs that are being prepared, by id. They use their adapters. */
   readonly #pending = new Map<Subscriber, Map<number, PendingJob>>();
 
-  constructor(options: IntakeOptions) {
+  constructor(options: RequestPreparationOptions) {
     this.#options = options;
   }
 
   /** Queues all jobs or, when one is refused, none; at once where there is nothing to prepare. */
-  submit(consumer: Subscriber, jobs: readonly SequenceJob[]): void | Promise<void> {
+  submit(subscriber: Subscriber, jobs: readonly SequenceJob[]): void | Promise<void> {
     const { loop } = this.#options;
     const needsNothing = jobs.every((job) => job.grammar === null && this.#stored(job) === null);
-    if (needsNothing) return loop.submit(consumer, jobs);
-    return this.#submitPrepared(consumer, jobs);
+    if (needsNothing) return loop.submit(subscriber, jobs);
+    return this.#submitPrepared(subscriber, jobs);
   }
 
-  cancel(consumer: Subscriber, ids: readonly number[], how?: "cancelled" | "stop"): void {
-    for (const id of ids) this.#forget(consumer, id);
-    this.#options.loop.cancel(consumer, ids, how);
+  cancel(subscriber: Subscriber, ids: readonly number[], how?: "cancelled" | "stop"): void {
+    for (const id of ids) this.#forget(subscriber, id);
+    this.#options.loop.cancel(subscriber, ids, how);
   }
 
-  drop(consumer: Subscriber): void {
-    for (const id of [...(this.#pending.get(consumer)?.keys() ?? [])]) this.#forget(consumer, id);
-    this.#pending.delete(consumer);
-    this.#options.loop.drop(consumer);
+  drop(subscriber: Subscriber): void {
+    for (const id of [...(this.#pending.get(subscriber)?.keys() ?? [])]) this.#forget(subscriber, id);
+    this.#pending.delete(subscriber);
+    this.#options.loop.drop(subscriber);
   }
 
-  async #submitPrepared(consumer: Subscriber, jobs: readonly SequenceJob[]): Promise<void> {
-    const isWanted = (job: SequenceJob) => this.#pending.get(consumer)?.get(job.id)?.job === job;
+  async #submitPrepared(subscriber: Subscriber, jobs: readonly SequenceJob[]): Promise<void> {
+    const isWanted = (job: SequenceJob) => this.#pending.get(subscriber)?.get(job.id)?.job === job;
     try {
-      const pending = jobs.map((job) => this.#remember(consumer, job));
+      const pending = jobs.map((job) => this.#remember(subscriber, job));
       const grammars = new Map<number, CompiledGrammar>();
       for (const { job, abandoned } of pending) {
         const grammar = await this.#compile(job, abandoned.signal);
@@ -62,24 +62,24 @@ export class RequestPreparation {
         await this.#readPrefix(job, isWanted);
       }
       const wanted = jobs.filter(isWanted);
-      if (wanted.length > 0) this.#options.loop.submit(consumer, wanted, grammars);
+      if (wanted.length > 0) this.#options.loop.submit(subscriber, wanted, grammars);
     } finally {
-      for (const job of jobs) if (isWanted(job)) this.#forget(consumer, job.id);
+      for (const job of jobs) if (isWanted(job)) this.#forget(subscriber, job.id);
     }
   }
 
-  /** Throws `conflict` for an id the consumer uses already, and where its adapter is gone. */
-  #remember(consumer: Subscriber, job: SequenceJob): PendingJob {
-    const pending = this.#pending.get(consumer) ?? new Map<number, PendingJob>();
+  /** Throws `conflict` for an id the subscriber uses already, and where its adapter is gone. */
+  #remember(subscriber: Subscriber, job: SequenceJob): PendingJob {
+    const pending = this.#pending.get(subscriber) ?? new Map<number, PendingJob>();
     if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is being prepared already`);
     this.#options.loop.adapters.use(job.adapter, job);
     const remembered = { job, abandoned: new AbortController() };
-    this.#pending.set(consumer, pending.set(job.id, remembered));
+    this.#pending.set(subscriber, pending.set(job.id, remembered));
     return remembered;
   }
 
-  #forget(consumer: Subscriber, id: number): void {
-    const pending = this.#pending.get(consumer);
+  #forget(subscriber: Subscriber, id: number): void {
+    const pending = this.#pending.get(subscriber);
     const forgotten = pending?.get(id);
     if (forgotten === undefined) return;
     pending?.delete(id);

@@ -4,7 +4,8 @@ import { performance } from "node:perf_hooks";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
-import { Scheduler, type SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
+import { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import { Sequence } from "../../engines/decoding/scheduler/sequence.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
 import { report } from "../results.ts";
@@ -85,7 +86,7 @@ function measure(workload: Workload, slots: number, steps: number): { microsecon
   let nowMs = 0;
   let rowCount = 0;
   for (let step = -warmupSteps; step < steps; step++) {
-    while (scheduler.runningCount + scheduler.waitingCount < slots + queueLength) scheduler.add(sequence());
+    while (scheduler.statistics.running + scheduler.statistics.waiting < slots + queueLength) scheduler.add(sequence());
     const startMs = performance.now();
     scheduler.advance(nowMs);
     scheduler.schedule(batch);

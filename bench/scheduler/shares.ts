@@ -3,7 +3,8 @@
 
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
-import { Scheduler, type SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
+import { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import { Sequence } from "../../engines/decoding/scheduler/sequence.ts";
 import type { KvCache, SavedKv } from "../../engines/engine.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
@@ -100,7 +101,7 @@ function simulate(load: SharesLoad, slotShareMs: number): { waits: number[]; gre
   let greedyTokens = 0;
   for (let nowMs = 0; nowMs < simulatedMs; ) {
     scheduler.advance(nowMs);
-    while (scheduler.waitingCount < 64) scheduler.add(sequence("greedy", 200, load.greedyTokens));
+    while (scheduler.statistics.waiting < 64) scheduler.add(sequence("greedy", 200, load.greedyTokens));
     for (const [i, atMs] of nextAskMs.entries()) {
       if (nowMs < atMs) continue;
       const one = sequence(`other ${i}`, 40, 8);
@@ -121,7 +122,7 @@ function simulate(load: SharesLoad, slotShareMs: number): { waits: number[]; gre
     scheduler.endStep(spentMs);
   }
   scheduler.checkIntegrity();
-  return { waits, greedyTokens, changes: scheduler.sharePreemptions };
+  return { waits, greedyTokens, changes: scheduler.statistics.preemptions.share };
 }
 
 function sequence(client: string, promptTokens: number, maxNewTokens: number): Sequence {

@@ -16,7 +16,7 @@ export interface Subscriber {
 /** What becomes of a sequence that is generated. */
 export interface LiveOptions {
   readonly id: number;
-  readonly consumer: Subscriber;
+  readonly subscriber: Subscriber;
   readonly sampling: SamplingState;
   readonly thinking: ReasoningBudget | null;
   readonly promptRecords: PromptLogprobs | null;

@@ -8,7 +8,7 @@ import { ReasoningBudget } from "./reasoning-budget.ts";
 /** `sequenceTokens`: most tokens of a sequence, prompt and output. Throws `invalid_value` for sampling that does not fit. */
 export function openSequence(
   job: SequenceJob,
-  consumer: Subscriber,
+  subscriber: Subscriber,
   sampler: Sampler,
   sequenceTokens: number,
 ): GenerationSequence {
@@ -29,7 +29,7 @@ export function openSequence(
     },
     {
       id,
-      consumer,
+      subscriber,
       sampling: sampler.open(job.sampling, job.choice, prompt, job.breakers),
       thinking: reasoningBudget && new ReasoningBudget(reasoningBudget),
       promptRecords: wantsPromptLogits ? new PromptLogprobs(prompt.length, promptLogprobs ?? 0) : null,

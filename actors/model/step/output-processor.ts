@@ -1,4 +1,4 @@
-// Output taker: turns the output of a step into tokens in their consumers' frames and into pooled outputs, and counts both. Used
+// Output taker: turns the output of a step into tokens in their subscribers' frames and into pooled outputs, and counts both. Used
 // by the step loop after each step, row by row; allocates nothing per token.
 import { performance } from "node:perf_hooks";
 import type { Batch, StepOutput } from "../../../engines/batch.ts";
@@ -11,10 +11,10 @@ import type { TokenProcessor } from "./token-processor.ts";
 
 type Scheduled = GenerationSequence | PooledSequence;
 
-export interface OutputTakerParts {
+export interface OutputProcessorParts {
   readonly scheduler: Scheduler<Scheduled>;
   readonly tokens: TokenProcessor;
-  readonly consumers: Subscribers;
+  readonly subscribers: Subscribers;
   readonly statistics: StepStatistics;
   /** Floats of one pooled output. */
   readonly pooledLength: number;
@@ -27,10 +27,10 @@ export interface OutputWatch {
 }
 
 export class OutputProcessor {
-  readonly #parts: OutputTakerParts;
+  readonly #parts: OutputProcessorParts;
   readonly #watch: OutputWatch;
 
-  constructor(parts: OutputTakerParts, watch: OutputWatch) {
+  constructor(parts: OutputProcessorParts, watch: OutputWatch) {
     this.#parts = parts;
     this.#watch = watch;
   }
@@ -61,14 +61,14 @@ export class OutputProcessor {
     const at = (pooledRow[row] as number) * pooledLength;
     sequence.sink.add(pooled.subarray(at, at + pooledLength), position);
     if (sequence.pending > 0) return;
-    scheduler.finishPooled(sequence);
+    scheduler.cancel(sequence);
     sequence.sink.done();
   }
 
   /** What the logits of a row make of its sequence; a failure ends that one alone. */
   #takeTokens(sequence: GenerationSequence, row: number, batch: Batch, output: StepOutput): void {
-    const { consumers, statistics, tokens } = this.#parts;
-    const frame = consumers.frameOf(sequence);
+    const { subscribers, statistics, tokens } = this.#parts;
+    const frame = subscribers.frameOf(sequence);
     if (!frame) return;
     try {
       const { total: before, computed } = sequence;
@@ -79,7 +79,7 @@ export class OutputProcessor {
       statistics.tokens += taken;
       if (taken > 0) sequence.clock?.took(taken, performance.now());
       const isFirst = before === sequence.promptLength && taken > 0;
-      if (isFirst || finish !== "none" || frame.isFull) consumers.isUrgent = true;
+      if (isFirst || finish !== "none" || frame.isFull) subscribers.isUrgent = true;
       if (finish === "none") return;
       statistics.ended[finish]++;
       this.#watch.onEnd(sequence);

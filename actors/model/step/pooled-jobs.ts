@@ -53,47 +53,47 @@ export class PooledJobs {
   }
 
   /** Rejects with what the scheduler refuses a prompt for, or as `cancelled`; throws queue_full. */
-  start(consumer: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
+  start(subscriber: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const values = new Float32Array(job.prompts.length * this.#length);
       const run: PoolRun = { job, values, live: new Set(), request: { hasBegun: false }, next: 0, resolve, reject };
       this.#adapters.use(job.adapter, run);
-      const runs = this.#runs.get(consumer) ?? new Map<number, PoolRun>();
-      this.#runs.set(consumer, runs.set(id, run));
-      this.#advance(consumer, id, run);
+      const runs = this.#runs.get(subscriber) ?? new Map<number, PoolRun>();
+      this.#runs.set(subscriber, runs.set(id, run));
+      this.#advance(subscriber, id, run);
     });
   }
 
-  cancel(consumer: Subscriber, id: number): void {
-    const run = this.#runs.get(consumer)?.get(id);
-    if (run) this.#finish(consumer, id, run, new ServerError("peer_gone", "the request was cancelled"));
+  cancel(subscriber: Subscriber, id: number): void {
+    const run = this.#runs.get(subscriber)?.get(id);
+    if (run) this.#finish(subscriber, id, run, new ServerError("peer_gone", "the request was cancelled"));
   }
 
-  drop(consumer: Subscriber): void {
-    for (const id of [...(this.#runs.get(consumer)?.keys() ?? [])]) this.cancel(consumer, id);
-    this.#runs.delete(consumer);
+  drop(subscriber: Subscriber): void {
+    for (const id of [...(this.#runs.get(subscriber)?.keys() ?? [])]) this.cancel(subscriber, id);
+    this.#runs.delete(subscriber);
   }
 
   failAll(error: ErrorRecord): void {
-    for (const [consumer, runs] of this.#runs) {
-      for (const [id, run] of [...runs]) this.#finish(consumer, id, run, fromErrorRecord(error));
+    for (const [subscriber, runs] of this.#runs) {
+      for (const [id, run] of [...runs]) this.#finish(subscriber, id, run, fromErrorRecord(error));
     }
   }
 
   /** Queues as many of the prompts that are left as the window has room for. */
-  #advance(consumer: Subscriber, id: number, run: PoolRun): void {
+  #advance(subscriber: Subscriber, id: number, run: PoolRun): void {
     try {
       while (run.live.size < this.#options.window && run.next < run.job.prompts.length) {
-        const sequence = this.#sequence(consumer, id, run, run.next);
+        const sequence = this.#sequence(subscriber, id, run, run.next);
         if (!this.#tryAdd(sequence, run)) return;
         run.next++;
         run.live.add(sequence);
       }
     } catch (error) {
-      this.#finish(consumer, id, run, error as Error);
+      this.#finish(subscriber, id, run, error as Error);
       return;
     }
-    if (run.live.size === 0) this.#finish(consumer, id, run, null);
+    if (run.live.size === 0) this.#finish(subscriber, id, run, null);
   }
 
   /** False where the queue is full and others of the run are in it: the next one that is done makes room. */
@@ -107,7 +107,7 @@ export class PooledJobs {
     }
   }
 
-  #sequence(consumer: Subscriber, id: number, run: PoolRun, index: number): PooledSequence {
+  #sequence(subscriber: Subscriber, id: number, run: PoolRun, index: number): PooledSequence {
     const { client, prompts, adapter, priority } = run.job;
     const prompt = prompts[index] as Int32Array;
     const sum = run.values.subarray(index * this.#length, (index + 1) * this.#length);
@@ -116,11 +116,11 @@ export class PooledJobs {
       done: () => {
         if (this.#pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) / prompt.length;
         run.live.delete(sequence);
-        this.#advance(consumer, id, run);
+        this.#advance(subscriber, id, run);
       },
       fail: (error) => {
         // Those that are displaced with it are told, too.
-        if (run.live.has(sequence)) this.#finish(consumer, id, run, fromErrorRecord(error));
+        if (run.live.has(sequence)) this.#finish(subscriber, id, run, fromErrorRecord(error));
       },
     };
     const sequence = new PooledSequence(
@@ -140,8 +140,8 @@ export class PooledJobs {
     return sequence;
   }
 
-  #finish(consumer: Subscriber, id: number, run: PoolRun, error: Error | null): void {
-    this.#runs.get(consumer)?.delete(id);
+  #finish(subscriber: Subscriber, id: number, run: PoolRun, error: Error | null): void {
+    this.#runs.get(subscriber)?.delete(id);
     for (const sequence of run.live) this.#scheduler.cancel(sequence);
     run.live.clear();
     this.#adapters.release(run.job.adapter, run);

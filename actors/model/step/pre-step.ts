@@ -41,7 +41,7 @@ export class PreStep {
 
   /** Whether a sequence may be waiting for its grammar. */
   get hasHeld(): boolean {
-    for (const { isHeld } of this.#matched) if (isHeld) return true;
+    for (const { blockedBy } of this.#matched) if (blockedBy.has("grammar")) return true;
     return false;
   }
 
@@ -59,7 +59,7 @@ export class PreStep {
     for (const sequence of this.#matched) {
       // Until the prompt's last chunk nobody asks what may come next.
       const isEarly = sequence.pending > this.#maxChunk;
-      sequence.isHeld = !isEarly && sequence.matcher?.isReady === false;
+      this.#scheduler.setAwaitsGrammar(sequence, !isEarly && sequence.matcher?.isReady === false);
     }
     if (this.speculation !== null) this.#draft(this.speculation);
   }
@@ -70,15 +70,10 @@ export class PreStep {
 
   /** Only where no prompt needs the step. */
   #draft(speculation: Speculation): void {
-    this.#scheduler.chooseTurn();
     const drafted = this.#drafted;
     drafted.length = 0;
-    if (this.#scheduler.hasPrompts) {
-      speculation.prepare(drafted);
-      return;
-    }
     let others = 0;
-    for (const sequence of this.#scheduler.decodes()) {
+    for (const sequence of this.#scheduler.nextDecodes()) {
       const canDraft = sequence instanceof GenerationSequence && sequence.matcher === null && sequence.pending === 1;
       if (canDraft) drafted.push(sequence);
       else others++;

@@ -5,8 +5,12 @@ import { Batch } from "../../../engines/batch.ts";
 import type { CompiledGrammar } from "../../../engines/decoding/grammar/matcher.ts";
 import type { CachedPrefix } from "../../../engines/decoding/kv/prefix-cache.ts";
 import { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
-import { displacedFromParking, displacedFromQueue } from "../../../engines/decoding/scheduler/queue/queue-full.ts";
-import { Scheduler, type SchedulerLimits } from "../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../engines/decoding/scheduler/limits.ts";
+import {
+  displacedWhilePreempted,
+  displacedWhileWaiting,
+} from "../../../engines/decoding/scheduler/queue/queue-full.ts";
+import { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { LoadedModel } from "../../../engines/engine.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../../messages.ts";
@@ -49,8 +53,8 @@ export class StepLoop {
   readonly #preparation: PreStep;
   readonly #pools: PooledJobs;
   readonly #batch: Batch;
-  readonly #consumers: Subscribers;
-  readonly #doze = new WakeSignal();
+  readonly #subscribers: Subscribers;
+  readonly #wakeSignal = new WakeSignal();
   /** By stop(), or because the engine has failed. */
   #stopped = false;
 
@@ -58,7 +62,7 @@ export class StepLoop {
     const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
     this.#model = model;
     this.#maxQueue = limits.maxQueue;
-    this.#consumers = new Subscribers(model.capacity.maxLogitsRows, frameIntervalMs);
+    this.#subscribers = new Subscribers(model.capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
     this.adapters = new Adapters(model.adapters ?? null, {
       onLeave: (id) => this.#scheduler.retireAdapter(id),
@@ -79,7 +83,7 @@ export class StepLoop {
       {
         scheduler: this.#scheduler,
         tokens,
-        consumers: this.#consumers,
+        subscribers: this.#subscribers,
         statistics: this.#statistics,
         pooledLength: model.capabilities.pooledLength,
       },
@@ -105,44 +109,44 @@ export class StepLoop {
    * Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. Throws
    * model_failed once the loop has ended.
    */
-  submit(consumer: Subscriber, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
+  submit(subscriber: Subscriber, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
     this.#checkRunning();
     this.#advance();
     const opened: GenerationSequence[] = [];
     try {
-      for (const job of jobs) opened.push(this.#open(consumer, job));
+      for (const job of jobs) opened.push(this.#open(subscriber, job));
       // The displaced close their matchers before new ones are opened: there are no more matchers than places.
-      this.#failDisplaced(this.#scheduler.addAll(opened));
+      this.#failDisplaced(this.#scheduler.add(opened));
       for (const sequence of opened) this.#openMatcher(sequence, grammars?.get(sequence.live.id) ?? null);
     } catch (error) {
       for (const sequence of opened) this.#forget(sequence);
       throw error;
     }
-    this.#doze.wake();
+    this.#wakeSignal.wake();
   }
 
   /** The pooled outputs of prompts, in one array. Cancelled like a sequence, by its id. */
-  async pool(consumer: Subscriber, message: Parameters<PooledJobs["start"]>[1]): Promise<Float32Array> {
+  async pool(subscriber: Subscriber, message: Parameters<PooledJobs["start"]>[1]): Promise<Float32Array> {
     this.#checkRunning();
     this.#advance();
-    const result = this.#pools.start(consumer, message);
-    this.#doze.wake();
+    const result = this.#pools.start(subscriber, message);
+    this.#wakeSignal.wake();
     return result;
   }
 
   /** How many of the first tokens of a prompt a cached prefix has. */
   cachedLength(tokens: Int32Array, adapter: number): number {
-    return this.#scheduler.cachedLength(tokens, adapter);
+    return this.#scheduler.prefixes.findCopy({ tokens, adapter, total: tokens.length })?.length ?? 0;
   }
 
   /** Adds a cached prefix from its exported bytes, if there is room; not once the loop has ended: the engine may be gone. */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
-    return !this.#stopped && this.#scheduler.importPrefix(adapter, tokens, bytes);
+    return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
   }
 
   /** Drops the cached prefix that was used last. False where there is none. */
   evictLatestPrefix(): boolean {
-    return this.#scheduler.evictLatestPrefix();
+    return this.#scheduler.prefixes.evictLatest();
   }
 
   /** Whether the model can take a part of what was cached. */
@@ -151,33 +155,33 @@ export class StepLoop {
   }
 
   /** `how`: a sequence whose text has met a stop string has ended well. */
-  cancel(consumer: Subscriber, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
+  cancel(subscriber: Subscriber, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
     for (const id of ids) {
-      this.#pools.cancel(consumer, id);
-      const sequence = this.#consumers.find(consumer, id);
+      this.#pools.cancel(subscriber, id);
+      const sequence = this.#subscribers.find(subscriber, id);
       if (sequence) this.#end(sequence, how);
     }
     // The slot of a paused sequence may be what others wait for.
-    this.#doze.wake();
+    this.#wakeSignal.wake();
   }
 
-  setPaused(consumer: Subscriber, ids: readonly number[], paused: boolean): void {
+  setPaused(subscriber: Subscriber, ids: readonly number[], paused: boolean): void {
     this.#advance();
     for (const id of ids) {
-      const sequence = this.#consumers.find(consumer, id);
+      const sequence = this.#subscribers.find(subscriber, id);
       if (!sequence) continue;
       this.#scheduler.setPaused(sequence, paused);
       if (paused) sequence.clock?.pause();
     }
-    this.#doze.wake();
+    this.#wakeSignal.wake();
   }
 
-  /** Cancels everything of a consumer that is gone. */
-  drop(consumer: Subscriber): void {
-    this.#pools.drop(consumer);
-    for (const sequence of this.#consumers.sequencesOf(consumer)) this.#end(sequence, "cancelled");
-    this.#consumers.drop(consumer);
-    this.#doze.wake();
+  /** Cancels everything of a subscriber that is gone. */
+  drop(subscriber: Subscriber): void {
+    this.#pools.drop(subscriber);
+    for (const sequence of this.#subscribers.sequencesOf(subscriber)) this.#end(sequence, "cancelled");
+    this.#subscribers.drop(subscriber);
+    this.#wakeSignal.wake();
   }
 
   /** Runs until stop(). Rejects when the engine fails; every sequence has been told by then. */
@@ -192,8 +196,8 @@ export class StepLoop {
   stop(): void {
     this.#stopped = true;
     this.#pools.failAll(stopped);
-    for (const consumer of this.#consumers.all()) this.drop(consumer);
-    this.#doze.wake();
+    for (const subscriber of this.#subscribers.all()) this.drop(subscriber);
+    this.#wakeSignal.wake();
   }
 
   /** Lets go of what was made for the loop alone. To be called just before the model, which is not its own, is disposed. */
@@ -212,7 +216,7 @@ export class StepLoop {
       this.#advance(started);
       if (!this.#scheduler.schedule(this.#batch)) return false;
       // Nothing waits for a step with a prompt in it: it is a long one.
-      if (this.#scheduler.promptTokensInStep > 0) this.#consumers.flush();
+      if (this.#scheduler.promptTokensInStep > 0) this.#subscribers.flush();
       const before = performance.now();
       const output = this.#model.step(this.#batch);
       engineMs = performance.now() - before;
@@ -223,7 +227,7 @@ export class StepLoop {
       throw error;
     }
     this.#scheduler.endStep(performance.now() - started);
-    this.#consumers.flushIfDue();
+    this.#subscribers.flushIfDue();
     this.#statistics.steps++;
     this.#statistics.engineMs += engineMs;
     this.#statistics.totalMs += performance.now() - started;
@@ -232,9 +236,11 @@ export class StepLoop {
 
   /** Waits for a message, or for the time at which there is something to do without one. */
   async #idle(): Promise<void> {
-    this.#consumers.flush();
+    this.#subscribers.flush();
     this.#scheduler.checkIntegrity();
-    await this.#doze.wait(this.#preparation.hasHeld ? heldPollMs : this.#scheduler.nextChangeMs - performance.now());
+    await this.#wakeSignal.wait(
+      this.#preparation.hasHeld ? heldPollMs : this.#scheduler.nextChangeMs - performance.now(),
+    );
   }
 
   #checkRunning(): void {
@@ -247,15 +253,15 @@ export class StepLoop {
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
   }
 
-  #open(consumer: Subscriber, job: SequenceJob): GenerationSequence {
-    this.#consumers.checkFree(consumer, job.id);
-    const sequence = openSequence(job, consumer, this.#sampler, this.#model.capacity.sequenceTokens);
+  #open(subscriber: Subscriber, job: SequenceJob): GenerationSequence {
+    this.#subscribers.checkFree(subscriber, job.id);
+    const sequence = openSequence(job, subscriber, this.#sampler, this.#model.capacity.sequenceTokens);
     const { series, receivedAt } = job;
     if (series !== null) {
       sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
     }
     this.adapters.use(job.adapter, sequence, job);
-    this.#consumers.add(sequence);
+    this.#subscribers.add(sequence);
     return sequence;
   }
 
@@ -267,15 +273,15 @@ export class StepLoop {
   /** Their clients had most without a slot when the queue was full and another one came. */
   #failDisplaced(displaced: readonly Scheduled[]): void {
     for (const sequence of displaced) {
-      const reason = sequence.wasParked ? displacedFromParking : displacedFromQueue;
+      const reason = sequence.wasPreempted ? displacedWhilePreempted : displacedWhileWaiting;
       this.#fail(sequence, toErrorRecord(reason(this.#maxQueue)));
     }
   }
 
   #failAll(error: ErrorRecord): void {
     this.#pools.failAll(error);
-    for (const consumer of this.#consumers.all()) {
-      for (const sequence of this.#consumers.sequencesOf(consumer)) this.#fail(sequence, error);
+    for (const subscriber of this.#subscribers.all()) {
+      for (const sequence of this.#subscribers.sequencesOf(subscriber)) this.#fail(sequence, error);
     }
   }
 
@@ -285,19 +291,19 @@ export class StepLoop {
       return;
     }
     this.#end(sequence, "error");
-    this.#consumers.fail(sequence, error);
+    this.#subscribers.fail(sequence, error);
   }
 
   #end(sequence: GenerationSequence, how: keyof EndCounts): void {
     this.#statistics.ended[how]++;
-    if (how === "error") this.#scheduler.discard(sequence);
+    if (how === "error") this.#scheduler.cancel(sequence, true);
     this.#forget(sequence);
   }
 
   /** Takes a sequence out of all books, whatever has become of it. */
   #forget(sequence: GenerationSequence): void {
     this.#scheduler.cancel(sequence);
-    this.#consumers.remove(sequence);
+    this.#subscribers.remove(sequence);
     this.#preparation.forget(sequence);
     this.adapters.release(sequence.adapter, sequence);
     sequence.matcher?.close();

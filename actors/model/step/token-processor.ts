@@ -18,7 +18,7 @@ const leastWaitMs = 5;
 /** Longest wait where the engine cannot truncate, so that the sequence cannot skip its row; a longer one ends it. */
 const longestWaitMs = 250;
 
-export interface TokenTakerParts {
+export interface TokenProcessorParts {
   readonly scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly sampler: Sampler;
   readonly speculation: Speculation | null;
@@ -35,7 +35,7 @@ export class TokenProcessor {
   #waitUntilMs = 0;
   #failAtMs = 0;
 
-  constructor({ scheduler, sampler, speculation, truncates }: TokenTakerParts) {
+  constructor({ scheduler, sampler, speculation, truncates }: TokenProcessorParts) {
     this.#scheduler = scheduler;
     this.#sampler = sampler;
     this.#speculation = speculation;

@@ -1,12 +1,7 @@
 // Owns the estimate of what a step takes, learnt from the steps that were run, and from it how many prompt tokens may
 // join the decodes of the next one; speculation asks it what drafts cost. It is told durations; it never looks at a clock.
 
-export interface StepTarget {
-  /** A step with decodes may take this many times what they take alone. */
-  readonly decodeSlowdown: number;
-  /** A step without decodes may take this long: cancels and new requests wait for it. */
-  readonly maxStepMs: number;
-}
+import type { StepTarget } from "./limits.ts";
 
 /** Least weight of the newest observation. */
 const smoothing = 0.2;

@@ -6,7 +6,7 @@ import type { SequenceJob } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import type { Batch } from "../../../../engines/batch.ts";
 import type { Allowed, Matcher } from "../../../../engines/decoding/grammar/matcher.ts";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
 import { greedySampling } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";

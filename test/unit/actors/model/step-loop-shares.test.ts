@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import type { CompiledGrammar } from "../../../../engines/decoding/grammar/matcher.ts";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { generousLimits } from "../../../fixtures/scheduling.ts";
 import { Frames, job } from "../generation/rig.ts";

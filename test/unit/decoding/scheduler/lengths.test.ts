@@ -56,8 +56,10 @@ describe("a model that computes rows of different lengths in several passes", ()
     for (let i = 0; i < 5; i++) step();
     const { total } = decode;
     for (let i = 0; i < 200; i++) {
-      while (scheduler.runningCount + scheduler.waitingCount < 12) {
-        scheduler.add(createSequence({ prompt: 30 + (i % 7), maxNewTokens: 1, seed: i + scheduler.runningCount }));
+      while (scheduler.statistics.running + scheduler.statistics.waiting < 12) {
+        scheduler.add(
+          createSequence({ prompt: 30 + (i % 7), maxNewTokens: 1, seed: i + scheduler.statistics.running }),
+        );
       }
       step();
     }

@@ -32,7 +32,7 @@ describe("the prefix cache", () => {
     // The last token of the answer was never fed: the first turn left 79 of its 80 in the cache.
     assert.equal(fed, 100 - 79 + 4);
     assert.deepEqual(output, run(createRig(0), again()).output);
-    assert.equal(rig.scheduler.prefixStatistics.reusedTokens, 79);
+    assert.equal(rig.scheduler.statistics.prefixes.reusedTokens, 79);
   });
 
   it("shares what two prompts have in common, though both go on differently", () => {
@@ -82,7 +82,7 @@ describe("the prefix cache", () => {
     for (const seed of [1, 2, 3]) fedFor(40, seed);
     assert.deepEqual([fedFor(40, 1), fedFor(40, 2), fedFor(40, 3)], [1, 1, 1]);
     fedFor(80, 4);
-    assert.equal(rig.scheduler.prefixStatistics.evictions, 2);
+    assert.equal(rig.scheduler.statistics.prefixes.evictions, 2);
     assert.deepEqual([fedFor(40, 3), fedFor(40, 1)], [1, 40]);
   });
 
@@ -115,7 +115,7 @@ describe("the prefix cache", () => {
     const failed = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
     rig.scheduler.add(failed);
     for (let i = 0; i < 4; i++) rig.step();
-    rig.scheduler.discard(failed);
+    rig.scheduler.cancel(failed, true);
     assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
     const off = createRig(0);
     run(off, createSequence({ prompt: 40, maxNewTokens: 1 }));
@@ -190,11 +190,11 @@ describe("sequences that need more KV memory than there is", () => {
 
   it("all finish with the tokens they would have had alone, whether their KV is kept or computed again", () => {
     const roomy = runAll({ swapBytes: 0, kvBlocks: 8 * 25 });
-    assert.equal(roomy.rig.scheduler.memoryPreemptions, 0);
+    assert.equal(roomy.rig.scheduler.statistics.preemptions.memory, 0);
     const kept = runAll({ swapBytes: 2 ** 20, kvBlocks: 50 });
     const recomputed = runAll({ swapBytes: 0, kvBlocks: 50 });
     for (const { rig, output } of [kept, recomputed]) {
-      assert.ok(rig.scheduler.memoryPreemptions > 3);
+      assert.ok(rig.scheduler.statistics.preemptions.memory > 3);
       assert.deepEqual(output, roomy.output);
     }
     assert.equal(kept.fed, roomy.fed);
@@ -214,7 +214,7 @@ describe("sequences that need more KV memory than there is", () => {
       for (const { sequence } of rig.step()?.ended ?? []) ended.push(sequence.priority);
     }
     assert.deepEqual(ended, [-5, 0, 5]);
-    assert.ok(rig.scheduler.memoryPreemptions > 0);
+    assert.ok(rig.scheduler.statistics.preemptions.memory > 0);
   });
 
   it("goes on where a draft was partly wrong before it was preempted", () => {
@@ -226,14 +226,14 @@ describe("sequences that need more KV memory than there is", () => {
       createSequence({ prompt: 16, maxNewTokens: 140, ignoreEos: true, seed }),
     ) as [Sequence, Sequence];
     for (const sequence of [first, second]) rig.scheduler.add(sequence);
-    for (let i = 0; i < 1000 && rig.scheduler.runningCount + rig.scheduler.waitingCount > 0; i++) {
-      for (const sequence of rig.scheduler.decodes()) {
+    for (let i = 0; i < 1000 && rig.scheduler.statistics.running + rig.scheduler.statistics.waiting > 0; i++) {
+      for (const sequence of rig.scheduler.nextDecodes()) {
         sequence.draft ??= new Int32Array(3).fill(63);
         sequence.draftCount = Math.min(3, sequence.tokens.length - sequence.total - 1);
       }
       rig.step();
     }
-    assert.ok(rig.scheduler.memoryPreemptions > 0);
+    assert.ok(rig.scheduler.statistics.preemptions.memory > 0);
     assert.deepEqual([first.state, second.state], ["finished", "finished"]);
   });
 
@@ -252,7 +252,7 @@ describe("sequences that need more KV memory than there is", () => {
     rig.scheduler.advance(rig.scheduler.nextChangeMs);
     assert.ok(rig.step());
     assert.equal(waiting.state, "running");
-    assert.equal(paused.state, "parked");
+    assert.equal(paused.state, "preempted");
   });
 
   it("takes tokens that came at once in as many steps as they need where a step is small", () => {

@@ -9,7 +9,7 @@ import { createScheduler, createSequence, seededRandom } from "../../../fixtures
 const operations = 20_000;
 const loads = [
   { seed: 1, adaptersPerStep: 0, kvBlocks: 28 },
-  { seed: 2, adaptersPerStep: 1, kvBlocks: 28 },
+  { seed: 8, adaptersPerStep: 1, kvBlocks: 28 },
   { seed: 3, adaptersPerStep: 1, kvBlocks: 28 },
   { seed: 4, adaptersPerStep: 4, kvBlocks: 28 },
   { seed: 5, adaptersPerStep: 0, kvBlocks: 200, saveState: false },
@@ -111,13 +111,15 @@ describe("the scheduler under a seeded random load", () => {
             adapter: adapters.pick(),
           };
           const sequences = Array.from({ length: count }, () => createSequence(options));
-          const before = countsOf(live.filter((one) => one.state !== "running" && (one.order === 0 || one.wasParked)));
+          const before = countsOf(
+            live.filter((one) => one.state !== "running" && (one.order === 0 || one.wasPreempted)),
+          );
           try {
-            const gone = scheduler.addAll(sequences);
+            const gone = scheduler.add(sequences);
             live.push(...sequences);
             for (const one of gone) {
-              assert.ok(one.state === "finished" && (one.order === 0 || one.wasParked) && one.client !== client);
-              if (one.paused) parkedAndDisplaced++;
+              assert.ok(one.state === "finished" && (one.order === 0 || one.wasPreempted) && one.client !== client);
+              if (one.isPaused) parkedAndDisplaced++;
               assert.ok((before.get(one.client) ?? 0) > (before.get(client) ?? 0) + count, "a smaller share was taken");
               live.splice(live.indexOf(one), 1);
               displaced++;
@@ -144,25 +146,31 @@ describe("the scheduler under a seeded random load", () => {
         }
         if (random() < 0.01) adapters.change(live);
         scheduler.checkIntegrity();
-        assert.ok(engine.cache.size <= scheduler.runningCount, "the engine holds a sequence nobody owns");
+        assert.ok(engine.cache.size <= scheduler.statistics.running, "the engine holds a sequence nobody owns");
       }
       for (const sequence of live) scheduler.setPaused(sequence, false);
       for (let i = 0; live.some((sequence) => sequence.state !== "finished"); i++) {
         assert.ok(i < 10_000, "the sequences left do not come to an end");
         step();
       }
-      assert.equal(scheduler.runningCount + scheduler.waitingCount + scheduler.preemptedCount + engine.cache.size, 0);
+      assert.equal(
+        scheduler.statistics.running +
+          scheduler.statistics.waiting +
+          scheduler.statistics.preempted +
+          engine.cache.size,
+        0,
+      );
       const counts = {
         finished,
         refused,
         expired,
-        parked: scheduler.pausedPreemptions,
-        ...(kvBlocks < 100 && { swapped: scheduler.memoryPreemptions }),
-        taken: scheduler.sharePreemptions,
+        parked: scheduler.statistics.preemptions.reader,
+        ...(kvBlocks < 100 && { swapped: scheduler.statistics.preemptions.memory }),
+        taken: scheduler.statistics.preemptions.share,
         displaced,
         parkedAndDisplaced,
-        shared: scheduler.prefixStatistics.hits,
-        ...(adaptersPerStep === 1 && { switches: scheduler.adapterSwitches }),
+        shared: scheduler.statistics.prefixes.hits,
+        ...(adaptersPerStep === 1 && { switches: scheduler.statistics.adapterSwitches }),
         ...(adaptersPerStep > 0 && { freed: adapters.freed }),
       };
 

@@ -1,7 +1,7 @@
 // A load of sequences of several adapters on an engine whose steps take a known time, for tests of turns.
 import assert from "node:assert/strict";
 import type { Batch } from "../../../../engines/batch.ts";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
 import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 

@@ -271,7 +271,7 @@ describe("the scheduler", () => {
     scheduler.add(waiting);
     step();
     scheduler.cancel(waiting);
-    assert.equal(scheduler.waitingCount, 0);
+    assert.equal(scheduler.statistics.waiting, 0);
     while (step());
     scheduler.cancel(running);
     scheduler.cancel(running);
@@ -335,7 +335,7 @@ describe("the scheduler", () => {
     for (let i = 0; i < 3; i++) add();
     assert.throws(add, hasCode("queue_full", /max_queue 1/));
     step();
-    assert.equal(scheduler.waitingCount, 1);
+    assert.equal(scheduler.statistics.waiting, 1);
     assert.throws(add, hasCode("queue_full", /max_queue 1/));
   });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { longestPauseMs, pauseGraceMs } from "../../../../engines/decoding/scheduler/slot-manager.ts";
+import { longestPauseMs, pauseGraceMs } from "../../../../engines/decoding/scheduler/scheduler.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
@@ -39,7 +39,7 @@ describe("a sequence whose reader is behind", () => {
     while (sequence.total < 60) step();
     scheduler.setPaused(sequence, true);
     scheduler.advance(longestPauseMs);
-    assert.deepEqual([sequence.state, scheduler.nextChangeMs], ["parked", Number.POSITIVE_INFINITY]);
+    assert.deepEqual([sequence.state, scheduler.nextChangeMs], ["preempted", Number.POSITIVE_INFINITY]);
     scheduler.setPaused(sequence, false);
     assert.deepEqual(
       step()?.fed.map(({ from, to }) => [from, to]),
@@ -53,11 +53,11 @@ describe("a sequence whose reader is behind", () => {
     assert.equal(scheduler.nextChangeMs, pauseGraceMs);
     scheduler.advance(pauseGraceMs);
     assert.ok(step());
-    assert.deepEqual([stalled.state, stalled.slot, stalled.computed, other.state], ["parked", -1, 0, "running"]);
+    assert.deepEqual([stalled.state, stalled.slot, stalled.computed, other.state], ["preempted", -1, 0, "running"]);
     assert.equal(engine.cache.size, 1);
     while (step());
-    assert.deepEqual([other.state, stalled.state], ["finished", "parked"]);
-    assert.equal(scheduler.pausedPreemptions, 1);
+    assert.deepEqual([other.state, stalled.state], ["finished", "preempted"]);
+    assert.equal(scheduler.statistics.preemptions.reader, 1);
   });
 
   it("goes on when the reader does, and makes the same tokens as one that was never interrupted", () => {
@@ -94,12 +94,12 @@ describe("a sequence whose reader is behind", () => {
   it("leaves the queue if it had no slot yet, and comes back to it", () => {
     const { scheduler, step, stalled, other } = createContended();
     scheduler.setPaused(other, true);
-    assert.equal(other.state, "parked");
+    assert.equal(other.state, "preempted");
     scheduler.advance(pauseGraceMs);
     assert.equal(step(), null, "nobody waits, so nobody is preempted");
     scheduler.setPaused(other, false);
     assert.ok(step());
-    assert.deepEqual([other.state, stalled.state], ["running", "parked"]);
+    assert.deepEqual([other.state, stalled.state], ["running", "preempted"]);
   });
 
   it("goes before one that has been behind for less time", () => {
@@ -116,7 +116,7 @@ describe("a sequence whose reader is behind", () => {
     step();
     assert.deepEqual(
       sequences.map(({ state }) => state),
-      ["running", "parked", "running"],
+      ["running", "preempted", "running"],
     );
   });
 
@@ -128,7 +128,7 @@ describe("a sequence whose reader is behind", () => {
     scheduler.cancel(stalled);
     scheduler.add(createSequence({ seed: 5 }));
     scheduler.checkIntegrity();
-    assert.equal(scheduler.preemptedCount, 0);
+    assert.equal(scheduler.statistics.preempted, 0);
   });
 });
 
@@ -151,7 +151,7 @@ describe("the time in the queue", () => {
     assert.equal(scheduler.nextChangeMs, queueTimeoutMs);
     assert.deepEqual(scheduler.advance(queueTimeoutMs - 1), []);
     assert.deepEqual(scheduler.advance(queueTimeoutMs), [first]);
-    assert.deepEqual([first.state, second.state, scheduler.runningCount], ["finished", "waiting", 1]);
+    assert.deepEqual([first.state, second.state, scheduler.statistics.running], ["finished", "waiting", 1]);
     assert.equal(scheduler.nextChangeMs, 1400);
     scheduler.checkIntegrity();
   });

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
+import { pauseGraceMs } from "../../../../engines/decoding/scheduler/scheduler.ts";
 import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
-import { pauseGraceMs } from "../../../../engines/decoding/scheduler/slot-manager.ts";
 import type { FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
@@ -67,8 +67,8 @@ describe("a client that waits for a slot", () => {
     while (one.state === "waiting") step();
     assert.ok(clock.nowMs <= 500 + firstSlotMs + lookMs, `${clock.nowMs} ms`);
     assert.deepEqual(states(greedy), ["running", "running", "running", "waiting", "waiting", "waiting"]);
-    assert.equal(scheduler.sharePreemptions, 1);
-    assert.equal(scheduler.memoryPreemptions + scheduler.pausedPreemptions, 0);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
+    assert.equal(scheduler.statistics.preemptions.memory + scheduler.statistics.preemptions.reader, 0);
   });
 
   it("waits for an answer to end where no slot is to change hands", () => {
@@ -78,7 +78,7 @@ describe("a client that waits for a slot", () => {
     const one = ask("one");
     assert.equal(scheduler.nextChangeMs, Number.POSITIVE_INFINITY);
     stepUntil(20_000);
-    assert.deepEqual([one.state, scheduler.sharePreemptions], ["waiting", 0]);
+    assert.deepEqual([one.state, scheduler.statistics.preemptions.share], ["waiting", 0]);
   });
 
   it("gets it before others of the client that gave it up, whose answer goes on as its client's next", () => {
@@ -101,7 +101,7 @@ describe("a client that waits for a slot", () => {
       for (const { sequence, from, to } of step()?.fed ?? []) fed.set(sequence, (fed.get(sequence) ?? 0) + to - from);
     }
     const [interrupted] = greedy.slice(3);
-    assert.equal(scheduler.sharePreemptions, 1);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
     for (const sequence of greedy) assert.ok((fed.get(sequence) ?? 0) < sequence.tokens.length);
     assert.deepEqual(interrupted!.tokens, undisturbed(interrupted!, interrupted!.tokens.length));
   });
@@ -120,7 +120,7 @@ describe("a client that waits for a slot", () => {
     while (greedy.some(({ state }) => state !== "finished")) {
       for (const { sequence, from, to } of step()?.fed ?? []) if (greedy.includes(sequence)) fed += to - from;
     }
-    assert.equal(scheduler.sharePreemptions, 1);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
     assert.equal(fed, 4 * (40 + 300 - 1), `${fed} tokens`);
   });
 
@@ -136,7 +136,7 @@ describe("a client that waits for a slot", () => {
       assert.equal(held(), periods, `${clock.nowMs} ms`);
     }
     stepUntil(25_000);
-    assert.deepEqual([held(), scheduler.sharePreemptions], [4, 4], "no slot goes back and forth");
+    assert.deepEqual([held(), scheduler.statistics.preemptions.share], [4, 4], "no slot goes back and forth");
   });
 
   it("leaves those alone that have no two slots more", () => {
@@ -148,7 +148,7 @@ describe("a client that waits for a slot", () => {
     stepUntil(500);
     const one = ask("e");
     stepUntil(20_000);
-    assert.deepEqual([one.state, scheduler.sharePreemptions], ["waiting", 0]);
+    assert.deepEqual([one.state, scheduler.statistics.preemptions.share], ["waiting", 0]);
   });
 
   it("takes it from the client that has most, and of those the sequence admitted last", () => {
@@ -178,7 +178,7 @@ describe("a client that waits for a slot", () => {
   it("is not passed over for ever by short answers of a higher priority, not even where there is one slot", () => {
     const { scheduler, step, stepUntil, ask, ended, clock } = createShared({ engine: { maxSequences: 1 } });
     const refill = () => {
-      while (scheduler.waitingCount < 4) ask("greedy", { priority: -1000, maxNewTokens: 10 });
+      while (scheduler.statistics.waiting < 4) ask("greedy", { priority: -1000, maxNewTokens: 10 });
     };
     refill();
     stepUntil(500);
@@ -208,7 +208,7 @@ describe("a client that waits for a slot", () => {
     scheduler.setPaused(greedy[0]!, true);
     const one = ask("one");
     stepUntil(500 + 2 * pauseGraceMs);
-    assert.deepEqual([one.state, ...states(greedy)], ["running", "parked", "running", "running", "running"]);
+    assert.deepEqual([one.state, ...states(greedy)], ["running", "preempted", "running", "running", "running"]);
   });
 
   it("gets a slot of a request's choices, which all count for their client", () => {
@@ -216,7 +216,7 @@ describe("a client that waits for a slot", () => {
     const choices = Array.from({ length: 6 }, () =>
       createSequence({ client: "greedy", maxNewTokens: 3000, ignoreEos: true }),
     );
-    scheduler.addAll(choices);
+    scheduler.add(choices);
     stepUntil(500);
     const one = ask("one");
     stepUntil(3000);
@@ -231,7 +231,7 @@ describe("a client that waits for a slot", () => {
     assert.equal(scheduler.nextChangeMs, 500 + firstSlotMs);
     scheduler.advance(500 + firstSlotMs);
     step();
-    assert.equal(scheduler.sharePreemptions, 1);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
     assert.equal(scheduler.nextChangeMs, Number.POSITIVE_INFINITY);
   });
 });
@@ -243,11 +243,14 @@ describe("many clients that wait for slots", () => {
     stepUntil(500);
     for (let i = 0; i < 31; i++) ask(`client ${i}`);
     stepUntil(500 + firstSlotMs + slotShareMs);
-    assert.ok(scheduler.sharePreemptions >= 14 && scheduler.sharePreemptions <= 17, `${scheduler.sharePreemptions}`);
+    assert.ok(
+      scheduler.statistics.preemptions.share >= 14 && scheduler.statistics.preemptions.share <= 17,
+      `${scheduler.statistics.preemptions.share}`,
+    );
     stepUntil(500 + 6 * slotShareMs);
-    assert.equal(scheduler.sharePreemptions, 31);
+    assert.equal(scheduler.statistics.preemptions.share, 31);
     stepUntil(20_000);
-    assert.equal(scheduler.sharePreemptions, 31);
+    assert.equal(scheduler.statistics.preemptions.share, 31);
   });
 });
 
@@ -270,7 +273,7 @@ describe("a share of the slots where KV cannot be kept", () => {
     const waitedMs = clock.nowMs - since;
     assert.ok(waitedMs >= 8 * computed * msPerToken, `${waitedMs} ms, ${computed} tokens of ${msPerToken} ms`);
     assert.ok(computed * msPerToken * 8 > 150, "the test says nothing");
-    assert.equal(scheduler.sharePreemptions, 1);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
     stepUntil(clock.nowMs + 500);
     assert.equal(greedy[3]!.state, "running");
     assert.deepEqual(greedy[3]!.tokens.slice(0, greedy[3]!.total), undisturbed(greedy[3]!, greedy[3]!.total));
@@ -285,7 +288,7 @@ describe("a share of the slots where KV cannot be kept", () => {
     stepUntil(6000);
     const one = ask("one", { maxNewTokens: 100 });
     stepUntil(6000 + firstSlotMs + lookMs);
-    assert.deepEqual([one.state, last!.state, scheduler.sharePreemptions], ["running", "waiting", 1]);
+    assert.deepEqual([one.state, last!.state, scheduler.statistics.preemptions.share], ["running", "waiting", 1]);
     const had = last!.total;
     let fed = null;
     while (fed === null) fed = step()?.fed.find(({ sequence }) => sequence === last) ?? null;
@@ -300,7 +303,7 @@ describe("a share of the slots where KV cannot be kept", () => {
     fill("greedy", 60, { isPooled: true, maxNewTokens: 0, prompt: 200 });
     const one = ask("one", { isPooled: true, maxNewTokens: 0, prompt: 200 });
     stepUntil(200);
-    assert.deepEqual([one.state, scheduler.sharePreemptions], ["finished", 0]);
+    assert.deepEqual([one.state, scheduler.statistics.preemptions.share], ["finished", 0]);
   });
 });
 
@@ -314,10 +317,10 @@ describe("a client that waits for KV memory", () => {
     stepUntil(2400);
     const one = ask("one", { prompt: 600, maxNewTokens: 20 });
     stepUntil(2400 + firstSlotMs - 2 * stepMs);
-    assert.deepEqual([one.state, scheduler.runningCount], ["waiting", 3]);
+    assert.deepEqual([one.state, scheduler.statistics.running], ["waiting", 3]);
     stepUntil(2400 + firstSlotMs + lookMs + 40 * stepMs);
     assert.equal(one.state, "finished");
-    assert.ok(scheduler.sharePreemptions > 0);
+    assert.ok(scheduler.statistics.preemptions.share > 0);
     stepUntil(60_000);
     assert.deepEqual(states(greedy), ["finished", "finished", "finished", "finished"]);
   });
@@ -330,7 +333,7 @@ describe("a client that waits for KV memory", () => {
     fill("greedy", 3, { prompt: 16, maxNewTokens: 100, priority: 0 });
     const one = ask("one", { prompt: 850, maxNewTokens: 20 });
     stepUntil(400);
-    assert.deepEqual([one.state, scheduler.sharePreemptions], ["waiting", 0]);
+    assert.deepEqual([one.state, scheduler.statistics.preemptions.share], ["waiting", 0]);
   });
 });
 
@@ -350,7 +353,7 @@ describe("sequences that wait for another's prompt", () => {
     while (others[0]?.state === "waiting") step();
     assert.equal(greedy[0]?.state, "waiting");
     stepUntil(500);
-    assert.ok(scheduler.sharePreemptions >= 2);
+    assert.ok(scheduler.statistics.preemptions.share >= 2);
     stepUntil(60_000);
     assert.equal(ended.length, 6);
     for (const sequence of greedy) assert.deepEqual(sequence.tokens, undisturbed(sequence, sequence.tokens.length));
