@@ -220,7 +220,6 @@ export class Scheduler<S extends Sequence> {
     const { promptTokensInStep: promptTokens } = this;
     const ownMs = this.#rotation?.endStep(this.#decodeTokens, promptTokens, stepMs, this.cost) ?? stepMs;
     if (ownMs > 0) this.cost.observe(this.#decodeTokens, promptTokens, ownMs);
-    if (promptTokens === 0) this.#collect();
     this.#budget.endStep(stepMs, promptTokens === 0 && this.#prompts.length > 0);
   }
 
@@ -430,14 +429,13 @@ export class Scheduler<S extends Sequence> {
   #addRow(batch: Batch, sequence: S, to: number): boolean {
     // A row before this one may have taken its memory.
     if (sequence.state !== "running") return false;
-    const { slot, tokens, computed, promptLength, total, draft, adapter, isPooled, wantsPromptLogits } = sequence;
+    const { slot, tokens, computed, draft, adapter } = sequence;
     const hasDraft = sequence.draftCount > 0 && this.#kv.reserveFree(sequence, to + sequence.draftCount);
     if (!hasDraft) sequence.draftCount = 0;
     if (!hasDraft && !this.#reserve(sequence, to)) return false;
-    const own = wantsPromptLogits && computed < promptLength ? to - computed : Number(to === total);
-    const logitsCount = isPooled ? 0 : own;
+    const logitsCount = logitsWanted(sequence, to);
     const row = batch.addRow(slot, tokens, computed, to, logitsCount, adapter);
-    if (isPooled) batch.wantPooled[row] = 1;
+    if (sequence.isPooled) batch.wantPooled[row] = 1;
     if (draft !== null && sequence.draftCount > 0) batch.extendRow(draft, sequence.draftCount);
     this.#logitsRowsLeft -= Math.max(logitsCount - 1, 0) + sequence.draftCount;
     sequence.computed = to;
@@ -524,10 +522,17 @@ function setBlock({ blockedBy }: Sequence, block: "reader" | "grammar", isBlocke
   else blockedBy.delete(block);
 }
 
+/** Logits of a row that feeds a sequence up to `to`. */
+function logitsWanted({ isPooled, wantsPromptLogits, computed, promptLength, total }: Sequence, to: number): number {
+  if (isPooled) return 0;
+  return wantsPromptLogits && computed < promptLength ? to - computed : Number(to === total);
+}
+
 /**
  * It has one token to feed, or a few that came at once behind its prompt. A pooled sequence has no next token, so its
  * prompt's last token is prefill.
  */
-function isDecode({ isPooled, pending, computed, promptLength }: Sequence): boolean {
+function isDecode({ isPooled, total, computed, promptLength }: Sequence): boolean {
+  const pending = total - computed;
   return !isPooled && (pending === 1 || (pending <= maxForcedRow && computed >= promptLength));
 }
