@@ -10,6 +10,7 @@ import { Sequence } from "../../engines/decoding/scheduler/sequence.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
 import { report } from "../results.ts";
 import { type Percentiles, percentiles } from "../serving/client/statistics.ts";
+import { draftsTable } from "./drafts.ts";
 import { sharesTable } from "./shares.ts";
 
 const warmupSteps = 300;
@@ -72,7 +73,7 @@ export function main(argv: readonly string[]): void {
       method:
         `advance, schedule, accept of every token and endStep; ${steps} steps after ${warmupSteps}, ${queueLength} sequences ` +
         `of ${clientCount} clients waiting all the time.`,
-      body: `${table(["what", "slots", "rows a step", "us p50", "p90", "p99", "ns a row"], rows)}\n\n${sharesTable()}`,
+      body: `${table(["what", "slots", "rows a step", "us p50", "p90", "p99", "ns a row"], rows)}\n\n${sharesTable()}\n\n${draftsTable()}`,
     },
     flags["--save"] ?? false,
   );
