@@ -1,5 +1,5 @@
-// Owns requests for pooled outputs: their prompts as sequences of the scheduler, a few at a time, and the vectors they come
-// to. Used by the step loop.
+// Pooled jobs: requests for pooled outputs. Feeds their prompts to the scheduler as sequences, a few at a time, and collects
+// the vectors.
 
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { SequenceRequest } from "../../../engines/decoding/scheduler/sequence.ts";
@@ -25,9 +25,9 @@ interface PoolRun {
 }
 
 export interface PoolOptions {
-  /** Sequences of one request that are in the scheduler at a time. */
+  /** Most sequences of one request in the scheduler at a time. */
   readonly window: number;
-  /** Told of sequences that gave their places in the queue up to one of a pool's. */
+  /** Told of sequences that lost their places in the queue to a pooled one. */
   readonly onDisplaced: (sequences: readonly (GenerationSequence | PooledSequence)[]) => void;
 }
 
@@ -52,7 +52,7 @@ export class PooledJobs {
     this.#options = options;
   }
 
-  /** Rejects with what the scheduler refuses a prompt for, or as `cancelled`; throws queue_full. */
+  /** Resolves to the vectors, one after the other. Rejects with the scheduler's refusal, or when it is cancelled. */
   start(subscriber: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const values = new Float32Array(job.prompts.length * this.#length);
@@ -80,7 +80,7 @@ export class PooledJobs {
     }
   }
 
-  /** Queues as many of the prompts that are left as the window has room for. */
+  /** Queues further prompts, as many as the window has room for. */
   #advance(subscriber: Subscriber, id: number, run: PoolRun): void {
     try {
       while (run.live.size < this.#options.window && run.next < run.job.prompts.length) {
@@ -96,7 +96,7 @@ export class PooledJobs {
     if (run.live.size === 0) this.#finish(subscriber, id, run, null);
   }
 
-  /** False where the queue is full and others of the run are in it: the next one that is done makes room. */
+  /** False if the queue is full and other sequences of the run are in it: the next one to finish makes room. */
   #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
     try {
       this.#options.onDisplaced(this.#scheduler.add(sequence, request));
@@ -119,7 +119,7 @@ export class PooledJobs {
         this.#advance(subscriber, id, run);
       },
       fail: (error) => {
-        // Those that are displaced with it are told, too.
+        // All displaced sequences of a run are told; the first one ends it.
         if (run.live.has(sequence)) this.#finish(subscriber, id, run, fromErrorRecord(error));
       },
     };
@@ -150,7 +150,7 @@ export class PooledJobs {
   }
 }
 
-/** Adds what a row came to. What is fed again after a preemption begins anew. */
+/** Adds the output of a row. A prompt that is fed again after a preemption starts from zero. */
 function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
   if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);
   else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);
