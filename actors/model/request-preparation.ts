@@ -1,5 +1,5 @@
-// Intake: prepares jobs for the scheduler's queue. It has their grammars compiled and reads the KV that the disk has of their
-// prompts. Called by the model actor. A job that is cancelled meanwhile is never queued.
+// Request preparation: compiles the grammars of jobs and reads cached KV of their prompts from disk, then queues the jobs.
+// A job that is cancelled meanwhile is never queued.
 import type { CompiledGrammar, GrammarHost } from "../../engines/decoding/grammar/matcher.ts";
 import type { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -8,31 +8,31 @@ import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 
 export interface RequestPreparationOptions {
   readonly loop: StepLoop;
-  /** null where outputs cannot be constrained. */
+  /** null: outputs cannot be constrained. */
   readonly grammars: GrammarHost | null;
-  /** null where nothing is kept on disk. */
+  /** null: no KV is kept on disk. */
   readonly store: PrefixStore | null;
 }
 
 interface PendingJob {
   readonly job: SequenceJob;
-  /** Aborted when the job is not wanted any more. */
+  /** Aborted when the job is cancelled. */
   readonly abandoned: AbortController;
 }
 
-/** Reading fewer tokens than these from disk takes longer than computing them. */
+/** A shorter gain is computed sooner than it is read from disk. Chosen by hand. */
 const leastReadTokens = 128;
 
 export class RequestPreparation {
   readonly #options: RequestPreparationOptions;
-  /** Jobs that are being prepared, by id. They use their adapters. */
+  /** Jobs in preparation, by id. They use their adapters. */
   readonly #pending = new Map<Subscriber, Map<number, PendingJob>>();
 
   constructor(options: RequestPreparationOptions) {
     this.#options = options;
   }
 
-  /** Queues all jobs or, when one is refused, none; at once where there is nothing to prepare. */
+  /** Queues all jobs or, if one is refused, none; at once if there is nothing to prepare. */
   submit(subscriber: Subscriber, jobs: readonly SequenceJob[]): void | Promise<void> {
     const { loop } = this.#options;
     const needsNothing = jobs.every((job) => job.grammar === null && this.#stored(job) === null);
@@ -68,10 +68,10 @@ export class RequestPreparation {
     }
   }
 
-  /** Throws `conflict` for an id the subscriber uses already, and where its adapter is gone. */
+  /** Throws `conflict` for an id that the subscriber uses already, and model_failed if the adapter is gone. */
   #remember(subscriber: Subscriber, job: SequenceJob): PendingJob {
     const pending = this.#pending.get(subscriber) ?? new Map<number, PendingJob>();
-    if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is being prepared already`);
+    if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is already being prepared`);
     this.#options.loop.adapters.use(job.adapter, job);
     const remembered = { job, abandoned: new AbortController() };
     this.#pending.set(subscriber, pending.set(job.id, remembered));
@@ -87,7 +87,7 @@ export class RequestPreparation {
     forgotten.abandoned.abort();
   }
 
-  /** null where the job has no grammar, or is not wanted any more. */
+  /** null: the job has no grammar, or is cancelled. */
   async #compile({ client, grammar }: SequenceJob, signal: AbortSignal): Promise<CompiledGrammar | null> {
     const { grammars } = this.#options;
     if (grammar === null || signal.aborted) return null;
@@ -100,11 +100,11 @@ export class RequestPreparation {
     }
   }
 
-  /** Gives the prefix cache what the disk has of a prompt. */
+  /** Reads the stored prefix of a prompt into the prefix cache. */
   async #readPrefix(job: SequenceJob, isWanted: (job: SequenceJob) => boolean): Promise<void> {
     const stored = isWanted(job) ? this.#stored(job) : null;
     const read = stored && (await this.#options.store?.read(stored));
-    // Another one with the same prompt may have been quicker; and of one that is cancelled the adapter may be gone.
+    // Another job may have read it meanwhile, and the adapter of a cancelled job may be gone.
     if (!read || !isWanted(job) || this.#stored(job) === null) return;
     this.#options.loop.importPrefix(job.adapter, read.tokens, read.bytes);
   }

@@ -1,5 +1,4 @@
-// Owns what a step loop counts, and the picture it makes of a model for whoever asks how it is doing. Used by the step loop.
-
+// Step statistics: what the step loop counts, and the snapshot of a model for its statistics.
 import type { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import type { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../engines/engine.ts";

@@ -1,5 +1,4 @@
-// Owns who takes tokens: each subscriber's live sequences and the frame that is being filled for it, and when frames leave.
-// Used by the step loop.
+// Subscribers: the live sequences of each subscriber, the frame that collects its tokens, and when frames are sent.
 import { performance } from "node:perf_hooks";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { FrameBuilder } from "./frame.ts";
@@ -11,22 +10,22 @@ interface Registered {
 }
 
 export class Subscribers {
-  /** A first or last token, or a full buffer: the frames leave with this step. */
+  /** A first or last token, or a full frame: all frames are sent after this step. */
   isUrgent = false;
   readonly #registered = new Map<Subscriber, Registered>();
   readonly #rowsPerStep: number;
   readonly #intervalMs: number;
   #lastFlushMs = 0;
 
-  /** Frames leave `intervalMs` after the ones before, if nothing is urgent. */
+  /** Frames are sent `intervalMs` after the last ones, if nothing is urgent. */
   constructor(rowsPerStep: number, intervalMs: number) {
     this.#rowsPerStep = rowsPerStep;
     this.#intervalMs = intervalMs;
   }
 
-  /** Throws `conflict` for an id the subscriber uses already. */
+  /** Throws `conflict` for an id that the subscriber uses already. */
   checkFree(subscriber: Subscriber, id: number): void {
-    if (this.find(subscriber, id)) throw new ServerError("conflict", `sequence ${id} is running already`);
+    if (this.find(subscriber, id)) throw new ServerError("conflict", `sequence ${id} is already running`);
   }
 
   add(sequence: GenerationSequence): void {
@@ -63,7 +62,7 @@ export class Subscribers {
     this.#registered.delete(subscriber);
   }
 
-  /** Tells the subscriber of a sequence why that has ended, behind all it has said. */
+  /** Sends a sequence's error to its subscriber, after all its tokens. */
   fail({ live: { subscriber, id } }: GenerationSequence, error: ErrorRecord): void {
     const built = this.#registered.get(subscriber)?.frame.take();
     if (built) subscriber.send(built);

@@ -12,7 +12,7 @@ const limits = { maxSequences: 64, maxDepth, maxDecodeTokens };
 const chances = [0.3, 0.5, 0.7, 0.9];
 const loads = [1, 2, 4, 8];
 
-/** Milliseconds of steps of so many tokens, with straight lines between; from the results of bench engine. */
+/** Measured times of steps, interpolated linearly; from the results of bench engine, the last one made up. */
 const engines: Readonly<Record<string, readonly (readonly [tokens: number, ms: number])[]>> = {
   "llama Q4_1": [
     [1, 6.1],
@@ -56,7 +56,7 @@ export function draftsTable(): string {
   return table(["tokens over no drafts", ...chances.map((chance) => `${chance} right`)], rows);
 }
 
-/** Up to twice `load` sequences, another number every so many steps; one step in a hundred is disturbed. */
+/** Up to twice `load` sequences, their number changing every `stepsPerLoad`; one step in a hundred is disturbed. */
 function tokensPerMs(load: number, chance: number, stepMs: (tokens: number) => number, room: number): number {
   const random = seeded(7);
   const cost = new StepTimeModel(maxDecodeTokens, { decodeSlowdown: 3, maxStepMs: 250 });

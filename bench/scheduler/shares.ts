@@ -1,5 +1,5 @@
-// Simulation of a client that holds all slots: what another one, or a burst of others, waits for a first token under
-// different slot_share_secs, and what that costs the first client. The scheduler is the real one; the model is its clock.
+// Simulation of slot shares: how long other clients wait for a first token while one client holds all slots, under different
+// slot_share_secs, and how many tokens that costs the first client. The scheduler is real; the model is only a clock.
 
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
@@ -13,7 +13,7 @@ import { percentiles } from "../serving/client/statistics.ts";
 const simulatedMs = 120_000;
 const sampledToken = 7;
 const sequenceTokens = 4096;
-/** As SmolLM2-135M takes on two cores: a step, each row of it, a prompt token, a token of KV swapped out and in. */
+/** Times of SmolLM2-135M on two cores: a step, each of its rows, a prompt token, a token of KV swapped out and in. */
 const stepMs = 12;
 const rowMs = 2;
 const promptTokenMs = 2;
@@ -24,7 +24,7 @@ export interface SharesLoad {
   readonly name: string;
   readonly slots: number;
   readonly greedyTokens: number;
-  /** Clients beside the greedy one; each asks for a short answer, `everyMs` after it asked before, or once. */
+  /** Clients beside the greedy one; each asks for a short answer every `everyMs`; Infinity: once. */
   readonly others: number;
   readonly everyMs: number;
   readonly swapBytes: number;
@@ -72,7 +72,7 @@ export function sharesTable(): string {
   );
 }
 
-/** The same as clients come and go in two minutes. `waits`: from each question to its first token. */
+/** Runs two minutes. `waits`: ms from each request of the others to its first token. */
 function simulate(load: SharesLoad, slotShareMs: number): { waits: number[]; greedyTokens: number; changes: number } {
   const limits: SchedulerLimits = {
     maxBatchTokens: 4096,
@@ -139,14 +139,14 @@ function sequence(client: string, promptTokens: number, maxNewTokens: number): S
   });
 }
 
-/** KV of no content: only the time that copies of it take is counted. */
+/** KV without content that counts the time of copies. */
 class TimedKv implements KvCache {
   readonly freeBlocks = idleKv.freeBlocks;
   readonly layout = idleKv.layout;
   readonly #tokens = new Map<SavedKv, number>();
   #spentMs = 0;
 
-  /** Since it was last asked. */
+  /** Milliseconds since the last call. */
   takeMs(): number {
     const spentMs = this.#spentMs;
     this.#spentMs = 0;

@@ -18,7 +18,7 @@ function createRig(prefixCacheEntries: number) {
 }
 
 describe("the prefix cache", () => {
-  it("feeds only what is new of a chat's next turn, and changes no token of its answer", () => {
+  it("feeds only the new tokens of a chat's next turn, and changes no token of its answer", () => {
     const rig = createRig(4);
     const first = createSequence({ prompt: 60, maxNewTokens: 20, ignoreEos: true });
     run(rig, first);
@@ -35,7 +35,7 @@ describe("the prefix cache", () => {
     assert.equal(rig.scheduler.statistics.prefixes.reusedTokens, 79);
   });
 
-  it("shares what two prompts have in common, though both go on differently", () => {
+  it("shares the common prefix of two prompts that differ behind it", () => {
     const rig = createRig(4);
     run(rig, createSequence({ prompt: 60, maxNewTokens: 1 }));
     const other = () => {
@@ -55,7 +55,7 @@ describe("the prefix cache", () => {
     assert.deepEqual(run(rig, once()), { fed: 1 + 2, output });
   });
 
-  it("forgets the sequence that was of use longest ago when it has as many as it may keep", () => {
+  it("evicts the least recently used copy when it is full", () => {
     const rig = createRig(2);
     const ask = (seed: number) => run(rig, createSequence({ prompt: 40, maxNewTokens: 1, seed })).fed;
     assert.equal(ask(1), 40);
@@ -73,7 +73,7 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1, seed: 9 })).fed, 1);
   });
 
-  it("gives up as many of the oldest as a sequence needs the room of", () => {
+  it("evicts as many of the oldest copies as a sequence needs room for", () => {
     const rig = createScheduler({
       engine: { sequenceTokens: 160, blockTokens: 8, kvBlocks: 20 },
       limits: { prefixCacheEntries: 8 },
@@ -86,7 +86,7 @@ describe("the prefix cache", () => {
     assert.deepEqual([fedFor(40, 3), fedFor(40, 1)], [1, 40]);
   });
 
-  it("takes only whole copies where the model cannot roll back, and then without its last token", () => {
+  it("uses only whole copies on models that cannot truncate, and never a prompt's last token", () => {
     const capabilities = { truncate: false, copyPrefix: false };
     const rig = createScheduler({ engine: { sequenceTokens: 256, capabilities }, limits: { prefixCacheEntries: 4 } });
     const first = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
@@ -98,7 +98,7 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, next).fed, 12);
   });
 
-  it("keeps what a sequence had computed that is cancelled in its output, for those that go on from there", () => {
+  it("keeps the KV of a sequence that is cancelled in its output", () => {
     const rig = createRig(2);
     const cancelled = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
     rig.scheduler.add(cancelled);
@@ -110,7 +110,7 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, next).fed, 60 - (text.length - 1));
   });
 
-  it("keeps nothing of sequences that fail, and nothing at all when it is off", () => {
+  it("keeps nothing of failed sequences, and nothing at all when it is off", () => {
     const rig = createRig(2);
     const failed = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
     rig.scheduler.add(failed);
@@ -122,7 +122,7 @@ describe("the prefix cache", () => {
     assert.equal(run(off, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
   });
 
-  it("computes a prompt that several begin with at the same time once", () => {
+  it("computes a prefix once that several sequences need at the same time", () => {
     const outputs = [0, 4].map((entries) => {
       const rig = createScheduler({
         engine: { maxSequences: 4, sequenceTokens: 256 },
@@ -144,7 +144,7 @@ describe("the prefix cache", () => {
     assert.deepEqual(outputs[0], outputs[1]);
   });
 
-  it("lets one that waits for another's prompt compute it, or what is left of it, where that one goes or stands still", () => {
+  it("lets a sequence compute the rest of a shared prefix whose owner ends or pauses", () => {
     for (const end of ["cancel", "pause"] as const) {
       const rig = createScheduler({
         engine: { maxSequences: 3, sequenceTokens: 256 },
@@ -188,7 +188,7 @@ describe("sequences that need more KV memory than there is", () => {
     return { rig, fed, output: sequences.map(({ tokens }) => [...tokens]) };
   }
 
-  it("all finish with the tokens they would have had alone, whether their KV is kept or computed again", () => {
+  it("all finish with the tokens they have alone, whether their KV is kept or computed again", () => {
     const roomy = runAll({ swapBytes: 0, kvBlocks: 8 * 25 });
     assert.equal(roomy.rig.scheduler.statistics.preemptions.memory, 0);
     const kept = runAll({ swapBytes: 2 ** 20, kvBlocks: 50 });
@@ -201,7 +201,7 @@ describe("sequences that need more KV memory than there is", () => {
     assert.ok(recomputed.fed > roomy.fed);
   });
 
-  it("preempts the least important first, and gives the memory to the most important", () => {
+  it("are preempted least important first, and the most important gets the memory", () => {
     const rig = createScheduler({
       engine: { maxSequences: 3, sequenceTokens: 160, blockTokens: 8, kvBlocks: 30 },
     });
@@ -217,7 +217,7 @@ describe("sequences that need more KV memory than there is", () => {
     assert.ok(rig.scheduler.statistics.preemptions.memory > 0);
   });
 
-  it("goes on where a draft was partly wrong before it was preempted", () => {
+  it("resume correctly if a draft was partly wrong before the preemption", () => {
     // The engine holds more than was accepted: only what was is kept, and comes back.
     const rig = createScheduler({
       engine: { maxSequences: 2, sequenceTokens: 160, blockTokens: 8, kvBlocks: 26 },
@@ -237,7 +237,7 @@ describe("sequences that need more KV memory than there is", () => {
     assert.deepEqual([first.state, second.state], ["finished", "finished"]);
   });
 
-  it("lets one that waits have the memory of one whose reader is behind, though there is a slot", () => {
+  it("give the memory of a paused sequence to a waiting one, even if a slot is free", () => {
     const rig = createScheduler({
       engine: { maxSequences: 4, sequenceTokens: 160, blockTokens: 8, kvBlocks: 24 },
     });
@@ -255,7 +255,7 @@ describe("sequences that need more KV memory than there is", () => {
     assert.equal(paused.state, "preempted");
   });
 
-  it("takes tokens that came at once in as many steps as they need where a step is small", () => {
+  it("feed tokens that came at once in several steps if a step is small", () => {
     const rig = createScheduler({ limits: { maxBatchTokens: 4 } });
     const sequence = createSequence({ prompt: 8, maxNewTokens: 40, ignoreEos: true });
     rig.scheduler.add(sequence);
