@@ -3,7 +3,7 @@
 
 import type { PrefixStatistics } from "../engines/decoding/kv/prefix-cache.ts";
 import type { PrefixStoreOptions } from "../engines/decoding/prefix-store/prefix-store.ts";
-import type { SchedulerLimits } from "../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../engines/decoding/scheduler/limits.ts";
 import type { SpeculationOptions } from "../engines/decoding/speculation/options.ts";
 import type { SpeculationStatistics } from "../engines/decoding/speculation/speculation.ts";
 import type { Capabilities, Capacity, EngineName, ModelCard, ModelSpec } from "../engines/engine.ts";

@@ -1,6 +1,6 @@
 // Owns what a Front is told. Made by cli/ from the settings; plain data but for the log and the clock.
 import type { PrefixStoreOptions } from "../../engines/decoding/prefix-store/prefix-store.ts";
-import type { SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
 import type { RestartPolicy } from "../../runtime/actor/supervision.ts";
 import type { Clock } from "../../runtime/clock.ts";

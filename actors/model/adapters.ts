@@ -1,22 +1,21 @@
-// Owns the adapters of a model place: which are loaded, what their generations are, and who uses each, so that one is freed
-// when nobody does any more and not before. The step loop, its pools and the intake say who uses what; the model actor has
-// adapters loaded and freed.
+// Adapters of a model place: which are loaded, their revisions, and their users, so that an adapter is freed when it has no
+// user left. The step loop, its pools and the request preparation register users; the model actor loads and unloads.
 import type { AdapterHost } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { AdapterToLoad } from "../messages.ts";
 
-/** The base model has no adapter, and so no generation of one. */
+/** Stands for the base model, which has no revision. */
 export const baseGeneration = "";
 
 interface Loaded {
   readonly generation: string;
   readonly users: Set<object>;
-  /** Settles when it is freed; null while it may be used. */
+  /** Settles when the adapter is freed; null while it may be used. */
   leaving: Promise<void> | null;
   onUnused: (() => void) | null;
 }
 
-/** Told of adapters on their way out: when nobody else may use one, and when nobody does, just before the engine frees it. */
+/** Told when an adapter takes no further users, and when it has none left, just before the engine frees it. */
 export interface AdapterWatch {
   onLeave(id: number): void;
   onFree(id: number): void;
@@ -26,7 +25,7 @@ export class Adapters {
   readonly #host: AdapterHost | null;
   readonly #watch: AdapterWatch;
   readonly #loaded = new Map<number, Loaded>();
-  /** Those that the engine is at; none rejects. */
+  /** Loads in progress; none rejects. */
   readonly #arriving = new Map<number, Promise<void>>();
   #isClosed = false;
 
@@ -40,21 +39,21 @@ export class Adapters {
     return this.#loaded.size;
   }
 
-  /** What names an adapter's content wherever it is kept; null where it is not loaded. */
+  /** Revision of an adapter's content, the key of what is stored for it; null if it is not loaded. */
   generationOf(id: number): string | null {
     return id === 0 ? baseGeneration : (this.#loaded.get(id)?.generation ?? null);
   }
 
-  /** Makes an adapter one that can be used. Throws unsupported, conflict, and what the engine does. */
+  /** Loads an adapter. Throws unsupported, conflict, and what the engine throws. */
   async load({ id, generation, path }: AdapterToLoad): Promise<void> {
     if (this.#host === null) {
       throw new ServerError(
         "unsupported",
-        "this model takes no adapters; enable_lora lets one that generates text take them",
+        "this model takes no adapters; models that generate text take them with enable_lora",
       );
     }
     if (this.#loaded.has(id) || this.#arriving.has(id)) {
-      throw new ServerError("conflict", `adapter ${id} is loaded already; expected a new number`);
+      throw new ServerError("conflict", `adapter ${id} is already loaded; expected a new number`);
     }
     const arrival = this.#arrive(this.#host.load(id, path), id, generation);
     this.#arriving.set(
@@ -64,9 +63,9 @@ export class Adapters {
     await arrival;
   }
 
-  /** Lets nobody else use an adapter, and frees it once nobody does; settles then. Of one that is gone nothing is left to do. */
+  /** Refuses further users of an adapter, frees it once it has none, and settles then; at once if it is gone. */
   async unload(id: number): Promise<void> {
-    // Who had it loaded may have given up waiting for it.
+    // The caller of load() may have given up while the load continues.
     const arriving = this.#arriving.get(id);
     if (arriving !== undefined) await arriving;
     const loaded = this.#loaded.get(id);
@@ -79,8 +78,8 @@ export class Adapters {
   }
 
   /**
-   * Says that `user` uses an adapter, until release(). Throws model_failed where it is not there, or about to go; one that
-   * follows `earlier`, which uses it already, may have it all the same.
+   * Registers a user of an adapter, until release(). Throws model_failed if the adapter is not loaded or is leaving; a
+   * leaving one still accepts a user that takes over from its user `earlier`.
    */
   use(id: number, user: object, earlier: object | null = null): void {
     if (id === 0) return;
@@ -90,7 +89,7 @@ export class Adapters {
     loaded.users.add(user);
   }
 
-  /** Does nothing where `user` does not use it. */
+  /** Does nothing if `user` does not use it. */
   release(id: number, user: object): void {
     if (id === 0) return;
     const loaded = this.#loaded.get(id);
@@ -98,7 +97,7 @@ export class Adapters {
     if (loaded?.users.size === 0) loaded.onUnused?.();
   }
 
-  /** The engine is about to be disposed, and its adapters with it: it is asked for nothing any more, whoever lets go of one. */
+  /** The engine is about to be disposed with its adapters: none is freed any more. */
   close(): void {
     this.#isClosed = true;
   }
@@ -113,7 +112,7 @@ export class Adapters {
   }
 
   async #free(id: number, loaded: Loaded): Promise<void> {
-    // What is awaited goes on between two steps: a step is synchronous, and its last row may be what released it.
+    // Awaited, so that the engine frees it between two steps: a row of the current one may have released it.
     if (loaded.users.size > 0) {
       await new Promise<void>((resolve) => {
         loaded.onUnused = resolve;
@@ -126,7 +125,7 @@ export class Adapters {
   }
 }
 
-/** Requests hold leases on what they name, so it is not they who are wrong. */
+/** Requests hold leases on their adapters, so this is no fault of the request. */
 function gone(id: number): ServerError {
   return new ServerError("model_failed", `adapter ${id} was freed while a request for it was on its way; try again`);
 }

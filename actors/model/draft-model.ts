@@ -1,5 +1,4 @@
-// Owns loading the model that drafts: it must have the vocabulary of the model it drafts for, which the files tell. Called by
-// the model's place, once its own model is loaded.
+// Draft model: loads the model that drafts, if its file has the vocabulary of the target model.
 
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
 import type { LoadedModel, LoadProgress } from "../../engines/engine.ts";
@@ -9,10 +8,10 @@ import { ServerError } from "../../runtime/errors.ts";
 
 type DraftModel = NonNullable<SpeculationOptions["draftModel"]>;
 
-/** Kind of a token that fills a vocabulary up to a round number. */
+/** Type of tokens that pad a vocabulary to a round number. */
 const unused = 5;
 
-/** `targetPath` is the file of the model that is drafted for. Throws config_invalid where the two do not fit. */
+/** `targetPath`: file of the target model. Throws config_invalid if the vocabularies differ. */
 export async function loadDraftModel(
   targetPath: string,
   { engine, spec }: DraftModel,
@@ -32,7 +31,7 @@ export async function loadDraftModel(
   return (await openEngine(engine)).load(spec, onProgress);
 }
 
-/** Null where each token means the same to both; one vocabulary may have more tokens than the other if nobody uses them. */
+/** Null if all tokens are equal; one vocabulary may have more tokens than the other if they are unused. */
 export function vocabularyDifference(target: TokenizerMetadata, draft: TokenizerMetadata): string | null {
   const common = Math.min(target.tokens.length, draft.tokens.length);
   for (let id = 0; id < common; id++) {

@@ -1,5 +1,5 @@
-// Owns building the token frame of one or a few steps for one consumer. The buffers live as long as the consumer; what
-// leaves is an exact copy, because sending clones a view's whole buffer.
+// Frame builder: collects the tokens of one or a few steps for one subscriber. Its buffers live as long as the subscriber;
+// frames are exact copies, because sending a view clones its whole buffer.
 import type { TokenLogprobs } from "../../engines/decoding/sampler/sampler.ts";
 import { MAX_TOP_LOGPROBS } from "../../engines/decoding/sampler/state.ts";
 import type { Finish } from "../../engines/decoding/scheduler/scheduler.ts";
@@ -14,7 +14,7 @@ import {
 } from "../messages.ts";
 
 const unitsPerMs = 100;
-/** Steps whose tokens fit into one frame, and one whose tokens fit into a frame that is full. */
+/** Steps whose tokens fit into a frame, and further steps that fit once isFull is true. */
 const stepsHeld = 8;
 const spareSteps = 1;
 const noFailures: TokenFrame["failed"] = [];
@@ -33,7 +33,7 @@ export class FrameBuilder {
 
   readonly #rowsPerStep: number;
 
-  /** `rowsPerStep`: most tokens a step samples. Those that must come next stop at a full frame. */
+  /** `rowsPerStep`: most tokens that a step samples. Forced tokens stop at a full frame. */
   constructor(rowsPerStep: number) {
     this.#rowsPerStep = rowsPerStep;
     const rows = rowsPerStep * (stepsHeld + spareSteps);
@@ -42,7 +42,7 @@ export class FrameBuilder {
     this.#cached = new Int32Array(2 * rows);
   }
 
-  /** What is to be known of a sequence's prompt: how much of it was cached, and its logprobs where they were wanted. */
+  /** Adds the facts about a sequence's prompt: its cached tokens, and its logprobs if wanted. */
   begin(id: number, cachedTokens: number, logprobs: Float32Array | null): void {
     if (cachedTokens > 0) {
       this.#cached[this.#cachedCount++] = id;
@@ -72,12 +72,12 @@ export class FrameBuilder {
     }
   }
 
-  /** Whether the rest of this step's rows fits, but another step's might not. */
+  /** Whether the rows of another step may not fit. */
   get isFull(): boolean {
     return (this.#rowCount + (1 + spareSteps) * this.#rowsPerStep) * rowInts > this.#rows.length;
   }
 
-  /** The frame, or null when nothing was made for this consumer. Empties the builder. */
+  /** The frame, or null if it has no tokens. Empties the builder. */
   take(): TokenFrame | null {
     if (this.#rowCount === 0) return null;
     const rows = this.#rows.slice(0, this.#rowCount * rowInts);

@@ -1,7 +1,5 @@
-// Owns what runs on a model's place (a child process or a worker thread): it loads the model, then runs the step loop
-// with the model actor in front of it. Started by the kernel's entry; an engine failure ends the place on purpose, and
-// its supervisor starts a new one.
-
+// Model place: a child process or worker thread that loads a model, then runs the step loop with the model actor in front.
+// An engine failure ends the place on purpose, and its supervisor starts a new one.
 import { createGrammarHost } from "../../engines/decoding/grammar/host.ts";
 import { modelFingerprint } from "../../engines/decoding/prefix-store/fingerprint.ts";
 import { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
@@ -16,7 +14,7 @@ import { modelActor } from "./model-actor.ts";
 import { RequestPreparation } from "./request-preparation.ts";
 import { StepLoop } from "./step/step-loop.ts";
 
-/** A shorter prefix is computed sooner than it is read from disk. */
+/** A shorter prefix is computed sooner than it is read from disk. Chosen by hand. */
 const leastStoredTokens = 256;
 
 export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelPlaceReady> {
@@ -45,7 +43,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const onStop = async () => {
     loop.stop();
     await running.catch(() => undefined);
-    // The latest first: the time to stop in is short.
+    // The latest first: the time for stopping is short.
     while (store !== null && loop.evictLatestPrefix()) await store.flush();
     await store?.dispose();
     await grammars.dispose();
@@ -55,8 +53,8 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const behaviour = modelActor(loop, new RequestPreparation({ loop, grammars, store }));
   place.system.spawn<ModelProtocol>("model", { ...behaviour, onStop }, { mailboxLimit });
   running.catch((error: unknown) => {
-    if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // aborted to stop: that message is on its way
-    // Thrown outside of every promise, so that the place dies and says why.
+    if (spec.abortFlag && new Uint8Array(spec.abortFlag)[0] === 1) return; // aborted by a stop message
+    // Thrown outside of every promise, so that the place dies with the error.
     setImmediate(() => {
       throw error;
     });

@@ -1,60 +1,60 @@
-// Intake: prepares jobs for the scheduler's queue. It has their grammars compiled and reads the KV that the disk has of their
-// prompts. Called by the model actor. A job that is cancelled meanwhile is never queued.
+// Request preparation: compiles the grammars of jobs and reads cached KV of their prompts from disk, then queues the jobs.
+// A job that is cancelled meanwhile is never queued.
 import type { CompiledGrammar, GrammarHost } from "../../engines/decoding/grammar/matcher.ts";
 import type { PrefixStore } from "../../engines/decoding/prefix-store/prefix-store.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { SequenceJob } from "../messages.ts";
 import type { StepLoop, Subscriber } from "./step/step-loop.ts";
 
-export interface IntakeOptions {
+export interface RequestPreparationOptions {
   readonly loop: StepLoop;
-  /** null where outputs cannot be constrained. */
+  /** null: outputs cannot be constrained. */
   readonly grammars: GrammarHost | null;
-  /** null where nothing is kept on disk. */
+  /** null: no KV is kept on disk. */
   readonly store: PrefixStore | null;
 }
 
 interface PendingJob {
   readonly job: SequenceJob;
-  /** Aborted when the job is not wanted any more. */
+  /** Aborted when the job is cancelled. */
   readonly abandoned: AbortController;
 }
 
-/** Reading fewer tokens than these from disk takes longer than computing them. */
+/** A shorter gain is computed sooner than it is read from disk. Chosen by hand. */
 const leastReadTokens = 128;
 
 export class RequestPreparation {
-  readonly #options: IntakeOptions;
-  /** Jobs that are being prepared, by id. They use their adapters. */
+  readonly #options: RequestPreparationOptions;
+  /** Jobs in preparation, by id. They use their adapters. */
   readonly #pending = new Map<Subscriber, Map<number, PendingJob>>();
 
-  constructor(options: IntakeOptions) {
+  constructor(options: RequestPreparationOptions) {
     this.#options = options;
   }
 
-  /** Queues all jobs or, when one is refused, none; at once where there is nothing to prepare. */
-  submit(consumer: Subscriber, jobs: readonly SequenceJob[]): void | Promise<void> {
+  /** Queues all jobs or, if one is refused, none; at once if there is nothing to prepare. */
+  submit(subscriber: Subscriber, jobs: readonly SequenceJob[]): void | Promise<void> {
     const { loop } = this.#options;
     const needsNothing = jobs.every((job) => job.grammar === null && this.#stored(job) === null);
-    if (needsNothing) return loop.submit(consumer, jobs);
-    return this.#submitPrepared(consumer, jobs);
+    if (needsNothing) return loop.submit(subscriber, jobs);
+    return this.#submitPrepared(subscriber, jobs);
   }
 
-  cancel(consumer: Subscriber, ids: readonly number[], how?: "cancelled" | "stop"): void {
-    for (const id of ids) this.#forget(consumer, id);
-    this.#options.loop.cancel(consumer, ids, how);
+  cancel(subscriber: Subscriber, ids: readonly number[], how?: "cancelled" | "stop"): void {
+    for (const id of ids) this.#forget(subscriber, id);
+    this.#options.loop.cancel(subscriber, ids, how);
   }
 
-  drop(consumer: Subscriber): void {
-    for (const id of [...(this.#pending.get(consumer)?.keys() ?? [])]) this.#forget(consumer, id);
-    this.#pending.delete(consumer);
-    this.#options.loop.drop(consumer);
+  drop(subscriber: Subscriber): void {
+    for (const id of [...(this.#pending.get(subscriber)?.keys() ?? [])]) this.#forget(subscriber, id);
+    this.#pending.delete(subscriber);
+    this.#options.loop.drop(subscriber);
   }
 
-  async #submitPrepared(consumer: Subscriber, jobs: readonly SequenceJob[]): Promise<void> {
-    const isWanted = (job: SequenceJob) => this.#pending.get(consumer)?.get(job.id)?.job === job;
+  async #submitPrepared(subscriber: Subscriber, jobs: readonly SequenceJob[]): Promise<void> {
+    const isWanted = (job: SequenceJob) => this.#pending.get(subscriber)?.get(job.id)?.job === job;
     try {
-      const pending = jobs.map((job) => this.#remember(consumer, job));
+      const pending = jobs.map((job) => this.#remember(subscriber, job));
       const grammars = new Map<number, CompiledGrammar>();
       for (const { job, abandoned } of pending) {
         const grammar = await this.#compile(job, abandoned.signal);
@@ -62,24 +62,24 @@ export class RequestPreparation {
         await this.#readPrefix(job, isWanted);
       }
       const wanted = jobs.filter(isWanted);
-      if (wanted.length > 0) this.#options.loop.submit(consumer, wanted, grammars);
+      if (wanted.length > 0) this.#options.loop.submit(subscriber, wanted, grammars);
     } finally {
-      for (const job of jobs) if (isWanted(job)) this.#forget(consumer, job.id);
+      for (const job of jobs) if (isWanted(job)) this.#forget(subscriber, job.id);
     }
   }
 
-  /** Throws `conflict` for an id the consumer uses already, and where its adapter is gone. */
-  #remember(consumer: Subscriber, job: SequenceJob): PendingJob {
-    const pending = this.#pending.get(consumer) ?? new Map<number, PendingJob>();
-    if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is being prepared already`);
+  /** Throws `conflict` for an id that the subscriber uses already, and model_failed if the adapter is gone. */
+  #remember(subscriber: Subscriber, job: SequenceJob): PendingJob {
+    const pending = this.#pending.get(subscriber) ?? new Map<number, PendingJob>();
+    if (pending.has(job.id)) throw new ServerError("conflict", `sequence ${job.id} is already being prepared`);
     this.#options.loop.adapters.use(job.adapter, job);
     const remembered = { job, abandoned: new AbortController() };
-    this.#pending.set(consumer, pending.set(job.id, remembered));
+    this.#pending.set(subscriber, pending.set(job.id, remembered));
     return remembered;
   }
 
-  #forget(consumer: Subscriber, id: number): void {
-    const pending = this.#pending.get(consumer);
+  #forget(subscriber: Subscriber, id: number): void {
+    const pending = this.#pending.get(subscriber);
     const forgotten = pending?.get(id);
     if (forgotten === undefined) return;
     pending?.delete(id);
@@ -87,7 +87,7 @@ export class RequestPreparation {
     forgotten.abandoned.abort();
   }
 
-  /** null where the job has no grammar, or is not wanted any more. */
+  /** null: the job has no grammar, or is cancelled. */
   async #compile({ client, grammar }: SequenceJob, signal: AbortSignal): Promise<CompiledGrammar | null> {
     const { grammars } = this.#options;
     if (grammar === null || signal.aborted) return null;
@@ -100,11 +100,11 @@ export class RequestPreparation {
     }
   }
 
-  /** Gives the prefix cache what the disk has of a prompt. */
+  /** Reads the stored prefix of a prompt into the prefix cache. */
   async #readPrefix(job: SequenceJob, isWanted: (job: SequenceJob) => boolean): Promise<void> {
     const stored = isWanted(job) ? this.#stored(job) : null;
     const read = stored && (await this.#options.store?.read(stored));
-    // Another one with the same prompt may have been quicker; and of one that is cancelled the adapter may be gone.
+    // Another job may have read it meanwhile, and the adapter of a cancelled job may be gone.
     if (!read || !isWanted(job) || this.#stored(job) === null) return;
     this.#options.loop.importPrefix(job.adapter, read.tokens, read.bytes);
   }

@@ -1,5 +1,4 @@
-// Owns what a step loop counts, and the picture it makes of a model for whoever asks how it is doing. Used by the step loop.
-
+// Step statistics: what the step loop counts, and the snapshot of a model for its statistics.
 import type { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import type { Speculation } from "../../engines/decoding/speculation/speculation.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
@@ -28,20 +27,21 @@ export class StepStatistics {
   ): ModelStatistics {
     const { steps, tokens, promptTokens, engineMs, totalMs } = this;
     const { maxSequences, kvBlocks } = capacity;
+    const { running, waiting, preempted, preemptions, adapterSwitches, prefixes } = scheduler.statistics;
     const drafts = speculation?.statistics ?? noDrafts;
     return {
       ...{ steps, tokens, promptTokens, engineMs, totalMs },
       slots: maxSequences,
-      running: scheduler.runningCount,
-      waiting: scheduler.waitingCount,
-      parked: scheduler.preemptedCount,
-      preemptions: scheduler.pausedPreemptions,
-      memoryPreemptions: scheduler.memoryPreemptions,
-      sharePreemptions: scheduler.sharePreemptions,
+      running,
+      waiting,
+      parked: preempted,
+      preemptions: preemptions.reader,
+      memoryPreemptions: preemptions.memory,
+      sharePreemptions: preemptions.share,
       ended: { ...this.ended },
-      prefixCache: { ...scheduler.prefixStatistics },
+      prefixCache: { ...prefixes },
       kvBlocks: { used: kvBlocks - kv.freeBlocks, total: kvBlocks },
-      adapters: { loaded: adapters, switches: scheduler.adapterSwitches },
+      adapters: { loaded: adapters, switches: adapterSwitches },
       speculation: { ...drafts, acceptedAt: [...drafts.acceptedAt] },
       latencies: this.latencies.snapshot(),
     };

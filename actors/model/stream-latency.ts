@@ -1,5 +1,5 @@
-// Owns how long streamed answers wait for their tokens, counted where the tokens are made: a pair of histograms a series.
-// Used by the step loop, for each sequence whose job names a series. Observing allocates nothing; times are handed in.
+// Stream latency: histograms of the time to the first token and between tokens, one pair per series, counted where tokens
+// are made. Observing allocates nothing; times are handed in.
 import type { LatencyCounts } from "../api/engine-metric.ts";
 import type { SeriesLatencies } from "../messages.ts";
 
@@ -11,20 +11,20 @@ export const interTokenBounds = [
   0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
 ] as const;
 
-/** Names are routes of the front, so there are few; what comes after so many shares one. */
+/** Series are named after routes, so there are few; further ones share one. */
 const maxSeries = 32;
 const otherSeries = "<other>";
 
-// Instead of the time of the last tokens.
+// In place of the time of the last tokens.
 const notBegun = -1;
 const paused = -2;
 
 export class StreamLatencies {
   readonly #series = new Map<string, Series>();
 
-  /** Follows one answer, whose request came `waitedMs` before now. */
+  /** The clock of one stream, whose request came `waitedMs` before now. */
   open(name: string, waitedMs: number, nowMs: number): StreamClock {
-    // Clocks of two processes: one may have been set back in between.
+    // The clocks of two processes may differ.
     return new StreamClock(this.#seriesOf(name), nowMs - Math.max(waitedMs, 0));
   }
 
@@ -49,7 +49,7 @@ interface Series {
   readonly interToken: Histogram;
 }
 
-/** One answer on its way. */
+/** Latencies of one stream. */
 export class StreamClock {
   readonly #series: Series;
   readonly #receivedMs: number;
@@ -61,7 +61,7 @@ export class StreamClock {
     this.#receivedMs = receivedMs;
   }
 
-  /** A step has given the answer so many tokens. Several share the time since the ones before. */
+  /** Counts `count` tokens of a step; they share the time since the tokens before. */
   took(count: number, nowMs: number): void {
     const { firstToken, interToken } = this.#series;
     if (this.#lastMs === notBegun) firstToken.add((nowMs - this.#receivedMs) / 1000, 1);
@@ -69,7 +69,7 @@ export class StreamClock {
     this.#lastMs = nowMs;
   }
 
-  /** The reader is behind: what it waits for from now on is itself. */
+  /** The reader is behind: the time until the next tokens is its own and is not counted. */
   pause(): void {
     if (this.#lastMs !== notBegun) this.#lastMs = paused;
   }

@@ -1,5 +1,4 @@
-// Owns who takes tokens: each consumer's live sequences and the frame that is being filled for it, and when frames leave.
-// Used by the step loop.
+// Subscribers: the live sequences of each subscriber, the frame that collects its tokens, and when frames are sent.
 import { performance } from "node:perf_hooks";
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import { FrameBuilder } from "./frame.ts";
@@ -11,44 +10,44 @@ interface Registered {
 }
 
 export class Subscribers {
-  /** A first or last token, or a full buffer: the frames leave with this step. */
+  /** A first or last token, or a full frame: all frames are sent after this step. */
   isUrgent = false;
   readonly #registered = new Map<Subscriber, Registered>();
   readonly #rowsPerStep: number;
   readonly #intervalMs: number;
   #lastFlushMs = 0;
 
-  /** Frames leave `intervalMs` after the ones before, if nothing is urgent. */
+  /** Frames are sent `intervalMs` after the last ones, if nothing is urgent. */
   constructor(rowsPerStep: number, intervalMs: number) {
     this.#rowsPerStep = rowsPerStep;
     this.#intervalMs = intervalMs;
   }
 
-  /** Throws `conflict` for an id the consumer uses already. */
-  checkFree(consumer: Subscriber, id: number): void {
-    if (this.find(consumer, id)) throw new ServerError("conflict", `sequence ${id} is running already`);
+  /** Throws `conflict` for an id that the subscriber uses already. */
+  checkFree(subscriber: Subscriber, id: number): void {
+    if (this.find(subscriber, id)) throw new ServerError("conflict", `sequence ${id} is already running`);
   }
 
   add(sequence: GenerationSequence): void {
-    const { consumer, id } = sequence.live;
-    let registered = this.#registered.get(consumer);
+    const { subscriber, id } = sequence.live;
+    let registered = this.#registered.get(subscriber);
     if (!registered) {
       registered = { sequences: new Map(), frame: new FrameBuilder(this.#rowsPerStep) };
-      this.#registered.set(consumer, registered);
+      this.#registered.set(subscriber, registered);
     }
     registered.sequences.set(id, sequence);
   }
 
-  find(consumer: Subscriber, id: number): GenerationSequence | undefined {
-    return this.#registered.get(consumer)?.sequences.get(id);
+  find(subscriber: Subscriber, id: number): GenerationSequence | undefined {
+    return this.#registered.get(subscriber)?.sequences.get(id);
   }
 
   frameOf({ live }: GenerationSequence): FrameBuilder | undefined {
-    return this.#registered.get(live.consumer)?.frame;
+    return this.#registered.get(live.subscriber)?.frame;
   }
 
-  sequencesOf(consumer: Subscriber): GenerationSequence[] {
-    return [...(this.#registered.get(consumer)?.sequences.values() ?? [])];
+  sequencesOf(subscriber: Subscriber): GenerationSequence[] {
+    return [...(this.#registered.get(subscriber)?.sequences.values() ?? [])];
   }
 
   all(): Subscriber[] {
@@ -56,26 +55,26 @@ export class Subscribers {
   }
 
   remove({ live }: GenerationSequence): void {
-    this.#registered.get(live.consumer)?.sequences.delete(live.id);
+    this.#registered.get(live.subscriber)?.sequences.delete(live.id);
   }
 
-  drop(consumer: Subscriber): void {
-    this.#registered.delete(consumer);
+  drop(subscriber: Subscriber): void {
+    this.#registered.delete(subscriber);
   }
 
-  /** Tells the consumer of a sequence why that has ended, behind all it has said. */
-  fail({ live: { consumer, id } }: GenerationSequence, error: ErrorRecord): void {
-    const built = this.#registered.get(consumer)?.frame.take();
-    if (built) consumer.send(built);
-    consumer.send({ ...emptyFrame, failed: [{ id, error }] });
+  /** Sends a sequence's error to its subscriber, after all its tokens. */
+  fail({ live: { subscriber, id } }: GenerationSequence, error: ErrorRecord): void {
+    const built = this.#registered.get(subscriber)?.frame.take();
+    if (built) subscriber.send(built);
+    subscriber.send({ ...emptyFrame, failed: [{ id, error }] });
   }
 
   flush(): void {
     this.#lastFlushMs = performance.now();
     this.isUrgent = false;
-    for (const [consumer, { frame }] of this.#registered) {
+    for (const [subscriber, { frame }] of this.#registered) {
       const built = frame.take();
-      if (built) consumer.send(built);
+      if (built) subscriber.send(built);
     }
   }
 

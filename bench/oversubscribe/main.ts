@@ -2,7 +2,7 @@
 // would have said with room for all.
 import arg from "arg";
 import { StepLoop } from "../../actors/model/step/step-loop.ts";
-import type { SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, LoadedModel } from "../../engines/engine.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
 import { defaultPackage } from "../../engines/files/hub/default-model.ts";

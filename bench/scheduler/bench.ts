@@ -1,14 +1,16 @@
-// Owns `bench scheduler`: what the scheduling policy costs a step, apart from every engine. The steps are those a model
-// would be asked for, with a full queue behind them; only the model is left out.
+// Bench scheduler: CPU time of the scheduling policy per step, without an engine, under a full queue; and simulations of slot
+// shares and of drafts.
 import { performance } from "node:perf_hooks";
 import arg from "arg";
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
-import { Scheduler, type SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
+import { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import { Sequence } from "../../engines/decoding/scheduler/sequence.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
 import { report } from "../results.ts";
 import { type Percentiles, percentiles } from "../serving/client/statistics.ts";
+import { draftsTable } from "./drafts.ts";
 import { sharesTable } from "./shares.ts";
 
 const warmupSteps = 300;
@@ -21,10 +23,10 @@ const limits: SchedulerLimits = {
   maxBatchTokens: 4096,
   maxPrefillChunkTokens: 512,
   maxDecodeStepsBeforePrefill: 8,
-  // All prompts here are alike: with their prefixes kept there would be nothing to schedule.
+  // All prompts are equal: with a prefix cache there would be nothing to schedule.
   prefixCacheEntries: 0,
   maxQueue: queueLength,
-  // Nobody waits so long, but everybody might.
+  // Never reached, but every waiting sequence is checked against it.
   queueTimeoutMs: 1e9,
   slotShareMs: 2000,
   swapBytes: 0,
@@ -39,7 +41,7 @@ interface Workload {
 }
 
 const workloads: readonly Workload[] = [
-  // None ends while it is measured.
+  // No sequence ends during the measurement.
   { name: "decodes only", promptTokens: 1, newTokens: sequenceTokens - 1 },
   { name: "prompts come, answers end", promptTokens: 200, newTokens: 64 },
 ];
@@ -54,7 +56,7 @@ export function main(argv: readonly string[]): void {
   const flags = arg({ "--sequences": String, "--steps": Number, "--save": Boolean }, { argv: [...argv] });
   const counts = (flags["--sequences"] ?? "32,256,2048").split(",").map(Number);
   const steps = flags["--steps"] ?? 2000;
-  // Compiled before anything is measured, so that the order of the rows does not matter.
+  // Warm-up, so that the order of the rows does not matter.
   for (const workload of workloads) measure(workload, counts[0] ?? 1, warmupSteps);
   const rows = workloads.flatMap((workload) =>
     counts.map((count) => {
@@ -71,7 +73,7 @@ export function main(argv: readonly string[]): void {
       method:
         `advance, schedule, accept of every token and endStep; ${steps} steps after ${warmupSteps}, ${queueLength} sequences ` +
         `of ${clientCount} clients waiting all the time.`,
-      body: `${table(["what", "slots", "rows a step", "us p50", "p90", "p99", "ns a row"], rows)}\n\n${sharesTable()}`,
+      body: `${table(["what", "slots", "rows a step", "us p50", "p90", "p99", "ns a row"], rows)}\n\n${sharesTable()}\n\n${draftsTable()}`,
     },
     flags["--save"] ?? false,
   );
@@ -85,7 +87,7 @@ function measure(workload: Workload, slots: number, steps: number): { microsecon
   let nowMs = 0;
   let rowCount = 0;
   for (let step = -warmupSteps; step < steps; step++) {
-    while (scheduler.runningCount + scheduler.waitingCount < slots + queueLength) scheduler.add(sequence());
+    while (scheduler.statistics.running + scheduler.statistics.waiting < slots + queueLength) scheduler.add(sequence());
     const startMs = performance.now();
     scheduler.advance(nowMs);
     scheduler.schedule(batch);
@@ -104,7 +106,7 @@ function measure(workload: Workload, slots: number, steps: number): { microsecon
   return { microseconds: percentiles(times), meanRows: rowCount / steps };
 }
 
-/** A scheduler over a model that is not there. */
+/** A scheduler without a model. */
 function createScheduler(maxSequences: number): Scheduler<Sequence> {
   const model = {
     capacity: idleCapacity(maxSequences, limits.maxBatchTokens, sequenceTokens),
@@ -133,7 +135,7 @@ function sequences({ promptTokens, newTokens }: Workload): () => Sequence {
     });
 }
 
-/** A model fast enough for every slot to be used: the policy measures out prompts by what steps take. */
+/** Milliseconds of a step of a model that is fast enough to use every slot. */
 function modelMs({ rowCount, tokenCount }: Batch): number {
   return 5 + 0.02 * rowCount + 0.02 * (tokenCount - rowCount);
 }

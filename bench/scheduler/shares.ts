@@ -1,9 +1,10 @@
-// Simulation of a client that holds all slots: what another one, or a burst of others, waits for a first token under
-// different slot_share_secs, and what that costs the first client. The scheduler is the real one; the model is its clock.
+// Simulation of slot shares: how long other clients wait for a first token while one client holds all slots, under different
+// slot_share_secs, and how many tokens that costs the first client. The scheduler is real; the model is only a clock.
 
 import { table } from "../../cli/bench/report.ts";
 import { Batch } from "../../engines/batch.ts";
-import { Scheduler, type SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
+import { Scheduler } from "../../engines/decoding/scheduler/scheduler.ts";
 import { Sequence } from "../../engines/decoding/scheduler/sequence.ts";
 import type { KvCache, SavedKv } from "../../engines/engine.ts";
 import { idleCapabilities, idleCapacity, idleKv } from "../idle-kv.ts";
@@ -12,7 +13,7 @@ import { percentiles } from "../serving/client/statistics.ts";
 const simulatedMs = 120_000;
 const sampledToken = 7;
 const sequenceTokens = 4096;
-/** As SmolLM2-135M takes on two cores: a step, each row of it, a prompt token, a token of KV swapped out and in. */
+/** Times of SmolLM2-135M on two cores: a step, each of its rows, a prompt token, a token of KV swapped out and in. */
 const stepMs = 12;
 const rowMs = 2;
 const promptTokenMs = 2;
@@ -23,7 +24,7 @@ export interface SharesLoad {
   readonly name: string;
   readonly slots: number;
   readonly greedyTokens: number;
-  /** Clients beside the greedy one; each asks for a short answer, `everyMs` after it asked before, or once. */
+  /** Clients beside the greedy one; each asks for a short answer every `everyMs`; Infinity: once. */
   readonly others: number;
   readonly everyMs: number;
   readonly swapBytes: number;
@@ -71,7 +72,7 @@ export function sharesTable(): string {
   );
 }
 
-/** The same as clients come and go in two minutes. `waits`: from each question to its first token. */
+/** Runs two minutes. `waits`: ms from each request of the others to its first token. */
 function simulate(load: SharesLoad, slotShareMs: number): { waits: number[]; greedyTokens: number; changes: number } {
   const limits: SchedulerLimits = {
     maxBatchTokens: 4096,
@@ -100,7 +101,7 @@ function simulate(load: SharesLoad, slotShareMs: number): { waits: number[]; gre
   let greedyTokens = 0;
   for (let nowMs = 0; nowMs < simulatedMs; ) {
     scheduler.advance(nowMs);
-    while (scheduler.waitingCount < 64) scheduler.add(sequence("greedy", 200, load.greedyTokens));
+    while (scheduler.statistics.waiting < 64) scheduler.add(sequence("greedy", 200, load.greedyTokens));
     for (const [i, atMs] of nextAskMs.entries()) {
       if (nowMs < atMs) continue;
       const one = sequence(`other ${i}`, 40, 8);
@@ -121,7 +122,7 @@ function simulate(load: SharesLoad, slotShareMs: number): { waits: number[]; gre
     scheduler.endStep(spentMs);
   }
   scheduler.checkIntegrity();
-  return { waits, greedyTokens, changes: scheduler.sharePreemptions };
+  return { waits, greedyTokens, changes: scheduler.statistics.preemptions.share };
 }
 
 function sequence(client: string, promptTokens: number, maxNewTokens: number): Sequence {
@@ -138,14 +139,14 @@ function sequence(client: string, promptTokens: number, maxNewTokens: number): S
   });
 }
 
-/** KV of no content: only the time that copies of it take is counted. */
+/** KV without content that counts the time of copies. */
 class TimedKv implements KvCache {
   readonly freeBlocks = idleKv.freeBlocks;
   readonly layout = idleKv.layout;
   readonly #tokens = new Map<SavedKv, number>();
   #spentMs = 0;
 
-  /** Since it was last asked. */
+  /** Milliseconds since the last call. */
   takeMs(): number {
     const spentMs = this.#spentMs;
     this.#spentMs = 0;

@@ -1,7 +1,7 @@
 // Owns what the settings say about models turned into what the engine is told: fetches each model, has its engine chosen,
 // and makes its spec.
 import { join } from "node:path";
-import type { SchedulerLimits } from "../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../engines/engine.ts";
 import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
 import { resolveModel } from "../../engines/files/hub/resolve-model.ts";

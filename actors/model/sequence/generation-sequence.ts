@@ -1,4 +1,4 @@
-// Owns a sequence together with what the step loop needs to know of it: whom its tokens go to, and how they are chosen.
+// Generation sequence: a sequence with its subscriber, sampling and grammar; pooled sequence: one with a sink of vectors.
 import type { Matcher } from "../../../engines/decoding/grammar/matcher.ts";
 import type { SamplingState } from "../../../engines/decoding/sampler/sampler.ts";
 import { Sequence, type SequenceOptions } from "../../../engines/decoding/scheduler/sequence.ts";
@@ -8,15 +8,15 @@ import type { StreamClock } from "../stream-latency.ts";
 import type { PromptLogprobs } from "./prompt-logprobs.ts";
 import type { ReasoningBudget } from "./reasoning-budget.ts";
 
-/** Whoever asked for sequences and takes their tokens. Compared by identity. */
+/** The receiver of the tokens of the sequences that it submits. Compared by identity. */
 export interface Subscriber {
   send(frame: TokenFrame): void;
 }
 
-/** What becomes of a sequence that is generated. */
+/** How the tokens of a sequence are chosen, and their receiver. */
 export interface LiveOptions {
   readonly id: number;
-  readonly consumer: Subscriber;
+  readonly subscriber: Subscriber;
   readonly sampling: SamplingState;
   readonly thinking: ReasoningBudget | null;
   readonly promptRecords: PromptLogprobs | null;
@@ -24,16 +24,16 @@ export interface LiveOptions {
 
 export class GenerationSequence extends Sequence {
   readonly live: LiveOptions;
-  /** When it was first scheduled, in ms; 0 = not yet. */
+  /** When it was first scheduled, in ms of performance.now(); 0 = not yet. */
   startedMs = 0;
-  /** Tokens that come next whatever the model says, from forcedAt on. */
+  /** Tokens that follow without sampling, from forcedAt on. */
   forced: Int32Array = new Int32Array(0);
   forcedAt = 0;
-  /** What its grammar forces behind the token sampled last has been taken. */
+  /** The tokens that its grammar forces behind the last sampled token have been taken. */
   hasForced = false;
-  /** Follows its grammar; null where it has none. Opened once the sequence is queued. */
+  /** Follows its grammar; null: none. Opened once the sequence is queued. */
   matcher: Matcher | null = null;
-  /** null where its latencies are not counted. */
+  /** null: its latencies are not counted. */
   clock: StreamClock | null = null;
 
   constructor(options: SequenceOptions, live: LiveOptions) {
@@ -44,7 +44,7 @@ export class GenerationSequence extends Sequence {
 
 /** Takes the pooled output of one sequence. */
 export interface PoolSink {
-  /** `values` is lent. `position`: tokens of the prompt before those of the row. */
+  /** `values` is valid during the call. `position`: prompt tokens before those of the row. */
   add(values: Float32Array, position: number): void;
   done(): void;
   fail(error: ErrorRecord): void;

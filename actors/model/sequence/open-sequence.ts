@@ -1,14 +1,14 @@
-// Owns how a job becomes a sequence of the step loop: its sampling, its bounds, and what follows its tokens.
+// Opening a sequence: makes the generation sequence of a job, with its sampling, bounds, reasoning budget and logprobs.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { SequenceJob } from "../../messages.ts";
 import { GenerationSequence, type Subscriber } from "./generation-sequence.ts";
 import { PromptLogprobs } from "./prompt-logprobs.ts";
 import { ReasoningBudget } from "./reasoning-budget.ts";
 
-/** `sequenceTokens`: most tokens of a sequence, prompt and output. Throws `invalid_value` for sampling that does not fit. */
+/** `sequenceTokens`: most tokens of a sequence, prompt and output. Throws `invalid_value` for invalid sampling settings. */
 export function openSequence(
   job: SequenceJob,
-  consumer: Subscriber,
+  subscriber: Subscriber,
   sampler: Sampler,
   sequenceTokens: number,
 ): GenerationSequence {
@@ -17,7 +17,7 @@ export function openSequence(
   return new GenerationSequence(
     {
       client: job.client,
-      // The other choices of a request may wait for its first one to end.
+      // The other choices of a request may wait until its first one ends.
       hasQueueLimit: job.choice === 0,
       prompt,
       maxNewTokens: job.maxNewTokens ?? Math.max(sequenceTokens - prompt.length, 1),
@@ -29,7 +29,7 @@ export function openSequence(
     },
     {
       id,
-      consumer,
+      subscriber,
       sampling: sampler.open(job.sampling, job.choice, prompt, job.breakers),
       thinking: reasoningBudget && new ReasoningBudget(reasoningBudget),
       promptRecords: wantsPromptLogits ? new PromptLogprobs(prompt.length, promptLogprobs ?? 0) : null,

@@ -1,4 +1,4 @@
-// Owns the logprobs of one prompt while its tokens are fed. What is fed again after a preemption is written again.
+// Prompt logprobs: collects the logprobs of one prompt while its tokens are fed. Tokens fed again are written again.
 import type { TokenLogprobs } from "../../../engines/decoding/sampler/sampler.ts";
 
 export class PromptLogprobs {
@@ -13,7 +13,7 @@ export class PromptLogprobs {
     this.#records = new Float32Array((promptLength - 1) * this.#stride);
   }
 
-  /** The logprob of the prompt's token at `position` >= 1. */
+  /** Sets the logprobs of the prompt token at `position` >= 1. */
   set(position: number, { chosen, count, ids, logprobs }: TokenLogprobs): void {
     let at = (position - 1) * this.#stride;
     this.#records[at++] = chosen;
@@ -24,7 +24,7 @@ export class PromptLogprobs {
     }
   }
 
-  /** Logprob, count n and n pairs for each token but the first. */
+  /** For each token but the first: logprob, count n, and n pairs of id and logprob. */
   take(): Float32Array {
     return this.#records;
   }

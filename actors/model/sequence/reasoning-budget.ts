@@ -1,11 +1,10 @@
-// Owns the bound on one sequence's thinking: it watches the output's tokens and says when the end of the thinking has to be
-// put in. Used by the step loop, token by token.
+// Reasoning budget: watches the output of one sequence token by token and says when the end of its reasoning must be forced.
 import type { ReasoningLimit } from "../../messages.ts";
 
 export class ReasoningBudget {
   readonly #budget: ReasoningLimit;
   #state: "beginning" | "thinking" | "over" = "beginning";
-  /** Tokens of the output, and of the end's tokens those that the output ends with. */
+  /** Tokens of the output, and how many of the end's tokens the output ends with. */
   #seen = 0;
   #matched = 0;
 
@@ -14,7 +13,7 @@ export class ReasoningBudget {
     if (budget.begin.length === 0) this.#state = "thinking";
   }
 
-  /** Takes the output's next token. Returns what must follow it: the end of the thinking, or nothing. */
+  /** Takes the next token of the output. Returns the tokens that must follow: the rest of the end, or null. */
   take(token: number): Int32Array | null {
     const { tokens, begin, end } = this.#budget;
     const at = this.#seen++;

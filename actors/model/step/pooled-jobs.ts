@@ -1,5 +1,5 @@
-// Owns requests for pooled outputs: their prompts as sequences of the scheduler, a few at a time, and the vectors they come
-// to. Used by the step loop.
+// Pooled jobs: requests for pooled outputs. Feeds their prompts to the scheduler as sequences, a few at a time, and collects
+// the vectors.
 
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { SequenceRequest } from "../../../engines/decoding/scheduler/sequence.ts";
@@ -25,9 +25,9 @@ interface PoolRun {
 }
 
 export interface PoolOptions {
-  /** Sequences of one request that are in the scheduler at a time. */
+  /** Most sequences of one request in the scheduler at a time. */
   readonly window: number;
-  /** Told of sequences that gave their places in the queue up to one of a pool's. */
+  /** Told of sequences that lost their places in the queue to a pooled one. */
   readonly onDisplaced: (sequences: readonly (GenerationSequence | PooledSequence)[]) => void;
 }
 
@@ -52,51 +52,51 @@ export class PooledJobs {
     this.#options = options;
   }
 
-  /** Rejects with what the scheduler refuses a prompt for, or as `cancelled`; throws queue_full. */
-  start(consumer: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
+  /** Resolves to the vectors, one after the other. Rejects with the scheduler's refusal, or when it is cancelled. */
+  start(subscriber: Subscriber, { id, job }: { readonly id: number; readonly job: PoolJob }): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       const values = new Float32Array(job.prompts.length * this.#length);
       const run: PoolRun = { job, values, live: new Set(), request: { hasBegun: false }, next: 0, resolve, reject };
       this.#adapters.use(job.adapter, run);
-      const runs = this.#runs.get(consumer) ?? new Map<number, PoolRun>();
-      this.#runs.set(consumer, runs.set(id, run));
-      this.#advance(consumer, id, run);
+      const runs = this.#runs.get(subscriber) ?? new Map<number, PoolRun>();
+      this.#runs.set(subscriber, runs.set(id, run));
+      this.#advance(subscriber, id, run);
     });
   }
 
-  cancel(consumer: Subscriber, id: number): void {
-    const run = this.#runs.get(consumer)?.get(id);
-    if (run) this.#finish(consumer, id, run, new ServerError("peer_gone", "the request was cancelled"));
+  cancel(subscriber: Subscriber, id: number): void {
+    const run = this.#runs.get(subscriber)?.get(id);
+    if (run) this.#finish(subscriber, id, run, new ServerError("peer_gone", "the request was cancelled"));
   }
 
-  drop(consumer: Subscriber): void {
-    for (const id of [...(this.#runs.get(consumer)?.keys() ?? [])]) this.cancel(consumer, id);
-    this.#runs.delete(consumer);
+  drop(subscriber: Subscriber): void {
+    for (const id of [...(this.#runs.get(subscriber)?.keys() ?? [])]) this.cancel(subscriber, id);
+    this.#runs.delete(subscriber);
   }
 
   failAll(error: ErrorRecord): void {
-    for (const [consumer, runs] of this.#runs) {
-      for (const [id, run] of [...runs]) this.#finish(consumer, id, run, fromErrorRecord(error));
+    for (const [subscriber, runs] of this.#runs) {
+      for (const [id, run] of [...runs]) this.#finish(subscriber, id, run, fromErrorRecord(error));
     }
   }
 
-  /** Queues as many of the prompts that are left as the window has room for. */
-  #advance(consumer: Subscriber, id: number, run: PoolRun): void {
+  /** Queues further prompts, as many as the window has room for. */
+  #advance(subscriber: Subscriber, id: number, run: PoolRun): void {
     try {
       while (run.live.size < this.#options.window && run.next < run.job.prompts.length) {
-        const sequence = this.#sequence(consumer, id, run, run.next);
+        const sequence = this.#sequence(subscriber, id, run, run.next);
         if (!this.#tryAdd(sequence, run)) return;
         run.next++;
         run.live.add(sequence);
       }
     } catch (error) {
-      this.#finish(consumer, id, run, error as Error);
+      this.#finish(subscriber, id, run, error as Error);
       return;
     }
-    if (run.live.size === 0) this.#finish(consumer, id, run, null);
+    if (run.live.size === 0) this.#finish(subscriber, id, run, null);
   }
 
-  /** False where the queue is full and others of the run are in it: the next one that is done makes room. */
+  /** False if the queue is full and other sequences of the run are in it: the next one to finish makes room. */
   #tryAdd(sequence: PooledSequence, { live, request }: PoolRun): boolean {
     try {
       this.#options.onDisplaced(this.#scheduler.add(sequence, request));
@@ -107,7 +107,7 @@ export class PooledJobs {
     }
   }
 
-  #sequence(consumer: Subscriber, id: number, run: PoolRun, index: number): PooledSequence {
+  #sequence(subscriber: Subscriber, id: number, run: PoolRun, index: number): PooledSequence {
     const { client, prompts, adapter, priority } = run.job;
     const prompt = prompts[index] as Int32Array;
     const sum = run.values.subarray(index * this.#length, (index + 1) * this.#length);
@@ -116,11 +116,11 @@ export class PooledJobs {
       done: () => {
         if (this.#pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) / prompt.length;
         run.live.delete(sequence);
-        this.#advance(consumer, id, run);
+        this.#advance(subscriber, id, run);
       },
       fail: (error) => {
-        // Those that are displaced with it are told, too.
-        if (run.live.has(sequence)) this.#finish(consumer, id, run, fromErrorRecord(error));
+        // All displaced sequences of a run are told; the first one ends it.
+        if (run.live.has(sequence)) this.#finish(subscriber, id, run, fromErrorRecord(error));
       },
     };
     const sequence = new PooledSequence(
@@ -140,8 +140,8 @@ export class PooledJobs {
     return sequence;
   }
 
-  #finish(consumer: Subscriber, id: number, run: PoolRun, error: Error | null): void {
-    this.#runs.get(consumer)?.delete(id);
+  #finish(subscriber: Subscriber, id: number, run: PoolRun, error: Error | null): void {
+    this.#runs.get(subscriber)?.delete(id);
     for (const sequence of run.live) this.#scheduler.cancel(sequence);
     run.live.clear();
     this.#adapters.release(run.job.adapter, run);
@@ -150,7 +150,7 @@ export class PooledJobs {
   }
 }
 
-/** Adds what a row came to. What is fed again after a preemption begins anew. */
+/** Adds the output of a row. A prompt that is fed again after a preemption starts from zero. */
 function addPooled(sum: Float32Array, values: Float32Array, position: number, pooling: Pooling | null): void {
   if (position === 0 || pooling === "last" || pooling === "rank") sum.set(values);
   else if (pooling === "mean") for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (values[i] as number);

@@ -1,5 +1,4 @@
-// Owns what is settled before each step: which sequences sit it out because their grammar is not ready, and which get a draft.
-// Used by the step loop; it runs nothing itself.
+// Pre-step: decides before each step which sequences sit out because their grammars are not ready, and which get a draft.
 import type { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
 import type { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { StepTimeModel } from "../../../engines/decoding/scheduler/step-time-model.ts";
@@ -7,28 +6,24 @@ import type { ChooseDraft } from "../../../engines/decoding/speculation/mtp-draf
 import type { Speculation } from "../../../engines/decoding/speculation/speculation.ts";
 import { GenerationSequence, type PooledSequence } from "../sequence/generation-sequence.ts";
 
-/** Made with the scheduler's estimates of what steps cost. */
+/** `cost`: the scheduler's estimates of steps. */
 export type CreateSpeculation = (cost: StepTimeModel, choose: ChooseDraft) => Speculation | null;
 
-export interface PreparationOptions {
-  /** Left out where nothing drafts. */
-  readonly createSpeculation: CreateSpeculation | undefined;
-  /** Most tokens of one prompt in a step. */
-  readonly maxChunk: number;
-}
-
 export class PreStep {
+  /** null: no drafts. */
   readonly speculation: Speculation | null;
   readonly #scheduler: Scheduler<GenerationSequence | PooledSequence>;
   readonly #maxChunk: number;
-  /** Sequences under a grammar. */
+  /** Sequences with a grammar. */
   readonly #matched = new Set<GenerationSequence>();
   readonly #drafted: GenerationSequence[] = [];
 
+  /** `maxChunk`: most tokens of one prompt in a step. */
   constructor(
     scheduler: Scheduler<GenerationSequence | PooledSequence>,
     sampler: Sampler,
-    { createSpeculation, maxChunk }: PreparationOptions,
+    maxChunk: number,
+    createSpeculation: CreateSpeculation | undefined,
   ) {
     const foresee: ChooseDraft = (sequence, logits, row) =>
       sequence instanceof GenerationSequence
@@ -39,9 +34,9 @@ export class PreStep {
     this.speculation = createSpeculation?.(scheduler.cost, foresee) ?? null;
   }
 
-  /** Whether a sequence may be waiting for its grammar. */
-  get hasHeld(): boolean {
-    for (const { isHeld } of this.#matched) if (isHeld) return true;
+  /** Whether a sequence waits for its grammar. */
+  get awaitsGrammar(): boolean {
+    for (const { blockedBy } of this.#matched) if (blockedBy.has("grammar")) return true;
     return false;
   }
 
@@ -54,12 +49,12 @@ export class PreStep {
     this.#matched.delete(sequence);
   }
 
-  /** For the step that is scheduled next. */
+  /** Prepares the step that is scheduled next. */
   prepare(): void {
     for (const sequence of this.#matched) {
-      // Until the prompt's last chunk nobody asks what may come next.
+      // No mask is needed before the prompt's last chunk.
       const isEarly = sequence.pending > this.#maxChunk;
-      sequence.isHeld = !isEarly && sequence.matcher?.isReady === false;
+      this.#scheduler.setAwaitsGrammar(sequence, !isEarly && sequence.matcher?.isReady === false);
     }
     if (this.speculation !== null) this.#draft(this.speculation);
   }
@@ -68,17 +63,12 @@ export class PreStep {
     this.speculation?.dispose();
   }
 
-  /** Only where no prompt needs the step. */
+  /** Drafts for the decodes of a step that prompts do not want. */
   #draft(speculation: Speculation): void {
-    this.#scheduler.chooseTurn();
     const drafted = this.#drafted;
     drafted.length = 0;
-    if (this.#scheduler.hasPrompts) {
-      speculation.prepare(drafted);
-      return;
-    }
     let others = 0;
-    for (const sequence of this.#scheduler.decodes()) {
+    for (const sequence of this.#scheduler.nextDecodes()) {
       const canDraft = sequence instanceof GenerationSequence && sequence.matcher === null && sequence.pending === 1;
       if (canDraft) drafted.push(sequence);
       else others++;

@@ -1,12 +1,16 @@
-// Owns the loop of a model place: take messages -> schedule -> one forward pass -> sample -> frames -> one turn of the
-// event loop. It owns the model and the scheduler's state; nothing else runs on its thread.
+// Step loop: messages -> schedule -> one forward pass -> sample -> frames -> one turn of the event loop. It has the model
+// and the scheduler's state to itself; nothing else runs on its thread.
 import { performance } from "node:perf_hooks";
 import { Batch } from "../../../engines/batch.ts";
 import type { CompiledGrammar } from "../../../engines/decoding/grammar/matcher.ts";
 import type { CachedPrefix } from "../../../engines/decoding/kv/prefix-cache.ts";
 import { Sampler } from "../../../engines/decoding/sampler/sampler.ts";
-import { displacedFromParking, displacedFromQueue } from "../../../engines/decoding/scheduler/queue/queue-full.ts";
-import { Scheduler, type SchedulerLimits } from "../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../engines/decoding/scheduler/limits.ts";
+import {
+  displacedWhilePreempted,
+  displacedWhileWaiting,
+} from "../../../engines/decoding/scheduler/queue/queue-full.ts";
+import { Scheduler } from "../../../engines/decoding/scheduler/scheduler.ts";
 import type { LoadedModel } from "../../../engines/engine.ts";
 import { type ErrorRecord, fromErrorRecord, toErrorRecord } from "../../../runtime/errors.ts";
 import type { EndCounts, ModelStatistics, SequenceJob } from "../../messages.ts";
@@ -18,7 +22,6 @@ import { Subscribers } from "../subscribers.ts";
 import { OutputProcessor } from "./output-processor.ts";
 import { PooledJobs } from "./pooled-jobs.ts";
 import { type CreateSpeculation, PreStep } from "./pre-step.ts";
-import { TokenProcessor } from "./token-processor.ts";
 import { WakeSignal } from "./wake-signal.ts";
 
 export type { Subscriber } from "../sequence/generation-sequence.ts";
@@ -26,11 +29,11 @@ export type { Subscriber } from "../sequence/generation-sequence.ts";
 export interface StepLoopOptions {
   readonly limits: SchedulerLimits;
   /**
-   * Tokens of short steps leave together, up to so many ms after the frame before: on a machine whose cores are all
-   * computing, waking the readers costs more than a step's share of it. 0 sends each step's at once.
+   * Frames of short steps leave together, up to this many ms after the frame before: while all cores compute, waking the
+   * readers costs more than a step's share of the time. 0 sends each step's tokens at once.
    */
   readonly frameIntervalMs: number;
-  /** Left out where nothing drafts. */
+  /** No drafts if absent. */
   readonly createSpeculation?: CreateSpeculation;
   /** Told of each cached prefix that is about to be dropped. */
   readonly onEvict?: (prefix: CachedPrefix) => void;
@@ -40,147 +43,134 @@ type Scheduled = GenerationSequence | PooledSequence;
 
 export class StepLoop {
   readonly adapters: Adapters;
+  /** Whether the model can use a part of a cached prefix. */
+  readonly truncates: boolean;
   readonly #statistics = new StepStatistics();
   readonly #model: LoadedModel;
   readonly #maxQueue: number;
   readonly #scheduler: Scheduler<Scheduled>;
   readonly #sampler: Sampler;
   readonly #output: OutputProcessor;
-  readonly #preparation: PreStep;
+  readonly #preStep: PreStep;
   readonly #pools: PooledJobs;
   readonly #batch: Batch;
-  readonly #consumers: Subscribers;
-  readonly #doze = new WakeSignal();
-  /** By stop(), or because the engine has failed. */
+  readonly #subscribers: Subscribers;
+  readonly #wakeSignal = new WakeSignal();
+  /** Stopped, or the engine has failed. */
   #stopped = false;
 
   constructor(model: LoadedModel, options: StepLoopOptions) {
     const { limits, frameIntervalMs, createSpeculation, onEvict } = options;
+    const { capacity, capabilities } = model;
     this.#model = model;
+    this.truncates = capabilities.truncate;
     this.#maxQueue = limits.maxQueue;
-    this.#consumers = new Subscribers(model.capacity.maxLogitsRows, frameIntervalMs);
+    this.#subscribers = new Subscribers(capacity.maxLogitsRows, frameIntervalMs);
     this.#scheduler = new Scheduler(model, limits, onEvict ?? null);
     this.adapters = new Adapters(model.adapters ?? null, {
       onLeave: (id) => this.#scheduler.retireAdapter(id),
       onFree: (id) => this.#scheduler.dropAdapter(id),
     });
     this.#sampler = Sampler.create(model.card.vocabSize);
-    this.#preparation = new PreStep(this.#scheduler, this.#sampler, {
-      createSpeculation,
-      maxChunk: limits.maxPrefillChunkTokens,
-    });
-    const tokens = new TokenProcessor({
+    this.#preStep = new PreStep(this.#scheduler, this.#sampler, limits.maxPrefillChunkTokens, createSpeculation);
+    this.#output = new OutputProcessor({
       scheduler: this.#scheduler,
       sampler: this.#sampler,
-      speculation: this.#preparation.speculation,
-      truncates: model.capabilities.truncate,
+      speculation: this.#preStep.speculation,
+      subscribers: this.#subscribers,
+      statistics: this.#statistics,
+      capabilities,
+      onEnd: (sequence) => this.#forget(sequence),
+      onFail: (sequence, error) => this.#fail(sequence, error),
     });
-    this.#output = new OutputProcessor(
-      {
-        scheduler: this.#scheduler,
-        tokens,
-        consumers: this.#consumers,
-        statistics: this.#statistics,
-        pooledLength: model.capabilities.pooledLength,
-      },
-      {
-        onEnd: (sequence) => this.#forget(sequence),
-        onFail: (sequence, error) => this.#fail(sequence, error),
-      },
-    );
-    this.#pools = new PooledJobs(this.#scheduler, this.adapters, model.capabilities, {
-      window: model.capacity.maxSequences,
+    this.#pools = new PooledJobs(this.#scheduler, this.adapters, capabilities, {
+      window: capacity.maxSequences,
       onDisplaced: (sequences) => this.#failDisplaced(sequences),
     });
-    this.#batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
+    this.#batch = new Batch(capacity.maxSequences, capacity.maxBatchTokens);
   }
 
   /** Totals, and how many sequences there are now. */
   snapshot(): ModelStatistics {
-    const { speculation } = this.#preparation;
+    const { speculation } = this.#preStep;
     return this.#statistics.snapshot(this.#model, this.#scheduler, speculation, this.adapters.count);
   }
 
   /**
-   * Queues all jobs or, when one is refused, none. `grammars` are the compiled ones of the jobs that have one. Throws
-   * model_failed once the loop has ended.
+   * Queues all jobs or, if one is refused, none. `grammars`: compiled, by the id of the job. Throws model_failed once the
+   * loop has ended, and what the scheduler refuses a sequence for.
    */
-  submit(consumer: Subscriber, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
+  submit(subscriber: Subscriber, jobs: readonly SequenceJob[], grammars?: ReadonlyMap<number, CompiledGrammar>): void {
     this.#checkRunning();
     this.#advance();
     const opened: GenerationSequence[] = [];
     try {
-      for (const job of jobs) opened.push(this.#open(consumer, job));
-      // The displaced close their matchers before new ones are opened: there are no more matchers than places.
-      this.#failDisplaced(this.#scheduler.addAll(opened));
+      for (const job of jobs) opened.push(this.#open(subscriber, job));
+      // Displaced sequences close their matchers first: there are no more matchers than places in the queue.
+      this.#failDisplaced(this.#scheduler.add(opened));
       for (const sequence of opened) this.#openMatcher(sequence, grammars?.get(sequence.live.id) ?? null);
     } catch (error) {
       for (const sequence of opened) this.#forget(sequence);
       throw error;
     }
-    this.#doze.wake();
+    this.#wakeSignal.wake();
   }
 
-  /** The pooled outputs of prompts, in one array. Cancelled like a sequence, by its id. */
-  async pool(consumer: Subscriber, message: Parameters<PooledJobs["start"]>[1]): Promise<Float32Array> {
+  /** The pooled outputs of all prompts, one after the other. Cancelled like a sequence, by its id. */
+  async pool(subscriber: Subscriber, message: Parameters<PooledJobs["start"]>[1]): Promise<Float32Array> {
     this.#checkRunning();
     this.#advance();
-    const result = this.#pools.start(consumer, message);
-    this.#doze.wake();
+    const result = this.#pools.start(subscriber, message);
+    this.#wakeSignal.wake();
     return result;
   }
 
-  /** How many of the first tokens of a prompt a cached prefix has. */
+  /** Length of the longest cached prefix of a prompt, in tokens. */
   cachedLength(tokens: Int32Array, adapter: number): number {
-    return this.#scheduler.cachedLength(tokens, adapter);
+    return this.#scheduler.prefixes.findCopy({ tokens, adapter, total: tokens.length })?.length ?? 0;
   }
 
-  /** Adds a cached prefix from its exported bytes, if there is room; not once the loop has ended: the engine may be gone. */
+  /** Adds a cached prefix from its exported bytes. False if there is no room, or the loop has ended and perhaps the engine. */
   importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
-    return !this.#stopped && this.#scheduler.importPrefix(adapter, tokens, bytes);
+    return !this.#stopped && this.#scheduler.prefixes.import(adapter, tokens, bytes);
   }
 
-  /** Drops the cached prefix that was used last. False where there is none. */
+  /** Drops the cached prefix that was used last. False if there is none. */
   evictLatestPrefix(): boolean {
-    return this.#scheduler.evictLatestPrefix();
+    return this.#scheduler.prefixes.evictLatest();
   }
 
-  /** Whether the model can take a part of what was cached. */
-  get truncates(): boolean {
-    return this.#model.capabilities.truncate;
-  }
-
-  /** `how`: a sequence whose text has met a stop string has ended well. */
-  cancel(consumer: Subscriber, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
+  /** `how`: "stop" if the text of the sequences has met a stop string. */
+  cancel(subscriber: Subscriber, ids: readonly number[], how: "cancelled" | "stop" = "cancelled"): void {
     for (const id of ids) {
-      this.#pools.cancel(consumer, id);
-      const sequence = this.#consumers.find(consumer, id);
+      this.#pools.cancel(subscriber, id);
+      const sequence = this.#subscribers.find(subscriber, id);
       if (sequence) this.#end(sequence, how);
     }
-    // The slot of a paused sequence may be what others wait for.
-    this.#doze.wake();
+    // A paused sequence may have held the slot that others wait for.
+    this.#wakeSignal.wake();
   }
 
-  setPaused(consumer: Subscriber, ids: readonly number[], paused: boolean): void {
+  setPaused(subscriber: Subscriber, ids: readonly number[], paused: boolean): void {
     this.#advance();
     for (const id of ids) {
-      const sequence = this.#consumers.find(consumer, id);
+      const sequence = this.#subscribers.find(subscriber, id);
       if (!sequence) continue;
       this.#scheduler.setPaused(sequence, paused);
       if (paused) sequence.clock?.pause();
     }
-    this.#doze.wake();
+    this.#wakeSignal.wake();
   }
 
-  /** Cancels everything of a consumer that is gone. */
-  drop(consumer: Subscriber): void {
-    this.#pools.drop(consumer);
-    for (const sequence of this.#consumers.sequencesOf(consumer)) this.#end(sequence, "cancelled");
-    this.#consumers.drop(consumer);
-    this.#doze.wake();
+  /** Cancels all sequences of a subscriber that is gone. */
+  drop(subscriber: Subscriber): void {
+    this.#pools.drop(subscriber);
+    for (const sequence of this.#subscribers.sequencesOf(subscriber)) this.#end(sequence, "cancelled");
+    this.#subscribers.drop(subscriber);
+    this.#wakeSignal.wake();
   }
 
-  /** Runs until stop(). Rejects when the engine fails; every sequence has been told by then. */
+  /** Runs until stop(). Rejects when the engine fails, after every sequence has failed. */
   async run(): Promise<void> {
     while (!this.#stopped) {
       if (this.step()) await nextTurn();
@@ -188,31 +178,31 @@ export class StepLoop {
     }
   }
 
-  /** Ends run() after the step under way. Every sequence is cancelled: the model may be disposed once run() has ended. */
+  /** Cancels every sequence and ends run() after the current step. The model may be disposed once run() has ended. */
   stop(): void {
     this.#stopped = true;
     this.#pools.failAll(stopped);
-    for (const consumer of this.#consumers.all()) this.drop(consumer);
-    this.#doze.wake();
+    for (const subscriber of this.#subscribers.all()) this.drop(subscriber);
+    this.#wakeSignal.wake();
   }
 
-  /** Lets go of what was made for the loop alone. To be called just before the model, which is not its own, is disposed. */
+  /** Disposes what the loop has made. To be called just before the model is disposed. */
   dispose(): void {
     this.adapters.close();
-    this.#preparation.dispose();
+    this.#preStep.dispose();
   }
 
-  /** One step, synchronous. Returns false when there was nothing to run. */
+  /** One step, synchronous. Returns false if there was nothing to run. */
   step(): boolean {
     let started = 0;
     let engineMs = 0;
     try {
-      this.#preparation.prepare();
+      this.#preStep.prepare();
       started = performance.now();
       this.#advance(started);
       if (!this.#scheduler.schedule(this.#batch)) return false;
-      // Nothing waits for a step with a prompt in it: it is a long one.
-      if (this.#scheduler.promptTokensInStep > 0) this.#consumers.flush();
+      // A step with a prompt is long: finished tokens do not wait for it.
+      if (this.#scheduler.promptTokensInStep > 0) this.#subscribers.flush();
       const before = performance.now();
       const output = this.#model.step(this.#batch);
       engineMs = performance.now() - before;
@@ -223,59 +213,61 @@ export class StepLoop {
       throw error;
     }
     this.#scheduler.endStep(performance.now() - started);
-    this.#consumers.flushIfDue();
+    this.#subscribers.flushIfDue();
     this.#statistics.steps++;
     this.#statistics.engineMs += engineMs;
     this.#statistics.totalMs += performance.now() - started;
     return true;
   }
 
-  /** Waits for a message, or for the time at which there is something to do without one. */
+  /** Waits for a message, or until the passing of time gives the scheduler something to do. */
   async #idle(): Promise<void> {
-    this.#consumers.flush();
+    this.#subscribers.flush();
     this.#scheduler.checkIntegrity();
-    await this.#doze.wait(this.#preparation.hasHeld ? heldPollMs : this.#scheduler.nextChangeMs - performance.now());
+    await this.#wakeSignal.wait(
+      this.#preStep.awaitsGrammar ? grammarPollMs : this.#scheduler.nextChangeMs - performance.now(),
+    );
   }
 
   #checkRunning(): void {
     if (this.#stopped) throw fromErrorRecord(stopped);
   }
 
-  /** Tells the scheduler the time, and those whose time in the queue is over that it is. */
+  /** Tells the scheduler the time, and fails the sequences whose queue timeout is over. */
   #advance(nowMs = performance.now()): void {
     for (const sequence of this.#scheduler.advance(nowMs))
       this.#fail(sequence, queueTimeout(nowMs - sequence.queuedMs));
   }
 
-  #open(consumer: Subscriber, job: SequenceJob): GenerationSequence {
-    this.#consumers.checkFree(consumer, job.id);
-    const sequence = openSequence(job, consumer, this.#sampler, this.#model.capacity.sequenceTokens);
+  #open(subscriber: Subscriber, job: SequenceJob): GenerationSequence {
+    this.#subscribers.checkFree(subscriber, job.id);
+    const sequence = openSequence(job, subscriber, this.#sampler, this.#model.capacity.sequenceTokens);
     const { series, receivedAt } = job;
     if (series !== null) {
       sequence.clock = this.#statistics.latencies.open(series, Date.now() - receivedAt, performance.now());
     }
     this.adapters.use(job.adapter, sequence, job);
-    this.#consumers.add(sequence);
+    this.#subscribers.add(sequence);
     return sequence;
   }
 
   #openMatcher(sequence: GenerationSequence, grammar: CompiledGrammar | null): void {
     sequence.matcher = grammar?.open() ?? null;
-    this.#preparation.add(sequence);
+    this.#preStep.add(sequence);
   }
 
-  /** Their clients had most without a slot when the queue was full and another one came. */
+  /** Fails sequences that lost their places in the full queue to another client's. */
   #failDisplaced(displaced: readonly Scheduled[]): void {
     for (const sequence of displaced) {
-      const reason = sequence.wasParked ? displacedFromParking : displacedFromQueue;
+      const reason = sequence.wasPreempted ? displacedWhilePreempted : displacedWhileWaiting;
       this.#fail(sequence, toErrorRecord(reason(this.#maxQueue)));
     }
   }
 
   #failAll(error: ErrorRecord): void {
     this.#pools.failAll(error);
-    for (const consumer of this.#consumers.all()) {
-      for (const sequence of this.#consumers.sequencesOf(consumer)) this.#fail(sequence, error);
+    for (const subscriber of this.#subscribers.all()) {
+      for (const sequence of this.#subscribers.sequencesOf(subscriber)) this.#fail(sequence, error);
     }
   }
 
@@ -285,27 +277,27 @@ export class StepLoop {
       return;
     }
     this.#end(sequence, "error");
-    this.#consumers.fail(sequence, error);
+    this.#subscribers.fail(sequence, error);
   }
 
   #end(sequence: GenerationSequence, how: keyof EndCounts): void {
     this.#statistics.ended[how]++;
-    if (how === "error") this.#scheduler.discard(sequence);
+    if (how === "error") this.#scheduler.cancel(sequence, true);
     this.#forget(sequence);
   }
 
-  /** Takes a sequence out of all books, whatever has become of it. */
+  /** Removes a sequence from everything that knows it, in any state. */
   #forget(sequence: GenerationSequence): void {
     this.#scheduler.cancel(sequence);
-    this.#consumers.remove(sequence);
-    this.#preparation.forget(sequence);
+    this.#subscribers.remove(sequence);
+    this.#preStep.forget(sequence);
     this.adapters.release(sequence.adapter, sequence);
     sequence.matcher?.close();
   }
 }
 
-/** How soon to look again whether a grammar's thread is done with another one. */
-const heldPollMs = 2;
+/** Interval of looking whether a grammar's thread is ready, while nothing else can run. */
+const grammarPollMs = 2;
 
 const stopped: ErrorRecord = {
   code: "model_failed",
@@ -318,7 +310,7 @@ function queueTimeout(waitedMs: number): ErrorRecord {
   return { code: "queue_timeout", message };
 }
 
-/** One turn of the event loop, so that ports, sockets and asks are served between steps. */
+/** One turn of the event loop, so that messages are served between steps. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,12 +1,12 @@
-// Owns a loop's wait for something to do: it ends when it is woken, or when its time is over. Used by the step loop.
+// Wake signal: lets a loop sleep until it is woken or its time is over.
 
-/** What a timer can hold; a longer wait has no end worth a timer. */
+/** Longest delay of a timer; longer waits get none. */
 const longestTimerMs = 2 ** 31 - 2;
 
 export class WakeSignal {
   #wake: (() => void) | null = null;
 
-  /** Waits for wake(), so many ms at most. */
+  /** Waits for wake(), at most `ms` milliseconds. */
   async wait(ms: number): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
@@ -18,7 +18,7 @@ export class WakeSignal {
     this.#wake = null;
   }
 
-  /** Does nothing where nobody waits. */
+  /** Does nothing if the loop is awake. */
   wake(): void {
     this.#wake?.();
   }

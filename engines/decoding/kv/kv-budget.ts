@@ -1,39 +1,38 @@
-// Owns how much KV cache a model gets: the contract's budget turned into tokens per sequence, or into a
-// pool that all sequences share. Pure arithmetic.
+// KV budget: turns the configured KV memory into tokens per sequence, or into a pool that all sequences share.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ModelSpec } from "../../engine.ts";
 
 export interface KvShape {
   readonly layers: number;
-  /** Elements of K plus V that one token takes in one layer. */
+  /** Elements of K plus V of one token in one layer. */
   readonly elementsPerLayer: number;
   readonly bytesPerElement: number;
   readonly trainedContext: number;
 }
 
-/** Fraction of the free memory a model takes for its KV cache when no budget is given. */
+/** Part of the free memory that the KV cache takes if no budget is given. Chosen by hand. */
 const defaultShare = 0.25;
 /** llama.cpp allocates each sequence's context in steps of this many tokens. */
 const contextStep = 256;
 
-/** Bytes of KV cache a token takes, all layers together. */
+/** Bytes of KV of a token in all layers. */
 export function kvBytesPerToken(shape: KvShape): number {
   return shape.layers * shape.elementsPerLayer * shape.bytesPerElement;
 }
 
-/** Tokens of KV cache llama.cpp allocates for a sequence that may hold `tokens`. */
+/** Tokens of KV that llama.cpp allocates for a sequence of up to `tokens`. */
 export function allocatedTokens(tokens: number): number {
   return Math.ceil(tokens / contextStep) * contextStep;
 }
 
-/** The memory a KV cache is taken from. */
+/** Memory from which a KV cache is allocated. */
 export interface KvMemory {
   readonly freeBytes: number;
-  /** All of the GPU's, used or not; null where the cache lies in main memory. */
+  /** Total memory of the GPU; null: the cache is in main memory. */
   readonly gpuBytes: number | null;
 }
 
-/** Tokens that `spec.kvBudget` stands for, of all sequences together. Throws `config_invalid` where no memory is left. */
+/** Tokens of all sequences together within `spec.kvBudget`. Throws `config_invalid` if no memory is left. */
 export function budgetTokens(spec: ModelSpec, shape: KvShape, memory: KvMemory): number {
   const budget = spec.kvBudget;
   if (budget !== null && "tokens" in budget) return budget.tokens;
@@ -61,8 +60,8 @@ function mebibytes(bytes: number): string {
 }
 
 /**
- * Tokens each of `spec.maxSequences` sequences may hold where none takes room of the others: the lesser of the model's (or
- * configured) length and an equal share of the budget. Throws `config_invalid` when not even one step of context fits.
+ * Most tokens of each of `spec.maxSequences` sequences with equal shares of the budget, up to the model's (or configured)
+ * length. Throws `config_invalid` if a share is smaller than one context step.
  */
 export function tokensPerSequence(
   spec: ModelSpec,
@@ -80,18 +79,18 @@ export function tokensPerSequence(
 
 /** KV memory that all sequences share. */
 export interface KvPool {
-  /** Block b of every sequence takes one of thread b % threads. */
+  /** Block b of every sequence is on thread b % threads. */
   readonly blocksPerThread: number;
   /**
-   * Most tokens of one sequence: the model's (or configured) length, or what the pool holds. Without paging an equal share
-   * of the pool, so that there is always room for all.
+   * Most tokens of one sequence: the model's (or configured) length, up to the size of the pool. Without paging, up to an
+   * equal share of the pool, so that all sequences always fit.
    */
   readonly sequenceTokens: number;
 }
 
 /**
- * The whole budget as one pool, in whole blocks on each of `threads` threads. Throws `config_invalid` where one short
- * context does not fit.
+ * The whole budget as one pool of whole blocks on each of `threads` threads. Throws `config_invalid` if one context step
+ * does not fit.
  */
 export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, threads = 1): KvPool {
   const { blockTokens, maxModelLength } = spec;
@@ -101,12 +100,12 @@ export function kvPool(spec: ModelSpec, shape: KvShape, memory: KvMemory, thread
   if (totalTokens < leastTokens) {
     throw new ServerError(
       "config_invalid",
-      `the KV cache budget of ${totalTokens} tokens is too little for one sequence; at least ${leastTokens} are needed ` +
+      `the KV cache budget of ${totalTokens} tokens is too small for one sequence; at least ${leastTokens} are needed ` +
         `(${kvBytesPerToken(shape)} bytes a token): raise kv_cache`,
       { param: "kv_cache" },
     );
   }
-  // Rounded down, unless that leaves less than the least.
+  // Rounded down, unless the least tokens would not fit.
   const blocksPerThread = Math.max(
     Math.floor(totalTokens / blockTokens / threads),
     Math.ceil(leastTokens / blockTokens / threads),

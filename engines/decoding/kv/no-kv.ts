@@ -1,5 +1,4 @@
-// Owns the KV cache of a model that keeps none, which is what encoders are: there is room for every sequence it can take, and
-// nothing of it stays. Shared by the engines; the scheduler asks it like any other.
+// No KV: the KV cache of encoders, which keep nothing between steps. There is room for every sequence the model can take.
 import assert from "node:assert/strict";
 import type { Capacity, KvCache, SavedKv } from "../../engine.ts";
 

@@ -1,6 +1,5 @@
-// Owns which pages of a pool of KV memory hold which blocks of which sequence, and which of them are shared: with saved
-// copies, and with other running sequences. Pure bookkeeping, used by a model on its own thread: it touches no KV memory,
-// and tells which pages must be copied before the next write.
+// Page table: which pages of a pool of KV memory hold which blocks of which slot, and which pages are shared with saved
+// copies and other slots. Bookkeeping only: it touches no KV memory, but lists the pages to copy before the next write.
 import assert from "node:assert/strict";
 
 export interface PageShape {
@@ -8,20 +7,20 @@ export interface PageShape {
   /** Most tokens of one sequence. */
   readonly sequenceTokens: number;
   readonly blockTokens: number;
-  /** Threads with pages of their own: block b of every sequence lies with thread b % threads. */
+  /** Each thread has its own pages; block b of every sequence is on thread b % threads. */
   readonly threads: number;
-  /** The pool: slots and copies together hold no more. */
+  /** Size of the pool, which slots and copies share. */
   readonly pagesPerThread: number;
 }
 
-/** Within one thread, the content of page `from` belongs into page `to` too. */
+/** Page `from` of a thread must be copied to page `to`. */
 export interface PageCopy {
   readonly thread: number;
   readonly from: number;
   readonly to: number;
 }
 
-/** Pages that outlive their slot. Only the table that made it reads it, until it is dropped. */
+/** Pages that outlive their slot, until they are dropped. */
 export class SavedPages {
   readonly tokens: number;
   /** Page of each block. */
@@ -34,17 +33,17 @@ export class SavedPages {
 }
 
 /**
- * Pages are counted by reference: one for each slot and each copy that has it as a block. A page is written only by a slot
- * that holds its one reference, so sharing and saving copy nothing: the first write behind what is shared does.
+ * Each slot and each copy counts one reference to each of its pages. Only the holder of the single reference writes a page,
+ * so sharing and saving copy nothing: the first write behind the shared tokens does.
  */
 export class PageTable {
-  /** Copies to make before anything else is written, in this order: what one reads, a later one may overwrite. */
+  /** Copies to make before the next write, in this order: a later one may overwrite the source of an earlier one. */
   readonly copies: PageCopy[] = [];
   readonly #shape: PageShape;
-  /** By slot: its pages by block, and how many it has, room for tokens to come included. */
+  /** By slot: its pages by block, and their number, reserved ones included. */
   readonly #pages: Int32Array[];
   readonly #blocks: Int32Array;
-  /** By slot: tokens it holds; and how many of those, from the first, no later row replaces: drafts may be rejected. */
+  /** By slot: its tokens, and how many of the first ones no later row replaces (rejected drafts are replaced). */
   readonly #tokens: Int32Array;
   readonly #settled: Int32Array;
   /** By thread and page. */
@@ -52,7 +51,7 @@ export class PageTable {
   /** By thread: a stack of free pages, and its height. */
   readonly #free: Int32Array;
   readonly #freeCount: Int32Array;
-  /** By thread: pages that the call under way needs. */
+  /** By thread: pages that the current call needs. */
   readonly #needed: Int32Array;
   readonly #saved = new Set<SavedPages>();
 
@@ -65,13 +64,13 @@ export class PageTable {
     this.#settled = new Int32Array(slots);
     this.#references = new Int32Array(threads * pagesPerThread);
     this.#free = new Int32Array(threads * pagesPerThread);
-    // The lowest pages are taken first: memory that was never needed is never touched.
+    // The lowest pages are taken first, so that unneeded memory is never touched.
     for (let i = 0; i < this.#free.length; i++) this.#free[i] = pagesPerThread - 1 - (i % pagesPerThread);
     this.#freeCount = new Int32Array(threads).fill(pagesPerThread);
     this.#needed = new Int32Array(threads);
   }
 
-  /** Blocks that can be taken, wherever a sequence begins to take them: counted on the thread that has the fewest. */
+  /** Blocks that any sequence can take: the free pages of the thread with the fewest, times the threads. */
   get freeBlocks(): number {
     let fewest = at(this.#freeCount, 0);
     for (let thread = 1; thread < this.#shape.threads; thread++) {
@@ -80,7 +79,7 @@ export class PageTable {
     return fewest * this.#shape.threads;
   }
 
-  /** Page of each block of the slot, numbered thread by thread. A view: only blocks with tokens in them mean anything. */
+  /** Page of each block of the slot, numbered within its thread. A view, valid for blocks with tokens. */
   pages(slot: number): Int32Array {
     const pages = this.#pages[slot];
     assert.ok(pages, `no slot ${slot}`);
@@ -93,16 +92,16 @@ export class PageTable {
   }
 
   /**
-   * Makes room for the first `tokens` tokens of the slot, so that a write() up to there which leaves alone what is settled
-   * finds it. False, and nothing changes, where pages are wanting.
+   * Makes room for the first `tokens` tokens of the slot, so that a write() up to there that keeps the settled tokens
+   * succeeds. False, and nothing changes, if there are too few pages.
    */
   reserve(slot: number, tokens: number): boolean {
     return this.#makeRoom(slot, at(this.#settled, slot), tokens);
   }
 
   /**
-   * Tokens start..end of the slot are about to be written; what it held from `start` on is dropped. The next write begins
-   * at `settled` or later. False, and nothing changes, where pages are wanting that were not reserved.
+   * Prepares a write of tokens start..end of the slot; tokens it held from `start` on are dropped. The next write begins at
+   * `settled` or later. False, and nothing changes, if pages were not reserved and there are too few.
    */
   write(slot: number, start: number, end: number, settled = end): boolean {
     const inRange = start >= 0 && start <= this.length(slot) && start <= end && settled <= end;
@@ -127,7 +126,7 @@ export class PageTable {
     this.#settled[slot] = 0;
   }
 
-  /** Lets slot `to` share the first `tokens` tokens of slot `from`, in place of what it held. */
+  /** Lets slot `to` share the first `tokens` tokens of slot `from`, replacing its content. */
   copyPrefix(from: number, to: number, tokens: number): void {
     assert.ok(from !== to && tokens <= this.length(from), `${tokens} tokens of a slot that holds ${this.length(from)}`);
     this.#share(to, this.pages(from), tokens);
@@ -143,7 +142,7 @@ export class PageTable {
     return saved;
   }
 
-  /** Pages of their own for so many tokens that are about to be written; null where there are too few. */
+  /** New pages for `tokens` tokens that are about to be written; null if there are too few. */
   take(tokens: number): SavedPages | null {
     const pages = new Int32Array(this.#blocksOf(tokens));
     if (!this.#fits(pages, 0, 0, pages.length)) return null;
@@ -158,14 +157,14 @@ export class PageTable {
     for (const [block, page] of saved.pages.entries()) this.#drop(block, page);
   }
 
-  /** Puts the first `tokens` tokens of a copy into a slot, in place of what that held. */
+  /** Puts the first `tokens` tokens of a copy into a slot, replacing its content. */
   restore(slot: number, saved: SavedPages, tokens: number): void {
     const isKept = this.#saved.has(saved) && tokens <= saved.tokens;
     assert.ok(isKept, `${tokens} tokens of a copy that has ${saved.tokens} or was dropped`);
     this.#share(slot, saved.pages, tokens);
   }
 
-  /** Throws unless every page is either free or has as many references as slots and copies make. */
+  /** Throws unless every page is free or has one reference for each slot and copy that holds it. */
   checkIntegrity(): void {
     const references = new Int32Array(this.#references.length);
     for (const [slot, pages] of this.#pages.entries()) {
@@ -191,7 +190,7 @@ export class PageTable {
     }
   }
 
-  /** Gives the slot a page of its own, with what it held, for every block that has one of the tokens from..to. */
+  /** Gives the slot an unshared page, with its content, for every block with one of the tokens from..to. */
   #makeRoom(slot: number, from: number, to: number): boolean {
     if (from >= to) return true;
     const pages = this.pages(slot);
@@ -208,7 +207,7 @@ export class PageTable {
     return true;
   }
 
-  /** Whether there is a free page for each of the blocks first..end that are not there (from `have` on) or are shared. */
+  /** Whether there is a free page for each of the blocks first..end that is missing (from `have` on) or shared. */
   #fits(pages: Int32Array, first: number, have: number, end: number): boolean {
     this.#needed.fill(0);
     for (let block = first; block < end; block++) {
@@ -219,7 +218,7 @@ export class PageTable {
     return true;
   }
 
-  /** Replaces a shared page by one with the same content that nobody else refers to. */
+  /** Replaces a shared page by an unshared one with the same content. */
   #own(pages: Int32Array, block: number): void {
     const from = at(pages, block);
     const to = this.#take(block);
@@ -228,7 +227,7 @@ export class PageTable {
     this.copies.push({ thread: block % this.#shape.threads, from, to });
   }
 
-  /** Makes the first `tokens` tokens that `pages` hold all that the slot has. */
+  /** Replaces the content of the slot by the first `tokens` tokens of `pages`. */
   #share(slot: number, pages: Int32Array, tokens: number): void {
     this.release(slot);
     const blocks = this.#blocksOf(tokens);
@@ -277,7 +276,7 @@ function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }
 
-/** Adds to an element and returns what it is then. */
+/** Adds to an element and returns its new value. */
 function add(array: Int32Array, index: number, amount: number): number {
   const value = at(array, index) + amount;
   array[index] = value;

@@ -1,11 +1,11 @@
-// Owns the KV of sequences that have ended well, kept as copies, so that one which begins with the same tokens (a system
-// prompt, the turns of a chat) starts behind them; and the books of whose prompts the running sequences compute. Used by
-// the scheduler only. Copies share the KV memory with running sequences and make room for them.
+// Prefix cache: the KV of ended sequences, kept as copies for sequences with the same prefix (a system prompt, the turns of
+// a chat), and an index of the prompts that running sequences compute. Copies share the KV memory with running sequences
+// and are evicted to make room for them.
 import type { Capabilities, KvCache, LoadedModel, SavedKv } from "../../engine.ts";
 import type { Sequence } from "../scheduler/sequence.ts";
 import { type Match, PrefixIndex } from "./prefix-index.ts";
 
-/** The part of a loaded model that decides about KV memory. */
+/** The parts of a loaded model that KV memory depends on. */
 export type KvModel = Pick<LoadedModel, "capacity" | "capabilities" | "kv">;
 
 /** KV of an ended sequence. */
@@ -19,14 +19,14 @@ export interface PrefixStatistics {
   lookups: number;
   hits: number;
   evictions: number;
-  /** Prompt tokens that did not have to be computed. */
+  /** Prompt tokens found in the cache. */
   reusedTokens: number;
 }
 
 export interface PrefixCacheOptions {
-  /** Most copies; 0 switches the cache off, and sharing between running sequences with it. */
+  /** Most copies; 0 = none, and running sequences share nothing either. */
   readonly limit: number;
-  /** Told of each copy that is about to be dropped for want of room. */
+  /** Told of each copy that is about to be evicted. */
   readonly onEvict: ((prefix: CachedPrefix) => void) | null;
 }
 
@@ -38,7 +38,7 @@ export class PrefixCache<S extends Sequence> {
   readonly #limit: number;
   readonly #onEvict: PrefixCacheOptions["onEvict"];
   readonly #copies = new PrefixIndex<CachedPrefix>();
-  /** The one used last at the end. */
+  /** The latest used last. */
   readonly #byUse = new Set<CachedPrefix>();
   readonly #running = new PrefixIndex<S>();
 
@@ -54,14 +54,14 @@ export class PrefixCache<S extends Sequence> {
     return this.#byUse.size;
   }
 
-  /** Whether dropping copies can make room for so many tokens more. False is certain: blocks may be shared. */
+  /** Whether evicting copies can make room for `tokens` more tokens. Only false is certain: blocks may be shared. */
   canMakeRoomFor(tokens: number): boolean {
     let blocks = this.#kv.freeBlocks;
     for (const copy of this.#byUse) blocks += this.#blocksOf(copy.tokens.length);
     return this.#blocksOf(tokens) <= blocks;
   }
 
-  /** Whether two sequences can share what one of them has computed, or is computing. */
+  /** Whether running sequences can share KV, or wait for each other's. */
   get #sharesRunning(): boolean {
     return this.#limit > 0 && this.#capabilities.copyPrefix;
   }
@@ -70,7 +70,7 @@ export class PrefixCache<S extends Sequence> {
     return this.#limit > 0 && this.#capabilities.saveState;
   }
 
-  /** A sequence has got a slot: others may wait for its prompt. */
+  /** Makes the prompt of a sequence that has got a slot known to others. */
   addRunning(sequence: S): void {
     if (this.#sharesRunning && !sequence.isPooled) this.#running.add(sequence, sequence.promptLength);
   }
@@ -79,17 +79,17 @@ export class PrefixCache<S extends Sequence> {
     this.#running.remove(sequence);
   }
 
-  /** The running sequence, of those `isUsable` says yes to, that has most tokens in common with one that starts. */
+  /** The usable running sequence with the longest prefix in common with one that starts; null: none. */
   findRunning(sequence: S, isUsable: (source: S, length: number) => boolean): Match<S> | null {
     if (this.#running.size === 0) return null;
     return this.#running.longest(sequence, sequence.total - 1, isUsable);
   }
 
-  /** How many of the first tokens of a prompt a copy has; the copy, if any, is now the one used last. */
+  /** The copy with the longest prefix of a prompt, now the latest used; null: none. */
   findCopy(sequence: Pick<S, "tokens" | "adapter" | "total">): Match<CachedPrefix> | null {
     if (this.#byUse.size === 0) return null;
     const { truncate } = this.#capabilities;
-    // The last token is always fed: its logits are what the sequence is here for.
+    // The last token is always fed: its logits give the next token.
     const found = this.#copies.longest(
       sequence,
       sequence.total - 1,
@@ -99,7 +99,7 @@ export class PrefixCache<S extends Sequence> {
     return found;
   }
 
-  /** Counts a sequence that has been looked for, and how many of its prompt's tokens were there. */
+  /** Counts a lookup that found `reused` tokens of a sequence. */
   count(sequence: S, reused: number): void {
     if (this.#limit === 0) return;
     this.statistics.lookups++;
@@ -108,7 +108,7 @@ export class PrefixCache<S extends Sequence> {
     sequence.cachedTokens = Math.min(reused, sequence.promptLength);
   }
 
-  /** Keeps a copy of what a sequence that is about to end or to stand still has in its slot. */
+  /** Copies the KV of a sequence that is about to lose its slot, unless a copy has it already. */
   keep({ adapter, tokens, computed, slot, isPooled }: S): void {
     if (!this.keepsCopies || isPooled || computed === 0) return;
     const wanted = { adapter, tokens };
@@ -119,13 +119,13 @@ export class PrefixCache<S extends Sequence> {
       this.#use(related.holder);
       return;
     }
-    // What it begins with is part of the new copy.
+    // The new copy includes the related one, a prefix of it.
     if (related !== null) this.#drop(related.holder);
     const saved = this.#makeRoomFor(() => this.#kv.save(slot, computed));
     if (saved !== null) this.#add({ adapter, tokens: tokens.slice(0, computed), saved });
   }
 
-  /** Adds a copy made by an export(). False where there is no room for it. */
+  /** Adds a copy made by an export() of a model like this one. False if there is no room for it. */
   import(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
     if (!this.keepsCopies || !this.canMakeRoomFor(tokens.length)) return false;
     const saved = this.#makeRoomFor(() => this.#kv.import(bytes, tokens.length));
@@ -133,20 +133,20 @@ export class PrefixCache<S extends Sequence> {
     return saved !== null;
   }
 
-  /** Drops the copy that was not used for longest. False where there is none. */
+  /** Evicts the least recently used copy. False if there is none. */
   evict(): boolean {
     const [oldest] = this.#byUse;
     return this.#evict(oldest);
   }
 
-  /** Drops the copy that was used last. False where there is none. */
+  /** Evicts the most recently used copy. False if there is none. */
   evictLatest(): boolean {
     return this.#evict([...this.#byUse].at(-1));
   }
 
   /**
-   * Drops all copies of an adapter that is being freed. Nobody is told: who takes an adapter away does not come back for
-   * its prompts, and writing them all to disk would hold up the sequences of others.
+   * Drops all copies of an adapter that is being freed, without onEvict: its prompts will not come back, and writing all of
+   * them to disk would delay other sequences.
    */
   dropAdapter(adapter: number): void {
     for (const copy of [...this.#byUse]) if (copy.adapter === adapter) this.#drop(copy);

@@ -1,7 +1,7 @@
-// Owns finding who begins with the same tokens: chained hashes of whole blocks of tokens, each of a block and all before it,
-// lead to those that hold them. Used by the scheduler only. A hash only points: tokens are compared before they count.
+// Prefix index: finds the holder of the longest common prefix. A chain of hashes, each over a block of tokens and all blocks
+// before it, leads to candidate holders, whose tokens are then compared.
 
-/** Tokens of a block. Shorter prefixes than one are fed faster than they are looked for, saved and restored. */
+/** Tokens of a block. Feeding a shorter prefix is faster than finding, saving and restoring it. Chosen by hand. */
 export const indexBlockTokens = 16;
 
 export interface TokenHolder {
@@ -11,7 +11,7 @@ export interface TokenHolder {
 
 export interface Match<H> {
   readonly holder: H;
-  /** Tokens both begin with. */
+  /** Tokens in common. */
   readonly length: number;
 }
 
@@ -23,7 +23,7 @@ export class PrefixIndex<H extends TokenHolder> {
     return this.#lengths.size;
   }
 
-  /** Adds the first `length` tokens of a holder; they must not change while it is in here. */
+  /** Adds the first `length` tokens of a holder; they must not change while it is indexed. */
   add(holder: H, length: number): void {
     this.#lengths.set(holder, length);
     for (const hash of blockHashes(holder, length)) {
@@ -33,7 +33,7 @@ export class PrefixIndex<H extends TokenHolder> {
     }
   }
 
-  /** Does nothing where the holder is not in here. */
+  /** Does nothing if the holder is not indexed. */
   remove(holder: H): void {
     const length = this.#lengths.get(holder);
     if (length === undefined) return;
@@ -46,8 +46,8 @@ export class PrefixIndex<H extends TokenHolder> {
   }
 
   /**
-   * The holder with the longest common beginning of at least a block among the first `limit` tokens, of those `isUsable`
-   * says yes to; the one added first where several are equal.
+   * The usable holder with the longest common prefix within the first `limit` tokens, at least a block long; the one added
+   * first if several are equal.
    */
   longest(wanted: TokenHolder, limit: number, isUsable: (holder: H, length: number) => boolean): Match<H> | null {
     const levels: Set<H>[] = [];
@@ -59,7 +59,7 @@ export class PrefixIndex<H extends TokenHolder> {
     for (let level = levels.length - 1; level >= 0; level--) {
       let best: Match<H> | null = null;
       for (const holder of levels[level] as Set<H>) {
-        // Already found to be of no use.
+        // Compared at the longer level already.
         if (levels[level + 1]?.has(holder)) continue;
         const length = commonLength(holder.tokens, wanted.tokens, Math.min(this.#lengths.get(holder) ?? 0, limit));
         const isLonger = length >= indexBlockTokens && length > (best?.length ?? 0);
@@ -71,7 +71,7 @@ export class PrefixIndex<H extends TokenHolder> {
   }
 }
 
-/** A hash for each whole block: of its tokens, all before them, and the adapter. */
+/** A hash for each whole block, over the adapter and all tokens up to the block's end. */
 function* blockHashes({ tokens, adapter }: TokenHolder, length: number): Generator<number> {
   let low = 0x811c9dc5 ^ adapter;
   let high = 0x2545f491 + adapter;

@@ -1,121 +1,93 @@
-// Owns whose turn it is where a step can have one adapter only: the rows of a step are all of one adapter, the base model
-// counting as one. Changing adapters costs a step some time, so an adapter keeps its turn for a few steps. Used by the step
-// filler only; it is told durations and never looks at a clock.
+// Adapter rotation: picks the adapter of the next step on engines whose rows must all have one adapter (the base model
+// counts as one). An adapter keeps the engine for a quantum of steps, then the one that waited longest gets it. It is told
+// durations and reads no clock.
 import type { Sequence } from "./sequence.ts";
 import type { StepTimeModel } from "./step-time-model.ts";
 
-/** A turn lasts so many times as long as a change of adapters takes: those take a ninth of all time. */
-const turnPerSwitch = 8;
 /**
- * No longer is a round of turns to last: where many adapters have something to run their turns are shorter, down to what a
- * change takes.
+ * A quantum lasts this many times as long as a switch, so that switches take a ninth of the time. It is counted in steps of
+ * mean duration, equally many for every adapter, so that every sequence keeps the same pace. The first step of a quantum
+ * serves prompts first and the second decodes, hence the least.
  */
-const longestRoundMs = 1000;
-const leastTurnMs = 1;
-/** What a change is taken to cost until one has been seen. */
-const assumedSwitchMs = 8;
-/** Weight of the newest change; one that took far longer than expected was disturbed, and is believed up to here. */
-const smoothing = 0.2;
-const believedFactor = 2;
-const believedMs = 1;
-/** An adapter whose sequences all wait for their grammars' next masks keeps its turn for so many looks at them. */
+const quantumPerSwitch = 8;
+const leastSteps = 2;
+/** Longest round of all adapters: with many adapters, or beside long prompts, quanta end early. Chosen by hand. */
+const roundMs = 1000;
+/** Idle looks at an adapter whose sequences all wait for grammar masks, before it loses its quantum. Chosen by hand. */
 const mostLooks = 4;
+/** Estimate of a switch until one has been seen, and the weight of each newly seen one. Chosen by hand. */
+const assumedSwitchMs = 8;
+const smoothing = 0.2;
+/** Weight of each quantum in the mean step: small, so that adapters with longer steps get hardly fewer. Chosen by hand. */
+const meanSmoothing = 0.05;
 
 export class AdapterRotation {
-  /** Steps that ran with another adapter than the one before. */
+  adapter = 0;
+  /** Steps that ran with another adapter than the step before. */
   switches = 0;
-  readonly #cost: StepTimeModel;
-  /** The number of each adapter's last turn. */
+  /** Adapters that had something to run when the current one was chosen; 1 if the current one is alone. */
+  count = 1;
+  /** The number of each adapter's last quantum. */
   readonly #lastTurn = new Map<number, number>();
-  /** Runnable sequences of each adapter, while a turn is measured. */
-  readonly #counts = new Map<number, number>();
-  #adapter = 0;
   #turns = 0;
-  #isShared = false;
-  #lengthMs = 0;
-  #longestMs = Infinity;
+  #steps = 0;
   #elapsedMs = 0;
   #looks = 0;
-  /** Adapter of the last step that ran. */
   #steppedAdapter = 0;
   #switchMs = assumedSwitchMs;
+  /** Mean step over the quanta of all adapters; 0 before the first. */
+  #meanStepMs = 0;
 
-  constructor(cost: StepTimeModel) {
-    this.#cost = cost;
-  }
-
-  /** Whose rows the next step may have. */
-  get adapter(): number {
-    return this.#adapter;
-  }
-
-  /** Whether others have something to run, too. */
+  /** Several adapters have something to run. */
   get isShared(): boolean {
-    return this.#isShared;
+    return this.count > 1;
   }
 
-  /** How long a step may take for a round of turns not to last too long. */
-  get longestStepMs(): number {
-    return this.#isShared ? this.#longestMs : Infinity;
-  }
-
-  /** Whether the next step has another adapter than the one before. */
+  /** The next step has another adapter than the step before. */
   get isSwitch(): boolean {
-    return this.#adapter !== this.#steppedAdapter;
+    return this.adapter !== this.#steppedAdapter;
   }
 
-  /** Turns so far. */
-  get count(): number {
-    return this.#turns;
+  /** Longest step that keeps the round within `roundMs`. */
+  get longestStepMs(): number {
+    return this.isShared ? Math.max(this.#longestMs - this.#elapsedMs, 0) : Infinity;
   }
 
-  /** Settles whose turn the next step is. Asked again before that step, it says the same, unless that one cannot run. */
+  /** Picks the adapter of the next step. Idempotent until that step has run. */
   choose(running: readonly Sequence[]): void {
-    let isWanted = false;
-    let othersWait = false;
-    for (const sequence of running) {
-      if (sequence.adapter !== this.#adapter) othersWait ||= sequence.isRunnable;
-      else isWanted ||= sequence.isRunnableOrHeld;
+    const adapters = new Set<number>();
+    for (const one of running) {
+      if (one.isRunnable || (one.adapter === this.adapter && awaitsGrammarOnly(one))) adapters.add(one.adapter);
     }
-    if (!othersWait) {
-      this.#isShared = false;
-      return;
-    }
-    if (isWanted && !this.#isShared) this.#measure(running);
-    if (!isWanted || this.#elapsedMs >= this.#lengthMs) this.#begin(this.#next(running), running);
+    this.count = Math.max(adapters.size, 1);
+    const next = this.#isOver || !adapters.has(this.adapter) ? this.#next(running) : this.adapter;
+    if (next !== this.adapter) this.#begin(next);
   }
 
-  /**
-   * The one whose turn it is has nothing that can run now: gives the turn to another one that has not had it since turn
-   * number `since`. False where there is none, or it is worth a moment's wait.
-   */
-  pass(running: readonly Sequence[], since: number): boolean {
-    const isHeld = running.some((one) => one.adapter === this.#adapter && one.isRunnableOrHeld && !one.isRunnable);
+  /** The current adapter has no row in this step: gives its quantum to the next one. False if waiting is better. */
+  pass(running: readonly Sequence[]): boolean {
+    const isHeld = running.some((one) => one.adapter === this.adapter && awaitsGrammarOnly(one));
     if (isHeld && this.#looks++ < mostLooks) return false;
-    if (this.#lastTurn.has(this.#adapter)) this.#lastTurn.set(this.#adapter, ++this.#turns);
     const next = this.#next(running);
-    if (next === this.#adapter || (this.#lastTurn.get(next) ?? 0) > since) return false;
-    this.#begin(next, running);
+    if (next === this.adapter) return false;
+    this.#begin(next);
     return true;
   }
 
-  /**
-   * Closes a step. Returns how long it took without the change of adapters; 0 where that is not well known, and other
-   * steps of the turn will tell.
-   */
-  endStep(decodeTokens: number, promptTokens: number, stepMs: number): number {
-    this.#looks = 0;
-    if (!this.isSwitch) {
-      this.#elapsedMs += stepMs;
-      return stepMs;
+  /** Closes a step. Returns its duration without the switch; 0 if that is not known well enough to learn from. */
+  endStep(decodeTokens: number, promptTokens: number, stepMs: number, cost: StepTimeModel): number {
+    const isSwitch = this.isSwitch;
+    if (isSwitch && promptTokens === 0 && cost.decodeMs(decodeTokens) > 0) {
+      const seenMs = Math.max(stepMs - cost.decodeMs(decodeTokens), 0);
+      this.#switchMs += smoothing * (Math.min(seenMs, 2 * this.#switchMs + 1) - this.#switchMs);
     }
-    this.switches++;
-    this.#steppedAdapter = this.#adapter;
-    const expectedMs = this.#cost.decodeMs(decodeTokens);
-    if (promptTokens === 0 && expectedMs > 0) this.#learn(Math.max(stepMs - expectedMs, 0));
-    const ownMs = Math.max(stepMs - this.#switchMs, stepMs / 2);
+    const ownMs = isSwitch ? Math.max(stepMs - this.#switchMs, stepMs / 2) : stepMs;
+    if (isSwitch) this.switches++;
+    this.#steppedAdapter = this.adapter;
+    this.#steps++;
     this.#elapsedMs += ownMs;
-    return this.#isShared && this.#elapsedMs >= this.#lengthMs ? ownMs : 0;
+    this.#looks = 0;
+    return isSwitch && promptTokens === 0 ? 0 : ownMs;
   }
 
   /** An adapter is gone; its number never comes back. */
@@ -123,45 +95,41 @@ export class AdapterRotation {
     this.#lastTurn.delete(adapter);
   }
 
-  /** The one whose turn is longest ago, of those that have something to run; the present one where no other has. */
+  get #isOver(): boolean {
+    if (this.#steps < leastSteps) return false;
+    const isSpent = this.#steps * this.#meanStepMs >= quantumPerSwitch * this.#switchMs;
+    return isSpent || this.#elapsedMs >= this.#longestMs;
+  }
+
+  /** Time of a quantum, without its switch, that keeps the round within `roundMs`. */
+  get #longestMs(): number {
+    return Math.max(roundMs / this.count - this.#switchMs, this.#switchMs);
+  }
+
+  /** The other adapter with something to run whose last quantum is longest ago; the current one if there is none. */
   #next(running: readonly Sequence[]): number {
-    let next = this.#adapter;
-    let longestAgo = Number.POSITIVE_INFINITY;
+    let next = this.adapter;
+    let oldest = Infinity;
     for (const { adapter, isRunnable } of running) {
       const last = this.#lastTurn.get(adapter) ?? 0;
-      if (!isRunnable || adapter === this.#adapter || last >= longestAgo) continue;
+      if (!isRunnable || adapter === this.adapter || last >= oldest) continue;
       next = adapter;
-      longestAgo = last;
+      oldest = last;
     }
     return next;
   }
 
-  #begin(adapter: number, running: readonly Sequence[]): void {
-    this.#adapter = adapter;
+  #begin(adapter: number): void {
+    const quantumMeanMs = this.#elapsedMs / Math.max(this.#steps, 1);
+    this.#meanStepMs += (this.#meanStepMs === 0 ? 1 : meanSmoothing) * (quantumMeanMs - this.#meanStepMs);
     this.#lastTurn.set(adapter, ++this.#turns);
+    this.adapter = adapter;
+    this.#steps = 0;
     this.#elapsedMs = 0;
     this.#looks = 0;
-    this.#measure(running);
   }
+}
 
-  /**
-   * How long this turn may last. All adapters may run as many decode steps, whatever those take: so every sequence comes
-   * on at the same pace, with few beside it or many. The time of prompts is part of their adapter's.
-   */
-  #measure(running: readonly Sequence[]): void {
-    const counts = this.#counts;
-    counts.clear();
-    for (const { adapter, isRunnable } of running) if (isRunnable) counts.set(adapter, (counts.get(adapter) ?? 0) + 1);
-    this.#isShared = counts.size > 1 || (counts.size === 1 && !counts.has(this.#adapter));
-    let allMs = 0;
-    for (const count of counts.values()) allMs += this.#cost.decodeMs(count);
-    const share = allMs === 0 ? 1 : (this.#cost.decodeMs(counts.get(this.#adapter) ?? 1) * counts.size) / allMs;
-    this.#longestMs = Math.max(longestRoundMs / counts.size - this.#switchMs, this.#switchMs);
-    this.#lengthMs = Math.max(Math.min(turnPerSwitch * this.#switchMs, this.#longestMs) * share, leastTurnMs);
-  }
-
-  #learn(tookMs: number): void {
-    const believed = Math.min(tookMs, this.#switchMs * believedFactor + believedMs);
-    this.#switchMs += smoothing * (believed - this.#switchMs);
-  }
+function awaitsGrammarOnly({ state, blockedBy }: Sequence): boolean {
+  return state === "running" && blockedBy.size === 1 && blockedBy.has("grammar");
 }

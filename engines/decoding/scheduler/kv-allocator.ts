@@ -1,48 +1,59 @@
-// Owns giving a sequence that has got a slot its KV: what was swapped out, or what a copy or a running sequence has of its
-// prompt, and room for the rest. Used by SlotManager only.
-import type { Capacity, KvCache } from "../../engine.ts";
+// KV allocator: fills the slot of an admitted sequence from swapped KV, a cached copy or a running sequence, reserves room
+// for the rest, and swaps the KV of preempted sequences to main memory.
+import type { KvCache } from "../../engine.ts";
 import type { KvModel, PrefixCache } from "../kv/prefix-cache.ts";
-import { KvSwap } from "./kv-swap.ts";
+import type { Match } from "../kv/prefix-index.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** Room beyond its tokens that a sequence is given a slot with: sooner than after so many it does not have to give it back. */
+/** Tokens reserved beyond a sequence's own when it gets a slot, so that it does not lose the slot at once. Chosen by hand. */
 const headroomTokens = 64;
-/** Of what is swapped out, most that is computed again where others have the rest. */
+/** Largest part of a swapped sequence that is computed again if the rest is shared. Chosen by hand. */
 const mostComputedAgain = 1 / 8;
-
-/** Fewer tokens than these are computed sooner than they are waited for. */
+/** A shorter shared prefix is computed sooner than it is waited for. Chosen by hand. */
 const leastAwaitedTokens = 64;
 
 export class KvAllocator<S extends Sequence> {
-  readonly #capacity: Capacity;
+  readonly #blockTokens: number;
   readonly #kv: KvCache;
   readonly #prefixes: PrefixCache<S>;
-  readonly #swap: KvSwap;
+  readonly #canSwap: boolean;
+  readonly #swapLimitBytes: number;
+  #swappedBytes = 0;
+  /** Of the last swapped sequence: an estimate for the next. */
+  #bytesPerToken = 0;
 
+  /** `swapBytes`: most KV of preempted sequences that is kept in main memory; the rest is computed again. */
   constructor({ capacity, capabilities, kv }: KvModel, prefixes: PrefixCache<S>, swapBytes: number) {
-    this.#capacity = capacity;
+    this.#blockTokens = capacity.blockTokens;
     this.#kv = kv;
     this.#prefixes = prefixes;
-    this.#swap = new KvSwap(kv, capabilities, swapBytes);
+    this.#canSwap = capabilities.saveState && capabilities.truncate;
+    this.#swapLimitBytes = swapBytes;
   }
 
   /**
-   * Fills the empty slot of a sequence with what is known of its tokens and makes room for all of them; or, where a
-   * running sequence computes the same prompt now, leaves it waiting for that one. False, with nothing in the slot, where
-   * there is too little room.
+   * Fills the empty slot of a sequence with known KV and reserves room for its tokens; or blocks it while a running
+   * sequence computes the same prefix. False, with the slot still empty, if memory is short.
    */
   place(sequence: S): boolean {
     if (sequence.swapped !== null && !this.#isMostlyShared(sequence)) return this.#placeSwapped(sequence);
     const reused = mustComputeAll(sequence) ? 0 : this.#fillFromOthers(sequence);
     if (sequence.sharedPrefixOwner !== null) return true;
-    if (!this.#reserveAll(sequence, reused)) return this.#undo(sequence);
-    this.#swap.forget(sequence);
-    sequence.computed = reused;
+    if (!this.#reserveAll(sequence, reused)) return false;
     if (sequence.cachedTokens < 0) this.#prefixes.count(sequence, reused);
     return true;
   }
 
-  /** Room for so many tokens of a sequence in its slot, `have` of which are there; cached copies make place. */
+  /** Whether a blocked sequence still has its shared prefix ahead of it; unblocks it if not. */
+  awaitsPrefix(sequence: S): boolean {
+    const { sharedPrefixOwner: owner, sharedPrefixTokens } = sequence;
+    if (owner !== null && willPrefill(owner) && owner.computed < sharedPrefixTokens) return true;
+    sequence.sharedPrefixOwner = null;
+    sequence.blockedBy.delete("prefix");
+    return false;
+  }
+
+  /** Room for the first `tokens` tokens of a sequence, `have` of which are there; evicts cached copies if needed. */
   reserve({ slot }: S, tokens: number, have: number): boolean {
     if (this.#kv.reserve(slot, tokens)) return true;
     if (!this.#prefixes.canMakeRoomFor(tokens - have)) return false;
@@ -50,61 +61,72 @@ export class KvAllocator<S extends Sequence> {
     return false;
   }
 
-  /** The same without touching anybody: for tokens that are a guess. */
+  /** Room for drafted tokens; evicts nothing for a guess. */
   reserveFree({ slot }: S, tokens: number): boolean {
     return this.#kv.reserve(slot, tokens);
   }
 
-  /** Whether the KV of a sequence that loses its slot is kept, as far as is known: as bytes, or as a cached copy. */
+  /** Whether the KV of a sequence survives the loss of its slot, as far as is known: as bytes, or as a cached copy. */
   canKeep({ computed, isPooled }: S): boolean {
-    return computed === 0 || this.#swap.hasRoomFor(computed) || (this.#prefixes.keepsCopies && !isPooled);
+    return computed === 0 || this.#hasSwapRoom(computed) || (this.#prefixes.keepsCopies && !isPooled);
   }
 
-  /** Whether there may be room for a sequence when others, `victims`, have lost their slots. Counts what is shared twice. */
+  /** Whether a sequence may fit once `victims` have lost their slots. Optimistic: counts shared blocks twice. */
   canFit(sequence: S, victims: readonly S[]): boolean {
-    const { blockTokens } = this.#capacity;
-    const shared = this.#prefixes.findRunning(sequence, (source) => source !== sequence)?.length ?? 0;
-    let tokens = this.#wanted(sequence) - shared;
-    for (const victim of victims) tokens -= Math.ceil(this.#wanted(victim) / blockTokens) * blockTokens;
+    const shared = this.#prefixes.findRunning(sequence, (owner) => owner !== sequence)?.length ?? 0;
+    let tokens = wantedTokens(sequence) - shared;
+    for (const victim of victims) tokens -= this.#blocksOf(wantedTokens(victim)) * this.#blockTokens;
     return tokens <= 0 || this.#prefixes.canMakeRoomFor(tokens);
   }
 
-  /** Keeps the KV of a sequence that is about to lose its slot, where there is room to keep it. */
+  /** Swaps out the KV of a sequence that is about to lose its slot, if there is room. The slot stays as it is. */
   swapOut(sequence: S): void {
-    this.#swap.out(sequence, () => this.#prefixes.evict());
+    const { computed, slot } = sequence;
+    if (computed === 0 || !this.#hasSwapRoom(computed)) return;
+    let saved = this.#kv.save(slot, computed);
+    while (saved === null && this.#prefixes.evict()) saved = this.#kv.save(slot, computed);
+    if (saved === null) return;
+    const bytes = this.#kv.export(saved);
+    this.#kv.drop(saved);
+    this.#bytesPerToken = bytes.length / computed;
+    if (this.#swappedBytes + bytes.length > this.#swapLimitBytes) return;
+    this.#swappedBytes += bytes.length;
+    sequence.swapped = bytes;
+    sequence.swappedTokens = computed;
   }
 
   release({ slot }: S): void {
     this.#kv.release(slot);
   }
 
-  /** The sequence has ended. */
+  /** Drops the swapped KV of a sequence. */
   forget(sequence: S): void {
-    this.#swap.forget(sequence);
+    this.#swappedBytes -= sequence.swapped?.length ?? 0;
+    sequence.swapped = null;
+    sequence.swappedTokens = 0;
   }
 
+  /** Throws unless the swapped bytes are those of the sequences without a slot. */
   checkIntegrity(slotless: readonly S[]): void {
     const bytes = slotless.reduce((sum, { swapped }) => sum + (swapped?.length ?? 0), 0);
-    if (bytes !== this.#swap.heldBytes) throw new Error(`${bytes} bytes swapped out, ${this.#swap.heldBytes} counted`);
+    if (bytes !== this.#swappedBytes) throw new Error(`${bytes} bytes swapped out, ${this.#swappedBytes} counted`);
   }
 
-  /** Puts the longest known beginning into the slot and returns its length; or sets the source that is computing it. */
+  /** Puts the longest known prefix into the slot and returns its length; or sets the owner that is computing it. */
   #fillFromOthers(sequence: S): number {
-    const { slot } = sequence;
-    const isOther = (source: S) => source !== sequence && source.state === "running";
-    // Nobody waits for one that came later: else two could wait for each other.
-    const willCompute = (source: S) =>
-      source.isRunnableOrWaits && (sequence.order === 0 || source.order < sequence.order);
+    const { slot, order } = sequence;
     const copy = this.#prefixes.findCopy(sequence);
     const copied = copy?.length ?? 0;
-    const coming = this.#prefixes.findRunning(sequence, (source, length) => {
-      return isOther(source) && (source.computed >= length || willCompute(source));
+    const isOther = (owner: S) => owner !== sequence && owner.state === "running";
+    // A sequence waits only for earlier ones, so two cannot wait for each other.
+    const isEarlier = (owner: S) => order === 0 || owner.order < order;
+    const coming = this.#prefixes.findRunning(sequence, (owner, length) => {
+      return isOther(owner) && (owner.computed >= length || (willPrefill(owner) && isEarlier(owner)));
     });
     const there = coming ?? this.#prefixes.findRunning(sequence, isOther);
     const shared = there === null ? 0 : Math.min(there.holder.computed, there.length);
     if (coming !== null && coming.length - Math.max(copied, shared) >= leastAwaitedTokens) {
-      sequence.sharedPrefixOwner = coming.holder;
-      sequence.sharedPrefixTokens = coming.length;
+      this.#block(sequence, coming);
       return 0;
     }
     if (there !== null && shared > copied) {
@@ -115,50 +137,74 @@ export class KvAllocator<S extends Sequence> {
     return copied;
   }
 
+  #block(sequence: S, { holder, length }: Match<S>): void {
+    sequence.blockedBy.add("prefix");
+    sequence.sharedPrefixOwner = holder;
+    sequence.sharedPrefixTokens = length;
+  }
+
   #placeSwapped(sequence: S): boolean {
-    const { swappedTokens } = sequence;
-    const wanted = this.#wanted(sequence);
+    const wanted = wantedTokens(sequence);
     if (!this.#prefixes.canMakeRoomFor(wanted)) return false;
-    while (this.#kv.freeBlocks < Math.ceil(wanted / this.#capacity.blockTokens)) {
-      if (!this.#prefixes.evict()) return false;
-    }
-    // Blocks are not all an engine may be short of.
-    while (!this.#swap.in(sequence)) {
+    while (this.#kv.freeBlocks < this.#blocksOf(wanted)) if (!this.#prefixes.evict()) return false;
+    // An engine may be short of more than blocks.
+    while (!this.#swapIn(sequence)) {
       if (this.#prefixes.evict()) continue;
-      this.#swap.forget(sequence);
+      this.forget(sequence);
       return this.place(sequence);
     }
-    if (!this.#reserveAll(sequence, swappedTokens)) return this.#undo(sequence);
-    this.#swap.forget(sequence);
-    sequence.computed = swappedTokens;
+    return this.#reserveAll(sequence, sequence.swappedTokens);
+  }
+
+  /** Puts the swapped KV into the slot; forget() drops it afterwards. False if there is no room. */
+  #swapIn({ slot, swapped, swappedTokens }: S): boolean {
+    const saved = swapped && this.#kv.import(swapped, swappedTokens);
+    if (saved === null) return false;
+    this.#kv.restore(slot, saved, swappedTokens);
+    this.#kv.drop(saved);
     return true;
   }
 
-  /** Whether others have nearly all that was swapped out: theirs takes no memory of its own. */
+  /** Whether others hold nearly all that was swapped out: sharing it takes no memory. */
   #isMostlyShared(sequence: S): boolean {
     if (mustComputeAll(sequence)) return false;
     const { swappedTokens } = sequence;
     const enough = swappedTokens - Math.min(headroomTokens, Math.floor(swappedTokens * mostComputedAgain));
-    const isThere = (source: S, length: number) => source !== sequence && source.computed >= length;
+    const isThere = (owner: S, length: number) => owner !== sequence && owner.computed >= length;
     const shared = this.#prefixes.findRunning(sequence, isThere)?.length ?? this.#prefixes.findCopy(sequence)?.length;
     return enough > 0 && (shared ?? 0) >= enough;
   }
 
+  /** Room for all tokens of a sequence whose slot holds the first `have`. If memory is short, the slot is emptied. */
   #reserveAll(sequence: S, have: number): boolean {
-    return this.reserve(sequence, this.#wanted(sequence), have);
+    if (!this.reserve(sequence, wantedTokens(sequence), have)) {
+      this.#kv.release(sequence.slot);
+      return false;
+    }
+    this.forget(sequence);
+    sequence.computed = have;
+    return true;
   }
 
-  #wanted({ total, tokens }: S): number {
-    return Math.min(total + headroomTokens, tokens.length);
+  #hasSwapRoom(tokens: number): boolean {
+    return this.#canSwap && this.#swappedBytes + tokens * this.#bytesPerToken <= this.#swapLimitBytes;
   }
 
-  #undo({ slot }: S): false {
-    this.#kv.release(slot);
-    return false;
+  #blocksOf(tokens: number): number {
+    return Math.ceil(tokens / this.#blockTokens);
   }
 }
 
-/** What is wanted of it comes from every token of its prompt. */
+function wantedTokens({ total, tokens }: Sequence): number {
+  return Math.min(total + headroomTokens, tokens.length);
+}
+
+/** Its output depends on every token of its prompt. */
 function mustComputeAll({ isPooled, wantsPromptLogits }: Sequence): boolean {
   return isPooled || wantsPromptLogits;
+}
+
+/** It computes its prompt, now or behind another sequence with the same prefix. */
+function willPrefill({ state, blockedBy }: Sequence): boolean {
+  return state === "running" && !blockedBy.has("reader") && !blockedBy.has("grammar");
 }

@@ -1,36 +1,67 @@
-// Owns which tokens of which sequences go into the next forward pass. There is no prefill phase and no decode phase: each
-// step spends a token budget on letting every sequence's computed tokens catch up with its total. Pure policy: it never
-// waits, reads no clock and does no I/O; the step loop tells it the time (advance) and calls schedule -> (engine, sampler)
-// -> accept -> endStep.
+// Scheduler: picks the tokens of the next forward pass. There is no prefill phase and no decode phase: each step spends a
+// token budget on letting every sequence's computed tokens catch up with its total. It waits for nothing, reads no clock
+// and does no I/O: the step loop tells the time with advance(), then calls schedule -> (engine, sampler) -> accept -> endStep.
 import type { Batch } from "../../batch.ts";
-import type { KvModel } from "../kv/prefix-cache.ts";
-import { type CachedPrefix, PrefixCache, type PrefixStatistics } from "../kv/prefix-cache.ts";
-import { BatchBuilder, isDecode, type StepLimits } from "./batch-builder.ts";
-import type { Sequence, SequenceRequest } from "./sequence.ts";
-import { checkSequence } from "./sequence-check.ts";
-import { type QueueLimits, SlotManager } from "./slot-manager.ts";
+import { type CachedPrefix, type KvModel, PrefixCache } from "../kv/prefix-cache.ts";
+import { AdapterRotation } from "./adapter-rotation.ts";
+import { KvAllocator } from "./kv-allocator.ts";
+import type { Preemptions, SchedulerLimits, SchedulerStatistics } from "./limits.ts";
+import { PrefillBudget } from "./prefill-budget.ts";
+import { PrefillOrder } from "./prefill-order.ts";
+import { queueFull } from "./queue/queue-full.ts";
+import { SlotShares } from "./queue/slot-shares.ts";
+import { WaitingQueue } from "./queue/waiting-queue.ts";
+import { checkSequence, Sequence, type SequenceRequest } from "./sequence.ts";
+import { SlotTable } from "./slot-table.ts";
 import { StepTimeModel } from "./step-time-model.ts";
-
-export interface SchedulerLimits extends StepLimits, QueueLimits {
-  /**
-   * Sequences whose KV is kept when they have ended, for those that begin with the same tokens; 0 = none, and running
-   * sequences share nothing either.
-   */
-  readonly prefixCacheEntries: number;
-}
 
 export type Finish = "none" | "stop" | "length";
 
+/** A shorter pause is jitter on the way to the reader and costs no slot. Chosen by hand. */
+export const pauseGraceMs = 100;
+/** A longer pause costs the slot even if no sequence waits: an idle slot may cost the engine a row a step. Chosen by hand. */
+export const longestPauseMs = 2000;
+/** Longer runs of tokens behind a prompt are fed like a prompt. Chosen by hand. */
+const maxForcedRow = 32;
+
+/** Progress of one adapter's sequences; one for all if steps mix adapters. */
+interface Progress<S extends Sequence> {
+  readonly order: PrefillOrder<S>;
+  /** Where the round over the decodes starts, modulo their number, if the budget does not hold them all. */
+  decodeStart: number;
+  /** Prompt tokens fed since the last step of decodes, on engines whose steps cannot have both. */
+  tokensSinceDecodes: number;
+}
+
 export class Scheduler<S extends Sequence> {
   readonly cost: StepTimeModel;
+  readonly prefixes: PrefixCache<S>;
+  /** Sequence of each row of the batch last scheduled. */
+  readonly rows: S[] = [];
+  /** Prompt tokens in that batch. */
+  promptTokensInStep = 0;
   readonly #model: KvModel;
-  readonly #endTokens: ReadonlySet<number>;
   readonly #limits: SchedulerLimits;
-  readonly #prefixes: PrefixCache<S>;
-  readonly #admission: SlotManager<S>;
-  readonly #filler: BatchBuilder<S>;
+  readonly #endTokens: ReadonlySet<number>;
+  readonly #queue = new WaitingQueue<S>();
+  readonly #slots: SlotTable<S>;
+  readonly #shares: SlotShares<S>;
+  readonly #kv: KvAllocator<S>;
+  /** null if a step mixes adapters. */
+  readonly #rotation: AdapterRotation | null;
+  readonly #budget: PrefillBudget<S>;
+  readonly #progress = new Map<number, Progress<S>>();
+  readonly #preemptions: Preemptions = { reader: 0, memory: 0, share: 0 };
   /** Adapters that no further sequence names. */
   readonly #leaving = new Set<number>();
+  /** Runnable sequences as the step began: with a token or a few behind their prompts to feed; and the others. */
+  readonly #decodes: S[] = [];
+  readonly #prompts: S[] = [];
+  #decodeTokens = 0;
+  #logitsRowsLeft = 0;
+  #step = 0;
+  #nowMs = 0;
+  #lastOrder = 0;
 
   /** `onEvict` is told of each cached prefix that is about to be dropped. */
   constructor(
@@ -38,174 +69,143 @@ export class Scheduler<S extends Sequence> {
     limits: SchedulerLimits,
     onEvict: ((prefix: CachedPrefix) => void) | null = null,
   ) {
+    const { capacity, capabilities, tokens } = model;
     this.#model = model;
-    this.#endTokens = new Set(model.tokens.endOfGeneration);
     this.#limits = limits;
-    this.cost = new StepTimeModel(model.capacity.maxLogitsRows, limits);
-    const options = { limit: limits.prefixCacheEntries, onEvict };
-    this.#prefixes = new PrefixCache(model, options);
-    this.#admission = new SlotManager(model, this.#prefixes, limits, (tokens) => this.cost.promptMs(tokens));
-    this.#filler = new BatchBuilder(model, this.#admission, this.cost, limits);
+    this.#endTokens = new Set(tokens.endOfGeneration);
+    this.cost = new StepTimeModel(capacity.maxLogitsRows, limits);
+    this.prefixes = new PrefixCache(model, { limit: limits.prefixCacheEntries, onEvict });
+    this.#slots = new SlotTable(capacity.maxSequences);
+    this.#kv = new KvAllocator(model, this.prefixes, limits.swapBytes);
+    this.#shares = new SlotShares(limits.slotShareMs, (sequence) =>
+      this.#kv.canKeep(sequence) ? 0 : this.cost.promptMs(sequence.computed),
+    );
+    this.#rotation = capabilities.adaptersPerStep === 1 ? new AdapterRotation() : null;
+    this.#budget = new PrefillBudget(this.cost, limits, capabilities.chunkTokens, this.#rotation);
   }
 
-  /** Sequence of each row of the batch last scheduled. */
-  get rows(): readonly S[] {
-    return this.#filler.rows;
+  get statistics(): SchedulerStatistics {
+    return {
+      waiting: this.#queue.size,
+      running: this.#slots.running.length,
+      preempted: this.#queue.preempted.size,
+      preemptions: this.#preemptions,
+      adapterSwitches: this.#rotation?.switches ?? 0,
+      prefixes: this.prefixes.statistics,
+    };
   }
 
-  /** Prompt tokens in the batch last scheduled. */
-  get promptTokensInStep(): number {
-    return this.#filler.promptTokens;
-  }
-
-  get waitingCount(): number {
-    return this.#admission.waitingCount;
-  }
-
-  get runningCount(): number {
-    return this.#running.length;
-  }
-
-  get preemptedCount(): number {
-    return this.#admission.preemptedCount;
-  }
-
-  /** How often a paused sequence has lost its slot. */
-  get pausedPreemptions(): number {
-    return this.#admission.pausedPreemptions;
-  }
-
-  /** How often a sequence has lost its slot because others needed its KV memory. */
-  get memoryPreemptions(): number {
-    return this.#admission.memoryPreemptions;
-  }
-
-  /** How often a sequence has lost its slot to a client that had fewer. */
-  get sharePreemptions(): number {
-    return this.#admission.sharePreemptions;
-  }
-
-  get prefixStatistics(): Readonly<PrefixStatistics> {
-    return this.#prefixes.statistics;
-  }
-
-  /** How often a step had another adapter than the one before, where a step can have one only. */
-  get adapterSwitches(): number {
-    return this.#filler.turn?.switches ?? 0;
-  }
-
-  /** Settles whose turn the next step is: before decodes() and hasPrompts, which are about that step. */
-  chooseTurn(): void {
-    this.#filler.turn?.choose(this.#running);
-  }
-
-  /** The sequences that would feed one token in the next step. */
-  *decodes(): Generator<S> {
-    for (const sequence of this.#running) if (isDecode(sequence) && this.#filler.isInTurn(sequence)) yield sequence;
-  }
-
-  /** Whether prompts want all that decodes leave of the next step. */
-  get hasPrompts(): boolean {
-    return this.#filler.hasPrompts;
-  }
-
-  /** How many of the first tokens of a prompt a cached prefix has. */
-  cachedLength(tokens: Int32Array, adapter: number): number {
-    return this.#prefixes.findCopy({ tokens, adapter, total: tokens.length })?.length ?? 0;
-  }
-
-  /** Adds a prefix whose KV comes from elsewhere, as exported by a model like this one. False where there is no room. */
-  importPrefix(adapter: number, tokens: Int32Array, bytes: Uint8Array): boolean {
-    return this.#prefixes.import(adapter, tokens, bytes);
-  }
-
-  /** No further sequence names an adapter: what its sequences have computed is of no use when they end. */
-  retireAdapter(adapter: number): void {
-    this.#leaving.add(adapter);
-  }
-
-  /** Forgets an adapter that no sequence names any more, and the prefixes cached for it; onEvict is not told. */
-  dropAdapter(adapter: number): void {
-    this.#leaving.delete(adapter);
-    this.#prefixes.dropAdapter(adapter);
-    this.#filler.forgetAdapter(adapter);
-  }
-
-  /** Drops the cached prefix that was used last. False where there is none. */
-  evictLatestPrefix(): boolean {
-    return this.#prefixes.evictLatest();
+  /**
+   * Tells the time, in ms of a clock that never goes back: before each step, and before add() and setPaused(). Returns the
+   * sequences that have waited too long for their first slot; they are finished.
+   */
+  advance(nowMs: number): readonly S[] {
+    this.#nowMs = nowMs;
+    while (this.#preemptPaused(longestPauseMs));
+    const expired: S[] = [];
+    for (;;) {
+      const { oldest } = this.#queue;
+      if (oldest === undefined || nowMs - oldest.queuedMs < this.#limits.queueTimeoutMs) return expired;
+      this.#finish(oldest);
+      expired.push(oldest);
+    }
   }
 
   /** When the passing of time alone changes something, by the clock of advance(); Infinity if it does not. */
   get nextChangeMs(): number {
-    return this.#admission.nextChangeMs;
+    const { oldest, size } = this.#queue;
+    const paused = this.#slots.longestPaused();
+    return Math.min(
+      oldest === undefined ? Infinity : oldest.queuedMs + this.#limits.queueTimeoutMs,
+      paused === null ? Infinity : paused.pausedMs + (size === 0 ? longestPauseMs : pauseGraceMs),
+      size === 0 ? Infinity : this.#shares.nextChangeMs(this.#queue.next()),
+    );
   }
 
   /**
-   * Tells the time, in ms of a clock that never goes back: before each step, and before add() and setPaused(). Returns
-   * the sequences that have waited too long for their first slot; they are finished.
+   * Queues one sequence, or several of one request, all or none; `request` is shared by sequences that are added one by
+   * one. Returns the sequences of other clients that lost their places to them (see QueueShares): whole requests that had
+   * not begun, and preempted sequences; they are finished. Throws `context_length_exceeded`, `unsupported`,
+   * `invalid_value` or `queue_full`.
    */
-  advance(nowMs: number): readonly S[] {
-    return this.#admission.advance(nowMs);
-  }
-
-  /** Queues a sequence as addAll() does; `request` is given where the sequences of one request are added one by one. */
-  add(sequence: S, request?: SequenceRequest): readonly S[] {
-    return this.addAll([sequence], request);
+  add(sequences: S | readonly S[], request: SequenceRequest = { hasBegun: false }): readonly S[] {
+    const added = sequences instanceof Sequence ? [sequences] : sequences;
+    for (const one of added) checkSequence(one, this.#model, this.#limits.maxBatchTokens);
+    const free = this.#slotlessLimit - this.#slotlessCount;
+    const displaced = this.#queue.displacedBy(added[0]?.client ?? "", added.length, free);
+    if (displaced === null) throw queueFull(this.#limits.maxQueue);
+    for (const one of displaced) this.#finish(one);
+    for (const one of added) {
+      one.request = request;
+      one.queuedMs = this.#nowMs;
+      this.#queue.add(one, this.#hasLimit(one));
+      this.#shares.add(one);
+    }
+    return displaced;
   }
 
   /**
-   * Queues the sequences of a request, all or none. Returns those that were refused in their place, because their client
-   * has more without a slot (see QueueShares): requests as a whole that had not begun, and what was parked; they are
-   * finished. Throws
-   * `context_length_exceeded`, `unsupported`, `invalid_value` or `queue_full`.
+   * Removes a sequence in any state. The KV of its output is cached, unless it has failed: then the engine may have, too.
    */
-  addAll(sequences: readonly S[], request: SequenceRequest = { hasBegun: false }): readonly S[] {
-    for (const sequence of sequences) checkSequence(sequence, this.#model, this.#limits.maxBatchTokens);
-    return this.#admission.add(sequences, request);
-  }
-
-  /** Removes a sequence in any state. What it has computed of its output is kept for those that go on from there. */
-  cancel(sequence: S): void {
-    if (sequence.state === "running" && sequence.computed >= sequence.promptLength) this.#keep(sequence);
-    this.#admission.finish(sequence);
-  }
-
-  /** Removes a sequence that has failed, and the engine perhaps with it: nothing of it is kept. */
-  discard(sequence: S): void {
-    this.#admission.finish(sequence);
+  cancel(sequence: S, hasFailed = false): void {
+    const { state, computed, promptLength } = sequence;
+    if (!hasFailed && state === "running" && computed >= promptLength) this.#cache(sequence);
+    this.#finish(sequence);
   }
 
   /**
-   * A paused sequence is not scheduled. Without a slot, or when one that waits takes its slot, it is parked; when it goes
-   * on, it is its client's next to get a slot, and all its tokens, prompt and output, are fed again.
+   * Blocks a sequence whose reader is behind. It keeps its slot for a while, then it is preempted. Unblocked again, it is
+   * its client's next to get a slot, and all its tokens, prompt and output, are fed again.
    */
-  setPaused(sequence: S, paused: boolean): void {
-    this.#admission.setPaused(sequence, paused);
+  setPaused(sequence: S, isPaused: boolean): void {
+    if (sequence.isPaused === isPaused) return;
+    setBlock(sequence, "reader", isPaused);
+    sequence.pausedMs = this.#nowMs;
+    if (sequence.state === "waiting" && isPaused) this.#requeue(sequence, false);
+    else if (sequence.state === "preempted") {
+      this.#queue.remove(sequence);
+      sequence.queuedMs = this.#nowMs;
+      this.#requeue(sequence, false);
+    }
   }
 
-  /** Fills the batch with the next step. Returns false when there is nothing to run. */
+  /** Blocks a sequence while the next mask of its grammar is not ready. */
+  setAwaitsGrammar(sequence: S, awaits: boolean): void {
+    setBlock(sequence, "grammar", awaits);
+  }
+
+  /** The sequences that decode in the next step; none if prompts want the rest of that step. Valid until schedule(). */
+  nextDecodes(): readonly S[] {
+    this.#rotation?.choose(this.#slots.running);
+    this.#collect();
+    return this.#prompts.length > 0 ? [] : this.#decodes;
+  }
+
+  /** Fills the batch with the next step. Returns false if there is nothing to run. */
   schedule(batch: Batch): boolean {
-    this.#admission.admit();
-    return this.#filler.fill(batch);
+    this.#admit();
+    this.#step++;
+    this.#rotation?.choose(this.#slots.running);
+    // There may be no KV memory for any of an adapter's sequences until those of another have run.
+    for (let tries = this.#rotation?.count ?? 1; !this.#fill(batch); tries--) {
+      if (tries <= 1 || !this.#rotation?.pass(this.#slots.running)) return false;
+    }
+    return true;
   }
 
-  /**
-   * Takes the token sampled for a sequence whose logits the last step gave. Returns how that ends it; the token that
-   * ended it is not part of the text.
-   */
+  /** Takes the token sampled behind a sequence's last one. Returns how that ends it; a stop token is not appended. */
   accept(sequence: S, token: number): Finish {
     const isStop = !sequence.ignoreEos && this.#endTokens.has(token);
     if (!isStop) {
       sequence.tokens[sequence.total++] = token;
       if (sequence.total < sequence.tokens.length) return "none";
     }
-    this.#keep(sequence);
-    this.#admission.finish(sequence);
+    this.#cache(sequence);
+    this.#finish(sequence);
     return isStop ? "stop" : "length";
   }
 
-  /** The draft's next token is what was sampled: it is in the KV cache already. */
+  /** The token accepted last was drafted: its KV is in the cache already. */
   acceptDraft(sequence: S): void {
     sequence.computed++;
   }
@@ -215,32 +215,324 @@ export class Scheduler<S extends Sequence> {
     sequence.computed--;
   }
 
-  /** Ends a sequence whose pooled output is complete. */
-  finishPooled(sequence: S): void {
-    this.#admission.finish(sequence);
-  }
-
   /** Closes the step that took `stepMs` milliseconds. */
   endStep(stepMs: number): void {
-    this.#filler.endStep(stepMs);
+    const { promptTokensInStep: promptTokens } = this;
+    const ownMs = this.#rotation?.endStep(this.#decodeTokens, promptTokens, stepMs, this.cost) ?? stepMs;
+    if (ownMs > 0) this.cost.observe(this.#decodeTokens, promptTokens, ownMs);
+    this.#budget.endStep(stepMs, promptTokens === 0 && this.#prompts.length > 0);
   }
 
-  /** Throws if the books do not balance, of slots or of tokens. */
+  /** No further sequence names an adapter: the KV of its sequences is not cached when they end. */
+  retireAdapter(adapter: number): void {
+    this.#leaving.add(adapter);
+  }
+
+  /** Forgets an adapter that no sequence names, and its cached prefixes; onEvict is not told. */
+  dropAdapter(adapter: number): void {
+    this.#leaving.delete(adapter);
+    this.prefixes.dropAdapter(adapter);
+    this.#rotation?.forget(adapter);
+    this.#progress.delete(adapter);
+  }
+
+  /** Throws unless every sequence is in the one collection of its state, and slots, tokens and bytes balance. */
   checkIntegrity(): void {
-    this.#admission.checkIntegrity();
-    for (const { computed, total, tokens, slot, isPooled } of this.#running) {
-      if (computed < 0 || computed >= total || total > tokens.length || (total === tokens.length && !isPooled)) {
-        throw new Error(`running sequence in slot ${slot}: ${computed}/${total}/${tokens.length}`);
+    this.#slots.checkIntegrity();
+    this.#queue.checkIntegrity();
+    const slotless = [...this.#queue, ...this.#queue.preempted];
+    this.#shares.checkIntegrity(this.#slots.running, slotless);
+    this.#kv.checkIntegrity(slotless);
+    if (this.#slotlessCount > this.#slotlessLimit) throw new Error(`${this.#slotlessCount} sequences have no slot`);
+  }
+
+  // Admit: free slots first, then those of paused sequences, then one of a client with more slots than a waiting one.
+
+  #admit(): void {
+    for (const one of [...this.#slots.running]) {
+      if (one.sharedPrefixOwner === null || this.#kv.awaitsPrefix(one) || this.#kv.place(one)) continue;
+      this.#takeSlot(one);
+      this.#requeue(one, true);
+    }
+    while (this.#queue.size > 0 && (this.#slots.freeCount > 0 || this.#preemptPaused(pauseGraceMs))) {
+      const sequence = this.#takeNext();
+      if (this.#start(sequence)) continue;
+      this.#requeue(sequence, true);
+      if (!this.#preemptPaused(pauseGraceMs)) break;
+    }
+    if (this.#queue.size > 0 && this.#shares.isDue(this.#nowMs)) this.#admitByShare();
+  }
+
+  /** The next waiting sequence: by priority, but ahead of all a client that has waited for its share (see SlotShares). */
+  #takeNext(): S {
+    const overdue = this.#queue.hasPriorities ? this.#shares.overdue(this.#queue.next(), this.#nowMs) : null;
+    if (overdue === null) return this.#queue.take() as S;
+    this.#queue.takeAhead(overdue);
+    return overdue;
+  }
+
+  /** Gives a sequence a free slot and its KV. False, and it has neither, if memory is short. */
+  #start(sequence: S): boolean {
+    this.#slots.give(sequence);
+    if (!this.#kv.place(sequence)) {
+      this.#slots.take(sequence);
+      return false;
+    }
+    if (sequence.order === 0) sequence.order = ++this.#lastOrder;
+    sequence.request.hasBegun = true;
+    sequence.wasPreempted = false;
+    this.prefixes.addRunning(sequence);
+    this.#shares.onSlotGiven(sequence, this.#nowMs);
+    return true;
+  }
+
+  /** Gives a client that is owed a slot one of another client's, or several if its KV needs them. */
+  #admitByShare(): void {
+    const claimant = this.#shares.claimant(this.#queue.next(), this.#nowMs);
+    if (claimant === null) return;
+    const victims = this.#shares.victims(this.#slots.running, claimant, this.#nowMs);
+    if (victims.length === 0 || !this.#kv.canFit(claimant, victims)) return;
+    this.#queue.takeAhead(claimant);
+    while (this.#slots.freeCount === 0 || !this.#start(claimant)) {
+      const victim = this.#shares.victim(this.#slots.running, claimant, this.#nowMs);
+      if (victim !== null) this.#preempt(victim, "share");
+      else {
+        this.#requeue(claimant, true);
+        this.#shares.postpone(claimant, this.#nowMs);
+        return;
       }
     }
   }
 
-  /** Of one that ends. */
-  #keep(sequence: S): void {
-    if (!this.#leaving.has(sequence.adapter)) this.#prefixes.keep(sequence);
+  // Fill: one step's rows, prompts first or decodes first.
+
+  #fill(batch: Batch): boolean {
+    batch.clear();
+    this.rows.length = 0;
+    this.promptTokensInStep = 0;
+    this.#decodeTokens = 0;
+    this.#logitsRowsLeft = this.#model.capacity.maxLogitsRows - this.#slots.running.length;
+    this.#collect();
+    const progress = this.#currentProgress;
+    const { maxBatchTokens } = this.#limits;
+    const { isDue } = this.#budget;
+    this.#budget.begin(this.#decodes, this.#prompts);
+    const isHolding = this.#budget.holdsDecodes(this.#decodes.length, this.#prompts);
+    if (isHolding) this.#decodes.length = 0;
+    if (!this.#mixesLengths) this.#fillOneKind(batch, progress, isDue);
+    else {
+      if (isDue) this.#prefill(batch, progress, this.#allowance(true));
+      this.#decode(batch, progress, maxBatchTokens - batch.tokenCount);
+      if (!isDue) this.#prefill(batch, progress, Math.min(this.#allowance(false), maxBatchTokens - batch.tokenCount));
+    }
+    // The first step after a hold feeds decodes.
+    if (isHolding) progress.tokensSinceDecodes = Infinity;
+    return batch.rowCount > 0;
   }
 
-  get #running(): readonly S[] {
-    return this.#admission.running;
+  /** Prompts get steps in a row until they have cost what prompts may cost beside decodes in one step; then decodes get one. */
+  #fillOneKind(batch: Batch, progress: Progress<S>, isDue: boolean): void {
+    if (this.#decodes.length === 0) progress.tokensSinceDecodes = 0;
+    this.#prefill(batch, progress, this.#allowance(isDue) - progress.tokensSinceDecodes);
+    progress.tokensSinceDecodes += this.promptTokensInStep + this.cost.passTokens;
+    if (batch.rowCount > 0) return;
+    progress.tokensSinceDecodes = 0;
+    this.#decode(batch, progress, this.#limits.maxBatchTokens);
   }
+
+  /** Sorted before any row is added: a prompt that this step leaves one token short must not join it again as a decode. */
+  #collect(): void {
+    this.#decodes.length = 0;
+    this.#prompts.length = 0;
+    for (const one of this.#slots.running) {
+      if (!one.isRunnable || (this.#rotation !== null && one.adapter !== this.#rotation.adapter)) continue;
+      (isDecode(one) ? this.#decodes : this.#prompts).push(one);
+    }
+  }
+
+  get #currentProgress(): Progress<S> {
+    const adapter = this.#rotation?.adapter ?? 0;
+    const known = this.#progress.get(adapter);
+    const progress = known ?? { order: new PrefillOrder<S>(), decodeStart: 0, tokensSinceDecodes: 0 };
+    if (known === undefined) this.#progress.set(adapter, progress);
+    return progress;
+  }
+
+  /** Adapters that take turns mix in any case: a quantum may be too short for steps of each kind. */
+  get #mixesLengths(): boolean {
+    return this.#model.capabilities.mixesLengths || this.#rotation?.isShared === true;
+  }
+
+  #allowance(isDue: boolean): number {
+    const allowance = this.#budget.allowance(this.#decodes.length, this.#prompts, isDue);
+    return Math.min(allowance, this.#limits.maxBatchTokens);
+  }
+
+  // Prefill: chunks of prompts, and of sequences that are fed again.
+
+  #prefill(batch: Batch, { order }: Progress<S>, allowance: number): void {
+    if (allowance <= 0 || this.#prompts.length === 0) return;
+    let left = allowance;
+    let firstLength = 0;
+    for (const sequence of order.arrange(this.#prompts)) {
+      if (left <= 0) return;
+      const to = this.#chunkEnd(sequence, left, batch);
+      const tokens = to - sequence.computed;
+      if (tokens <= 0 && !this.#model.capabilities.wholeSequences) return;
+      const fits = tokens > 0 && (firstLength === 0 || tokens === firstLength || this.#mixesLengths);
+      if (!fits || !this.#addRow(batch, sequence, to)) continue;
+      left -= tokens;
+      firstLength ||= tokens;
+      this.promptTokensInStep += tokens;
+      order.fed(sequence);
+    }
+  }
+
+  #chunkEnd({ computed, total, promptLength, wantsPromptLogits }: S, left: number, batch: Batch): number {
+    const { maxBatchTokens, maxPrefillChunkTokens } = this.#limits;
+    if (this.#model.capabilities.wholeSequences) {
+      return total <= (batch.rowCount === 0 ? maxBatchTokens : left) ? total : computed;
+    }
+    const length = Math.min(left, maxPrefillChunkTokens);
+    // Logits of every token take a row each; the chunk's last one has its own.
+    if (wantsPromptLogits && computed < promptLength) {
+      return Math.min(computed + Math.min(length, 1 + this.#logitsRowsLeft), total);
+    }
+    const end = computed + length;
+    return end >= total ? total : end - (end % this.#budget.grain);
+  }
+
+  // Decode: one token of each sequence and its draft; a budget too small for all takes them in turn.
+
+  #decode(batch: Batch, progress: Progress<S>, budget: number): void {
+    const count = this.#decodes.length;
+    let left = budget;
+    let added = 0;
+    for (; added < count; added++) {
+      const sequence = this.#decodes[(progress.decodeStart + added) % count] as S;
+      if (sequence.state !== "running") continue;
+      const { pending } = sequence;
+      // Tokens that came at once may be more than a step takes: then they are fed in parts.
+      if (left === 0 || (pending > left && this.#decodeTokens > 0)) break;
+      const length = Math.min(pending, left);
+      // The others' tokens come before this one's draft.
+      const spare = Math.max(left - pending - (count - added - 1), 0);
+      sequence.draftCount = Math.min(sequence.draftCount, spare, this.#logitsRowsLeft);
+      if (!this.#addRow(batch, sequence, sequence.computed + length)) continue;
+      left -= length + sequence.draftCount;
+      this.#decodeTokens += length + sequence.draftCount;
+    }
+    if (added < count) progress.decodeStart = (progress.decodeStart + added) % count;
+  }
+
+  /** False if KV memory is short: the sequence sits out. */
+  #addRow(batch: Batch, sequence: S, to: number): boolean {
+    // A row before this one may have taken its memory.
+    if (sequence.state !== "running") return false;
+    const { slot, tokens, computed, draft, adapter } = sequence;
+    const hasDraft = sequence.draftCount > 0 && this.#kv.reserveFree(sequence, to + sequence.draftCount);
+    if (!hasDraft) sequence.draftCount = 0;
+    if (!hasDraft && !this.#reserve(sequence, to)) return false;
+    const logitsCount = logitsWanted(sequence, to);
+    const row = batch.addRow(slot, tokens, computed, to, logitsCount, adapter);
+    if (sequence.isPooled) batch.wantPooled[row] = 1;
+    if (draft !== null && sequence.draftCount > 0) batch.extendRow(draft, sequence.draftCount);
+    this.#logitsRowsLeft -= Math.max(logitsCount - 1, 0) + sequence.draftCount;
+    sequence.computed = to;
+    sequence.step = this.#step;
+    this.rows.push(sequence);
+    return true;
+  }
+
+  // Preempt: a sequence loses its slot for KV memory, for its slow reader, or for a client with fewer slots.
+
+  /** Room for `tokens` tokens: evicts cached prefixes, then preempts less important sequences outside this step. */
+  #reserve(sequence: S, tokens: number): boolean {
+    while (!this.#kv.reserve(sequence, tokens, sequence.computed)) {
+      const victim = this.#slots.leastImportant(sequence, this.#step);
+      if (victim === null) return false;
+      this.#preempt(victim, "memory");
+    }
+    return true;
+  }
+
+  /** Preempts the sequence that has been paused longest. False if none has been paused for `pausedMs`. */
+  #preemptPaused(pausedMs: number): boolean {
+    const sequence = this.#slots.longestPaused();
+    if (sequence === null || this.#nowMs - sequence.pausedMs < pausedMs) return false;
+    this.#preempt(sequence, "reader");
+    return true;
+  }
+
+  #preempt(sequence: S, cause: keyof Preemptions): void {
+    if (cause === "share") this.#shares.onPreempt(sequence, this.#nowMs);
+    if (cause !== "reader") this.#kv.swapOut(sequence);
+    if (cause !== "memory" && sequence.swapped === null) this.prefixes.keep(sequence);
+    this.#takeSlot(sequence);
+    sequence.queuedMs = this.#nowMs;
+    this.#requeue(sequence, cause === "memory");
+    this.#preemptions[cause]++;
+  }
+
+  /** Queues a sequence that was queued before: as its client's next, or `atFront` if it lacks memory; beside the queue if paused. */
+  #requeue(sequence: S, atFront: boolean): void {
+    sequence.state = sequence.isPaused ? "preempted" : "waiting";
+    if (sequence.isPaused) this.#queue.addPreempted(sequence);
+    else if (atFront) this.#queue.addFront(sequence, sequence.order === 0 && this.#hasLimit(sequence));
+    else this.#queue.putBack(sequence);
+  }
+
+  #takeSlot(sequence: S): void {
+    this.#shares.onSlotTaken(sequence);
+    this.prefixes.removeRunning(sequence);
+    this.#kv.release(sequence);
+    this.#slots.take(sequence);
+  }
+
+  /** Ends a sequence in any state. The engine forgets it at once. */
+  #finish(sequence: S): void {
+    const { state } = sequence;
+    if (state === "finished") return;
+    if (state === "running") this.#takeSlot(sequence);
+    if (state === "running" || this.#queue.remove(sequence)) this.#shares.remove(sequence);
+    this.#kv.forget(sequence);
+    sequence.state = "finished";
+  }
+
+  #cache(sequence: S): void {
+    if (!this.#leaving.has(sequence.adapter)) this.prefixes.keep(sequence);
+  }
+
+  #hasLimit(sequence: S): boolean {
+    return sequence.hasQueueLimit && this.#limits.queueTimeoutMs > 0;
+  }
+
+  get #slotlessCount(): number {
+    return this.#queue.size + this.#queue.preempted.size;
+  }
+
+  /** A sequence with a free slot ahead of it only waits for the next step and does not count. */
+  get #slotlessLimit(): number {
+    return this.#limits.maxQueue + this.#slots.freeCount;
+  }
+}
+
+function setBlock({ blockedBy }: Sequence, block: "reader" | "grammar", isBlocked: boolean): void {
+  if (isBlocked) blockedBy.add(block);
+  else blockedBy.delete(block);
+}
+
+/** Logits of a row that feeds a sequence up to `to`. */
+function logitsWanted({ isPooled, wantsPromptLogits, computed, promptLength, total }: Sequence, to: number): number {
+  if (isPooled) return 0;
+  return wantsPromptLogits && computed < promptLength ? to - computed : Number(to === total);
+}
+
+/**
+ * It has one token to feed, or a few that came at once behind its prompt. A pooled sequence has no next token, so its
+ * prompt's last token is prefill.
+ */
+function isDecode({ isPooled, total, computed, promptLength }: Sequence): boolean {
+  const pending = total - computed;
+  return !isPooled && (pending === 1 || (pending <= maxForcedRow && computed >= promptLength));
 }

@@ -1,70 +1,60 @@
-// Owns the estimate of what a step takes, learnt from the steps that were run, and from it how many prompt tokens may
-// join the decodes of the next one; speculation asks it what drafts cost. It is told durations; it never looks at a clock.
+// Step time model: estimates how long a step takes, as a pass over the weights plus a cost per decode token plus a cost per
+// prompt token, learnt from the steps that ran. The scheduler asks how many prompt tokens may join the decodes of a step,
+// speculation what drafts cost. It is told durations and reads no clock.
+import type { StepTarget } from "./limits.ts";
 
-export interface StepTarget {
-  /** A step with decodes may take this many times what they take alone. */
-  readonly decodeSlowdown: number;
-  /** A step without decodes may take this long: cancels and new requests wait for it. */
-  readonly maxStepMs: number;
-}
-
-/** Least weight of the newest observation. */
-const smoothing = 0.2;
-/** Steps are disturbed one way only, so one that takes far longer than expected is believed up to here. */
+/**
+ * Factor on the weight of all earlier steps: a least-squares fit over some dozen steps. With 0.9 to 0.98, drafts over the
+ * measured decode times of five engines yield as many tokens as with a table of times by size (bench scheduler).
+ */
+const memory = 0.92;
+/** Disturbances only lengthen steps, so a step is believed up to this many times its estimate. Chosen by hand. */
 const believedFactor = 2;
-/** Weight of prompt tokens that take less than expected: a model's first steps, which are slow, are soon forgotten. */
-const quickSmoothing = 0.5;
-/** What was seen once is forgotten after so many steps; each time it is confirmed it is kept twice as long, up to the most. */
-const shortestMemory = 32;
-const longestMemory = 512;
-/** Longest step of a sequence that runs alone, in multiples of `maxStepMs`. */
-const longestLoneSteps = 4;
-/** Of a step of one size alone: the share of a token's part in it that one more token is taken to cost. */
+/** Weight of the newest prompt, by whether it took longer or less than estimated: slow first steps are soon forgotten. */
+const slowerWeight = 0.2;
+const fasterWeight = 0.5;
+/** Part of a token's share of a step that one more token is assumed to cost, until step sizes differ. Chosen by hand. */
 const assumedShare = 0.25;
-/** As many tokens of span weigh as much as the assumption. */
-const assumptionWeight = 2;
+/** Weight of that assumption, in squared tokens of deviation per step. */
+const assumptionWeight = 3e-3;
+/** Factor on the largest seen step with each later one: it halves in some 34 steps. Chosen by hand. */
+const sizeMemory = 0.98;
+/** Longest step of a sequence that runs alone, in multiples of `maxStepMs`. Chosen by hand. */
+const longestLoneSteps = 4;
 
 export class StepTimeModel {
   readonly #target: StepTarget;
-  /** Milliseconds of a step of n decode tokens and nothing else, by n: decodes with their drafts. */
-  readonly #seenMs: Float64Array;
-  readonly #timesSeen: Float64Array;
-  /** Number of the step that last had n decode tokens and nothing else. */
-  readonly #lastSeen: Float64Array;
-  /** The estimate for each n, from what is remembered. */
-  readonly #curve: Float64Array;
-  #isCurveCurrent = true;
-  #steps = 0;
-  #mostRemembered = 0;
+  readonly #maxDecodeTokens: number;
+  /** Of decode-only steps, decayed: weight; means of tokens and milliseconds; sums of squared deviations and products. */
+  #weight = 0;
+  #meanTokens = 0;
+  #meanMs = 0;
+  #squares = 0;
+  #products = 0;
+  #mostTokens = 0;
   #msPerPromptToken = 0;
 
   constructor(maxDecodeTokens: number, target: StepTarget) {
-    this.#seenMs = new Float64Array(maxDecodeTokens + 1);
-    this.#timesSeen = new Float64Array(maxDecodeTokens + 1);
-    this.#lastSeen = new Float64Array(maxDecodeTokens + 1);
-    this.#curve = new Float64Array(maxDecodeTokens + 1);
+    this.#maxDecodeTokens = maxDecodeTokens;
     this.#target = target;
   }
 
   observe(decodeTokens: number, promptTokens: number, stepMs: number): void {
-    if (promptTokens > 0) {
-      this.#observePrompt(promptTokens, stepMs - this.#besidesPromptMs(decodeTokens));
-    } else {
-      this.#observeDecodes(decodeTokens, stepMs);
-    }
-    this.#isCurveCurrent = false;
+    if (promptTokens > 0) this.#observePrompt(promptTokens, stepMs - this.#besidesPromptMs(decodeTokens));
+    else this.#observeDecodes(decodeTokens, stepMs);
   }
 
-  /** What a step of so many decode tokens takes, drafts included; 0 while none has been seen. */
+  /** Milliseconds of a step of `tokens` decode tokens, drafts included; 0 while none has been seen. */
   decodeMs(tokens: number): number {
-    this.#update();
-    return this.#curve[Math.min(tokens, this.#curve.length - 1)] as number;
+    if (this.#weight === 0) return 0;
+    const count = Math.min(tokens, this.#maxDecodeTokens);
+    const line = this.#meanMs + this.#msPerToken * (count - this.#meanTokens);
+    return Math.max(line, this.#meanMs * Math.min(count / this.#meanTokens, 1));
   }
 
-  /** The most decode tokens of a step that is remembered: what more would take is a guess. */
+  /** Most decode tokens of a recent step: the time of larger steps is a guess. */
   get mostDecodeTokens(): number {
-    this.#update();
-    return this.#mostRemembered;
+    return Math.round(this.#mostTokens);
   }
 
   /**
@@ -86,7 +76,7 @@ export class StepTimeModel {
     return this.#promptTokensIn(Math.min(aloneMs / 2, this.#target.maxStepMs * longestLoneSteps), 0);
   }
 
-  /** What so many prompt tokens take; Infinity while no prompt has been seen. */
+  /** Milliseconds of `tokens` prompt tokens; Infinity while no prompt has been seen. */
   promptMs(tokens: number): number {
     return this.#msPerPromptToken === 0 ? Infinity : tokens * this.#msPerPromptToken;
   }
@@ -100,72 +90,36 @@ export class StepTimeModel {
     return Math.max(Math.floor((stepMs - this.#besidesPromptMs(decodes)) / this.#msPerPromptToken), 0);
   }
 
-  /** What a step with prompt tokens takes whatever their number: a pass over the weights, as one decode token has it alone. */
+  /** Time of a step with prompt tokens apart from those: a pass over the weights, as for one decode token. */
   #besidesPromptMs(decodes: number): number {
     return this.decodeMs(Math.max(decodes, 1));
+  }
+
+  /** Slope of the fit. A prompt's tokens are the best guess until step sizes differ. */
+  get #msPerToken(): number {
+    const share = this.#meanMs / this.#meanTokens;
+    const assumed = this.#msPerPromptToken === 0 ? share * assumedShare : Math.min(this.#msPerPromptToken, share);
+    const weight = assumptionWeight * this.#weight;
+    return Math.max((this.#products + weight * assumed) / (this.#squares + weight), 0);
   }
 
   #observePrompt(tokens: number, ms: number): void {
     if (ms <= 0) return;
     const old = this.#msPerPromptToken;
     const value = old === 0 ? ms / tokens : Math.min(ms / tokens, old * believedFactor);
-    const weight = old === 0 ? 1 : value < old ? quickSmoothing : smoothing;
+    const weight = old === 0 ? 1 : value < old ? fasterWeight : slowerWeight;
     this.#msPerPromptToken = old + weight * (value - old);
   }
 
   #observeDecodes(tokens: number, stepMs: number): void {
-    const old = this.#seenMs[tokens] as number;
-    const times = this.#timesSeen[tokens] as number;
-    const isNews = !this.#isRemembered(tokens);
-    const believed = isNews ? stepMs : Math.min(stepMs, old * believedFactor);
-    this.#seenMs[tokens] = isNews ? believed : old + Math.max(smoothing, 1 / (times + 1)) * (believed - old);
-    // News that is unlike what was forgotten confirms nothing.
-    const isConfirmed = !isNews || (stepMs <= old * believedFactor && old <= stepMs * believedFactor);
-    this.#timesSeen[tokens] = isConfirmed ? times + 1 : 1;
-    this.#lastSeen[tokens] = ++this.#steps;
+    const believedMs = this.#weight === 0 ? stepMs : Math.min(stepMs, this.decodeMs(tokens) * believedFactor);
+    const [ofTokens, ofMs] = [tokens - this.#meanTokens, believedMs - this.#meanMs];
+    const before = this.#weight * memory;
+    this.#weight = before + 1;
+    this.#meanTokens += ofTokens / this.#weight;
+    this.#meanMs += ofMs / this.#weight;
+    this.#squares = this.#squares * memory + ofTokens * ofTokens * (before / this.#weight);
+    this.#products = this.#products * memory + ofTokens * ofMs * (before / this.#weight);
+    this.#mostTokens = Math.max(tokens, this.#mostTokens * sizeMemory);
   }
-
-  /** A size that once was slow and is therefore avoided would never be seen again: so it is forgotten. */
-  #isRemembered(tokens: number): boolean {
-    const times = this.#timesSeen[tokens] as number;
-    if (times === 0) return false;
-    const memory = Math.min(shortestMemory * 2 ** (times - 1), longestMemory);
-    return this.#steps - (this.#lastSeen[tokens] as number) < memory;
-  }
-
-  /** Straight lines between the sizes that are remembered; below and above them what a token more or less should cost. */
-  #update(): void {
-    if (this.#isCurveCurrent) return;
-    this.#isCurveCurrent = true;
-    const curve = this.#curve;
-    let first = 0;
-    let last = 0;
-    for (let n = 1; n < curve.length; n++) {
-      if (!this.#isRemembered(n)) continue;
-      curve[n] = this.#seenMs[n] as number;
-      if (first === 0) first = n;
-      else for (let m = last + 1; m < n; m++) curve[m] = between(curve, last, n, m);
-      last = n;
-    }
-    this.#mostRemembered = last;
-    if (last === 0) return;
-    const slope = this.#slope(first, last);
-    const lowest = curve[first] as number;
-    for (let n = 1; n < first; n++) curve[n] = Math.max(lowest - slope * (first - n), (lowest * n) / first);
-    for (let n = last + 1; n < curve.length; n++) curve[n] = (curve[last] as number) + slope * (n - last);
-  }
-
-  /** What one token more costs. A prompt's tokens say it best until steps of different sizes have been seen. */
-  #slope(first: number, last: number): number {
-    const ofLast = this.#seenMs[last] as number;
-    const share = ofLast / last;
-    const assumed = this.#msPerPromptToken === 0 ? share * assumedShare : Math.min(this.#msPerPromptToken, share);
-    const rise = ofLast - (this.#seenMs[first] as number);
-    return Math.max((assumed * assumptionWeight + rise) / (assumptionWeight + last - first), 0);
-  }
-}
-
-function between(curve: Float64Array, from: number, to: number, at: number): number {
-  const start = curve[from] as number;
-  return start + (((curve[to] as number) - start) * (at - from)) / (to - from);
 }

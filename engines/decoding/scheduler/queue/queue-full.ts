@@ -1,23 +1,23 @@
-// Errors for a full queue. The scheduler throws them, and GenerationQueue (actors/agent-loop) for what the scheduler would refuse.
+// Errors of a full queue: thrown by the scheduler, and by GenerationQueue for requests that the scheduler would refuse.
 import { ServerError } from "../../../../runtime/errors.ts";
 
 export function queueFull(maxQueue: number, retryAfterSeconds?: number): ServerError {
-  const message = `the queue is full: max_queue ${maxQueue} sequences wait for a slot already; try again later`;
+  const message = `the queue is full: max_queue ${maxQueue} sequences already wait for a slot; try again later`;
   return new ServerError("queue_full", message, { retryAfterSeconds });
 }
 
-/** For an answer that has begun: its reader is behind, the queue is full, and another client's request takes its place. */
-export function displacedFromParking(maxQueue: number): ServerError {
+/** For an answer whose reader is behind and whose place another client's request took. */
+export function displacedWhilePreempted(maxQueue: number): ServerError {
   const message =
-    "the client read this answer too slowly, so that it waited without a slot; the queue is full (max_queue " +
-    `${maxQueue} sequences), and a request of another client took its place; read faster, or try again later`;
+    "the client read this answer too slowly, so it lost its slot; the queue is full " +
+    `(max_queue ${maxQueue} sequences), and a request of another client took its place; read faster, or try again later`;
   return new ServerError("reader_stalled", message);
 }
 
-/** For a request that waited: the queue is full, and another client's takes its place. */
-export function displacedFromQueue(maxQueue: number): ServerError {
+/** For a request that waited and whose place another client's request took. */
+export function displacedWhileWaiting(maxQueue: number): ServerError {
   const message =
-    `the queue is full (max_queue ${maxQueue} sequences), and this client has most of those that wait in it: ` +
+    `the queue is full (max_queue ${maxQueue} sequences), and this client has most of the sequences in it: ` +
     "a request of another client took the place of this one; try again later";
   return new ServerError("queue_full", message);
 }

@@ -1,17 +1,17 @@
-// SlotShares: counts the slots of each client and decides when one of them changes hands. Used by SlotManager only; it is told
-// the time and never looks at a clock.
+// Slot shares: counts the slots of each client and decides when a slot passes from one client to another. It is told the
+// time and reads no clock.
 import { mattersLess, type Sequence } from "../sequence.ts";
 
-/** At most so many slots change hands in one share period, however many clients wait. */
+/** Most slots that change hands in one share period, however many clients wait (bench scheduler). */
 const changesPerPeriod = 16;
-/** A claimant is looked for so many times in a share period. */
+/** Looks for a claimant in one share period. Chosen by hand. */
 const looksPerPeriod = 64;
-/** A client without any slot waits for this part of a share period. */
+/** The part of a share period that a client without any slot waits (bench scheduler). */
 const firstSlotPart = 1 / 32;
 /**
  * A sequence whose KV cannot be kept is prefilled again. The client that gets its slot must have waited this many times as
- * long as that prefill takes, and the same time passes before the next such change. So at most a ninth of the time goes
- * into prefilling again.
+ * long as that prefill takes, and the same time passes before the next such change. So at most a ninth of the time is spent
+ * on prefilling again.
  */
 const waitPerLoss = 8;
 
@@ -19,9 +19,9 @@ interface Client {
   /** In the scheduler, with and without a slot. */
   sequences: number;
   slots: number;
-  /** When it last got a slot, or the slots that others gave up were too little for it. */
+  /** When it last got a slot, or was postponed. */
   servedMs: number;
-  /** It was the latter. */
+  /** The slots that others gave up were too few for it. */
   isPostponed: boolean;
 }
 
@@ -55,18 +55,16 @@ export class SlotShares<S extends Sequence> {
     this.#lossMs = lossMs;
   }
 
-  /** A sequence is in the scheduler from here on, until remove(). */
+  /** A sequence has entered the scheduler. */
   add({ client }: S): void {
     const known = this.#clients.get(client);
-    if (known === undefined)
-      this.#clients.set(client, { sequences: 1, slots: 0, servedMs: -Infinity, isPostponed: false });
-    else known.sequences++;
+    if (known !== undefined) known.sequences++;
+    else this.#clients.set(client, { sequences: 1, slots: 0, servedMs: -Infinity, isPostponed: false });
   }
 
+  /** A sequence has left the scheduler. */
   remove({ client }: S): void {
-    const known = this.#of(client);
-    known.sequences--;
-    if (known.sequences === 0) this.#clients.delete(client);
+    if (--this.#of(client).sequences === 0) this.#clients.delete(client);
   }
 
   onSlotGiven({ client }: S, nowMs: number): void {
@@ -80,7 +78,7 @@ export class SlotShares<S extends Sequence> {
     this.#of(client).slots--;
   }
 
-  /** What others have given up was too little for it: its client waits for another period. */
+  /** What others gave up was too little for a claimant: its client waits for another period. */
   postpone({ client }: S, nowMs: number): void {
     const known = this.#of(client);
     known.servedMs = nowMs;
@@ -92,9 +90,9 @@ export class SlotShares<S extends Sequence> {
     if (this.#periodMs === Infinity) return Infinity;
     const most = this.#mostSlots();
     let earliestMs = Infinity;
-    for (const sequence of next) {
-      if (this.#of(sequence.client).slots + 2 > most) continue;
-      earliestMs = Math.min(earliestMs, this.#waitsSince(sequence) + this.#waitMs(sequence));
+    for (const one of next) {
+      if (this.#of(one.client).slots + 2 > most) continue;
+      earliestMs = Math.min(earliestMs, this.#waitsSince(one) + this.#waitMs(one));
     }
     return Math.max(earliestMs, this.#nextLookMs, this.#nextChangeMs);
   }
@@ -104,30 +102,22 @@ export class SlotShares<S extends Sequence> {
     return this.#periodMs !== Infinity && nowMs >= this.#nextLookMs && nowMs >= this.#nextChangeMs;
   }
 
-  /** Which of `next`, the next sequence of each client, is owed a slot; null where none is. */
+  /** Which of `next`, the next sequence of each client, is owed another client's slot; null if none is. */
   claimant(next: Iterable<S>, nowMs: number): S | null {
     this.#nextLookMs = nowMs + this.#periodMs / looksPerPeriod;
     const mostSlots = this.#mostSlots() - 2;
-    return this.#mostOwed(
-      next,
-      (one) => this.#of(one.client).slots <= mostSlots && nowMs - this.#waitsSince(one) >= this.#waitMs(one),
-    );
+    const isOwed = (one: S): boolean =>
+      this.#of(one.client).slots <= mostSlots && nowMs - this.#waitsSince(one) >= this.#waitMs(one);
+    return first(next, isOwed, (one, other) => this.#isOwedMore(one, other));
   }
 
-  /** Which of `next` is to get a slot that is free, whatever the others' priority; null where none has waited for a period. */
+  /** Which of `next` is owed the next free slot, whatever the others' priority; null if none has waited for a period. */
   overdue(next: Iterable<S>, nowMs: number): S | null {
-    if (this.#periodMs === Infinity) return null;
-    return this.#mostOwed(next, (one) => nowMs - this.#waitsSince(one) >= this.#periodMs);
+    const isOwed = (one: S): boolean => nowMs - this.#waitsSince(one) >= this.#periodMs;
+    return this.#periodMs === Infinity ? null : first(next, isOwed, (one, other) => this.#isOwedMore(one, other));
   }
 
-  /** Whether a running sequence may lose its slot to a claimant. */
-  #canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
-    if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
-    const neededMs = this.#lossMs(sequence) * waitPerLoss;
-    return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
-  }
-
-  /** All that may lose their slots to a claimant, until its client has as many as theirs but one. */
+  /** All sequences that may lose their slots to a claimant, until its client has as many as theirs but one. */
   victims(running: readonly S[], claimant: S, nowMs: number): S[] {
     const leastSlots = this.#of(claimant.client).slots + 1;
     const left = new Map<string, number>();
@@ -141,13 +131,13 @@ export class SlotShares<S extends Sequence> {
       });
   }
 
-  /** The running sequence that is to lose its slot to a claimant; null where none may. */
+  /** The running sequence that loses its slot to a claimant; null if none may. */
   victim(running: Iterable<S>, claimant: S, nowMs: number): S | null {
-    let victim: S | null = null;
-    for (const one of running) {
-      if (this.#canPreempt(one, claimant, nowMs) && (victim === null || this.#losesSooner(one, victim))) victim = one;
-    }
-    return victim;
+    const losesSooner = (one: S, other: S): boolean => {
+      const difference = this.#of(one.client).slots - this.#of(other.client).slots;
+      return difference === 0 ? mattersLess(one, other) : difference > 0;
+    };
+    return first(running, (one) => this.#canPreempt(one, claimant, nowMs), losesSooner);
   }
 
   /** A sequence is about to lose its slot to a claimant. */
@@ -157,28 +147,22 @@ export class SlotShares<S extends Sequence> {
     if (lossMs > 0) this.#nextLossMs = nowMs + lossMs * waitPerLoss;
   }
 
-  /** Throws where the counts do not match the sequences. */
-  checkIntegrity(running: Iterable<S>, slotless: Iterable<S>): void {
-    const counts = new Map<string, { sequences: number; slots: number }>();
-    const count = (client: string, slots: number) => {
-      const known = counts.get(client) ?? { sequences: 0, slots: 0 };
-      counts.set(client, { sequences: known.sequences + 1, slots: known.slots + slots });
-    };
-    for (const { client } of running) count(client, 1);
-    for (const { client } of slotless) count(client, 0);
-    const isRight = ([client, { sequences, slots }]: [string, Pick<Client, "sequences" | "slots">]) =>
-      counts.get(client)?.sequences === sequences && counts.get(client)?.slots === slots;
-    if (counts.size !== this.#clients.size || ![...this.#clients].every(isRight)) {
-      throw new Error(`slots by client: ${JSON.stringify([...counts])}; counted ${JSON.stringify([...this.#clients])}`);
+  /** Throws unless the counts match the sequences. */
+  checkIntegrity(running: readonly S[], slotless: readonly S[]): void {
+    const all = [...running, ...slotless];
+    const isRight = ([client, { sequences, slots }]: [string, Client]): boolean =>
+      all.filter((one) => one.client === client).length === sequences &&
+      running.filter((one) => one.client === client).length === slots;
+    if (all.some(({ client }) => !this.#clients.has(client)) || ![...this.#clients].every(isRight)) {
+      throw new Error(`slots by client do not match: ${JSON.stringify([...this.#clients])}`);
     }
   }
 
-  #mostOwed(next: Iterable<S>, isOwed: (sequence: S) => boolean): S | null {
-    let first: S | null = null;
-    for (const sequence of next) {
-      if (isOwed(sequence) && (first === null || this.#isOwedMore(sequence, first))) first = sequence;
-    }
-    return first;
+  /** Not before the claimant has waited long enough for what is lost. */
+  #canPreempt(sequence: S, claimant: S, nowMs: number): boolean {
+    if (this.#of(sequence.client).slots < this.#of(claimant.client).slots + 2) return false;
+    const neededMs = this.#lossMs(sequence) * waitPerLoss;
+    return neededMs === 0 || (nowMs >= this.#nextLossMs && nowMs - this.#waitsSince(claimant) >= neededMs);
   }
 
   /** How long its client waits before another one gives up a slot. */
@@ -196,11 +180,6 @@ export class SlotShares<S extends Sequence> {
     return difference === 0 ? this.#waitsSince(one) < this.#waitsSince(other) : difference < 0;
   }
 
-  #losesSooner(one: S, other: S): boolean {
-    const difference = this.#of(one.client).slots - this.#of(other.client).slots;
-    return difference === 0 ? mattersLess(one, other) : difference > 0;
-  }
-
   #mostSlots(): number {
     let most = 0;
     for (const { slots } of this.#clients.values()) most = Math.max(most, slots);
@@ -212,4 +191,15 @@ export class SlotShares<S extends Sequence> {
     if (known === undefined) throw new Error(`client "${client}" has no sequence in the scheduler`);
     return known;
   }
+}
+
+/** The first of `items` in the order of `comesBefore` that satisfies `isWanted`; null if none does. */
+function first<T>(
+  items: Iterable<T>,
+  isWanted: (item: T) => boolean,
+  comesBefore: (one: T, other: T) => boolean,
+): T | null {
+  let found: T | null = null;
+  for (const item of items) if (isWanted(item) && (found === null || comesBefore(item, found))) found = item;
+  return found;
 }

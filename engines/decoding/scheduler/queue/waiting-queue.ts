@@ -1,9 +1,7 @@
-// Waiting queue: the sequences that wait for a slot, by priority; the lower the number, the sooner. Within one priority those
-// that had to give their slot back come first, oldest first, then the one that lacked KV memory, then clients in turns. next()
-// and takeAhead() are for clients that have waited for their share of the slots: between clients priority does not count then.
-// Parked sequences wait for their readers, beside the queue; their places are shared by client with those of the queue. Used by
-// SlotManager only.
-import { DefaultMap } from "../../../../runtime/collections.ts";
+// Waiting queue: the sequences without a slot. Those that wait are served by priority, lower numbers first; within a
+// priority, sequences that lacked KV memory come first, oldest first, then clients take turns, each with its preempted
+// sequences first. next() and takeAhead() serve clients that are owed a slot, whose sequences pass those of others whatever
+// the priority. Sequences preempted for their readers stand beside the queue; their places count for their clients, too.
 import { FairQueue } from "../../../../runtime/queues/fair-queue.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import type { Sequence, SequenceRequest } from "../sequence.ts";
@@ -14,24 +12,21 @@ interface Front<S> {
 }
 
 export class WaitingQueue<S extends Sequence> {
-  /** Those that had their turn, but there was no room for them, or no longer; sorted. */
-  readonly #front: Front<S>[] = [];
-  /** Sorted by priority; a queue goes when it is empty. */
-  readonly #queues: { readonly priority: number; readonly queue: FairQueue<S> }[] = [];
+  /** Preempted for their readers, the latest last. */
   readonly preempted = new Set<S>();
-  /** Counts those whose places may go to others (see mayBeDisplaced). */
+  /** Sequences that had their turn but lacked KV memory; sorted. */
+  readonly #front: Front<S>[] = [];
+  /** Sorted by priority; none is empty. */
+  readonly #queues: { readonly priority: number; readonly queue: FairQueue<S> }[] = [];
+  /** Counts the sequences whose places others may take (see mayBeDisplaced). */
   readonly #shares = new QueueShares();
 
+  /** Sequences that wait for a slot. */
   get size(): number {
     return this.#queues.reduce((sum, { queue }) => sum + queue.size, this.#front.length);
   }
 
-  /** The one that was parked last at the end. */
-  get parked(): ReadonlySet<S> {
-    return this.preempted;
-  }
-
-  /** Of those whose wait has a limit, the one that waits longest. */
+  /** The sequence that waits longest among those whose wait has a limit. */
   get oldest(): S | undefined {
     let oldest: S | undefined;
     const consider = (one: S | undefined): void => {
@@ -43,8 +38,8 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * The sequences that give their places up to `count` more of a client, where `free` places are left; null where too few
-   * can. They are still here.
+   * The sequences that lose their places to `count` more of a client if `free` places are left; null if too few can. They
+   * are still here.
    */
   displacedBy(client: string, count: number, free: number): readonly S[] | null {
     return this.#shares.displacedBy(client, count, free, (other) => this.#newestRequests(other));
@@ -55,23 +50,23 @@ export class WaitingQueue<S extends Sequence> {
     this.#queueOf(sequence.priority).add(sequence, hasLimit);
   }
 
-  /** Puts one that was here before ahead of all others of its client; its wait has no limit any more. */
+  /** Adds a sequence ahead of all others of its client; its wait has no limit any more. */
   putBack(sequence: S): void {
     this.#count(sequence);
     this.#queueOf(sequence.priority).putBack(sequence);
   }
 
-  /** Puts one that cannot have a slot, or not keep it, for want of memory ahead of all others of its priority. */
+  /** Adds a sequence that lacks KV memory ahead of all others of its priority. */
   addFront(sequence: S, hasLimit: boolean): void {
     this.#count(sequence);
     this.#front.push({ sequence, hasLimit });
-    this.#front.sort(({ sequence: a }, { sequence: b }) => a.priority - b.priority || placeOf(a) - placeOf(b));
+    this.#front.sort(({ sequence: a }, { sequence: b }) => a.priority - b.priority || rankOf(a) - rankOf(b));
   }
 
-  /** Takes one that waits out of the queue, or takes one in that does not wait: it is in no one's way until its reader goes on. */
-  park(sequence: S): void {
+  /** Adds a sequence whose reader is behind, or takes it out of the queue. */
+  addPreempted(sequence: S): void {
     this.remove(sequence);
-    sequence.wasParked = true;
+    sequence.wasPreempted = true;
     this.preempted.add(sequence);
     this.#count(sequence);
   }
@@ -79,24 +74,20 @@ export class WaitingQueue<S extends Sequence> {
   take(): S | undefined {
     const first = this.#front[0]?.sequence;
     const next = this.#queues[0];
-    if (first !== undefined && first.priority <= (next?.priority ?? Number.POSITIVE_INFINITY)) {
-      this.#front.shift();
-      this.#uncount(first);
-      return first;
-    }
-    const taken = next?.queue.take();
+    const isFront = first !== undefined && first.priority <= (next?.priority ?? Infinity);
+    const taken = isFront ? this.#front.shift()?.sequence : next?.queue.take();
     this.#removeEmpty();
     if (taken !== undefined) this.#uncount(taken);
     return taken;
   }
 
-  /** Whether some of those that wait come before others by their priority. */
+  /** Whether waiting sequences differ in priority. */
   get hasPriorities(): boolean {
     const one = this.#queues[0]?.priority ?? this.#front[0]?.sequence.priority;
     return this.#queues.length > 1 || this.#front.some(({ sequence }) => sequence.priority !== one);
   }
 
-  /** The next sequence of each client: of its own, the first by priority. O(clients), times the priorities of each. */
+  /** The next sequence of each client, its first by priority. O(clients), times the priorities of each. */
   *next(): Generator<S> {
     const clients = new Set<string>();
     for (const sequence of this.#byPriority()) {
@@ -106,35 +97,45 @@ export class WaitingQueue<S extends Sequence> {
     }
   }
 
-  /** Takes one of next() ahead of all others; its client has had a turn with it. */
+  /** Takes one of next() ahead of all others, as its client's turn. */
   takeAhead(sequence: S): void {
     if (!this.#removeFront(sequence)) this.#find(sequence)?.takeAhead(sequence);
     this.#removeEmpty();
     this.#uncount(sequence);
   }
 
-  /** Parked or not. False if it is not here. */
+  /** Removes a waiting or preempted sequence. False if it is not here. */
   remove(sequence: S): boolean {
-    const isQueued = () => this.#removeFront(sequence) || this.#find(sequence)?.remove(sequence) === true;
-    const isRemoved = this.preempted.delete(sequence) || isQueued();
+    const isRemoved =
+      this.preempted.delete(sequence) || this.#removeFront(sequence) || this.#find(sequence)?.remove(sequence) === true;
     if (isRemoved) this.#uncount(sequence);
     this.#removeEmpty();
     return isRemoved;
   }
 
-  /** Those that wait for a slot. */
+  /** The sequences that wait for a slot. */
   *[Symbol.iterator](): Generator<S> {
     for (const { sequence } of this.#front) yield sequence;
     for (const { queue } of this.#queues) yield* queue;
   }
 
+  /** Throws unless every sequence is in the one collection of its state, without a slot and without KV. */
   checkIntegrity(): void {
     for (const { queue } of this.#queues) queue.checkIntegrity();
     if (this.#queues.some(({ queue }) => queue.size === 0)) throw new Error("a queue is kept though it is empty");
-    this.#shares.checkIntegrity([...this, ...this.preempted].filter(mayBeDisplaced).map(({ client }) => client));
+    const waiting = [...this];
+    if (waiting.length !== this.size) throw new Error(`${waiting.length} wait, ${this.size} counted`);
+    for (const one of [...waiting, ...this.preempted]) {
+      const state = this.preempted.has(one) ? "preempted" : "waiting";
+      const isRight = one.state === state && one.isPaused === (state === "preempted") && !one.blockedBy.has("prefix");
+      if (!isRight || one.slot !== -1 || one.computed !== 0) {
+        throw new Error(`${state}: ${one.state}, slot ${one.slot}, ${one.computed} computed, ${[...one.blockedBy]}`);
+      }
+    }
+    this.#shares.checkIntegrity([...waiting, ...this.preempted].filter(mayBeDisplaced).map(({ client }) => client));
   }
 
-  /** Those that lack memory and the next of each client in each queue, by priority. */
+  /** Sequences that lack memory and the next of each client in each queue, by priority. */
   *#byPriority(): Generator<S> {
     let at = 0;
     for (const { priority, queue } of this.#queues) {
@@ -154,31 +155,18 @@ export class WaitingQueue<S extends Sequence> {
   }
 
   /**
-   * What may be displaced of a client's requests: first those that are parked, the latest first; then those that have not
-   * begun or were parked, by what matters least, then the newest.
+   * What a client may lose, request by request: first preempted sequences, the latest first; then sequences that have not
+   * begun or were preempted, the least important priority first and the newest first.
    */
   *#newestRequests(client: string): Generator<readonly S[]> {
-    yield* this.#parkedRequests(client);
+    const preempted = [...this.preempted].reverse().filter((one) => one.client === client);
+    yield* byRequest(preempted).values();
     for (const { queue } of this.#queues.toReversed()) {
-      let request: S[] = [];
-      for (const sequence of queue.newestOf(client)) {
-        if (sequence.request.hasBegun && !sequence.wasParked) continue;
-        if (request.length > 0 && request[0]?.request !== sequence.request) {
-          yield request;
-          request = [];
-        }
-        request.push(sequence);
-      }
-      if (request.length > 0) yield request;
+      const displaceable = [...queue.newestOf(client)].filter(
+        ({ request, wasPreempted }) => !request.hasBegun || wasPreempted,
+      );
+      yield* byRequest(displaceable).values();
     }
-  }
-
-  *#parkedRequests(client: string): Iterable<readonly S[]> {
-    const requests = new DefaultMap<SequenceRequest, S[]>(() => []);
-    for (const sequence of [...this.preempted].reverse()) {
-      if (sequence.client === client) requests.get(sequence.request).push(sequence);
-    }
-    yield* requests.values();
   }
 
   #removeFront(sequence: S): boolean {
@@ -205,12 +193,22 @@ export class WaitingQueue<S extends Sequence> {
   }
 }
 
-/** It has had no slot, or none since its reader was so far behind that it was parked. */
-function mayBeDisplaced({ order, wasParked }: Sequence): boolean {
-  return order === 0 || wasParked;
+function byRequest<S extends Sequence>(sequences: readonly S[]): Map<SequenceRequest, S[]> {
+  const requests = new Map<SequenceRequest, S[]>();
+  for (const one of sequences) {
+    const request = requests.get(one.request);
+    if (request === undefined) requests.set(one.request, [one]);
+    else request.push(one);
+  }
+  return requests;
 }
 
-/** Those that ran come first, the longest ago first. */
-function placeOf({ order }: Sequence): number {
+/** It has had no slot yet, or none since it was preempted for its reader. */
+function mayBeDisplaced({ order, wasPreempted }: Sequence): boolean {
+  return order === 0 || wasPreempted;
+}
+
+/** Sequences that ran come first, the earliest first. */
+function rankOf({ order }: Sequence): number {
   return order === 0 ? Number.MAX_SAFE_INTEGER : order;
 }

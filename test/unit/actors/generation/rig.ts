@@ -26,7 +26,7 @@ import { RequestPreparation } from "../../../../actors/model/request-preparation
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { preparePrompt } from "../../../../actors/text-tasks/prepare.ts";
 import type { TextModel } from "../../../../actors/text-tasks/text-model.ts";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
 import { readModelMetadata, type TokenizerMetadata } from "../../../../engines/files/gguf/metadata.ts";
 import {
   type GenerateEvent,

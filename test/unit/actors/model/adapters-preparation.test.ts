@@ -54,7 +54,7 @@ describe("adapters of jobs that are being prepared", () => {
     }
   });
 
-  it("go on to be used by those jobs, though they are to be freed meanwhile", async () => {
+  it("stay usable by those jobs, though they are unloaded meanwhile", async () => {
     const { loop, load, intake, compile, frames, host } = preparing();
     await load(1);
     const prompt = Int32Array.of(1, 2, 3);
@@ -70,7 +70,7 @@ describe("adapters of jobs that are being prepared", () => {
     assert.ok(!host.loaded.has(1));
   });
 
-  it("are refused with all jobs where one of them is gone", async () => {
+  it("are refused with all jobs if one of them is gone", async () => {
     const { loop, load, intake, frames } = preparing();
     await load(1);
     const jobs = [job(1, { adapter: 1, grammar: grammar as never }), job(2, { adapter: 2 })];
@@ -78,7 +78,7 @@ describe("adapters of jobs that are being prepared", () => {
     await loop.adapters.unload(1);
   });
 
-  it("take from disk what was stored with their own generation alone, and nothing once they are cancelled", async () => {
+  it("read only prefixes of their own revision from disk, and none once the job is cancelled", async () => {
     const prompt = Int32Array.from({ length: 300 }, (_, i) => i % 60);
     const asked: string[] = [];
     let read = () => {};
@@ -111,7 +111,7 @@ describe("adapters of jobs that are being prepared", () => {
     assert.equal(loop.snapshot().prefixCache.reusedTokens, 299);
   });
 
-  it("stay with an engine that is disposed meanwhile", async () => {
+  it("are not freed if the engine is disposed meanwhile", async () => {
     const { loop, load, intake, fail, frames, host } = preparing();
     await load(1);
     const submitted = intake.submit(frames, [job(1, { adapter: 1, grammar: grammar as never })]);
@@ -126,7 +126,7 @@ describe("adapters of jobs that are being prepared", () => {
   });
 });
 
-describe("the adapter of a run", () => {
+describe("the adapter of a generation", () => {
   async function beginOf(t: TestContext, generation: string | null) {
     const rig = await createRun({}, { adapter: { id: 3, generation } });
     t.after(rig.close);
@@ -142,15 +142,15 @@ describe("the adapter of a run", () => {
     return begin;
   }
 
-  it("is what the model is asked for, and its generation is told with the first token", async (t) => {
+  it("reaches the model, and its revision comes with the first token", async (t) => {
     assert.equal((await beginOf(t, "abc")).adapterGeneration, "abc");
   });
 
-  it("has no generation to tell where it is the model's own", async (t) => {
+  it("has no revision if it is the base model", async (t) => {
     assert.ok(!("adapterGeneration" in (await beginOf(t, null))));
   });
 
-  it("goes along from the agents actor to the engine, for texts and for embeddings", async (t) => {
+  it("reaches the engine from the generation actor, for texts and embeddings", async (t) => {
     const server = await createServer({ engine: { adaptersPerStep: 1, maxSequences: 2 } });
     t.after(server.close);
     const model = { id: 7, generation: "g", path: "7.gguf" };

@@ -1,4 +1,4 @@
-// Builders for tests of adapters in a model place: a step loop over the fake engine, and what it is expected to say.
+// Adapter fixtures: a step loop over the fake engine, and the tokens expected from it.
 import assert from "node:assert/strict";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import { Speculation } from "../../../../engines/decoding/speculation/speculation.ts";
@@ -29,7 +29,7 @@ export function createLoop(
   return { engine, loop, load, host: adapters, frames: new Frames() };
 }
 
-/** What the engine says to a prompt by itself. */
+/** The tokens of a prompt that runs alone. */
 export function expected(prompt: Int32Array, count: number, adapter: number): number[] {
   const tokens = [...prompt];
   while (tokens.length < prompt.length + count) tokens.push(fakeNextToken(tokens, vocabSize, adapter));

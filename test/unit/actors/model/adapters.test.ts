@@ -12,7 +12,7 @@ import { createLoop, expected, gone, tokensOf, watch } from "./adapters-rig.ts";
 describe("adapters in the step loop", () => {
   for (const adaptersPerStep of [1, 8]) {
     for (const drafts of [false, true]) {
-      it(`give each sequence its own adapter's tokens, ${adaptersPerStep} a step, ${drafts ? "with" : "without"} drafts`, async () => {
+      it(`give each sequence the tokens of its adapter, ${adaptersPerStep} adapters a step, ${drafts ? "with" : "without"} drafts`, async () => {
         const engine = { adaptersPerStep, maxSequences: 8 };
         const { loop, load, frames } = createLoop({ engine, drafts, prefixCacheEntries: 4 });
         for (const id of [1, 2, 3]) await load(id);
@@ -26,13 +26,13 @@ describe("adapters in the step loop", () => {
         const { adapters, prefixCache } = loop.snapshot();
         assert.equal(adapters.loaded, 3);
         assert.equal(adapters.switches > 0, adaptersPerStep === 1);
-        // What is cached for one is of use to the next with the same adapter.
+        // The next one with the same adapter reuses the cached prefix.
         assert.ok(prefixCache.hits >= 4, JSON.stringify(prefixCache));
       });
     }
   }
 
-  it("are refused where they are not loaded, and all jobs with them", async () => {
+  it("are refused with all jobs of a request if one is not loaded", async () => {
     const { loop, load, frames } = createLoop();
     await load(1);
     assert.throws(() => loop.submit(frames, [job(1, { adapter: 1 }), job(2, { adapter: 2 })]), gone);
@@ -76,14 +76,14 @@ describe("adapters in the step loop", () => {
     "is cancelled": ({ loop, frames }) => loop.cancel(frames, [1]),
     "has met its stop string": ({ loop, frames }) => loop.cancel(frames, [1], "stop"),
     "has lost its reader": ({ loop, frames }) => loop.drop(frames),
-    "is parked and then cancelled": ({ loop, frames }) => {
+    "is preempted and then cancelled": ({ loop, frames }) => {
       loop.setPaused(frames, [1], true);
       loop.cancel(frames, [1]);
     },
     "fails with the loop": ({ loop }) => loop.stop(),
   };
   for (const [how, end] of Object.entries(ends)) {
-    it(`are free when their sequence ${how}, waiting or running`, async () => {
+    it(`are released when their sequence ${how}, waiting or running`, async () => {
       for (const steps of [0, 3]) {
         const rig = createLoop({ engine: { maxSequences: 1 } });
         await rig.load(1);
@@ -100,7 +100,7 @@ describe("adapters in the step loop", () => {
     });
   }
 
-  it("are free when the engine has failed", async () => {
+  it("are released when the engine has failed", async () => {
     const rig = createLoop({ engine: { onStep: () => assert.fail("the engine is broken") } });
     await rig.load(1);
     rig.loop.submit(rig.frames, [job(1, { adapter: 1 })]);
@@ -109,7 +109,7 @@ describe("adapters in the step loop", () => {
     assert.equal(rig.host.loaded.size, 0);
   });
 
-  it("change nothing where they cannot be loaded", async () => {
+  it("change nothing if they cannot be loaded", async () => {
     const { loop, load, host, frames } = createLoop();
     host.onLoad = () => {
       throw new ServerError("lora_device_load_failed", "there is no room");
@@ -139,7 +139,7 @@ describe("adapters in the step loop", () => {
     assert.deepEqual([tokensOf(frames, 1).length, tokensOf(frames, 3).length], [4, 4]);
   });
 
-  it("are freed when they have come, where they are not wanted any more by then", async () => {
+  it("are freed after loading if they were unloaded meanwhile", async () => {
     const { loop, load, host } = createLoop();
     for (const [id, outcome] of [
       [1, "loaded"],
@@ -177,13 +177,13 @@ describe("adapters in the step loop", () => {
     await settled();
     assert.ok(!left.settled);
     while (loop.step());
-    // The engine adds a thousand a row for each adapter's number.
+    // The engine adds a thousand times the adapter's number to each row.
     assert.deepEqual([...(await values)], [1006 / 3, 1009 / 2].map(Math.fround));
     await settled();
     assert.ok(left.settled);
   });
 
-  it("leave no copies for others when they are on their way out, and cost those of others no room", async () => {
+  it("cache no prefixes while leaving, and take no room from those of others", async () => {
     const { loop, load, frames, engine } = createLoop({ prefixCacheEntries: 2 });
     await load(1);
     for (const id of [1, 2]) {
@@ -201,7 +201,7 @@ describe("adapters in the step loop", () => {
     assert.deepEqual([engine.kv.copyCount, loop.snapshot().prefixCache.evictions], [2, 0]);
   });
 
-  it("are asked of the engine no more once it is about to be disposed", async () => {
+  it("are not freed any more once the engine is about to be disposed", async () => {
     const { loop, load, host } = createLoop();
     for (const id of [1, 2]) await load(id);
     const user = {};
@@ -225,7 +225,7 @@ describe("a step loop that has ended", () => {
     },
   };
   for (const [how, end] of Object.entries(ends)) {
-    it(`takes no more jobs, prompts to pool or prefixes: it ${how}`, async () => {
+    it(`takes no jobs, pooled prompts or prefixes after it ${how}`, async () => {
       const rig = createLoop({ prefixCacheEntries: 2 });
       const { loop, frames, engine } = rig;
       end(rig);

@@ -7,7 +7,7 @@ import { greedySampling } from "../../../../engines/generation.ts";
 import { createFakeEngine } from "../../../fixtures/fakes/fake-engine.ts";
 import { generousLimits } from "../../../fixtures/scheduling.ts";
 
-/** The fake engine, except that slot 0 gives nothing but NaN from its third token on. */
+/** The fake engine, but slot 0 gives only NaN from its third token on. */
 function brokenInSlot0(): LoadedModel {
   const engine = createFakeEngine();
   return {
@@ -23,7 +23,7 @@ function brokenInSlot0(): LoadedModel {
 }
 
 describe("a sequence whose logits leave nothing to choose", () => {
-  it("ends with an error of its own, and its neighbours go on to their end", () => {
+  it("fails alone, and the other sequences finish", () => {
     const loop = new StepLoop(brokenInSlot0(), { limits: generousLimits, frameIntervalMs: 0 });
     const failed: TokenFrame["failed"][number][] = [];
     const tokens = new Map<number, number>();

@@ -77,7 +77,7 @@ describe("drafted tokens in the step loop", () => {
     assert.equal(drafted.model.cache.size, 0);
   });
 
-  it("are cut to the logits rows and the batch tokens a step has, in favour of everyone's next token", () => {
+  it("are cut to the logits rows and batch tokens of a step, after the next token of every sequence", () => {
     const plain = generated({}, null, [1, 2, 3]);
     for (const engine of [{ extraLogitsRows: 1 }, { extraLogitsRows: 0 }, { maxBatchTokens: 4, extraLogitsRows: 12 }]) {
       assert.deepEqual(generated(engine, new FlawedOracle(7), [1, 2, 3]).rows, plain.rows);
@@ -146,7 +146,7 @@ function grammarRig() {
 describe("a sequence under a grammar", () => {
   const json = { ...jobDefaults, grammar: { kind: "ebnf", grammar: "even" } } as const;
 
-  it("gets allowed tokens only, and those that must come next all at once", async () => {
+  it("gets only allowed tokens, and forced tokens all at once", async () => {
     const { loop, intake, matchers, compile } = grammarRig();
     const frames = new Frames();
     const queued = intake.submit(frames, [job(1, { ...json, maxNewTokens: 12, ignoreEos: true })]);
@@ -158,13 +158,13 @@ describe("a sequence under a grammar", () => {
     assert.equal(tokens.length, 12);
     assert.ok(tokens.every((token) => token % 2 === 0));
     assert.deepEqual(tokens.slice(2, 5), [10, 12, 14]);
-    // Three tokens in the step that one would have taken.
+    // Three tokens in one step.
     assert.equal(steps, 10);
     assert.deepEqual(matchers[0]?.accepted, [...tokens.slice(0, 2), ...tokens.slice(5, -1)]);
     assert.ok(matchers[0]?.closed);
   });
 
-  it("sits out while its grammar's thread is busy, and nobody waits for it", async () => {
+  it("sits out while its grammar's thread is busy, and no other sequence waits for it", async () => {
     const { loop, intake, matchers, compile } = grammarRig();
     const frames = new Frames();
     compile();
@@ -180,7 +180,7 @@ describe("a sequence under a grammar", () => {
     assert.equal(frames.rows.filter(({ id }) => id === 1).length, 4);
   });
 
-  it("is not begun when it is cancelled before its grammar is compiled, and refused when that fails", async () => {
+  it("is not queued if it is cancelled before its grammar is compiled, and refused if that fails", async () => {
     const { loop, intake, matchers, compile } = grammarRig();
     const frames = new Frames();
     const first = intake.submit(frames, [job(1, json)]);
@@ -197,7 +197,7 @@ describe("a sequence under a grammar", () => {
 });
 
 describe("a grammar that is being compiled", () => {
-  it("is given up when its sequence is cancelled or its consumer dropped, and not before", async () => {
+  it("is aborted when its sequence is cancelled or its subscriber dropped, and not before", async () => {
     const loop = new StepLoop(createFakeEngine({ vocabSize }), { limits: generousLimits, frameIntervalMs: 0 });
     const asked: GrammarAsker[] = [];
     const grammars: GrammarHost = {
@@ -231,8 +231,8 @@ describe("a grammar that is being compiled", () => {
   });
 });
 
-describe("the end of thinking", () => {
-  it("is put in after as many tokens as are allowed, and the answer goes on behind it", () => {
+describe("the end of reasoning", () => {
+  it("is forced after the allowed number of tokens, and the answer follows it", () => {
     const { loop } = grammarRig();
     const frames = new Frames();
     const reasoningBudget = { tokens: 3, begin: new Int32Array(0), end: Int32Array.of(60, 61) };
@@ -249,7 +249,7 @@ describe("the end of thinking", () => {
 });
 
 describe("logprobs of a prompt", () => {
-  it("come with the first token, one for each token but the first, however it was fed", () => {
+  it("come with the first token, one for each prompt token but the first, however the prompt is chunked", () => {
     const records = [1, 40].map((extraLogitsRows) => {
       const model = createFakeEngine({ vocabSize, extraLogitsRows });
       const loop = new StepLoop(model, { limits: generousLimits, frameIntervalMs: 0 });
@@ -289,7 +289,7 @@ describe("pooled outputs", () => {
     assert.equal(frames.rows.length, 10);
   });
 
-  it("are given up when they are cancelled, and refused where a prompt is too long", async () => {
+  it("can be cancelled, and are refused if a prompt is too long", async () => {
     const model = createFakeEngine({ vocabSize });
     const loop = new StepLoop(model, { limits: generousLimits, frameIntervalMs: 0 });
     const frames = new Frames();

@@ -1,12 +1,11 @@
-// What the step loop does with a grammar whose answers come late: its sequence sits out and says in the end what it would have
-// said, and nobody else notices.
+// Late grammar answers in the step loop: the sequence sits out, its tokens stay the same, and other sequences are not delayed.
 import assert from "node:assert/strict";
 import { afterEach, describe, it } from "node:test";
 import type { SequenceJob } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import type { Batch } from "../../../../engines/batch.ts";
 import type { Allowed, Matcher } from "../../../../engines/decoding/grammar/matcher.ts";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
 import { greedySampling } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
@@ -93,7 +92,7 @@ function createRig({ engine, limits }: Setting = {}) {
   return { model, loop, frames, submit, tokensOf };
 }
 
-/** Runs the loop, which checks its books whenever it is idle, until it has been idle with nothing left to do. */
+/** Runs the loop until it has nothing left to do; it checks its integrity whenever it is idle. */
 async function runToEnd({ loop }: ReturnType<typeof createRig>): Promise<void> {
   const running = loop.run();
   while (loop.snapshot().running + loop.snapshot().waiting > 0) await new Promise((resolve) => setTimeout(resolve, 5));
@@ -104,7 +103,7 @@ async function runToEnd({ loop }: ReturnType<typeof createRig>): Promise<void> {
 
 const structured = (id: number, changes: Parameters<typeof job>[1] = {}) => job(id, { maxNewTokens: 24, ...changes });
 
-/** What three sequences under grammars and one without say, and what was counted. */
+/** The tokens of three sequences with grammars and one without, and the counts. */
 async function outcome(lateness: (answer: number) => number, setting: Setting = {}, maxNewTokens = 24) {
   const rig = createRig(setting);
   const jobs = [8, 40, 1].map((length, i) => job(i + 1, { length, maxNewTokens }));
@@ -121,7 +120,7 @@ describe("answers of a grammar that come late", () => {
     assert.deepEqual(await outcome(lateInTurn), await outcome(inTime));
   });
 
-  it("change none where steps are small, prompts are shared and sequences lose their KV", async () => {
+  it("change none if steps are small, prompts are shared and sequences lose their KV", async () => {
     const small = { maxBatchTokens: 8, maxPrefillChunkTokens: 4, prefixCacheEntries: 2 };
     const engine = { sequenceTokens: 256, blockTokens: 8 };
     const late = await outcome(
@@ -133,7 +132,7 @@ describe("answers of a grammar that come late", () => {
     assert.ok(late.counts.memoryPreemptions > 0);
   });
 
-  it("change none where sequences wait for the prompt of one that is late", async () => {
+  it("change none if other sequences wait for the prompt of the late one", async () => {
     const outputs = [];
     for (const lateness of [inTime, lateInTurn]) {
       const limits = { prefixCacheEntries: 4, maxPrefillChunkTokens: 32 };
@@ -150,7 +149,7 @@ describe("answers of a grammar that come late", () => {
     assert.deepEqual(outputs[0], outputs[1]);
   });
 
-  it("leave the logprobs of a prompt as they are", async () => {
+  it("do not change the logprobs of a prompt", async () => {
     const records = [];
     for (const lateness of [inTime, lateInTurn]) {
       const rig = createRig();
@@ -163,7 +162,7 @@ describe("answers of a grammar that come late", () => {
     assert.deepEqual(records[0], records[1]);
   });
 
-  it("hold up nobody else: they have a row in every step", async () => {
+  it("delay no other sequence: the others have a row in every step", async () => {
     const rowCounts: number[] = [];
     const rig = createRig({ engine: { onStep: (batch: Batch) => rowCounts.push(batch.rowCount) } });
     const [matcher] = rig.submit([structured(1)], never);
@@ -179,7 +178,7 @@ describe("answers of a grammar that come late", () => {
     assert.equal(rig.model.cache.size, 0);
   });
 
-  it("are waited for by all rows of a step together", () => {
+  it("are waited for once a step, not once a row", () => {
     const rig = createRig({
       engine: { onStep: () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 40) },
     });
@@ -195,7 +194,7 @@ describe("answers of a grammar that come late", () => {
     assert.ok(matchers[1]!.waits[0]! <= 1);
   });
 
-  it("may never come: the sequence fails when its grammar does, and the others go on", async () => {
+  it("may never come: the sequence fails with its grammar, and the others continue", async () => {
     const rig = createRig();
     const [matcher] = rig.submit([structured(1)], never);
     rig.submit([job(2, { maxNewTokens: 20 })], null);
@@ -209,7 +208,7 @@ describe("answers of a grammar that come late", () => {
     assert.equal(rig.model.cache.size, 0);
   });
 
-  it("let adapters that wait for their turn have it", async () => {
+  it("let other adapters have the engine meanwhile", async () => {
     const rig = createRig({ engine: { adaptersPerStep: 1 } });
     for (const id of [1, 2]) await rig.loop.adapters.load({ id, generation: `${id}`, path: `${id}.gguf` });
     rig.submit([structured(1, { adapter: 1 })], never);
@@ -219,7 +218,7 @@ describe("answers of a grammar that come late", () => {
   });
 });
 
-describe("on an engine that cannot go back by a token, late answers", () => {
+describe("on an engine that cannot truncate, late answers", () => {
   const setting = { engine: { capabilities: { truncate: false } } };
 
   it("are waited for within the step", async () => {
@@ -235,7 +234,7 @@ describe("on an engine that cannot go back by a token, late answers", () => {
     assert.ok(waited.every((limitMs, i) => (i % 2 === 0 ? limitMs <= 5 : limitMs > 100 && limitMs <= 250)));
   });
 
-  it("end their own sequence when that takes too long", async () => {
+  it("fail their own sequence if that takes too long", async () => {
     const rig = createRig(setting);
     rig.submit([structured(1)], never);
     rig.submit([job(2, { maxNewTokens: 20 })], null);

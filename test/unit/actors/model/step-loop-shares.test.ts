@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import type { CompiledGrammar } from "../../../../engines/decoding/grammar/matcher.ts";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
 import { createFakeEngine, type FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { generousLimits } from "../../../fixtures/scheduling.ts";
 import { Frames, job } from "../generation/rig.ts";
@@ -17,7 +17,7 @@ const failures = (frames: Frames) =>
   frames.all.flatMap(({ failed }) => failed.map(({ id, error }) => [id, error.code]));
 
 describe("a step loop whose queue is full", () => {
-  it("tells the choices of a displaced request that the queue is full, and queues the other client's", () => {
+  it("fails the choices of a displaced request with queue_full, and queues the other client's", () => {
     const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 3 });
     loop.submit(many, [job(1, { maxNewTokens: 40 })]);
     loop.step();
@@ -35,7 +35,7 @@ describe("a step loop whose queue is full", () => {
     assert.equal(loop.snapshot().ended.error, 2);
   });
 
-  it("tells an answer that stood still because nobody read it that its place has gone to another client", () => {
+  it("fails a preempted answer with reader_stalled when another client takes its place", () => {
     const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 2 });
     for (const id of [1, 2, 3]) {
       loop.submit(many, [job(id, { maxNewTokens: 40 })]);
@@ -47,7 +47,7 @@ describe("a step loop whose queue is full", () => {
     assert.match(many.all.at(-1)?.failed[0]?.error.message ?? "", /max_queue 2 .* another client/);
   });
 
-  it("displaces nobody for a request that cannot be queued", () => {
+  it("displaces no sequence for a request that cannot be queued", () => {
     const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 2 });
     loop.submit(many, [job(1, { maxNewTokens: 40 })]);
     loop.step();
@@ -60,7 +60,7 @@ describe("a step loop whose queue is full", () => {
     assert.deepEqual(failures(many), [[3, "queue_full"]]);
   });
 
-  it("has no more matchers open than places, and queues a newcomer whose grammar needs one", () => {
+  it("has no more matchers open than places in the queue, and still queues a new request with a grammar", () => {
     const { loop, many, one } = createLoop({ maxSequences: 1 }, { maxQueue: 3 });
     const open = new Set<object>();
     const grammar: CompiledGrammar = {
@@ -96,7 +96,7 @@ describe("a step loop whose queue is full", () => {
     assert.deepEqual([one.rows.length, open.size], [4, 0]);
   });
 
-  it("rejects what is pooled and displaced, once, and lets the others of its client go on", async () => {
+  it("rejects a displaced pooled request once, and lets its client's other requests continue", async () => {
     const { loop, many, one } = createLoop({ maxSequences: 1, sequenceTokens: 256 }, { maxQueue: 4 });
     loop.submit(one, [job(1, { client: "holder", maxNewTokens: 100 })]);
     loop.step();
@@ -117,7 +117,7 @@ describe("a step loop whose queue is full", () => {
 });
 
 describe("a step loop whose slots are all one client's", () => {
-  it("gives one of them to another client that has waited, and ends the answers it interrupted as they were", async () => {
+  it("gives one of them to another client that has waited, and the preempted answer keeps its text", async () => {
     const { loop, many, one } = createLoop({ maxSequences: 2, sequenceTokens: 60_000 }, { slotShareMs: 50 });
     const running = loop.run();
     const long = { client: "many", maxNewTokens: 50_000 };

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type ModelStatistics, rowFinishedLength, rowHasLogprobs, rowInts } from "../../../../actors/messages.ts";
 import { StepLoop } from "../../../../actors/model/step/step-loop.ts";
 import type { Batch } from "../../../../engines/batch.ts";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
-import { pauseGraceMs } from "../../../../engines/decoding/scheduler/slot-manager.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
+import { pauseGraceMs } from "../../../../engines/decoding/scheduler/scheduler.ts";
 import { greedySampling } from "../../../../engines/generation.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { settled } from "../../../fixtures/fakes/fake-clock.ts";
@@ -60,7 +60,7 @@ describe("the step loop", () => {
     assert.deepEqual([...new Set(frames.rows.map(({ id }) => id))], [1]);
   });
 
-  it("sends nothing of a sequence to anyone but its own consumer, whatever the ids", () => {
+  it("sends the tokens of a sequence only to its own subscriber, even if ids are equal", () => {
     const { loop, frames } = createLoop();
     const other = new Frames();
     loop.submit(frames, [job(1, { maxNewTokens: 3 })]);
@@ -70,7 +70,7 @@ describe("the step loop", () => {
     assert.deepEqual([frames.rows.length, other.rows.length], [3, 6]);
   });
 
-  it("lets a waiting sequence run when a paused one that held the slot is cancelled, or its consumer goes", async () => {
+  it("runs a waiting sequence when the paused one with the slot is cancelled or its subscriber goes", async () => {
     for (const end of ["cancel", "drop"] as const) {
       const { loop, frames } = createLoop({ engine: { maxSequences: 1 } });
       const other = new Frames();
@@ -90,7 +90,7 @@ describe("the step loop", () => {
     }
   });
 
-  it("waits without spinning while everything is paused, and goes on where it was", async () => {
+  it("waits without spinning while everything is paused, and resumes where it stopped", async () => {
     const { loop, frames } = createLoop();
     const running = loop.run();
     loop.submit(frames, [job(1, { maxNewTokens: 100 })]);
@@ -108,7 +108,7 @@ describe("the step loop", () => {
     assert.equal(frames.rows.length, 100);
   });
 
-  it("tells every sequence of every consumer once when the engine fails, forgets them, and ends", async () => {
+  it("fails every sequence of every subscriber once when the engine fails, and ends", async () => {
     let steps = 0;
     const onStep = () => {
       if (++steps === 3) throw new ServerError("model_failed", "the engine broke");
@@ -138,7 +138,7 @@ describe("the step loop", () => {
 });
 
 describe("a step loop that waits", () => {
-  it("takes a paused sequence's slot for one that waits, though no message comes", async () => {
+  it("gives a paused sequence's slot to a waiting one, though no message comes", async () => {
     const { loop, frames } = createLoop({ engine: { maxSequences: 1 } });
     const running = loop.run();
     loop.submit(frames, [job(1, { maxNewTokens: 100 })]);
@@ -157,7 +157,7 @@ describe("a step loop that waits", () => {
     await running;
   });
 
-  it("tells a request that no slot became free in time, though nothing runs", async () => {
+  it("fails a request with queue_timeout, though nothing runs", async () => {
     const { loop, frames, engine } = createLoop({ engine: { maxSequences: 1 }, limits: { queueTimeoutMs: 30 } });
     const running = loop.run();
     loop.submit(frames, [job(1, { maxNewTokens: 100 })]);
@@ -178,7 +178,7 @@ describe("a step loop that waits", () => {
 });
 
 describe("the frames of a step loop", () => {
-  it("hold tokens of short steps back, but never a first or a last one", () => {
+  it("delay tokens of short steps, but never a first or a last one", () => {
     const { loop, frames } = createLoop({ intervalMs: longInterval });
     loop.submit(frames, [job(1, { maxNewTokens: 6 })]);
     while (loop.step());
@@ -188,7 +188,7 @@ describe("the frames of a step loop", () => {
     );
   });
 
-  it("leave before a step with a prompt in it", () => {
+  it("are sent before a step with a prompt", () => {
     const heldAtPrompts: number[] = [];
     const onStep = (batch: Batch) => {
       const hasPrompt = batch.tokenCount > batch.rowCount;
@@ -203,7 +203,7 @@ describe("the frames of a step loop", () => {
     assert.deepEqual(heldAtPrompts, [0, 0]);
   });
 
-  it("leave when their buffer is full", () => {
+  it("are sent when their buffer is full", () => {
     const { loop, frames } = createLoop({ intervalMs: longInterval, engine: { maxSequences: 2, extraLogitsRows: 0 } });
     loop.submit(frames, [job(1, { maxNewTokens: 60 }), job(2, { maxNewTokens: 60 })]);
     while (loop.step());

@@ -21,7 +21,7 @@ function only(latencies: StreamLatencies) {
 }
 
 describe("the latencies of streams", () => {
-  it("count the wait for the first token from when the request came, and then from token to token", () => {
+  it("count the wait for the first token from the request's arrival, then from token to token", () => {
     const latencies = new StreamLatencies();
     const clock = latencies.open(chat, 300, 1000);
     clock.took(1, 1150);
@@ -35,7 +35,7 @@ describe("the latencies of streams", () => {
     assert.ok(Math.abs(interToken.sumSeconds - 0.15) < 1e-9);
   });
 
-  it("share the time since the step before between the tokens of one step, but not the time of the first", () => {
+  it("divide the time since the last step among the tokens of a step, but not the time to the first", () => {
     const latencies = new StreamLatencies();
     const clock = latencies.open(chat, 0, 0);
     clock.took(3, 10);
@@ -46,7 +46,7 @@ describe("the latencies of streams", () => {
     assert.ok(Math.abs(interToken.sumSeconds - 0.04) < 1e-9);
   });
 
-  it("do not count the time a reader was behind, but do count a first token that had to wait for it", () => {
+  it("do not count the time while a reader is behind, except before the first token", () => {
     const latencies = new StreamLatencies();
     const clock = latencies.open(chat, 0, 0);
     clock.pause();
@@ -59,7 +59,7 @@ describe("the latencies of streams", () => {
     assert.deepEqual(byBound(interToken, interTokenBounds), { 0.02: 1 });
   });
 
-  it("count what is on a bound in its bucket, what is above all in the last, and a clock set back as no wait", () => {
+  it("count a value on a bound in its bucket, one above all bounds in the last, and a clock set back as zero", () => {
     const latencies = new StreamLatencies();
     latencies.open(chat, firstTokenBounds[0] * 1000, 0).took(1, 0);
     latencies.open(chat, 1e9, 0).took(1, 0);
@@ -67,7 +67,7 @@ describe("the latencies of streams", () => {
     assert.deepEqual(byBound(only(latencies).firstToken, firstTokenBounds), { [firstTokenBounds[0]]: 2, above: 1 });
   });
 
-  it("keep series apart, and no more of them than a server has routes", () => {
+  it("keep series apart, and limit their number", () => {
     const latencies = new StreamLatencies();
     for (let i = 0; i < 1000; i++) latencies.open(`/${i}`, 0, 0).took(1, 20);
     const snapshot = latencies.snapshot();

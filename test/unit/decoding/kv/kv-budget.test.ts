@@ -14,20 +14,20 @@ function budget(kvBudget: ModelSpec["kvBudget"], gpuBytes: number | null = null)
 }
 
 describe("the KV budget", () => {
-  it("is what is asked for, or a quarter of what is free", () => {
+  it("is the configured one, or a quarter of the free memory", () => {
     assert.deepEqual([budget({ tokens: 1234 }), budget({ bytes: 5_000_999 }), budget(null)], [1234, 5000, 2000]);
   });
 
-  it("as a fraction is of the main memory that is free", () => {
+  it("as a fraction is a part of the free main memory", () => {
     assert.deepEqual([budget({ fraction: 0.5 }), budget({ fraction: 1 })], [4000, 8000]);
   });
 
-  it("as a fraction of a GPU is what that leaves beside all that is in use", () => {
+  it("as a fraction of a GPU excludes the memory in use", () => {
     // 12 of 20 MB are in use.
     assert.deepEqual([budget({ fraction: 0.9 }, 20_000_000), budget({ fraction: 1 }, 20_000_000)], [6000, 8000]);
   });
 
-  it("is refused where a fraction of a GPU leaves nothing, with the numbers", () => {
+  it("is refused with the numbers if a fraction of a GPU leaves nothing", () => {
     assert.throws(() => budget({ fraction: 0.5 }, 20_000_000), {
       code: "config_invalid",
       param: "gpu_memory_utilization",
@@ -35,7 +35,7 @@ describe("the KV budget", () => {
     });
   });
 
-  it("in equal shares is no more than a sequence can use, in whole steps of context", () => {
+  it("in equal shares is at most the length of a sequence, in whole context steps", () => {
     const share = (changes: Partial<ModelSpec>) =>
       tokensPerSequence(specOf("m.gguf", { maxModelLength: null, ...changes }), shape, freeBytes);
     assert.equal(share({ kvBudget: { tokens: 4 * 600 } }), 512);
@@ -49,13 +49,13 @@ describe("the KV pool", () => {
   const pool = (changes: Partial<ModelSpec>, threads: number) =>
     kvPool(specOf("m.gguf", { maxModelLength: null, ...changes }), shape, { freeBytes, gpuBytes: null }, threads);
 
-  it("is all a sequence may need, up to the model's length", () => {
+  it("holds one sequence up to the model's length", () => {
     const kvBudget = { tokens: 4000 };
     assert.deepEqual(pool({ kvBudget, pagedKv: true }, 2), { blocksPerThread: 62, sequenceTokens: 3968 });
     assert.equal(pool({ kvBudget, pagedKv: true, maxModelLength: 1000 }, 2).sequenceTokens, 1000);
   });
 
-  it("has room for all sequences on every thread where they are not to share it", () => {
+  it("has room for all sequences on every thread if paging is off", () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 8 }),
@@ -75,7 +75,7 @@ describe("the KV pool", () => {
     );
   });
 
-  it("is refused where the share of a sequence is of no use", () => {
+  it("is refused if the share of a sequence is too small", () => {
     assert.throws(() => pool({ kvBudget: { tokens: 1000 }, pagedKv: false, maxSequences: 8 }, 2), {
       code: "config_invalid",
       param: "kv_cache",

@@ -5,11 +5,11 @@ import { type PageShape, PageTable, type SavedPages } from "../../../../engines/
 
 interface Holder {
   tokens: number[];
-  /** Of a slot: tokens that no later row replaces. */
+  /** By slot: tokens that no later row replaces. */
   settled: number;
 }
 
-/** A table with pages that hold tokens, and what each slot and copy must see. */
+/** A table with simulated pages, and the tokens that each slot and copy must see. */
 class Rig {
   readonly table: PageTable;
   readonly shape: PageShape;
@@ -30,7 +30,7 @@ class Rig {
     return this.shape.pagesPerThread * this.shape.threads;
   }
 
-  /** Pages that hold or held tokens, all threads together. */
+  /** Pages ever written, on all threads. */
   get touchedPages(): number {
     return this.#memory.flat().filter((page) => page.length > 0).length;
   }
@@ -89,7 +89,7 @@ class Rig {
     this.slots[slot] = { tokens: known.slice(0, tokens), settled: tokens };
   }
 
-  /** What export() of a copy has, as a copy of its own. */
+  /** Exports a copy and imports it as a new one. */
   import(copy: number): void {
     const { tokens } = this.copies[copy]!;
     const blocks = Math.ceil(tokens.length / this.shape.blockTokens);
@@ -130,9 +130,9 @@ class Rig {
   }
 }
 
-/** Numbers of an operation are fractions of what is possible when it runs. */
+/** Numbers in an operation are fractions of what is possible when it runs. */
 const fraction = fc.integer({ min: 0, max: 1000 }).map((thousandths) => thousandths / 1000);
-/** Pools from one long sequence to somewhat more than all slots can use. */
+/** Pools from the size of one long sequence to more than all slots can use. */
 const shapes = fc
   .record({
     slots: fc.integer({ min: 1, max: 5 }),
@@ -145,11 +145,11 @@ const shapes = fc
     const blocks = Math.ceil(shape.sequenceTokens / shape.blockTokens);
     return { ...shape, pagesPerThread: Math.ceil((blocks * (1 + room * shape.slots)) / shape.threads) };
   });
-/** Tokens of a row at most: sequences live for some steps before they are full. */
+/** Most tokens of a row, small enough that sequences live for some steps. */
 const longestRow = 9;
 const kinds = ["step", "step", "step", "reserve", "release", "share", "save", "drop", "restore", "import"] as const;
 const operation = fc.record({ kind: fc.constantFrom(...kinds), a: fraction, b: fraction, c: fraction });
-/** Without `size` hardly more than ten of them are made. */
+/** Without `size` the generator makes hardly more than ten. */
 const operations = fc.array(operation, { maxLength: 80, size: "max" });
 
 /** 0..count - 1 */
@@ -157,7 +157,7 @@ function pick(share: number, count: number): number {
   return Math.min(Math.floor(share * count), count - 1);
 }
 
-/** A row for every slot, as a scheduler makes a step: who gets no room loses what it has. */
+/** A row for every slot, like a scheduler's step; slots without room are released. */
 function step(rig: Rig, a: number, b: number, c: number): void {
   const { slots, sequenceTokens } = rig.shape;
   const rows: { slot: number; start: number; end: number; drafts: number }[] = [];
@@ -166,7 +166,7 @@ function step(rig: Rig, a: number, b: number, c: number): void {
     const start = settled + Math.floor(a * (tokens.length - settled));
     const end = Math.min(start + Math.ceil(((b * (slot + 1)) % 1) * longestRow), sequenceTokens);
     const next = slot + 1;
-    // A sequence joins as the step is made: it shares what its neighbour has computed, before that one reserves.
+    // A sequence joins during the step: it shares its neighbour's tokens before the neighbour reserves.
     if (next < slots && rig.slots[next]!.tokens.length === 0) rig.copyPrefix(slot, next, settled);
     if (!rig.reserve(slot, end)) rig.release(slot);
     else if (end > start) rows.push({ slot, start, end, drafts: Math.floor(c * (end - start - 1)) });
@@ -194,7 +194,7 @@ function run(rig: Rig, { kind, a, b, c }: { kind: (typeof kinds)[number]; a: num
 }
 
 describe("the page table", () => {
-  it("shows every slot and every copy its own tokens, whatever happens in whatever order, and loses no page", () => {
+  it("shows every slot and every copy its own tokens and loses no page, under random operations", () => {
     fc.assert(
       fc.property(shapes, operations, (shape, list) => {
         const rig = new Rig(shape);
@@ -211,7 +211,7 @@ describe("the page table", () => {
     );
   });
 
-  it("gives one sequence the whole pool, and nobody else anything then", () => {
+  it("gives one sequence the whole pool, and then nothing to others", () => {
     const rig = new Rig({ slots: 2, sequenceTokens: 64, blockTokens: 8, threads: 2, pagesPerThread: 4 });
     assert.ok(rig.reserve(0, 64));
     assert.ok(rig.write(0, 0, 64));
@@ -227,7 +227,7 @@ describe("the page table", () => {
 
   it("promises no more than the thread with the fewest free pages can give", () => {
     const rig = new Rig({ slots: 3, sequenceTokens: 64, blockTokens: 8, threads: 2, pagesPerThread: 4 });
-    // One block each: both lie with thread 0.
+    // One block each, both on thread 0.
     for (const slot of [0, 1]) assert.ok(rig.reserve(slot, 8));
     assert.equal(rig.table.freeBlocks, 4);
     assert.equal(rig.reserve(2, 5 * 8), false);
@@ -235,7 +235,7 @@ describe("the page table", () => {
     rig.check();
   });
 
-  it("copies nothing on save, restore and copyPrefix, and then only the page of a last block somebody writes into", () => {
+  it("copies nothing on save, restore and copyPrefix, and later only the shared last page that is written", () => {
     const shape = { slots: 3, sequenceTokens: 64, blockTokens: 8, threads: 2, pagesPerThread: 16 };
     const rig = new Rig(shape);
     rig.write(0, 0, 20);
@@ -264,7 +264,7 @@ describe("the page table", () => {
     assert.equal(rig.table.freeBlocks, free, "what is one's own is not copied again");
   });
 
-  it("lets a row replace drafts without touching those who share what came before", () => {
+  it("lets a row replace drafts without changing slots that share the tokens before them", () => {
     const rig = new Rig({ slots: 2, sequenceTokens: 64, blockTokens: 4, threads: 2, pagesPerThread: 5 });
     assert.ok(rig.write(0, 0, 17, 6));
     rig.copyPrefix(0, 1, 11);
@@ -277,7 +277,7 @@ describe("the page table", () => {
     rig.check();
   });
 
-  it("never touches pages that were not needed, however long it runs", () => {
+  it("never touches unneeded pages, however long it runs", () => {
     const rig = new Rig({ slots: 3, sequenceTokens: 64, blockTokens: 8, threads: 2, pagesPerThread: 64 });
     for (let round = 0; round < 50; round++) {
       const slot = round % 3;
@@ -287,7 +287,7 @@ describe("the page table", () => {
     assert.ok(rig.touchedPages <= 3 * 4, `${rig.touchedPages} pages`);
   });
 
-  it("refuses to read or drop a copy that was dropped", () => {
+  it("refuses to read or drop a dropped copy", () => {
     const table = new PageTable({ slots: 1, sequenceTokens: 8, blockTokens: 4, threads: 1, pagesPerThread: 4 });
     table.write(0, 0, 8);
     const saved = table.save(0);

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createTurns } from "./rotation-rig.ts";
 
-/** Turns of a few steps, and turns that last no longer than one. */
+/** Milliseconds of a switch: quanta of several steps, and of the least. */
 const changes = [8, 0.1];
 
 describe("adapters that take turns with small batches", () => {
   for (const maxBatchTokens of [1, 2, 16, 32, 48, 64]) {
     for (const switchMs of changes) {
-      it(`feed prompts and decodes alike: ${maxBatchTokens} tokens, ${switchMs} ms a change`, () => {
+      it(`feed both prompts and decodes: ${maxBatchTokens} tokens a step, ${switchMs} ms a switch`, () => {
         const rig = createTurns({ sequences: [1, 2], switchMs, limits: { maxBatchTokens } });
         rig.runFor(2000);
         const made = new Map(rig.tokens);
@@ -22,7 +22,7 @@ describe("adapters that take turns with small batches", () => {
         for (const one of rig.all) assert.ok(rig.tokens.get(one)! - made.get(one)! >= 3, `${rig.tokens.get(one)}`);
       });
 
-      it(`let all decodes go on at one pace: ${maxBatchTokens} tokens, ${switchMs} ms a change`, () => {
+      it(`keep all decodes at one pace: ${maxBatchTokens} tokens a step, ${switchMs} ms a switch`, () => {
         const count = Math.min(2 * maxBatchTokens, 40);
         const rig = createTurns({ sequences: [count, count], switchMs, limits: { maxBatchTokens } });
         rig.runFor(20_000);
@@ -32,7 +32,7 @@ describe("adapters that take turns with small batches", () => {
     }
   }
 
-  it("take tokens that came at once in parts, where prompts leave less of each turn", () => {
+  it("feed tokens that came at once in parts if prompts take most of each quantum", () => {
     const rig = createTurns({ sequences: [1, 1], switchMs: 0.1, limits: { maxBatchTokens: 48 } });
     rig.runFor(500);
     const [, decoding] = rig.all;

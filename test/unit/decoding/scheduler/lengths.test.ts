@@ -26,7 +26,7 @@ type Step = NonNullable<ReturnType<ReturnType<typeof createRig>["step"]>>;
 const lengthsOf = ({ fed }: Step) => fed.map(({ from, to }) => to - from);
 
 describe("a model that computes rows of different lengths in several passes", () => {
-  it("gets rows of one length a step, and its decodes go on beside prompts", () => {
+  it("gets rows of one length a step, and decodes between steps of prompts", () => {
     const { scheduler, step } = createRig();
     const decodes = Array.from({ length: 4 }, (_, seed) =>
       createSequence({ prompt: 8, maxNewTokens: 400, ignoreEos: true, seed }),
@@ -49,22 +49,24 @@ describe("a model that computes rows of different lengths in several passes", ()
     assert.ok(decodes.every(({ total }, i) => total > before[i]! + 10));
   });
 
-  it("gives decodes a step behind each crowd, however many crowds come", () => {
+  it("gets a step of decodes behind each crowd of prompts, however many come", () => {
     const { scheduler, step } = createRig();
     const decode = createSequence({ prompt: 8, maxNewTokens: 2000, ignoreEos: true });
     scheduler.add(decode);
     for (let i = 0; i < 5; i++) step();
     const { total } = decode;
     for (let i = 0; i < 200; i++) {
-      while (scheduler.runningCount + scheduler.waitingCount < 12) {
-        scheduler.add(createSequence({ prompt: 30 + (i % 7), maxNewTokens: 1, seed: i + scheduler.runningCount }));
+      while (scheduler.statistics.running + scheduler.statistics.waiting < 12) {
+        scheduler.add(
+          createSequence({ prompt: 30 + (i % 7), maxNewTokens: 1, seed: i + scheduler.statistics.running }),
+        );
       }
       step();
     }
     assert.ok(decode.total >= total + 10, `${decode.total - total} tokens in 200 steps`);
   });
 
-  it("has prompts of one length share a step", () => {
+  it("gets prompts of one length in one step", () => {
     const { scheduler, step } = createRig();
     scheduler.add(createSequence({ prompt: 64, maxNewTokens: 1 }));
     while (step());
@@ -73,7 +75,7 @@ describe("a model that computes rows of different lengths in several passes", ()
     assert.deepEqual(ran && lengthsOf(ran), [20, 20, 20]);
   });
 
-  it("ends chunks on multiples of the least that it is fast at", () => {
+  it("gets chunks that end on multiples of its least fast length", () => {
     const { scheduler, step } = createRig(100);
     for (let seed = 0; seed < 2; seed++) scheduler.add(createSequence({ prompt: 700, maxNewTokens: 2, seed }));
     for (let ran = step(); ran !== null; ran = step()) {
@@ -83,13 +85,13 @@ describe("a model that computes rows of different lengths in several passes", ()
 });
 
 describe("a prompt that has the engine to itself", () => {
-  it("gets longer chunks the longer it is alone, up to the best, and no longer once another comes", () => {
+  it("gets longer chunks the longer it is alone, up to the best length, and shorter ones once another comes", () => {
     const { scheduler, step } = createRig();
     const long = createSequence({ prompt: 6000, maxNewTokens: 2 });
     scheduler.add(long);
     const lengths: number[] = [];
     while (long.computed < 3000) lengths.push(...lengthsOf(step()!));
-    // The first is of a model that nobody knows yet.
+    // The first one teaches the model's speed.
     assert.ok(lengths[1]! <= 64 && lengths.at(-1) === 256, `${lengths}`);
     assert.deepEqual(
       lengths.slice(1),

@@ -18,7 +18,7 @@ function createRig(prefixCacheEntries: number) {
 }
 
 describe("the prefix cache", () => {
-  it("feeds only what is new of a chat's next turn, and changes no token of its answer", () => {
+  it("feeds only the new tokens of a chat's next turn, and changes no token of its answer", () => {
     const rig = createRig(4);
     const first = createSequence({ prompt: 60, maxNewTokens: 20, ignoreEos: true });
     run(rig, first);
@@ -32,10 +32,10 @@ describe("the prefix cache", () => {
     // The last token of the answer was never fed: the first turn left 79 of its 80 in the cache.
     assert.equal(fed, 100 - 79 + 4);
     assert.deepEqual(output, run(createRig(0), again()).output);
-    assert.equal(rig.scheduler.prefixStatistics.reusedTokens, 79);
+    assert.equal(rig.scheduler.statistics.prefixes.reusedTokens, 79);
   });
 
-  it("shares what two prompts have in common, though both go on differently", () => {
+  it("shares the common prefix of two prompts that differ behind it", () => {
     const rig = createRig(4);
     run(rig, createSequence({ prompt: 60, maxNewTokens: 1 }));
     const other = () => {
@@ -55,7 +55,7 @@ describe("the prefix cache", () => {
     assert.deepEqual(run(rig, once()), { fed: 1 + 2, output });
   });
 
-  it("forgets the sequence that was of use longest ago when it has as many as it may keep", () => {
+  it("evicts the least recently used copy when it is full", () => {
     const rig = createRig(2);
     const ask = (seed: number) => run(rig, createSequence({ prompt: 40, maxNewTokens: 1, seed })).fed;
     assert.equal(ask(1), 40);
@@ -73,7 +73,7 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1, seed: 9 })).fed, 1);
   });
 
-  it("gives up as many of the oldest as a sequence needs the room of", () => {
+  it("evicts as many of the oldest copies as a sequence needs room for", () => {
     const rig = createScheduler({
       engine: { sequenceTokens: 160, blockTokens: 8, kvBlocks: 20 },
       limits: { prefixCacheEntries: 8 },
@@ -82,11 +82,11 @@ describe("the prefix cache", () => {
     for (const seed of [1, 2, 3]) fedFor(40, seed);
     assert.deepEqual([fedFor(40, 1), fedFor(40, 2), fedFor(40, 3)], [1, 1, 1]);
     fedFor(80, 4);
-    assert.equal(rig.scheduler.prefixStatistics.evictions, 2);
+    assert.equal(rig.scheduler.statistics.prefixes.evictions, 2);
     assert.deepEqual([fedFor(40, 3), fedFor(40, 1)], [1, 40]);
   });
 
-  it("takes only whole copies where the model cannot roll back, and then without its last token", () => {
+  it("uses only whole copies on models that cannot truncate, and never a prompt's last token", () => {
     const capabilities = { truncate: false, copyPrefix: false };
     const rig = createScheduler({ engine: { sequenceTokens: 256, capabilities }, limits: { prefixCacheEntries: 4 } });
     const first = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
@@ -98,7 +98,7 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, next).fed, 12);
   });
 
-  it("keeps what a sequence had computed that is cancelled in its output, for those that go on from there", () => {
+  it("keeps the KV of a sequence that is cancelled in its output", () => {
     const rig = createRig(2);
     const cancelled = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
     rig.scheduler.add(cancelled);
@@ -110,19 +110,19 @@ describe("the prefix cache", () => {
     assert.equal(run(rig, next).fed, 60 - (text.length - 1));
   });
 
-  it("keeps nothing of sequences that fail, and nothing at all when it is off", () => {
+  it("keeps nothing of failed sequences, and nothing at all when it is off", () => {
     const rig = createRig(2);
     const failed = createSequence({ prompt: 40, maxNewTokens: 9, ignoreEos: true });
     rig.scheduler.add(failed);
     for (let i = 0; i < 4; i++) rig.step();
-    rig.scheduler.discard(failed);
+    rig.scheduler.cancel(failed, true);
     assert.equal(run(rig, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
     const off = createRig(0);
     run(off, createSequence({ prompt: 40, maxNewTokens: 1 }));
     assert.equal(run(off, createSequence({ prompt: 40, maxNewTokens: 1 })).fed, 40);
   });
 
-  it("computes a prompt that several begin with at the same time once", () => {
+  it("computes a prefix once that several sequences need at the same time", () => {
     const outputs = [0, 4].map((entries) => {
       const rig = createScheduler({
         engine: { maxSequences: 4, sequenceTokens: 256 },
@@ -144,7 +144,7 @@ describe("the prefix cache", () => {
     assert.deepEqual(outputs[0], outputs[1]);
   });
 
-  it("lets one that waits for another's prompt compute it, or what is left of it, where that one goes or stands still", () => {
+  it("lets a sequence compute the rest of a shared prefix whose owner ends or pauses", () => {
     for (const end of ["cancel", "pause"] as const) {
       const rig = createScheduler({
         engine: { maxSequences: 3, sequenceTokens: 256 },
@@ -188,20 +188,20 @@ describe("sequences that need more KV memory than there is", () => {
     return { rig, fed, output: sequences.map(({ tokens }) => [...tokens]) };
   }
 
-  it("all finish with the tokens they would have had alone, whether their KV is kept or computed again", () => {
+  it("all finish with the tokens they have alone, whether their KV is kept or computed again", () => {
     const roomy = runAll({ swapBytes: 0, kvBlocks: 8 * 25 });
-    assert.equal(roomy.rig.scheduler.memoryPreemptions, 0);
+    assert.equal(roomy.rig.scheduler.statistics.preemptions.memory, 0);
     const kept = runAll({ swapBytes: 2 ** 20, kvBlocks: 50 });
     const recomputed = runAll({ swapBytes: 0, kvBlocks: 50 });
     for (const { rig, output } of [kept, recomputed]) {
-      assert.ok(rig.scheduler.memoryPreemptions > 3);
+      assert.ok(rig.scheduler.statistics.preemptions.memory > 3);
       assert.deepEqual(output, roomy.output);
     }
     assert.equal(kept.fed, roomy.fed);
     assert.ok(recomputed.fed > roomy.fed);
   });
 
-  it("preempts the least important first, and gives the memory to the most important", () => {
+  it("are preempted least important first, and the most important gets the memory", () => {
     const rig = createScheduler({
       engine: { maxSequences: 3, sequenceTokens: 160, blockTokens: 8, kvBlocks: 30 },
     });
@@ -214,10 +214,10 @@ describe("sequences that need more KV memory than there is", () => {
       for (const { sequence } of rig.step()?.ended ?? []) ended.push(sequence.priority);
     }
     assert.deepEqual(ended, [-5, 0, 5]);
-    assert.ok(rig.scheduler.memoryPreemptions > 0);
+    assert.ok(rig.scheduler.statistics.preemptions.memory > 0);
   });
 
-  it("goes on where a draft was partly wrong before it was preempted", () => {
+  it("resume correctly if a draft was partly wrong before the preemption", () => {
     // The engine holds more than was accepted: only what was is kept, and comes back.
     const rig = createScheduler({
       engine: { maxSequences: 2, sequenceTokens: 160, blockTokens: 8, kvBlocks: 26 },
@@ -226,18 +226,18 @@ describe("sequences that need more KV memory than there is", () => {
       createSequence({ prompt: 16, maxNewTokens: 140, ignoreEos: true, seed }),
     ) as [Sequence, Sequence];
     for (const sequence of [first, second]) rig.scheduler.add(sequence);
-    for (let i = 0; i < 1000 && rig.scheduler.runningCount + rig.scheduler.waitingCount > 0; i++) {
-      for (const sequence of rig.scheduler.decodes()) {
+    for (let i = 0; i < 1000 && rig.scheduler.statistics.running + rig.scheduler.statistics.waiting > 0; i++) {
+      for (const sequence of rig.scheduler.nextDecodes()) {
         sequence.draft ??= new Int32Array(3).fill(63);
         sequence.draftCount = Math.min(3, sequence.tokens.length - sequence.total - 1);
       }
       rig.step();
     }
-    assert.ok(rig.scheduler.memoryPreemptions > 0);
+    assert.ok(rig.scheduler.statistics.preemptions.memory > 0);
     assert.deepEqual([first.state, second.state], ["finished", "finished"]);
   });
 
-  it("lets one that waits have the memory of one whose reader is behind, though there is a slot", () => {
+  it("give the memory of a paused sequence to a waiting one, even if a slot is free", () => {
     const rig = createScheduler({
       engine: { maxSequences: 4, sequenceTokens: 160, blockTokens: 8, kvBlocks: 24 },
     });
@@ -252,10 +252,10 @@ describe("sequences that need more KV memory than there is", () => {
     rig.scheduler.advance(rig.scheduler.nextChangeMs);
     assert.ok(rig.step());
     assert.equal(waiting.state, "running");
-    assert.equal(paused.state, "parked");
+    assert.equal(paused.state, "preempted");
   });
 
-  it("takes tokens that came at once in as many steps as they need where a step is small", () => {
+  it("feed tokens that came at once in several steps if a step is small", () => {
     const rig = createScheduler({ limits: { maxBatchTokens: 4 } });
     const sequence = createSequence({ prompt: 8, maxNewTokens: 40, ignoreEos: true });
     rig.scheduler.add(sequence);

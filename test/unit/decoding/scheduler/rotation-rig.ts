@@ -1,7 +1,7 @@
-// A load of sequences of several adapters on an engine whose steps take a known time, for tests of turns.
+// Rotation rig: sequences of several adapters on an engine with one adapter a step, whose steps take a known time.
 import assert from "node:assert/strict";
 import type { Batch } from "../../../../engines/batch.ts";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
 import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
@@ -23,7 +23,7 @@ interface Step {
   readonly tookMs: number;
 }
 
-/** Sequences that decode without end on an engine whose steps take a known time, by a clock that only they move. */
+/** Sequences that decode without end; only their steps move the clock. */
 export function createTurns({
   sequences,
   switchMs = 8,
@@ -46,7 +46,7 @@ export function createTurns({
   let nowMs = 0;
   let before = 0;
 
-  /** 8 ms for 2 rows, 33 ms for 32, and what prompts take. */
+  /** 8 ms for 2 rows, 33 ms for 32, plus the prompt tokens and a switch. */
   function cost(batch: Batch): number {
     const adapter = batch.adapter[0]!;
     const promptTokens = rig.scheduler.promptTokensInStep;

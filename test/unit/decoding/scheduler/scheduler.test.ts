@@ -31,7 +31,7 @@ describe("the scheduler", () => {
     assert.equal(sequence.total, 11);
   });
 
-  it("generates what the engine predicts for the whole sequence, however it was cut into chunks", () => {
+  it("generates the same tokens however the prompt is cut into chunks", () => {
     const generate = (maxPrefillChunkTokens: number) => {
       const { scheduler, step } = createScheduler({ limits: { maxPrefillChunkTokens } });
       const sequence = createSequence({ prompt: 100, maxNewTokens: 5 });
@@ -45,7 +45,7 @@ describe("the scheduler", () => {
     assert.deepEqual(generate(7), whole);
   });
 
-  it("ends chunks on multiples of 32 from position 0 whatever the load", () => {
+  it("ends chunks on multiples of 32 from position 0 under any load", () => {
     const { scheduler, step } = createScheduler({ engine: { maxSequences: 8, sequenceTokens: 512 } });
     for (let i = 0; i < 4; i++) scheduler.add(createSequence({ prompt: 3, maxNewTokens: 200, seed: i }));
     step();
@@ -61,7 +61,7 @@ describe("the scheduler", () => {
     for (const end of ends.slice(0, -1)) assert.equal(end % 32, 0);
   });
 
-  it("keeps every step within the token budget and still serves all sequences in turn", () => {
+  it("keeps every step within the token budget and serves all sequences in turn", () => {
     const { scheduler, step } = createScheduler({ engine: { maxSequences: 8 }, limits: { maxBatchTokens: 3 } });
     const sequences = Array.from({ length: 8 }, (_, i) => createSequence({ prompt: 2, maxNewTokens: 100, seed: i }));
     for (const sequence of sequences) scheduler.add(sequence);
@@ -94,7 +94,7 @@ describe("the scheduler", () => {
     assert.ok(Math.max(...waits) > 0, "a costly prompt should let decodes go first");
   });
 
-  it("feeds a sequence once a step, though a chunk of a prompt that is due ends one token before the prompt does", () => {
+  it("feeds a sequence once a step, even if a chunk ends one token before its prompt", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 2, sequenceTokens: 200 },
       limits: { maxDecodeStepsBeforePrefill: 1, decodeSlowdown: 1.01 },
@@ -116,7 +116,7 @@ describe("the scheduler", () => {
     );
   });
 
-  it("feeds prompts that are due even where a step has room for one chunk only", () => {
+  it("feeds due prompts even if a step has room for one chunk only", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 3, sequenceTokens: 300 },
       limits: { maxBatchTokens: 32, maxDecodeStepsBeforePrefill: 2 },
@@ -130,7 +130,7 @@ describe("the scheduler", () => {
     assert.equal(prompt.state, "finished");
   });
 
-  it("fills the batch before it decodes on, where a crowd of short prompts comes at once", () => {
+  it("holds decodes back until a crowd of short prompts is fed, so that all decode together", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 16, sequenceTokens: 300, maxBatchTokens: 512 },
       limits: { maxBatchTokens: 512, maxStepMs: 106 },
@@ -138,22 +138,22 @@ describe("the scheduler", () => {
     const first = createSequence({ prompt: 32, maxNewTokens: 100, ignoreEos: true });
     scheduler.add(first);
     step(32); // a millisecond a token
-    step(10); // which every step takes, whatever else is in it
+    step(10); // which every step takes
     const made = first.total;
     const crowd = Array.from({ length: 10 }, (_, seed) => createSequence({ prompt: 32, maxNewTokens: 9, seed }));
     for (const sequence of crowd) scheduler.add(sequence);
     let steps = 0;
     while (crowd.some(({ computed }) => computed < 32)) {
       const fed = step(10 + 96)?.fed ?? [];
-      assert.ok(fed.length <= 3, "prompts alone: neither the one that ran before nor those of the crowd that are in");
+      assert.ok(fed.length <= 3, "prompts alone: no sequence decodes");
       steps++;
     }
     assert.equal(steps, 4);
     assert.equal(first.total, made);
-    assert.equal(step(20)?.fed.length, 11, "and then all go on");
+    assert.equal(step(20)?.fed.length, 11, "then all decode");
   });
 
-  it("holds decodes no longer than the crowd's share allows, whatever joins it", () => {
+  it("holds decodes no longer than the crowd's share allows, even if prompts keep coming", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 64, sequenceTokens: 300, maxBatchTokens: 512 },
       limits: { maxBatchTokens: 512, maxStepMs: 100, maxQueue: 100 },
@@ -191,7 +191,7 @@ describe("the scheduler", () => {
     assert.equal(step(20)?.fed.length, 32);
   });
 
-  it("ends a lone prompt in one step where little of it would be left for the next", () => {
+  it("ends a lone prompt in one step if little of it would be left for the next", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 4, sequenceTokens: 600, maxBatchTokens: 256 },
       limits: { maxStepMs: 64 },
@@ -208,7 +208,7 @@ describe("the scheduler", () => {
     assert.deepEqual(run(150, 3), [64, 86]);
   });
 
-  it("lets decodes go on beside a crowd of prompts too long to wait for", () => {
+  it("does not hold decodes back for prompts that take too long", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 16, sequenceTokens: 1000, maxBatchTokens: 512 },
       limits: { maxBatchTokens: 512, maxStepMs: 100 },
@@ -221,7 +221,7 @@ describe("the scheduler", () => {
     for (let i = 0; i < 8; i++) assert.ok(step(96)?.fed.some(({ sequence }) => sequence === first));
   });
 
-  it("does not keep short prompts waiting for the end of a long one", () => {
+  it("feeds short prompts before a long one ends", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 4, sequenceTokens: 600, maxBatchTokens: 256 },
       limits: { maxStepMs: 32 },
@@ -236,10 +236,10 @@ describe("the scheduler", () => {
     assert.equal(short.state, "finished");
     assert.ok(long.computed <= 64, `${long.computed} tokens of the long one went first`);
     for (let i = 0; i < 16; i++) step(32);
-    assert.equal(long.state, "finished", "and the long one goes on in every step that is left");
+    assert.equal(long.state, "finished", "the long one gets every other step");
   });
 
-  it("ends at an end-of-generation token and leaves it out, unless told to ignore it", () => {
+  it("ends at an end-of-generation token and leaves it out, unless ignoreEos is set", () => {
     const prompt = createSequence({ prompt: 8 });
     const first = fakeNextToken([...prompt.tokens.subarray(0, 8)], 64);
     for (const ignoreEos of [false, true]) {
@@ -264,21 +264,21 @@ describe("the scheduler", () => {
     assert.equal(step(), null);
   });
 
-  it("cancels a sequence that still waits, and one that has ended, without harm", () => {
+  it("cancels waiting and finished sequences", () => {
     const { scheduler, step } = createScheduler({ engine: { maxSequences: 1 } });
     const [running, waiting] = [createSequence({ seed: 1 }), createSequence({ seed: 2 })];
     scheduler.add(running);
     scheduler.add(waiting);
     step();
     scheduler.cancel(waiting);
-    assert.equal(scheduler.waitingCount, 0);
+    assert.equal(scheduler.statistics.waiting, 0);
     while (step());
     scheduler.cancel(running);
     scheduler.cancel(running);
     scheduler.checkIntegrity();
   });
 
-  it("does not run a paused sequence, and goes on with it where it was", () => {
+  it("does not run a paused sequence, and resumes it where it stopped", () => {
     const { scheduler, step } = createScheduler();
     const [paused, other] = [
       createSequence({ maxNewTokens: 6, seed: 1 }),
@@ -320,7 +320,7 @@ describe("the scheduler", () => {
     assert.equal(next.slot, 1);
   });
 
-  it("refuses by name what can never fit, what it has no room for, and what the model cannot do", () => {
+  it("refuses sequences that are too long and empty prompts, each with its own error", () => {
     const { scheduler } = createScheduler({ engine: { sequenceTokens: 16 } });
     assert.throws(
       () => scheduler.add(createSequence({ prompt: 14, maxNewTokens: 3 })),
@@ -329,13 +329,13 @@ describe("the scheduler", () => {
     assert.throws(() => scheduler.add(createSequence({ prompt: 0 })), hasCode("invalid_value", /empty/));
   });
 
-  it("counts against max_queue what waits for a slot, not what only waits for the next step", () => {
+  it("counts sequences against max_queue only if no free slot is ahead of them", () => {
     const { scheduler, step } = createScheduler({ engine: { maxSequences: 2 }, limits: { maxQueue: 1 } });
     const add = () => scheduler.add(createSequence({ maxNewTokens: 100 }));
     for (let i = 0; i < 3; i++) add();
     assert.throws(add, hasCode("queue_full", /max_queue 1/));
     step();
-    assert.equal(scheduler.waitingCount, 1);
+    assert.equal(scheduler.statistics.waiting, 1);
     assert.throws(add, hasCode("queue_full", /max_queue 1/));
   });
 });

@@ -1,19 +1,19 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/scheduler.ts";
+import type { SchedulerLimits } from "../../../../engines/decoding/scheduler/limits.ts";
+import { pauseGraceMs } from "../../../../engines/decoding/scheduler/scheduler.ts";
 import type { Sequence } from "../../../../engines/decoding/scheduler/sequence.ts";
-import { pauseGraceMs } from "../../../../engines/decoding/scheduler/slot-manager.ts";
 import type { FakeEngineOptions } from "../../../fixtures/fakes/fake-engine.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
 const slotShareMs = 2000;
-/** How long a client without a slot waits. */
+/** Wait of a client without a slot. */
 const firstSlotMs = slotShareMs / 32;
-/** A look for who is owed a slot, and the steps around it. */
+/** Interval of looks for a claimant, plus the steps around one. */
 const lookMs = slotShareMs / 64 + 20;
 const stepMs = 10;
 
-/** Slots whose shares are 2 s, and a clock that goes on with each step. */
+/** A scheduler with a share period of 2 s, and a clock that each step moves. */
 function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<SchedulerLimits> } = {}) {
   const rig = createScheduler({
     engine: { maxSequences: 4, sequenceTokens: 4096, kvBlocks: 4096, ...options.engine },
@@ -33,7 +33,7 @@ function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<Sc
     while (clock.nowMs < nowMs) step();
   };
   let seed = 0;
-  /** An answer without an end. */
+  /** Adds an endless answer. */
   const ask = (client: string, more: Parameters<typeof createSequence>[0] = {}) => {
     const sequence = createSequence({ client, maxNewTokens: 3000, ignoreEos: true, seed: seed++, ...more });
     scheduler.add(sequence);
@@ -45,7 +45,7 @@ function createShared(options: { engine?: FakeEngineOptions; limits?: Partial<Sc
   return { ...rig, step, stepUntil, ask, fill, states, ended, clock };
 }
 
-/** What an answer would have been with all slots to itself. */
+/** The tokens of an answer that runs alone. */
 function undisturbed(sequence: Sequence, tokens: number): Int32Array {
   const { scheduler, step } = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 4096 } });
   const { promptLength } = sequence;
@@ -57,7 +57,7 @@ function undisturbed(sequence: Sequence, tokens: number): Int32Array {
 }
 
 describe("a client that waits for a slot", () => {
-  it("gets its first one of the client that has them all after a small part of slot_share_secs, and not before", () => {
+  it("gets its first one from the client that has them all after 1/32 of slot_share_secs, and not before", () => {
     const { scheduler, step, stepUntil, ask, fill, states, clock } = createShared();
     const greedy = fill("greedy", 6);
     stepUntil(500);
@@ -67,21 +67,21 @@ describe("a client that waits for a slot", () => {
     while (one.state === "waiting") step();
     assert.ok(clock.nowMs <= 500 + firstSlotMs + lookMs, `${clock.nowMs} ms`);
     assert.deepEqual(states(greedy), ["running", "running", "running", "waiting", "waiting", "waiting"]);
-    assert.equal(scheduler.sharePreemptions, 1);
-    assert.equal(scheduler.memoryPreemptions + scheduler.pausedPreemptions, 0);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
+    assert.equal(scheduler.statistics.preemptions.memory + scheduler.statistics.preemptions.reader, 0);
   });
 
-  it("waits for an answer to end where no slot is to change hands", () => {
+  it("waits for an answer to end if slot_share_secs is 0", () => {
     const { scheduler, stepUntil, ask, fill } = createShared({ limits: { slotShareMs: 0 } });
     fill("greedy", 4);
     stepUntil(500);
     const one = ask("one");
     assert.equal(scheduler.nextChangeMs, Number.POSITIVE_INFINITY);
     stepUntil(20_000);
-    assert.deepEqual([one.state, scheduler.sharePreemptions], ["waiting", 0]);
+    assert.deepEqual([one.state, scheduler.statistics.preemptions.share], ["waiting", 0]);
   });
 
-  it("gets it before others of the client that gave it up, whose answer goes on as its client's next", () => {
+  it("gets it before waiting sequences of the client that gave it up, whose preempted answer is its next", () => {
     const { step, stepUntil, ask, fill, states } = createShared();
     const greedy = fill("greedy", 6);
     stepUntil(500);
@@ -91,7 +91,7 @@ describe("a client that waits for a slot", () => {
     assert.deepEqual(states(greedy), ["running", "running", "running", "running", "waiting", "waiting"]);
   });
 
-  it("costs the answer that made room nothing but time: no token is fed twice, and it says the same", () => {
+  it("costs the preempted answer only time: no token is fed twice, and its text stays the same", () => {
     const { scheduler, step, stepUntil, ask, fill } = createShared();
     const greedy = fill("greedy", 4, { maxNewTokens: 600 });
     stepUntil(500);
@@ -101,12 +101,12 @@ describe("a client that waits for a slot", () => {
       for (const { sequence, from, to } of step()?.fed ?? []) fed.set(sequence, (fed.get(sequence) ?? 0) + to - from);
     }
     const [interrupted] = greedy.slice(3);
-    assert.equal(scheduler.sharePreemptions, 1);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
     for (const sequence of greedy) assert.ok((fed.get(sequence) ?? 0) < sequence.tokens.length);
     assert.deepEqual(interrupted!.tokens, undisturbed(interrupted!, interrupted!.tokens.length));
   });
 
-  it("costs it no token where half of it is the prompt of others too", () => {
+  it("costs the preempted answer no token if others share half of it", () => {
     const { scheduler, step, stepUntil, ask } = createShared({ limits: { prefixCacheEntries: 16 } });
     const greedy = [1, 2, 3, 4].map((last) => {
       const sequence = createSequence({ client: "greedy", prompt: 40, maxNewTokens: 300, ignoreEos: true });
@@ -120,7 +120,7 @@ describe("a client that waits for a slot", () => {
     while (greedy.some(({ state }) => state !== "finished")) {
       for (const { sequence, from, to } of step()?.fed ?? []) if (greedy.includes(sequence)) fed += to - from;
     }
-    assert.equal(scheduler.sharePreemptions, 1);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
     assert.equal(fed, 4 * (40 + 300 - 1), `${fed} tokens`);
   });
 
@@ -136,10 +136,10 @@ describe("a client that waits for a slot", () => {
       assert.equal(held(), periods, `${clock.nowMs} ms`);
     }
     stepUntil(25_000);
-    assert.deepEqual([held(), scheduler.sharePreemptions], [4, 4], "no slot goes back and forth");
+    assert.deepEqual([held(), scheduler.statistics.preemptions.share], [4, 4], "no slot goes back and forth");
   });
 
-  it("leaves those alone that have no two slots more", () => {
+  it("takes none from clients with fewer than two slots more", () => {
     const { scheduler, stepUntil, fill, ask } = createShared();
     fill("a", 1);
     fill("b", 1);
@@ -148,10 +148,10 @@ describe("a client that waits for a slot", () => {
     stepUntil(500);
     const one = ask("e");
     stepUntil(20_000);
-    assert.deepEqual([one.state, scheduler.sharePreemptions], ["waiting", 0]);
+    assert.deepEqual([one.state, scheduler.statistics.preemptions.share], ["waiting", 0]);
   });
 
-  it("takes it from the client that has most, and of those the sequence admitted last", () => {
+  it("takes it from the client with most slots, and there from the sequence admitted last", () => {
     const { stepUntil, fill, ask, states } = createShared({ engine: { maxSequences: 8 } });
     const [some, most] = [fill("some", 3), fill("most", 5)];
     stepUntil(500);
@@ -161,7 +161,7 @@ describe("a client that waits for a slot", () => {
     assert.deepEqual(states(most), ["running", "running", "running", "running", "waiting"]);
   });
 
-  it("gets it for the sequence that matters most to it, whatever the priority of the client that has most", () => {
+  it("gets it for its own first sequence by priority, whatever the priority of other clients", () => {
     const { stepUntil, fill, ask, states, clock } = createShared({ engine: { maxSequences: 2 } });
     const greedy = fill("greedy", 12, { priority: -1000 });
     stepUntil(500);
@@ -175,10 +175,10 @@ describe("a client that waits for a slot", () => {
     assert.deepEqual([first.state, lesser.state, greedy[0]?.state], ["running", "waiting", "running"]);
   });
 
-  it("is not passed over for ever by short answers of a higher priority, not even where there is one slot", () => {
+  it("is not starved by short answers of a higher priority, even with one slot", () => {
     const { scheduler, step, stepUntil, ask, ended, clock } = createShared({ engine: { maxSequences: 1 } });
     const refill = () => {
-      while (scheduler.waitingCount < 4) ask("greedy", { priority: -1000, maxNewTokens: 10 });
+      while (scheduler.statistics.waiting < 4) ask("greedy", { priority: -1000, maxNewTokens: 10 });
     };
     refill();
     stepUntil(500);
@@ -192,7 +192,7 @@ describe("a client that waits for a slot", () => {
     assert.ok(ended.length > 20, "until then priority decides");
   });
 
-  it("takes first the slot of what matters least", () => {
+  it("takes the slot of the sequence with the lowest priority first", () => {
     const { stepUntil, fill, ask, states } = createShared();
     const greedy = [...fill("greedy", 1, { priority: 3 }), ...fill("greedy", 3)];
     stepUntil(500);
@@ -201,29 +201,29 @@ describe("a client that waits for a slot", () => {
     assert.deepEqual(states(greedy), ["waiting", "running", "running", "running"]);
   });
 
-  it("takes the slot of a reader that is behind, where there is one", () => {
+  it("takes the slot of a paused sequence if there is one", () => {
     const { scheduler, stepUntil, fill, ask, states } = createShared();
     const greedy = fill("greedy", 4);
     stepUntil(500);
     scheduler.setPaused(greedy[0]!, true);
     const one = ask("one");
     stepUntil(500 + 2 * pauseGraceMs);
-    assert.deepEqual([one.state, ...states(greedy)], ["running", "parked", "running", "running", "running"]);
+    assert.deepEqual([one.state, ...states(greedy)], ["running", "preempted", "running", "running", "running"]);
   });
 
-  it("gets a slot of a request's choices, which all count for their client", () => {
+  it("takes a slot from one of a request's choices, which all count for their client", () => {
     const { scheduler, stepUntil, ask, states } = createShared();
     const choices = Array.from({ length: 6 }, () =>
       createSequence({ client: "greedy", maxNewTokens: 3000, ignoreEos: true }),
     );
-    scheduler.addAll(choices);
+    scheduler.add(choices);
     stepUntil(500);
     const one = ask("one");
     stepUntil(3000);
     assert.deepEqual([one.state, states(choices).filter((state) => state === "running").length], ["running", 3]);
   });
 
-  it("is named as what time alone changes", () => {
+  it("appears in nextChangeMs until it has its slot", () => {
     const { scheduler, step, stepUntil, fill, ask } = createShared();
     fill("greedy", 4);
     stepUntil(500);
@@ -231,30 +231,33 @@ describe("a client that waits for a slot", () => {
     assert.equal(scheduler.nextChangeMs, 500 + firstSlotMs);
     scheduler.advance(500 + firstSlotMs);
     step();
-    assert.equal(scheduler.sharePreemptions, 1);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
     assert.equal(scheduler.nextChangeMs, Number.POSITIVE_INFINITY);
   });
 });
 
 describe("many clients that wait for slots", () => {
-  it("get theirs one after another, sixteen in a period", () => {
+  it("get theirs one after another, at most sixteen in a period", () => {
     const { scheduler, stepUntil, fill, ask } = createShared({ engine: { maxSequences: 32, maxBatchTokens: 1024 } });
     fill("greedy", 40);
     stepUntil(500);
     for (let i = 0; i < 31; i++) ask(`client ${i}`);
     stepUntil(500 + firstSlotMs + slotShareMs);
-    assert.ok(scheduler.sharePreemptions >= 14 && scheduler.sharePreemptions <= 17, `${scheduler.sharePreemptions}`);
+    assert.ok(
+      scheduler.statistics.preemptions.share >= 14 && scheduler.statistics.preemptions.share <= 17,
+      `${scheduler.statistics.preemptions.share}`,
+    );
     stepUntil(500 + 6 * slotShareMs);
-    assert.equal(scheduler.sharePreemptions, 31);
+    assert.equal(scheduler.statistics.preemptions.share, 31);
     stepUntil(20_000);
-    assert.equal(scheduler.sharePreemptions, 31);
+    assert.equal(scheduler.statistics.preemptions.share, 31);
   });
 });
 
 describe("a share of the slots where KV cannot be kept", () => {
   const recomputing = { capabilities: { saveState: false, copyPrefix: false } };
 
-  it("is given only after eight times as long as computing again takes", () => {
+  it("is given only after eight times as long as the lost KV takes to compute again", () => {
     const { scheduler, step, stepUntil, fill, ask, clock } = createShared({
       engine: recomputing,
       limits: { slotShareMs: 100 },
@@ -270,13 +273,13 @@ describe("a share of the slots where KV cannot be kept", () => {
     const waitedMs = clock.nowMs - since;
     assert.ok(waitedMs >= 8 * computed * msPerToken, `${waitedMs} ms, ${computed} tokens of ${msPerToken} ms`);
     assert.ok(computed * msPerToken * 8 > 150, "the test says nothing");
-    assert.equal(scheduler.sharePreemptions, 1);
+    assert.equal(scheduler.statistics.preemptions.share, 1);
     stepUntil(clock.nowMs + 500);
     assert.equal(greedy[3]!.state, "running");
     assert.deepEqual(greedy[3]!.tokens.slice(0, greedy[3]!.total), undisturbed(greedy[3]!, greedy[3]!.total));
   });
 
-  it("is given as usual where a copy in the prefix cache holds all a sequence has", () => {
+  it("is given as usual if the prefix cache keeps all KV of the preempted sequence", () => {
     const { scheduler, step, stepUntil, fill, ask } = createShared({
       engine: { capabilities: { truncate: false, copyPrefix: false } },
       limits: { prefixCacheEntries: 4 },
@@ -285,14 +288,14 @@ describe("a share of the slots where KV cannot be kept", () => {
     stepUntil(6000);
     const one = ask("one", { maxNewTokens: 100 });
     stepUntil(6000 + firstSlotMs + lookMs);
-    assert.deepEqual([one.state, last!.state, scheduler.sharePreemptions], ["running", "waiting", 1]);
+    assert.deepEqual([one.state, last!.state, scheduler.statistics.preemptions.share], ["running", "waiting", 1]);
     const had = last!.total;
     let fed = null;
     while (fed === null) fed = step()?.fed.find(({ sequence }) => sequence === last) ?? null;
     assert.deepEqual([fed.from, fed.to], [had - 1, had]);
   });
 
-  it("is no matter where prompts are fed whole, as encoders have them: turns are quick there", () => {
+  it("is not needed by encoders, which feed prompts whole: a waiting prompt soon gets its turn", () => {
     const { scheduler, stepUntil, fill, ask } = createShared({
       engine: { capabilities: { saveState: false, copyPrefix: false, truncate: false, wholeSequences: true } },
       limits: { maxBatchTokens: 256 },
@@ -300,12 +303,12 @@ describe("a share of the slots where KV cannot be kept", () => {
     fill("greedy", 60, { isPooled: true, maxNewTokens: 0, prompt: 200 });
     const one = ask("one", { isPooled: true, maxNewTokens: 0, prompt: 200 });
     stepUntil(200);
-    assert.deepEqual([one.state, scheduler.sharePreemptions], ["finished", 0]);
+    assert.deepEqual([one.state, scheduler.statistics.preemptions.share], ["finished", 0]);
   });
 });
 
 describe("a client that waits for KV memory", () => {
-  it("gets that of the client that has it all, though slots are free", () => {
+  it("gets it from the client that has it all, though slots are free", () => {
     const { scheduler, stepUntil, fill, ask, states } = createShared({
       engine: { maxSequences: 8, blockTokens: 16, kvBlocks: 150, sequenceTokens: 1000 },
     });
@@ -314,15 +317,15 @@ describe("a client that waits for KV memory", () => {
     stepUntil(2400);
     const one = ask("one", { prompt: 600, maxNewTokens: 20 });
     stepUntil(2400 + firstSlotMs - 2 * stepMs);
-    assert.deepEqual([one.state, scheduler.runningCount], ["waiting", 3]);
+    assert.deepEqual([one.state, scheduler.statistics.running], ["waiting", 3]);
     stepUntil(2400 + firstSlotMs + lookMs + 40 * stepMs);
     assert.equal(one.state, "finished");
-    assert.ok(scheduler.sharePreemptions > 0);
+    assert.ok(scheduler.statistics.preemptions.share > 0);
     stepUntil(60_000);
     assert.deepEqual(states(greedy), ["finished", "finished", "finished", "finished"]);
   });
 
-  it("disturbs nobody where all that may make room is too little", () => {
+  it("preempts no sequence if all of them together are too small", () => {
     const { scheduler, stepUntil, fill, ask } = createShared({
       engine: { maxSequences: 8, blockTokens: 16, kvBlocks: 60, sequenceTokens: 900 },
     });
@@ -330,12 +333,12 @@ describe("a client that waits for KV memory", () => {
     fill("greedy", 3, { prompt: 16, maxNewTokens: 100, priority: 0 });
     const one = ask("one", { prompt: 850, maxNewTokens: 20 });
     stepUntil(400);
-    assert.deepEqual([one.state, scheduler.sharePreemptions], ["waiting", 0]);
+    assert.deepEqual([one.state, scheduler.statistics.preemptions.share], ["waiting", 0]);
   });
 });
 
-describe("sequences that wait for another's prompt", () => {
-  it("go on by themselves where that one gives its slot up", () => {
+describe("sequences that wait for a shared prefix", () => {
+  it("compute it themselves if that one loses its slot", () => {
     const { scheduler, step, stepUntil, ask, fill, ended } = createShared({
       engine: { sequenceTokens: 4096, maxBatchTokens: 64 },
       limits: { prefixCacheEntries: 4, maxBatchTokens: 64, maxPrefillChunkTokens: 32, slotShareMs: 40 },
@@ -350,7 +353,7 @@ describe("sequences that wait for another's prompt", () => {
     while (others[0]?.state === "waiting") step();
     assert.equal(greedy[0]?.state, "waiting");
     stepUntil(500);
-    assert.ok(scheduler.sharePreemptions >= 2);
+    assert.ok(scheduler.statistics.preemptions.share >= 2);
     stepUntil(60_000);
     assert.equal(ended.length, 6);
     for (const sequence of greedy) assert.deepEqual(sequence.tokens, undisturbed(sequence, sequence.tokens.length));

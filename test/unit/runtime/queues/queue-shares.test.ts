@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
+import { longestPauseMs } from "../../../../engines/decoding/scheduler/scheduler.ts";
 import type { SequenceRequest } from "../../../../engines/decoding/scheduler/sequence.ts";
-import { longestPauseMs } from "../../../../engines/decoding/scheduler/slot-manager.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { QueueShares } from "../../../../runtime/queues/queue-shares.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
@@ -17,7 +17,7 @@ function createQueue(maxQueue: number) {
   let seed = 100;
   const ask = (client: string, choices = 1, priority = 0) => {
     const sequences = Array.from({ length: choices }, () => createSequence({ client, priority, seed: seed++ }));
-    const displaced = rig.scheduler.addAll(sequences);
+    const displaced = rig.scheduler.add(sequences);
     rig.scheduler.checkIntegrity();
     return { sequences, displaced };
   };
@@ -37,7 +37,7 @@ function createParked(maxQueue: number, count: number, request?: SequenceRequest
     scheduler.setPaused(sequence, true);
     nowMs += longestPauseMs;
     scheduler.advance(nowMs);
-    assert.equal(sequence.state, "parked");
+    assert.equal(sequence.state, "preempted");
     return sequence;
   });
   scheduler.add(createSequence({ client: "holder", maxNewTokens: 500, ignoreEos: true }));
@@ -50,7 +50,7 @@ describe("a full queue", () => {
     const { scheduler, ask } = createQueue(5);
     for (let i = 0; i < 5; i++) assert.deepEqual(ask("many").displaced, []);
     assert.throws(() => ask("many"), queueFull);
-    assert.equal(scheduler.waitingCount, 5);
+    assert.equal(scheduler.statistics.waiting, 5);
   });
 
   it("takes another client's request in place of the newest one of the client that has most", () => {
@@ -63,7 +63,7 @@ describe("a full queue", () => {
       [newest?.state, sequences[0]?.state, first?.state, third?.state],
       ["finished", "waiting", "waiting", "waiting"],
     );
-    assert.equal(scheduler.waitingCount, 5);
+    assert.equal(scheduler.statistics.waiting, 5);
   });
 
   it("refuses who would have as much as the one with most, so that no place goes back and forth", () => {
@@ -83,7 +83,7 @@ describe("a full queue", () => {
     const [older, newer] = [ask("many", 3), ask("many", 3)];
     const { displaced } = ask("one");
     assert.deepEqual(new Set(displaced), new Set(newer.sequences));
-    assert.equal(scheduler.waitingCount, 4);
+    assert.equal(scheduler.statistics.waiting, 4);
     assert.throws(() => ask("two", 3), queueFull, "it would have as many as the one with most");
     assert.deepEqual(ask("two", 2).displaced, [], "two places were left free");
     assert.ok(older.sequences.every(({ state }) => state === "waiting"));
@@ -100,7 +100,7 @@ describe("a full queue", () => {
     );
     ask("few");
     assert.throws(() => ask("one"), queueFull);
-    assert.equal(scheduler.waitingCount, 4);
+    assert.equal(scheduler.statistics.waiting, 4);
   });
 
   it("counts places whatever the priority, and gives away first what matters least", () => {
@@ -117,9 +117,9 @@ describe("a full queue", () => {
     for (let i = 0; i < 3; i++) ask("many");
     const whole = createSequence({ client: "one" });
     const tooLong = createSequence({ client: "one", prompt: 600 });
-    assert.throws(() => scheduler.addAll([whole, tooLong]), { code: "context_length_exceeded" });
+    assert.throws(() => scheduler.add([whole, tooLong]), { code: "context_length_exceeded" });
     assert.throws(() => ask("one", 4), queueFull);
-    assert.equal(scheduler.waitingCount, 3);
+    assert.equal(scheduler.statistics.waiting, 3);
     scheduler.checkIntegrity();
   });
 
@@ -129,13 +129,13 @@ describe("a full queue", () => {
     assert.deepEqual(ask("one").displaced, [parked[2]]);
     assert.deepEqual(ask("two").displaced, [parked[1]]);
     assert.throws(() => ask("one"), queueFull, "it would have as many as the one with most");
-    assert.deepEqual([parked[0]?.state, waiting?.state], ["parked", "waiting"]);
+    assert.deepEqual([parked[0]?.state, waiting?.state], ["preempted", "waiting"]);
   });
 
   it("takes all parked answers of a request together", () => {
     const { scheduler, parked, ask } = createParked(4, 4, { hasBegun: false });
     assert.deepEqual(new Set(ask("one").displaced), new Set(parked));
-    assert.equal(scheduler.preemptedCount, 0);
+    assert.equal(scheduler.statistics.preempted, 0);
   });
 
   it("keeps no places for answers whose reader goes on only to stop again, until they have slots", () => {
@@ -153,7 +153,7 @@ describe("a full queue", () => {
     const { parked, ask } = createParked(6, 6);
     const admitted = ["a", "b", "c", "d", "e"].map((client) => ask(client).displaced.length);
     assert.deepEqual(admitted, [1, 1, 1, 1, 1]);
-    assert.equal(parked.filter(({ state }) => state === "parked").length, 1);
+    assert.equal(parked.filter(({ state }) => state === "preempted").length, 1);
   });
 });
 

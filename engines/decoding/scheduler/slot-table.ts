@@ -1,8 +1,8 @@
-// SlotTable: which slots are free, and which sequences hold the others. Used by SlotManager only.
-import { mattersLess, type Sequence } from "../sequence.ts";
+// Slot table: which sequences hold which slots of the engine, and which of them are the first to lose theirs.
+import { mattersLess, type Sequence } from "./sequence.ts";
 
 export class SlotTable<S extends Sequence> {
-  /** Longest there first. */
+  /** Longest admitted first. */
   readonly running: S[] = [];
   readonly #count: number;
   /** Lowest slot last, so that pop() gives it. */
@@ -25,41 +25,46 @@ export class SlotTable<S extends Sequence> {
     this.running.splice(before < 0 ? this.running.length : before, 0, sequence);
   }
 
-  /** Takes a sequence's slot back; what it has computed is gone. */
+  /** Takes a sequence's slot, and what the sequence had computed with it. */
   take(sequence: S): void {
     this.running.splice(this.running.indexOf(sequence), 1);
     this.#free.push(sequence.slot);
     this.#free.sort((a, b) => b - a);
     sequence.slot = -1;
+    sequence.blockedBy.delete("prefix");
     sequence.sharedPrefixOwner = null;
     sequence.computed = 0;
     sequence.draftCount = 0;
   }
 
-  /** Of the running sequences that a step leaves out, the one that matters least, if it matters less than another. */
+  /** The running sequence outside step `step` that matters least; null if none matters less than `than`. */
   leastImportant(than: S, step: number): S | null {
     let least = than;
     for (const one of this.running) {
-      if (one.step === step || one.sharedPrefixOwner !== null) continue;
-      if (mattersLess(one, least)) least = one;
+      const holdsKv = one.step !== step && !one.blockedBy.has("prefix");
+      if (holdsKv && mattersLess(one, least)) least = one;
     }
     return least === than ? null : least;
   }
 
   longestPaused(): S | null {
     let longest: S | null = null;
-    for (const sequence of this.running) {
-      if (sequence.paused && (longest === null || sequence.pausedMs < longest.pausedMs)) longest = sequence;
+    for (const one of this.running) {
+      if (one.isPaused && (longest === null || one.pausedMs < longest.pausedMs)) longest = one;
     }
     return longest;
   }
 
-  /** Throws if the books do not balance: slots free + used = total, none twice. */
+  /** Throws unless every slot is either free or held by one running sequence. */
   checkIntegrity(): void {
     const slots = [...this.#free, ...this.running.map(({ slot }) => slot)].sort((a, b) => a - b);
-    const balanced = slots.length === this.#count && slots.every((slot, i) => slot === i);
-    if (!balanced) throw new Error(`slots do not balance: ${slots.join(",")}`);
-    for (const { state, slot } of this.running)
-      if (state !== "running") throw new Error(`slot ${slot} is held by a sequence that is ${state}`);
+    const isBalanced = slots.length === this.#count && slots.every((slot, i) => slot === i);
+    if (!isBalanced) throw new Error(`slots do not balance: ${slots.join(",")}`);
+    for (const { state, slot, computed, total, tokens, isPooled } of this.running) {
+      const isInBounds = computed >= 0 && computed < total && total < tokens.length + (isPooled ? 1 : 0);
+      if (state !== "running" || !isInBounds) {
+        throw new Error(`slot ${slot}: a ${state} sequence with ${computed}/${total}/${tokens.length} tokens`);
+      }
+    }
   }
 }

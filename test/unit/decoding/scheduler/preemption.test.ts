@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { longestPauseMs, pauseGraceMs } from "../../../../engines/decoding/scheduler/slot-manager.ts";
+import { longestPauseMs, pauseGraceMs } from "../../../../engines/decoding/scheduler/scheduler.ts";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts";
 
@@ -20,7 +20,7 @@ function createContended(maxQueue = 8) {
 }
 
 describe("a sequence whose reader is behind", () => {
-  it("keeps its slot and what was computed for a while, if nobody waits", () => {
+  it("keeps its slot and its KV until the longest pause, if no sequence waits", () => {
     const { scheduler, step } = createScheduler();
     const sequence = createSequence({ maxNewTokens: 50 });
     scheduler.add(sequence);
@@ -32,14 +32,14 @@ describe("a sequence whose reader is behind", () => {
     assert.equal(scheduler.nextChangeMs, longestPauseMs);
   });
 
-  it("loses its slot after a long pause though nobody waits, and feeds nothing twice where a copy of its KV is kept", () => {
+  it("loses its slot after a long pause though no sequence waits, and feeds no token twice if its KV was cached", () => {
     const { scheduler, step } = createScheduler({ limits: { prefixCacheEntries: 1 } });
     const sequence = createSequence({ prompt: 40, maxNewTokens: 50, ignoreEos: true });
     scheduler.add(sequence);
     while (sequence.total < 60) step();
     scheduler.setPaused(sequence, true);
     scheduler.advance(longestPauseMs);
-    assert.deepEqual([sequence.state, scheduler.nextChangeMs], ["parked", Number.POSITIVE_INFINITY]);
+    assert.deepEqual([sequence.state, scheduler.nextChangeMs], ["preempted", Number.POSITIVE_INFINITY]);
     scheduler.setPaused(sequence, false);
     assert.deepEqual(
       step()?.fed.map(({ from, to }) => [from, to]),
@@ -47,20 +47,20 @@ describe("a sequence whose reader is behind", () => {
     );
   });
 
-  it("loses its slot to one that waits, once it has been behind for a while", () => {
+  it("loses its slot to a waiting sequence after the grace period", () => {
     const { scheduler, engine, step, stalled, other } = createContended();
     assert.equal(step(), null, "a short pause is jitter");
     assert.equal(scheduler.nextChangeMs, pauseGraceMs);
     scheduler.advance(pauseGraceMs);
     assert.ok(step());
-    assert.deepEqual([stalled.state, stalled.slot, stalled.computed, other.state], ["parked", -1, 0, "running"]);
+    assert.deepEqual([stalled.state, stalled.slot, stalled.computed, other.state], ["preempted", -1, 0, "running"]);
     assert.equal(engine.cache.size, 1);
     while (step());
-    assert.deepEqual([other.state, stalled.state], ["finished", "parked"]);
-    assert.equal(scheduler.pausedPreemptions, 1);
+    assert.deepEqual([other.state, stalled.state], ["finished", "preempted"]);
+    assert.equal(scheduler.statistics.preemptions.reader, 1);
   });
 
-  it("goes on when the reader does, and makes the same tokens as one that was never interrupted", () => {
+  it("resumes with its reader and makes the same tokens as one that was never interrupted", () => {
     const alone = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 256 } });
     const undisturbed = createSequence({ prompt: 40, maxNewTokens: 30 });
     alone.scheduler.add(undisturbed);
@@ -91,18 +91,18 @@ describe("a sequence whose reader is behind", () => {
     assert.deepEqual([stalled.state, sibling.state], ["running", "waiting"]);
   });
 
-  it("leaves the queue if it had no slot yet, and comes back to it", () => {
+  it("leaves the queue if it had no slot yet, and returns to it with its reader", () => {
     const { scheduler, step, stalled, other } = createContended();
     scheduler.setPaused(other, true);
-    assert.equal(other.state, "parked");
+    assert.equal(other.state, "preempted");
     scheduler.advance(pauseGraceMs);
-    assert.equal(step(), null, "nobody waits, so nobody is preempted");
+    assert.equal(step(), null, "no sequence waits, so none is preempted");
     scheduler.setPaused(other, false);
     assert.ok(step());
-    assert.deepEqual([other.state, stalled.state], ["running", "parked"]);
+    assert.deepEqual([other.state, stalled.state], ["running", "preempted"]);
   });
 
-  it("goes before one that has been behind for less time", () => {
+  it("is preempted before a sequence that has been paused for less time", () => {
     const { scheduler, step } = createScheduler({ engine: { maxSequences: 3, sequenceTokens: 512 } });
     const sequences = [0, 1, 2].map((seed) => createSequence({ maxNewTokens: 400, seed }));
     for (const sequence of sequences) scheduler.add(sequence);
@@ -116,11 +116,11 @@ describe("a sequence whose reader is behind", () => {
     step();
     assert.deepEqual(
       sequences.map(({ state }) => state),
-      ["running", "parked", "running"],
+      ["running", "preempted", "running"],
     );
   });
 
-  it("counts against max_queue while it is parked, and can be cancelled", () => {
+  it("counts against max_queue while it is preempted, and can be cancelled", () => {
     const { scheduler, step, stalled } = createContended(1);
     scheduler.advance(pauseGraceMs);
     step();
@@ -128,11 +128,11 @@ describe("a sequence whose reader is behind", () => {
     scheduler.cancel(stalled);
     scheduler.add(createSequence({ seed: 5 }));
     scheduler.checkIntegrity();
-    assert.equal(scheduler.preemptedCount, 0);
+    assert.equal(scheduler.statistics.preempted, 0);
   });
 });
 
-describe("the time in the queue", () => {
+describe("the queue timeout", () => {
   const queueTimeoutMs = 1000;
 
   function createQueue() {
@@ -142,7 +142,7 @@ describe("the time in the queue", () => {
     return rig;
   }
 
-  it("ends a sequence that has had no slot by then, and no other", () => {
+  it("ends sequences that have had no slot by then, and no others", () => {
     const { scheduler } = createQueue();
     const [first, second] = [createSequence({ seed: 2 }), createSequence({ seed: 3, client: "other" })];
     scheduler.add(first);
@@ -151,12 +151,12 @@ describe("the time in the queue", () => {
     assert.equal(scheduler.nextChangeMs, queueTimeoutMs);
     assert.deepEqual(scheduler.advance(queueTimeoutMs - 1), []);
     assert.deepEqual(scheduler.advance(queueTimeoutMs), [first]);
-    assert.deepEqual([first.state, second.state, scheduler.runningCount], ["finished", "waiting", 1]);
+    assert.deepEqual([first.state, second.state, scheduler.statistics.running], ["finished", "waiting", 1]);
     assert.equal(scheduler.nextChangeMs, 1400);
     scheduler.checkIntegrity();
   });
 
-  it("is not counted for a request that has begun: its other choices, and what was preempted", () => {
+  it("does not apply to requests that have begun: further choices and preempted sequences", () => {
     const { scheduler, step } = createQueue();
     const choice = createSequence({ hasQueueLimit: false });
     scheduler.add(choice);
@@ -188,7 +188,7 @@ describe("fairness between clients", () => {
     assert.ok(releases <= 4, `${releases} slots went to others`);
   });
 
-  it("feeds the prompt of a client that has just got a slot before another's long ones are done", () => {
+  it("feeds the prompt of a client that has just got a slot before another client's long prompts end", () => {
     const { scheduler, step } = createScheduler({
       engine: { maxSequences: 8, sequenceTokens: 600, maxBatchTokens: 64 },
       limits: { maxBatchTokens: 64 },
@@ -197,7 +197,7 @@ describe("fairness between clients", () => {
     step();
     const one = createSequence({ client: "one", prompt: 560, maxNewTokens: 1, seed: 9 });
     scheduler.add(one);
-    assert.equal(step()!.fed[0]!.sequence, one, "who has had nothing yet goes first");
+    assert.equal(step()!.fed[0]!.sequence, one, "the client that has had nothing yet goes first");
     let steps = 1;
     for (; one.state !== "finished"; steps++) step();
     // Half of each step's tokens are its own.
