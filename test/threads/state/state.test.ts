@@ -57,9 +57,10 @@ async function read(store: StoredResponses, spans: readonly Span[] | undefined):
   return slice === null ? null : Buffer.from(slice).toString();
 }
 
-/** Writes the count of entries as an earlier version did. */
-async function writeCount(folder: string, entries: number): Promise<void> {
-  const tables = LmdbTables.open(folder, ["sums"]);
+/** Writes a database with these tables, and the count of entries as an earlier version did. */
+async function writeEarlier(folder: string, names: readonly string[], entries: number): Promise<void> {
+  const tables = new LmdbTables(folder);
+  for (const name of names) tables.table(name);
   tables.transaction(() => tables.table("sums").put(["entries"], pack(entries)));
   await tables.close();
 }
@@ -194,8 +195,7 @@ describe("the state place", () => {
       [["ages", "heads", "rests", "sums"], true],
       [["heads", "others", "rests", "sums"], false],
     ] as const) {
-      await LmdbTables.open(folder, tables).close();
-      await writeCount(folder, 3);
+      await writeEarlier(folder, tables, 3);
       const front = new StateClient({ init, log: { ...log, warn } });
       await front.start();
       await front.add(stored("a"));

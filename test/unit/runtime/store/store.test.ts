@@ -17,7 +17,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { LmdbTables } from "../../../../runtime/store/lmdb-tables.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import type { Entry, StoreLimits } from "../../../../runtime/store/store.ts";
-import { storeTables, TableStore } from "../../../../runtime/store/table-store.ts";
+import { TableStore } from "../../../../runtime/store/table-store.ts";
 import type { TableKey, Tables } from "../../../../runtime/store/tables.ts";
 
 interface Note {
@@ -33,7 +33,7 @@ let folderCount = 0;
 const newFolder = (): string => join(root, String(folderCount++), "state");
 
 const openFolder = (folder: string, limits: StoreLimits = roomy, now?: () => number): Notes =>
-  new TableStore(LmdbTables.open(folder, storeTables), limits, now);
+  new TableStore(new LmdbTables(folder), limits, now);
 const note = (text: string, share = "one"): Entry<Note> => {
   return { head: { title: text.slice(0, 5) }, share, parts: { text: Buffer.from(text), more: Buffer.from("+") } };
 };
@@ -56,16 +56,16 @@ function targetOf(file: string): string {
 const kept = (store: Notes, keys: string): string => [...keys].filter((key) => store.get(key) !== null).join("");
 
 /** Replaces the text of an entry, if there is one. */
-const rewrite = (store: Notes, key: string, text: string): Promise<void> =>
-  store.change(key, { text: Buffer.from(text) }, (entry) =>
-    entry === null ? "keep" : { head: { title: text.slice(0, 5) } },
-  );
-
-const remove = (store: Notes, key: string): Promise<void> => store.change(key, {}, () => "remove");
+async function rewrite(store: Notes, key: string, text: string): Promise<void> {
+  const entry = store.get(key);
+  if (entry === null) return;
+  const parts = { ...entry.parts, text: Buffer.from(text) };
+  assert.ok(await store.compareAndSet(key, entry.version, { ...entry, head: { title: text.slice(0, 5) }, parts }));
+}
 
 const kinds: Readonly<Record<string, () => Tables>> = {
   memory: () => new MemoryTables(),
-  "a folder": () => LmdbTables.open(newFolder(), storeTables),
+  "a folder": () => new LmdbTables(newFolder()),
 };
 
 for (const [name, openTables] of Object.entries(kinds)) {
@@ -79,8 +79,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.put("a", note("two, longer"));
       assert.deepEqual([store.get("a")?.head, textOf(store, "a")], [{ title: "two, " }, "two, longer"]);
       assert.equal(store.get("b"), null);
-      await remove(store, "a");
-      await remove(store, "a");
+      assert.deepEqual([await store.delete("a"), await store.delete("a")], [true, false]);
       assert.equal(store.get("a"), null);
       await store.close();
     });
@@ -123,13 +122,16 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.put("a", note("old"));
       await rewrite(store, "a", "new");
       assert.deepEqual([textOf(store, "a"), textOf(store, "a", "more")], ["new", "+"]);
-      await store.change("a", { text: null }, (entry) => ({ head: { title: `${entry?.head.title}er` } }));
+      const entry = store.get("a")!;
+      const more = entry.parts.more!;
+      const next = { ...entry, head: { title: `${entry.head.title}er` }, parts: { more } };
+      assert.equal(await store.compareAndSet("a", entry.version, next), true);
       assert.deepEqual(
         [store.get("a")?.head.title, textOf(store, "a"), textOf(store, "a", "more")],
         ["newer", null, "+"],
       );
       await rewrite(store, "b", "nothing");
-      await store.change("a", { text: Buffer.from("x") }, () => "keep");
+      assert.equal(await store.compareAndSet("a", entry.version, note("x")), false);
       assert.deepEqual([store.get("b"), textOf(store, "a")], [null, null]);
       await store.close();
     });
@@ -151,7 +153,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.equal(kept(store, "abc"), "abc");
       await rewrite(store, "c", "x".repeat(600));
       assert.equal(kept(store, "abc"), "bc");
-      await remove(store, "b");
+      await store.delete("b");
       await store.put("d", note("x".repeat(300)));
       assert.equal(kept(store, "cd"), "cd");
       await store.close();
@@ -222,7 +224,11 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await assert.rejects(store.put("a", note("x".repeat(100))), isCode("invalid_value"));
       await assert.rejects(rewrite(store, "a", "x".repeat(100)), isCode("invalid_value"));
       await assert.rejects(
-        store.change("a", { third: Buffer.alloc(60) }, () => ({ head: { title: "x".repeat(50) } })),
+        store.compareAndSet("a", 1, {
+          ...note("a"),
+          head: { title: "x".repeat(50) },
+          parts: { third: Buffer.alloc(60) },
+        }),
         isCode("invalid_value"),
       );
       assert.equal(textOf(store, "a"), "small");
@@ -234,13 +240,14 @@ for (const [name, openTables] of Object.entries(kinds)) {
       const outcomes = await Promise.allSettled([
         store.put("a", note("one")),
         store.put("b", note("x".repeat(6e6))),
-        rewrite(store, "a", "two"),
+        store.compareAndSet("a", 1, note("two")),
+        store.compareAndSet("a", 1, note("three")),
         store.put("c", note("c")),
-        remove(store, "c"),
+        store.delete("c"),
       ]);
       assert.deepEqual(
-        outcomes.map(({ status }) => status === "fulfilled"),
-        [true, false, true, true, true],
+        outcomes.map((outcome) => (outcome.status === "fulfilled" ? outcome.value : "refused")),
+        [undefined, "refused", true, false, undefined, true],
       );
       assert.deepEqual([textOf(store, "a"), kept(store, "abc")], ["two", "a"]);
       await store.close();
@@ -316,9 +323,9 @@ describe("a store in a folder", () => {
     const store = openFolder(folder);
     const size = () => statSync(join(folder, "data.mdb")).size;
     const text = Buffer.alloc(2e7);
-    for (let i = 0; i < 2; i++) await store.change("none", { text }, () => "keep");
+    for (let i = 0; i < 2; i++) await store.compareAndSet("none", 1, { ...note(""), parts: { text } });
     const before = size();
-    for (let i = 0; i < 5; i++) await store.change("none", { text }, () => "keep");
+    for (let i = 0; i < 5; i++) await store.compareAndSet("none", 1, { ...note(""), parts: { text } });
     assert.ok(size() < before + 1e7, `${size()} bytes, ${before} before`);
     await store.close();
   });
