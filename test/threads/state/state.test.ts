@@ -165,6 +165,28 @@ describe("the state place", () => {
     await mine.stop(1000);
   });
 
+  it("never has a deleted response come back by a write that its server repeats, not knowing that it was made", async () => {
+    const init = initOf("repeated");
+    const other = await killable(init);
+    const mine = stateFront(init);
+    await mine.start();
+    // Deleted while it runs, then ended twice; and deleted when it has ended, before its end is written again.
+    for (const id of ["running", "ended"]) {
+      await other.responses.ask("add", stored(id, { isRunning: true }));
+      if (id === "ended") assert.equal(await other.responses.ask("update", stored(id)), "updated");
+      assert.equal(await mine.delete(id), true);
+      for (let i = 0; i < 2; i++) assert.equal(await other.responses.ask("update", stored(id)), "deleted", id);
+    }
+    // Added at its end only.
+    await other.responses.ask("add", stored("late"));
+    assert.equal(await mine.delete("late"), true);
+    for (const id of ["running", "ended", "late"]) {
+      await other.responses.ask("add", stored(id));
+      assert.deepEqual([await mine.find(id), await other.responses.ask("find", id)], [null, null], id);
+    }
+    await Promise.all([other.place.stop(2000), mine.stop(1000)]);
+  });
+
   it("never has a deleted response come back, however its deletion and its end meet", async () => {
     const init = { ...initOf("race"), responses: { ...limits, maxEntries: 1000 } };
     const other = await killable(init);
