@@ -1,5 +1,8 @@
 // Change log: numbers the changes of a store, and keeps the keys of the latest ones for the watchers of every process.
-import type { Table, Tables } from "./tables.ts";
+import { pack, unpack } from "msgpackr";
+import type { Table, TableKey, Tables } from "./tables.ts";
+
+const lastKey: TableKey = [0];
 
 /** Changes kept. A watcher that is further behind learns that it has missed some. */
 const KEPT = 4096;
@@ -16,7 +19,7 @@ export interface Changes {
 }
 
 export class ChangeLog {
-  /** [number] of each change to its key in UTF-8. The last row stays, so no number is used twice. */
+  /** [number] of each change to its key in UTF-8; [0] to the last number. */
   readonly #changes: Table;
 
   constructor(tables: Tables) {
@@ -26,14 +29,16 @@ export class ChangeLog {
   /** In a transaction: records a change and returns its number, which is the entry's new version. */
   append(key: string): number {
     const number = this.last() + 1;
+    this.#changes.put(lastKey, pack(number));
     this.#changes.put([number], Buffer.from(key));
-    this.#changes.remove([number - KEPT]);
+    if (number > KEPT) this.#changes.remove([number - KEPT]);
     return number;
   }
 
   /** In a view: number of the last change; 0 if there was none. */
   last(): number {
-    return (this.#changes.last(1)[0]?.[0] as number | undefined) ?? 0;
+    const found = this.#changes.get(lastKey);
+    return found === undefined ? 0 : (unpack(found) as number);
   }
 
   /** In a view: the changes after number `seen`. */

@@ -103,6 +103,12 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.deepEqual([store.get("a"), await store.compareAndSet("a", null, null)], [null, true]);
       await store.put("a", note("second"));
       assert.ok(store.get("a")!.version > first + 1);
+      // More than the change log keeps.
+      await Promise.all(Array.from({ length: 4200 }, () => store.put("a", note("x"))));
+      const { version } = store.get("a")!;
+      await store.delete("a");
+      await store.put("a", note("x"));
+      assert.deepEqual([version > 4200, store.get("a")!.version], [true, version + 2]);
       await store.close();
     });
 
@@ -178,6 +184,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
         const changes = tables.table("changes");
         changes.remove([1]);
         for (let i = 5000; i < 5010; i++) changes.put([i], Buffer.from("a"));
+        changes.put([0], pack(5009));
       });
       await sleep(250);
       assert.deepEqual(seen, [null]);
@@ -217,7 +224,7 @@ describe("a folder of an earlier release", () => {
       const entries = tables.table("entries");
       const { version, expiresAt, ...old } = unpack(entries.get(["a"])!);
       entries.put(["a"], pack(old));
-      tables.table("changes").remove([version + (expiresAt ?? 0)]);
+      for (const number of [0, version + (expiresAt ?? 0)]) tables.table("changes").remove([number]);
     });
     const stores = new Stores(tables, "notes");
     const store = stores.store<Note>("notes", limits);
