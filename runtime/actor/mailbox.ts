@@ -1,4 +1,4 @@
-// Owns the bounded queue of one actor. Called by actor.ts only; a full mailbox refuses, it never drops or grows.
+// Mailbox: the bounded queue of one actor. A full mailbox refuses new messages. Used by actor.ts only.
 
 export class Mailbox<T> {
   readonly limit: number;
@@ -26,7 +26,7 @@ export class Mailbox<T> {
     const item = this.#items[this.#head] as T;
     this.#items[this.#head] = undefined as T;
     this.#head++;
-    // Drop the taken half at once: each item is moved at most once for each time it is taken.
+    // Removes the taken half at once: amortised, each take moves at most one item.
     if (this.#head * 2 >= this.#items.length) {
       this.#items = this.#items.slice(this.#head);
       this.#head = 0;

@@ -1,5 +1,8 @@
-// Change log: numbers the changes of a store, and keeps the keys of the latest ones for the watchers of every process.
+// Change log: numbers the changes of a store, and keeps the keys of the latest ones. Watchers of every process read it. LMDB does
+// not notify: the log is polled while there are watchers, and read at once after a write of this process.
 import { pack, unpack } from "msgpackr";
+import { ServerError } from "../errors.ts";
+import type { WatchListener, WatchTarget } from "./store.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
 const lastKey: TableKey = [0];
@@ -8,9 +11,10 @@ const lastKey: TableKey = [0];
 const KEPT = 4096;
 /** Most changes read at once. */
 const MOST_READ = 256;
+const POLL_MS = 100;
 
 /** Changes after a given one. */
-export interface Changes {
+interface Changes {
   /** Keys of the changed entries; null if some are no longer known. */
   readonly keys: ReadonlySet<string> | null;
   /** Number of the last change read. */
@@ -51,4 +55,79 @@ export class ChangeLog {
     const keys = rows.map((row) => Buffer.from(this.#changes.get(row) ?? []).toString());
     return { keys: new Set(keys), last: seen + rows.length, hasMore: seen + rows.length < last };
   }
+}
+
+interface Watcher {
+  readonly target: WatchTarget;
+  readonly listener: WatchListener;
+}
+
+export class Watchers {
+  readonly #tables: Tables;
+  readonly #log: ChangeLog;
+  readonly #watchers = new Set<Watcher>();
+  /** Runs while there are watchers. */
+  #timer: NodeJS.Timeout | null = null;
+  /** Number of the last change that was told. */
+  #seen = 0;
+
+  constructor(tables: Tables, log: ChangeLog) {
+    this.#tables = tables;
+    this.#log = log;
+  }
+
+  /** Throws storage_unavailable if the log cannot be read now. Returns what ends the watch. */
+  add(target: WatchTarget, listener: WatchListener): () => void {
+    this.#start();
+    const watcher = { target, listener };
+    this.#watchers.add(watcher);
+    return () => {
+      this.#watchers.delete(watcher);
+      if (this.#watchers.size === 0) this.close();
+    };
+  }
+
+  /** Tells the changes since the last check. Called after each write, and by the timer. */
+  check(): void {
+    if (this.#timer === null) return;
+    const changes = this.#read();
+    if (changes === null) return;
+    this.#seen = changes.last;
+    for (const key of changes.keys ?? [null]) this.#tell(key);
+    if (changes.hasMore) setImmediate(() => this.check());
+  }
+
+  close(): void {
+    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer = null;
+    this.#watchers.clear();
+  }
+
+  #start(): void {
+    if (this.#timer !== null) return;
+    this.#tables.refresh();
+    this.#seen = this.#tables.view(() => this.#log.last());
+    this.#timer = setInterval(() => this.check(), POLL_MS).unref();
+  }
+
+  /** null if the log cannot be read now: the next check tries again. */
+  #read(): Changes | null {
+    try {
+      this.#tables.refresh();
+      return this.#tables.view(() => this.#log.after(this.#seen));
+    } catch (error) {
+      if (error instanceof ServerError) return null;
+      throw error;
+    }
+  }
+
+  #tell(key: string | null): void {
+    for (const { target, listener } of this.#watchers) {
+      if (key === null || matches(target, key)) listener(key);
+    }
+  }
+}
+
+function matches(target: WatchTarget, key: string): boolean {
+  return "key" in target ? key === target.key : key.startsWith(target.prefix);
 }

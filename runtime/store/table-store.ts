@@ -2,7 +2,7 @@
 import { pack, unpack } from "msgpackr";
 import { wallTime } from "../clock.ts";
 import { ServerError } from "../errors.ts";
-import { ChangeLog } from "./change-log.ts";
+import { ChangeLog, Watchers } from "./change-log.ts";
 import { type Counted, type EntryRow, Ledger } from "./ledger.ts";
 import { bytesToWrite, type NewParts, Parts, type PreparedParts, preparedBytes } from "./parts.ts";
 import type {
@@ -18,7 +18,6 @@ import type {
   WatchTarget,
 } from "./store.ts";
 import type { Table, Tables } from "./tables.ts";
-import { Watchers } from "./watchers.ts";
 import { WriteQueue } from "./write-queue.ts";
 
 /**
