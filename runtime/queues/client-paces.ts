@@ -1,13 +1,13 @@
-// Client paces: what is known of clients by how long their tasks took. Used where clients wait for each other's work. Bounded:
-// what was seen longest ago is dropped first.
+// Client paces: classifies clients by the durations of their recent tasks. Used if clients wait for each other's work. Bounded: the
+// clients seen longest ago are dropped first.
 import type { FairQueue } from "./fair-queue.ts";
 
-/** A client is slow for so long after a slow task, and trusted for so long after its last short one. */
+/** How long a client is slow after a slow task, and trusted after its last short one. */
 const slowForMs = 60_000;
 const trustedForMs = 600_000;
-/** A client is trusted when all its tasks have been short for so long: not with the first requests of a burst. */
+/** A client is trusted when all its tasks have been short for this time: not with the first requests of a burst. */
 const trustAfterMs = 2000;
-/** How long after a task that was not short a client can be trusted again. */
+/** Wait after a task that was not short until the client can be trusted again. */
 const trustAgainMs = 10_000;
 /** A worker is kept free for trusted clients while one of them has finished a task within this time. */
 const presentForMs = 10_000;
@@ -15,7 +15,7 @@ const presentForMs = 10_000;
 const longTrustShare = 0.5;
 const maxRemembered = 1024;
 
-/** The time in which all tasks of a client were short, by performance.now(). */
+/** Period in which all tasks of a client were short, by performance.now(). */
 interface ShortSpan {
   /** In the future after a task that was not short. */
   readonly sinceMs: number;
@@ -24,26 +24,26 @@ interface ShortSpan {
 
 export class ClientPaces {
   readonly #quickMs: number;
-  /** When each had its last slow task; the latest last. */
+  /** Time of the last slow task by client; the latest last. */
   readonly #slow = new Map<string, number>();
-  /** Clients that are trusted and those that are not yet, each the latest last: newcomers displace no trusted one. */
+  /** Trusted and other clients, each with the latest last. Two maps, so that newcomers displace no trusted client. */
   readonly #trusted = new Map<string, ShortSpan>();
   readonly #others = new Map<string, ShortSpan>();
   #lastTrustedMs = Number.NEGATIVE_INFINITY;
 
-  /** A task that takes longer than `quickMs` is slow, one that takes less than half of that is short. */
+  /** Tasks longer than `quickMs` are slow; tasks shorter than half of it are short. */
   constructor(quickMs: number) {
     this.#quickMs = quickMs;
   }
 
-  /** A client's task has turned out slow. */
+  /** A client's task is slow. */
   slow(client: string): void {
     this.#trusted.delete(client);
     this.#others.delete(client);
     remember(this.#slow, client, performance.now());
   }
 
-  /** A client's task has ended before it was slow. */
+  /** A client's task has ended within `quickMs`. */
   quick(client: string, tookMs: number): void {
     const lastMs = performance.now();
     const known = this.#trusted.get(client) ?? this.#others.get(client);
@@ -70,7 +70,7 @@ export class ClientPaces {
     return span !== undefined && performance.now() - span.lastMs < trustedForMs;
   }
 
-  /** Whether a trusted client has been there lately. */
+  /** Whether a trusted client was active recently. */
   get hasTrusted(): boolean {
     return performance.now() - this.#lastTrustedMs < presentForMs;
   }
@@ -89,7 +89,7 @@ export class ClientPaces {
     return undefined;
   }
 
-  /** How long a trusted client's tasks have all been short. */
+  /** For how long all tasks of a trusted client have been short. */
   #spanMs(client: string): number {
     const sinceMs = this.#trusted.get(client)?.sinceMs;
     return sinceMs === undefined ? 0 : performance.now() - sinceMs;

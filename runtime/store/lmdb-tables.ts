@@ -1,5 +1,5 @@
-// Tables on disk, in a folder that several servers of one machine may share. LMDB makes each change atomic, and a committed
-// change survives a kill. Blocks on the disk: never used on the front thread.
+// Tables in an LMDB environment: a folder that several servers of one machine may share. A committed transaction survives a kill.
+// Calls block on the disk: never used on the front thread.
 import { join } from "node:path";
 import { type Database, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";
@@ -9,13 +9,13 @@ import type { Table, TableKey, Tables } from "./tables.ts";
 
 /** 12 for each store; see stores.ts. */
 const MAX_TABLES = 120;
-/** Failures of a write after which the same environment goes on: EIO (also a write cut short), EFBIG, ENOSPC, EROFS, EDQUOT. */
+/** Errors of a write after which the environment stays usable: EIO (also a short write), EFBIG, ENOSPC, EROFS, EDQUOT. */
 const passingCodes: readonly unknown[] = [5, 27, 28, 30, 122];
 
 export class LmdbTables implements Tables {
   readonly #folder: string;
   readonly #tables = new Map<string, LmdbTable>();
-  /** null while the environment is closed: after a failure that LMDB does not recover from, until it is opened again. */
+  /** null while the environment is closed: after an error that LMDB does not recover from, until the next access. */
   #root: RootDatabase | null = null;
   #closing: Promise<void> | null = null;
   #isClosed = false;
@@ -71,7 +71,7 @@ export class LmdbTables implements Tables {
   #open(): RootDatabase {
     checkLmdbFile(join(this.#folder, "data.mdb"));
     makeLockFile(join(this.#folder, "lock.mdb"));
-    // Meta pages are synced with the next commit: a power cut may take the last one back, and never half of it.
+    // Meta pages are synced with the next commit: a power cut may undo the last transaction, but never a part of it.
     const root = open({
       path: this.#folder,
       noSubdir: false,
@@ -94,13 +94,13 @@ export class LmdbTables implements Tables {
     }
   }
 
-  /** Turns failures of the disk and of LMDB into storage_unavailable, which a client may see and retry. */
+  /** Maps errors of the disk and of LMDB to storage_unavailable, which clients may retry. */
   #guarded<T>(run: () => T): T {
     try {
       return run();
     } catch (error) {
       const code = error instanceof Error && "code" in error ? error.code : null;
-      // LMDB's errors have numeric codes. All others are our own.
+      // Errors of LMDB have numeric codes.
       if (typeof code !== "number") throw error;
       if (!passingCodes.includes(code)) this.#abandon();
       throw unavailable(error);
@@ -158,7 +158,7 @@ class LmdbTable implements Table {
   }
 }
 
-/** LMDB's binding returns a key of one element as that element. */
+/** The binding returns a key with one element as that element. */
 function tableKey(key: TableKey | string | number): TableKey {
   return typeof key === "object" ? key : [key];
 }

@@ -262,7 +262,7 @@ describe("stopping a system", () => {
     const counter = system.spawn<Counter>("counter", behaviour);
     void counter.ask("slowly", { by: 1 }).catch(() => {});
     await settled();
-    const behind = assert.rejects(counter.ask("add", { by: 1 }), { code: "draining", message: /before it came to/ });
+    const behind = assert.rejects(counter.ask("add", { by: 1 }), { code: "draining", message: /before it handled/ });
     const stopped = system.stop();
     await clock.advance(1000);
     await Promise.all([stopped, behind]);
