@@ -73,7 +73,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
     new TableStore(openTables(), { ...roomy, ...limits }, now);
 
   describe(`a store in ${name}`, () => {
-    it("gives back what was put, until it is removed", async () => {
+    it("returns an entry until it is removed", async () => {
       const store = open();
       await store.put("a", note("one"));
       await store.put("a", note("two, longer"));
@@ -84,7 +84,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("gives slices of a part, which are copies, and none of a part that is gone", async () => {
+    it("returns slices of a part as copies, and null for a removed part", async () => {
       const store = open();
       const bytes = Buffer.alloc(9e6);
       for (let i = 0; i < bytes.length; i++) bytes[i] = i % 251;
@@ -107,7 +107,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("gives a reader of an earlier store nothing of its own", async () => {
+    it("returns nothing to a reader with part ids of an earlier store", async () => {
       const [earlier, later] = [open(), open()];
       await earlier.put("a", note("of the one"));
       const part = earlier.get("a")!.parts.text!;
@@ -117,7 +117,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await later.close();
     });
 
-    it("changes what was named, decided by what is there; the rest stays", async () => {
+    it("replaces the given parts of an entry at its version; the others stay", async () => {
       const store = open();
       await store.put("a", note("old"));
       await rewrite(store, "a", "new");
@@ -136,7 +136,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("lets the oldest go when there are too many, and one put again is the newest", async () => {
+    it("evicts the oldest entries above the limit; an entry put again is the newest", async () => {
       let now = 0;
       const store = open({ maxEntries: 3 }, () => now++);
       for (const key of "abc") await store.put(key, note(key));
@@ -146,7 +146,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("lets the oldest go when all are too large together, also when one grows", async () => {
+    it("evicts the oldest entries above the limit of bytes, also when an entry grows", async () => {
       let now = 0;
       const store = open({ maxBytes: 1000 }, () => now++);
       for (const key of "abc") await store.put(key, note("x".repeat(300)));
@@ -159,7 +159,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("takes from the share that holds most, the oldest first", async () => {
+    it("evicts from the share with most entries, the oldest first", async () => {
       let now = 0;
       const store = open({ maxEntries: 5 }, () => now++);
       await store.put("a", note("a", "small"));
@@ -168,13 +168,13 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.equal(kept(store, "abcdefghi"), "afghi");
       for (const key of "jk") await store.put(key, note(key, "third"));
       assert.equal(kept(store, "afghijk"), "ahijk");
-      // Of two that hold as much, the one with the oldest gives.
+      // Of two shares with equal counts, the one with the oldest entry.
       for (const key of "lm") await store.put(key, note(key, "fourth"));
       assert.equal(kept(store, "ahijklm"), "aiklm");
       await store.close();
     });
 
-    it("takes bytes from the share that holds most of them, and never what was put just now", async () => {
+    it("evicts from the share with most bytes, and never the entry just put", async () => {
       let now = 0;
       const store = open({ maxBytes: 2000 }, () => now++);
       for (const key of "abcde") await store.put(key, note("x".repeat(100), "small"));
@@ -188,7 +188,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("keeps its limits where its tables have rows of entries that do not exist", async () => {
+    it("keeps its limits if its tables have rows of entries that do not exist", async () => {
       const strays: readonly [table: string, key: TableKey][] = [
         ["ages", [-5, "stray"]],
         ["ages", [-4, "a"]],
@@ -218,7 +218,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       }
     });
 
-    it("refuses what is too large by itself, and changes nothing", async () => {
+    it("refuses an entry that is too large, and changes nothing", async () => {
       const store = open({ maxEntryBytes: 100 });
       await store.put("a", note("small"));
       await assert.rejects(store.put("a", note("x".repeat(100))), isCode("invalid_value"));
@@ -235,7 +235,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("makes changes that come together as if they came one after the other", async () => {
+    it("makes concurrent writes in the order of their calls", async () => {
       const store = open({ maxEntryBytes: 5e6 });
       const outcomes = await Promise.allSettled([
         store.put("a", note("one")),
@@ -253,7 +253,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("hides what is too old at once, and removes it an hour later", async () => {
+    it("hides an entry that is too old at once, and removes it an hour later", async () => {
       let now = 0;
       const store = open({ maxAgeMs: 100 }, () => now);
       await store.put("a", note("old"));
@@ -276,7 +276,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
 }
 
 describe("a store in a folder", () => {
-  it("has after it was opened again what it had, within the limits of today", async () => {
+  it("has its entries after it was opened again, within the new limits", async () => {
     const folder = newFolder();
     let now = 0;
     const first = openFolder(folder, roomy, () => now++);
@@ -288,7 +288,7 @@ describe("a store in a folder", () => {
     await second.close();
   });
 
-  it("loses nothing to a clock that was wrong at one start and is right at the next", async () => {
+  it("loses nothing to a clock that was wrong at one start", async () => {
     const folder = newFolder();
     const limits = { ...roomy, maxAgeMs: 1000 };
     const first = openFolder(folder, limits, () => 1e6);
@@ -318,7 +318,7 @@ describe("a store in a folder", () => {
     await Promise.all([one.close(), other.close()]);
   });
 
-  it("keeps no bytes of a change that was refused after its parts were written", async () => {
+  it("keeps no bytes of a write that was refused after its parts were written", async () => {
     const folder = newFolder();
     const store = openFolder(folder);
     const size = () => statSync(join(folder, "data.mdb")).size;
@@ -330,7 +330,7 @@ describe("a store in a folder", () => {
     await store.close();
   });
 
-  it("serves others while a large entry is written", async () => {
+  it("serves reads while a large entry is written", async () => {
     const store = openFolder(newFolder());
     await store.put("a", note("a"));
     let turns = 0;
@@ -348,14 +348,14 @@ describe("a store in a folder", () => {
     await store.close();
   });
 
-  it("is opened again after a failure that does not pass by itself", {
+  it("is opened again after a permanent failure", {
     skip: process.platform !== "linux",
   }, async () => {
     const folder = newFolder();
     const store = openFolder(folder);
     await store.put("a", note("a"));
     for (const file of readdirSync("/proc/self/fd")) {
-      // Closed under the database, as a network file system may do.
+      // Closed behind the back of the database, as a network file system may do.
       if (targetOf(file) === join(folder, "data.mdb")) closeSync(Number(file));
     }
     await assert.rejects(store.put("b", note("b")), isCode("storage_unavailable"));
@@ -364,7 +364,7 @@ describe("a store in a folder", () => {
     await store.close();
   });
 
-  it("says clearly that a file is damaged or cut off, or the folder is none", async () => {
+  it("reports a damaged or truncated file, and a path that is not a folder", async () => {
     const folder = newFolder();
     const store = openFolder(folder);
     for (let i = 0; i < 20; i++) await store.put(`k${i}`, note("x".repeat(50_000)));
