@@ -52,7 +52,7 @@ type Kept = KeptEntry<KeptHead>;
 export class ResponseStore implements StoredResponses {
   readonly #store: Store<KeptHead>;
   readonly #owner = ownIdentity();
-  /** Conversations are read one at a time: each holds up to MAX_HISTORY_BYTES. */
+  /** Conversations are read one at a time: each needs up to MAX_HISTORY_BYTES. */
   readonly #histories = new Gate(1);
 
   constructor(store: Store<KeptHead>) {
@@ -181,7 +181,7 @@ export class ResponseStore implements StoredResponses {
     return new ItemList(count, texts?.id ?? 0, (from, to) => this.#bytes(index, from, to));
   }
 
-  /** What came, and what was answered. */
+  /** Input items, then output items. */
   #items(kept: Kept): ItemTexts {
     const lists = [this.#list(kept, "input"), this.#list(kept, "output")];
     const texts = [this.#whole(kept, "input"), this.#whole(kept, "output")];
@@ -198,11 +198,11 @@ export class ResponseStore implements StoredResponses {
     return this.#bytes(kept.parts[part], 0, bytesOf(kept, part));
   }
 
-  /** Of a part of an entry that was found in this turn of the event loop: it is still there. */
+  /** Bytes of a part whose entry was read in this turn of the event loop: it still exists. */
   #bytes(part: Part | undefined, from: number, to: number): Uint8Array {
     if (from === to || part === undefined) return new Uint8Array(0);
     const bytes = this.#store.read(part.id, from, to);
-    if (bytes === null) throw new ServerError("storage_unavailable", "a stored response is not whole; try again");
+    if (bytes === null) throw new ServerError("storage_unavailable", "a stored response is incomplete; try again");
     return bytes;
   }
 
@@ -248,11 +248,11 @@ function missing(id: string, from: string): ServerError {
   const text =
     id === from
       ? `Response with ID '${id}' not found`
-      : `Response with ID '${id}' not found, which '${from}' goes on from: it has been deleted or has expired`;
+      : `Response with ID '${id}' not found, a predecessor of '${from}': it was deleted or has expired`;
   return new ServerError("not_found", text, { param: "previous_response_id" });
 }
 
 function tooLong(id: string): ServerError {
-  const text = `'${id}' goes on from more than ${MAX_HISTORY} responses or ${MAX_HISTORY_BYTES} bytes; send its items as input`;
+  const text = `'${id}' continues more than ${MAX_HISTORY} responses or ${MAX_HISTORY_BYTES} bytes; send its items as input`;
   return new ServerError("invalid_value", text, { param: "previous_response_id" });
 }

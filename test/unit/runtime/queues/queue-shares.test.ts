@@ -9,7 +9,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-/** One occupied slot, and a queue of `places`. */
+/** One occupied slot, and a queue of `maxQueue` places. */
 function createQueue(maxQueue: number) {
   const rig = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 512 }, limits: { maxQueue } });
   rig.scheduler.add(createSequence({ client: "holder", maxNewTokens: 500, ignoreEos: true }));
