@@ -31,7 +31,7 @@ export class ItemList {
     this.#index = index;
   }
 
-  /** Throws invalid_value where no item has the id in `after`. */
+  /** Throws invalid_value if no item has the id in `after`. */
   page({ order, after, limit }: PageRequest): ItemPage {
     const isAscending = order === "asc";
     const place = after === null ? null : this.find(after, isAscending ? "first" : "last");

@@ -27,7 +27,7 @@ import { sliceOf } from "./spans.ts";
 /** Most responses of one conversation. */
 const MAX_HISTORY = 1024;
 const MAX_HISTORY_BYTES = 16 * 2 ** 20;
-/** A tombstone stays for so long after its response has ended: a server may repeat a write whose reply it did not get. */
+/** Life of a tombstone after the end of its response: a server may repeat a write whose reply it did not get. */
 const TOMBSTONE_MS = 10 * 60_000;
 
 /** The fields of a response that are read without its parts. */

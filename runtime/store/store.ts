@@ -83,7 +83,7 @@ export interface Store<Head> {
 export interface StoreLimits {
   /** At least 1. */
   readonly maxEntries: number;
-  /** Of all entries together. */
+  /** Sum of all entries. */
   readonly maxBytes: number;
   readonly maxEntryBytes: number;
   /** Since an entry was added. */

@@ -25,7 +25,7 @@ import { WriteQueue } from "./write-queue.ts";
  * for that long: a clock that jumps and is corrected removes nothing.
  */
 const STALE_MS = 3_600_000;
-/** Most entries that one write removes for being beyond the limits. */
+/** Most entries that one write evicts. */
 const MOST_REMOVED = 32;
 
 interface Kept<Head> extends KeptEntry<Head> {
@@ -78,7 +78,7 @@ export class TableStore<Head> implements Store<Head> {
   list({ prefix = "", cursor, limit }: ListRequest): ListPage<Head> {
     this.#tables.refresh();
     return this.#tables.view(() => {
-      // One more for the cursor itself, which is the last key of the page before, and one to see whether more follow.
+      // One more for the cursor, the last key of the page before, and one to see whether more follow.
       const rows = this.#entries.first(limit + 2, [cursor ?? prefix]).map(([key]) => key as string);
       const matching = rows.filter((key) => key !== cursor && key.startsWith(prefix));
       const keys = matching.slice(0, limit);
@@ -150,7 +150,7 @@ export class TableStore<Head> implements Store<Head> {
     this.#watchers.check();
   }
 
-  /** Removes all that is beyond the limits, some of it in each of several transactions. */
+  /** Evicts all entries beyond the limits, in several transactions. */
   #tidy(): Promise<void> {
     this.#tidying ??= this.#evictAll().finally(() => {
       this.#tidying = null;
@@ -199,7 +199,7 @@ export class TableStore<Head> implements Store<Head> {
     const kept: Kept<Head> = { head, share, parts, born, bytes, expiresAt, version: this.#log.append(key) };
     this.#entries.put([key], pack(kept));
     this.#ledger.add(counted(key, kept));
-    // What fails here is tried again with the next write.
+    // A failed eviction is repeated with the next write.
     if (this.#evict(key)) this.#tidy().catch(() => {});
   }
 
@@ -234,13 +234,13 @@ export class TableStore<Head> implements Store<Head> {
     if (bytes > limit) throw new ServerError("invalid_value", `expected at most ${limit} bytes to keep, got ${bytes}`);
   }
 
-  /** Removes some of what is beyond the limits, but not the spared entry. True if more is beyond them. */
+  /** Evicts some entries beyond the limits, but not the spared one. True if more are beyond them. */
   #evict(spared: string | null): boolean {
     for (let i = 0; i < MOST_REMOVED; i++) {
       const row = this.#nextToGo(spared);
       if (row === null) return false;
       const kept = this.#find(row.key);
-      // A row that another version of the server left: without its removal it would be the next to go for ever.
+      // A stray row, left by another version of the server: unless removed, it would be the next row for ever.
       if (kept === null || kept[row.by] !== row.at) this.#ledger.removeRow(row);
       else this.#remove(row.key);
     }

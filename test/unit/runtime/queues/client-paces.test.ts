@@ -31,7 +31,7 @@ function pacesAt(t: TestContext) {
 }
 
 describe("the pace of a client", () => {
-  it("is trusted when its tasks have been short for 2 s, and again 10 s after one that was not", (t) => {
+  it("is trusted when its tasks have been short for 2 s, and again 10 s after a longer one", (t) => {
     const { paces, pass, short } = pacesAt(t);
     short("a");
     assert.equal(paces.isTrusted("a"), false);
@@ -63,7 +63,7 @@ describe("the pace of a client", () => {
 });
 
 describe("an item taken out of turn", () => {
-  it("is a trusted client's, whoever else waits", (t) => {
+  it("is a trusted client's, regardless of the others", (t) => {
     const { pass, short, taken } = pacesAt(t);
     short("old");
     pass(2000);
