@@ -1,8 +1,10 @@
-/** All bytes in one array. Where only one piece has any, it is that piece: a large one is not copied. */
+// Byte arrays.
+
+/** All bytes in one array. If only one piece is not empty, that piece itself: it is not copied. */
 export function joinBytes(pieces: readonly Uint8Array[]): Uint8Array {
   const [only, ...more] = pieces.filter(({ byteLength }) => byteLength > 0);
   if (only !== undefined && more.length === 0) return only;
-  // A buffer of its own: it may move to another thread.
+  // In a new buffer, which may move to another thread.
   const all = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.byteLength, 0));
   let at = 0;
   for (const piece of pieces) {

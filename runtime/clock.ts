@@ -1,8 +1,8 @@
-// Owns the notion of time that policies depend on (timeouts, backoff), so that tests can turn the hands themselves.
-// Never used to measure how long work takes: that is performance.now().
+// Clock: the time that policies depend on (timeouts, backoff), which tests can replace. The duration of work is measured with
+// performance.now() instead.
 
 export interface Clock {
-  /** Milliseconds since some fixed moment; never goes back. */
+  /** Milliseconds since a fixed moment; never goes back. */
   now(): number;
   /** Calls back once after `delayMs`; returns a function that cancels. */
   setTimeout(callback: () => void, delayMs: number): () => void;
@@ -15,3 +15,8 @@ export const realClock: Clock = {
     return () => clearTimeout(timer);
   },
 };
+
+/** Milliseconds since 1970, by the system clock when the process started; runs evenly from then on. */
+export function wallTime(): number {
+  return performance.timeOrigin + performance.now();
+}

@@ -1,19 +1,19 @@
-// Owns the one error class and the one table of error codes. Everybody may throw these; only http/ turns a code into a
-// status, and nothing else builds error bodies. Errors cross threads as plain records.
+// Error class and table of error codes. All layers throw them; only http/ maps a code to a status and builds error bodies. Errors
+// cross threads as plain records.
 
-/** Every code the server can answer with, whether trying the same request again later can help, and what it means. */
+/** Error codes: whether the same request may succeed later, and the meaning for the documents. */
 const codes = {
   invalid_json: { retryable: false, meaning: "The body is not JSON in UTF-8." },
   invalid_content_type: { retryable: false, meaning: "The content type is not `application/json` in UTF-8." },
   invalid_request: {
     retryable: false,
     meaning:
-      "The bytes are no request of HTTP/1.1, or leave open where it ends: a transfer-encoding other than `chunked`, two lengths. The connection is closed.",
+      "The bytes are not an HTTP/1.1 request, or its length is ambiguous: a transfer-encoding other than `chunked`, or two lengths. The connection is closed.",
   },
   headers_too_large: { retryable: false, meaning: "The request line and headers together are larger than 16 KiB." },
   request_timeout: {
     retryable: true,
-    meaning: "The request took too long to arrive (`request_timeout_secs`), or stood still on its way.",
+    meaning: "The request took too long to arrive (`request_timeout_secs`), or stalled.",
   },
   body_too_large: { retryable: false, meaning: "The body is larger than 50 MiB." },
   invalid_value: {
@@ -25,49 +25,51 @@ const codes = {
     retryable: false,
     meaning: "A field asks for something this server or this model cannot do; `param` names it.",
   },
-  conflict: { retryable: false, meaning: "The request does not fit the state its object is in now." },
+  conflict: { retryable: false, meaning: "The request conflicts with the object's current state." },
   context_length_exceeded: {
     retryable: false,
-    meaning: "The prompt, or the prompt and the tokens asked for, do not fit the model's context.",
+    meaning: "The prompt, or the prompt plus the requested tokens, exceeds the model's context.",
   },
-  model_not_found: { retryable: false, meaning: "There is no model of this name; the message lists those there are." },
-  not_found: { retryable: false, meaning: "There is nothing at this path, or no object of this id." },
+  model_not_found: { retryable: false, meaning: "No model has this name; the message lists the existing models." },
+  not_found: { retryable: false, meaning: "Nothing exists at this path, or no object has this id." },
   method_not_allowed: {
     retryable: false,
-    meaning: "The path does not take this method; `allow` lists those it takes.",
+    meaning: "The path does not support this method; `allow` lists the supported ones.",
   },
   queue_full: {
     retryable: true,
-    meaning:
-      "As many requests as are allowed are waiting already, or their bodies or answers hold as much memory as they may.",
+    meaning: "The limit of waiting requests is reached, or the limit of memory for their bodies or answers.",
   },
-  queue_timeout: { retryable: true, meaning: "The request waited longer than `queue_timeout_secs` for its turn." },
-  mailbox_full: { retryable: true, meaning: "A part of the server has more to do than it may put off." },
+  queue_timeout: { retryable: true, meaning: "The request waited in the queue for longer than `queue_timeout_secs`." },
+  mailbox_full: { retryable: true, meaning: "A component of the server has reached its limit of pending messages." },
   model_loading: { retryable: true, meaning: "The model is being loaded." },
-  model_failed: { retryable: true, meaning: "The model failed while it answered, and is being started again." },
+  model_failed: { retryable: true, meaning: "The model failed while it generated, and is being restarted." },
   draining: { retryable: true, meaning: "The server is shutting down and takes no new requests." },
-  timeout: { retryable: true, meaning: "A part of the server did not answer in time." },
-  peer_gone: { retryable: true, meaning: "A part of the server ended before the answer was whole." },
+  timeout: { retryable: true, meaning: "A component of the server did not reply in time." },
+  peer_gone: { retryable: true, meaning: "A component of the server ended before the answer was complete." },
   reader_stalled: { retryable: true, meaning: "The client read too slowly for too long." },
   forbidden: {
     retryable: false,
-    meaning: "The request came by a host name, or from a web page, that this server does not serve.",
+    meaning: "The host name or the origin of the request is not allowed by this server.",
   },
   storage_unavailable: {
     retryable: true,
-    meaning: "The server's disk is full, or cannot be read or written now; nothing was kept or changed.",
+    meaning: "The server's disk is full, or cannot be read or written now; nothing was stored or changed.",
   },
-  cancelled: { retryable: false, meaning: "The request was cancelled before it was done." },
-  metrics_disabled: { retryable: false, meaning: "Metrics are switched off on this server." },
+  cancelled: { retryable: false, meaning: "The request was cancelled before it was completed." },
+  metrics_disabled: { retryable: false, meaning: "Metrics are disabled on this server." },
   config_invalid: { retryable: false, meaning: "A setting is wrong; the message names it." },
   model_file_invalid: {
     retryable: false,
-    meaning: "The model's file is damaged, or of a kind this server does not read.",
+    meaning: "The model's file is damaged, or in a format that this server does not support.",
   },
-  model_source_unreachable: { retryable: true, meaning: "The place the model is downloaded from cannot be reached." },
+  model_source_unreachable: {
+    retryable: true,
+    meaning: "The source that the model is downloaded from cannot be reached.",
+  },
   invalid_lora_name: {
     retryable: false,
-    meaning: "The name of an adapter is empty, longer than 256 bytes, or has characters that cannot be printed.",
+    meaning: "The name of an adapter is empty, longer than 256 bytes, or contains characters that are not printable.",
   },
   invalid_lora_load_policy: {
     retryable: false,
@@ -75,11 +77,11 @@ const codes = {
   },
   invalid_adapter_path: {
     retryable: false,
-    meaning: "The path of an adapter is empty, or no path.",
+    meaning: "The path of an adapter is empty or invalid.",
   },
   invalid_adapter_file: {
     retryable: false,
-    meaning: "A file of an adapter is no regular file.",
+    meaning: "A file of an adapter is not a regular file.",
   },
   adapter_path_forbidden: {
     retryable: false,
@@ -95,23 +97,23 @@ const codes = {
   },
   adapter_path_not_found: {
     retryable: false,
-    meaning: "There is nothing at the path of an adapter.",
+    meaning: "The path of an adapter does not exist.",
   },
   adapter_file_not_found: {
     retryable: false,
-    meaning: "A file of an adapter is not there.",
+    meaning: "A file of an adapter does not exist.",
   },
   lora_runtime_unavailable: {
     retryable: false,
-    meaning: "The model takes no adapters; `enable_lora` lets it.",
+    meaning: "The model does not accept adapters; `enable_lora` enables them.",
   },
   lora_adapter_already_loaded: {
     retryable: false,
-    meaning: "The name stands for an adapter already; `load_inplace` replaces it.",
+    meaning: "An adapter with this name is already loaded; `load_inplace` replaces it.",
   },
   lora_generation_mismatch: {
     retryable: false,
-    meaning: "The name stands for another generation than `expected_generation`.",
+    meaning: "The adapter with this name has another generation than `expected_generation`.",
   },
   lora_rank_limit_exceeded: {
     retryable: false,
@@ -119,19 +121,19 @@ const codes = {
   },
   lora_adapter_limit_exceeded: {
     retryable: false,
-    meaning: "As many adapters as `lora_max_adapters` allows are loaded.",
+    meaning: "The limit of loaded adapters (`lora_max_adapters`) is reached.",
   },
   lora_slot_space_exhausted: {
     retryable: false,
-    meaning: "The engine can address no more memory for adapters; unload others first.",
+    meaning: "The engine cannot address more memory for adapters; unload others first.",
   },
   lora_byte_limit_exceeded: {
     retryable: false,
-    meaning: "With this one, the adapters would hold more than `lora_max_bytes`.",
+    meaning: "The adapters would exceed `lora_max_bytes` together.",
   },
   lora_alias_limit_exceeded: {
     retryable: false,
-    meaning: "As many names of adapters as are allowed are taken.",
+    meaning: "The limit of adapter names is reached.",
   },
   adapter_file_changed: {
     retryable: false,
@@ -139,7 +141,7 @@ const codes = {
   },
   model_state_conflict: {
     retryable: false,
-    meaning: "The model is not loaded, or is about to be unloaded.",
+    meaning: "The model is not loaded, or is being unloaded.",
   },
   lora_adapter_file_too_large: {
     retryable: false,
@@ -147,19 +149,19 @@ const codes = {
   },
   invalid_lora_adapter: {
     retryable: false,
-    meaning: "The files of the adapter are damaged, of a kind this server does not take, or made for another model.",
+    meaning: "The files of the adapter are damaged, in an unsupported format, or made for another model.",
   },
   lora_load_busy: {
     retryable: true,
-    meaning: "Another adapter is being loaded; they are loaded one at a time.",
+    meaning: "Another adapter is being loaded; adapters are loaded one at a time.",
   },
   invalid_lora_runtime: {
     retryable: false,
-    meaning: "The model's own file cannot be read any more, so no adapter can be checked against it.",
+    meaning: "The model's own file can no longer be read, so no adapter can be checked against it.",
   },
   lora_load_task_failed: {
     retryable: false,
-    meaning: "Loading the adapter failed for a reason that nobody foresaw.",
+    meaning: "Internal error while the adapter was loaded.",
   },
   adapter_storage_unavailable: {
     retryable: true,
@@ -167,15 +169,15 @@ const codes = {
   },
   lora_storage_unavailable: {
     retryable: true,
-    meaning: "The server has no room on disk for the adapter.",
+    meaning: "The server has no disk space for the adapter.",
   },
   lora_device_load_failed: {
     retryable: true,
-    meaning: "The engine has no room for the adapter, or could not take it.",
+    meaning: "The engine has no memory for the adapter, or could not load it.",
   },
   internal: {
     retryable: false,
-    meaning: "Something went wrong that nobody foresaw; the server's log has it under the request id.",
+    meaning: "Internal error; details are in the server's log under the request id.",
   },
 } as const;
 
@@ -183,7 +185,7 @@ export type ErrorCode = keyof typeof codes;
 
 export const errorCodes = Object.keys(codes) as readonly ErrorCode[];
 
-/** What a code means, in a sentence for the documents. */
+/** Meaning of a code: a sentence for the documents. */
 export function errorMeaning(code: ErrorCode): string {
   return codes[code].meaning;
 }
@@ -193,7 +195,7 @@ export interface ErrorRecord {
   readonly code: ErrorCode;
   readonly message: string;
   readonly param?: string;
-  /** Seconds after which trying again may help, where the thrower can tell better than the code does. */
+  /** Seconds until another attempt may succeed; absent: no estimate. */
   readonly retryAfterSeconds?: number;
 }
 
@@ -204,8 +206,8 @@ interface ErrorOptions {
 }
 
 /**
- * An error a user may see. `message` says what was expected, what came and what to do; `param` names the request field
- * or config key at fault.
+ * An error shown to users. `message` says what was expected, what came and what to do; `param` names the wrong request field or
+ * config key.
  */
 export class ServerError extends Error {
   override readonly name = "ServerError";
@@ -225,7 +227,7 @@ export class ServerError extends Error {
   }
 }
 
-/** The plain record of any thrown value; what is not a ServerError becomes `internal`. */
+/** Plain record of a thrown value; other values than a ServerError become `internal`. */
 export function toErrorRecord(thrown: unknown): ErrorRecord {
   if (thrown instanceof ServerError) {
     const { code, message, param, retryAfterSeconds } = thrown;
@@ -239,7 +241,7 @@ export function toErrorRecord(thrown: unknown): ErrorRecord {
   return { code: "internal", message: thrown instanceof Error ? thrown.message : String(thrown) };
 }
 
-/** The error a record stands for. */
+/** The error of a record. */
 export function fromErrorRecord(record: ErrorRecord): ServerError {
   return new ServerError(record.code, record.message, record);
 }

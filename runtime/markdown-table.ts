@@ -1,5 +1,4 @@
-// Owns how a table of a generated document is written: as the formatter would have it, columns padded. Called by what makes
-// the files in docs/.
+// Markdown tables of generated documents (docs/), with padded columns as the formatter writes them.
 
 /** A Markdown table. Cells are one line each. */
 export function markdownTable(header: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -1,7 +1,7 @@
-// Owns "did you mean": the known word nearest to a mistyped one. Used by every message that refuses a name (config keys,
-// flags, commands, file names). It only suggests; nothing may act on its answer.
+// Nearest known word to a mistyped one, for "did you mean" in messages that refuse a name (config keys, flags, commands, file
+// names). A suggestion only: no code may act on it.
 
-/** The word of `known` closest to `word`, or null when none is close enough to be worth naming. */
+/** The word of `known` closest to `word`; null if none is close. */
 export function nearest(word: string, known: Iterable<string>): string | null {
   let best: string | null = null;
   let bestDistance = Math.max(2, Math.floor(word.length / 3)) + 1;
@@ -12,7 +12,7 @@ export function nearest(word: string, known: Iterable<string>): string | null {
   return best;
 }
 
-/** `; did you mean "x"?`, or nothing when no known word is near. */
+/** `; did you mean "x"?`, or "" if no known word is close. */
 export function suggestion(word: string, known: Iterable<string>): string {
   const found = nearest(word, known);
   return found === null ? "" : `; did you mean "${found}"?`;

@@ -1,83 +1,83 @@
-// Stored responses as http/ sees them: what is kept of one, and what may be done with it. It knows nothing of what a response
-// looks like: what is large is bytes, and is read in slices. Implemented by the state place; see response-store/.
+// Stored responses: the interface that http/ uses, implemented by the state place (actors/state). The format of a response is
+// opaque: large content is bytes, read in slices.
 
-/** Most bytes of one response that is kept: more than the longest request and its answer come to. */
+/** Most bytes of one stored response: more than the longest request and its answer. */
 export const maxStoredBytes = 64 * 2 ** 20;
 
-/** Items as JSON texts in UTF-8, one behind the other. */
+/** Items as concatenated JSON texts in UTF-8. */
 export interface ItemTexts {
-  /** The items' ids, in their order. */
+  /** Ids of the items, in order. */
   readonly ids: readonly string[];
-  /** Every item's text with one comma behind it. */
+  /** Text of each item, followed by a comma. */
   readonly texts: Uint8Array;
-  /** Where each text ends in `texts`: at its comma. */
+  /** End of each text in `texts`: the offset of its comma. */
   readonly ends: Uint32Array;
 }
 
-/** Events of a stream as they were sent, in UTF-8, from number `first` on. */
+/** Events of a stream as sent, in UTF-8, from event number `first` on. */
 export interface KeptEvents {
   readonly first: number;
   readonly text: Uint8Array;
 }
 
-/** What may change of a response while it is generated. */
+/** Fields of a response that change while it is generated. */
 export interface ResponseUpdate {
   readonly id: string;
-  /** It is being generated: more is to come. */
+  /** It is still being generated. */
   readonly isRunning: boolean;
   readonly status: string;
-  /** The response as it is answered, JSON in UTF-8, up to where its settings follow. */
+  /** The response as answered: JSON in UTF-8, up to its settings. */
   readonly body: Uint8Array;
-  /** The same, should nobody finish it; null where it has ended. */
+  /** The same for the case that its server ends first; null: it has ended. */
   readonly interrupted: Uint8Array | null;
-  /** What it has answered. */
+  /** Output items. */
   readonly output: ItemTexts;
-  /** null where they are not kept. */
+  /** null: not stored. */
   readonly events: KeptEvents | null;
 }
 
-/** What is kept of a response. */
+/** A response to store. */
 export interface StoredResponse extends ResponseUpdate {
-  /** A name for its client, who gives up its own responses first when it has most of them. */
+  /** Name of its client: over the limits, the client with most responses loses its oldest one. */
   readonly client: string;
-  /** The one it goes on from. */
+  /** The response that it continues. */
   readonly previousId: string | null;
   readonly isBackground: boolean;
-  /** What follows the body. */
+  /** The rest of the JSON after the body. */
   readonly settings: Uint8Array;
-  /** What came with the request. */
+  /** Input items of the request. */
   readonly input: ItemTexts;
 }
 
 /**
- * Who may still finish a response that was being generated: `here` is this process, which knows whether it does; `elsewhere` a
- * server that lives; `nobody` where its server is gone. null where it has ended.
+ * Process that may still finish a response: `here`: this process, which knows whether it does; `elsewhere`: another running
+ * server; `nobody`: its server is gone. null: the response has ended.
  */
 export type Runner = "here" | "elsewhere" | "nobody";
 
-/** Some bytes that are kept. */
+/** A range of stored bytes. */
 export interface Span {
   readonly part: number;
   readonly from: number;
   readonly to: number;
 }
 
-/** What is known of a stored response without its bytes. */
+/** A stored response without its bytes. */
 export interface FoundResponse {
   readonly id: string;
   readonly runner: Runner | null;
   readonly status: string;
   readonly isBackground: boolean;
-  /** Where the response lies as it is answered. */
+  /** Location of the response as answered. */
   readonly body: readonly Span[];
-  /** The same, should nobody finish it; null where it has ended. */
+  /** The same for the case that its server ended first; null: it has ended. */
   readonly interrupted: readonly Span[] | null;
   readonly events: { readonly first: number; readonly spans: readonly Span[] } | null;
 }
 
 export interface SliceRequest {
   readonly spans: readonly Span[];
-  /** Bytes of the spans that come before the slice. */
+  /** Offset of the slice in the bytes of the spans. */
   readonly at: number;
 }
 
@@ -89,7 +89,7 @@ export interface PageRequest {
   readonly limit: number;
 }
 
-/** Some of the items that came with a request. */
+/** A page of the input items of a request. */
 export interface ItemPage {
   /** Their texts with commas between them. */
   readonly spans: readonly Span[];
@@ -98,34 +98,34 @@ export interface ItemPage {
   readonly hasMore: boolean;
 }
 
-/** A response as part of a conversation: what came, and what was answered. */
+/** A response as part of a conversation: its input and output items. */
 export interface Turn {
   readonly id: string;
   readonly runner: Runner | null;
   readonly items: ItemTexts;
 }
 
-/** `evicted`: there is none of that name any more, and nobody has deleted it. */
+/** `evicted`: no longer stored, although it was not deleted. */
 export type UpdateOutcome = "updated" | "deleted" | "evicted";
 
-/** Every call may throw storage_unavailable: the disk cannot keep, or give back, what was asked for now. */
+/** Every call may throw storage_unavailable: the disk cannot be read or written now. */
 export interface StoredResponses {
-  /** Throws invalid_value where it is too large to be kept. */
+  /** Does nothing if another server has deleted this response. Throws invalid_value if it is too large. */
   add(response: StoredResponse): Promise<void>;
-  /** Puts what has become of a response in its place, where it still has one. Throws as `add` does. */
+  /** Replaces the changing fields of a response, if it is still stored. Throws as `add` does. */
   update(update: ResponseUpdate): Promise<UpdateOutcome>;
   find(id: string): Promise<FoundResponse | null>;
-  /** False where there was none. */
+  /** True if it was stored. */
   delete(id: string): Promise<boolean>;
-  /** The bytes from there on, as many as one message takes; null where they are kept no longer. */
+  /** The next bytes, at most 256 KiB; empty at the end, null if they are no longer stored. */
   slice(request: SliceRequest): Promise<Uint8Array | null>;
-  /** null where there is no such response. Throws invalid_value where no item has the id in `after`. */
+  /** null: no such response. Throws invalid_value if no item has the id in `after`. */
   page(request: PageRequest): Promise<ItemPage | null>;
-  /** The text of an item that came or was answered; null where there is none. */
+  /** Text of an input or output item; null: none. */
   item(request: { readonly id: string; readonly itemId: string }): Promise<readonly Span[] | null>;
   /**
-   * A response and all that it goes on from, the oldest first. Throws not_found naming the one that is missing, invalid_value
-   * where there are too many.
+   * A response and all its predecessors, the oldest first. Throws not_found with the id of a missing one, and invalid_value if they
+   * are too many.
    */
   history(id: string): Promise<readonly Turn[]>;
 }

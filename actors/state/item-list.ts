@@ -1,5 +1,5 @@
-// Item list: the items of one stored response. An index finds an item by its place or its id without reading the texts. The
-// index is bytes, in this order: the end of each text, the end of each id, the items' places sorted by id, the ids.
+// Item list: the items of one stored response. An index finds an item by its position or id without reading the texts. Its bytes
+// are, in this order: the end of each text, the end of each id, the positions sorted by id, the ids.
 import { ServerError } from "../../runtime/errors.ts";
 import type { ItemPage, ItemTexts, PageRequest, Span } from "../api/stored-responses.ts";
 
@@ -24,14 +24,14 @@ export class ItemList {
   readonly #texts: number;
   readonly #index: ReadBytes;
 
-  /** `texts` is the number of the part that holds the texts. */
+  /** `texts`: id of the part that holds the texts. */
   constructor(count: number, texts: number, index: ReadBytes) {
     this.count = count;
     this.#texts = texts;
     this.#index = index;
   }
 
-  /** Throws invalid_value where no item has the id in `after`. */
+  /** Throws invalid_value if no item has the id in `after`. */
   page({ order, after, limit }: PageRequest): ItemPage {
     const isAscending = order === "asc";
     const place = after === null ? null : this.find(after, isAscending ? "first" : "last");
@@ -45,13 +45,13 @@ export class ItemList {
     return { spans, firstId: this.#id(first), lastId: this.#id(last), hasMore: room > count };
   }
 
-  /** Where the first item of that id lies; null where there is none. */
+  /** Spans of the first item with that id; null: none. */
   item(id: string): readonly Span[] | null {
     const place = this.find(id, "first");
     return place === null ? null : this.#ascending(place, place);
   }
 
-  /** All ends of texts. */
+  /** Ends of all texts. */
   ends(): Uint32Array {
     const bytes = this.#index(0, this.count * INT_BYTES);
     return Uint32Array.from({ length: this.count }, (_, i) => integerAt(bytes, i));
@@ -65,11 +65,11 @@ export class ItemList {
     return Array.from({ length: this.count }, (_, i) => text.toString("utf8", from(i), integerAt(ends, i)));
   }
 
-  /** The place of the first item of that id, or of the last; null where there is none. */
+  /** Position of the first or last item with that id; null: none. */
   find(asked: string, which: "first" | "last"): number | null {
-    // As it was stored: UTF-8 replaces half a surrogate pair.
+    // As stored: UTF-8 replaces lone surrogates.
     const id = Buffer.from(asked).toString();
-    // Binary search in the places sorted by id.
+    // Binary search in the positions sorted by id.
     let low = 0;
     let high = this.count;
     while (low < high) {
@@ -91,13 +91,13 @@ export class ItemList {
 
   #descending(first: number, last: number): readonly Span[] {
     const ranges = this.#ranges(last, first);
-    // Each text but the last one of the page includes the comma behind it.
+    // Each text except the last one of the page includes its comma.
     return ranges.map(([from, end], i) => ({ part: this.#texts, from, to: i === 0 ? end : end + 1 })).reverse();
   }
 
-  /** Where the texts from one place to another lie, without their commas. */
+  /** Ranges of the texts from one position to another, without their commas. */
   #ranges(first: number, last: number): readonly (readonly [from: number, to: number])[] {
-    // The end of the text before the first one is where the first one begins.
+    // The first text begins at the end of the one before.
     const skipped = Math.max(0, first - 1);
     const ends = this.#index(skipped * INT_BYTES, (last + 1) * INT_BYTES);
     return Array.from({ length: last - first + 1 }, (_, i) => {

@@ -1,10 +1,11 @@
-// Response keeper: the stored responses over a store. It runs on the state place, or in the caller's thread in tests. Knows which
-// of them nobody will ever finish.
+// Response store: the stored responses, over a store by key. Runs on the state place, or in the caller's thread in tests. Finds
+// out whether the process that generates a response still lives.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { joinBytes } from "../../runtime/bytes.ts";
+import { wallTime } from "../../runtime/clock.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { Gate } from "../../runtime/queues/gate.ts";
-import type { KeptEntry, Part, Store } from "../../runtime/store/store.ts";
+import type { Entry, KeptEntry, Part, Store } from "../../runtime/store/store.ts";
 import type {
   FoundResponse,
   ItemPage,
@@ -23,21 +24,23 @@ import { ItemList, indexOf } from "./item-list.ts";
 import { isAlive, ownIdentity } from "./process-identity.ts";
 import { sliceOf } from "./spans.ts";
 
-/** Responses one conversation goes back. */
+/** Most responses of one conversation. */
 const MAX_HISTORY = 1024;
 const MAX_HISTORY_BYTES = 16 * 2 ** 20;
+/** Life of a tombstone after the end of its response: a server may repeat a write whose reply it did not get. */
+const TOMBSTONE_MS = 10 * 60_000;
 
-/** What is known of a response without a look at its parts. */
+/** The fields of a response that are read without its parts. */
 export interface KeptHead extends Pick<StoredResponse, "previousId" | "isRunning" | "status" | "isBackground"> {
   readonly inputCount: number;
   readonly outputCount: number;
-  /** Number of the first event that is kept; null where none are. */
+  /** Number of the first stored event; null: none are stored. */
   readonly firstEvent: number | null;
   /** The process that generates it. */
   readonly owner: string;
   /**
-   * Deleted by one server while another generates it: stands for it until that one comes to write its end, which would
-   * otherwise bring it back.
+   * A tombstone: deleted by one server although another, which generates it or has done so, may still write it. That write is
+   * then dropped, instead of bringing the response back.
    */
   readonly isDeleted: boolean;
 }
@@ -46,21 +49,10 @@ type ChangingPart = "body" | "interrupted" | "output" | "outputIndex" | "events"
 type PartName = ChangingPart | "settings" | "input" | "inputIndex";
 type Kept = KeptEntry<KeptHead>;
 
-const noParts: Readonly<Record<PartName, null>> = {
-  body: null,
-  interrupted: null,
-  settings: null,
-  input: null,
-  inputIndex: null,
-  output: null,
-  outputIndex: null,
-  events: null,
-};
-
 export class ResponseStore implements StoredResponses {
   readonly #store: Store<KeptHead>;
   readonly #owner = ownIdentity();
-  /** Conversations are read one at a time: each holds up to MAX_HISTORY_BYTES. */
+  /** Conversations are read one at a time: each needs up to MAX_HISTORY_BYTES. */
   readonly #histories = new Gate(1);
 
   constructor(store: Store<KeptHead>) {
@@ -68,21 +60,30 @@ export class ResponseStore implements StoredResponses {
   }
 
   async add(response: StoredResponse): Promise<void> {
-    const { client, previousId, isBackground, settings, input } = response;
+    const { id, client, previousId, isBackground, settings, input } = response;
     const head = { previousId, isBackground, inputCount: input.ids.length, ...this.#changingHead(response) };
     const parts = { ...changingParts(response), settings, input: input.texts, inputIndex: indexOf(input) };
-    const present = Object.entries(parts).filter(hasBytes);
-    await this.#store.put(response.id, { head, share: client, parts: Object.fromEntries(present) });
+    const entry: Entry<KeptHead> = { head, share: client, parts: presentParts(parts) };
+    for (let version: number | null = null; !(await this.#store.compareAndSet(id, version, entry)); ) {
+      const kept = this.#store.get(id);
+      if (kept?.head.isDeleted) return;
+      version = kept?.version ?? null;
+    }
   }
 
   async update(update: ResponseUpdate): Promise<UpdateOutcome> {
-    let outcome: UpdateOutcome = "evicted";
-    await this.#store.change(update.id, changingParts(update), (kept) => {
-      outcome = kept === null ? "evicted" : kept.head.isDeleted ? "deleted" : "updated";
-      if (kept === null) return "keep";
-      return kept.head.isDeleted ? "remove" : { head: { ...kept.head, ...this.#changingHead(update) } };
-    });
-    return outcome;
+    const changed = changingParts(update);
+    for (;;) {
+      const kept = this.#store.get(update.id);
+      if (kept === null) return "evicted";
+      const head = { ...kept.head, ...this.#changingHead(update) };
+      const next = kept.head.isDeleted
+        ? { ...kept, expiresAt: kept.expiresAt ?? wallTime() + TOMBSTONE_MS }
+        : { ...kept, head, parts: presentParts({ ...kept.parts, ...changed }) };
+      if (await this.#store.compareAndSet(update.id, kept.version, next)) {
+        return kept.head.isDeleted ? "deleted" : "updated";
+      }
+    }
   }
 
   async find(id: string): Promise<FoundResponse | null> {
@@ -103,13 +104,11 @@ export class ResponseStore implements StoredResponses {
   }
 
   async delete(id: string): Promise<boolean> {
-    let wasThere = false;
-    await this.#store.change(id, noParts, (kept) => {
-      wasThere = kept !== null && !kept.head.isDeleted;
-      if (kept === null || kept.head.isDeleted) return "keep";
-      return this.#runner(kept.head) === "elsewhere" ? { head: { ...kept.head, isDeleted: true } } : "remove";
-    });
-    return wasThere;
+    for (;;) {
+      const kept = this.#get(id);
+      if (kept === null) return false;
+      if (await this.#store.compareAndSet(id, kept.version, this.#tombstone(kept))) return true;
+    }
   }
 
   async slice({ spans, at }: SliceRequest): Promise<Uint8Array | null> {
@@ -162,6 +161,13 @@ export class ResponseStore implements StoredResponses {
     return kept === null || kept.head.isDeleted ? null : kept;
   }
 
+  /** What remains of a deleted response; null: nothing. */
+  #tombstone({ head, share }: Kept): Entry<KeptHead> | null {
+    if (head.owner === this.#owner || !isAlive(head.owner)) return null;
+    const expiresAt = head.isRunning ? null : wallTime() + TOMBSTONE_MS;
+    return { head: { ...head, isDeleted: true }, share, parts: {}, expiresAt };
+  }
+
   #changingHead(update: ResponseUpdate): Omit<KeptHead, "previousId" | "isBackground" | "inputCount"> {
     const { isRunning, status, output, events } = update;
     const firstEvent = events?.first ?? null;
@@ -175,7 +181,7 @@ export class ResponseStore implements StoredResponses {
     return new ItemList(count, texts?.id ?? 0, (from, to) => this.#bytes(index, from, to));
   }
 
-  /** What came, and what was answered. */
+  /** Input items, then output items. */
   #items(kept: Kept): ItemTexts {
     const lists = [this.#list(kept, "input"), this.#list(kept, "output")];
     const texts = [this.#whole(kept, "input"), this.#whole(kept, "output")];
@@ -192,11 +198,11 @@ export class ResponseStore implements StoredResponses {
     return this.#bytes(kept.parts[part], 0, bytesOf(kept, part));
   }
 
-  /** Of a part of an entry that was found in this turn of the event loop: it is still there. */
+  /** Bytes of a part whose entry was read in this turn of the event loop: it still exists. */
   #bytes(part: Part | undefined, from: number, to: number): Uint8Array {
     if (from === to || part === undefined) return new Uint8Array(0);
     const bytes = this.#store.read(part.id, from, to);
-    if (bytes === null) throw new ServerError("storage_unavailable", "a stored response is not whole; try again");
+    if (bytes === null) throw new ServerError("storage_unavailable", "a stored response is incomplete; try again");
     return bytes;
   }
 
@@ -218,8 +224,15 @@ function changingParts({ body, interrupted, output, events }: ResponseUpdate): R
   };
 }
 
-function hasBytes(part: [name: string, bytes: Uint8Array | null]): part is [string, Uint8Array] {
-  return part[1] !== null && part[1].byteLength > 0;
+/** Without the parts that are null or empty. */
+function presentParts<Content extends Uint8Array | Part>(
+  parts: Readonly<Record<string, Content | null>>,
+): Record<string, Content> {
+  const present = Object.entries(parts).filter((part): part is [string, Content] => {
+    const content = part[1];
+    return content instanceof Uint8Array ? content.byteLength > 0 : content !== null;
+  });
+  return Object.fromEntries(present);
 }
 
 function spansOf({ parts }: Kept, name: PartName): readonly Span[] {
@@ -235,11 +248,11 @@ function missing(id: string, from: string): ServerError {
   const text =
     id === from
       ? `Response with ID '${id}' not found`
-      : `Response with ID '${id}' not found, which '${from}' goes on from: it has been deleted or has expired`;
+      : `Response with ID '${id}' not found, a predecessor of '${from}': it was deleted or has expired`;
   return new ServerError("not_found", text, { param: "previous_response_id" });
 }
 
 function tooLong(id: string): ServerError {
-  const text = `'${id}' goes on from more than ${MAX_HISTORY} responses or ${MAX_HISTORY_BYTES} bytes; send its items as input`;
+  const text = `'${id}' continues more than ${MAX_HISTORY} responses or ${MAX_HISTORY_BYTES} bytes; send its items as input`;
   return new ServerError("invalid_value", text, { param: "previous_response_id" });
 }

@@ -1,11 +1,11 @@
-// Spans: kept bytes that follow each other in an answer, given out in slices of a bounded size.
+// Spans: stored byte ranges that form an answer, read in slices of bounded size.
 import { joinBytes } from "../../runtime/bytes.ts";
 import type { Span } from "../api/stored-responses.ts";
 
 /** Most bytes of one slice. */
 export const SLICE_BYTES = 256 * 1024;
 
-/** One slice of the spans' bytes, from byte `at` on; empty behind their end, null where a part is gone. */
+/** One slice of the spans' bytes from byte `at` on; empty after the end, null if a part is gone. */
 export function sliceOf(
   spans: readonly Span[],
   at: number,

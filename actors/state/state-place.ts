@@ -1,4 +1,5 @@
-// State place (a worker thread): runs the actors that keep what outlives a request, each over a store of its own.
+// State place (a worker thread): runs the actors whose data outlives a request. Each has a store by name; all stores share one
+// LMDB environment, or the memory of the place.
 import { join } from "node:path";
 import type { Behaviour } from "../../runtime/actor/behaviour.ts";
 import { DeferredReply } from "../../runtime/actor/deferred-reply.ts";
@@ -6,31 +7,36 @@ import { Moved } from "../../runtime/actor/moved.ts";
 import { type RemovedStore, removeEarlierStore } from "../../runtime/store/earlier-store.ts";
 import { LmdbTables } from "../../runtime/store/lmdb-tables.ts";
 import { MemoryTables } from "../../runtime/store/memory-tables.ts";
-import { storeTables, TableStore } from "../../runtime/store/table-store.ts";
+import { Stores } from "../../runtime/store/stores.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { StoredResponses, Turn } from "../api/stored-responses.ts";
 import type { StatePlaceInit } from "../messages.ts";
 import { type KeptHead, ResponseStore } from "./response-store.ts";
 
 const SWEEP_MS = 10 * 60_000;
+/** Folder of the environment: named when responses were the only store, and kept, as servers with data there exist. */
+const folderName = "stored-responses";
+/** The store whose tables have no prefix. */
+const firstStore = "responses";
 
-/** Reports the store of an earlier server that it has removed. */
+/** Reports the removed store of an earlier release. */
 export async function start(place: PlaceContext<StatePlaceInit>): Promise<null> {
   const { folder, responses, mailboxLimit } = place.init;
-  const tables = folder === null ? new MemoryTables() : LmdbTables.open(join(folder, "stored-responses"), storeTables);
-  const keeper = new ResponseStore(new TableStore<KeptHead>(tables, responses));
-  place.system.spawn<StoredResponses>("responses", behaviourOf(keeper), { mailboxLimit });
-  const removed = folder === null ? null : await withoutEarlier(join(folder, "responses"));
+  const tables = folder === null ? new MemoryTables() : new LmdbTables(join(folder, folderName));
+  const state = new Stores(tables, firstStore);
+  const responseStore = new ResponseStore(state.store<KeptHead>("responses", responses));
+  place.system.spawn<StoredResponses>("responses", behaviourOf(responseStore), { mailboxLimit });
+  const removed = folder === null ? null : await tryToRemoveEarlier(join(folder, "responses"));
   if (removed !== null) place.progress(removed);
-  // What fails is tried again at the next time.
-  const sweep = (): void => void keeper.sweep().catch(() => {});
+  // A failed sweep is repeated at the next interval.
+  const sweep = (): void => void responseStore.sweep().catch(() => {});
   sweep();
   setInterval(sweep, SWEEP_MS).unref();
   return null;
 }
 
-/** What cannot be removed stays, and is tried again at the next start. */
-async function withoutEarlier(folder: string): Promise<RemovedStore | null> {
+/** null: nothing was removed. A failed removal is repeated at the next start. */
+async function tryToRemoveEarlier(folder: string): Promise<RemovedStore | null> {
   try {
     return await removeEarlierStore(folder);
   } catch {
@@ -38,21 +44,21 @@ async function withoutEarlier(folder: string): Promise<RemovedStore | null> {
   }
 }
 
-/** What waits for the disk, or is read bit by bit, is answered later: what comes meanwhile is served. */
-function behaviourOf(keeper: ResponseStore): Behaviour<StoredResponses> {
+/** Calls that wait for the disk, or read in steps, reply later: other messages are handled meanwhile. */
+function behaviourOf(store: ResponseStore): Behaviour<StoredResponses> {
   return {
-    add: (response) => new DeferredReply(keeper.add(response)),
-    update: (update) => new DeferredReply(keeper.update(update)),
-    find: (id) => keeper.find(id),
-    delete: (id) => new DeferredReply(keeper.delete(id)),
+    add: (response) => new DeferredReply(store.add(response)),
+    update: (update) => new DeferredReply(store.update(update)),
+    find: (id) => store.find(id),
+    delete: (id) => new DeferredReply(store.delete(id)),
     slice: async (request) => {
-      const slice = await keeper.slice(request);
+      const slice = await store.slice(request);
       return slice === null ? null : new Moved(slice, [slice.buffer as ArrayBuffer]);
     },
-    page: (request) => keeper.page(request),
-    item: (request) => keeper.item(request),
-    history: (id) => new DeferredReply(keeper.history(id).then(moved)),
-    onStop: () => keeper.onStop(),
+    page: (request) => store.page(request),
+    item: (request) => store.item(request),
+    history: (id) => new DeferredReply(store.history(id).then(moved)),
+    onStop: () => store.onStop(),
   };
 }
 

@@ -1,5 +1,5 @@
-// Owns one running actor: its mailbox and the loop that handles one message after another. Created by system.ts only.
-// A handler that throws ends its own message, never the loop.
+// Actor: a mailbox and the loop that handles one message after another. Created by system.ts only. A handler that throws fails
+// its own message, never the loop.
 import assert from "node:assert";
 import type { Clock } from "../clock.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
@@ -10,16 +10,16 @@ import { Mailbox } from "./mailbox.ts";
 import { Moved } from "./moved.ts";
 import { failure, type ReplyCallback } from "./ref.ts";
 
-/** Hears of failures nobody waits for, and of programmer mistakes; `at` is "actor.method at place". */
+/** Receives failures of tells and programming errors; `at` is "actor.method at place". */
 export type OnError = (error: unknown, at: string) => void;
 
 /** One message on its way through a mailbox. */
 export interface Message {
   readonly method: string;
-  readonly message: unknown;
+  readonly content: unknown;
   readonly sender: Endpoint | null;
-  /** Null for a tell. */
-  readonly settle: ReplyCallback | null;
+  /** null for a tell. */
+  readonly onReply: ReplyCallback | null;
 }
 
 type Handler = (this: unknown, message: unknown, context: ActorContext) => unknown;
@@ -41,12 +41,12 @@ export class Actor {
     this.#onError = onError;
   }
 
-  post(letter: Message): void {
+  post(message: Message): void {
     if (this.#isStopping) {
-      this.#fail(letter, new ServerError("draining", `actor "${this.#name}" is stopping; it takes no more messages`));
-    } else if (!this.#mailbox.put(letter)) {
+      this.#fail(message, new ServerError("draining", `actor "${this.#name}" is stopping; it takes no more messages`));
+    } else if (!this.#mailbox.put(message)) {
       const text = `the mailbox of "${this.#name}" holds its limit of ${this.#mailbox.limit} messages; try again later`;
-      this.#fail(letter, new ServerError("mailbox_full", text));
+      this.#fail(message, new ServerError("mailbox_full", text));
     } else if (!this.#isRunning) {
       this.#isRunning = true;
       // In a microtask: a handler must never run inside the call that sent it a message.
@@ -54,7 +54,7 @@ export class Actor {
     }
   }
 
-  /** Handles what is in the mailbox, for at most `drainMs`, then refuses the rest and runs the behaviour's onStop. */
+  /** Handles the messages in the mailbox for at most `drainMs`, then refuses the others and runs the behaviour's onStop. */
   stop(drainMs: number, clock: Clock): Promise<void> {
     this.#isStopping = true;
     this.#stopped ??= this.#stop(drainMs, clock);
@@ -71,8 +71,8 @@ export class Actor {
         };
       });
     }
-    for (let letter = this.#mailbox.take(); letter !== undefined; letter = this.#mailbox.take()) {
-      this.#fail(letter, new ServerError("draining", `actor "${this.#name}" stopped before it came to this message`));
+    for (let message = this.#mailbox.take(); message !== undefined; message = this.#mailbox.take()) {
+      this.#fail(message, new ServerError("draining", `actor "${this.#name}" stopped before it handled this message`));
     }
     try {
       await (this.#behaviour as { onStop?: () => unknown }).onStop?.();
@@ -82,47 +82,47 @@ export class Actor {
   }
 
   async #run(): Promise<void> {
-    for (let letter = this.#mailbox.take(); letter !== undefined; letter = this.#mailbox.take()) {
-      await this.#handle(letter);
+    for (let message = this.#mailbox.take(); message !== undefined; message = this.#mailbox.take()) {
+      await this.#handle(message);
     }
     this.#isRunning = false;
     this.#onIdle?.();
   }
 
-  async #handle(letter: Message): Promise<void> {
+  async #handle(message: Message): Promise<void> {
     try {
-      const handler = handlerOf(this.#behaviour, letter.method);
-      assert(handler !== null, `actor "${this.#name}" has no method ${letter.method}`);
-      const value = await handler.call(this.#behaviour, letter.message, { sender: letter.sender });
-      if (value instanceof DeferredReply) void this.#settleLater(letter, value.reply);
-      else answer(letter, value);
+      const handler = handlerOf(this.#behaviour, message.method);
+      assert(handler !== null, `actor "${this.#name}" has no method ${message.method}`);
+      const value = await handler.call(this.#behaviour, message.content, { sender: message.sender });
+      if (value instanceof DeferredReply) void this.#replyLater(message, value.reply);
+      else answer(message, value);
     } catch (error) {
-      this.#fail(letter, error);
+      this.#fail(message, error);
     }
   }
 
-  async #settleLater(letter: Message, reply: Promise<unknown>): Promise<void> {
+  async #replyLater(message: Message, reply: Promise<unknown>): Promise<void> {
     try {
-      answer(letter, await reply);
+      answer(message, await reply);
     } catch (error) {
-      this.#fail(letter, error);
+      this.#fail(message, error);
     }
   }
 
-  #fail(letter: Message, error: unknown): void {
-    // An asker is told, and hears it there. A tell that comes while its actor stops has nothing left to do.
-    const isExpected = error instanceof ServerError && (letter.settle !== null || error.code === "draining");
-    if (!isExpected) this.#onError(error, `${this.#name}.${letter.method}`);
-    letter.settle?.(failure(error));
+  #fail(message: Message, error: unknown): void {
+    // The asker receives the error. A tell that arrives while its actor stops needs no report.
+    const isExpected = error instanceof ServerError && (message.onReply !== null || error.code === "draining");
+    if (!isExpected) this.#onError(error, `${this.#name}.${message.method}`);
+    message.onReply?.(failure(error));
   }
 }
 
-function answer({ settle }: Message, value: unknown): void {
-  if (value instanceof Moved) settle?.({ ok: true, value: value.value }, value.buffers);
-  else settle?.({ ok: true, value });
+function answer({ onReply }: Message, value: unknown): void {
+  if (value instanceof Moved) onReply?.({ ok: true, value: value.value }, value.buffers);
+  else onReply?.({ ok: true, value });
 }
 
-/** The behaviour's own handler: what peers name must not reach onStop or what every object inherits. */
+/** The behaviour's own handler; null for other names. Peers can reach neither onStop nor inherited methods. */
 function handlerOf(behaviour: object, method: string): Handler | null {
   if (method === "onStop" || method in Object.prototype) return null;
   const handler = (behaviour as Record<string, unknown>)[method];

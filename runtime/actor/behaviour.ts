@@ -1,26 +1,25 @@
-// Owns the types of an actor: its protocol (an interface whose methods take one plain message) and the behaviour that
-// implements it. Types only; read by whoever writes an actor or a ref to one.
+// Types of an actor: its protocol (an interface whose methods take one plain message) and the behaviour that implements it.
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import type { DeferredReply } from "./deferred-reply.ts";
 import type { Moved } from "./moved.ts";
 
-/** What P must look like: every method takes ONE plain-data message and answers plain data. */
+/** Constraint on protocols: every method takes ONE plain-data message and returns plain data. */
 export type Protocol<P> = { readonly [K in keyof P]: (message: never) => unknown };
 
 export type MessageOf<P, K extends keyof P> = P[K] extends (message: infer M) => unknown ? M : never;
 export type ReplyOf<P, K extends keyof P> = P[K] extends (message: never) => infer R ? Awaited<R> : never;
 
 export interface ActorContext {
-  /** The link the message came by; null for a message from the same place. */
+  /** The endpoint the message arrived on; null: sent from the same place. */
   readonly sender: Endpoint | null;
 }
 
 type Answer<T> = T | Moved<T>;
 
 /**
- * An actor's handlers. One message is handled at a time, in order; the next one waits for a handler's promise, but not for what
- * it returns as Later. What it returns as Moved is not copied on its way. Throwing a ServerError answers the ask with it;
- * throwing anything else is a programmer's mistake.
+ * An actor's handlers. Messages are handled one at a time, in order. The next message waits for a handler's promise, but not
+ * for a DeferredReply. A Moved value is transferred instead of copied. A thrown ServerError is the reply; any other thrown value
+ * is a programming error.
  */
 export type Behaviour<P> = {
   readonly [K in keyof P]: (

@@ -1,5 +1,5 @@
-// Owns the answer that takes its time: a handler that returns one lets its actor go on to the next message, and the asker
-// waits for the promise inside. What the handler does until it returns is still done alone.
+// Deferred reply: the asker waits for the promise inside, and the actor handles its next messages meanwhile. Until the handler
+// returns, no other message is handled.
 
 export class DeferredReply<T> {
   readonly reply: Promise<T>;

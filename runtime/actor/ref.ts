@@ -1,4 +1,4 @@
-// Owns the typed reference to an actor, here or at a peer, and the one race every ask runs: answer against clock.
+// Ref: a typed reference to an actor, at this place or a peer. An ask ends with the reply or its timeout.
 import type { Clock } from "../clock.ts";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { type ErrorRecord, fromErrorRecord, ServerError, toErrorRecord } from "../errors.ts";
@@ -6,40 +6,39 @@ import type { MessageOf, ReplyOf } from "./behaviour.ts";
 
 const defaultAskTimeoutMs = 30_000;
 
-/** How an ask ended, as it crosses places: comlink would lose the error's class. */
+/** Result of an ask, as it crosses places: comlink would lose the class of an error. */
 export type Reply =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly error: ErrorRecord };
 
-/** `moved` are buffers in the envelope that need not be copied. */
-export type ReplyCallback = (envelope: Reply, moved?: readonly Transferable[]) => void;
+/** `moved`: buffers in the reply to transfer instead of copy. */
+export type ReplyCallback = (reply: Reply, moved?: readonly Transferable[]) => void;
 
 export interface AskOptions {
-  /** 30 s unless said otherwise. */
+  /** Default 30 s. */
   readonly timeoutMs?: number;
-  /** What moves with the message instead of being copied. */
+  /** Transferred with the message instead of copied. */
   readonly transfer?: readonly Transferable[];
 }
 
 /**
- * A handle on an actor: the name of its place, its own name, and a way there. A message is not touched once it is sent: at
- * the same place it is not copied.
+ * Reference to an actor. A message must not be changed after it was sent: within a place it is not copied.
  */
 export interface Ref<P> {
   readonly place: string;
   readonly name: string;
   /**
-   * Sends a message and waits for the answer. Rejects with a ServerError: the behaviour's own, `timeout`,
+   * Sends a message and waits for the reply. Rejects with a ServerError: the handler's own, `timeout`,
    * `peer_gone`, `mailbox_full`, `draining`, or `internal`.
    */
   ask<K extends keyof P & string>(method: K, message: MessageOf<P, K>, options?: AskOptions): Promise<ReplyOf<P, K>>;
-  /** Sends a message and forgets it; a failure is reported to the onError of the receiving place's system. */
+  /** Sends a message without a reply; a failure is reported to the onError of the receiving place's system. */
   tell<K extends keyof P & string>(method: K, message: MessageOf<P, K>, transfer?: readonly Transferable[]): void;
 }
 
-/** The two ways to reach an actor, without its types. */
+/** Untyped delivery to the actors of one place. */
 export interface Route {
-  ask(actor: string, method: string, message: unknown, transfer: readonly Transferable[], settle: ReplyCallback): void;
+  ask(actor: string, method: string, message: unknown, transfer: readonly Transferable[], onReply: ReplyCallback): void;
   tell(actor: string, method: string, message: unknown, transfer?: readonly Transferable[]): void;
 }
 
@@ -50,10 +49,10 @@ export function makeRef<P>(place: string, name: string, route: Route, clock: Clo
       const cancelTimeout = clock.setTimeout(() => {
         reject(new ServerError("timeout", `"${name}" at "${place}" did not answer ${method} within ${timeoutMs} ms`));
       }, timeoutMs);
-      route.ask(name, method, message, options.transfer ?? [], (envelope) => {
+      route.ask(name, method, message, options.transfer ?? [], (reply) => {
         cancelTimeout();
-        if (envelope.ok) resolve(envelope.value);
-        else reject(fromErrorRecord(envelope.error));
+        if (reply.ok) resolve(reply.value);
+        else reject(fromErrorRecord(reply.error));
       });
     });
   return {

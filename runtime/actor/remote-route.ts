@@ -1,5 +1,5 @@
-// Owns the actor traffic over one endpoint: asks as comlink calls in both directions, tells as plain messages. Created by
-// system.ts, one per endpoint. Comlink knows neither time nor death: both are this file's and ref.ts's business.
+// Remote route: delivers messages to the actors of a peer over one endpoint: asks as comlink calls in both directions, tells as
+// plain messages. Created by system.ts, one per endpoint. Adds what comlink lacks: a limit and the loss of the peer (timeouts: ref.ts).
 import {
   type Endpoint as ComlinkEndpoint,
   type Remote as ComlinkRemote,
@@ -13,7 +13,7 @@ import { ServerError } from "../errors.ts";
 import type { Message } from "./actor.ts";
 import { failure, type Reply, type ReplyCallback, type Route } from "./ref.ts";
 
-/** Most asks that wait for one peer's answers. */
+/** Most unanswered asks to one peer. */
 const unansweredLimit = 4096;
 
 const askChannel = "ask";
@@ -22,7 +22,7 @@ const tellChannel = "tell";
 
 type Tell = readonly [actor: string, method: string, message: unknown];
 
-/** What each side exposes to the other. */
+/** Exposed by each side to the other. */
 interface Remote {
   deliver(actor: string, method: string, message: unknown): Promise<Reply>;
 }
@@ -33,38 +33,38 @@ export class RemoteRoute implements Route {
   readonly #unanswered = new Set<ReplyCallback>();
   #exit: PeerExit | null = null;
 
-  constructor(endpoint: Endpoint, post: (actor: string, letter: Message) => void) {
+  constructor(endpoint: Endpoint, post: (actor: string, message: Message) => void) {
     this.#endpoint = endpoint;
     const local: Remote = {
-      deliver: (actor, method, message) =>
+      deliver: (actor, method, content) =>
         new Promise((resolve) => {
-          const settle: ReplyCallback = (envelope, moved = []) =>
-            resolve(moved.length === 0 ? envelope : transfer(envelope, [...moved]));
-          post(actor, { method, message, sender: endpoint, settle });
+          const onReply: ReplyCallback = (reply, moved = []) =>
+            resolve(moved.length === 0 ? reply : transfer(reply, [...moved]));
+          post(actor, { method, content, sender: endpoint, onReply });
         }),
     };
     expose(local, channelPair(endpoint, replyChannel, askChannel));
-    // Kept for the link's life: when comlink's last proxy is collected it tells the peer to stop listening.
+    // Kept while the endpoint lives: when comlink's last proxy is collected, it tells the peer to stop listening.
     this.#deliver = wrap<Remote>(channelPair(endpoint, askChannel, replyChannel)).deliver;
-    endpoint.receive(tellChannel, ([actor, method, message]: Tell) => {
-      post(actor, { method, message, sender: endpoint, settle: null });
+    endpoint.receive(tellChannel, ([actor, method, content]: Tell) => {
+      post(actor, { method, content, sender: endpoint, onReply: null });
     });
     endpoint.exit.then((exit) => this.#peerGone(exit));
   }
 
-  ask(actor: string, method: string, message: unknown, moved: readonly Transferable[], settle: ReplyCallback): void {
+  ask(actor: string, method: string, message: unknown, moved: readonly Transferable[], onReply: ReplyCallback): void {
     if (this.#exit !== null) {
-      settle(failure(goneError(this.#endpoint.peer, this.#exit)));
+      onReply(failure(goneError(this.#endpoint.peer, this.#exit)));
     } else if (this.#unanswered.size >= unansweredLimit) {
-      const text = `${unansweredLimit} asks already wait for answers from "${this.#endpoint.peer}"; try again later`;
-      settle(failure(new ServerError("mailbox_full", text)));
+      const text = `${unansweredLimit} asks already wait for replies from "${this.#endpoint.peer}"; try again later`;
+      onReply(failure(new ServerError("mailbox_full", text)));
     } else {
-      // An ask that has timed out stays counted until its answer comes or the peer goes: the peer still works on it.
-      this.#unanswered.add(settle);
+      // An ask that has timed out is counted until its reply comes or the peer is gone: the peer still works on it.
+      this.#unanswered.add(onReply);
       const argument = moved.length === 0 ? message : transfer(message, [...moved]);
       this.#deliver(actor, method, argument).then(
-        (envelope) => this.#answered(settle, envelope),
-        (thrown) => this.#answered(settle, failure(thrown)),
+        (reply) => this.#answered(onReply, reply),
+        (thrown) => this.#answered(onReply, failure(thrown)),
       );
     }
   }
@@ -73,21 +73,21 @@ export class RemoteRoute implements Route {
     this.#endpoint.send(tellChannel, [actor, method, message] satisfies Tell, moved);
   }
 
-  #answered(settle: ReplyCallback, envelope: Reply): void {
-    if (this.#unanswered.delete(settle)) settle(envelope);
+  #answered(onReply: ReplyCallback, reply: Reply): void {
+    if (this.#unanswered.delete(onReply)) onReply(reply);
   }
 
   #peerGone(exit: PeerExit): void {
     this.#exit = exit;
-    const envelope = failure(goneError(this.#endpoint.peer, exit));
-    for (const settle of this.#unanswered) settle(envelope);
+    const reply = failure(goneError(this.#endpoint.peer, exit));
+    for (const onReply of this.#unanswered) onReply(reply);
     this.#unanswered.clear();
-    // Until its proxies are released, comlink's registry keeps the endpoint, and with it this route, for ever.
+    // Until its proxies are released, comlink's registry keeps the endpoint and this route for ever.
     this.#deliver[releaseProxy]();
   }
 }
 
-/** An endpoint as comlink sees one: what it posts leaves on one channel, what it hears comes by the other. */
+/** An endpoint in comlink's form: sends on one channel, receives on the other. */
 function channelPair(endpoint: Endpoint, sendChannel: string, receiveChannel: string): ComlinkEndpoint {
   return {
     postMessage: (message: unknown, moved?: Transferable[]) => {

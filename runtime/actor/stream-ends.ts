@@ -1,32 +1,32 @@
-// Owns the two ends of one stream: the credit a writer lives on and the buffer a reader yields from. Made by stream.ts,
-// which carries their entries; at most twice the window of items is ever on the way or waiting.
+// Stream ends: a writer with credit and a reader with a buffer. Made by stream.ts, which sends their entries. At most twice the
+// window of items are in transit or buffered.
 import assert from "node:assert";
 import { ServerError } from "../errors.ts";
 
 export interface WriterHooks {
-  /** The reader does not want more, or is gone. Called at most once. */
+  /** The reader has cancelled or is gone. Called at most once. */
   onCancel(): void;
-  /** There is room again after a write() that said false. */
+  /** There is room again after a write() that returned false. */
   onDrain(): void;
 }
 
 export interface StreamWriter<T> {
   /**
-   * Sends one item. False once `window` items are unconsumed: stop until onDrain. The item is accepted all the same; from
-   * twice the window on it is refused with `reader_stalled`. After end() or onCancel items are dropped.
+   * Sends one item. False once `window` items are unconsumed: wait for onDrain. The item is still accepted; from twice the
+   * window on it is refused with `reader_stalled`. Items after end() or onCancel are dropped.
    */
   write(item: T): boolean;
-  /** No more items; the reader finishes what it has. */
+  /** No more items; the reader still yields its buffer. */
   end(): void;
 }
 
-/** For one consumer. Each iteration yields all items that are there; leaving the loop early cancels. */
+/** For one consumer. Each iteration yields all buffered items; leaving the loop early cancels. */
 export interface StreamReader<T> extends AsyncIterable<readonly T[]> {
   /** Tells the writer to stop and ends the iteration. */
   cancel(): void;
 }
 
-/** How an end posts to its counterpart. */
+/** Messages of an end to its counterpart. */
 export interface WriterPost<T> {
   item(item: T): void;
   end(): void;
@@ -40,7 +40,7 @@ export class Writer<T> implements StreamWriter<T> {
   readonly #window: number;
   readonly #hooks: WriterHooks;
   readonly #post: WriterPost<T>;
-  /** Items the reader has not given credit for. */
+  /** Items sent without credit received for them. */
   #outstanding = 0;
   #isFull = false;
   #isOpen = true;
@@ -94,7 +94,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
   readonly #creditBatch: number;
   readonly #post: ReaderPost;
   #items: T[] = [];
-  /** Items of the batch the consumer works on, and of earlier ones whose credit is not sent yet. */
+  /** Items of the current batch, and of earlier ones whose credit is not sent yet. */
   #handedOut = 0;
   #isOver = false;
   #error: Error | null = null;
@@ -110,7 +110,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
   }
 
   next(): Promise<IteratorResult<readonly T[], undefined>> {
-    assert(this.#waiter === null, "a stream has one consumer, and it waits already");
+    assert(this.#waiter === null, "a stream has one consumer, and it is already waiting");
     this.#returnCredit();
     if (this.#items.length > 0) return Promise.resolve({ done: false, value: this.#takeItems() });
     if (this.#error !== null) return Promise.reject(this.#error);
@@ -120,7 +120,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
     });
   }
 
-  /** Called by a loop that is left early. */
+  /** Called when a loop is left early. */
   return(): Promise<IteratorResult<readonly T[], undefined>> {
     this.cancel();
     return Promise.resolve(done);
@@ -145,7 +145,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
     this.#takeWaiter()?.resolve(done);
   }
 
-  /** What has arrived is still yielded, then the iteration throws. */
+  /** Buffered items are still yielded, then the iteration throws. */
   failed(error: Error): void {
     this.#isOver = true;
     const waiter = this.#takeWaiter();
@@ -153,7 +153,7 @@ export class Reader<T> implements StreamReader<T>, AsyncIterator<readonly T[], u
     else waiter.reject(error);
   }
 
-  /** Credit goes back when the consumer asks for more, that is when it is done with what it has; in batches. */
+  /** Credit is returned in batches, when the consumer asks for the next items: it has finished the ones before. */
   #returnCredit(): void {
     if (this.#isOver || this.#handedOut < this.#creditBatch) return;
     this.#post.credit(this.#handedOut);

@@ -1,12 +1,12 @@
-// Owns bounded streams, many over one endpoint: a writer here feeds the reader of the same id at the peer. Both sides make
-// one hub on the same channel. All that happens in one turn of the event loop leaves as ONE message.
+// Stream hub: bounded streams over one endpoint. A writer at this place feeds the reader with the same id at the peer. Both sides
+// make one hub on the same channel. All entries of one turn of the event loop are sent as ONE message.
 import assert from "node:assert";
 import { type Endpoint, goneError, type PeerExit } from "../endpoint/endpoint.ts";
 import { Reader, type StreamReader, type StreamWriter, Writer, type WriterHooks } from "./stream-ends.ts";
 
 export interface StreamHubOptions {
   readonly channel: string;
-  /** Items a writer may have out, unconsumed, before write() says false. The same number on both sides. */
+  /** Unconsumed items of one stream above which write() returns false. The same number on both sides. */
   readonly window: number;
 }
 
@@ -24,7 +24,7 @@ export class StreamHub {
   readonly #writers = new Map<number, Writer<never>>();
   readonly #readers = new Map<number, Reader<unknown>>();
   #outbox: Entry[] = [];
-  /** The items of each stream that is in the outbox, to put further ones beside them. */
+  /** Items of each stream in the outbox: further items are appended to them. */
   readonly #outboxItems = new Map<number, unknown[]>();
   #exit: PeerExit | null = null;
 
@@ -39,7 +39,7 @@ export class StreamHub {
     endpoint.exit.then((exit) => this.#peerGone(exit));
   }
 
-  /** The writing end of stream `id`. Ids are chosen by the reading side and never used twice. */
+  /** The writing end of stream `id`. The reading side chooses ids, and uses each once. */
   writer<T>(id: number, hooks: WriterHooks): StreamWriter<T> {
     assert(!this.#writers.has(id), `stream ${id} already has a writer`);
     const writer = new Writer<T>(this.#window, hooks, {
@@ -54,7 +54,7 @@ export class StreamHub {
     return writer;
   }
 
-  /** The reading end. Make it before the peer is asked to write: entries for an id that is not known are dropped. */
+  /** The reading end. It must exist before the peer writes: entries of unknown ids are dropped. */
   reader<T>(id: number): StreamReader<T> {
     assert(!this.#readers.has(id), `stream ${id} already has a reader`);
     const reader = new Reader<T>(this.#window, {
@@ -69,7 +69,7 @@ export class StreamHub {
     return reader;
   }
 
-  // An unknown id is no mistake: the other end closed while this entry was on its way.
+  // An unknown id is no error: this end was closed while the entry was on its way.
   #arrived(entry: Entry): void {
     const id = entry[1];
     switch (entry[0]) {
@@ -116,8 +116,8 @@ export class StreamHub {
   }
 
   #post(entry: Entry): void {
-    // setImmediate, not a microtask: one incoming frame wakes many consumers, each some microtasks deep, and setImmediate
-    // runs after all of them, and after the other messages of the same poll. It costs no wait: it is the loop's next phase.
+    // setImmediate, not a microtask: one incoming frame wakes many consumers, each several microtasks deep. setImmediate runs
+    // after all of them, and after the other messages of the same poll. It adds no wait: it is the loop's next phase.
     if (this.#outbox.length === 0) setImmediate(() => this.#flush());
     this.#outbox.push(entry);
   }

@@ -1,5 +1,4 @@
-// Owns the decision what happens when a place dies: stay down, start again after a backoff, or give up and tell whoever is
-// in charge. Used by whoever owns a place; knows nothing of what runs in it.
+// Supervision: restarts a place that has ended, after a backoff, or escalates to its owner.
 import { type Clock, realClock } from "../clock.ts";
 import type { PeerExit } from "../endpoint/endpoint.ts";
 import { ServerError } from "../errors.ts";
@@ -7,10 +6,10 @@ import type { Place } from "../thread/place.ts";
 
 export interface RestartPolicy {
   readonly kind: "stop" | "restart" | "escalate";
-  /** The first restart is immediate, the second waits this long, and each further one twice as long as the one before. */
+  /** The first restart is immediate, the second waits for this time, and each further one for twice the time before. */
   readonly minBackoffMs: number;
   readonly maxBackoffMs: number;
-  /** A place that stays up this long is healthy: counting starts again. */
+  /** After this uptime the count of restarts is reset. */
   readonly resetAfterMs: number;
   /** Restarts in a row before the supervisor escalates. */
   readonly maxRestarts: number;
@@ -18,20 +17,20 @@ export interface RestartPolicy {
 
 export interface SuperviseOptions<Ready> {
   readonly name: string;
-  /** Starts the place; the signal fires when the supervisor is stopped meanwhile. */
+  /** Starts the place; the signal fires if the supervisor is stopped meanwhile. */
   readonly start: (signal: AbortSignal) => Promise<Place<Ready>>;
   readonly policy: RestartPolicy;
   readonly clock?: Clock;
-  /** The place runs. If this throws, the place is killed and counts as crashed. */
+  /** The place has started. If this throws, the place is killed and counts as crashed. */
   onUp(place: Place<Ready>): void | Promise<void>;
-  /** The place is gone or did not start; `next` says when it is tried again, null if it is not. */
+  /** The place has ended or did not start; `next`: when it is started again, null: never. */
   onDown(exit: PeerExit, next: { readonly retryInMs: number } | null): void;
-  /** The supervisor has given up; it does nothing more. */
+  /** The supervisor has given up; no further calls follow. */
   onEscalate(error: ServerError): void;
 }
 
 export interface Supervisor {
-  /** Stops the place, or the attempt to start it, and never starts it again. Settles when it is gone. */
+  /** Stops the place, or its start, for good. Resolves when it has ended. */
   stop(deadlineMs: number): Promise<void>;
 }
 
@@ -65,7 +64,7 @@ class PlaceSupervisor<Ready> implements Supervisor {
     return this.#stopRequest.signal.aborted;
   }
 
-  /** One life of the place, from start to whatever ends it. Never rejects. */
+  /** One run of the place, from its start to its end. Never rejects. */
   async #start(): Promise<void> {
     let startError: unknown = null;
     let upAt: number | null = null;
@@ -123,12 +122,12 @@ class PlaceSupervisor<Ready> implements Supervisor {
   }
 }
 
-/** How long to wait before a restart, given how many there were in a row. */
+/** Wait before the next restart, after `restarts` in a row. */
 function backoffMs(policy: RestartPolicy, restarts: number): number {
   return restarts === 0 ? 0 : Math.min(policy.maxBackoffMs, policy.minBackoffMs * 2 ** (restarts - 1));
 }
 
-/** A start that failed for a reason that trying again cannot change. */
+/** True if another attempt would fail for the same reason. */
 function isHopeless(startError: unknown): boolean {
   return startError instanceof ServerError && !startError.retryable;
 }

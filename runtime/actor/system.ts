@@ -1,5 +1,5 @@
-// Owns the actors of one place: spawning, reaching them from here and from attached peers, and the orderly end. Every
-// place has exactly one. It decides nothing about restarts: supervision.ts does.
+// Actor system: the actors of one place, of which each place has exactly one. Spawns actors, delivers messages from this place and
+// from attached peers, and stops in order. Restarts are decided in supervision.ts.
 import assert from "node:assert";
 import { type Clock, realClock } from "../clock.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
@@ -14,13 +14,13 @@ const defaultDrainMs = 5000;
 
 export interface ActorSystemOptions {
   readonly clock?: Clock;
-  /** How long stop() lets each actor work off its mailbox. */
+  /** How long stop() lets each actor drain its mailbox. */
   readonly drainMs?: number;
 }
 
 export class ActorSystem {
   readonly place: string;
-  /** Hears of failed tells and programmer mistakes. Writes a line to stderr unless replaced. */
+  /** Receives failed tells and programming errors. By default, writes a line to stderr. */
   onError: OnError;
   readonly #clock: Clock;
   readonly #drainMs: number;
@@ -37,8 +37,9 @@ export class ActorSystem {
       process.stderr.write(`${at} at ${place}: ${error instanceof Error ? error.stack : String(error)}\n`);
     };
     this.#here = {
-      ask: (actor, method, message, _transfer, settle) => this.#post(actor, { method, message, sender: null, settle }),
-      tell: (actor, method, message) => this.#post(actor, { method, message, sender: null, settle: null }),
+      ask: (actor, method, content, _transfer, onReply) =>
+        this.#post(actor, { method, content, sender: null, onReply }),
+      tell: (actor, method, content) => this.#post(actor, { method, content, sender: null, onReply: null }),
     };
   }
 
@@ -55,17 +56,17 @@ export class ActorSystem {
     return makeRef<P>(this.place, name, this.#here, this.#clock);
   }
 
-  /** A ref to an actor at the peer; attaches the endpoint if it is not. */
+  /** A ref to an actor at the peer; attaches the endpoint if necessary. */
   ref<P extends Protocol<P>>(name: string, endpoint: Endpoint): Ref<P> {
     return makeRef<P>(endpoint.peer, name, this.#route(endpoint), this.#clock);
   }
 
-  /** Lets the peer reach the actors here, and makes refs to the peer's possible. */
+  /** Lets the peer send messages to the actors of this place, and the reverse. */
   attach(endpoint: Endpoint): void {
     this.#route(endpoint);
   }
 
-  /** Stops one actor: works off its mailbox, up to the drain time, and runs its onStop. */
+  /** Stops one actor: drains its mailbox, up to the drain time, and runs its onStop. */
   async stopActor(name: string): Promise<void> {
     const actor = this.#actors.get(name);
     if (actor === undefined) return;
@@ -82,21 +83,21 @@ export class ActorSystem {
   #route(endpoint: Endpoint): RemoteRoute {
     const existing = this.#routes.get(endpoint);
     if (existing !== undefined) return existing;
-    const route = new RemoteRoute(endpoint, (actor, letter) => this.#post(actor, letter));
+    const route = new RemoteRoute(endpoint, (actor, message) => this.#post(actor, message));
     this.#routes.set(endpoint, route);
     return route;
   }
 
-  #post(name: string, letter: Message): void {
+  #post(name: string, message: Message): void {
     const actor = this.#actors.get(name);
     if (actor !== undefined) {
-      actor.post(letter);
+      actor.post(message);
       return;
     }
     const error = this.#isStopping
       ? new ServerError("draining", `"${this.place}" is stopping; it takes no more messages`)
       : new ServerError("peer_gone", `"${this.place}" has no actor "${name}"; it may have stopped`);
-    if (letter.settle === null && !this.#isStopping) this.onError(error, `${name}.${letter.method}`);
-    letter.settle?.(failure(error));
+    if (message.onReply === null && !this.#isStopping) this.onError(error, `${name}.${message.method}`);
+    message.onReply?.(failure(error));
   }
 }

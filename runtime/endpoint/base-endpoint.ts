@@ -1,5 +1,5 @@
-// Owns what both carriers share: routing messages to their channel's handler, holding early ones, and settling `exit`
-// exactly once. Subclassed by the two carriers only. Never blocks, never buffers without a bound.
+// Base of both endpoints: passes messages to their channel's handler, holds early ones within a limit, and resolves `exit`
+// exactly once.
 import assert from "node:assert";
 import type { Endpoint, PeerExit, Transferable } from "./endpoint.ts";
 
@@ -9,14 +9,14 @@ const heldLimit = 1024;
 type Handler = (payload: unknown) => void;
 
 /**
- * Turns what a carrier saw on its wire into how the peer ended. `isFailure` means that this side gave up on the link: a
- * limit passed, or bytes that make no sense.
+ * Finds out how the peer ended, given what its endpoint observed. `isFailure`: this side closed the connection, because of an
+ * exceeded limit or invalid bytes.
  */
 export type Explain = (loss: PeerExit, isFailure: boolean) => Promise<PeerExit>;
 
-export interface LinkOptions {
+export interface EndpointOptions {
   readonly peer: string;
-  /** Given by a spawner, who hears from the system how its place ended; `exit` then settles with this answer. */
+  /** Set by a spawner, which learns from the system how its place ended: `exit` resolves with the result. */
   readonly explain?: Explain;
 }
 
@@ -26,42 +26,42 @@ export abstract class BaseEndpoint implements Endpoint {
   readonly #handlers = new Map<string, Handler>();
   readonly #held = new Map<string, unknown[]>();
   readonly #explain: Explain | undefined;
-  readonly #settleExit: (exit: PeerExit | Promise<PeerExit>) => void;
+  readonly #resolveExit: (exit: PeerExit | Promise<PeerExit>) => void;
   #heldCount = 0;
   #isLost = false;
 
-  constructor(options: LinkOptions) {
+  constructor(options: EndpointOptions) {
     this.peer = options.peer;
     this.#explain = options.explain;
-    let settle: (exit: PeerExit | Promise<PeerExit>) => void = () => {};
+    let resolveExit: (exit: PeerExit | Promise<PeerExit>) => void = () => {};
     this.exit = new Promise((resolve) => {
-      settle = resolve;
+      resolveExit = resolve;
     });
-    this.#settleExit = settle;
+    this.#resolveExit = resolveExit;
   }
 
   abstract send(channel: string, payload: unknown, transfer?: readonly Transferable[]): boolean;
 
-  /** Says goodbye, so that the peer sees an orderly exit, and lets go of the carrier. */
+  /** Sends a goodbye, so that the peer sees an orderly exit, and closes the connection. */
   abstract close(): void;
 
-  /** Lets go of the carrier at once. */
+  /** Closes the connection at once. */
   protected abstract abandon(): void;
 
   receive(channel: string, handler: (payload: never) => void): void {
     assert(!this.#handlers.has(channel), `channel "${channel}" of "${this.peer}" already has a handler`);
     const typed = handler as Handler;
     this.#handlers.set(channel, typed);
-    // In a microtask, so that the caller finishes its own setup first; until then deliver() appends to the held ones.
+    // In a microtask, so that the caller finishes its setup first. Until then deliver() appends to the held messages.
     if (this.#held.has(channel)) queueMicrotask(() => this.#deliverHeld(channel, typed));
   }
 
-  /** True from the moment the link is over; `exit` may take a little longer, to learn why. */
+  /** True once the connection is lost; `exit` may resolve later, when the reason is known. */
   get isLost(): boolean {
     return this.#isLost;
   }
 
-  /** Carriers call this for each message that arrives, in order. */
+  /** Called by subclasses for each message that arrives, in order. */
   protected deliver(channel: string, payload: unknown): void {
     const handler = this.#handlers.get(channel);
     const held = this.#held.get(channel);
@@ -76,17 +76,17 @@ export abstract class BaseEndpoint implements Endpoint {
     }
   }
 
-  /** This side gives up on the link. */
+  /** This side closes the connection because of an error. */
   protected fail(reason: string): void {
     this.lose({ reason, code: null, signal: null, orderly: false }, true);
   }
 
-  /** The link is over, for whatever reason; only the first counts. */
+  /** The connection is lost. Only the first reason counts. */
   protected lose(loss: PeerExit, isFailure = false): void {
     if (this.#isLost) return;
     this.#isLost = true;
     this.abandon();
-    this.#settleExit(this.#explain === undefined ? loss : this.#explain(loss, isFailure));
+    this.#resolveExit(this.#explain === undefined ? loss : this.#explain(loss, isFailure));
   }
 
   #deliverHeld(channel: string, handler: Handler): void {
@@ -97,9 +97,9 @@ export abstract class BaseEndpoint implements Endpoint {
   }
 }
 
-/** The carrier ended without a goodbye. */
+/** The connection ended without a goodbye. */
 export function silentLoss(): PeerExit {
-  return { reason: "the link closed without a goodbye", code: null, signal: null, orderly: false };
+  return { reason: "the connection closed without a goodbye", code: null, signal: null, orderly: false };
 }
 
 /** One side closed on purpose. */

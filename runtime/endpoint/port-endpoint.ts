@@ -1,15 +1,15 @@
-// Owns the thread carrier: an Endpoint over a MessagePort. Typed arrays cross by structured clone, or move if listed.
-// A port has no send buffer to look at, so the receiver acknowledges every 64 messages and the sender counts the rest.
+// Endpoint over a MessagePort. Typed arrays are cloned, or moved if listed for transfer. The send buffer of a port cannot be
+// queried, so the receiver acknowledges every 64 messages and the sender counts the others.
 import type { MessagePort } from "node:worker_threads";
-import { BaseEndpoint, type LinkOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
+import { BaseEndpoint, type EndpointOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
 import type { Transferable } from "./endpoint.ts";
 
 const acknowledgeEvery = 64;
-/** Unacknowledged messages above which send() says "slow down", and above which the link is given up. */
+/** Unacknowledged messages above which send() returns false, and above which the connection is closed. */
 const highWaterMark = 1024;
 const hardLimit = 16_384;
 
-/** [channel, payload] | how many messages the other side has received so far | goodbye. */
+/** [channel, payload] | count of messages received by the other side so far | goodbye. */
 type Wire = readonly [channel: string, payload: unknown] | number | "bye";
 
 export class PortEndpoint extends BaseEndpoint {
@@ -18,12 +18,12 @@ export class PortEndpoint extends BaseEndpoint {
   #acknowledged = 0;
   #received = 0;
 
-  constructor(port: MessagePort, options: LinkOptions) {
+  constructor(port: MessagePort, options: EndpointOptions) {
     super(options);
     this.#port = port;
     port.on("message", (wire: Wire) => this.#arrived(wire));
     port.on("messageerror", (error) => this.fail(`a message could not be read: ${error.message}`));
-    // Node closes a port when the other one's thread ends, after what it had sent: the only sign of an abrupt death.
+    // Node closes a port when the other thread ends, after its last message: the only sign of an abrupt end.
     port.on("close", () => this.lose(silentLoss()));
   }
 

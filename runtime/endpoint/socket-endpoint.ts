@@ -1,37 +1,37 @@
-// Owns the process carrier: an Endpoint over a unix-domain socket. A frame is a little-endian u32 length and that many
-// bytes of msgpack holding [channel, payload]; a frame of length 0 is a goodbye. Bytes that make no sense close the link.
+// Endpoint over a Unix domain socket. A frame is a little-endian u32 length and as many bytes of msgpack: [channel, payload]. A
+// frame of length 0 is a goodbye. Invalid bytes close the connection.
 import type { Socket } from "node:net";
 import { Packr, RESERVE_START_SPACE } from "msgpackr";
 import { ServerError } from "../errors.ts";
-import { BaseEndpoint, type LinkOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
+import { BaseEndpoint, type EndpointOptions, orderlyLoss, silentLoss } from "./base-endpoint.ts";
 
 const headerBytes = 4;
 const maxFrameBytes = 64 * 1024 * 1024;
-/** Unsent bytes above which send() says "slow down", and above which the link is given up. */
+/** Unsent bytes above which send() returns false, and above which the connection is closed. */
 const highWaterBytes = 1024 * 1024;
 const hardLimitBytes = 4 * maxFrameBytes;
-/** The packer keeps the largest buffer it ever needed; past this size it is thrown away with its buffer. */
+/** The packer keeps its largest buffer; above this size the packer is replaced. */
 const keptBufferBytes = 1024 * 1024;
 /** How long close() waits for a peer that does not read. */
 const closeDeadlineMs = 1000;
 
-// Objects as plain maps: records would carry their shape, and compile a reader for it, in every single message.
+// Objects as plain maps: records would send their structure, and compile a reader for it, with every message.
 const newPacker = () => new Packr({ useRecords: false, moreTypes: true, copyBuffers: true });
 
 export class SocketEndpoint extends BaseEndpoint {
   readonly #socket: Socket;
   readonly #unpacker = newPacker();
   #packer = newPacker();
-  /** Bytes that have come and are not yet a whole frame; their sum; how many there must be before looking again. */
+  /** Bytes of an incomplete frame; their sum; the sum at which the frame is complete. */
   #chunks: Uint8Array[] = [];
   #pendingBytes = 0;
   #neededBytes = headerBytes;
 
-  constructor(socket: Socket, options: LinkOptions) {
+  constructor(socket: Socket, options: EndpointOptions) {
     super(options);
     this.#socket = socket;
     socket.on("data", (chunk: Buffer) => this.#arrived(chunk));
-    socket.on("error", () => {}); // "close" follows, and what it means to us is the same
+    socket.on("error", () => {}); // "close" follows, and is handled
     socket.on("close", () => this.lose(silentLoss()));
   }
 
@@ -43,7 +43,7 @@ export class SocketEndpoint extends BaseEndpoint {
     if (bodyBytes > maxFrameBytes) {
       throw new ServerError(
         "body_too_large",
-        `a message of ${bodyBytes} bytes on channel "${channel}" to "${this.peer}"; a link takes ${maxFrameBytes}`,
+        `a message of ${bodyBytes} bytes on channel "${channel}" to "${this.peer}"; the limit is ${maxFrameBytes}`,
       );
     }
     if (this.#socket.writableLength + frame.length > hardLimitBytes) {
@@ -57,7 +57,7 @@ export class SocketEndpoint extends BaseEndpoint {
 
   override close(): void {
     if (this.isLost || this.#socket.writableEnded) return;
-    // Lost only once the bytes have left this process (whoever awaits `exit` may end it next), or nobody takes them.
+    // Lost only once the bytes have left this process, as code that awaits `exit` may end it next, or at the deadline.
     const lose = () => this.lose(orderlyLoss("closed here"));
     this.#socket.end(Buffer.alloc(headerBytes), lose);
     setTimeout(lose, closeDeadlineMs).unref();
@@ -71,7 +71,7 @@ export class SocketEndpoint extends BaseEndpoint {
     // A plain Uint8Array, so that byte arrays inside messages do not turn into Buffers.
     this.#chunks.push(new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength));
     this.#pendingBytes += chunk.length;
-    // Joined only when a whole frame is there: joining at each chunk would copy a large frame over and over.
+    // Joined only when the frame is complete: joining at each chunk would copy a large frame many times.
     if (this.#pendingBytes < this.#neededBytes) return;
     const bytes = this.#chunks.length === 1 ? (this.#chunks[0] as Uint8Array) : Buffer.concat(this.#chunks);
     const consumedBytes = this.#readFrames(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
@@ -80,7 +80,7 @@ export class SocketEndpoint extends BaseEndpoint {
     this.#pendingBytes = rest.length;
   }
 
-  /** Delivers every whole frame, sets how many bytes the next one needs, and returns how many were consumed. */
+  /** Delivers all complete frames, sets the bytes needed for the next one, and returns the bytes consumed. */
   #readFrames(bytes: Uint8Array): number {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     let at = 0;

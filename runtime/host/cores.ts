@@ -1,5 +1,5 @@
 // CPU cores for compute threads. Hardware threads of one core share its arithmetic units, so one compute thread per core is
-// fastest. Threads beyond the CPU quota of a container would only wait. No native code: reads Linux files.
+// fastest. Threads beyond the CPU quota of a container would only wait. Reads Linux files, without native code.
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
@@ -8,13 +8,13 @@ const topologyOf = (cpu: number) => `/sys/devices/system/cpu/cpu${cpu}/topology/
 const performanceCores = "/sys/devices/cpu_core/cpus";
 const nodes = "/sys/devices/system/node";
 
-/** Cores this process may use; hardware threads where the system does not say which share a core. */
+/** Cores this process may use; hardware threads if the system does not report which share a core. */
 export function physicalCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText) ?? limit, limit);
 }
 
-/** Cores for compute threads: without the efficiency cores of a hybrid CPU, as the other threads would wait for them. */
+/** Cores for compute threads: without the efficiency cores of a hybrid CPU, which the other threads would wait for. */
 export function computeCores(): number {
   const limit = availableParallelism();
   return Math.min(countCores(readText, performanceThreads(readText)) ?? limit, limit);
@@ -25,15 +25,15 @@ export function computeThreads(configured: number, cores = computeCores(), quota
   return configured || Math.max(1, Math.min(cores, Math.ceil(quota)));
 }
 
-/** The CPU quota of this process; Infinity where it has none. */
+/** CPU quota of this process; Infinity: none. */
 export function ownCpuQuota(): number {
   return cpuQuota(readText);
 }
 
 /**
  * CPU quota in cores (1.5 = 1.5 s of processor time a second): the minimum over this process's cgroups and their parents,
- * Infinity without one. `read` returns null for a missing file. File formats: cgroup-v2 and sched-bwc in the Linux
- * documentation. In a container, the own group is also at the mount point, whatever its path on the host.
+ * Infinity if none has a quota. `read` returns null for a missing file. File formats: cgroup-v2 and sched-bwc in the Linux
+ * documentation. In a container, its own cgroup is also at the mount point, whatever its path on the host.
  */
 export function cpuQuota(read: (path: string) => string | null): number {
   const groups = [...(read("/proc/self/cgroup") ?? "").matchAll(/^\d+:([^:\n]*):\/(.*)$/gm)];
@@ -55,13 +55,13 @@ function legacyQuota(read: (path: string) => string | null, folder: string): num
   return quotient(read(`${folder}/cpu.cfs_quota_us`) ?? "", read(`${folder}/cpu.cfs_period_us`) ?? "");
 }
 
-/** Infinity for what says that there is no quota: `max`, -1 or nothing. */
+/** Infinity for no quota: `max`, -1 or "". */
 function quotient(quota: string, period: string): number {
   const ratio = Number.parseInt(quota, 10) / Number.parseInt(period, 10);
   return ratio > 0 ? ratio : Number.POSITIVE_INFINITY;
 }
 
-/** The folder of a group and of each that it lies in. */
+/** Folders of a cgroup and of its parents. */
 function foldersUp(root: string, path: string): string[] {
   const names = path.split("/").filter((name) => name !== "");
   return Array.from({ length: names.length + 1 }, (_, count) => [root, ...names.slice(0, count)].join("/"));
@@ -80,14 +80,14 @@ export function numaNodes(read: (path: string) => string | null): readonly numbe
   });
 }
 
-/** Cores of these hardware threads; null where files do not tell. `read` gives null for no file. */
+/** Cores of these hardware threads; null: unknown. `read` returns null for a missing file. */
 export function countCores(read: (path: string) => string | null, threads = allowedThreads(read)): number | null {
   // Threads of one core name the same siblings.
   const cores = new Set(threads.flatMap((cpu) => read(topologyOf(cpu))?.trim() ?? []));
   return cores.size === 0 ? null : cores.size;
 }
 
-/** Hardware threads of performance cores that this process is allowed on; all it is allowed on if there are none. */
+/** Hardware threads of performance cores that this process is allowed on; all allowed ones if there are none. */
 export function performanceThreads(read: (path: string) => string | null): number[] {
   const allowed = allowedThreads(read);
   const performance = new Set(listed((read(performanceCores) ?? "").trim()));
@@ -95,13 +95,13 @@ export function performanceThreads(read: (path: string) => string | null): numbe
   return fast.length > 0 ? fast : allowed;
 }
 
-/** Hardware threads this process is allowed on; some of them may not be there. */
+/** Hardware threads this process is allowed on; some may not exist. */
 function allowedThreads(read: (path: string) => string | null): number[] {
   const [, allowed = ""] = /^Cpus_allowed_list:\s*([\d,-]+)$/m.exec(read("/proc/self/status") ?? "") ?? [];
   return listed(allowed);
 }
 
-/** The numbers of a list such as `0-3,8`, which may be empty. */
+/** Numbers of a list such as `0-3,8` or "". */
 function listed(list: string): number[] {
   const ranges = list.split(",").filter((range) => range !== "");
   return ranges.flatMap((range) => {

@@ -1,9 +1,9 @@
-// Owns where the user's home folder is, which some users have not. Asked where a folder's place depends on it, and only then.
+// Home folder of the user. Some users have none, so it is looked up only if a path depends on it.
 import { homedir } from "node:os";
 import { isAbsolute } from "node:path";
 import { ServerError } from "../errors.ts";
 
-/** Throws config_invalid where there is none. */
+/** Throws config_invalid if there is none. */
 export function homeFolder(): string {
   const found = systemHome();
   if (found !== null && isAbsolute(found)) return found;
@@ -11,7 +11,7 @@ export function homeFolder(): string {
   throw new ServerError("config_invalid", message, { param: "HOME" });
 }
 
-/** The system throws for a user that it does not know. */
+/** null: none, or the system does not know the user. */
 function systemHome(): string | null {
   try {
     return homedir();

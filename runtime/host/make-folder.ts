@@ -1,9 +1,9 @@
-// Owns making a folder and those it lies in. Node's own recursion never ends where a folder that exists says that nothing can
-// exist in it, as those of the kernel do.
+// Creation of a folder and its parents. Node's own recursion never ends if an existing folder reports that nothing can exist in
+// it, as folders of the kernel do.
 import { mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** Does nothing where it is there. Throws what the file system says. */
+/** Does nothing if the folder exists. Throws the error of the file system. */
 export function makeFolder(path: string, mode: number): void {
   try {
     makeOne(path, mode);

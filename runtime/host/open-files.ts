@@ -1,10 +1,10 @@
-// Open files of this process: how many there may be, and how many there are. Sockets count as files.
+// Open files of this process: their limit and their number. Sockets count as files.
 import { readdirSync, readFileSync, statSync } from "node:fs";
 
 const ofLinux = "/proc/self/fd";
 const ofOthers = "/dev/fd";
 
-/** Most files this process may have open; Infinity where that is not known. */
+/** Limit of open files of this process; Infinity: unknown. */
 export function openFileLimit(): number {
   try {
     const [, soft = ""] = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
@@ -20,7 +20,7 @@ function limitInReport(): number {
   return typeof soft === "number" ? soft : Number.POSITIVE_INFINITY;
 }
 
-/** Files open now; Infinity where not even one more can be opened to count them. */
+/** Number of open files; Infinity if no further one can be opened to count them. */
 export function openFileCount(): number {
   return sizeOfLinux() || entryCount();
 }

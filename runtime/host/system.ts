@@ -1,12 +1,12 @@
-// Owns what is said of the machine and of this build: the words for it, and what the operating system tells of itself. What
-// it takes an engine, a child process or a setting to know is put together by cli/; http/ only writes it down.
+// System information: its types, and the facts from the operating system. cli/ adds facts from engines, child processes and
+// settings; http/ sends them.
 import { readFileSync } from "node:fs";
 import { cpus, freemem, machine, release, totalmem, type } from "node:os";
 
 export interface Device {
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly kind: string;
-  /** Counted from 0 among those of its kind. */
+  /** Index among the devices of its kind, from 0. */
   readonly ordinal: number;
   readonly name: string;
   readonly totalBytes: number;
@@ -29,33 +29,33 @@ export interface HostFacts {
 
 export interface BuildFacts {
   readonly version: string;
-  /** null where nothing tells. */
+  /** null: unknown. */
   readonly gitRevision: string | null;
-  /** What the native libraries that are installed can compute on. */
+  /** Support of the installed native libraries. */
   readonly cuda: boolean;
   readonly metal: boolean;
 }
 
-/** Estimates of a model in one engine, from a trial. Speeds in tokens/s; null for an encoder, which does not decode. */
+/** Estimates for a model in one engine, from a trial. Speeds in tokens/s; null for an encoder, which does not decode. */
 export interface TrialReport {
-  /** Prompt tokens of one sequence; of an encoder, tokens of texts. */
+  /** Prompt tokens of one sequence; for an encoder, tokens of texts. */
   readonly prompt: number;
   /** New tokens of one sequence. */
   readonly oneRow: number | null;
   /** New tokens of 16 sequences together. */
   readonly sixteenRows: number | null;
-  /** Memory that the weights take. */
+  /** Memory of the weights. */
   readonly weightBytes: number;
 }
 
-/** Which engine runs a model, and why. */
+/** Engine of a model, and the reason for the choice. */
 export interface EngineReport {
   readonly model: string;
   readonly engine: string;
   readonly reason: string;
-  /** By engine; null without a trial, or where it failed. */
+  /** By engine; null: no trial, or it failed. */
   readonly figures: Readonly<Record<string, TrialReport>> | null;
-  /** What would make the model faster on this machine; null for nothing that is known. */
+  /** How the model could run faster on this machine; null: nothing known. */
   readonly advice: string | null;
 }
 
@@ -65,7 +65,7 @@ export interface SystemInfo {
   readonly devices: readonly Device[];
   readonly build: BuildFacts;
   readonly hubCache: string;
-  /** Of each model that is served or asked for. */
+  /** One for each model that is served or requested. */
   readonly engines: readonly EngineReport[];
 }
 
@@ -73,7 +73,7 @@ export interface Check {
   readonly name: string;
   readonly status: "ok" | "warn" | "error";
   readonly message: string;
-  /** What to do, where something is to be done. */
+  /** What to do; absent: nothing. */
   readonly suggestion?: string;
 }
 
@@ -82,13 +82,13 @@ export interface Diagnosis {
   readonly checks: readonly Check[];
 }
 
-/** Both are found out when asked for, without keeping the thread that asks. */
+/** Both collect their facts at each call, without blocking the calling thread. */
 export interface SystemInspector {
   info(): Promise<SystemInfo>;
   diagnose(): Promise<Diagnosis>;
 }
 
-/** Knows what the operating system tells, and checks nothing: for where nobody brings another one. */
+/** Default inspector: facts of the operating system only, no checks. */
 export function bareInspector(hubCache = ""): SystemInspector {
   const info = async (): Promise<SystemInfo> => {
     const host = hostFacts();
@@ -103,7 +103,7 @@ export function hostFacts(): HostFacts {
   return { ...lasting, memory: memoryFacts() };
 }
 
-/** What does not change while the process lives. On a machine of many cores it takes milliseconds to read. */
+/** Facts that do not change in the life of the process. Reading them takes milliseconds on a machine with many cores. */
 let lasting: Omit<HostFacts, "memory"> | null = null;
 
 function lastingFacts(): Omit<HostFacts, "memory"> {
@@ -123,20 +123,20 @@ function lastingFacts(): Omit<HostFacts, "memory"> {
   };
 }
 
-/** Less than the machine has, where this process may not use it all. */
+/** Limited to what this process may use. */
 function memoryFacts(): HostFacts["memory"] {
   const limit = process.constrainedMemory() || Number.POSITIVE_INFINITY;
   const totalBytes = Math.min(totalmem(), limit);
   return { totalBytes, availableBytes: Math.min(process.availableMemory?.() ?? freemem(), totalBytes) };
 }
 
-/** The instruction sets of the first core in a /proc/cpuinfo, by default this machine's; none where there is no such file. */
+/** Instruction sets of the first core in a /proc/cpuinfo, by default this machine's; empty if the file is missing. */
 export function cpuFlags(cpuinfo = readText("/proc/cpuinfo")): ReadonlySet<string> {
   const [, flags] = /^(?:flags|Features)\s*:\s*(.+)$/m.exec(cpuinfo) ?? [];
   return new Set(flags?.split(" "));
 }
 
-/** What an /etc/os-release calls its system; else the platform. */
+/** Name of the system in an /etc/os-release; the platform if absent. */
 export function osName(osRelease: string): string {
   const [, name] = /^PRETTY_NAME="?([^"\n]+)"?$/m.exec(osRelease) ?? [];
   return name ?? process.platform;

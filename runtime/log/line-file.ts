@@ -1,11 +1,11 @@
-// Owns a file that lines are appended to while nobody waits for the disk: they leave in the order they came, in a bounded
-// queue. What the disk does not take is lost and told, never silently.
+// Line file: appends lines to a file in order, without waiting for the disk. The queue is bounded; lines that are lost are counted
+// and reported.
 import { type FileHandle, open } from "node:fs/promises";
 
 export interface LineFileOptions {
-  /** Most bytes of lines that wait for the disk, the ones under way included. */
+  /** Most bytes of lines that wait for the disk, including those being written. */
   readonly maxWaitingBytes: number;
-  /** Told at most every few seconds, and at the end. */
+  /** Called at most every few seconds, and at the end. */
   readonly onLost: (count: number, reason: string) => void;
   readonly reportEveryMs?: number;
 }
@@ -19,10 +19,10 @@ export class LineFile {
   readonly #options: LineFileOptions;
   #lines: string[] = [];
   #waitingBytes = 0;
-  /** Handed to the disk, which has not said yet what became of them. */
+  /** Lines of the write in progress. */
   #underWayCount = 0;
   #writing: Promise<void> | null = null;
-  /** The last write may have left a part of a line. */
+  /** The last write may have written a part of a line. */
   #isTorn = false;
   #lostCount = 0;
   #lostReason = "";
@@ -33,7 +33,7 @@ export class LineFile {
     this.#options = options;
   }
 
-  /** Opens a file, its owner's alone where it is new. Rejects where the system does. */
+  /** Opens a file. A new one is accessible to its owner only. Rejects with the error of the file system. */
   static async open(path: string, options: LineFileOptions): Promise<LineFile> {
     return new LineFile(await open(path, "a", ownerOnly), options);
   }
@@ -49,7 +49,7 @@ export class LineFile {
     this.#writing ??= this.#writeAll();
   }
 
-  /** Waits for what is under way, so long at most; what is left then is lost. Append no more. */
+  /** Waits for pending writes until the deadline; the remaining lines are lost. Nothing may be appended afterwards. */
   async close(deadlineMs: number = defaultCloseDeadlineMs): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const deadline = new Promise<void>((resolve) => {
@@ -61,7 +61,7 @@ export class LineFile {
     this.#lines = [];
     if (leftCount > 0) this.#lose(leftCount, "the program ended first");
     this.#tell();
-    // Closing waits for a write that hangs, which nobody has the time for.
+    // Otherwise closing would wait for a write that hangs.
     if (this.#writing === null) await this.#file.close();
   }
 

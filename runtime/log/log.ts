@@ -1,5 +1,5 @@
-// Owns logging: one pino logger a place, whole lines written at once to stderr, so that lines of threads and children do not
-// mix. Text for a person at a terminal, JSON for machines. Secrets are struck out here and texts cut, whoever logs them.
+// Logger: one pino logger for each place. Whole lines are written to stderr, so that lines of threads and child processes do not
+// mix. Text for terminals, JSON for machines. Secrets are removed and long texts cut in every line.
 import { isatty } from "node:tty";
 import pino from "pino";
 import { prettyFactory } from "pino-pretty";
@@ -11,17 +11,17 @@ export type LogLevel = "trace" | "debug" | "info" | "warn" | "error" | "fatal" |
 export interface LogOptions {
   readonly level: LogLevel;
   readonly format: "text" | "json";
-  /** Put on each line, to tell places apart. */
+  /** Added to each line, to tell places apart. */
   readonly place?: string;
 }
 
-/** Where lines go; stderr unless a test listens. */
+/** Destination of lines: stderr, except in tests. */
 export interface LogDestination {
   write(line: string): void;
 }
 
 const stderr = 2;
-/** Most characters of one text in a line, whoever sent it: a client may choose a path of any length. */
+/** Most characters of one text in a line: a client may send a path of any length. */
 export const maxTextLength = 2000;
 const maxStackLength = 8000;
 const secretKeys = [
@@ -29,12 +29,12 @@ const secretKeys = [
   ...["access_token", "refresh_token", "client_secret"],
 ];
 
-/** A logger for this place. Call it once a place and use `logger.child({ … })` below. */
+/** The logger of this place. Called once in each place; `logger.child({ … })` makes others. */
 export function createLogger(options: LogOptions, destination?: LogDestination): Logger {
   if (destination !== undefined) return loggerTo(destination, options);
   const logger = loggerTo({ write: writeStderr }, options);
   onLostLines((lost) => {
-    logger.warn({ lost }, "log lines were lost: nobody read stderr, and its buffer was full");
+    logger.warn({ lost }, "log lines were lost: stderr was not read, and its buffer was full");
   });
   return logger;
 }
@@ -60,7 +60,7 @@ function loggerTo(destination: LogDestination, options: LogOptions): Logger {
   return pino(settings, { write: (line: string) => destination.write(toText(line)) });
 }
 
-/** The fields of a line, with the texts in them and in what they hold cut. Made anew only where there is one to cut. */
+/** The fields of a line with long texts cut, also in nested values. Copied only if a text is cut. */
 function cutFields(fields: Record<string, unknown>, depth = 2): Record<string, unknown> {
   let cutOnes: Record<string, unknown> | null = null;
   for (const key in fields) {
@@ -89,7 +89,7 @@ function cutError(error: Error): object {
   return { ...cutFields(fields), stack: cut(stack, maxStackLength) };
 }
 
-/** The key at the top, and one and two levels down: headers, and requests that hold headers. */
+/** The key at the top level, and one and two levels down: headers, and requests with headers. */
 function pathsOf(key: string): string[] {
   return [`["${key}"]`, `*["${key}"]`, `*.*["${key}"]`];
 }
@@ -106,20 +106,20 @@ function textFormatter(): (line: string) => string {
   });
 }
 
-/** key=value, except for what the line shows anyway. */
+/** key=value, except for fields that the line shows already. */
 function toPair([key, value]: [string, unknown]): string[] {
   if (key === "level" || key === "time" || key === "msg" || (key === "err" && stackOf(value) !== "")) return [];
   const isPlainWord = typeof value !== "object" && /^[^\s"=\p{C}]+$/u.test(String(value));
   return [`${key}=${isPlainWord ? value : JSON.stringify(value).replace(/\p{C}/gu, escaped)}`];
 }
 
-/** JSON escapes only some of the characters that a terminal obeys or does not show. */
+/** JSON escapes only some of the control and invisible characters of a terminal. */
 function escaped(character: string): string {
   const units = Array.from({ length: character.length }, (_, i) => character.charCodeAt(i));
   return units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("");
 }
 
-/** An error's stack, below the line. */
+/** Stack of an error, for the lines after the message. */
 function stackOf(error: unknown): string {
   return typeof error === "object" && error !== null && "stack" in error ? `\n${error.stack}` : "";
 }

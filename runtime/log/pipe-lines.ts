@@ -1,6 +1,5 @@
-// PipeLines: writes lines to a pipe or a socket whose reader may be slow or gone. Lines are written at once while there is
-// room, then kept in a bounded buffer; what does not fit is dropped and counted. No write blocks this thread, but flush() does.
-// Used by stderr.ts.
+// Pipe lines: writes lines to a pipe or socket whose reader may be slow or gone. If the pipe is full, lines wait in a bounded
+// buffer; lines beyond it are dropped and counted. Writes do not block this thread; flush() does. Used by stderr.ts.
 import { writeSync } from "node:fs";
 
 export interface PipeLinesOptions {
@@ -8,12 +7,12 @@ export interface PipeLinesOptions {
   readonly fd: number;
   /** Most bytes of lines that wait for room. */
   readonly maxWaitingBytes?: number;
-  /** Called with the number of lines that were dropped, once there is room for a line that says so. */
+  /** Called with the number of dropped lines, once there is room for a line that reports it. */
   readonly onLost: (count: number) => void;
 }
 
 const defaultMaxWaitingBytes = 2 ** 20;
-/** How often a full pipe is tried again. */
+/** Interval of attempts to write to a full pipe. */
 const retryMs = 50;
 const flushRetryMs = 5;
 
@@ -21,12 +20,12 @@ export class PipeLines {
   readonly #fd: number;
   readonly #maxWaitingBytes: number;
   readonly #onLost: (count: number) => void;
-  /** In order; the first may be the rest of a line whose start has been written. */
+  /** In order; the first may be the rest of a partly written line. */
   readonly #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #lostCount = 0;
   #retry: NodeJS.Timeout | null = null;
-  /** Nobody will ever read what is written. */
+  /** The reader is gone for good. */
   #isBroken = false;
 
   constructor({ fd, maxWaitingBytes = defaultMaxWaitingBytes, onLost }: PipeLinesOptions) {
@@ -40,20 +39,20 @@ export class PipeLines {
     const bytes = Buffer.from(line);
     const rest = this.#waiting.length === 0 ? this.#send(bytes) : bytes;
     if (rest.byteLength === 0) return;
-    // The rest of a line that has begun is kept in any case.
+    // The rest of a partly written line is always kept.
     if (rest === bytes && this.#waitingBytes + rest.byteLength > this.#maxWaitingBytes) this.#lostCount++;
     else this.#keep(rest);
     this.#retry ??= setInterval(() => this.#sendWaiting(), retryMs).unref();
   }
 
-  /** Waits for room, for so long at most; blocks this thread meanwhile. To be called before the process exits. */
+  /** Blocks this thread until all lines are written, for at most `limitMs`. Called before the process exits. */
   flush(limitMs: number): void {
     const deadline = performance.now() + limitMs;
-    const nobody = new Int32Array(new SharedArrayBuffer(4));
+    const unused = new Int32Array(new SharedArrayBuffer(4));
     while (this.#retry !== null) {
       this.#sendWaiting();
       if (this.#retry === null || performance.now() > deadline) return;
-      Atomics.wait(nobody, 0, 0, flushRetryMs);
+      Atomics.wait(unused, 0, 0, flushRetryMs);
     }
   }
 

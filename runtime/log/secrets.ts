@@ -1,5 +1,5 @@
-// Owns striking secrets out of JSON that is written down: the values of keys that name secrets, however deep they stand, also
-// in JSON that is a text of other JSON, as the arguments of a call are. Takes time in proportion to the text, whatever it is.
+// Removal of secrets from logged JSON: values of keys with names of secrets, at any depth, also in JSON inside a string of other
+// JSON (arguments of tool calls). Takes time linear in the text.
 
 const REDACTED = "[redacted]";
 
@@ -7,18 +7,18 @@ const secretName =
   /^(?:(?:proxy-)?authorization|(?:set-)?cookie|tokensource|(?:(?!(?:bos|eos|pad|unk|stop)_).*[_-])?(?:token|secret|password|passphrase|passwd|api[_-]?key|(?:access|private|secret)[_-]?key))$/i;
 const secretCamelName = /[a-z](?:Token|Secret|Password|Passphrase|ApiKey|AccessKey|PrivateKey)$/;
 
-// In a text of JSON each quote has backslashes before it, and what parts the tokens may be written as \n, \r and \t.
+// In JSON inside a string, each quote has backslashes before it, and whitespace may be written as \n, \r and \t.
 const gap = String.raw`[\s\\nrt]*`;
 const key = new RegExp(String.raw`(?<!\\)(\\*)"([\w-]{1,64})\1"${gap}:`, "g");
 const keyPlace = new RegExp(`[{,]${gap}$`);
-/** Looked at before a key, to tell one from a word in quotes. */
+/** Characters examined before a key, to tell it from a quoted word. */
 const keyPlaceLength = 200;
 const listStart = new RegExp(String.raw`${gap}\[`, "y");
 const listNext = new RegExp(`${gap},`, "y");
 const quote = new RegExp(`${gap}"`, "y");
 const logprobNext = new RegExp(`${gap},${gap}"logprob`, "y");
 
-/** JSON, or a part of it, without its secrets. A model's own tokens, which are told by their logprobs, are none. */
+/** JSON, or a part of it, without its secrets. `token` fields next to `logprob` fields are a model's tokens, not secrets. */
 export function withoutSecrets(json: string): string {
   let kept = "";
   let keptTo = 0;
@@ -48,7 +48,7 @@ function isKeyPlace(json: string, at: number): boolean {
   return keyPlace.test(json.slice(Math.max(at - keyPlaceLength, 0), at));
 }
 
-/** Where what stands at `from` ends, if it is of this form; null if it is not. */
+/** End of the match at `from`; null: no match. */
 function endOf(form: RegExp, json: string, from: number): number | null {
   form.lastIndex = from;
   return form.test(json) ? form.lastIndex : null;
@@ -58,13 +58,13 @@ interface Text {
   readonly start: number;
   readonly end: number;
   readonly next: number;
-  /** Its end is there. */
+  /** It has a closing quote. */
   readonly isClosed: boolean;
 }
 
 /**
- * The text that begins at `from`, whose quotes have so many backslashes before them; null if none does. Of a quote that has
- * more, all but those of whole escaped backslashes must be left for it to be the end; one that has fewer ends the text around.
+ * The string that begins at `from`, whose quotes have `escapes` backslashes before them; null: none. A quote with more
+ * backslashes ends it if the others are escaped backslashes; a quote with fewer ends the enclosing string.
  */
 function stringAt(json: string, from: number, escapes: number): Text | null {
   const start = endOf(quote, json, from);

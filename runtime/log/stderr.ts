@@ -1,23 +1,23 @@
-// stderr of this process, for the log and for what threads and child processes print. A pipe or a socket, whose reader may be
-// slow or gone, is written without blocking this thread; a terminal or a file is written synchronously.
+// stderr of this process, for the log and for the output of threads and child processes. Writes to a pipe or socket do not block
+// this thread, as its reader may be slow or gone; writes to a terminal or file are synchronous.
 import { fstatSync } from "node:fs";
 import pino from "pino";
 import { PipeLines } from "./pipe-lines.ts";
 
 const stderr = 2;
-/** How long the end of the process waits for room for the last lines. */
+/** How long the exit of the process waits until the last lines are written. */
 const exitFlushMs = 500;
 
 let output: { write(lines: string): unknown } | null = null;
-let sayLost = (count: number): void => writeStderr(`${count} lines were lost: nobody read stderr\n`);
+let sayLost = (count: number): void => writeStderr(`${count} lines were lost: stderr was not read\n`);
 
-/** Writes whole lines. */
+/** Writes complete lines. */
 export function writeStderr(lines: string): void {
   output ??= open();
   output.write(lines);
 }
 
-/** Sets what reports how many lines were lost, once there is room for more. */
+/** Sets the function that reports the number of lost lines, once there is room. */
 export function onLostLines(say: (count: number) => void): void {
   sayLost = say;
 }

@@ -1,14 +1,14 @@
-// Client paces: what is known of clients by how long their tasks took. Used where clients wait for each other's work. Bounded:
-// what was seen longest ago is dropped first.
+// Client paces: classifies clients by the durations of their recent tasks. Used if clients wait for each other's work. Bounded: the
+// clients seen longest ago are dropped first.
 import { LruMap } from "../collections.ts";
 import type { FairQueue } from "./fair-queue.ts";
 
-/** A client is slow for so long after a slow task, and trusted for so long after its last short one. */
+/** How long a client is slow after a slow task, and trusted after its last short one. */
 const slowForMs = 60_000;
 const trustedForMs = 600_000;
-/** A client is trusted when all its tasks have been short for so long: not with the first requests of a burst. */
+/** A client is trusted when all its tasks have been short for this time: not with the first requests of a burst. */
 const trustAfterMs = 2000;
-/** How long after a task that was not short a client can be trusted again. */
+/** Wait after a task that was not short until the client can be trusted again. */
 const trustAgainMs = 10_000;
 /** A worker is kept free for trusted clients while one of them has finished a task within this time. */
 const presentForMs = 10_000;
@@ -16,7 +16,7 @@ const presentForMs = 10_000;
 const longTrustShare = 0.5;
 const maxRemembered = 1024;
 
-/** The time in which all tasks of a client were short, by performance.now(). */
+/** Period in which all tasks of a client were short, by performance.now(). */
 interface ShortSpan {
   /** In the future after a task that was not short. */
   readonly sinceMs: number;
@@ -25,26 +25,26 @@ interface ShortSpan {
 
 export class ClientPaces {
   readonly #quickMs: number;
-  /** When each had its last slow task. */
+  /** Time of the last slow task, by client. */
   readonly #slow = new LruMap<string, number>(maxRemembered);
-  /** Clients that are trusted and those that are not yet, apart: newcomers displace no trusted one. */
+  /** Trusted and other clients. Two maps, so that newcomers displace no trusted client. */
   readonly #trusted = new LruMap<string, ShortSpan>(maxRemembered);
   readonly #others = new LruMap<string, ShortSpan>(maxRemembered);
   #lastTrustedMs = Number.NEGATIVE_INFINITY;
 
-  /** A task that takes longer than `quickMs` is slow, one that takes less than half of that is short. */
+  /** Tasks longer than `quickMs` are slow; tasks shorter than half of it are short. */
   constructor(quickMs: number) {
     this.#quickMs = quickMs;
   }
 
-  /** A client's task has turned out slow. */
+  /** A client's task is slow. */
   slow(client: string): void {
     this.#trusted.delete(client);
     this.#others.delete(client);
     this.#slow.set(client, performance.now());
   }
 
-  /** A client's task has ended before it was slow. */
+  /** A client's task has ended within `quickMs`. */
   quick(client: string, tookMs: number): void {
     const lastMs = performance.now();
     const known = this.#trusted.peek(client) ?? this.#others.peek(client);
@@ -71,7 +71,7 @@ export class ClientPaces {
     return span !== undefined && performance.now() - span.lastMs < trustedForMs;
   }
 
-  /** Whether a trusted client has been there lately. */
+  /** Whether a trusted client was active recently. */
   get hasTrusted(): boolean {
     return performance.now() - this.#lastTrustedMs < presentForMs;
   }
@@ -90,7 +90,7 @@ export class ClientPaces {
     return undefined;
   }
 
-  /** How long a trusted client's tasks have all been short. */
+  /** For how long all tasks of a trusted client have been short. */
   #spanMs(client: string): number {
     const sinceMs = this.#trusted.peek(client)?.sinceMs;
     return sinceMs === undefined ? 0 : performance.now() - sinceMs;

@@ -1,13 +1,13 @@
-// A queue in which clients take turns; within a client, first come first served. Used wherever requests of several clients
-// wait for one thing: slots, task workers. Every operation is O(1), amortised over the clients that have left; memory is
-// allocated only when an item arrives and when its client has a turn.
+// Fair queue: clients take turns; the items of one client are first in, first out. Used for requests of several clients that wait
+// for slots, task workers and the like. Every operation is O(1), amortised over clients without items; memory is allocated only
+// when an item arrives and when its client has a turn.
 import { type Link, LinkedList } from "./linked-list.ts";
 
-/** What one client has waiting. */
+/** Waiting items of one client. */
 interface Lane<T> {
   readonly client: string;
   readonly items: LinkedList<T>;
-  /** Its place among the newcomers or in the round. */
+  /** Its position among the newcomers or in the round. */
   turn: Link<Lane<T>>;
   isNewcomer: boolean;
 }
@@ -15,18 +15,18 @@ interface Lane<T> {
 interface Place<T> {
   readonly lane: Lane<T>;
   readonly inLane: Link<T>;
-  /** null where the wait has no limit. */
+  /** null: the wait has no limit. */
   readonly inArrivals: Link<T> | null;
 }
 
 export class FairQueue<T extends { readonly client: string }> {
   readonly #places = new Map<T, Place<T>>();
   readonly #lanes = new Map<string, Lane<T>>();
-  /** Clients that have had no turn lately: they go first, but never two of them while the round waits. */
+  /** Clients without a recent turn: they alternate with the round, and go first. */
   readonly #newcomers = new LinkedList<Lane<T>>();
   /**
-   * Clients that have had a turn, the longest ago first. One that has nothing waiting keeps its place until the round
-   * comes to it, so that a client gains nothing by sending its requests one after another.
+   * Clients that have had a turn, the longest ago first. A client without items keeps its position until the round reaches it,
+   * so sending requests one after another brings no advantage.
    */
   readonly #round = new LinkedList<Lane<T>>();
   readonly #arrivals = new LinkedList<T>();
@@ -36,7 +36,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return this.#places.size;
   }
 
-  /** Of those whose wait has a limit, the one that waits longest. */
+  /** The item with a limited wait that has waited longest. */
   get oldest(): T | undefined {
     return this.#arrivals.first;
   }
@@ -47,7 +47,7 @@ export class FairQueue<T extends { readonly client: string }> {
     this.#places.set(item, { lane, inLane: lane.items.push(item), inArrivals });
   }
 
-  /** Puts an item that was here before ahead of all others of its client; its wait has no limit any more. */
+  /** Puts an item back as the first of its client; its wait has no limit any more. */
   putBack(item: T): void {
     const lane = this.#laneOf(item.client);
     this.#places.set(item, { lane, inLane: lane.items.unshift(item), inArrivals: null });
@@ -63,7 +63,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return item;
   }
 
-  /** Takes an item though it is not its client's turn, which is the last one of the round from here on. */
+  /** Takes an item out of turn. Its client becomes the last one of the round. */
   takeAhead(item: T): void {
     const lane = this.#places.get(item)?.lane;
     if (lane === undefined) return;
@@ -78,13 +78,13 @@ export class FairQueue<T extends { readonly client: string }> {
     }
   }
 
-  /** What a client has waiting, the last first. */
+  /** Items of a client, the newest first. */
   *newestOf(client: string): Generator<T> {
     const lane = this.#lanes.get(client);
     if (lane !== undefined) yield* lane.items.backwards();
   }
 
-  /** Takes an item out, without a turn. False if it does not wait here. */
+  /** Removes an item without a turn. False if it is not in the queue. */
   remove(item: T): boolean {
     const place = this.#places.get(item);
     if (place === undefined) return false;
@@ -104,7 +104,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return this.#places.keys();
   }
 
-  /** Throws if an item is not in exactly one lane, or a lane not in exactly one list. */
+  /** Throws unless each item is in exactly one lane, and each lane in exactly one list. */
   checkIntegrity(): void {
     const lanes = [...this.#newcomers, ...this.#round];
     const items = lanes.flatMap((lane) => [...lane.items]);
@@ -133,7 +133,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return lane;
   }
 
-  /** Takes the first lane that has something off a list; those before it have left. */
+  /** Removes and returns the first lane with items; empty lanes before it are dropped. */
   #nextOf(list: LinkedList<Lane<T>>): Lane<T> | undefined {
     for (let lane = list.first; lane !== undefined; lane = list.first) {
       list.remove(lane.turn);
@@ -143,7 +143,7 @@ export class FairQueue<T extends { readonly client: string }> {
     return undefined;
   }
 
-  /** Nobody waits, so nobody can be overtaken. */
+  /** Called when the queue is empty: the order of turns has no effect any more. */
   #forgetTurns(): void {
     this.#lanes.clear();
     this.#newcomers.clear();

@@ -1,4 +1,4 @@
-// Gate: limits how many runs of one kind are in progress at once. Used where each run holds much memory or time of its thread.
+// Gate: limits the number of concurrent runs. Used if each run needs much memory or thread time.
 import { FairQueue } from "./fair-queue.ts";
 
 interface Waiting {
@@ -16,8 +16,8 @@ export class Gate {
   }
 
   /**
-   * Starts the run when there is a place for it. Clients that wait take turns; one client's runs start in the order of their
-   * arrival. A place that becomes free is given away in the next turn of the event loop.
+   * Starts the run when a place is free. Waiting clients take turns; one client's runs start in the order of their arrival. A freed
+   * place is reused in the next turn of the event loop.
    */
   async pass<T>(run: () => Promise<T>, client = ""): Promise<T> {
     if (this.#free > 0) this.#free--;

@@ -1,4 +1,4 @@
-// Owns a doubly linked list whose links can be taken out from anywhere in O(1): what the fair queue is made of.
+// Doubly linked list with O(1) removal of any link. Used by the fair queue.
 
 export interface Link<T> {
   readonly item: T;

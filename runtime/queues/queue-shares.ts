@@ -1,21 +1,20 @@
-// QueueShares: counts what each client has waiting for its first turn and decides who gives way when a queue is full. Used
-// wherever requests wait: the scheduler's queue, the text side in front of it, the waiting room of a model that is loaded.
+// Queue shares: counts the waiting items of each client, and decides which items are displaced from a full queue. Used by the
+// scheduler's queue, the text side before it, and the requests that wait for a model to load.
 
-/** What a client would give up first, each request as its items. Only what may be displaced. */
+/** Requests of a client that may be displaced, the newest first, each as its items. */
 export type NewestRequests<T> = (client: string) => Iterator<readonly T[]>;
 
 /**
- * One client alone may fill a queue. Where others come, the places are shared: a request of n items that finds too few
- * places free takes those of clients that have more waiting than its own client will have with it, from the client that
- * has most, newest request first. Each exchange brings the two clients closer to equal, so the one that gave way cannot take
- * the place back. Requests are displaced as a whole, and only where none of their items has begun, or where they stand
- * still because nobody reads them. Priority does not count here: otherwise one client could keep all places by asking for a
- * high one.
+ * A single client may fill a queue. With several clients the places are shared: a request of n items that finds too few free
+ * places displaces items of clients that have more waiting than its own client will have, from the client with most, newest
+ * request first. Each displacement brings the two clients closer to equal, so the displaced client cannot take the place back.
+ * Requests are displaced as a whole, and only if none of their items has begun, or if they are paused because their reader
+ * is behind. Priority does not count: otherwise one client could keep all places with a high priority.
  */
 export class QueueShares {
   readonly #counts = new Map<string, number>();
 
-  /** What a client has waiting. */
+  /** Waiting items of a client. */
   of(client: string): number {
     return this.#counts.get(client) ?? 0;
   }
@@ -30,7 +29,7 @@ export class QueueShares {
     else this.#counts.delete(client);
   }
 
-  /** Whether `count` more of a client find a place where `free` places are left: others may have to give theirs up. */
+  /** Whether `count` more items of a client fit, given `free` places and the items of others that may be displaced. */
   hasRoomFor(client: string, count: number, free: number): boolean {
     let places = free;
     if (places >= count) return true;
@@ -40,8 +39,7 @@ export class QueueShares {
   }
 
   /**
-   * Which items give up their places to `count` more of a client where `free` places are left; null where too few can.
-   * Nothing is changed.
+   * Items to displace for `count` more items of a client, given `free` places; null: too few can be displaced. Changes nothing.
    */
   displacedBy<T>(client: string, count: number, free: number, newestOf: NewestRequests<T>): readonly T[] | null {
     const displaced: T[] = [];
@@ -64,7 +62,7 @@ export class QueueShares {
     return displaced;
   }
 
-  /** Throws where the counts are not those of these clients' items. */
+  /** Throws unless the counts match these clients' items. */
   checkIntegrity(clients: Iterable<string>): void {
     const counted = new Map<string, number>();
     for (const client of clients) counted.set(client, (counted.get(client) ?? 0) + 1);

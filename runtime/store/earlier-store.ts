@@ -1,5 +1,5 @@
-// Removal of the database that servers before the tables of table-store.ts kept their entries in. Nothing reads it any more, and
-// it counts for no limit. Blocks on the disk.
+// Removal of the database of releases before table-store.ts. Nothing reads it any more, and its bytes count
+// towards no limit. Blocks on the disk.
 import { rmdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { open } from "lmdb";
@@ -11,11 +11,11 @@ const earlierTables = ["ages", "heads", "rests", "sums"];
 export interface RemovedStore {
   readonly folder: string;
   readonly entries: number;
-  /** Of its file on the disk. */
+  /** Size of its file. */
   readonly bytes: number;
 }
 
-/** null where the folder has no such database. Throws where it cannot be read or removed. */
+/** null: the folder has no such database. Throws if it cannot be read or removed. */
 export async function removeEarlierStore(folder: string): Promise<RemovedStore | null> {
   const file = join(folder, "data.mdb");
   const bytes = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
@@ -27,12 +27,12 @@ export async function removeEarlierStore(folder: string): Promise<RemovedStore |
   try {
     rmdirSync(folder);
   } catch {
-    // Somebody keeps other files there.
+    // The folder has other files.
   }
   return { folder, entries, bytes };
 }
 
-/** null where the database is another one. */
+/** null: another database. */
 async function countEntries(folder: string): Promise<number | null> {
   const root = open({ path: folder, noSubdir: false, readOnly: true, maxDbs: earlierTables.length });
   try {

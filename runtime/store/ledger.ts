@@ -3,13 +3,15 @@
 import { pack, unpack } from "msgpackr";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
-/** What an entry counts for. */
+/** An entry's contribution to the counts. */
 export interface Counted {
   readonly key: string;
   readonly share: string;
   /** Milliseconds since 1970. */
   readonly born: number;
   readonly bytes: number;
+  /** Milliseconds since 1970; null: never. */
+  readonly expiresAt: number | null;
 }
 
 export interface Totals {
@@ -17,9 +19,13 @@ export interface Totals {
   readonly bytes: number;
 }
 
-/** A row that names an entry. */
-export interface EntryRow extends Pick<Counted, "key" | "born"> {
-  /** null where the row is not of a share. */
+/** A row that names an entry by its birth or its expiry. */
+export interface EntryRow {
+  readonly key: string;
+  readonly by: "born" | "expiresAt";
+  /** The time in the row. It differs from the entry's if the row is a stray one. */
+  readonly at: number;
+  /** null: not a row of a share. */
   readonly share: string | null;
 }
 
@@ -28,21 +34,21 @@ interface Share extends Totals {
   readonly oldest: number;
 }
 
-export const ledgerTables = ["totals", "ages", "shares", "by-share", "most-entries", "most-bytes"] as const;
-
 const nothing: Totals = { entries: 0, bytes: 0 };
 const totalsKey: TableKey = ["all"];
-/** The value of rows whose key is all that matters. */
+/** The value of rows that have only a key. */
 const row = Uint8Array.of(0);
 
 export class Ledger {
   readonly #totals: Table;
   /** [born, key] of every entry. */
   readonly #ages: Table;
+  /** [expiresAt, key] of every entry that expires. */
+  readonly #expiries: Table;
   readonly #shares: Table;
   /** [share, born, key] of every entry. */
   readonly #byShare: Table;
-  /** [entries, -oldest, share] of every share: of those with equally many, the one with the oldest entry comes last. */
+  /** [entries, -oldest, share] of every share: of shares with equal counts, the one with the oldest entry comes last. */
   readonly #mostEntries: Table;
   /** [bytes, -oldest, share] of every share. */
   readonly #mostBytes: Table;
@@ -50,6 +56,7 @@ export class Ledger {
   constructor(tables: Tables) {
     this.#totals = tables.table("totals");
     this.#ages = tables.table("ages");
+    this.#expiries = tables.table("expiries");
     this.#shares = tables.table("shares");
     this.#byShare = tables.table("by-share");
     this.#mostEntries = tables.table("most-entries");
@@ -60,20 +67,24 @@ export class Ledger {
     return read(this.#totals.get(totalsKey)) ?? nothing;
   }
 
-  /** Row of the oldest entry; null where there is none. */
+  /** Row of the oldest entry; null: no entries. */
   oldest(): EntryRow | null {
-    const [first] = this.#ages.first(1);
-    return first === undefined ? null : { born: first[0] as number, key: first[1] as string, share: null };
+    return firstRow(this.#ages, "born");
   }
 
-  /** Row of the oldest entry of the share that has most, leaving out the entry `spared`; null where there is no other. */
+  /** Row of the entry that expires first; null: none expires. */
+  firstToExpire(): EntryRow | null {
+    return firstRow(this.#expiries, "expiresAt");
+  }
+
+  /** Row of the oldest entry of the share that has most, except the entry `spared`; null: no other entry. */
   oldestOfMost(what: keyof Totals, spared: string | null): EntryRow | null {
     const most = what === "entries" ? this.#mostEntries : this.#mostBytes;
     // The first share may have no other entry than the spared one; the second has.
     for (const [, , share] of most.last(2)) {
       for (const [owner, born, key] of this.#byShare.first(2, [share as string])) {
         if (owner === share && key !== spared)
-          return { born: born as number, key: key as string, share: owner as string };
+          return { key: key as string, by: "born", at: born as number, share: owner as string };
       }
     }
     return null;
@@ -81,23 +92,26 @@ export class Ledger {
 
   add(entry: Counted): void {
     this.#ages.put([entry.born, entry.key], row);
+    if (entry.expiresAt !== null) this.#expiries.put([entry.expiresAt, entry.key], row);
     this.#byShare.put([entry.share, entry.born, entry.key], row);
     this.#count(entry.share, 1, entry.bytes);
   }
 
   remove(entry: Counted): void {
     this.#ages.remove([entry.born, entry.key]);
+    if (entry.expiresAt !== null) this.#expiries.remove([entry.expiresAt, entry.key]);
     this.#byShare.remove([entry.share, entry.born, entry.key]);
     this.#count(entry.share, -1, -entry.bytes);
   }
 
-  /** Removes a row whose entry does not exist. Whether it was counted is not known: a share without rows counts for nothing. */
-  removeRow({ born, key, share }: EntryRow): void {
+  /** Removes a row whose entry does not exist. It may or may not have been counted: a share without rows counts for nothing. */
+  removeRow({ key, by, at, share }: EntryRow): void {
     if (share === null) {
-      this.#ages.remove([born, key]);
+      const table = by === "born" ? this.#ages : this.#expiries;
+      table.remove([at, key]);
       return;
     }
-    this.#byShare.remove([share, born, key]);
+    this.#byShare.remove([share, at, key]);
     const counted = read<Share>(this.#shares.get([share])) ?? nothing;
     const isLast = this.#byShare.first(1, [share])[0]?.[0] !== share;
     this.#count(share, isLast ? -counted.entries : 0, isLast ? -counted.bytes : 0);
@@ -126,6 +140,11 @@ export class Ledger {
     const [first] = this.#byShare.first(1, [share]);
     return first?.[0] === share ? (first[1] as number) : 0;
   }
+}
+
+function firstRow(table: Table, by: EntryRow["by"]): EntryRow | null {
+  const [first] = table.first(1);
+  return first === undefined ? null : { key: first[1] as string, by, at: first[0] as number, share: null };
 }
 
 function sum(totals: Totals, entries: number, bytes: number): Totals {

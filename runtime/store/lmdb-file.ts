@@ -1,20 +1,20 @@
-// Checks of a database folder before LMDB maps its files: LMDB trusts what it maps, and would end the whole process over a
-// file that is none, or not whole, or has no room on the disk. Reads the two pages a file begins with, as LMDB lays them out.
+// Checks of a database folder before LMDB maps its files. LMDB trusts mapped files: an invalid or truncated file, or a page without
+// disk space, would end the process. Reads the two meta pages at the start of the file.
 import { closeSync, fstatSync, openSync, readSync, rmSync, writeFileSync } from "node:fs";
 
 const MAGIC = 0xbeefc0de;
 const metaBytes = 160;
-// From the start of one of the two pages.
+// Offsets in a meta page.
 const magicAt = 24;
 const pageSizeAt = 48;
 const lastPageAt = 144;
 const transactionAt = 152;
-/** Pages at the end that were taken and given back without being written. */
+/** Pages at the end that may be allocated but not written. */
 const slackPages = 64;
 /** More than LMDB's table of 126 readers. */
 const lockFileBytes = 16_384;
 
-/** Throws where the file is there and is no whole database. An empty one becomes one. */
+/** Throws if the file exists and is not a complete database. An empty file is valid. */
 export function checkLmdbFile(path: string): void {
   let file: number;
   try {
@@ -32,8 +32,8 @@ export function checkLmdbFile(path: string): void {
 }
 
 /**
- * Makes LMDB's lock file where there is none, with its room on the disk: LMDB maps it without writing it first, and a page that
- * a full disk has no room for ends the process. Throws what the file system says.
+ * Makes a missing lock file of LMDB, with all its disk space: LMDB maps it without writing it first, and a page without disk
+ * space would end the process. Throws the error of the file system.
  */
 export function makeLockFile(path: string): void {
   try {
@@ -49,7 +49,7 @@ function checkPages(file: number, size: number): void {
   const first = metaAt(file, 0);
   const pageSize = first?.readUInt32LE(pageSizeAt) ?? 0;
   const second = pageSize < 512 || pageSize > 65_536 ? null : metaAt(file, pageSize);
-  if (first === null || second === null) throw new Error("its data.mdb is damaged, or no database");
+  if (first === null || second === null) throw new Error("its data.mdb is damaged, or not a database");
   const [one, other] = [first.readBigUInt64LE(transactionAt), second.readBigUInt64LE(transactionAt)];
   const newest = one > other ? first : second;
   const pages = Number(newest.readBigUInt64LE(lastPageAt)) + 1;

@@ -1,5 +1,5 @@
-// Tables on disk, in a folder that several servers of one machine may share. LMDB makes each change atomic, and a committed
-// change survives a kill. Blocks on the disk: never used on the front thread.
+// Tables in an LMDB environment: a folder that several servers of one machine may share. A committed transaction survives a kill.
+// Calls block on the disk: never used on the front thread.
 import { join } from "node:path";
 import { type Database, open, type RootDatabase } from "lmdb";
 import { ServerError } from "../errors.ts";
@@ -7,39 +7,35 @@ import { makeFolder } from "../host/make-folder.ts";
 import { checkLmdbFile, makeLockFile } from "./lmdb-file.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
-const MAX_TABLES = 16;
-/** Failures of a write after which the same environment goes on: EIO (also a write cut short), EFBIG, ENOSPC, EROFS, EDQUOT. */
+/** 12 for each store; see stores.ts. */
+const MAX_TABLES = 120;
+/** Errors of a write after which the environment stays usable: EIO (also a short write), EFBIG, ENOSPC, EROFS, EDQUOT. */
 const passingCodes: readonly unknown[] = [5, 27, 28, 30, 122];
 
 export class LmdbTables implements Tables {
   readonly #folder: string;
-  readonly #tables: ReadonlyMap<string, LmdbTable>;
-  /** null while the environment is closed: after a failure that LMDB does not recover from, until it is opened again. */
+  readonly #tables = new Map<string, LmdbTable>();
+  /** null while the environment is closed: after an error that LMDB does not recover from, until the next access. */
   #root: RootDatabase | null = null;
   #closing: Promise<void> | null = null;
   #isClosed = false;
 
-  private constructor(folder: string, names: readonly string[]) {
+  /** Throws config_invalid if the folder cannot be used. */
+  constructor(folder: string) {
     this.#folder = folder;
-    this.#tables = new Map(names.map((name) => [name, new LmdbTable(name)]));
-  }
-
-  /** Throws config_invalid where the folder cannot be used. */
-  static open(folder: string, names: readonly string[]): LmdbTables {
-    const tables = new LmdbTables(folder, names);
-    try {
+    this.#use(() => {
       makeFolder(folder, 0o700);
-      tables.#open();
-    } catch (error) {
-      const text = `the folder ${folder} cannot keep state: ${reasonOf(error)}; choose another, or move its files away`;
-      throw new ServerError("config_invalid", text, { cause: error });
-    }
-    return tables;
+      this.#open();
+    });
   }
 
+  /** Throws config_invalid if the table cannot be made. */
   table(name: string): Table {
-    const table = this.#tables.get(name);
-    if (table === undefined) throw new Error(`there is no table ${name}`);
+    const known = this.#tables.get(name);
+    if (known !== undefined) return known;
+    const table = new LmdbTable(name);
+    this.#use(() => table.attach(this.#opened()));
+    this.#tables.set(name, table);
     return table;
   }
 
@@ -63,10 +59,19 @@ export class LmdbTables implements Tables {
     await this.#closing;
   }
 
+  #use(prepare: () => void): void {
+    try {
+      prepare();
+    } catch (error) {
+      const text = `the folder ${this.#folder} cannot keep state: ${reasonOf(error)}; choose another, or move its files away`;
+      throw new ServerError("config_invalid", text, { cause: error });
+    }
+  }
+
   #open(): RootDatabase {
     checkLmdbFile(join(this.#folder, "data.mdb"));
     makeLockFile(join(this.#folder, "lock.mdb"));
-    // Meta pages are synced with the next commit: a power cut may take the last one back, and never half of it.
+    // Meta pages are synced with the next commit: a power cut may undo the last transaction, but never a part of it.
     const root = open({
       path: this.#folder,
       noSubdir: false,
@@ -89,13 +94,13 @@ export class LmdbTables implements Tables {
     }
   }
 
-  /** Turns failures of the disk and of LMDB into storage_unavailable, which a client may see and retry. */
+  /** Maps errors of the disk and of LMDB to storage_unavailable, which clients may retry. */
   #guarded<T>(run: () => T): T {
     try {
       return run();
     } catch (error) {
       const code = error instanceof Error && "code" in error ? error.code : null;
-      // LMDB's errors have numeric codes. All others are our own.
+      // Errors of LMDB have numeric codes.
       if (typeof code !== "number") throw error;
       if (!passingCodes.includes(code)) this.#abandon();
       throw unavailable(error);
@@ -140,17 +145,22 @@ class LmdbTable implements Table {
 
   first(limit: number, from?: TableKey): readonly TableKey[] {
     const start = from === undefined ? {} : { start: [...from] };
-    return [...this.#opened.getKeys({ ...start, limit })];
+    return [...this.#opened.getKeys({ ...start, limit })].map(tableKey);
   }
 
   last(limit: number): readonly TableKey[] {
-    return [...this.#opened.getKeys({ reverse: true, limit })];
+    return [...this.#opened.getKeys({ reverse: true, limit })].map(tableKey);
   }
 
   get #opened(): Database<Buffer, (string | number)[]> {
     if (this.#database === null) throw new Error(`the table ${this.#name} is not open`);
     return this.#database;
   }
+}
+
+/** The binding returns a key with one element as that element. */
+function tableKey(key: TableKey | string | number): TableKey {
+  return typeof key === "object" ? key : [key];
 }
 
 function unavailable(cause: unknown): ServerError {

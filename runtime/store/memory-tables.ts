@@ -1,4 +1,4 @@
-// Tables in memory: gone with the process. A change that throws in the middle is not undone.
+// Tables in memory, for one process. A transaction that throws is not undone.
 import type { Table, TableKey, Tables } from "./tables.ts";
 
 export class MemoryTables implements Tables {
@@ -28,7 +28,7 @@ export class MemoryTables implements Tables {
 }
 
 class MemoryTable implements Table {
-  /** Sorted, and the values beside them. */
+  /** Sorted; the value of a key has the same index. */
   readonly #keys: TableKey[] = [];
   readonly #values: Uint8Array[] = [];
 
@@ -41,7 +41,7 @@ class MemoryTable implements Table {
     const at = this.#position(key);
     const replaced = this.#isAt(at, key) ? 1 : 0;
     this.#keys.splice(at, replaced, key);
-    // A copy: the value may be a view of something larger, and may change.
+    // A copy: the value may be a view of a larger buffer, and may change.
     this.#values.splice(at, replaced, new Uint8Array(value));
   }
 
@@ -61,7 +61,7 @@ class MemoryTable implements Table {
     return this.#keys.slice(-limit).reverse();
   }
 
-  /** Where the key is, or would be. */
+  /** Index of the key, or of its insertion. */
   #position(key: TableKey): number {
     let low = 0;
     let high = this.#keys.length;

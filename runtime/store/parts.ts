@@ -1,46 +1,48 @@
 // Parts of a store's entries, kept in chunks so that a slice reads only what it needs. A large part is written ahead in several
 // transactions, with other work of the thread in between; the transaction of its entry then only claims it.
+import assert from "node:assert";
 import { randomInt } from "node:crypto";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { pack, unpack } from "msgpackr";
 import { ServerError } from "../errors.ts";
-import type { Part, PartChanges } from "./store.ts";
+import type { Part } from "./store.ts";
 import type { Table, TableKey, Tables } from "./tables.ts";
 
 /** 16 pages of 4 KiB, less what LMDB adds. */
 const CHUNK_BYTES = 16 * 4096 - 16;
-/** Most bytes written in one transaction: some 20 ms on a slow disk. */
+/** Most bytes written in one transaction: about 20 ms on a slow disk. */
 export const STEP_BYTES = 64 * CHUNK_BYTES;
-/** A part that was written ahead and is not claimed after this time is removed: its writer is gone. */
+/** A part that was written ahead and not claimed after this time is removed: its writer is gone. */
 const UNCLAIMED_MS = 10 * 60_000;
 
-export const partTables = ["chunks", "unclaimed", "part-ids"] as const;
-
-/** Most parts that one sweep looks at. */
+/** Most parts that one sweep checks. */
 const MOST_UNCLAIMED = 256;
 
 const nextIdKey: TableKey = ["next"];
 /**
- * A store that has had no part takes its first number at random below this one. Tables in memory are empty again after a restart,
- * and a reader that still has part numbers of the store before must not be given bytes of other parts.
+ * A new store takes its first id at random below this one. Tables in memory are empty again after a restart, and a reader that
+ * still has part ids of the store before must not get bytes of other parts.
  */
 const FIRST_IDS = 2 ** 40;
 
-/** A part on its way into the store: its bytes, or where they lie already. */
-export type Prepared = { readonly bytes: Uint8Array } | { readonly written: Part };
+/** The parts of an entry to write: bytes, or parts of the version that it replaces. */
+export type NewParts = Readonly<Record<string, Uint8Array | Part>>;
 
-/** The parts of one change by their names; null removes a part. */
-export type PreparedParts = ReadonlyMap<string, Prepared | null>;
+/** A part on its way into the store: bytes to write, a part written ahead, or a part that stays. */
+export type Prepared = { readonly bytes: Uint8Array } | { readonly written: Part } | { readonly reused: Part };
 
-/** Bytes that are still to be written with the transaction. */
+export type PreparedParts = ReadonlyMap<string, Prepared>;
+
+/** Bytes that the transaction still has to write. */
 export function bytesToWrite(prepared: PreparedParts): number {
   let sum = 0;
-  for (const part of prepared.values()) if (part !== null && "bytes" in part) sum += part.bytes.byteLength;
+  for (const part of prepared.values()) if ("bytes" in part) sum += part.bytes.byteLength;
   return sum;
 }
 
 export function preparedBytes(part: Prepared): number {
-  return "bytes" in part ? part.bytes.byteLength : part.written.bytes;
+  if ("bytes" in part) return part.bytes.byteLength;
+  return "written" in part ? part.written.bytes : part.reused.bytes;
 }
 
 export class Parts {
@@ -60,17 +62,17 @@ export class Parts {
     this.#ids = tables.table("part-ids");
   }
 
-  /** Makes parts ready for a transaction. What is large is in the store when this settles; see `abandon`. */
-  async prepare(changes: PartChanges): Promise<PreparedParts> {
-    const prepared = new Map<string, Prepared | null>();
+  /** Makes parts ready for a transaction. Large ones are in the store when this resolves; see `abandon`. */
+  async prepare(parts: NewParts): Promise<PreparedParts> {
+    const prepared = new Map<string, Prepared>();
     let room = STEP_BYTES;
     try {
-      for (const [name, bytes] of Object.entries(changes)) {
-        if (bytes === null) prepared.set(name, null);
-        else if (bytes.byteLength > room) prepared.set(name, { written: await this.#writeAhead(bytes) });
+      for (const [name, part] of Object.entries(parts)) {
+        if (!(part instanceof Uint8Array)) prepared.set(name, { reused: part });
+        else if (part.byteLength > room) prepared.set(name, { written: await this.#writeAhead(part) });
         else {
-          room -= bytes.byteLength;
-          prepared.set(name, { bytes });
+          room -= part.byteLength;
+          prepared.set(name, { bytes: part });
         }
       }
     } catch (error) {
@@ -80,23 +82,28 @@ export class Parts {
     return prepared;
   }
 
-  /** Removes what was written ahead and is not claimed. Where that fails, `sweep` does it later. */
+  /** Removes parts that were written ahead and not claimed. If that fails, `sweep` does it later. */
   abandon(prepared: PreparedParts): void {
-    for (const part of prepared.values()) {
-      if (part !== null && "written" in part) this.#tryToDrop(part.written.id);
-    }
+    for (const part of prepared.values()) if ("written" in part) this.#tryToDrop(part.written.id);
   }
 
   // In a transaction:
 
-  /** Throws storage_unavailable where a part that was written ahead is gone. */
-  check(prepared: Prepared): void {
-    if ("bytes" in prepared || this.#unclaimed.get([prepared.written.id]) !== undefined) return;
-    throw new ServerError("storage_unavailable", "what was to be kept took too long to write; try again");
+  /** Throws storage_unavailable if a part that was written ahead is gone. `old`: the parts that may be reused. */
+  check(prepared: Prepared, old: readonly Part[]): void {
+    if ("reused" in prepared)
+      assert(
+        old.some(({ id }) => id === prepared.reused.id),
+        "a part of another entry",
+      );
+    else if ("written" in prepared && this.#unclaimed.get([prepared.written.id]) === undefined) {
+      throw new ServerError("storage_unavailable", "the entry took too long to write; try again");
+    }
   }
 
   /** Puts a prepared part into the store. */
   place(prepared: Prepared): Part {
+    if ("reused" in prepared) return prepared.reused;
     if ("written" in prepared) {
       this.#unclaimed.remove([prepared.written.id]);
       return prepared.written;
@@ -125,7 +132,7 @@ export class Parts {
     return slice;
   }
 
-  /** Removes what was written ahead and nobody has claimed. */
+  /** Removes parts that were written ahead and never claimed. */
   sweep(): void {
     const keys = this.#tables.view(() => this.#unclaimed.first(MOST_UNCLAIMED));
     for (const [id] of keys) this.#tables.transaction(() => this.#drop(id as number, this.#now() - UNCLAIMED_MS));
@@ -172,7 +179,7 @@ export class Parts {
     }
   }
 
-  /** Removes a part that is unclaimed, if it was begun before then. */
+  /** Removes an unclaimed part, if it was begun before then. */
   #drop(id: number, before = Number.POSITIVE_INFINITY): void {
     const found = this.#unclaimed.get([id]);
     if (found === undefined) return;

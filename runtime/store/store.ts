@@ -1,58 +1,89 @@
-// Store: entries by key, each a small head and large parts that are read in slices. When there are too many entries or bytes,
-// the share that holds most gives up its oldest entry. Where the bytes lie is for tables.ts; who uses a store cannot tell.
+// Store: entries by key, each a small head and large parts that are read in slices. Over the limits, the share with the most
+// entries or bytes loses its oldest entry. Tables (tables.ts) hold the bytes, in memory or on disk.
 
-/** One part of an entry, by a number that no other part of the store has had or will have. */
+/** A stored part of an entry. Its id is unique in the life of the store. */
 export interface Part {
   readonly id: number;
   readonly bytes: number;
 }
 
-export interface Entry<Head> {
+export interface Entry<Head, Content = Uint8Array> {
   readonly head: Head;
-  /** Name of the share that the entry counts for. */
+  /** Name of the share that the entry counts towards. */
   readonly share: string;
-  readonly parts: Readonly<Record<string, Uint8Array>>;
+  readonly parts: Readonly<Record<string, Content>>;
+  /** Milliseconds since 1970 (wallTime() of runtime/clock.ts). From then on the entry is not found. Absent or null: never. */
+  readonly expiresAt?: number | null;
 }
 
-/** An entry as it lies in the store. */
-export interface KeptEntry<Head> {
-  readonly head: Head;
-  readonly share: string;
-  readonly parts: Readonly<Record<string, Part>>;
+/** An entry as read from the store. */
+export interface KeptEntry<Head> extends Entry<Head, Part> {
+  /** Larger after each change, and never reused for a key, even after a deletion. */
+  readonly version: number;
 }
 
-/** Parts by their names. null removes a part; one that is not named stays as it is. */
-export type PartChanges = Readonly<Record<string, Uint8Array | null>>;
+/** A new value for an entry: each part is either new bytes or a part of the version it replaces. */
+export type NextEntry<Head> = Entry<Head, Uint8Array | Part>;
 
-/** What becomes of an entry: nothing, its end, or a new head together with the changes of its parts. */
-export type Change<Head> = "keep" | "remove" | { readonly head: Head };
+export interface ListRequest {
+  /** Prefix of the keys; all keys if absent. */
+  readonly prefix?: string;
+  /** Cursor of the page before; null for the first page. */
+  readonly cursor: string | null;
+  /** Most entries of the page: at least 1. */
+  readonly limit: number;
+}
 
+export interface ListPage<Head> {
+  /** Sorted by key. A page may be shorter than the limit, or empty, although more follow. */
+  readonly entries: readonly (KeptEntry<Head> & { readonly key: string })[];
+  /** null: no more entries. */
+  readonly cursor: string | null;
+}
+
+/** One key, or all keys with a prefix. */
+export type WatchTarget = { readonly key: string } | { readonly prefix: string };
+
+/** Told the key of an entry that was put, changed or removed; null if too many changed to name them: any may have. */
+export type WatchListener = (key: string | null) => void;
+
+/** All writes throw storage_unavailable if the disk cannot be written now, and invalid_value if an entry is too large. */
 export interface Store<Head> {
-  /** null where there is none, or it is too old. Its parts are there until this turn of the event loop ends. */
+  /** null if absent, too old or expired. The parts stay readable until this turn of the event loop ends. */
   get(key: string): KeptEntry<Head> | null;
-  /** A copy of some bytes of a part; null where the part is gone. */
+  /** A copy of bytes of a part; null if the part is gone. */
   read(part: number, from: number, to: number): Uint8Array | null;
   /**
-   * Adds an entry as the newest, in place of the one with its key. Throws invalid_value where it is too large, and
-   * storage_unavailable where it cannot be written now.
+   * A page of the entries in the order of their keys. An entry that exists throughout is listed exactly once, whatever else is
+   * written between two pages.
    */
+  list(request: ListRequest): ListPage<Head>;
+  /** Adds an entry as the newest, or replaces the one with its key. */
   put(key: string, entry: Entry<Head>): Promise<void>;
+  /** True if there was such an entry. */
+  delete(key: string): Promise<boolean>;
   /**
-   * Changes an entry in one transaction: no other process that shares the store comes between `decide` and the write. `decide`
-   * is given the entry, or null where there is none. It may be called more than once; the last call counts. The entry keeps
-   * its age and share. Throws as `put` does.
+   * Replaces an entry, or removes it (null), if it still has the expected version; null expects none. The comparison and the
+   * write are one transaction, also among processes. A replaced entry keeps its age. False: the version is another one, and
+   * nothing was changed.
    */
-  change(key: string, parts: PartChanges, decide: (kept: KeptEntry<Head> | null) => Change<Head>): Promise<void>;
-  /** Removes what is beyond the limits. To be called at the start and every few minutes: writes remove only a little each. */
+  compareAndSet(key: string, expected: number | null, next: NextEntry<Head> | null): Promise<boolean>;
+  /**
+   * Calls back after each change by any process that has the store open, until the returned function is called. Changes of this
+   * store object arrive at once; others within 100 ms, as LMDB does not notify. Changes of one key in between count as one.
+   * Hiding by age or expiry is not a change; the later removal is. Throws storage_unavailable if the store cannot be read now.
+   */
+  watch(target: WatchTarget, listener: WatchListener): () => void;
+  /** Removes what is beyond the limits. Called at the start and every few minutes: a write removes only a little. */
   sweep(): Promise<void>;
-  /** Settles when all that was asked for is done. Nothing else may be called afterwards. */
+  /** Resolves when all pending writes are done. Nothing may be called afterwards. */
   close(): Promise<void>;
 }
 
 export interface StoreLimits {
   /** At least 1. */
   readonly maxEntries: number;
-  /** Of all entries together. */
+  /** Sum of all entries. */
   readonly maxBytes: number;
   readonly maxEntryBytes: number;
   /** Since an entry was added. */

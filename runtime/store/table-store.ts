@@ -1,24 +1,38 @@
 // Store over tables: its entries, their parts, and the limits they are kept to.
 import { pack, unpack } from "msgpackr";
+import { wallTime } from "../clock.ts";
 import { ServerError } from "../errors.ts";
-import { type Counted, type EntryRow, Ledger, ledgerTables } from "./ledger.ts";
-import { bytesToWrite, Parts, type PreparedParts, partTables, preparedBytes } from "./parts.ts";
-import type { Change, Entry, KeptEntry, Part, PartChanges, Store, StoreLimits } from "./store.ts";
+import { ChangeLog, Watchers } from "./change-log.ts";
+import { type Counted, type EntryRow, Ledger } from "./ledger.ts";
+import { bytesToWrite, type NewParts, Parts, type PreparedParts, preparedBytes } from "./parts.ts";
+import type {
+  Entry,
+  KeptEntry,
+  ListPage,
+  ListRequest,
+  NextEntry,
+  Part,
+  Store,
+  StoreLimits,
+  WatchListener,
+  WatchTarget,
+} from "./store.ts";
 import type { Table, Tables } from "./tables.ts";
 import { WriteQueue } from "./write-queue.ts";
 
 /**
- * An entry that is too old is hidden at once, but removed only this much later, and only when the store has been open for that
- * long: a clock that jumps and is corrected removes nothing.
+ * An entry that is too old or expired is hidden at once, but removed only this much later, and only when the store has been open
+ * for that long: a clock that jumps and is corrected removes nothing.
  */
-const OLD_MS = 3_600_000;
-/** Most entries that one change removes for being beyond the limits. */
+const STALE_MS = 3_600_000;
+/** Most entries that one write evicts. */
 const MOST_REMOVED = 32;
 
-export const storeTables: readonly string[] = ["entries", ...ledgerTables, ...partTables];
-
 interface Kept<Head> extends KeptEntry<Head> {
+  readonly expiresAt: number | null;
+  /** When the entry was added: milliseconds since 1970. */
   readonly born: number;
+  /** Bytes that the entry counts for. */
   readonly bytes: number;
 }
 
@@ -30,14 +44,16 @@ export class TableStore<Head> implements Store<Head> {
   readonly #entries: Table;
   readonly #parts: Parts;
   readonly #ledger: Ledger;
+  readonly #log: ChangeLog;
+  readonly #watchers: Watchers;
   readonly #writes: WriteQueue;
-  /** Changes in progress. */
+  /** Writes in progress. */
   readonly #pending = new Set<Promise<void>>();
   #tidying: Promise<void> | null = null;
   #isClosing = false;
 
-  /** `now` says milliseconds since 1970, and does not jump. */
-  constructor(tables: Tables, limits: StoreLimits, now: () => number = steadyTime) {
+  /** `now`: milliseconds since 1970, without jumps. */
+  constructor(tables: Tables, limits: StoreLimits, now: () => number = wallTime) {
     this.#tables = tables;
     this.#limits = limits;
     this.#now = now;
@@ -46,6 +62,8 @@ export class TableStore<Head> implements Store<Head> {
     this.#entries = tables.table("entries");
     this.#parts = new Parts(tables, now);
     this.#ledger = new Ledger(tables);
+    this.#log = new ChangeLog(tables);
+    this.#watchers = new Watchers(tables, this.#log);
   }
 
   get(key: string): KeptEntry<Head> | null {
@@ -57,30 +75,47 @@ export class TableStore<Head> implements Store<Head> {
     return this.#tables.view(() => this.#parts.read(part, from, to));
   }
 
-  put(key: string, { head, share, parts }: Entry<Head>): Promise<void> {
-    return this.#change(parts, (prepared) => {
-      const bytes = this.#sizeOf(head, {}, prepared);
-      const old = this.#find(key);
-      if (old !== null) this.#remove(key, old);
-      this.#add(key, { head, share, born: this.#now(), bytes, parts: this.#placed({}, prepared) });
-      this.#makeRoom(key);
+  list({ prefix = "", cursor, limit }: ListRequest): ListPage<Head> {
+    this.#tables.refresh();
+    return this.#tables.view(() => {
+      // One more for the cursor, the last key of the page before, and one to see whether more follow.
+      const rows = this.#entries.first(limit + 2, [cursor ?? prefix]).map(([key]) => key as string);
+      const matching = rows.filter((key) => key !== cursor && key.startsWith(prefix));
+      const keys = matching.slice(0, limit);
+      return {
+        entries: keys.flatMap((key) => this.#listed(key)),
+        cursor: matching.length > limit ? (keys.at(-1) ?? null) : null,
+      };
     });
   }
 
-  change(key: string, parts: PartChanges, decide: (kept: KeptEntry<Head> | null) => Change<Head>): Promise<void> {
-    return this.#change(parts, (prepared) => {
-      const old = this.#fresh(key);
-      const change = decide(old);
-      if (old === null || change === "keep") return;
-      if (change === "remove") {
-        this.#remove(key, old);
-        return;
-      }
-      const bytes = this.#sizeOf(change.head, old.parts, prepared);
-      this.#ledger.remove(counted(key, old));
-      this.#add(key, { ...old, head: change.head, bytes, parts: this.#placed(old.parts, prepared) });
-      this.#makeRoom(key);
+  put(key: string, entry: Entry<Head>): Promise<void> {
+    return this.#write(entry.parts, (prepared) => this.#set(key, entry, prepared, this.#now()));
+  }
+
+  async delete(key: string): Promise<boolean> {
+    let wasThere = false;
+    await this.#write({}, () => {
+      wasThere = this.#fresh(key) !== null;
+      if (wasThere) this.#remove(key);
     });
+    return wasThere;
+  }
+
+  async compareAndSet(key: string, expected: number | null, next: NextEntry<Head> | null): Promise<boolean> {
+    let isExpected = false;
+    await this.#write(next?.parts ?? {}, (prepared) => {
+      const old = this.#fresh(key);
+      isExpected = (old?.version ?? null) === expected;
+      if (!isExpected) return;
+      if (next !== null) this.#set(key, next, prepared, old?.born ?? this.#now());
+      else if (old !== null) this.#remove(key);
+    });
+    return isExpected;
+  }
+
+  watch(target: WatchTarget, listener: WatchListener): () => void {
+    return this.#watchers.add(target, listener);
   }
 
   async sweep(): Promise<void> {
@@ -90,30 +125,32 @@ export class TableStore<Head> implements Store<Head> {
 
   async close(): Promise<void> {
     this.#isClosing = true;
+    this.#watchers.close();
     await Promise.allSettled([...this.#pending, this.#tidying]);
     await this.#tables.close();
   }
 
-  #change(parts: PartChanges, apply: (prepared: PreparedParts) => void): Promise<void> {
-    const changing = this.#prepareAndCommit(parts, apply);
-    this.#pending.add(changing);
-    const done = (): void => void this.#pending.delete(changing);
-    changing.then(done, done);
-    return changing;
+  #write(parts: NewParts, apply: (prepared: PreparedParts) => void): Promise<void> {
+    const writing = this.#prepareAndCommit(parts, apply);
+    this.#pending.add(writing);
+    const done = (): void => void this.#pending.delete(writing);
+    writing.then(done, done);
+    return writing;
   }
 
-  async #prepareAndCommit(parts: PartChanges, apply: (prepared: PreparedParts) => void): Promise<void> {
+  async #prepareAndCommit(parts: NewParts, apply: (prepared: PreparedParts) => void): Promise<void> {
     // Before anything is written: large parts are written ahead.
-    this.#checkSize(Object.values(parts).reduce((sum, part) => sum + (part?.byteLength ?? 0), 0));
+    this.#checkSize(Object.values(parts).reduce((sum, part) => sum + sizeOf(part), 0));
     const prepared = await this.#parts.prepare(parts);
     try {
       await this.#writes.add(bytesToWrite(prepared), () => apply(prepared));
     } finally {
       this.#parts.abandon(prepared);
     }
+    this.#watchers.check();
   }
 
-  /** Removes all that is beyond the limits, some of it in each of several transactions. */
+  /** Evicts all entries beyond the limits, in several transactions. */
   #tidy(): Promise<void> {
     this.#tidying ??= this.#evictAll().finally(() => {
       this.#tidying = null;
@@ -133,48 +170,59 @@ export class TableStore<Head> implements Store<Head> {
 
   #find(key: string): Kept<Head> | null {
     const found = this.#entries.get([key]);
-    return found === undefined ? null : (unpack(found) as Kept<Head>);
+    // Entries written by earlier releases have neither a version nor an expiry.
+    type Written = Omit<Kept<Head>, "version" | "expiresAt">;
+    return found === undefined ? null : { version: 0, expiresAt: null, ...(unpack(found) as Written) };
   }
 
   #fresh(key: string): Kept<Head> | null {
     const found = this.#find(key);
-    return found === null || found.born < this.#oldestBirth() ? null : found;
+    return found === null || this.#isStale(found, this.#now()) ? null : found;
   }
 
-  #oldestBirth(): number {
-    return this.#now() - this.#limits.maxAgeMs;
+  #listed(key: string): ListPage<Head>["entries"] {
+    const found = this.#fresh(key);
+    return found === null ? [] : [{ ...found, key }];
   }
 
-  #add(key: string, kept: Kept<Head>): void {
+  #isStale({ born, expiresAt }: Pick<Kept<Head>, "born" | "expiresAt">, at: number): boolean {
+    return born < at - this.#limits.maxAgeMs || (expiresAt !== null && expiresAt <= at);
+  }
+
+  /** Adds or replaces an entry. Throws if it is too large: nothing has been changed yet. */
+  #set(key: string, { head, share, expiresAt = null }: NextEntry<Head>, prepared: PreparedParts, born: number): void {
+    const old = this.#find(key);
+    const bytes = this.#bytesOf(head, old?.parts ?? {}, prepared);
+    if (old !== null) this.#removeRest(key, old, prepared);
+    const parts: Record<string, Part> = {};
+    for (const [name, part] of prepared) parts[name] = this.#parts.place(part);
+    const kept: Kept<Head> = { head, share, parts, born, bytes, expiresAt, version: this.#log.append(key) };
     this.#entries.put([key], pack(kept));
     this.#ledger.add(counted(key, kept));
+    // A failed eviction is repeated with the next write.
+    if (this.#evict(key)) this.#tidy().catch(() => {});
   }
 
-  #remove(key: string, kept: Kept<Head>): void {
-    this.#ledger.remove(counted(key, kept));
+  #remove(key: string): void {
+    const old = this.#find(key);
+    if (old === null) return;
+    this.#removeRest(key, old, new Map());
     this.#entries.remove([key]);
-    for (const part of Object.values(kept.parts)) this.#parts.remove(part);
+    this.#log.append(key);
   }
 
-  /** The parts of an entry with the prepared ones in place. */
-  #placed(old: KeptEntry<Head>["parts"], prepared: PreparedParts): KeptEntry<Head>["parts"] {
-    const parts: Record<string, Part> = { ...old };
-    for (const [name, part] of prepared) {
-      const replaced = parts[name];
-      if (replaced !== undefined) this.#parts.remove(replaced);
-      delete parts[name];
-      if (part !== null) parts[name] = this.#parts.place(part);
-    }
-    return parts;
+  /** Removes an entry's rows and parts, except the parts that the next version keeps. */
+  #removeRest(key: string, old: Kept<Head>, next: PreparedParts): void {
+    this.#ledger.remove(counted(key, old));
+    const reused = new Set([...next.values()].map((part) => ("reused" in part ? part.reused.id : null)));
+    for (const part of Object.values(old.parts)) if (!reused.has(part.id)) this.#parts.remove(part);
   }
 
-  /** The bytes that an entry will count for. Throws where it cannot be kept: nothing has been changed yet. */
-  #sizeOf(head: Head, old: KeptEntry<Head>["parts"], prepared: PreparedParts): number {
+  /** The bytes that an entry will count for. Throws if it cannot be kept. */
+  #bytesOf(head: Head, old: KeptEntry<Head>["parts"], prepared: PreparedParts): number {
     let bytes = pack(head).byteLength;
-    for (const [name, part] of Object.entries(old)) if (!prepared.has(name)) bytes += part.bytes;
     for (const part of prepared.values()) {
-      if (part === null) continue;
-      this.#parts.check(part);
+      this.#parts.check(part, Object.values(old));
       bytes += preparedBytes(part);
     }
     this.#checkSize(bytes);
@@ -186,20 +234,15 @@ export class TableStore<Head> implements Store<Head> {
     if (bytes > limit) throw new ServerError("invalid_value", `expected at most ${limit} bytes to keep, got ${bytes}`);
   }
 
-  #makeRoom(spared: string): void {
-    // What fails here is tried again with the next change.
-    if (this.#evict(spared)) this.#tidy().catch(() => {});
-  }
-
-  /** Removes some of what is beyond the limits, but not the spared entry. True where there is more. */
+  /** Evicts some entries beyond the limits, but not the spared one. True if more are beyond them. */
   #evict(spared: string | null): boolean {
     for (let i = 0; i < MOST_REMOVED; i++) {
       const row = this.#nextToGo(spared);
       if (row === null) return false;
       const kept = this.#find(row.key);
-      // A row that another version of the server wrote: without its removal it would be the next to go for ever.
-      if (kept === null || kept.born !== row.born) this.#ledger.removeRow(row);
-      else this.#remove(row.key, kept);
+      // A stray row, left by another version of the server: unless removed, it would be the next row for ever.
+      if (kept === null || kept[row.by] !== row.at) this.#ledger.removeRow(row);
+      else this.#remove(row.key);
     }
     return true;
   }
@@ -208,23 +251,25 @@ export class TableStore<Head> implements Store<Head> {
     const { maxEntries, maxBytes } = this.#limits;
     const { entries, bytes } = this.#ledger.totals();
     const isOver = entries > maxEntries || bytes > maxBytes;
-    const oldest = this.#ledger.oldest();
-    // Where room is needed, what is hidden goes first.
-    const tooOld = isOver ? this.#oldestBirth() : this.#oldestKept();
-    if (oldest !== null && oldest.born < tooOld && oldest.key !== spared) return oldest;
+    // If room is needed, hidden entries go first.
+    const staleAt = isOver ? this.#now() : this.#staleAt();
+    for (const row of [this.#ledger.oldest(), this.#ledger.firstToExpire()]) {
+      if (row === null || row.key === spared) continue;
+      if (this.#isStale({ born: Number.POSITIVE_INFINITY, expiresAt: null, [row.by]: row.at }, staleAt)) return row;
+    }
     return isOver ? this.#ledger.oldestOfMost(entries > maxEntries ? "entries" : "bytes", spared) : null;
   }
 
-  #oldestKept(): number {
-    return this.#now() - this.#openedAt < OLD_MS ? Number.NEGATIVE_INFINITY : this.#oldestBirth() - OLD_MS;
+  /** Entries that were stale at this time are removed. */
+  #staleAt(): number {
+    return this.#now() - this.#openedAt < STALE_MS ? Number.NEGATIVE_INFINITY : this.#now() - STALE_MS;
   }
 }
 
-/** The time of day by a clock that was set when the process started, and runs evenly from then on. */
-function steadyTime(): number {
-  return performance.timeOrigin + performance.now();
+function sizeOf(part: Uint8Array | Part): number {
+  return part instanceof Uint8Array ? part.byteLength : part.bytes;
 }
 
-function counted(key: string, { share, born, bytes }: Omit<Counted, "key">): Counted {
-  return { key, share, born, bytes };
+function counted(key: string, { share, born, bytes, expiresAt }: Omit<Counted, "key">): Counted {
+  return { key, share, born, bytes, expiresAt };
 }

@@ -1,32 +1,32 @@
-// Tables: maps from sorted keys to bytes, changed in transactions. Stores on disk and in memory differ only in their tables.
+// Tables: sorted maps from keys to bytes, changed in transactions. Stores on disk and in memory differ only in their tables.
 
-/** Compared element by element: numbers by size and before strings, a shorter key before those it begins. */
+/** Compared element by element: numbers before strings, and a key before longer keys that it begins. */
 export type TableKey = readonly (string | number)[];
 
 export interface Table {
   get(key: TableKey): Uint8Array | undefined;
-  /** Keeps a copy of the value. */
+  /** Stores a copy of the value. */
   put(key: TableKey, value: Uint8Array): void;
   remove(key: TableKey): void;
-  /** At most `limit` keys in their order, beginning with the first one that is not before `from`. */
+  /** The first `limit` keys that are not before `from`, in order. */
   first(limit: number, from?: TableKey): readonly TableKey[];
-  /** At most `limit` keys, the last one first. */
+  /** The last `limit` keys, in reverse order. */
   last(limit: number): readonly TableKey[];
 }
 
 export interface Tables {
-  /** The table of this name, made where there is none. It is used inside `view` and `transaction` alone. */
+  /** The table of this name, made if missing; not inside a transaction. Used only inside `view` and `transaction`. */
   table(name: string): Table;
-  /** From now on views see what every process has written until now. */
+  /** Later views see all transactions of all processes until now. */
   refresh(): void;
   /**
-   * Runs reads. Those of one turn of the event loop see one state of all tables, until the next `refresh` or transaction. Throws
-   * storage_unavailable where they cannot be read now.
+   * Runs reads. All reads of one turn of the event loop see one snapshot, until the next `refresh` or transaction. Throws
+   * storage_unavailable if the tables cannot be read now.
    */
   view<T>(read: () => T): T;
   /**
-   * Runs a change that happens as a whole or not at all, alone among all processes. Throws what `change` throws, and
-   * storage_unavailable where it cannot be written now.
+   * Runs a change atomically, exclusively among all processes. Throws the error of `change`, and storage_unavailable if it cannot
+   * be written now.
    */
   transaction<T>(change: () => T): T;
   close(): Promise<void>;

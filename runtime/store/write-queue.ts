@@ -1,10 +1,10 @@
-// Write queue: changes that wait for a transaction. Those of one turn of the event loop share one transaction, so that many
+// Write queue: changes that wait for a transaction. Changes of one turn of the event loop share one transaction, so that many
 // writers wait for the disk once.
 import { ServerError } from "../errors.ts";
 import { STEP_BYTES } from "./parts.ts";
 import type { Tables } from "./tables.ts";
 
-/** Most changes of one transaction: some 20 ms. */
+/** Most changes of one transaction: about 20 ms. */
 const MOST_WRITES = 32;
 
 interface Write {
@@ -23,8 +23,8 @@ export class WriteQueue {
   }
 
   /**
-   * Settles when the change, of about `bytes` bytes, is written. To refuse, `apply` throws a ServerError before it changes
-   * anything. It may be called more than once; the last call counts.
+   * Resolves when the change, of about `bytes` bytes, is written. To refuse, `apply` throws a ServerError before it changes
+   * anything. It may be called again; the last call counts.
    */
   add(bytes: number, apply: () => void): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -33,7 +33,7 @@ export class WriteQueue {
     });
   }
 
-  /** Writes what waits, as much as one transaction may take. */
+  /** Writes waiting changes, up to the limits of one transaction. */
   #flush(): void {
     if (this.#writes.length === 0) return;
     let bytes = 0;
@@ -54,14 +54,14 @@ export class WriteQueue {
         else reject(refusal);
       }
     } catch (fault) {
-      // A change that does not fit on a full disk must not fail the others: each gets a transaction of its own.
+      // A change that does not fit on a full disk must not fail the others: each is written in a separate transaction.
       if (writes.length > 1) for (const write of writes) this.#write([write]);
       else writes[0]?.reject(fault);
     }
   }
 }
 
-/** Why a change is refused; null where it was made. Other errors end the transaction. */
+/** The refusal of a change; null: it was made. Other errors abort the transaction. */
 function refusalOf(apply: () => void): ServerError | null {
   try {
     apply();

@@ -1,36 +1,36 @@
-// TaskCrew: the workers of a task pool. Decides how many there are, what each loads, and when one is replaced. The pool gives
-// them tasks and hears of the results. A slow worker runs slow tasks only; it was a quick worker until its first slow task.
+// Task crew: the workers of a task pool. Decides their number, the shared values each loads, and when one is replaced. The pool
+// gives them tasks and receives the results. A quick worker becomes a slow worker for good with its first slow task.
 import { ServerError } from "../errors.ts";
 import { type EndReason, TaskEnded } from "./task.ts";
 import { type Load, TaskWorker, type TaskWorkerHooks, type TaskWorkerOptions } from "./task-worker.ts";
 
-/** A worker that does not start is tried again after this time, then after twice as long each time. */
+/** Wait before the next attempt to start a worker, doubled after each failure up to the maximum. */
 const minStartDelayMs = 100;
 const maxStartDelayMs = 30_000;
-/** Workers that are not needed stay for so long. */
+/** Surplus workers end after this time. */
 const surplusMs = 5000;
 /** Failed starts in a row after which the waiting tasks are refused. */
 const hopelessStarts = 3;
 
 export interface TaskCrewOptions extends TaskWorkerOptions {
-  /** A load that takes longer is slow: another worker stands in. */
+  /** Loads that take longer are slow: another worker stands in. */
   readonly quickMs: number;
-  /** Most slow tasks at once, and most slow workers that wait for the next one. */
+  /** Most slow tasks at once, and most idle slow workers. */
   readonly slowWorkers: number;
-  /** Longest time to load a shared value: a worker that takes longer is ended, and the value is refused. */
+  /** Longest time to load a shared value. After it the worker is ended and the value refused. */
   readonly loadLimitMs: number;
 }
 
 export interface TaskCrewHooks extends Pick<TaskWorkerHooks, "onFree" | "onResult" | "onFailure" | "onEnded"> {
-  /** No worker starts: what waits for one is to be refused with this error. */
+  /** No worker starts: refuse waiting tasks with this error. */
   onHopeless(error: ServerError): void;
-  /** After that: a worker has started. */
+  /** A worker has started after onHopeless. */
   onHopeful(): void;
 }
 
 interface Shared {
   readonly value: unknown;
-  /** What the first worker answered. */
+  /** The first worker's result. */
   readonly first: Promise<unknown>;
   /** A worker has loaded it within `quickMs`. */
   isQuick: boolean;
@@ -65,27 +65,27 @@ export class TaskCrew {
     };
   }
 
-  /** Quick workers that can be given a task. */
+  /** Quick workers that can take a task. */
   get free(): readonly TaskWorker[] {
     return this.#kind(false).filter((worker) => worker.isFree);
   }
 
-  /** Slow workers that can be given a task. */
+  /** Slow workers that can take a task. */
   get freeSlow(): readonly TaskWorker[] {
     return this.#kind(true).filter((worker) => worker.isFree);
   }
 
-  /** Slow workers that have a task or can be given one. */
+  /** Slow workers that have a task or can take one. */
   get slowWorkerCount(): number {
     return this.#kind(true).filter(({ load }) => load === null).length;
   }
 
-  /** Quick workers that can be given a task and have loaded something, where there is something to load. */
+  /** Quick workers that can take a task and have loaded a shared value, if there are any to load. */
   get freeCount(): number {
     return this.free.filter((worker) => this.#serves(worker)).length;
   }
 
-  /** Quick workers, free or not, that have loaded something, where there is something to load. */
+  /** Quick workers, free or not, that have loaded a shared value, if there are any to load. */
   get servingCount(): number {
     return this.#kind(false).filter((worker) => this.#serves(worker)).length;
   }
@@ -102,29 +102,29 @@ export class TaskCrew {
     const shared = this.#shared.get(key);
     if (shared === undefined) return;
     this.#shared.delete(key);
-    shared.settle(undefined, new ServerError("cancelled", `"${key}" is not shared any more`));
+    shared.settle(undefined, new ServerError("cancelled", `"${key}" is no longer shared`));
     for (const worker of this.#workers) worker.unshare(key);
   }
 
-  /** Whether there is a quick worker that has what is shared under a key, or will have it; slow ones follow. */
+  /** Whether a quick worker has the shared value of a key, or will load it; slow workers follow. */
   mayHave(key: string): boolean {
     return this.#shared.has(key) && this.#kind(false).some((worker) => !worker.refusedKeys.has(key));
   }
 
-  /** A quick worker is being started, or loads a shared value: there will be another free one. */
+  /** A quick worker is starting or loading a shared value: another one will be free soon. */
   get isChanging(): boolean {
     return this.#kind(false).some(({ isReady, load }) => !isReady || load !== null);
   }
 
   /**
-   * Keeps `wanted` quick workers and a stand-in for each one whose load is slow. Adds a quick worker for each of `wantedSlow`
-   * slow ones that is missing: its first slow task makes it one. Surplus workers stay for some time, as they may be needed again.
+   * Keeps `wanted` quick workers, a stand-in for each one with a slow load, and a quick worker for each missing one of
+   * `wantedSlow` slow workers: its first slow task makes it slow. Surplus workers stay for some time: they may be needed again.
    */
   keep(wanted: number, wantedSlow: number): void {
     this.#wanted = wanted;
     this.#wantedSlow = wantedSlow;
     for (const worker of this.free) if (worker.isFull && this.#readyCount > 1) this.drop(worker);
-    // What a slow worker refuses, a quick one has: the next slow worker will have it, too.
+    // Replaced, as a slow worker must have all that quick workers have.
     for (const worker of this.freeSlow) if (worker.isFull || worker.refusedKeys.size > 0) this.drop(worker);
     this.#dropIdle(this.freeSlow, this.#kind(true).length - Math.max(wantedSlow, this.#options.slowWorkers));
     while (this.#startTimer === undefined && this.#surplus < 0) this.#start();
@@ -137,7 +137,7 @@ export class TaskCrew {
     return [...this.#workers].filter((worker) => worker.isSlow === isSlow);
   }
 
-  /** Quick workers beyond those that are needed. */
+  /** Quick workers that are not needed. */
   get #surplus(): number {
     const workers = this.#kind(false);
     const standIns = workers.filter(({ load }) => load?.hasStandIn).length;
@@ -171,12 +171,12 @@ export class TaskCrew {
     try {
       this.#workers.add(new TaskWorker(this.#options, this.#workerHooks));
     } catch (error) {
-      // The system makes no more threads.
+      // The system refuses more threads.
       this.#notStarted(error);
     }
   }
 
-  /** Ends a worker, whatever it is at. */
+  /** Ends a worker at once. */
   drop(worker: TaskWorker): void {
     this.#workers.delete(worker);
     worker.end();
@@ -190,9 +190,9 @@ export class TaskCrew {
   }
 
   /**
-   * Has free workers load the shared values they lack. A worker that has some waits until another one that has some is free
-   * for tasks. A value that no worker has loaded quickly yet is loaded by one quick worker at a time. A slow worker loads a
-   * value only when a quick worker has it.
+   * Makes free workers load missing shared values. A worker that has values waits until another worker with values is free for
+   * tasks. Until a value has been loaded quickly once, one quick worker at a time loads it. A slow worker loads a value only when
+   * a quick worker has it.
    */
   #load(): void {
     for (const worker of this.freeSlow) {
@@ -214,13 +214,13 @@ export class TaskCrew {
   #loadInto(worker: TaskWorker, key: string, { value }: Shared): void {
     const { quickMs, loadLimitMs } = this.#options;
     const load = worker.share(key, value);
-    const isAtIt = () => worker.load === load && this.#workers.has(worker);
-    setTimeout(() => isAtIt() && this.#standIn(worker, load), quickMs).unref();
-    setTimeout(() => isAtIt() && this.#end(worker, "time", undefined), loadLimitMs).unref();
+    const isLoading = () => worker.load === load && this.#workers.has(worker);
+    setTimeout(() => isLoading() && this.#standIn(worker, load), quickMs).unref();
+    setTimeout(() => isLoading() && this.#end(worker, "time", undefined), loadLimitMs).unref();
   }
 
   #standIn(worker: TaskWorker, load: Load): void {
-    // One that has just started has served nobody.
+    // A new worker has run no task yet: no stand-in is needed.
     if (worker.keys.size === 0 || worker.isSlow) return;
     load.hasStandIn = true;
     this.keep(this.#wanted, this.#wantedSlow);
@@ -232,7 +232,7 @@ export class TaskCrew {
 
   #loaded(worker: TaskWorker, key: string, value: unknown): void {
     const shared = this.#shared.get(key);
-    // It was taken back while the worker loaded it.
+    // It was removed while the worker loaded it.
     if (shared === undefined) worker.unshare(key);
     else {
       shared.isQuick ||= worker.load !== null && performance.now() - worker.load.startedMs < this.#options.quickMs;
@@ -244,7 +244,7 @@ export class TaskCrew {
     const { load } = worker;
     this.drop(worker);
     if (!worker.isReady) this.#notStarted(cause);
-    // Rejects TaskPool.share(), which drops the value: no other worker loads what has ended this one.
+    // Rejects TaskPool.share(), which drops the value: no other worker loads the value that ended this one.
     if (load !== null) this.#shared.get(load.key)?.settle(undefined, new TaskEnded(reason, "", cause));
     this.#hooks.onEnded(worker, reason, cause);
   }

@@ -1,10 +1,9 @@
-// The first lines that run on a task worker. Started by task-worker.ts, imported by nobody. Orders are carried out one after
-// another, in the order they came.
+// Entry point of a task worker, started by task-worker.ts. Handles commands one at a time, in the order of their arrival.
 import { getHeapStatistics } from "node:v8";
 import { parentPort, workerData } from "node:worker_threads";
 import { ServerError, toErrorRecord } from "../errors.ts";
 import { threadNumber } from "../thread/system-thread.ts";
-import type { StartTasks, TaskHandlers, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
+import type { StartTasks, TaskCommand, TaskHandlers, TaskReport, TaskWorkerData } from "./task.ts";
 
 if (!parentPort) throw new Error("a task worker is a worker thread");
 const port = parentPort;
@@ -13,24 +12,24 @@ const { start } = (await import(module)) as { readonly start: StartTasks<unknown
 const handlers = await start(init);
 let last: Promise<void> = Promise.resolve();
 
-port.on("message", (order: TaskOrder) => {
-  last = last.then(() => follow(order, handlers));
+port.on("message", (command: TaskCommand) => {
+  last = last.then(() => handle(command, handlers));
 });
 report({ type: "ready", thread: threadNumber() });
 
-async function follow(order: TaskOrder, handlers: TaskHandlers): Promise<void> {
-  switch (order.type) {
+async function handle(command: TaskCommand, handlers: TaskHandlers): Promise<void> {
+  switch (command.type) {
     case "share":
-      await share(order.key, order.value, handlers);
+      await share(command.key, command.value, handlers);
       break;
     case "unshare":
-      handlers.unshare(order.key);
+      handlers.unshare(command.key);
       break;
     case "run":
-      await run(order.kind, order.input, handlers);
+      await run(command.kind, command.input, handlers);
       break;
     default:
-      order satisfies never;
+      command satisfies never;
   }
 }
 
@@ -48,20 +47,20 @@ async function run(kind: string, input: unknown, handlers: TaskHandlers): Promis
     const { value, transfer } = await handlers.run(kind, input, (phase) => report({ type: "phase", phase }));
     port.postMessage({ type: "done", value, heapBytes: heapBytes() } satisfies TaskReport, [...(transfer ?? [])]);
   } catch (error) {
-    report({ type: "failed", error: toErrorRecord(worded(error)), heapBytes: heapBytes() });
+    report({ type: "failed", error: toErrorRecord(clientError(error)), heapBytes: heapBytes() });
   }
 }
 
-/** The error that a client is told. Of an internal error it hears only that there was one. */
-function worded(error: unknown): ServerError {
+/** The error for the client, without the details of an internal error. */
+function clientError(error: unknown): ServerError {
   if (error instanceof ServerError) return error;
-  // The runtime's limits on the depth of calls and the length of texts: what clients send can meet them.
+  // The runtime's limits on call depth and text length, which requests may exceed.
   if (error instanceof RangeError) {
     const message = `the request is too large or too deeply nested to be read (${error.message}); make it smaller`;
     return new ServerError("unsupported", message, { cause: error });
   }
   process.stderr.write(`a task failed: ${error instanceof Error ? error.stack : String(error)}\n`);
-  return new ServerError("internal", "internal error while the request was read; the server's log says more");
+  return new ServerError("internal", "internal error while the request was read; details are in the server's log");
 }
 
 function heapBytes(): number {

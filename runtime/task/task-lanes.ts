@@ -1,5 +1,5 @@
-// Task lanes: what waits in a task pool, quick tasks and slow ones apart. Clients take turns in each lane, and share the places
-// of both.
+// Task lanes: the waiting tasks of a pool, in a quick lane and a slow lane. Clients take turns in each lane, and share the places of
+// both.
 
 import { ServerError } from "../errors.ts";
 import type { ClientPaces } from "../queues/client-paces.ts";
@@ -7,7 +7,7 @@ import { FairQueue } from "../queues/fair-queue.ts";
 import { QueueShares } from "../queues/queue-shares.ts";
 
 export interface TaskLanesOptions {
-  /** Most tasks that wait, and how an error names this limit. */
+  /** Most waiting tasks, and the name of this limit in errors. */
   readonly maxQueued: number;
   readonly maxQueuedName: string;
 }
@@ -36,18 +36,18 @@ export class TaskLanes<Task extends WaitingTask> {
     return this.#slow.size;
   }
 
-  /** Error for a new task of this client; null if it may wait. It may displace another client's task. */
+  /** Error for a new task of this client; null: it may wait, perhaps in place of another client's task. */
   refusalFor(client: string): ServerError | null {
     return this.#shares.hasRoomFor(client, 1, this.#freePlaces) ? null : this.#full("try again later");
   }
 
-  /** Where no place is free, refuses the newest task of the client that has most. */
+  /** If no place is free, refuses the newest task of the client that has most. */
   makeRoomFor(client: string): void {
     const newestOf = (other: string) => this.#newestOf(other);
     for (const task of this.#shares.displacedBy(client, 1, this.#freePlaces, newestOf) ?? []) {
       this.remove(task);
       task.reject(
-        this.#full("this client has most of them, and one of another client took its place; try again later"),
+        this.#full("this client has the most of them, so a task of another client took its place; try again later"),
       );
     }
   }
@@ -57,13 +57,13 @@ export class TaskLanes<Task extends WaitingTask> {
     this.#shares.add(task.client);
   }
 
-  /** Puts a taken task back as its client's next one. */
+  /** Puts a task back as its client's next one. */
   putBack(task: Task, isSlow: boolean): void {
     this.#lane(isSlow).putBack(task);
     this.#shares.add(task.client);
   }
 
-  /** Takes a task out, if it waits. */
+  /** Removes a task if it waits. */
   remove(task: Task): void {
     if (this.#quick.remove(task) || this.#slow.remove(task)) this.#shares.remove(task.client);
   }
@@ -81,7 +81,7 @@ export class TaskLanes<Task extends WaitingTask> {
     return this.#taken(this.#slow.take());
   }
 
-  /** Moves what a client has in the quick lane to the slow one. */
+  /** Moves a client's tasks from the quick lane to the slow one. */
   moveToSlow(client: string): void {
     for (const task of [...this.#quick.newestOf(client)].reverse()) {
       this.#quick.remove(task);
@@ -115,6 +115,6 @@ export class TaskLanes<Task extends WaitingTask> {
 
   #full(advice: string): ServerError {
     const { maxQueued, maxQueuedName } = this.#options;
-    return new ServerError("queue_full", `${maxQueued} tasks wait already (${maxQueuedName}); ${advice}`);
+    return new ServerError("queue_full", `${maxQueued} tasks are already waiting (${maxQueuedName}); ${advice}`);
   }
 }

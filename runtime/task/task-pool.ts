@@ -1,7 +1,7 @@
 // Task pool: worker threads that each run one task at a time; clients take turns. A task is quick until it has run for
-// `quickMs`. Then its worker becomes a slow worker for good, and a spare worker replaces it. At `limitMs`, or the heap limit, a
-// task ends together with its thread. So a task delays other clients by at most `quickMs`. A task with a large input begins in
-// the slow lane.
+// `quickMs`. Then its worker becomes a slow worker for good, and a spare worker replaces it. At `limitMs`, or at the heap limit,
+// a task is ended together with its thread. So a task delays other clients by at most `quickMs`. A task with a large input starts
+// in the slow lane.
 //
 // There are `quickWorkers` quick workers, one spare (two while there are slow tasks) and at most `slowWorkers` slow ones. After
 // a slow task, a client's next tasks wait in the slow lane for a while. A trusted client, whose tasks have all been short, may
@@ -15,27 +15,27 @@ import { TaskCrew, type TaskCrewOptions } from "./task-crew.ts";
 import { TaskLanes, type TaskLanesOptions } from "./task-lanes.ts";
 import type { TaskWorker } from "./task-worker.ts";
 
-/** A task with a larger input will be slow: it begins in the slow lane. */
+/** Tasks with a larger input start in the slow lane. */
 const maxQuickBytes = 8 * 2 ** 20;
-/** Most slow tasks at once where one cannot be started again later, as its input has moved: it would be refused. */
+/** Least limit of slow tasks at once for a task whose input has moved: it cannot be restarted later, only refused. */
 const maxSlow = 2;
-/** The limit of a task on the clock, over that of its processor time. */
+/** Ratio of a task's wall-clock limit to its processor-time limit. */
 const clockFactor = 2;
 const shortestLookMs = 20;
 
 export interface TaskPoolOptions extends TaskCrewOptions, TaskLanesOptions {
   /** Quick tasks at once. */
   readonly quickWorkers: number;
-  /** Longest processor time of one task, and half its longest time on the clock. */
+  /** Longest processor time of one task, and half of its longest wall-clock time. */
   readonly limitMs: number;
-  /** Told when no worker starts any more, and when one does again. */
+  /** Called when no worker starts any more, and when one starts again. */
   readonly onDown?: (isDown: boolean) => void;
 }
 
 export interface TaskPoolStatistics {
-  /** Tasks that wait now. */
+  /** Waiting tasks now. */
   readonly waiting: number;
-  /** Tasks that became slow, ever. */
+  /** Tasks that became slow since the start. */
   readonly slow: number;
 }
 
@@ -46,11 +46,11 @@ export interface TaskRequest {
   readonly client: string;
   /** Key of the shared value that it needs. */
   readonly needs?: string;
-  /** Where it has another time limit than the pool's. */
+  /** Time limit; default: the pool's. */
   readonly limitMs?: number;
-  /** What moves with the input. A task that moved something cannot be started a second time. */
+  /** Buffers that move with the input. Such a task cannot be restarted. */
   readonly transfer?: readonly Transferable[];
-  /** Gives the task up: it rejects with `cancelled`. */
+  /** Cancels the task: it rejects with `cancelled`. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -61,7 +61,7 @@ interface Task extends TaskRequest {
   worker: TaskWorker | null;
   timer: NodeJS.Timeout | undefined;
   startedMs: number;
-  /** Processor time its worker had used before the task; null where the system does not say. */
+  /** Processor time that its worker had used before the task; null: unknown. */
   usedBeforeMs: number | null;
   isGivenUp: boolean;
 }
@@ -94,8 +94,8 @@ export class TaskPool {
   }
 
   /**
-   * Gives every worker a value under a key, those that start later too. Settles with what the first one answered. Rejects
-   * with the ServerError of a worker that cannot take it, or with TaskEnded; the value is dropped then.
+   * Loads a value under a key into every worker, also into later ones. Resolves with the result of the first worker. Rejects with
+   * the ServerError of a worker that cannot load it, or with TaskEnded; then the value is dropped.
    */
   async share(key: string, value: unknown): Promise<unknown> {
     const first = this.#crew.share(key, value);
@@ -114,8 +114,8 @@ export class TaskPool {
   }
 
   /**
-   * Runs a task. Rejects with the ServerError it threw, with TaskEnded where it was ended, and with `queue_full`,
-   * `cancelled`, `peer_gone` or `draining`.
+   * Runs a task. Rejects with the ServerError that it threw, with TaskEnded if it was ended, and with `queue_full`, `cancelled`,
+   * `peer_gone` or `draining`.
    */
   run(request: TaskRequest): Promise<unknown> {
     const { client, signal } = request;
@@ -149,7 +149,7 @@ export class TaskPool {
     return { waiting: this.#lanes.size, slow: this.#slowEver };
   }
 
-  /** Ends every worker; tasks that run or wait are rejected with `draining`. */
+  /** Ends all workers; running and waiting tasks reject with `draining`. */
   close(): void {
     this.#isClosed = true;
     this.#crew.close(draining());
@@ -163,7 +163,7 @@ export class TaskPool {
     return this.#lanes.refusalFor(client);
   }
 
-  /** Starts what can be started: workers that are missing, then tasks. */
+  /** Starts missing workers, then tasks. */
   #dispatch(): void {
     if (this.#isClosed) return;
     const { quickWorkers, slowWorkers } = this.#options;
@@ -184,8 +184,8 @@ export class TaskPool {
   }
 
   /**
-   * Workers that may take a slow task: free slow ones. While slow workers are missing, free quick ones too; the last of these
-   * only where there are more than `quickWorkers` and the spare one.
+   * Workers that may take a slow task: free slow ones and, while slow workers are missing, free quick ones. The last free quick
+   * one only if there are more than `quickWorkers` and the spare one.
    */
   get #workersForSlow(): readonly TaskWorker[] {
     const { free, freeSlow, freeCount, servingCount, slowWorkerCount } = this.#crew;
@@ -194,14 +194,14 @@ export class TaskPool {
     return canSpare && slowWorkerCount < slowWorkers ? [...freeSlow, ...free] : freeSlow;
   }
 
-  /** The next task of the quick lane; undefined where none may start now. */
+  /** The next task of the quick lane; undefined: none may start now. */
   #nextQuick(): Task | undefined {
     const { free, freeCount, isChanging } = this.#crew;
     const isRoom = this.#running.size - this.#slowCount < this.#options.quickWorkers;
     if (free.length === 0) return undefined;
     const isReserved = freeCount <= this.#spareWorkers && isChanging && this.#paces.hasTrusted;
     if (isRoom && !isReserved) return this.#lanes.takeQuick();
-    // While workers change, only a long-trusted client gets the last free one: others gain trust, then send slow tasks.
+    // While workers change, only a long-trusted client gets the last free one: others could gain trust, then send slow tasks.
     const isLast = freeCount <= 1 && isChanging;
     return isRoom || this.#runsStranger ? this.#lanes.takeTrusted(this.#paces, isLast) : undefined;
   }
@@ -211,7 +211,7 @@ export class TaskPool {
     return false;
   }
 
-  /** Starts a task that was taken from a lane. False where there is none, or where it has to wait for its worker. */
+  /** Starts a task that was taken from a lane. False: no task, or it has to wait for its worker. */
   #startNext(task: Task | undefined, workers: readonly TaskWorker[], isSlow: boolean): boolean {
     if (task === undefined) return false;
     const { needs } = task;
@@ -241,7 +241,7 @@ export class TaskPool {
     worker.run(kind, input, transfer);
   }
 
-  /** Ends a task once it has used its processor time: a slow worker gets little of it on a busy machine. */
+  /** Ends a task at its processor-time limit: on a busy machine a slow worker gets little processor time. */
   #limit(task: Task, worker: TaskWorker): void {
     const limitMs = this.#limitOf(task);
     const clockLeftMs = () => clockFactor * limitMs - (performance.now() - task.startedMs);
@@ -259,9 +259,9 @@ export class TaskPool {
   }
 
   /**
-   * A quick task has run for `quickMs` of clock time, so its client is slow. Processor time would show this too late on a busy
-   * machine, after several slow tasks of the client. At the maximum of slow tasks, a client with several gives one up to a
-   * client with none; otherwise the task waits until one ends.
+   * A quick task has run for `quickMs` of wall-clock time, so its client is slow. On a busy machine, processor time would show
+   * this only after several slow tasks of the client. At the maximum of slow tasks, a client with several of them gives one up
+   * for a client with none; otherwise the task waits until one ends.
    */
   #turnSlow(task: Task, worker: TaskWorker): void {
     const { slowWorkers } = this.#options;
@@ -279,13 +279,13 @@ export class TaskPool {
     this.#dispatch();
   }
 
-  /** A client has had a slow task: the others that it has waiting go to the slow lane, too. */
+  /** A client has had a slow task: its waiting tasks move to the slow lane. */
   #setSlow(client: string): void {
     this.#paces.slow(client);
     this.#lanes.moveToSlow(client);
   }
 
-  /** Ends the worker of a task. The task is started again in the slow lane; refused where its input has moved. */
+  /** Ends the worker of a task. The task waits in the slow lane for a restart; it is refused if its input has moved. */
   #putOff(worker: TaskWorker): void {
     const task = this.#ended(worker);
     this.#crew.drop(worker);
@@ -294,7 +294,7 @@ export class TaskPool {
     else task.reject(tooManySlow());
   }
 
-  /** Where `client` has no slow task: the worker of the latest one of a client that has several. */
+  /** If `client` has no slow task: the worker of the latest slow task of a client with several. */
   #slowGiver(client: string): TaskWorker | null {
     const counts = new Map<string, number>();
     let giver: TaskWorker | null = null;
@@ -308,7 +308,7 @@ export class TaskPool {
     return giver;
   }
 
-  /** A worker has done its task, well or not. */
+  /** A worker has finished its task, with a result or an error. */
   #done(worker: TaskWorker): Task | undefined {
     const task = this.#ended(worker);
     if (task !== undefined && !worker.isSlow) this.#paces.quick(task.client, usedMs(task, worker));
@@ -321,7 +321,7 @@ export class TaskPool {
     this.#lost(worker, reason, undefined);
   }
 
-  /** The worker is gone, and its task with it. */
+  /** A worker has ended together with its task. */
   #lost(worker: TaskWorker, reason: EndReason, cause: unknown): void {
     const task = this.#ended(worker);
     if (task !== undefined) {
@@ -340,7 +340,7 @@ export class TaskPool {
     else this.#dispatch();
   }
 
-  /** Takes its task off a worker that has finished it, or that is gone. */
+  /** Removes the task of a worker that has finished it or has ended. */
   #ended(worker: TaskWorker): Task | undefined {
     const task = this.#running.get(worker);
     this.#running.delete(worker);
@@ -357,7 +357,7 @@ export class TaskPool {
   }
 }
 
-/** Processor time that a task has had on its worker; the time on the clock where the system does not say. */
+/** Processor time that a task has used on its worker; the wall-clock time if unknown. */
 function usedMs({ startedMs, usedBeforeMs }: Task, worker: TaskWorker): number {
   const nowMs = worker.usedMs;
   return nowMs === null || usedBeforeMs === null ? performance.now() - startedMs : nowMs - usedBeforeMs;
@@ -370,7 +370,7 @@ function isLarge({ transfer = [] }: TaskRequest): boolean {
 }
 
 function tooManySlow(): ServerError {
-  const message = "too many requests that take long are being read; try again shortly";
+  const message = "too many long requests are being read; try again shortly";
   return new ServerError("queue_full", message, { retryAfterSeconds: 5 });
 }
 

@@ -1,10 +1,9 @@
-// TaskWorker: the pool's side of one worker thread. Knows which shared values it has and which task it runs. The pool decides
-// what it does.
+// Task worker: the pool's side of one worker thread. Tracks its shared values and its task. The pool decides what it does.
 import { Worker } from "node:worker_threads";
 import type { Transferable } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, type ServerError } from "../errors.ts";
 import { lowerPriority, processorMs } from "../thread/system-thread.ts";
-import type { EndReason, TaskOrder, TaskReport, TaskWorkerData } from "./task.ts";
+import type { EndReason, TaskCommand, TaskReport, TaskWorkerData } from "./task.ts";
 
 /**
  * A worker whose heap has grown by more than this since it loaded its last shared value is replaced after its task: V8 frees
@@ -21,15 +20,15 @@ export interface TaskWorkerOptions {
   readonly heapMiB: number;
 }
 
-/** What the pool is told. Nothing more comes after `onEnded`. */
+/** Events for the pool. None follows `onEnded`. */
 export interface TaskWorkerHooks {
-  /** It can take orders, or is done with one. */
+  /** It has started, or has finished a command. */
   onFree(worker: TaskWorker): void;
   onShared(worker: TaskWorker, key: string, value: unknown): void;
   onNotShared(key: string, error: ServerError): void;
   onResult(worker: TaskWorker, value: unknown): void;
   onFailure(worker: TaskWorker, error: ServerError): void;
-  /** Its thread has ended by itself: it ran out of memory, or crashed. */
+  /** Its thread has ended: it ran out of memory, or crashed. */
   onEnded(worker: TaskWorker, reason: EndReason, cause: unknown): void;
 }
 
@@ -37,28 +36,28 @@ export interface TaskWorkerHooks {
 export interface Load {
   readonly key: string;
   readonly startedMs: number;
-  /** It has taken so long that another worker stands in for this one. */
+  /** It takes long: another worker stands in. */
   hasStandIn: boolean;
 }
 
 export class TaskWorker {
-  /** Keys of the shared values that it has, and of those that it could not load. */
+  /** Keys of its shared values, and of values that it could not load. */
   readonly keys = new Set<string>();
   readonly refusedKeys = new Set<string>();
-  /** The part of its task that is under way. */
+  /** The current phase of its task. */
   phase = "";
-  /** It holds so much memory that it should be replaced. */
+  /** Its heap has grown so much that it should be replaced. */
   isFull = false;
   isReady = false;
   readonly #worker: Worker;
   readonly #hooks: TaskWorkerHooks;
-  /** What it is loading. */
+  /** The shared value that it is loading. */
   load: Load | null = null;
   /** Heap after it loaded its last shared value. */
   #sharedBytes = 0;
   #hasTask = false;
   #isSlow = false;
-  /** The system's number of its thread, null while it is not known. */
+  /** The system's number of its thread; null: unknown. */
   #number: number | null = null;
   #hasEnded = false;
 
@@ -70,12 +69,12 @@ export class TaskWorker {
       workerData,
       resourceLimits: { maxOldGenerationSizeMb: heapMiB, maxYoungGenerationSizeMb: youngHeapMiB },
     });
-    this.#worker.on("message", (report: TaskReport) => this.#hear(report));
+    this.#worker.on("message", (report: TaskReport) => this.#receive(report));
     this.#worker.on("error", (error) => this.#ended(isOutOfMemory(error) ? "memory" : "crash", error));
     this.#worker.on("exit", (code) => this.#ended("crash", new Error(`the thread ended with code ${code}`)));
   }
 
-  /** It can be given an order. */
+  /** It can take a command. */
   get isFree(): boolean {
     return this.isReady && !this.#hasTask && this.load === null;
   }
@@ -85,13 +84,13 @@ export class TaskWorker {
     return this.#isSlow;
   }
 
-  /** It is slow from now on; there is no way back. */
+  /** Makes it slow, for good. */
   slowDown(): void {
     if (!this.#isSlow && this.#number !== null) lowerPriority(this.#number);
     this.#isSlow = true;
   }
 
-  /** Processor time of its thread so far, in ms; null where the system does not say. */
+  /** Processor time of its thread so far, in ms; null: unknown. */
   get usedMs(): number | null {
     return this.#number === null ? null : processorMs(this.#number);
   }
@@ -102,33 +101,33 @@ export class TaskWorker {
 
   share(key: string, value: unknown): Load {
     this.load = { key, startedMs: performance.now(), hasStandIn: false };
-    this.#order({ type: "share", key, value });
+    this.#send({ type: "share", key, value });
     return this.load;
   }
 
   unshare(key: string): void {
     this.refusedKeys.delete(key);
-    if (this.keys.delete(key)) this.#order({ type: "unshare", key });
+    if (this.keys.delete(key)) this.#send({ type: "unshare", key });
   }
 
   run(kind: string, input: unknown, transfer: readonly Transferable[]): void {
     this.#hasTask = true;
     this.phase = "";
-    this.#order({ type: "run", kind, input }, transfer);
+    this.#send({ type: "run", kind, input }, transfer);
   }
 
-  /** Ends its thread, whatever it is at. The hooks are not told. */
+  /** Ends its thread at once, without a call of the hooks. */
   end(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     void this.#worker.terminate();
   }
 
-  #order(order: TaskOrder, transfer: readonly Transferable[] = []): void {
-    this.#worker.postMessage(order, [...transfer]);
+  #send(command: TaskCommand, transfer: readonly Transferable[] = []): void {
+    this.#worker.postMessage(command, [...transfer]);
   }
 
-  #hear(report: TaskReport): void {
+  #receive(report: TaskReport): void {
     if (this.#hasEnded) return;
     switch (report.type) {
       case "ready":

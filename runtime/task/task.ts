@@ -1,34 +1,34 @@
-// Messages between a task pool and its workers, and what a module of tasks exports. Types, and one error.
+// Task messages between a pool and its workers, the interface of a module of tasks, and TaskEnded.
 
 import type { Transferable } from "../endpoint/endpoint.ts";
 import type { ErrorRecord } from "../errors.ts";
 
-/** The result of a task. What is listed in `transfer` moves to the pool's thread instead of being copied. */
+/** Result of a task. The objects in `transfer` move to the pool's thread instead of being copied. */
 export interface TaskOutput {
   readonly value: unknown;
   readonly transfer?: readonly Transferable[];
 }
 
-/** What runs on a task worker: one task at a time, to its end. Throws ServerErrors; anything else is a programmer's mistake. */
+/** Runs on a task worker, one task at a time. Throws ServerErrors; any other error is a programming error. */
 export interface TaskHandlers {
-  /** Keeps a value that tasks need, under a key; every worker is given it. Returns the answer to TaskPool.share(). */
+  /** Stores a value that tasks need, under a key; called on every worker. Returns the result of TaskPool.share(). */
   share(key: string, value: unknown): unknown;
   unshare(key: string): void;
-  /** `enter` names the part of the task that begins: the last one says where a task was that had to be ended. */
+  /** `enter` names the phase that begins. If the task is ended, TaskEnded names the last one. */
   run(kind: string, input: unknown, enter: (phase: string) => void): TaskOutput | Promise<TaskOutput>;
 }
 
-/** The type of the function `start` that a module of tasks exports. */
+/** Type of the function `start` that a module of tasks exports. */
 export type StartTasks<Init> = (init: Init) => Promise<TaskHandlers>;
 
-/** What a task worker is started with. */
+/** Initial data of a task worker. */
 export interface TaskWorkerData {
   readonly module: string;
   readonly init: unknown;
 }
 
 /** Pool to worker. */
-export type TaskOrder =
+export type TaskCommand =
   | { readonly type: "share"; readonly key: string; readonly value: unknown }
   | { readonly type: "unshare"; readonly key: string }
   | { readonly type: "run"; readonly kind: string; readonly input: unknown };
@@ -42,14 +42,14 @@ export type TaskReport =
   | { readonly type: "done"; readonly value: unknown; readonly heapBytes: number }
   | { readonly type: "failed"; readonly error: ErrorRecord; readonly heapBytes: number };
 
-/** Why a task was ended before it had a result. */
+/** Reason for the end of a task without a result. */
 export type EndReason = "time" | "memory" | "crash";
 
 /** A task was ended together with its worker. */
 export class TaskEnded extends Error {
   override readonly name = "TaskEnded";
   readonly reason: EndReason;
-  /** The part of the task that was under way; "" where it named none. */
+  /** The last phase that the task named; "": none. */
   readonly phase: string;
 
   constructor(reason: EndReason, phase: string, cause?: unknown) {

@@ -1,5 +1,5 @@
-// Owns the messages between a spawner and its place, on channels they keep for themselves. Read by place.ts and the carriers
-// (outside) and the entries (inside), so that both carriers speak the same.
+// Control messages between a spawner and its place, on channels of their own. Used by place.ts, worker-place.ts and
+// process-place.ts outside the place, and by the entries inside.
 import type { MessagePort } from "node:worker_threads";
 import type { ErrorRecord } from "../errors.ts";
 
@@ -9,7 +9,7 @@ export const controlChannel = "place";
 export type Command =
   | { readonly kind: "start"; readonly module: string; readonly init: unknown }
   | { readonly kind: "stop" }
-  /** To be answered with a pong: see PlaceOptions.answersWithinMs. */
+  /** The place replies with a pong: see PlaceOptions.answersWithinMs. */
   | { readonly kind: "ping" };
 
 /** Place to spawner. */
@@ -18,11 +18,11 @@ export type Report =
   | { readonly kind: "ready"; readonly value: unknown }
   | { readonly kind: "pong" }
   | { readonly kind: "failed"; readonly error: ErrorRecord }
-  /** An exception nobody caught: the place is about to die of it. */
+  /** An uncaught exception: the place ends next. */
   | { readonly kind: "crashing"; readonly error: ErrorRecord }
   | { readonly kind: "stopped" };
 
-/** How other places get in: a thread is handed a port, a process is told where to listen and answers when it does. */
+/** Connections from other places: a thread gets a port; a process gets a path, and replies once it listens there. */
 export const dialChannel = "place.dial";
 
 export interface DialPort {
@@ -32,6 +32,6 @@ export interface DialPath {
   readonly path: string;
 }
 export interface DialAnswer {
-  /** Null once the place listens. */
+  /** null: the place listens. */
   readonly error: ErrorRecord | null;
 }

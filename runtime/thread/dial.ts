@@ -1,4 +1,4 @@
-// Owns the ticket that lets any thread reach a place directly, without passing through its spawner.
+// Dial ticket: with it any thread connects to a place directly, not through its spawner.
 import { connect } from "node:net";
 import type { MessagePort } from "node:worker_threads";
 import type { Endpoint, Transferable } from "../endpoint/endpoint.ts";
@@ -6,17 +6,17 @@ import { PortEndpoint } from "../endpoint/port-endpoint.ts";
 import { SocketEndpoint } from "../endpoint/socket-endpoint.ts";
 import { ServerError } from "../errors.ts";
 
-/** Plain data that can be sent on: to a place on a thread it is good for one endpoint, to a child process for many. */
+/** Plain data that can be sent to other places. Valid for one endpoint to a thread, or many to a child process. */
 export type DialTicket =
   | { readonly place: string; readonly carrier: "thread"; readonly port: MessagePort }
   | { readonly place: string; readonly carrier: "process"; readonly path: string };
 
-/** What to list for transfer when the ticket is sent to another thread. */
+/** Objects to transfer when the ticket is sent to another thread. */
 export function ticketTransfer(ticket: DialTicket): Transferable[] {
   return ticket.carrier === "thread" ? [ticket.port] : [];
 }
 
-/** Opens the direct link; rejects with `peer_gone` if the place is. */
+/** Connects to the place; rejects with `peer_gone` if it is gone. */
 export async function openEndpoint(ticket: DialTicket): Promise<Endpoint> {
   if (ticket.carrier === "thread") return new PortEndpoint(ticket.port, { peer: ticket.place });
   return new Promise((resolve, reject) => {

@@ -1,55 +1,55 @@
-// Owns what runs inside every place, whichever its carrier: load the module, run its start(), answer the spawner, stop in
-// order. Called by entry-thread.ts and entry-process.ts. It outlives its spawner by no more than one turn of the loop.
+// Inside of a place on a thread or process: loads the module, runs its start(), replies to the spawner, stops in order. Called by
+// entry-thread.ts and entry-process.ts. Ends within one turn of the event loop after its spawner.
 import assert from "node:assert";
 import { ActorSystem } from "../actor/system.ts";
 import type { Endpoint } from "../endpoint/endpoint.ts";
 import { ServerError, toErrorRecord } from "../errors.ts";
 import { type Command, controlChannel, type Report } from "./control.ts";
 
-/** What a place's module gets to work with. */
+/** Argument of `start` of a place's module. */
 export interface PlaceContext<Init> {
   readonly name: string;
   readonly init: Init;
-  /** The link to the place that started this one. */
+  /** Endpoint of the place that started this one. */
   readonly spawner: Endpoint;
-  /** This place's actors; the spawner and every peer that dials can reach them. */
+  /** This place's actors. The spawner and all peers that dial can reach them. */
   readonly system: ActorSystem;
   /** Reports to the spawner's onProgress. */
   progress(value: unknown): void;
-  /** Runs at an orderly stop, the latest hook first, while actors still answer; their own onStop runs after. */
+  /** Runs at an orderly stop, the latest hook first, while actors still reply; their onStop runs after the hooks. */
   onStop(hook: () => Promise<void> | void): void;
 }
 
-/** The type of the function `start` that a place's module exports. What it returns is plain data. */
+/** Type of the function `start` that a place's module exports. Resolves to plain data. */
 export type StartPlace<Init, Ready> = (place: PlaceContext<Init>) => Promise<Ready>;
 
 export class PlaceEntry {
   readonly #name: string;
-  readonly #link: Endpoint;
+  readonly #endpoint: Endpoint;
   readonly #system: ActorSystem;
   readonly #peers = new Set<Endpoint>();
   readonly #hooks: (() => Promise<void> | void)[] = [];
   #isStopping = false;
   #exitCode = 1;
 
-  /** Serves the spawner at the other end of `link`, and whoever is admitted. */
-  constructor(name: string, link: Endpoint) {
+  /** `endpoint`: the spawner. */
+  constructor(name: string, endpoint: Endpoint) {
     this.#name = name;
-    this.#link = link;
+    this.#endpoint = endpoint;
     this.#system = new ActorSystem(name);
-    this.#system.attach(link);
-    link.receive(controlChannel, (command: Command) => {
+    this.#system.attach(endpoint);
+    endpoint.receive(controlChannel, (command: Command) => {
       if (command.kind === "start") void this.#start(command);
       else if (command.kind === "ping") this.#report({ kind: "pong" });
       else void this.#stop(0, { kind: "stopped" });
     });
-    // "Monitor" leaves what follows as it is: the stack on stderr, and the end of the thread or process.
+    // "Monitor" does not change the default: the stack on stderr, and the end of the thread or process.
     process.on("uncaughtExceptionMonitor", (error) => this.#report({ kind: "crashing", error: toErrorRecord(error) }));
-    // Whatever still runs in here, nobody can reach it any more.
-    link.exit.then(() => process.exit(this.#exitCode));
+    // Without its spawner the place is of no use.
+    endpoint.exit.then(() => process.exit(this.#exitCode));
   }
 
-  /** Lets a dialled peer in. */
+  /** Connects a peer that has dialled. */
   admit(peer: Endpoint): void {
     this.#peers.add(peer);
     peer.exit.then(() => this.#peers.delete(peer));
@@ -63,7 +63,7 @@ export class PlaceEntry {
       const value = await module.start({
         name: this.#name,
         init: command.init,
-        spawner: this.#link,
+        spawner: this.#endpoint,
         system: this.#system,
         progress: (progress) => this.#report({ kind: "progress", value: progress }),
         onStop: (hook) => void this.#hooks.push(hook),
@@ -75,8 +75,8 @@ export class PlaceEntry {
     }
   }
 
-  /** Runs the hooks, stops the actors, says the last word, and closes the link, which ends the place. */
-  async #stop(exitCode: number, lastWord: Report): Promise<void> {
+  /** Runs the hooks, stops the actors, sends the last report, and closes the endpoint, which ends the place. */
+  async #stop(exitCode: number, lastReport: Report): Promise<void> {
     if (this.#isStopping) return;
     this.#isStopping = true;
     this.#exitCode = exitCode;
@@ -88,12 +88,12 @@ export class PlaceEntry {
       }
     }
     await this.#system.stop();
-    this.#report(lastWord);
+    this.#report(lastReport);
     for (const peer of this.#peers) peer.close();
-    this.#link.close();
+    this.#endpoint.close();
   }
 
   #report(report: Report): void {
-    this.#link.send(controlChannel, report);
+    this.#endpoint.send(controlChannel, report);
   }
 }

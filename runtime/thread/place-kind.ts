@@ -1,5 +1,5 @@
-// Owns what a spawner needs of a carrier: something that runs a place's entry and can be killed. worker-place.ts and
-// process-place.ts implement it; place.ts alone uses it.
+// Host of a place: a worker thread (worker-place.ts) or a child process (process-place.ts) that runs a place's entry and can be
+// killed. Used by place.ts.
 
 import type { BaseEndpoint, Explain } from "../endpoint/base-endpoint.ts";
 import type { DialTicket } from "./dial.ts";
@@ -8,7 +8,7 @@ export interface HostOptions {
   readonly name: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly onOutput: (line: string) => void;
-  /** Of a thread; null is what the runtime gives it. */
+  /** Heap limit of a thread; null: the default of Node. */
   readonly heapMiB: number | null;
   readonly explain: Explain;
 }
@@ -17,13 +17,13 @@ export interface HostOptions {
 export interface HostExit {
   readonly code: number | null;
   readonly signal: string | null;
-  /** What the carrier knows beyond code and signal, such as a thread out of memory. */
+  /** Reason beyond code and signal, such as a thread out of memory. */
   readonly fault: string | null;
 }
 
 /** A running worker thread or child process, as its spawner sees it. */
 export interface Host {
-  readonly link: BaseEndpoint;
+  readonly endpoint: BaseEndpoint;
   readonly pid: number | null;
   /** Never rejects. */
   readonly gone: Promise<HostExit>;

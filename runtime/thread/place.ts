@@ -1,5 +1,5 @@
-// Owns a place as its spawner sees it: start with a time limit, progress, dialling, orderly stop, death and its reason.
-// Used by the composition root and by supervisors. What runs inside a place is entry.ts's business.
+// Place, from its spawner's side: start with a time limit, progress, dialling, orderly stop, and the reason of its end. Its inside
+// is entry.ts.
 
 import type { Endpoint, PeerExit } from "../endpoint/endpoint.ts";
 import { fromErrorRecord, ServerError } from "../errors.ts";
@@ -10,9 +10,9 @@ import type { Host, HostExit } from "./place-kind.ts";
 import { startProcess } from "./process-place.ts";
 import { startThread } from "./worker-place.ts";
 
-/** How long a thread or process may outlive its link before it is killed. */
+/** How long a thread or process may outlive its endpoint before it is killed. */
 const lingerMs = 1000;
-/** How often a place that is watched is asked for an answer within the time it has for one. */
+/** Pings within the time limit of a watched place. */
 const pingsPerLimit = 5;
 
 export type PlaceKind = "thread" | "process";
@@ -25,40 +25,40 @@ export interface PlaceOptions<Init> {
   readonly init: Init;
   readonly carrier: PlaceKind;
   readonly startTimeoutMs: number;
-  /** Once it has started, a place whose event loop stands still for this long is killed; never where left out. */
+  /** After its start, the place is killed if its event loop blocks for this long; absent: never. */
   readonly answersWithinMs?: number;
   /** Most MiB of its JavaScript heap; only for a thread. */
   readonly heapMiB?: number;
-  /** Gives up the start: the place is killed and spawnPlace rejects with `cancelled`. */
+  /** Aborts the start: the place is killed and spawnPlace rejects with `cancelled`. */
   readonly signal?: AbortSignal;
-  /** What the place passes to `progress` while it starts, and later. */
+  /** Receives the values that the place passes to `progress`, at any time. */
   readonly onProgress?: (value: unknown) => void;
-  /** Variables beside the ones inherited. A process does not inherit those that look like secrets. */
+  /** Added to the inherited variables. A process does not inherit variables with names of secrets. */
   readonly environment?: Readonly<Record<string, string>>;
-  /** Lines the place prints; without it they go to our stderr. */
+  /** Receives the lines that the place prints; absent: written to our stderr. */
   readonly onOutput?: (line: string) => void;
 }
 
 export interface Place<Ready> {
   readonly name: string;
-  /** What `start` returned. */
+  /** Result of `start`. */
   readonly ready: Ready;
-  /** The spawner's own link. */
+  /** The spawner's endpoint to the place. */
   readonly endpoint: Endpoint;
-  /** Settles when the thread or process has ended. Never rejects. */
+  /** Resolves when the thread or process has ended. Never rejects. */
   readonly exit: Promise<PeerExit>;
   /** The child's process id; null for a thread. */
   readonly pid: number | null;
-  /** A ticket with which another thread opens its own link to this place. */
+  /** A ticket with which another thread connects to this place. */
   dial(): Promise<DialTicket>;
-  /** Runs the place's stop hooks and ends it; kills it when the deadline passes. */
+  /** Runs the place's stop hooks and ends it; kills it at the deadline. */
   stop(deadlineMs: number): Promise<PeerExit>;
   kill(): void;
 }
 
 /**
- * Starts a place and waits until its `start` has returned. Rejects with the ServerError start() threw, or with `timeout`,
- * `cancelled` or `peer_gone`; nothing of the place is left then.
+ * Starts a place and waits for its `start`. Rejects with the ServerError thrown by start(), or with `timeout`, `cancelled` or
+ * `peer_gone`; the place has ended then.
  */
 export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Promise<Place<Ready>> {
   const host = new PlaceHost(options);
@@ -68,8 +68,8 @@ export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Prom
     return {
       name: options.name,
       ready,
-      endpoint: host.link,
-      exit: host.link.exit,
+      endpoint: host.endpoint,
+      exit: host.endpoint.exit,
       pid: host.pid,
       dial: () => host.dial(),
       stop: (deadlineMs) => host.stop(deadlineMs),
@@ -77,18 +77,18 @@ export async function spawnPlace<Init, Ready>(options: PlaceOptions<Init>): Prom
     };
   } catch (error) {
     host.kill("it did not start");
-    await host.link.exit;
+    await host.endpoint.exit;
     throw error;
   }
 }
 
 class PlaceHost<Init> {
   readonly #host: Host;
-  /** Why we ended the place ourselves; the first reason counts. */
+  /** Reason if this side ended the place; the first one counts. */
   #verdict: string | null = null;
   #lastReport: Report["kind"] | null = null;
   #crash: string | null = null;
-  /** Pings in a row without an answer. */
+  /** Pings in a row without a pong. */
   #unanswered = 0;
 
   constructor(options: PlaceOptions<Init>) {
@@ -102,20 +102,20 @@ class PlaceHost<Init> {
     });
   }
 
-  get link(): Endpoint {
-    return this.#host.link;
+  get endpoint(): Endpoint {
+    return this.#host.endpoint;
   }
 
   get pid(): number | null {
     return this.#host.pid;
   }
 
-  /** Settles with what start() returned. */
+  /** Resolves with the result of start(). */
   async started(options: PlaceOptions<Init>): Promise<unknown> {
     const { name, init, startTimeoutMs, signal } = options;
     let giveUp: () => void = () => {};
     const outcome = new Promise<unknown>((resolve, reject) => {
-      this.link.receive(controlChannel, (report: Report) => {
+      this.endpoint.receive(controlChannel, (report: Report) => {
         if (report.kind === "pong") {
           this.#unanswered = 0;
           return;
@@ -126,7 +126,7 @@ class PlaceHost<Init> {
         else if (report.kind === "failed") reject(fromErrorRecord(report.error));
         else if (report.kind === "crashing") this.#crash = report.error.message;
       });
-      this.link.exit.then((exit) => {
+      this.endpoint.exit.then((exit) => {
         reject(new ServerError("peer_gone", `"${name}" died while it started: ${exit.reason}`));
       });
       const timer = setTimeout(() => {
@@ -148,19 +148,19 @@ class PlaceHost<Init> {
     return this.#host.dial();
   }
 
-  /** Kills the place when its event loop stands still. Pings are counted, not timed: this thread may have stood still itself. */
+  /** Kills the place if its event loop blocks. Pings are counted, not timed: this thread may have been blocked itself. */
   watch(limitMs: number): void {
     const timer = setInterval(() => {
       if (this.#unanswered++ < pingsPerLimit) this.#command({ kind: "ping" });
       else this.kill(`did not answer for ${limitMs} ms and was killed`);
     }, limitMs / pingsPerLimit).unref();
-    void this.link.exit.then(() => clearInterval(timer));
+    void this.endpoint.exit.then(() => clearInterval(timer));
   }
 
   async stop(deadlineMs: number): Promise<PeerExit> {
     this.#command({ kind: "stop" });
     const timer = setTimeout(() => this.kill(`did not stop within ${deadlineMs} ms and was killed`), deadlineMs);
-    const exit = await this.link.exit;
+    const exit = await this.endpoint.exit;
     clearTimeout(timer);
     return exit;
   }
@@ -171,13 +171,13 @@ class PlaceHost<Init> {
   }
 
   #command(command: Command): void {
-    this.link.send(controlChannel, command);
+    this.endpoint.send(controlChannel, command);
   }
 
-  /** The link is gone; the thread or process should be too. Finds out why, and makes sure. */
+  /** After the loss of the endpoint: waits for the end of the thread or process, or kills it, and returns the reason. */
   async #explain(loss: PeerExit, isFailure: boolean): Promise<PeerExit> {
-    if (isFailure) this.kill(`its link failed: ${loss.reason}`);
-    const linger = setTimeout(() => this.kill(`lost its link (${loss.reason}) and was killed`), lingerMs);
+    if (isFailure) this.kill(`its connection failed: ${loss.reason}`);
+    const linger = setTimeout(() => this.kill(`lost its connection (${loss.reason}) and was killed`), lingerMs);
     const exit = await this.#host.gone;
     clearTimeout(linger);
     const orderly = this.#verdict === null && this.#lastReport === "stopped";

@@ -1,13 +1,13 @@
-// Single threads of this process as Linux knows them: their processor time, as time on the clock says little on a machine
-// whose cores all compute, and their priority. Elsewhere a thread has no number.
+// Threads of this process in the operating system: their processor time, which a busy machine does not distort, and their
+// priority. Linux only: elsewhere a thread has no number.
 import { readFileSync, readlinkSync } from "node:fs";
 import { getPriority, setPriority } from "node:os";
 
-/** Of two threads that want the same core, one that is so much nicer gets about a quarter. */
+/** With this much more niceness, a thread gets about a quarter of a core that another thread wants too. */
 const niceness = 5;
 const mostNice = 19;
 
-/** The system's number of the calling thread; null where the system does not say. */
+/** The system's number of the calling thread; null: unknown. */
 export function threadNumber(): number | null {
   try {
     return Number(readlinkSync("/proc/thread-self").split("/").at(-1));
@@ -16,7 +16,7 @@ export function threadNumber(): number | null {
   }
 }
 
-/** Processor time that a thread has had, in ms; null where the system does not say: some kernels always say 0. */
+/** Processor time used by a thread, in ms; null: unknown (some kernels always report 0). */
 export function processorMs(thread: number): number | null {
   try {
     const [nanoseconds] = readFileSync(`/proc/self/task/${thread}/schedstat`, "latin1").split(" ");
@@ -26,11 +26,11 @@ export function processorMs(thread: number): number | null {
   }
 }
 
-/** Lowers a thread's share of a core that the calling one wants to about a quarter. It cannot be raised again. */
+/** Lowers a thread's share of a core that the calling thread wants too to about a quarter, for good. */
 export function lowerPriority(thread: number): void {
   try {
     setPriority(thread, Math.min(getPriority() + niceness, mostNice));
   } catch {
-    // It has ended, or may not: then it is one thread like the others.
+    // It has ended, or the system refuses: then its priority stays.
   }
 }

@@ -1,4 +1,4 @@
-// Owns a place on a worker thread, from outside: starting, killing, dialling. Used by place.ts; the inside is entry-thread.ts.
+// Place on a worker thread, from its spawner's side: start, kill, dial. Used by place.ts; the inside is entry-thread.ts.
 import { createInterface } from "node:readline";
 import { MessageChannel, Worker } from "node:worker_threads";
 import { goneError } from "../endpoint/endpoint.ts";
@@ -19,17 +19,17 @@ export function startThread(options: HostOptions): Host {
   });
   createInterface({ input: worker.stdout }).on("line", options.onOutput);
   createInterface({ input: worker.stderr }).on("line", options.onOutput);
-  const link = new PortEndpoint(ours, { peer: options.name, explain: options.explain });
+  const endpoint = new PortEndpoint(ours, { peer: options.name, explain: options.explain });
   return {
-    link,
+    endpoint,
     pid: null,
     gone: untilGone(worker, options.onOutput),
     kill: () => void worker.terminate(),
     dial: async () => {
-      // A port posted to a thread that is gone would never close.
-      if (link.isLost) throw goneError(options.name, await link.exit);
+      // A port sent to a thread that has ended would never close.
+      if (endpoint.isLost) throw goneError(options.name, await endpoint.exit);
       const { port1, port2 } = new MessageChannel();
-      link.send(dialChannel, { port: port2 } satisfies DialPort, [port2]);
+      endpoint.send(dialChannel, { port: port2 } satisfies DialPort, [port2]);
       return { place: options.name, carrier: "thread", port: port1 };
     },
   };

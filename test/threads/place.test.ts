@@ -1,4 +1,4 @@
-// Places on both carriers: one body of tests, run twice. What only one carrier can do or suffer comes after.
+// Places on threads and in processes: one set of tests, run for both. Tests of one kind only follow.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -45,19 +45,19 @@ for (const carrier of carriers) {
     });
     after(() => place.stop(2000));
 
-    it("hands its init to start and what start returned to the spawner, and passes progress on", () => {
+    it("passes its init to start, the result of start to the spawner, and progress", () => {
       assert.equal(place.ready.greeting, "hello");
       assert.equal(place.ready.pid === process.pid, carrier === "thread");
       assert.equal(place.pid, carrier === "thread" ? null : place.ready.pid);
       assert.equal(progress[0], "spawning the probe");
     });
 
-    it("answers an ask with what the handler returned", async () => {
+    it("answers an ask with the result of the handler", async () => {
       const value = { text: "größe", list: [1, 2.5, -3], nested: { on: true, none: null } };
       assert.deepEqual(await probeOf(place).ask("echo", value), value);
     });
 
-    it("carries typed arrays both ways with their type, their content and nothing around them", async () => {
+    it("sends typed arrays both ways with their type and content, without the rest of their buffers", async () => {
       const frame = {
         ids: new Int32Array([1, -2, 2 ** 31 - 1]),
         logprobs: new Float32Array(new Float32Array([9, 0.5, -1.25, 9]).buffer, 4, 2),
@@ -68,7 +68,7 @@ for (const carrier of carriers) {
       assert.deepEqual(await probe.ask("echo", frame), frame);
     });
 
-    it("carries a message of many megabytes", async () => {
+    it("sends a message of many megabytes", async () => {
       const bytes = new Uint8Array(20_000_000).map((_, i) => i % 251);
       assert.deepEqual(await probeOf(place).ask("echo", bytes), bytes);
     });
@@ -87,7 +87,7 @@ for (const carrier of carriers) {
       await assert.rejects(probeOf(place).ask("fail", record), { name: "ServerError", ...record });
     });
 
-    it("answers a programmer's mistake with internal and reports it to the place's onError", async () => {
+    it("answers a programming error with internal and reports it to the place's onError", async () => {
       await assert.rejects(probeOf(place).ask("bug", null), withCode("internal", /programmer's mistake/));
       assert.ok(progress.includes("onError: a programmer's mistake"));
     });
@@ -104,7 +104,7 @@ for (const carrier of carriers) {
       await assert.rejects(nobody.ask("echo", 1), withCode("peer_gone", /no actor "nobody"/));
     });
 
-    it("can be dialled by a third place, which then talks to it directly", async () => {
+    it("can be dialled by a third place, which then sends messages directly", async () => {
       const third = await spawnProbe("thread", { name: "third" });
       const ticket = await place.dial();
       const probe = probeOf(third);
@@ -149,7 +149,7 @@ for (const carrier of carriers) {
       assert.match((await place.stop(200)).reason, /did not stop within 200 ms/);
     });
 
-    it("rejects the asks under way and later ones with peer_gone, at once", async () => {
+    it("rejects pending and later asks with peer_gone, at once", async () => {
       const place = await spawnProbe(carrier);
       const direct = await openEndpoint(await place.dial());
       const probe = probeOf(place);
@@ -164,7 +164,7 @@ for (const carrier of carriers) {
       assert.ok(performance.now() - begun < 500);
     });
 
-    it("ends the links dialled while it no longer listened, and refuses later ones", async () => {
+    it("ends connections that were dialled when it no longer listened, and refuses later ones", async () => {
       const place = await spawnProbe(carrier);
       const ticket = await place.dial();
       probeOf(place).tell("die", "block");
@@ -177,7 +177,7 @@ for (const carrier of carriers) {
       await assert.rejects(place.dial().then(openEndpoint), withCode("peer_gone", /"den"/));
     });
 
-    it("names the exception that nobody caught", async () => {
+    it("names the uncaught exception", async () => {
       const place = await spawnProbe(carrier, { onOutput: () => {} });
       const ask = assert.rejects(probeOf(place).ask("die", "throw"), withCode("peer_gone", /out of luck/));
       assert.deepEqual(await place.exit, { reason: "crashed: out of luck", code: 1, signal: null, orderly: false });
@@ -191,7 +191,7 @@ for (const carrier of carriers) {
       await ask;
     });
 
-    it("comes when its event loop stands still for too long, where that is watched, and not before", async () => {
+    it("comes when a watched event loop blocks for too long, and not before", async () => {
       const place = await spawnProbe(carrier, { answersWithinMs: 500 });
       await new Promise((resolve) => setTimeout(resolve, 1500));
       assert.equal(await probeOf(place).ask("echo", "alive"), "alive");
@@ -253,7 +253,7 @@ describe("a child process", () => {
     ["abort", "SIGABRT"],
     ["kill", "SIGKILL"],
   ] as const) {
-    it(`that dies of ${signal} in the middle of an ask says so, and other places notice nothing`, async () => {
+    it(`killed by ${signal} during an ask reports it, and other places are not affected`, async () => {
       const [place, other] = await Promise.all([spawnProbe("process", { onOutput: () => {} }), spawnProbe("process")]);
       const ask = assert.rejects(
         probeOf(place).ask("die", how),
@@ -266,7 +266,7 @@ describe("a child process", () => {
     });
   }
 
-  it("ignores SIGINT and SIGTERM: its spawner says when it stops", async () => {
+  it("ignores SIGINT and SIGTERM: its spawner stops it", async () => {
     const place = await spawnProbe("process");
     process.kill(place.ready.pid, "SIGINT");
     process.kill(place.ready.pid, "SIGTERM");
@@ -274,7 +274,7 @@ describe("a child process", () => {
     assert.equal((await place.stop(2000)).orderly, true);
   });
 
-  it("ends when its spawner is killed, though its event loop has work for ever", async () => {
+  it("ends when its spawner is killed, although its event loop is never empty", async () => {
     const spawner = spawn(process.execPath, [fileURLToPath(fixture("orphaning-spawner"))], {
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -295,7 +295,7 @@ describe("a child process", () => {
     await assert.rejects(openEndpoint(ticket), withCode("peer_gone", /"den" does not answer/));
   });
 
-  it("does not inherit secrets, and gets the variables meant for it", async () => {
+  it("does not inherit secrets, and gets its own variables", async () => {
     process.env.TROUPE_TEST_API_KEY = "secret";
     const lines: string[] = [];
     const place = await spawnPlace<null, { secret: string | null; meant: string | null }>({
@@ -313,7 +313,7 @@ describe("a child process", () => {
   });
 });
 
-/** A process that nobody has buried yet is gone all the same. */
+/** A zombie process counts as gone. */
 function isRunning(pid: number | undefined): boolean {
   const { stdout } = spawnSync("ps", ["-o", "stat=", "-p", String(pid)], { encoding: "utf8" });
   return /^[^Z\s]/.test(stdout);

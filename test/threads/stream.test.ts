@@ -1,4 +1,4 @@
-// Streams from a real place to a reader here, on both carriers: pace, cancel, and the death of the writer's place.
+// Streams from a real place to a reader here, from threads and processes: pace, cancel, and the end of the writer's place.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StreamHub } from "../../runtime/actor/stream.ts";
@@ -20,7 +20,7 @@ async function openProbe(carrier: PlaceKind) {
 
 for (const carrier of ["thread", "process"] as const) {
   describe(`a stream from a ${carrier}`, () => {
-    it("arrives whole and in order, and stops at a reader that does not read until it does", async () => {
+    it("arrives complete and in order, and pauses while its reader does not read", async () => {
       const { place, probe, hub } = await openProbe(carrier);
       const reader = hub.reader<number>(1);
       const answer = probe.ask("count", { id: 1, count: 1000 });
@@ -49,7 +49,7 @@ for (const carrier of ["thread", "process"] as const) {
       await place.stop(2000);
     });
 
-    it("throws peer_gone after what had arrived when the place is killed", async () => {
+    it("throws peer_gone after the arrived items when the place is killed", async () => {
       const { place, probe, hub } = await openProbe(carrier);
       const reader = hub.reader<number>(1);
       const answer = assert.rejects(probe.ask("count", { id: 1, count: 1_000_000 }), { code: "peer_gone" });

@@ -36,7 +36,7 @@ const endedFor = (reason: string, phase: string) => (error: unknown) =>
   error instanceof TaskEnded && error.reason === reason && error.phase === phase;
 
 describe("a task pool", () => {
-  it("runs tasks, moves what is to move, and passes errors on", async (t) => {
+  it("runs tasks, transfers buffers, and passes errors on", async (t) => {
     const { pool, run } = createPool(t);
     assert.deepEqual(await run("echo", { a: [1, "b"] }), { a: [1, "b"] });
     const bytes = Uint8Array.of(1, 2, 3);
@@ -52,7 +52,7 @@ describe("a task pool", () => {
   it("lets a slow task delay others by the quick limit at most", async (t) => {
     const { run } = createPool(t);
     await run("echo");
-    await sleep(300); // until the spare worker is there, too
+    await sleep(300); // until the spare worker has started
     const slow = run("spin", 900, "slow");
     const waits: number[] = [];
     for (let i = 0; i < 10; i++) waits.push((await timed(run("echo", i, "b"))).ms);
@@ -60,10 +60,10 @@ describe("a task pool", () => {
     assert.equal(await slow, "spun");
   });
 
-  it("runs a task with a large input beside quick ones from its beginning", async (t) => {
+  it("runs a task with a large input beside quick ones from its start", async (t) => {
     const { pool, run } = createPool(t, { quickMs: 60_000 });
     await run("echo");
-    await sleep(300); // until the spare worker is there, too
+    await sleep(300); // until the spare worker has started
     const input = 500;
     const large = pool.run({ kind: "spin", input, client: "slow", transfer: [new ArrayBuffer(9 * 2 ** 20)] });
     const { ms } = await timed(run("echo", 1, "b"));
@@ -71,14 +71,14 @@ describe("a task pool", () => {
     assert.equal(await large, "spun");
   });
 
-  it("ends a task that reaches the limit, says where it was, and goes on", async (t) => {
+  it("ends a task at the time limit, names its phase, and continues", async (t) => {
     const { run } = createPool(t, { limitMs: 400 });
     const { ms } = await timed(assert.rejects(run("spin", 60_000), endedFor("time", "spinning")));
     assert.ok(ms < 2000, `${ms} ms`);
     assert.equal(await run("echo", 1, "b"), 1);
   });
 
-  it("ends a task that fills its heap, and the process lives on", async (t) => {
+  it("ends a task that fills its heap, and the process survives", async (t) => {
     const { run } = createPool(t, { limitMs: 20_000 });
     await assert.rejects(run("fill"), endedFor("memory", "filling"));
     assert.equal(await run("echo", 1, "b"), 1);
@@ -90,7 +90,7 @@ describe("a task pool", () => {
     assert.equal(await run("echo", 1, "b"), 1);
   });
 
-  it("has a client of slow tasks wait behind its own kind, while others stay quick", async (t) => {
+  it("makes a client of slow tasks wait for slow tasks, while others stay quick", async (t) => {
     const { run } = createPool(t, { limitMs: 10_000 });
     await run("echo", 0, "b");
     await sleep(2100); // until "b" is trusted
@@ -102,7 +102,7 @@ describe("a task pool", () => {
       waits.push((await timed(run("echo", i, "b"))).ms);
       await sleep(20);
     }
-    // Three strangers come with a slow task each, and each may hold the quick lane once, as long as a spare worker is there.
+    // Three unknown clients send one slow task each. Each may occupy the quick lane once, while there is a spare worker.
     assert.ok(Math.max(...waits) < 4 * quickMs, `waited ${waits.map(Math.round)} ms`);
     assert.deepEqual(
       await Promise.all(spins),
@@ -110,7 +110,7 @@ describe("a task pool", () => {
     );
   });
 
-  it("trusts a client by the processor time of its tasks, not by the clock", async (t) => {
+  it("trusts a client by the processor time of its tasks, not by wall-clock time", async (t) => {
     if (process.platform !== "linux") return t.skip("the system does not tell the processor time of a thread");
     const { run } = createPool(t);
     await run("echo", 0, "b");
@@ -135,7 +135,7 @@ describe("a task pool", () => {
     assert.equal(await slow, "spun");
   });
 
-  it("ends a task on the clock, too, where it uses no processor time", async (t) => {
+  it("ends a task at the wall-clock limit if it uses no processor time", async (t) => {
     const { run } = createPool(t, { limitMs: 400 });
     const { ms } = await timed(assert.rejects(run("sleep", 60_000), endedFor("time", "")));
     assert.ok(ms > 700 && ms < 1100, `${ms} ms: twice the limit`);
@@ -154,7 +154,7 @@ describe("a task pool", () => {
     assert.ok(low > usual, `priorities ${low} and ${usual}`);
   });
 
-  it("has a client that holds all slow places give one up to a client that has none", async (t) => {
+  it("makes a client with all slow places give one up for a client with none", async (t) => {
     const { pool, run } = createPool(t, { limitMs: 60_000, heapMiB: 256 });
     await run("echo");
     const leaving = new AbortController();
@@ -190,14 +190,14 @@ describe("a task pool", () => {
     assert.ok(order.indexOf("b") < 3, order.join());
   });
 
-  it("refuses what is more than may wait", async (t) => {
+  it("refuses tasks above the queue limit", async (t) => {
     const { run } = createPool(t, { maxQueued: 3 });
     const outcomes = await Promise.allSettled(Array.from({ length: 10 }, () => run("spin", 5)));
     const refused = outcomes.flatMap((one) => (one.status === "rejected" ? [one.reason.code] : []));
     assert.ok(refused.length > 0 && refused.every((code) => code === "queue_full"), refused.join());
   });
 
-  it("has a client that fills the queue give places up to others", async (t) => {
+  it("makes a client that fills the queue give up places for others", async (t) => {
     const { run } = createPool(t, { maxQueued: 4 });
     await run("echo");
     const many = Promise.allSettled(Array.from({ length: 6 }, () => run("spin", 100, "many")));
@@ -208,10 +208,10 @@ describe("a task pool", () => {
     );
     const refused = (await many).flatMap((one) => (one.status === "rejected" ? [one.reason.message] : []));
     assert.ok(refused.length >= 2, refused.join());
-    assert.match(refused.join(), /one of another client took its place/);
+    assert.match(refused.join(), /a task of another client took its place/);
   });
 
-  it("drops a task that is given up: while it waits, and with its worker once it is slow", async (t) => {
+  it("drops a cancelled task: while it waits, and with its worker once it is slow", async (t) => {
     const { pool, run } = createPool(t, { limitMs: 60_000 });
     await run("echo");
     const running = new AbortController();
@@ -226,7 +226,7 @@ describe("a task pool", () => {
     assert.equal(await run("echo", 2, "slow"), 2);
   });
 
-  it("shares values with every worker, those that start later too", async (t) => {
+  it("shares values with every worker, also with later ones", async (t) => {
     const { pool, run } = createPool(t);
     assert.equal(await pool.share("k", "v"), "loaded v");
     const ask = () => pool.run({ kind: "shared", input: "k", client: "b", needs: "k" });
@@ -237,13 +237,13 @@ describe("a task pool", () => {
     await assert.rejects(ask(), { code: "peer_gone" });
   });
 
-  it("tells who shares a value that no worker can take, and serves others", async (t) => {
+  it("rejects a shared value that no worker can load, and serves other tasks", async (t) => {
     const { pool, run } = createPool(t);
     await assert.rejects(pool.share("k", "bad"), { code: "model_file_invalid" });
     assert.equal(await run("echo", 1), 1);
   });
 
-  it("gives up a value that a worker takes too long to load, and serves others meanwhile", async (t) => {
+  it("drops a value that takes too long to load, and serves other tasks meanwhile", async (t) => {
     const { pool, run } = createPool(t, { limitMs: 1000 });
     await pool.share("good", 1);
     await sleep(300);
@@ -254,7 +254,7 @@ describe("a task pool", () => {
     assert.equal(await pool.run({ kind: "shared", input: "good", client: "b", needs: "good" }), 1);
   });
 
-  it("serves tasks while a worker loads what is shared", async (t) => {
+  it("serves tasks while a worker loads a shared value", async (t) => {
     const { pool, run } = createPool(t, { init: { loadMs: 400 } });
     await pool.share("first", 1);
     await sleep(600);
@@ -267,7 +267,7 @@ describe("a task pool", () => {
   it("serves tasks that need no shared value while a worker loads the first one", async (t) => {
     const { pool, run } = createPool(t, { loadLimitMs: 5000 });
     await run("echo");
-    await sleep(300); // until the spare worker is there, too
+    await sleep(300); // until the spare worker has started
     const loading = pool.share("k", "long");
     const { ms } = await timed(run("echo", 1));
     assert.ok(ms < 500, `${ms} ms`);
@@ -287,13 +287,13 @@ describe("a task pool", () => {
     await Promise.all([loading, slow]);
   });
 
-  it("refuses tasks instead of keeping them where its workers do not start", async (t) => {
+  it("refuses tasks if its workers do not start", async (t) => {
     const module = new URL("../fixtures/actors/no-such-tasks.js", import.meta.url);
     const { run } = createPool(t, { module });
     await assert.rejects(run("echo"), { code: "peer_gone" });
   });
 
-  it("rejects what runs and waits when it is closed", async (t) => {
+  it("rejects running and waiting tasks when it is closed", async (t) => {
     const { pool, run } = createPool(t);
     const running = run("spin", 5000);
     const waiting = run("echo");

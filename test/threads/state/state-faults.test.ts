@@ -1,5 +1,5 @@
-// Owns the proof that stored responses live through a disk that takes no more: a file size limit, which any user can set and
-// lift on Linux, and a small file system that is really full, where the tests may mount one.
+// Tests of stored responses on a full disk: with a file size limit, which any user can set and lift on Linux, and on a small full
+// file system, if the tests may mount one.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
@@ -48,11 +48,11 @@ async function isReadable(store: StoredResponses, id: string): Promise<boolean> 
   return found !== null && (await store.slice({ spans: found.body, at: 0 })) !== null;
 }
 
-/** What must hold of a store while its disk is full, and when it has room again. */
+/** Checks a store while its disk is full, and when it has room again. */
 async function checkFaults(store: StoredResponses, fill: () => void, makeRoom: () => void): Promise<void> {
   await store.add(stored("before", 100_000));
   fill();
-  // Once what lies free in the file is used up, nothing is kept.
+  // Once the free pages of the file are used up, nothing is stored.
   let kept = 0;
   await assert.rejects(async () => {
     for (; kept < 1000; kept++) await store.add(stored(`small${kept}`, 100_000));
@@ -101,8 +101,8 @@ function canLimitFiles(): boolean {
   }
 }
 
-describe("stored responses on a disk that takes no more", () => {
-  it("go on being read, refuse what is new by name, and are written again as soon as there is room", async (t) => {
+describe("stored responses on a full disk", () => {
+  it("stay readable, refuse new ones by name, and are written again as soon as there is room", async (t) => {
     if (!canLimitFiles()) {
       t.skip("no prlimit on this machine to limit the size of files with");
       return;
@@ -136,7 +136,7 @@ describe("stored responses on a disk that takes no more", () => {
     await place.stop(2000);
   });
 
-  it("do so on a file system that is full, and start on none that is", async (t) => {
+  it("do so on a full file system, and do not start on one", async (t) => {
     const folder = mountedFolder(64);
     if (folder === null) {
       t.skip("these tests may not mount a file system");

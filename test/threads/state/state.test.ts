@@ -57,9 +57,10 @@ async function read(store: StoredResponses, spans: readonly Span[] | undefined):
   return slice === null ? null : Buffer.from(slice).toString();
 }
 
-/** Writes the count of entries as an earlier version did. */
-async function writeCount(folder: string, entries: number): Promise<void> {
-  const tables = LmdbTables.open(folder, ["sums"]);
+/** Writes a database with these tables, and the count of entries as an earlier version did. */
+async function writeEarlier(folder: string, names: readonly string[], entries: number): Promise<void> {
+  const tables = new LmdbTables(folder);
+  for (const name of names) tables.table(name);
   tables.transaction(() => tables.table("sums").put(["entries"], pack(entries)));
   await tables.close();
 }
@@ -69,7 +70,7 @@ async function turns(count: number): Promise<void> {
   for (let i = 0; i < count; i++) await new Promise(setImmediate);
 }
 
-/** The state place in a process of its own, which can be killed as a whole server can. */
+/** The state place in a separate process, which can be killed like a whole server. */
 async function killable(init: StatePlaceInit): Promise<{ place: Place<null>; responses: Ref<StoredResponses> }> {
   const place = await spawnPlace<StatePlaceInit, null>({
     name: "state",
@@ -82,7 +83,7 @@ async function killable(init: StatePlaceInit): Promise<{ place: Place<null>; res
 }
 
 describe("the state place", () => {
-  it("keeps responses across restarts, and says what there is not", async () => {
+  it("keeps responses across restarts, and reports missing ones", async () => {
     const init = initOf("restart");
     const first = stateFront(init);
     await first.start();
@@ -124,7 +125,7 @@ describe("the state place", () => {
     await second.stop(1000);
   });
 
-  it("has what it had when it is killed, and what ran then is interrupted", async () => {
+  it("keeps its responses when it is killed; a running one is interrupted", async () => {
     const init = initOf("killed");
     const { place, responses } = await killable(init);
     await responses.ask("add", stored("ended"));
@@ -145,7 +146,7 @@ describe("the state place", () => {
     await later.stop(1000);
   });
 
-  it("is shared by two servers: what runs at the other one still runs", async () => {
+  it("is shared by two servers: a response running at the other one still runs", async () => {
     const init = initOf("shared");
     const other = await killable(init);
     const mine = stateFront(init);
@@ -164,7 +165,29 @@ describe("the state place", () => {
     await mine.stop(1000);
   });
 
-  it("never has a deleted response come back, however its deletion and its end meet", async () => {
+  it("keeps a response deleted if its server repeats a write whose reply was lost", async () => {
+    const init = initOf("repeated");
+    const other = await killable(init);
+    const mine = stateFront(init);
+    await mine.start();
+    // Deleted while running, then ended twice; and deleted after its end, which is then written again.
+    for (const id of ["running", "ended"]) {
+      await other.responses.ask("add", stored(id, { isRunning: true }));
+      if (id === "ended") assert.equal(await other.responses.ask("update", stored(id)), "updated");
+      assert.equal(await mine.delete(id), true);
+      for (let i = 0; i < 2; i++) assert.equal(await other.responses.ask("update", stored(id)), "deleted", id);
+    }
+    // Added at its end only.
+    await other.responses.ask("add", stored("late"));
+    assert.equal(await mine.delete("late"), true);
+    for (const id of ["running", "ended", "late"]) {
+      await other.responses.ask("add", stored(id));
+      assert.deepEqual([await mine.find(id), await other.responses.ask("find", id)], [null, null], id);
+    }
+    await Promise.all([other.place.stop(2000), mine.stop(1000)]);
+  });
+
+  it("keeps a response deleted, in any order of its deletion and its end", async () => {
     const init = { ...initOf("race"), responses: { ...limits, maxEntries: 1000 } };
     const other = await killable(init);
     const mine = stateFront(init);
@@ -185,7 +208,7 @@ describe("the state place", () => {
     assert.ok(seen.size > 0);
   });
 
-  it("removes the responses of an earlier version and says how many; a database of another kind stays", async () => {
+  it("removes the responses of an earlier version and reports their number; another database stays", async () => {
     const lines: object[] = [];
     const warn = ((fields: object) => void lines.push(fields)) as Logger["warn"];
     const init = initOf("upgraded");
@@ -194,8 +217,7 @@ describe("the state place", () => {
       [["ages", "heads", "rests", "sums"], true],
       [["heads", "others", "rests", "sums"], false],
     ] as const) {
-      await LmdbTables.open(folder, tables).close();
-      await writeCount(folder, 3);
+      await writeEarlier(folder, tables, 3);
       const front = new StateClient({ init, log: { ...log, warn } });
       await front.start();
       await front.add(stored("a"));
@@ -207,7 +229,7 @@ describe("the state place", () => {
     }
   });
 
-  it("keeps all in memory where it is given no folder", async () => {
+  it("keeps all in memory without a folder", async () => {
     const front = stateFront({ ...initOf(""), folder: null });
     await front.start();
     await front.add(stored("a", { body: Buffer.alloc(600_000, 32) }));
@@ -222,7 +244,7 @@ describe("the state place", () => {
     await front.stop(1000);
   });
 
-  it("does not start in a folder that is none, and says so", async () => {
+  it("does not start if its folder is a file, and says so", async () => {
     writeFileSync(join(root, "file"), "");
     const front = stateFront(initOf("file/inside"));
     await assert.rejects(

@@ -1,4 +1,4 @@
-// Owns the proof that readers of large stored responses cost the server little: neither its front's time nor its memory.
+// Tests that readers of large stored responses neither block the front thread nor fill its memory.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { monitorEventLoopDelay } from "node:perf_hooks";
@@ -32,7 +32,7 @@ async function lengthsOf(url: string, count = readers): Promise<readonly number[
   return JSON.parse(stdout);
 }
 
-/** What the front's longest turn was, and how much its memory grew. */
+/** Longest turn of the front's event loop, and growth of its memory. */
 class Watch {
   readonly #delay = monitorEventLoopDelay({ resolution: 1 });
   readonly #rssBefore = process.memoryUsage().rss;
@@ -79,7 +79,7 @@ describe("readers of a large stored response", () => {
   after(() => state.stop(1000));
 
   for (const edge of loadableEdges()) {
-    it(`hold neither the front nor its memory on the ${edge} edge`, async () => {
+    it(`do not block the front or fill its memory on the ${edge} edge`, async () => {
       const log = recordingLog();
       const app = createApp({
         inference: new FakeInference(),
@@ -111,12 +111,12 @@ describe("readers of a large stored response", () => {
   }
 });
 
-describe("readers of the events of a response that runs", () => {
+describe("readers of the events of a running response", () => {
   const count = 100;
   const deltas = 32_000;
 
   for (const edge of loadableEdges()) {
-    it(`hold neither the front nor its memory on the ${edge} edge`, async () => {
+    it(`do not block the front or fill its memory on the ${edge} edge`, async () => {
       let end: () => void = () => {};
       const ended = new Promise<void>((resolve) => {
         end = resolve;
@@ -138,7 +138,7 @@ describe("readers of the events of a response that runs", () => {
       await sleep(500);
       const watch = new Watch();
       const reading = lengthsOf(`${url}/${name}?stream=true`, count);
-      // They read what there is, and then wait for the end.
+      // They read the stored events, then wait for the end.
       await sleep(2000);
       end();
       const lengths = await reading;

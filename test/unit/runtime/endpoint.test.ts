@@ -15,7 +15,7 @@ for (const [carrier, createPair] of [
   ["socket", socketEndpoints],
 ] as const) {
   describe(`an endpoint over a ${carrier}`, () => {
-    it("holds what comes before its channel has a handler, and keeps the order with what comes after", async () => {
+    it("holds messages that arrive before their channel has a handler, and keeps the order with later ones", async () => {
       const { left, right } = await createPair();
       const allCame = new Promise<void>((resolve) => right.receive("last", resolve));
       left.send("numbers", 1);
@@ -55,7 +55,7 @@ for (const [carrier, createPair] of [
       assert.equal(right.send("numbers", 1), false);
     });
 
-    it("gives up on a peer that floods a channel nobody handles", async () => {
+    it("closes on a peer that floods a channel without a handler", async () => {
       const { left, right } = await createPair();
       for (let i = 0; i < 1025; i++) left.send("nobody's", i);
       assert.match((await right.exit).reason, /1024 messages wait for handlers, the last on channel "nobody's"/);
@@ -65,7 +65,7 @@ for (const [carrier, createPair] of [
 }
 
 describe("an endpoint over a port", () => {
-  it("says slow down past its high-water mark, and is well again when the peer has read", async () => {
+  it("send returns false past the high-water mark, and true again when the peer has read", async () => {
     const { left, right } = portPair();
     right.receive("numbers", () => {});
     let answer = true;
@@ -83,7 +83,7 @@ describe("an endpoint over a port", () => {
 });
 
 describe("an endpoint over a socket", () => {
-  it("takes frames cut anywhere and joined anyhow", async () => {
+  it("reads frames split and joined at any byte", async () => {
     const [raw, wire] = await socketPair();
     const sender = new SocketEndpoint(raw, { peer: "wire" });
     const bytes: Buffer[] = [];
@@ -115,7 +115,7 @@ describe("an endpoint over a socket", () => {
     );
   });
 
-  it("closes, and nothing worse, on bytes that make no sense", async () => {
+  it("closes on invalid bytes, without other harm", async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 64 }), async (bytes) => {
         const [a, b] = await socketPair();
@@ -129,7 +129,7 @@ describe("an endpoint over a socket", () => {
     );
   });
 
-  it("names what was wrong with the bytes", async () => {
+  it("names the fault in the bytes", async () => {
     const cases: [bytes: number[], reason: RegExp][] = [
       [[255, 255, 255, 255], /a frame that claims 4294967295 bytes; the limit is 67108864/],
       [[1, 0, 0, 0, 0x07], /a frame that is not \[channel, payload\]/],
@@ -153,7 +153,7 @@ describe("an endpoint over a socket", () => {
     left.close();
   });
 
-  it("says slow down when a megabyte waits, and closes with a named error at its hard limit", async () => {
+  it("send returns false when a megabyte waits, and the endpoint closes with a named error at its hard limit", async () => {
     const [a, b] = await socketPair();
     b.pause();
     const left = new SocketEndpoint(a, { peer: "b" });

@@ -14,7 +14,7 @@ interface Item {
 interface Listed {
   readonly list: ItemList;
   readonly texts: Uint8Array;
-  /** Bytes of the index that were read. */
+  /** Bytes read from the index. */
   readBytes(): number;
 }
 
@@ -43,7 +43,7 @@ const anyItems = fc.array(
 );
 
 describe("a list of stored items", () => {
-  it("comes back as it was", () => {
+  it("is restored unchanged", () => {
     fc.assert(
       fc.property(anyItems, (items) => {
         const { list, texts } = listed(items);
@@ -53,7 +53,7 @@ describe("a list of stored items", () => {
     );
   });
 
-  it("gives the pages of both orders that its items as a whole would", () => {
+  it("returns the same pages as its items would, in both orders", () => {
     const query = fc.record({
       order: fc.constantFrom("asc" as const, "desc" as const),
       limit: fc.integer({ min: 1, max: 10 }),
@@ -76,7 +76,7 @@ describe("a list of stored items", () => {
     );
   });
 
-  it("finds an item by its id without a look at the others", () => {
+  it("finds an item by its id without reading the others", () => {
     const items = Array.from({ length: 50_000 }, (_, i) => ({
       id: `msg_${(i * 7919) % 50_000}`,
       text: "t".repeat(i % 9),
@@ -92,14 +92,14 @@ describe("a list of stored items", () => {
     assert.equal(list.item("msg_50000"), null);
   });
 
-  it("refuses a page after an item that is not there, and has none of no items", () => {
+  it("refuses a page after a missing item, and returns an empty page without items", () => {
     const { list } = listed([{ id: "a", text: "" }]);
     assert.throws(
       () => list.page({ id: "r", order: "asc", after: "b", limit: 1 }),
       (error) => error instanceof ServerError && error.code === "invalid_value" && error.param === "after",
     );
     assert.deepEqual(listed([]).list.page({ id: "r", order: "desc", after: null, limit: 5 }).spans, []);
-    // Half of a surrogate pair is an id that JSON can hold, and UTF-8 cannot.
+    // A lone surrogate is valid in JSON, but not in UTF-8.
     const half = listed([{ id: "x\ud800", text: "" }]);
     assert.equal(half.list.find("x\ud800", "first"), 0);
   });

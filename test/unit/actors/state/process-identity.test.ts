@@ -12,13 +12,13 @@ const statOf = (pid: number): string[] => {
 };
 
 describe("the identity of a process", () => {
-  it("says that this one lives, and none of another start, or of no number", () => {
+  it("is alive for this process, but not with another start time or without a number", () => {
     assert.equal(isAlive(ownIdentity()), true);
     for (const identity of [`${process.pid}:1`, "999999999:1", "x", ""]) assert.equal(isAlive(identity), false);
   });
 
-  it("does not call alive what has ended and waits for its parent", { skip: !isLinux }, async () => {
-    // The child of a process that does not ask how it has ended.
+  it("is not alive for a zombie", { skip: !isLinux }, async () => {
+    // The child of a process that does not wait for it.
     const parent = spawn("sh", ["-c", "sleep 0.3 & echo $!; exec sleep 60"], { stdio: ["ignore", "pipe", "ignore"] });
     const [line] = await parent.stdout.take(1).toArray();
     const pid = Number(line);

@@ -10,7 +10,7 @@ import { TableStore } from "../../../../runtime/store/table-store.ts";
 const limits: StoreLimits = { maxEntries: 100, maxBytes: 1e9, maxEntryBytes: 5e7, maxAgeMs: 1e9 };
 const largeBytes = 2 ** 20;
 
-/** Counts the bytes that are read in each turn of the event loop. */
+/** Counts the bytes read in each turn of the event loop. */
 class WatchedStore extends TableStore<KeptHead> {
   mostInTurn = 0;
   #inTurn = 0;
@@ -45,7 +45,7 @@ function stored(id: string, bytes: number, rest: Partial<StoredResponse> = {}): 
   };
 }
 
-describe("conversations that are read at once", () => {
+describe("conversations read at the same time", () => {
   it("are read one response in a turn of the event loop, and another client's before most of a crowd's", async () => {
     const store = new WatchedStore(new MemoryTables(), limits);
     const keeper = new ResponseStore(store);
@@ -68,7 +68,7 @@ describe("conversations that are read at once", () => {
     await keeper.onStop();
   });
 
-  it("say at once that there is none, while others are read", async () => {
+  it("report a missing response at once, while others are read", async () => {
     const keeper = new ResponseStore(new TableStore<KeptHead>(new MemoryTables(), limits));
     await keeper.add(stored("a", largeBytes));
     const reading = keeper.history("a");

@@ -209,7 +209,8 @@ describe("a response that is kept", () => {
     const rig = new ResponsesRig(slow, { store: new ResponseStore(values) });
     const { id } = await rig.create({ input, background: true });
     // Such a process number is never given.
-    await values.change(id, {}, (kept) => ({ head: { ...kept!.head, owner: "999999999:1" } }));
+    const kept = values.get(id)!;
+    await values.compareAndSet(id, kept.version, { ...kept, head: { ...kept.head, owner: "999999999:1" } });
     const later = new ResponsesRig(hello, { store: new ResponseStore(values) });
     const { status, incomplete_details } = await later.fetch(id);
     assert.deepEqual([status, incomplete_details], ["incomplete", { reason: "interrupted" }]);

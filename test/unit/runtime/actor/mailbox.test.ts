@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { Mailbox } from "../../../../runtime/actor/mailbox.ts";
 
 describe("a mailbox", () => {
-  it("gives back what it took, in order, and refuses exactly what is over its limit", () => {
+  it("returns items in order, and refuses those above its limit", () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 8 }), fc.array(fc.boolean(), { maxLength: 200 }), (limit, puts) => {
         const mailbox = new Mailbox<number>(limit);

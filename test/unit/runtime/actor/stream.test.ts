@@ -20,7 +20,7 @@ function createHubs() {
   return { here: new StreamHub(left, options), there: new StreamHub(right, options), left, right, counter };
 }
 
-/** Turns the loop until what was written has crossed and been answered. */
+/** Turns the event loop until written items have arrived and credit is back. */
 async function crossed(): Promise<void> {
   for (let i = 0; i < 6; i++) await settled();
 }
@@ -32,7 +32,7 @@ async function readAll<T>(reader: AsyncIterable<readonly T[]>): Promise<T[]> {
 }
 
 describe("a stream", () => {
-  it("yields all that is there at once, in order, and ends", async () => {
+  it("yields all buffered items at once, in order, and ends", async () => {
     const { here, there, left } = createHubs();
     const reader = there.reader<string>(1);
     const writer = here.writer<string>(1, noHooks);
@@ -45,7 +45,7 @@ describe("a stream", () => {
     left.close();
   });
 
-  it("says false when the window is full, still takes as much again, and then refuses", async () => {
+  it("write returns false when the window is full, accepts as many items again, and then refuses", async () => {
     const { here, there, left } = createHubs();
     const reader = there.reader<number>(1);
     const writer = here.writer<number>(1, noHooks);
@@ -57,7 +57,7 @@ describe("a stream", () => {
     left.close();
   });
 
-  it("drains only when the consumer is done with what it has", async () => {
+  it("drains only when the consumer has finished its items", async () => {
     const { here, there, left } = createHubs();
     let drainCount = 0;
     const reader = there.reader<number>(1)[Symbol.asyncIterator]();
@@ -65,7 +65,7 @@ describe("a stream", () => {
     for (let i = 0; i < 4; i++) writer.write(i);
     await crossed();
     assert.equal(drainCount, 0);
-    await reader.next(); // has the items, and is at work on them
+    await reader.next(); // holds the items
     await crossed();
     assert.equal(drainCount, 0);
     const waiting = reader.next();
@@ -76,7 +76,7 @@ describe("a stream", () => {
     left.close();
   });
 
-  it("never stands still: whoever stops at false and waits for onDrain gets everything across", async () => {
+  it("never stalls: a writer that stops at false and waits for onDrain delivers all items", async () => {
     for (const window of [1, 2, 3, 7]) {
       const { left, right } = portPair();
       const here = new StreamHub(left, { channel: "s", window });
@@ -94,7 +94,7 @@ describe("a stream", () => {
     }
   });
 
-  it("tells its writer when the reader cancels, once, and drops what is written after", async () => {
+  it("tells its writer when the reader cancels, once, and drops later items", async () => {
     const { here, there, left } = createHubs();
     let cancelCount = 0;
     const reader = there.reader<number>(1);
@@ -113,7 +113,7 @@ describe("a stream", () => {
     assert.equal(cancelCount, 1);
   });
 
-  it("leaves together with all others written in the same turn, however deep in promises", async () => {
+  it("is sent together with all items written in the same turn, at any promise depth", async () => {
     const { here, there, left, counter } = createHubs();
     const readers = Array.from({ length: 32 }, (_, id) => there.reader<number>(id));
     const writers = readers.map((_, id) => here.writer<number>(id, noHooks));
@@ -131,7 +131,7 @@ describe("a stream", () => {
     left.close();
   });
 
-  it("yields what had arrived when the peer goes, then throws peer_gone; its writers are cancelled", async () => {
+  it("yields the arrived items when the peer goes, then throws peer_gone; its writers are cancelled", async () => {
     const { here, there, left, right } = createHubs();
     const reader = there.reader<number>(1);
     let isCancelled = false;

@@ -15,7 +15,7 @@ const policy: RestartPolicy = {
   maxRestarts: 4,
 };
 
-/** A place that ends when the test says so. */
+/** A place that ends on command of the test. */
 function createPlace() {
   let end: (exit: PeerExit) => void = () => {};
   const exit = new Promise<PeerExit>((resolve) => {
@@ -103,7 +103,7 @@ describe("a supervisor", () => {
     ]);
   });
 
-  it("is started again for ever where no number of restarts is too many", async () => {
+  it("restarts for ever if the number of restarts has no limit", async () => {
     const { clock, log, crash } = createSupervised({ policy: { ...policy, maxRestarts: Number.POSITIVE_INFINITY } });
     await settled();
     for (let i = 0; i < 50; i++) {
@@ -114,7 +114,7 @@ describe("a supervisor", () => {
     assert.ok(!log.some((line) => line.startsWith("escalated")));
   });
 
-  it("starts counting again after a life that was long enough", async () => {
+  it("resets the count of restarts after a long enough uptime", async () => {
     const { clock, log, crash } = createSupervised();
     await settled();
     for (let i = 0; i < 20; i++) {
@@ -149,7 +149,7 @@ describe("a supervisor", () => {
     assert.match(log[4] ?? "", /^escalated/);
   });
 
-  it("escalates at once when a start fails for a reason that will not go away", async () => {
+  it("escalates at once when a start fails for a permanent reason", async () => {
     const { log } = createSupervised({
       start: () => Promise.reject(new ServerError("model_file_invalid", "expected a GGUF file")),
     });
@@ -157,7 +157,7 @@ describe("a supervisor", () => {
     assert.deepEqual(log, ["expected a GGUF file, no retry", "escalated: expected a GGUF file"]);
   });
 
-  it("leaves a crashed place down, or escalates, where its policy says so", async () => {
+  it("leaves a crashed place down, or escalates, according to its policy", async () => {
     for (const [kind, last] of [
       ["stop", "crashed, no retry"],
       ["escalate", 'escalated: "den" is down after 0 restarts: crashed'],
@@ -170,7 +170,7 @@ describe("a supervisor", () => {
     }
   });
 
-  it("stops its place in order and does not start it again", async () => {
+  it("stops its place in order and does not restart it", async () => {
     const { supervisor, clock, log, lives } = createSupervised();
     await settled();
     await supervisor.stop(1000);

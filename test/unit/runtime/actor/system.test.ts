@@ -41,7 +41,7 @@ function createCounter() {
 }
 
 describe("an actor", () => {
-  it("handles one message at a time, in order, though a handler waits", async () => {
+  it("handles one message at a time, in order, also if a handler waits", async () => {
     const { behaviour, open } = createCounter();
     const counter = new ActorSystem("here").spawn<Counter>("counter", behaviour);
     const answers = Promise.all([
@@ -54,7 +54,7 @@ describe("an actor", () => {
     assert.deepEqual(await answers, [1, 11, 111]);
   });
 
-  it("goes on to the next message while an answer is made that it returned as Later, and says how that failed", async () => {
+  it("handles the next message while a deferred reply is pending, and reports the failure of that reply", async () => {
     let open: (total: number) => void = () => {};
     const answer = new Promise<number>((resolve) => {
       open = resolve;
@@ -84,11 +84,11 @@ describe("an actor", () => {
     assert.equal(isHandled, true);
   });
 
-  it("refuses with mailbox_full what is over its limit, and answers the rest", async () => {
+  it("refuses messages over its limit with mailbox_full, and answers the others", async () => {
     const { behaviour, open } = createCounter();
     const counter = new ActorSystem("here").spawn<Counter>("counter", behaviour, { mailboxLimit: 2 });
     const first = counter.ask("slowly", { by: 1 });
-    await settled(); // the first one is being handled: it is in the mailbox no more
+    await settled(); // the first one is being handled, and is no longer in the mailbox
     const waiting = [counter.ask("add", { by: 1 }), counter.ask("add", { by: 1 })];
     await assert.rejects(counter.ask("add", { by: 1 }), {
       code: "mailbox_full",
@@ -110,7 +110,7 @@ describe("an actor", () => {
     await right.exit;
   });
 
-  it("moves the buffers that it answers with as Moved, also later, and does not copy them", async () => {
+  it("transfers the buffers of Moved replies, also deferred ones, and does not copy them", async () => {
     interface Bytes {
       take(isLater: boolean): Uint8Array;
     }
@@ -138,7 +138,7 @@ describe("an actor", () => {
     await right.exit;
   });
 
-  it("asked over a link that has ended does not keep the link in memory", async () => {
+  it("asked over an endpoint that has ended does not keep the endpoint in memory", async () => {
     const here = new ActorSystem("here");
     const askAndClose = async () => {
       const { left, right } = portPair();
@@ -160,7 +160,7 @@ describe("an actor", () => {
     assert.equal(link.deref(), undefined);
   });
 
-  it("has no methods but its own: what every object inherits cannot be called from outside", async () => {
+  it("has only its own methods: inherited ones cannot be called from outside", async () => {
     const system = new ActorSystem("here");
     const heard: string[] = [];
     system.onError = (_error, at) => heard.push(at);
@@ -173,7 +173,7 @@ describe("an actor", () => {
 });
 
 describe("an ask", () => {
-  it("rejects with timeout when the time is over, and a late answer changes nothing", async () => {
+  it("rejects with timeout when the time is over, and a late reply changes nothing", async () => {
     const clock = new FakeClock();
     const { behaviour, open } = createCounter();
     const counter = new ActorSystem("here", { clock }).spawn<Counter>("counter", behaviour);
@@ -189,7 +189,7 @@ describe("an ask", () => {
     assert.equal(clock.pendingCount, 0);
   });
 
-  it("rejects with internal for a programmer's mistake, which the system's onError hears", async () => {
+  it("rejects with internal for a programming error, which the system's onError receives", async () => {
     const system = new ActorSystem("here");
     const heard: unknown[] = [];
     system.onError = (error, at) => heard.push([(error as Error).name, at]);
@@ -201,7 +201,7 @@ describe("an ask", () => {
     assert.deepEqual(heard, [["TypeError", "counter.break"]]);
   });
 
-  it("with a message that cannot be sent rejects and leaves the link as it was", async () => {
+  it("with a message that cannot be sent rejects, and the endpoint stays usable", async () => {
     const { left, right } = portPair();
     const there = new ActorSystem("there");
     there.spawn<Counter>("counter", createCounter().behaviour);
@@ -215,7 +215,7 @@ describe("an ask", () => {
 
   it("is refused when 4096 others wait for the same peer", async () => {
     const { left, right } = portPair();
-    const counter = new ActorSystem("here").ref<Counter>("counter", left); // nobody answers at the right end
+    const counter = new ActorSystem("here").ref<Counter>("counter", left); // without replies from the right end
     const asks = Array.from({ length: 4096 }, () => counter.ask("add", { by: 1 }));
     await assert.rejects(counter.ask("add", { by: 1 }), { code: "mailbox_full" });
     right.close();
@@ -225,7 +225,7 @@ describe("an ask", () => {
 });
 
 describe("stopping a system", () => {
-  it("works off the mailboxes, refuses new messages with draining, and runs onStop last", async () => {
+  it("drains the mailboxes, refuses new messages with draining, and runs onStop last", async () => {
     const system = new ActorSystem("here");
     const { behaviour, open } = createCounter();
     const order: string[] = [];
@@ -239,7 +239,7 @@ describe("stopping a system", () => {
     await assert.rejects(counter.ask("add", { by: 1 }), { code: "draining" });
   });
 
-  it("takes tells that come while it stops, or after, without a complaint: nobody waits for them", async () => {
+  it("drops tells that arrive while it stops, or later, without an error", async () => {
     const system = new ActorSystem("here");
     const complaints: unknown[] = [];
     system.onError = (error) => complaints.push(error);
@@ -262,7 +262,7 @@ describe("stopping a system", () => {
     const counter = system.spawn<Counter>("counter", behaviour);
     void counter.ask("slowly", { by: 1 }).catch(() => {});
     await settled();
-    const behind = assert.rejects(counter.ask("add", { by: 1 }), { code: "draining", message: /before it came to/ });
+    const behind = assert.rejects(counter.ask("add", { by: 1 }), { code: "draining", message: /before it handled/ });
     const stopped = system.stop();
     await clock.advance(1000);
     await Promise.all([stopped, behind]);

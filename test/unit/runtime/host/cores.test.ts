@@ -10,7 +10,7 @@ import {
   physicalCores,
 } from "../../../../runtime/host/cores.ts";
 
-/** A machine that lets us on some hardware threads, and has some, with their siblings. */
+/** A machine with these hardware threads and siblings, some of which this process may use. */
 function machine(allowed: string, siblings: Readonly<Record<number, string>>): (path: string) => string | null {
   const files = new Map([
     ["/proc/self/status", `Name:\tnode\nCpus_allowed:\tff\nCpus_allowed_list:\t${allowed}\nx:\t1\n`],
@@ -34,11 +34,11 @@ describe("counting cores", () => {
     assert.equal(countCores(machine("0,2-3", fourThreads)), 2);
   });
 
-  it("does not count hardware threads that are not there", () => {
+  it("does not count missing hardware threads", () => {
     assert.equal(countCores(machine("0-127", fourThreads)), 2);
   });
 
-  it("knows nothing where the system has no such files", () => {
+  it("is unknown if the system has no such files", () => {
     assert.equal(
       countCores(() => null),
       null,
@@ -78,7 +78,7 @@ describe("NUMA nodes", () => {
     assert.deepEqual(numaNodes(read("2")), [1]);
   });
 
-  it("are none where the system has no such files", () => {
+  it("are none if the system has no such files", () => {
     assert.deepEqual(numaNodes(machine("0-3", {})), []);
   });
 });
@@ -86,14 +86,14 @@ describe("NUMA nodes", () => {
 describe("the CPU quota", () => {
   const files = (content: Readonly<Record<string, string>>) => (path: string) => content[path] ?? null;
 
-  it("is what cpu.max of the group says", () => {
+  it("is read from cpu.max of the cgroup", () => {
     const limited = { "/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "150000 100000\n" };
     assert.equal(cpuQuota(files(limited)), 1.5);
     const free = { "/proc/self/cgroup": "0::/\n", "/sys/fs/cgroup/cpu.max": "max 100000\n" };
     assert.equal(cpuQuota(files(free)), Number.POSITIVE_INFINITY);
   });
 
-  it("is the least of the group and those around it", () => {
+  it("is the minimum of the cgroup and its parents", () => {
     const nested = {
       "/proc/self/cgroup": "0::/system.slice/troupe.service\n",
       "/sys/fs/cgroup/system.slice/cpu.max": "200000 100000\n",
@@ -102,7 +102,7 @@ describe("the CPU quota", () => {
     assert.equal(cpuQuota(files(nested)), 2);
   });
 
-  it("is read from the cpu controller of the first version", () => {
+  it("is read from the cpu controller of cgroup v1", () => {
     const legacy = {
       "/proc/self/cgroup": "5:memory:/docker/ab\n4:cpu,cpuacct:/docker/ab\n",
       "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "250000\n",
@@ -115,7 +115,7 @@ describe("the CPU quota", () => {
     );
   });
 
-  it("is none where the system has no such files", () => {
+  it("is none if the system has no such files", () => {
     assert.equal(
       cpuQuota(() => null),
       Number.POSITIVE_INFINITY,

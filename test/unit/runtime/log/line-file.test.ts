@@ -18,7 +18,7 @@ async function openFile(name: string, maxWaitingBytes: number) {
 }
 
 describe("a file of lines", () => {
-  it("has all lines in order once it is closed, behind those it had", async () => {
+  it("has all lines in order once it is closed, after the earlier ones", async () => {
     for (const from of [0, 500]) {
       const { file } = await openFile("ordered", 1e6);
       for (let i = 0; i < 500; i++) {
@@ -31,7 +31,7 @@ describe("a file of lines", () => {
     assert.deepEqual(lines, [...Array.from({ length: 1000 }, (_, i) => `${i}`), ""]);
   });
 
-  it("loses and counts what would not fit its queue, and takes lines again when it has written", async () => {
+  it("drops and counts lines beyond its queue, and accepts lines again when it has written", async () => {
     const { path, file, lost } = await openFile("bounded", 10);
     for (const line of ["123", "45é", "6789", "", "7"]) file.append(line);
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -42,7 +42,7 @@ describe("a file of lines", () => {
     assert.equal(lost.length, 1);
   });
 
-  it("tells of a disk that is full, now and then and at the end", async () => {
+  it("reports a full disk at intervals and at the end", async () => {
     const { file, lost } = await openFile("/dev/full", 1e6);
     file.append("a");
     file.append("b");
@@ -55,10 +55,10 @@ describe("a file of lines", () => {
     assert.equal(count(), 3);
   });
 
-  it("counts as lost what the disk has not taken when it closes", async () => {
+  it("counts unwritten lines as lost when it closes", async () => {
     const path = join(folder, "pipe");
     execFileSync("sh", ["-c", `mkfifo '${path}'`]);
-    // A pipe that nobody reads takes no more than it holds.
+    // An unread pipe accepts no more than its capacity.
     const reader = await open(path, "r+");
     const { file, lost } = await openFile("pipe", 1e7);
     file.append("x".repeat(1e6));

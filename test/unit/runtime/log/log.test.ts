@@ -18,7 +18,7 @@ describe("the log", () => {
     );
   });
 
-  it("as text shows no control character as it is, which a terminal would obey", () => {
+  it("as text escapes control characters, which a terminal would obey", () => {
     const { log, lines } = createLog({ level: "info", format: "text" });
     log.info({ path: "/\x1b[2J\x9b31m\x7f\u202e" }, "request");
     assert.ok(lines[0]?.endsWith('request path="/\\u001b[2J\\u009b31m\\u007f\\u202e"\n'), JSON.stringify(lines[0]));
@@ -38,7 +38,7 @@ describe("the log", () => {
     assert.deepEqual(rest, { level: 40, place: "front", port: 1234, msg: "careful" });
   });
 
-  it("cuts a text, whoever sent it and wherever it stands, and says how much", () => {
+  it("cuts long texts in any field, and says how much", () => {
     for (const format of ["text", "json"] as const) {
       const { log, lines } = createLog({ level: "info", format });
       const long = "x".repeat(60_000);
@@ -52,20 +52,20 @@ describe("the log", () => {
     }
   });
 
-  it("changes nothing that a program logs, but in its line", () => {
+  it("changes logged objects only in the line", () => {
     const { log } = createLog({ level: "info", format: "json" });
     const fields = { path: "x".repeat(3000), list: ["x".repeat(3000)] };
     log.info(fields, "request");
     assert.deepEqual([fields.path.length, fields.list[0]?.length], [3000, 3000]);
   });
 
-  it("leaves out what is below its level", () => {
+  it("drops lines below its level", () => {
     const { log, lines } = createLog({ level: "warn", format: "json" });
     log.info("not this");
     assert.deepEqual(lines, []);
   });
 
-  it("strikes out secrets at the top and two levels down, in both formats", () => {
+  it("removes secrets at the top and two levels down, in both formats", () => {
     for (const format of ["text", "json"] as const) {
       const { log, lines } = createLog({ level: "info", format });
       const secrets = { authorization: "Bearer hush", "x-api-key": "hush", token: "hush", apiKey: "hush" };

@@ -6,7 +6,7 @@ import { withoutSecrets } from "../../../../runtime/log/secrets.ts";
 const struck = "[redacted]";
 
 describe("withoutSecrets", () => {
-  it("strikes out the values of secret keys in JSON, however deep they stand", () => {
+  it("removes the values of secret keys in JSON, at any depth", () => {
     const secrets = {
       Authorization: 'Bearer \\"hush\\\\',
       "x-api-key": "hush",
@@ -19,14 +19,14 @@ describe("withoutSecrets", () => {
     });
   });
 
-  it("knows a secret by the end of its key, and strikes out lists of them", () => {
+  it("finds a secret by the end of its key, and removes lists of secrets", () => {
     for (const key of ["access_token", "HF-Token", "client_secret", "accessToken", "db_password", "OPENAI_API_KEY"]) {
       assert.equal(withoutSecrets(`{"${key}" : "hush"}`), `{"${key}" : "${struck}"}`);
     }
     assert.equal(withoutSecrets('{"token":["a" , "b"],"c":["d"]}'), `{"token":["${struck}" , "${struck}"],"c":["d"]}`);
   });
 
-  it("leaves a model's own tokens, counts of them, and what a text says of secrets", () => {
+  it("keeps a model's tokens, token counts, and texts about secrets", () => {
     const kept = JSON.stringify({
       logprobs: [{ token: "hush", logprob: -1, bytes: [1] }],
       content: 'the "token": "hush" is in here',
@@ -37,7 +37,7 @@ describe("withoutSecrets", () => {
     assert.equal(withoutSecrets(kept), kept);
   });
 
-  it("strikes out what stands in JSON that is a text of JSON, at every depth", () => {
+  it("removes secrets in JSON inside strings of JSON, at every depth", () => {
     const secret = fc.constantFrom("sk-1", 'q"uo\\te', "\\", '"', "\n", "");
     fc.assert(
       fc.property(secret, fc.nat(3), fc.boolean(), (value, depth, isPretty) => {
@@ -52,14 +52,14 @@ describe("withoutSecrets", () => {
     );
   });
 
-  it("strikes out a secret that is cut off, by the end or by the text around it", () => {
+  it("removes a secret that is cut off, by the end or by the enclosing string", () => {
     assert.equal(withoutSecrets('{"a":1,"token":"hus'), `{"a":1,"token":"${struck}"`);
     assert.equal(withoutSecrets('{"token":"hush\\'), `{"token":"${struck}"`);
     const cut = JSON.stringify({ arguments: '{"token":"hus', next: 1 });
     assert.deepEqual(JSON.parse(withoutSecrets(cut)), { arguments: `{"token":"${struck}"`, next: 1 });
   });
 
-  it("takes its time with a hostile text only once", () => {
+  it("takes linear time on a hostile text", () => {
     const hostile = [
       '"token":"'.repeat(200_000),
       `"token":"${"x".repeat(2_000_000)}","logprob"`,

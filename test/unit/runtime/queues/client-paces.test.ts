@@ -19,7 +19,7 @@ function pacesAt(t: TestContext) {
     short(...clients: readonly string[]): void {
       for (const client of clients) paces.quick(client, 5);
     },
-    /** Who is taken ahead where these wait, one item each. */
+    /** Client of the item taken out of turn, if these wait with one item each. */
     taken(clients: readonly string[], onlyLongTrusted = false): string | undefined {
       const items = clients.map((client) => ({ client }));
       for (const item of items) queue.add(item, false);
@@ -31,7 +31,7 @@ function pacesAt(t: TestContext) {
 }
 
 describe("the pace of a client", () => {
-  it("is trusted when its tasks have been short for 2 s, and again 10 s after one that was not", (t) => {
+  it("is trusted when its tasks have been short for 2 s, and again 10 s after a longer one", (t) => {
     const { paces, pass, short } = pacesAt(t);
     short("a");
     assert.equal(paces.isTrusted("a"), false);
@@ -62,8 +62,8 @@ describe("the pace of a client", () => {
   });
 });
 
-describe("what is taken ahead of turns", () => {
-  it("is a trusted client's, whoever else waits", (t) => {
+describe("an item taken out of turn", () => {
+  it("is a trusted client's, regardless of the others", (t) => {
     const { pass, short, taken } = pacesAt(t);
     short("old");
     pass(2000);
@@ -72,7 +72,7 @@ describe("what is taken ahead of turns", () => {
     assert.equal(taken(["new"]), undefined);
   });
 
-  it("is, where only one worker is free, of a client trusted half as long as the longest that is there", (t) => {
+  it("is, if only one worker is free, of a client trusted at least half as long as the longest active one", (t) => {
     const { pass, short, taken } = pacesAt(t);
     short("old");
     pass(60_000);
@@ -87,7 +87,7 @@ describe("what is taken ahead of turns", () => {
     assert.equal(taken(["young"], true), "young", "65 of 125 s");
   });
 
-  it("is of any trusted client where those trusted for longer have gone", (t) => {
+  it("is of any trusted client if those trusted for longer have gone", (t) => {
     const { pass, short, taken } = pacesAt(t);
     short("old");
     pass(60_000);

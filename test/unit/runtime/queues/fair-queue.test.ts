@@ -8,7 +8,7 @@ interface Item {
   readonly number: number;
 }
 
-/** A queue of numbered items, and what it gives out written as "a1 b1 …". */
+/** A queue of numbered items, and its output as "a1 b1 …". */
 function createQueue() {
   const queue = new FairQueue<Item>();
   const counts = new Map<string, number>();
@@ -28,7 +28,7 @@ function createQueue() {
 }
 
 describe("the fair queue", () => {
-  it("lets clients take turns, and serves each one's in the order they came", () => {
+  it("lets clients take turns, and serves the items of each in order", () => {
     const { add, take } = createQueue();
     add("aaaabbc");
     assert.equal(take(8), "a1 b1 a2 c1 b2 a3 a4 -");
@@ -42,7 +42,7 @@ describe("the fair queue", () => {
     assert.equal(take(2), "b1 a51");
   });
 
-  it("never gives newcomers two turns in a row while the others wait", () => {
+  it("never gives newcomers two turns in a row while other clients wait", () => {
     const { add, take } = createQueue();
     add("aaaa");
     take();
@@ -50,7 +50,7 @@ describe("the fair queue", () => {
     assert.equal(take(8), "b1 a2 c1 a3 d1 a4 e1 f1");
   });
 
-  it("gives nothing more to a client that sends its requests one after another", () => {
+  it("gives no more turns to a client that sends its requests one after another", () => {
     const { add, take } = createQueue();
     add("aaaaaabbbbbb");
     let turnsOfC = 0;
@@ -63,7 +63,7 @@ describe("the fair queue", () => {
     assert.ok(turnsOfC <= 4, `${turnsOfC} of 9`);
   });
 
-  it("puts back ahead of its client's others, and without a limit to the wait", () => {
+  it("puts an item back as the first of its client, and without a limit to the wait", () => {
     const { queue, add, take } = createQueue();
     const [first] = add("aab");
     take();
@@ -72,7 +72,7 @@ describe("the fair queue", () => {
     assert.equal(take(4), "b1 a1 a2 -");
   });
 
-  it("gives an item out of turn, which counts as its client's turn", () => {
+  it("takes an item out of turn, which counts as its client's turn", () => {
     const { queue, add, take } = createQueue();
     const [, , , first] = add("aaabbc");
     assert.deepEqual(
@@ -85,7 +85,7 @@ describe("the fair queue", () => {
     assert.equal(queue.size, 0);
   });
 
-  it("knows which of those whose wait is limited waits longest", () => {
+  it("knows the item with a limited wait that has waited longest", () => {
     const { queue, add, take } = createQueue();
     add("a", false);
     const [second, third] = add("ab");
@@ -96,7 +96,7 @@ describe("the fair queue", () => {
     assert.equal(queue.oldest, undefined);
   });
 
-  it("serves everyone within a round or two, whatever comes, goes and is put back", () => {
+  it("serves every client within two rounds, whatever is added, removed and put back", () => {
     const operation = fc.record({
       kind: fc.constantFrom("add", "add", "take", "takeAhead", "remove", "putBack"),
       client: fc.constantFrom("a", "b", "c", "d", "e"),
@@ -107,7 +107,7 @@ describe("the fair queue", () => {
         const { queue, add } = createQueue();
         const inside: Item[] = [];
         const outside: Item[] = [];
-        /** Turns of others since a client that waits had its own. */
+        /** Turns of others since the last turn of a waiting client. */
         const passed = new Map<string, number>();
         for (const { kind, client, at } of operations) {
           if (kind === "add") inside.push(...add(client));

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Gate } from "../../../../runtime/queues/gate.ts";
 
 describe("a gate", () => {
-  it("lets in as many at once as it has places, one client's in their order, and clients by turns", async () => {
+  it("runs as many at once as it has places, one client's in order, and clients in turns", async () => {
     const gate = new Gate(2);
     const begun: string[] = [];
     let running = 0;
@@ -27,7 +27,7 @@ describe("a gate", () => {
     assert.ok(begun.indexOf("b1") < begun.indexOf("a5") && begun.indexOf("c1") < begun.indexOf("a5"), String(begun));
   });
 
-  it("gives the place of a run that fails to the next one", async () => {
+  it("passes the place of a failed run to the next one", async () => {
     const gate = new Gate(1);
     const failing = gate.pass(() => Promise.reject(new Error("no")));
     const next = gate.pass(async () => "yes");

@@ -9,7 +9,7 @@ import { createScheduler, createSequence } from "../../../fixtures/scheduling.ts
 
 const queueFull = (error: unknown) => error instanceof ServerError && error.code === "queue_full";
 
-/** One slot, which is held, and a queue of so many places. */
+/** One occupied slot, and a queue of `maxQueue` places. */
 function createQueue(maxQueue: number) {
   const rig = createScheduler({ engine: { maxSequences: 1, sequenceTokens: 512 }, limits: { maxQueue } });
   rig.scheduler.add(createSequence({ client: "holder", maxNewTokens: 500, ignoreEos: true }));
@@ -24,7 +24,7 @@ function createQueue(maxQueue: number) {
   return { ...rig, ask };
 }
 
-/** A queue in which so many answers of the client "stalled" are parked, one request each or all of one. */
+/** A queue with preempted answers of the client "stalled", of separate requests or of one. */
 function createParked(maxQueue: number, count: number, request?: SequenceRequest) {
   const rig = createQueue(maxQueue);
   const { scheduler, step } = rig;
@@ -46,7 +46,7 @@ function createParked(maxQueue: number, count: number, request?: SequenceRequest
 }
 
 describe("a full queue", () => {
-  it("may be one client's, which is refused beyond it", () => {
+  it("may be filled by one client, which is refused beyond it", () => {
     const { scheduler, ask } = createQueue(5);
     for (let i = 0; i < 5; i++) assert.deepEqual(ask("many").displaced, []);
     assert.throws(() => ask("many"), queueFull);
@@ -66,7 +66,7 @@ describe("a full queue", () => {
     assert.equal(scheduler.statistics.waiting, 5);
   });
 
-  it("refuses who would have as much as the one with most, so that no place goes back and forth", () => {
+  it("refuses a client that would have as much as the one with most, so that no place goes back and forth", () => {
     const { ask } = createQueue(4);
     for (let i = 0; i < 4; i++) ask("a");
     assert.equal(ask("b").displaced.length, 1);
@@ -89,7 +89,7 @@ describe("a full queue", () => {
     assert.ok(older.sequences.every(({ state }) => state === "waiting"));
   });
 
-  it("keeps a request that has begun, with the choices of it that still wait", () => {
+  it("keeps a request that has begun, with its waiting choices", () => {
     const { scheduler, step, ask } = createQueue(4);
     const { sequences } = ask("many", 4);
     scheduler.cancel(scheduler.rows[0]!);
@@ -103,7 +103,7 @@ describe("a full queue", () => {
     assert.equal(scheduler.statistics.waiting, 4);
   });
 
-  it("counts places whatever the priority, and gives away first what matters least", () => {
+  it("counts places regardless of priority, and displaces the lowest priority first", () => {
     const { ask } = createQueue(3);
     const [urgent, idle, normal] = [ask("many", 1, -5), ask("many", 1, 5), ask("many")];
     assert.deepEqual(ask("one", 1, 9).displaced, idle.sequences);
@@ -112,7 +112,7 @@ describe("a full queue", () => {
     assert.equal(urgent.sequences[0]?.state, "waiting");
   });
 
-  it("displaces nothing for a request that is refused all the same", () => {
+  it("displaces nothing for a request that is refused", () => {
     const { scheduler, ask } = createQueue(3);
     for (let i = 0; i < 3; i++) ask("many");
     const whole = createSequence({ client: "one" });
@@ -123,7 +123,7 @@ describe("a full queue", () => {
     scheduler.checkIntegrity();
   });
 
-  it("takes the place of an answer that nobody reads, the one parked last, before one of a request that waits", () => {
+  it("displaces an unread answer, the one preempted last, before a waiting request", () => {
     const { parked, ask } = createParked(4, 3);
     const waiting = ask("stalled").sequences[0];
     assert.deepEqual(ask("one").displaced, [parked[2]]);
@@ -132,13 +132,13 @@ describe("a full queue", () => {
     assert.deepEqual([parked[0]?.state, waiting?.state], ["preempted", "waiting"]);
   });
 
-  it("takes all parked answers of a request together", () => {
+  it("displaces all preempted answers of a request together", () => {
     const { scheduler, parked, ask } = createParked(4, 4, { hasBegun: false });
     assert.deepEqual(new Set(ask("one").displaced), new Set(parked));
     assert.equal(scheduler.statistics.preempted, 0);
   });
 
-  it("keeps no places for answers whose reader goes on only to stop again, until they have slots", () => {
+  it("reserves no places for answers whose reader resumes only to stop again, until they have slots", () => {
     const { scheduler, step, parked, ask } = createParked(3, 3);
     for (const sequence of parked) scheduler.setPaused(sequence, false);
     assert.deepEqual(ask("one").displaced, [parked[0]]);
@@ -149,7 +149,7 @@ describe("a full queue", () => {
     assert.throws(() => ask("two"), queueFull, "what has its slot again has begun");
   });
 
-  it("is nobody's because of answers that other clients let stand still", () => {
+  it("belongs to no client because of unread answers of other clients", () => {
     const { parked, ask } = createParked(6, 6);
     const admitted = ["a", "b", "c", "d", "e"].map((client) => ask(client).displaced.length);
     assert.deepEqual(admitted, [1, 1, 1, 1, 1]);
@@ -161,7 +161,7 @@ describe("the shares of a queue", () => {
   const request: SequenceRequest = { hasBegun: false };
   const clients = ["a", "b", "c", "d"];
 
-  it("say whether there is room as displacement finds it, and turn no inequality round", () => {
+  it("agree with displacement on whether there is room, and reverse no inequality", () => {
     const arrival = fc.record({ client: fc.constantFrom(...clients), count: fc.integer({ min: 1, max: 4 }) });
     fc.assert(
       fc.property(fc.array(arrival, { maxLength: 60 }), fc.integer({ min: 1, max: 12 }), (arrivals, places) => {
@@ -190,7 +190,7 @@ describe("the shares of a queue", () => {
     );
   });
 
-  it("come to rest: with all clients asking for ever, nobody is displaced for long", () => {
+  it("converge: if all clients keep asking, displacement ends", () => {
     const { ask } = createQueue(12);
     for (let i = 0; i < 12; i++) ask("a");
     let displacedCount = 0;

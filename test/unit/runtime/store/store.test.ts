@@ -17,7 +17,7 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import { LmdbTables } from "../../../../runtime/store/lmdb-tables.ts";
 import { MemoryTables } from "../../../../runtime/store/memory-tables.ts";
 import type { Entry, StoreLimits } from "../../../../runtime/store/store.ts";
-import { storeTables, TableStore } from "../../../../runtime/store/table-store.ts";
+import { TableStore } from "../../../../runtime/store/table-store.ts";
 import type { TableKey, Tables } from "../../../../runtime/store/tables.ts";
 
 interface Note {
@@ -33,7 +33,7 @@ let folderCount = 0;
 const newFolder = (): string => join(root, String(folderCount++), "state");
 
 const openFolder = (folder: string, limits: StoreLimits = roomy, now?: () => number): Notes =>
-  new TableStore(LmdbTables.open(folder, storeTables), limits, now);
+  new TableStore(new LmdbTables(folder), limits, now);
 const note = (text: string, share = "one"): Entry<Note> => {
   return { head: { title: text.slice(0, 5) }, share, parts: { text: Buffer.from(text), more: Buffer.from("+") } };
 };
@@ -56,16 +56,16 @@ function targetOf(file: string): string {
 const kept = (store: Notes, keys: string): string => [...keys].filter((key) => store.get(key) !== null).join("");
 
 /** Replaces the text of an entry, if there is one. */
-const rewrite = (store: Notes, key: string, text: string): Promise<void> =>
-  store.change(key, { text: Buffer.from(text) }, (entry) =>
-    entry === null ? "keep" : { head: { title: text.slice(0, 5) } },
-  );
-
-const remove = (store: Notes, key: string): Promise<void> => store.change(key, {}, () => "remove");
+async function rewrite(store: Notes, key: string, text: string): Promise<void> {
+  const entry = store.get(key);
+  if (entry === null) return;
+  const parts = { ...entry.parts, text: Buffer.from(text) };
+  assert.ok(await store.compareAndSet(key, entry.version, { ...entry, head: { title: text.slice(0, 5) }, parts }));
+}
 
 const kinds: Readonly<Record<string, () => Tables>> = {
   memory: () => new MemoryTables(),
-  "a folder": () => LmdbTables.open(newFolder(), storeTables),
+  "a folder": () => new LmdbTables(newFolder()),
 };
 
 for (const [name, openTables] of Object.entries(kinds)) {
@@ -73,19 +73,18 @@ for (const [name, openTables] of Object.entries(kinds)) {
     new TableStore(openTables(), { ...roomy, ...limits }, now);
 
   describe(`a store in ${name}`, () => {
-    it("gives back what was put, until it is removed", async () => {
+    it("returns an entry until it is removed", async () => {
       const store = open();
       await store.put("a", note("one"));
       await store.put("a", note("two, longer"));
       assert.deepEqual([store.get("a")?.head, textOf(store, "a")], [{ title: "two, " }, "two, longer"]);
       assert.equal(store.get("b"), null);
-      await remove(store, "a");
-      await remove(store, "a");
+      assert.deepEqual([await store.delete("a"), await store.delete("a")], [true, false]);
       assert.equal(store.get("a"), null);
       await store.close();
     });
 
-    it("gives slices of a part, which are copies, and none of a part that is gone", async () => {
+    it("returns slices of a part as copies, and null for a removed part", async () => {
       const store = open();
       const bytes = Buffer.alloc(9e6);
       for (let i = 0; i < bytes.length; i++) bytes[i] = i % 251;
@@ -108,7 +107,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("gives a reader of an earlier store nothing of its own", async () => {
+    it("returns nothing to a reader with part ids of an earlier store", async () => {
       const [earlier, later] = [open(), open()];
       await earlier.put("a", note("of the one"));
       const part = earlier.get("a")!.parts.text!;
@@ -118,23 +117,26 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await later.close();
     });
 
-    it("changes what was named, decided by what is there; the rest stays", async () => {
+    it("replaces the given parts of an entry at its version; the others stay", async () => {
       const store = open();
       await store.put("a", note("old"));
       await rewrite(store, "a", "new");
       assert.deepEqual([textOf(store, "a"), textOf(store, "a", "more")], ["new", "+"]);
-      await store.change("a", { text: null }, (entry) => ({ head: { title: `${entry?.head.title}er` } }));
+      const entry = store.get("a")!;
+      const more = entry.parts.more!;
+      const next = { ...entry, head: { title: `${entry.head.title}er` }, parts: { more } };
+      assert.equal(await store.compareAndSet("a", entry.version, next), true);
       assert.deepEqual(
         [store.get("a")?.head.title, textOf(store, "a"), textOf(store, "a", "more")],
         ["newer", null, "+"],
       );
       await rewrite(store, "b", "nothing");
-      await store.change("a", { text: Buffer.from("x") }, () => "keep");
+      assert.equal(await store.compareAndSet("a", entry.version, note("x")), false);
       assert.deepEqual([store.get("b"), textOf(store, "a")], [null, null]);
       await store.close();
     });
 
-    it("lets the oldest go when there are too many, and one put again is the newest", async () => {
+    it("evicts the oldest entries above the limit; an entry put again is the newest", async () => {
       let now = 0;
       const store = open({ maxEntries: 3 }, () => now++);
       for (const key of "abc") await store.put(key, note(key));
@@ -144,20 +146,20 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("lets the oldest go when all are too large together, also when one grows", async () => {
+    it("evicts the oldest entries above the limit of bytes, also when an entry grows", async () => {
       let now = 0;
       const store = open({ maxBytes: 1000 }, () => now++);
       for (const key of "abc") await store.put(key, note("x".repeat(300)));
       assert.equal(kept(store, "abc"), "abc");
       await rewrite(store, "c", "x".repeat(600));
       assert.equal(kept(store, "abc"), "bc");
-      await remove(store, "b");
+      await store.delete("b");
       await store.put("d", note("x".repeat(300)));
       assert.equal(kept(store, "cd"), "cd");
       await store.close();
     });
 
-    it("takes from the share that holds most, the oldest first", async () => {
+    it("evicts from the share with most entries, the oldest first", async () => {
       let now = 0;
       const store = open({ maxEntries: 5 }, () => now++);
       await store.put("a", note("a", "small"));
@@ -166,13 +168,13 @@ for (const [name, openTables] of Object.entries(kinds)) {
       assert.equal(kept(store, "abcdefghi"), "afghi");
       for (const key of "jk") await store.put(key, note(key, "third"));
       assert.equal(kept(store, "afghijk"), "ahijk");
-      // Of two that hold as much, the one with the oldest gives.
+      // Of two shares with equal counts, the one with the oldest entry.
       for (const key of "lm") await store.put(key, note(key, "fourth"));
       assert.equal(kept(store, "ahijklm"), "aiklm");
       await store.close();
     });
 
-    it("takes bytes from the share that holds most of them, and never what was put just now", async () => {
+    it("evicts from the share with most bytes, and never the entry just put", async () => {
       let now = 0;
       const store = open({ maxBytes: 2000 }, () => now++);
       for (const key of "abcde") await store.put(key, note("x".repeat(100), "small"));
@@ -186,7 +188,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
       await store.close();
     });
 
-    it("keeps its limits where its tables have rows of entries that do not exist", async () => {
+    it("keeps its limits if its tables have rows of entries that do not exist", async () => {
       const strays: readonly [table: string, key: TableKey][] = [
         ["ages", [-5, "stray"]],
         ["ages", [-4, "a"]],
@@ -216,37 +218,42 @@ for (const [name, openTables] of Object.entries(kinds)) {
       }
     });
 
-    it("refuses what is too large by itself, and changes nothing", async () => {
+    it("refuses an entry that is too large, and changes nothing", async () => {
       const store = open({ maxEntryBytes: 100 });
       await store.put("a", note("small"));
       await assert.rejects(store.put("a", note("x".repeat(100))), isCode("invalid_value"));
       await assert.rejects(rewrite(store, "a", "x".repeat(100)), isCode("invalid_value"));
       await assert.rejects(
-        store.change("a", { third: Buffer.alloc(60) }, () => ({ head: { title: "x".repeat(50) } })),
+        store.compareAndSet("a", 1, {
+          ...note("a"),
+          head: { title: "x".repeat(50) },
+          parts: { third: Buffer.alloc(60) },
+        }),
         isCode("invalid_value"),
       );
       assert.equal(textOf(store, "a"), "small");
       await store.close();
     });
 
-    it("makes changes that come together as if they came one after the other", async () => {
+    it("makes concurrent writes in the order of their calls", async () => {
       const store = open({ maxEntryBytes: 5e6 });
       const outcomes = await Promise.allSettled([
         store.put("a", note("one")),
         store.put("b", note("x".repeat(6e6))),
-        rewrite(store, "a", "two"),
+        store.compareAndSet("a", 1, note("two")),
+        store.compareAndSet("a", 1, note("three")),
         store.put("c", note("c")),
-        remove(store, "c"),
+        store.delete("c"),
       ]);
       assert.deepEqual(
-        outcomes.map(({ status }) => status === "fulfilled"),
-        [true, false, true, true, true],
+        outcomes.map((outcome) => (outcome.status === "fulfilled" ? outcome.value : "refused")),
+        [undefined, "refused", true, false, undefined, true],
       );
       assert.deepEqual([textOf(store, "a"), kept(store, "abc")], ["two", "a"]);
       await store.close();
     });
 
-    it("hides what is too old at once, and removes it an hour later", async () => {
+    it("hides an entry that is too old at once, and removes it an hour later", async () => {
       let now = 0;
       const store = open({ maxAgeMs: 100 }, () => now);
       await store.put("a", note("old"));
@@ -269,7 +276,7 @@ for (const [name, openTables] of Object.entries(kinds)) {
 }
 
 describe("a store in a folder", () => {
-  it("has after it was opened again what it had, within the limits of today", async () => {
+  it("has its entries after it was opened again, within the new limits", async () => {
     const folder = newFolder();
     let now = 0;
     const first = openFolder(folder, roomy, () => now++);
@@ -281,7 +288,7 @@ describe("a store in a folder", () => {
     await second.close();
   });
 
-  it("loses nothing to a clock that was wrong at one start and is right at the next", async () => {
+  it("loses nothing to a clock that was wrong at one start", async () => {
     const folder = newFolder();
     const limits = { ...roomy, maxAgeMs: 1000 };
     const first = openFolder(folder, limits, () => 1e6);
@@ -311,19 +318,19 @@ describe("a store in a folder", () => {
     await Promise.all([one.close(), other.close()]);
   });
 
-  it("keeps no bytes of a change that was refused after its parts were written", async () => {
+  it("keeps no bytes of a write that was refused after its parts were written", async () => {
     const folder = newFolder();
     const store = openFolder(folder);
     const size = () => statSync(join(folder, "data.mdb")).size;
     const text = Buffer.alloc(2e7);
-    for (let i = 0; i < 2; i++) await store.change("none", { text }, () => "keep");
+    for (let i = 0; i < 2; i++) await store.compareAndSet("none", 1, { ...note(""), parts: { text } });
     const before = size();
-    for (let i = 0; i < 5; i++) await store.change("none", { text }, () => "keep");
+    for (let i = 0; i < 5; i++) await store.compareAndSet("none", 1, { ...note(""), parts: { text } });
     assert.ok(size() < before + 1e7, `${size()} bytes, ${before} before`);
     await store.close();
   });
 
-  it("serves others while a large entry is written", async () => {
+  it("serves reads while a large entry is written", async () => {
     const store = openFolder(newFolder());
     await store.put("a", note("a"));
     let turns = 0;
@@ -341,14 +348,14 @@ describe("a store in a folder", () => {
     await store.close();
   });
 
-  it("is opened again after a failure that does not pass by itself", {
+  it("is opened again after a permanent failure", {
     skip: process.platform !== "linux",
   }, async () => {
     const folder = newFolder();
     const store = openFolder(folder);
     await store.put("a", note("a"));
     for (const file of readdirSync("/proc/self/fd")) {
-      // Closed under the database, as a network file system may do.
+      // Closed behind the back of the database, as a network file system may do.
       if (targetOf(file) === join(folder, "data.mdb")) closeSync(Number(file));
     }
     await assert.rejects(store.put("b", note("b")), isCode("storage_unavailable"));
@@ -357,7 +364,7 @@ describe("a store in a folder", () => {
     await store.close();
   });
 
-  it("says clearly that a file is damaged or cut off, or the folder is none", async () => {
+  it("reports a damaged or truncated file, and a path that is not a folder", async () => {
     const folder = newFolder();
     const store = openFolder(folder);
     for (let i = 0; i < 20; i++) await store.put(`k${i}`, note("x".repeat(50_000)));

@@ -1,0 +1,50 @@
+// Proof that processes on one folder share a store: compare-and-set among them, and changes of one watched by another.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { LmdbTables } from "../../../runtime/store/lmdb-tables.ts";
+import { TableStore } from "../../../runtime/store/table-store.ts";
+
+const root = mkdtempSync(join(tmpdir(), "troupe-processes-"));
+after(() => rmSync(root, { recursive: true, force: true }));
+
+const limits = { maxEntries: 1000, maxBytes: 1e8, maxEntryBytes: 1e6, maxAgeMs: 1e9 };
+const program = fileURLToPath(new URL("../../fixtures/store-counter.js", import.meta.url));
+const count = async (folder: string, rounds: number): Promise<number> =>
+  Number((await promisify(execFile)(process.execPath, [program, folder, String(rounds)])).stdout);
+
+const open = (folder: string): TableStore<{ readonly count: number }> => new TableStore(new LmdbTables(folder), limits);
+
+describe("a store that processes share", () => {
+  it("loses no increment of three processes that set one counter", async () => {
+    const folder = join(root, "counter");
+    const lost = await Promise.all([count(folder, 200), count(folder, 200), count(folder, 200)]);
+    const store = open(folder);
+    assert.equal(store.get("counter")?.head.count, 600);
+    assert.ok(Math.max(...lost) > 0, "no two ever met");
+    await store.close();
+  });
+
+  it("tells a watcher what another process has put and deleted", async () => {
+    const folder = join(root, "watched");
+    const store = open(folder);
+    await store.put("doomed", { head: { count: 0 }, share: "all", parts: {} });
+    const [seen, deaths] = [new Set<string | null>(), [] as (number | null)[]];
+    let counts = 0;
+    store.watch({ prefix: "do" }, (key) => seen.add(key));
+    store.watch({ key: "counter" }, () => counts++);
+    store.watch({ key: "doomed" }, () => deaths.push(store.get("doomed")?.version ?? null));
+    await count(folder, 50);
+    await sleep(300);
+    assert.deepEqual([[...seen].sort(), deaths], [["done", "doomed"], [null]]);
+    assert.ok(counts >= 1 && counts <= 50, `${counts} times`);
+    assert.equal(store.get("counter")?.head.count, 50);
+    await store.close();
+  });
+});
