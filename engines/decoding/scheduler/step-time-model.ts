@@ -44,9 +44,9 @@ export class StepTimeModel {
     else this.#observeDecodes(decodeTokens, stepMs);
   }
 
-  /** Milliseconds of a step of `tokens` decode tokens, drafts included; 0 while none has been seen. */
+  /** Milliseconds of a step of `tokens` decode tokens, drafts included; 0 for no tokens, and while no step has been seen. */
   decodeMs(tokens: number): number {
-    if (this.#weight === 0) return 0;
+    if (this.#weight === 0 || tokens === 0) return 0;
     const count = Math.min(tokens, this.#maxDecodeTokens);
     const line = this.#meanMs + this.#msPerToken * (count - this.#meanTokens);
     return Math.max(line, this.#meanMs * Math.min(count / this.#meanTokens, 1));
