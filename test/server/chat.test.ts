@@ -132,7 +132,7 @@ describe("chat completions by the official client", () => {
     assert.ok(Math.abs((first?.logprob ?? 1) - (content[0]?.logprob ?? 0)) < 1e-3, "temperature must not change them");
   });
 
-  it("bends the choice by logit_bias and penalties", async () => {
+  it("changes the choice by logit_bias", async () => {
     const plain = await create({ logprobs: true, max_tokens: 1 });
     const token = plain.choices[0]?.logprobs?.content?.[0]?.token ?? "";
     const vocabularyAnswer = await fetch(`${server.url}/v1/chat/completions`, {
@@ -142,6 +142,30 @@ describe("chat completions by the official client", () => {
     });
     const biased = ((await vocabularyAnswer.json()) as OpenAI.ChatCompletion).choices[0]?.message.content ?? "";
     assert.ok(biased.length > 0 && !biased.startsWith(token), `${biased} should not begin with ${token}`);
+  });
+
+  it("repeats fewer tokens with each of the penalties", async () => {
+    const distinct = async (changes: object) => {
+      const response = await fetch(`${server.url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({
+          messages,
+          temperature: 0,
+          max_tokens: 64,
+          ignore_eos: true,
+          logprobs: true,
+          ...changes,
+        }),
+      });
+      const { choices } = (await response.json()) as OpenAI.ChatCompletion;
+      return new Set(choices[0]?.logprobs?.content?.map(({ token }) => token)).size;
+    };
+    const plain = await distinct({});
+    for (const penalty of [{ frequency_penalty: 2 }, { presence_penalty: 2 }, { repetition_penalty: 1.5 }]) {
+      const penalised = await distinct(penalty);
+      assert.ok(penalised > plain, `${JSON.stringify(penalty)}: ${penalised} distinct tokens of 64, ${plain} without`);
+    }
   });
 
   it("keeps control tokens out of user text", async () => {
