@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
 import { NoKv } from "../decoding/kv/no-kv.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
-import { NativeBatchView } from "./native/native-batch.ts";
+import { NativeBatchView } from "./native/memory/native-batch.ts";
 import type { NativeContext } from "./native/native-context.ts";
 
 export interface EncoderParts {

@@ -9,7 +9,7 @@ import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClas
 import type { LlamaAdapters } from "./adapters/adapters.ts";
 import type { SlotKv } from "./kv/slot-kv.ts";
 import type { LlamaHeads } from "./mtp/mtp.ts";
-import { NativeBatchView } from "./native/native-batch.ts";
+import { NativeBatchView } from "./native/memory/native-batch.ts";
 import type { NativeContext } from "./native/native-context.ts";
 import { PooledPasses } from "./pooled-passes.ts";
 import { RowOrder } from "./row-order.ts";

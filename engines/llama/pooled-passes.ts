@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import type { Batch } from "../batch.ts";
 import type { Pooling } from "../engine.ts";
-import type { NativeBatchView } from "./native/native-batch.ts";
+import type { NativeBatchView } from "./native/memory/native-batch.ts";
 import type { NativeContext } from "./native/native-context.ts";
 import type { RowOrder } from "./row-order.ts";
 

@@ -1,7 +1,7 @@
 // Owns the native batch of prediction heads, whose tokens each come with a hidden state. Used by mtp.ts alone.
 import koffi from "koffi";
 import type { LlamaFunctions } from "../native/abi.ts";
-import { NativeBatchView } from "../native/native-batch.ts";
+import { NativeBatchView } from "../native/memory/native-batch.ts";
 
 export class StatesBatch {
   readonly view: NativeBatchView;

@@ -2,8 +2,8 @@
 // and the token behind it. The model, its KV cache and mtp.ts call it; native sequence ids are slots.
 // Heads have cells of their own, or read the model's (an assistant that shares its memory): then nothing is fed or removed.
 import type { Batch } from "../../batch.ts";
+import { NativeFloats } from "../native/memory/native-floats.ts";
 import type { NativeContext } from "../native/native-context.ts";
-import { NativeFloats } from "../native/native-floats.ts";
 import type { PredictionFunctions } from "./mtp-abi.ts";
 import { StatesBatch } from "./mtp-batch.ts";
 import { Trail, trailLength } from "./mtp-trail.ts";

@@ -1,7 +1,7 @@
 // Owns drafting with prediction heads that llama.cpp runs: the newest token and the state before it give a token and a state
 // of the heads' own, and those the next. Called by the drafter; what the heads have read is mtp-feeder.ts's.
 import type { DraftTarget, MtpHeads } from "../../engine.ts";
-import { NativeFloats } from "../native/native-floats.ts";
+import { NativeFloats } from "../native/memory/native-floats.ts";
 import { HeadsFeeder, type HeadsParts } from "./mtp-feeder.ts";
 
 export class LlamaHeads implements MtpHeads {

@@ -5,7 +5,7 @@ import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeCores } from "../../../runtime/host/cores.ts";
 import { bindingOf, type LlamaFunctions } from "./abi.ts";
-import { limitNativeHeap } from "./native-heap.ts";
+import { limitNativeHeap } from "./memory/native-heap.ts";
 import type { Pointer } from "./pointer.ts";
 import { isLibrary, openPrebuilt } from "./prebuilt.ts";
 import { bundledRelease } from "./release.ts";

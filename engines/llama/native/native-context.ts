@@ -4,7 +4,7 @@ import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ComputeLock } from "../compute-lock.ts";
 import type { LlamaFunctions } from "./abi.ts";
-import type { NativeBatchView } from "./native-batch.ts";
+import type { NativeBatchView } from "./memory/native-batch.ts";
 import type { Pointer } from "./pointer.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 import type { TurnLock } from "./turn-lock.ts";

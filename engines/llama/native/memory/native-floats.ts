@@ -1,6 +1,6 @@
 // Owns a view of floats in native memory, made anew only when they have moved. Used by what reads the outputs of passes.
 import koffi from "koffi";
-import type { Pointer } from "./pointer.ts";
+import type { Pointer } from "../pointer.ts";
 
 export class NativeFloats {
   #floats = new Float32Array(0);

@@ -1,9 +1,9 @@
 // Owns one llama_batch and the views through which its arrays are written, without an allocation a step. Used by the
 // model alone; it knows nothing of slots, only of native sequence ids.
 import koffi from "koffi";
-import type { Batch } from "../../batch.ts";
-import type { LlamaFunctions, NativeBatch } from "./abi.ts";
-import type { Pointer } from "./pointer.ts";
+import type { Batch } from "../../../batch.ts";
+import type { LlamaFunctions, NativeBatch } from "../abi.ts";
+import type { Pointer } from "../pointer.ts";
 
 /** A native batch whose arrays are written through views. */
 export class NativeBatchView {
