@@ -1,11 +1,13 @@
-// Owns how the heap of native code gives memory back. It holds buffers too: the server's process needs it as engines do.
-/** glibc's number of the setting M_TRIM_THRESHOLD. */
+// Native heap: makes the C heap return free memory to the system. The server process needs it too, because the heap
+// holds its buffers.
+/** glibc's parameter number of M_TRIM_THRESHOLD. */
 const trimThreshold = -1;
 
 /**
- * glibc learns from large blocks that were freed to serve such sizes from its heap, where they stay: after some bodies of
- * 50 MB it kept 250 MiB, and an engine that changes adapters kept gigabytes. With a threshold of our own it learns no more,
- * and each of its arenas keeps `keptBytes` of free memory at most. Other C libraries have no such setting.
+ * Bounds the free memory that each glibc arena keeps to `keptBytes`. By default glibc adapts to freed large blocks and
+ * then serves such sizes from its heap, where they stay: after some request bodies of 50 MB it kept 250 MiB, and an
+ * engine that changes adapters kept gigabytes. A fixed threshold switches that adaptation off. Other C libraries have
+ * no such setting.
  */
 export async function limitNativeHeap(keptBytes: number): Promise<void> {
   if (process.platform !== "linux") return;
@@ -13,6 +15,6 @@ export async function limitNativeHeap(keptBytes: number): Promise<void> {
     const { default: koffi } = await import("koffi");
     koffi.load("libc.so.6").func("int mallopt(int, int)")(trimThreshold, keptBytes);
   } catch {
-    // Not glibc, or koffi is not there: then the heap keeps what it keeps.
+    // Not glibc, or koffi is missing: the heap keeps its default behaviour.
   }
 }
