@@ -3,7 +3,7 @@
 
 import type { Inference } from "../actors/api/inference.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
-import { limitNativeHeap } from "../engines/llama/native/native-heap.ts";
+import { limitNativeHeap } from "../engines/llama/native/memory/native-heap.ts";
 import { type App, createApp } from "../http/app.ts";
 import { MIN_OPEN_FILES } from "../http/server/connection-limit.ts";
 import { type Listener, listen } from "../http/server/listen.ts";

@@ -1,6 +1,6 @@
-// Owns taking turns between models that compute on the same cores. llama.cpp's threads spin while they wait for each
-// other, so two models with a thread a core each keep preempting one another's partners: measured, two at once ran 50
-// times slower than in turns. A lock on a file works across processes and is let go when its holder dies.
+// Compute lock: models that compute on the same cores take turns. llama.cpp's threads spin while they wait for each
+// other, so two models with one thread per core keep preempting each other's threads: two at once measured 50 times
+// slower than in turns. A lock on a file works across processes, and the system releases it when its holder dies.
 import { closeSync, openSync } from "node:fs";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
@@ -8,14 +8,14 @@ import { ServerError } from "../../runtime/errors.ts";
 export interface ComputeLock {
   acquire(): void;
   release(): void;
-  /** Lets go of the file. */
+  /** Closes the file, which releases the lock. */
   close(): void;
 }
 
 const exclusive = 2;
 const unlock = 8;
 
-/** The lock at `path`; null where the system has no such locks. Every model opens it for itself. */
+/** The lock at `path`; null if the system has no flock. Each model opens it separately. */
 export function openComputeLock(path: string): ComputeLock | null {
   if (process.platform === "win32") return null;
   const libc = koffi.load(process.platform === "darwin" ? "libSystem.dylib" : null);
@@ -24,7 +24,7 @@ export function openComputeLock(path: string): ComputeLock | null {
   return {
     acquire: () => {
       while (flock(descriptor, exclusive) !== 0) {
-        // A signal may interrupt the wait; anything else would fail for ever.
+        // A signal may interrupt the wait; any other error is permanent.
         const errno = koffi.errno();
         if (errno === koffi.os.errno.EINTR) continue;
         throw new ServerError("model_failed", `"${path}" cannot be locked: flock failed with errno ${errno}`);

@@ -1,5 +1,5 @@
-// Owns how a context is sized: what llama.cpp is asked for, and how much of it the scheduler may use. Pure arithmetic on
-// what the spec wants, the model is, and the machine has.
+// Context sizes: what to request from llama.cpp, and how much of it the scheduler may use. Pure arithmetic on the spec,
+// the model's traits and the machine's memory.
 import { ServerError } from "../../runtime/errors.ts";
 import {
   allocatedTokens,
@@ -12,40 +12,40 @@ import type { Capacity, ModelSpec } from "../engine.ts";
 import { nativeSequences } from "./kv/kv-unified.ts";
 import type { ModelTraits } from "./model-traits.ts";
 
-/** How sequences lie in memory: each in a stream of its own, all in one pool, or nowhere (encoders). */
+/** Layout of the sequences in memory: a stream each, one shared pool, or none (encoders). */
 export type MemoryMode = "streams" | "unified" | "none";
 
 export interface ContextSizes {
   readonly mode: MemoryMode;
   readonly capacity: Capacity;
   readonly kvCacheBytes: number;
-  /** Tokens of all sequences together. */
+  /** KV cache size in tokens, all sequences together. */
   readonly contextTokens: number;
   readonly sequences: number;
-  /** Most tokens of a call, and of what is computed at once. */
+  /** Upper bounds in tokens: of one llama_decode call, and of one physical batch. */
   readonly batchTokens: number;
   readonly passTokens: number;
   readonly maxOutputs: number;
 }
 
-/** LLAMA_MAX_SEQ of the known release. */
+/** LLAMA_MAX_SEQ of the supported release. */
 export const maxNativeSequences = 256;
-/** Rows llama.cpp computes in one pass; larger chunks are cut by it. */
+/** Tokens of one physical batch; llama.cpp splits larger chunks. */
 const physicalBatchTokens = 512;
-/** Tokens of a pass that gives hidden states: each costs the logits of the whole vocabulary. */
+/** Tokens of a pass with hidden states: llama.cpp also computes the logits of the whole vocabulary for each of them. */
 const pooledPassTokens = 64;
-/** llama.cpp makes a pool in steps of this many tokens. */
+/** llama.cpp rounds a pool up to a multiple of this many tokens. */
 const poolStep = 256;
-/** What a pool of no given size has beyond what all slots can fill: room for copies. */
+/** Room for copies in a pool without a configured size, as a fraction of what all slots can fill. */
 const copiesShare = 0.25;
 
 export function contextSizes(spec: ModelSpec, traits: ModelTraits, memory: KvMemory): ContextSizes {
   if (spec.maxSequences > maxNativeSequences) {
-    const message = `max_seqs ${spec.maxSequences} is more than llama.cpp's ${maxNativeSequences} sequences; lower it`;
+    const message = `max_seqs is ${spec.maxSequences}; llama.cpp has at most ${maxNativeSequences} sequences: lower it`;
     throw new ServerError("config_invalid", message, { param: "max_seqs" });
   }
   if (traits.isEncoder) return encoderSizes(spec, traits);
-  // A GPU computes a pool as fast as streams. Models that cannot share cells have no use for a pool.
+  // A GPU computes a pool as fast as streams. A model that cannot share cells gains nothing from a pool.
   const isPool = (spec.pagedKv ?? memory.gpuBytes !== null) && traits.rollsBack;
   return isPool ? unifiedSizes(spec, traits, memory) : streamsSizes(spec, traits, memory);
 }
@@ -88,23 +88,24 @@ function unifiedSizes(spec: ModelSpec, { kv }: ModelTraits, memory: KvMemory): C
 function generating(spec: ModelSpec, sequenceTokens: number, kvBlocks: number) {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const maxLogitsRows = maxSequences + spec.extraLogitsRows;
-  // Filler rows come on top of what the scheduler asks for.
+  // Filler rows are added to the scheduler's rows.
   const batchTokens = maxBatchTokens + maxSequences;
   return {
     capacity: { maxSequences, maxBatchTokens, sequenceTokens, maxLogitsRows, blockTokens, kvBlocks },
     batchTokens,
     passTokens: Math.min(physicalBatchTokens, batchTokens),
-    // The library insists on one a native sequence.
+    // The library requires at least one output per native sequence.
     maxOutputs: Math.max(maxLogitsRows, maxSequences + 1, pooledPassTokens),
   };
 }
 
-/** An encoder looks at a whole sequence at once, and remembers none. */
+/** An encoder attends to a whole sequence at once and keeps no state. */
 function encoderSizes(spec: ModelSpec, { kv }: ModelTraits): ContextSizes {
   const { maxSequences, maxBatchTokens, blockTokens } = spec;
   const sequenceTokens = Math.min(spec.maxModelLength ?? kv.trainedContext, kv.trainedContext, maxBatchTokens);
   const wanted = Math.max(sequenceTokens, Math.min(physicalBatchTokens, maxBatchTokens));
-  // llama.cpp plans for as many tokens of each sequence, and aborts where that is more than a pass has and it takes means.
+  // llama.cpp plans for an equal number of tokens per sequence. With mean pooling it aborts if the total exceeds a
+  // pass.
   const passTokens = Math.ceil(wanted / maxSequences) * maxSequences;
   const kvBlocks = Math.ceil(sequenceTokens / blockTokens) * maxSequences;
   const maxLogitsRows = maxSequences;

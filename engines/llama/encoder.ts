@@ -1,10 +1,10 @@
-// Owns one loaded llama.cpp encoder (bert and its kin): a LoadedModel with pooled outputs alone. Called only by the step
-// loop, on the thread that loaded it. Every row is a whole sequence; nothing of it stays.
+// LlamaEncoder: one loaded llama.cpp encoder (bert and related), a LoadedModel that only has pooled outputs. Called
+// only by the step loop, on the thread that loaded it. Every row is a whole sequence; no state remains after a step.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
 import { NoKv } from "../decoding/kv/no-kv.ts";
 import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
-import { NativeBatchView } from "./native/native-batch.ts";
+import { NativeBatchView } from "./native/memory/native-batch.ts";
 import type { NativeContext } from "./native/native-context.ts";
 
 export interface EncoderParts {
@@ -12,7 +12,7 @@ export interface EncoderParts {
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
-  /** Most tokens of a pass. */
+  /** Most tokens of one pass. */
   readonly passTokens: number;
 }
 
@@ -25,7 +25,7 @@ export class LlamaEncoder implements LoadedModel {
   readonly #context: NativeContext;
   readonly #native: NativeBatchView;
   readonly #passTokens: number;
-  /** Rows of the running pass; the native sequence of each is its index here. */
+  /** Batch rows of the current pass; a row's native sequence id is its index here. */
   readonly #passRows: Int32Array;
   #passCount = 0;
   readonly #logits = new Float32Array(0);
@@ -82,7 +82,7 @@ export class LlamaEncoder implements LoadedModel {
     const { pooling, pooledLength } = this.capabilities;
     for (let sequence = 0; sequence < count; sequence++) {
       const row = this.#passRows[sequence] as number;
-      // llama.cpp gives the mean; sums are what the contract says.
+      // llama.cpp returns the mean; the contract asks for the sum.
       const factor = pooling === "mean" ? (batch.length[row] as number) : 1;
       const vector = this.#context.pooled(sequence, pooledLength);
       for (let i = 0; i < pooledLength; i++) this.#pooled[row * pooledLength + i] = (vector[i] as number) * factor;

@@ -1,5 +1,5 @@
-// Owns loading a GGUF file with llama.cpp: opens model and context, warms them up, and hands over a LlamaModel, or a
-// LlamaEncoder. Errors carry llama.cpp's own last words, because those name what is wrong with a file.
+// llama.cpp engine: loads a GGUF file, opens model and context, warms them up, and returns a LlamaModel or a
+// LlamaEncoder. Errors carry the last lines of llama.cpp's log, which say what is wrong with a file.
 import { freemem } from "node:os";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
@@ -18,7 +18,7 @@ import { LlamaModel } from "./model.ts";
 import { kvTypeOf, type ModelTraits, traitsOf } from "./model-traits.ts";
 import type { LlamaHeads } from "./mtp/mtp.ts";
 import { HeadedKv } from "./mtp/mtp-kv.ts";
-import { headedTraits, openHeads } from "./mtp/mtp-load.ts";
+import { mtpTraits, openHeads } from "./mtp/mtp-load.ts";
 import { ggmlType, loadMode, type NativeContextParams, poolingType } from "./native/abi.ts";
 import { type LlamaLibrary, lastWords, openLibrary } from "./native/library.ts";
 import { type Cores, closeCores, NativeContext } from "./native/native-context.ts";
@@ -27,10 +27,10 @@ import type { Pointer } from "./native/pointer.ts";
 export type NativeModel = LlamaModel | LlamaEncoder;
 
 const flashAttentionAuto = -1;
-/** ggml computes attention in tiles from 64 rows per sequence on. Speeds by chunk length: bench/results/long.md. */
+/** ggml computes attention in tiles from 64 rows per sequence on. Speed by chunk length: bench/results/long.md. */
 const cpuChunk = { least: 64, best: 256 } as const;
 const gpuChunk = { least: 32, best: 512 } as const;
-// Made once: koffi keeps every type for ever.
+// Created once: koffi never frees a type.
 const progressCallback = koffi.pointer(koffi.proto("bool", ["float", "void*"]));
 
 export const llamaEngine = {
@@ -40,14 +40,15 @@ export const llamaEngine = {
     const { pointer: model, weightBytes } = openModel(library, spec, onProgress);
     let loaded: NativeModel;
     try {
-      // A GPU is asked once the weights are on it. In main memory mapped weights make room where the cache needs it.
+      // A GPU's free memory is read once the weights are on it. In main memory the system drops mapped weights if the
+      // cache needs room.
       const onCpu = library.backend === "cpu";
       const memory = onCpu ? { freeBytes: freeBeforeBytes, gpuBytes: null } : await library.gpuMemory();
       const found = traitsOf(library.functions, model, spec);
       const { functions } = library;
-      const traits = spec.mtp ? headedTraits(functions, model, found, spec) : found;
+      const traits = spec.mtp ? mtpTraits(functions, model, found, spec) : found;
       const sizes = contextSizes(spec.mtp ? { ...spec, pagedKv: true } : spec, traits, memory);
-      // The heads' layers take room, and are no part of the model's own states.
+      // The MTP layers take KV memory, but are not part of the model's saved states.
       loaded = openLoaded(library, spec, model, { weightBytes, traits: { ...traits, kv: found.kv }, sizes });
     } catch (error) {
       library.functions.modelFree(model);
@@ -68,14 +69,14 @@ interface OpenModel {
   readonly weightBytes: number;
 }
 
-/** What was found out about a model, and how its context is sized for it. */
+/** Traits of a model, and the context sizes that follow from them. */
 interface Findings {
   readonly weightBytes: number;
   readonly traits: ModelTraits;
   readonly sizes: ContextSizes;
 }
 
-/** Bytes this process may still take, container limits included. */
+/** Bytes this process may still allocate, container limits included. */
 function availableMemory(): number {
   return process.availableMemory?.() ?? freemem();
 }
@@ -103,13 +104,13 @@ function openModel(library: LlamaLibrary, spec: ModelSpec, onProgress: LoadProgr
   }
 }
 
-/** Sum of the model buffers in the log of a load: the mapped file, and copies in the layout of the kernels. */
+/** Sum of the model buffers in the log of a load: the mapped file, and copies in the layout of the kernels. Bytes. */
 function bufferBytes(lines: readonly string[]): number {
   const sizes = lines.map((line) => /model buffer size = +([\d.]+) MiB/.exec(line)?.[1] ?? 0);
   return sizes.reduce<number>((sum, size) => sum + Number(size) * 2 ** 20, 0);
 }
 
-/** What it returns owns the model. */
+/** The returned NativeModel takes ownership of `model`. */
 function openLoaded(library: LlamaLibrary, spec: ModelSpec, model: Pointer, findings: Findings): NativeModel {
   const { functions } = library;
   const params = contextParams(library, spec, findings);
@@ -189,7 +190,7 @@ function contextParams(library: LlamaLibrary, spec: ModelSpec, { traits, sizes }
   params.type_k = kvType;
   params.type_v = kvType;
   params.kv_unified = sizes.mode !== "streams";
-  // Only with heads do layers with a window keep what is behind it, so that their tails can be dropped.
+  // A sliding-window layer keeps the tokens behind its window only if MTP needs to drop tails.
   params.swa_full = Boolean(spec.mtp);
   params.no_perf = true;
   if (spec.abortFlag) {
@@ -203,7 +204,10 @@ function chunkOf({ backend }: LlamaLibrary): Capabilities["chunkTokens"] {
   return backend === "cpu" ? cpuChunk : gpuChunk;
 }
 
-/** Hidden states of a model that generates are pooled by us: llama.cpp pools within a pass, and a row may take several. */
+/**
+ * Native pooling is used for encoders only. Hidden states of a generating model are pooled here: llama.cpp pools within
+ * one pass, and a row may take several.
+ */
 function nativePooling({ pooling, isEncoder }: ModelTraits): number {
   return pooling !== null && (isEncoder || pooling === "rank") ? poolingType[pooling] : poolingType.none;
 }
@@ -225,7 +229,7 @@ function modelOf(
     pooling,
     pooledLength,
     wholeSequences: isEncoder,
-    // Without rollback there are no filler tokens: prompt rows fill some of the gaps between sequence ids.
+    // A model without rollback gets no filler tokens: prompt rows fill some of the gaps between sequence ids.
     mixesLengths: sizes.mode !== "streams" || !rollsBack,
     chunkTokens: isEncoder ? { least: 1, best: capacity.maxBatchTokens } : chunkOf(library),
     adaptersPerStep: spec.adapters && !isEncoder ? 1 : 0,
@@ -250,7 +254,7 @@ function modelOf(
       ? new UnifiedKv(context, pool)
       : new StreamsKv(context, {
           capacity,
-          // Older states of models with a window have all tokens, and would not fit.
+          // States of sliding-window models from older versions hold all tokens and would not fit.
           layout: `${layout} of ${capacity.maxSequences}${rollsBack ? "" : ", windows"}`,
           truncates: rollsBack,
           bytesPerToken,
@@ -278,7 +282,7 @@ function card(library: LlamaLibrary, spec: ModelSpec, context: NativeContext, fi
   };
 }
 
-/** Pages the weights in and lets the library allocate its buffers, so that the first request does not pay for it. */
+/** Pages the weights in and makes the library allocate its buffers, so that the first request does not pay for it. */
 function warmUp(model: NativeModel): void {
   const batch = new Batch(1, 1);
   model.kv.reserve(0, 1);

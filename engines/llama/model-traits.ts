@@ -1,5 +1,5 @@
-// Owns what a model file says about how the model can be used: whether it generates, rolls back and pools, and what its KV
-// cache takes. Asked by the loader once the weights are there. Models this engine cannot run are refused here.
+// Model traits: whether a model generates, rolls back and pools, and the size of its KV cache. Read by the loader once
+// the weights are loaded. Models that this engine cannot run are refused here.
 import { ServerError } from "../../runtime/errors.ts";
 import type { KvShape } from "../decoding/kv/kv-budget.ts";
 import type { ModelSpec, Pooling } from "../engine.ts";
@@ -8,7 +8,7 @@ import type { Pointer } from "./native/pointer.ts";
 
 export interface ModelTraits {
   readonly kv: KvShape;
-  /** Its tokens look at those behind them: it has pooled outputs only, and no KV cache. */
+  /** Attention looks both ways: pooled outputs only, no KV cache. */
   readonly isEncoder: boolean;
   /** A sequence's tail can be dropped, and cells can be shared. */
   readonly rollsBack: boolean;
@@ -40,7 +40,7 @@ export function kvTypeOf({ kvType }: ModelSpec) {
 }
 
 function refuseOthers(functions: LlamaFunctions, model: Pointer, { path }: ModelSpec, architecture: string): void {
-  const kind = functions.modelIsDiffusion(model) ? "generates by diffusion" : "is of an encoder and a decoder";
+  const kind = functions.modelIsDiffusion(model) ? "is a diffusion model" : "is an encoder-decoder model";
   if (!functions.modelIsDiffusion(model) && !functions.modelHasEncoder(model)) return;
   const message = `"${path}" (${architecture}) ${kind}; expected a model that generates token by token, or an encoder`;
   throw new ServerError("model_file_invalid", message);
@@ -53,7 +53,7 @@ function poolingOf(type: number, isEncoder: boolean): Pooling | null {
     case poolingType.rank:
       return "rank";
     case poolingType.cls:
-      // The first token of a model that only looks back knows nothing of the others.
+      // With causal attention the first token knows nothing of the others.
       return isEncoder ? "cls" : null;
     default:
       return "mean";

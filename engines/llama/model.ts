@@ -1,6 +1,6 @@
-// Owns one loaded llama.cpp model that generates: the LoadedModel of the native engine. Called only by the step loop, on the
-// thread that loaded it. It feeds rows in order of their native sequences, gaps filled, because llama.cpp is several times
-// slower otherwise; the scheduler knows nothing of that.
+// LlamaModel: one loaded llama.cpp model that generates. Called only by the step loop, on the thread that loaded it.
+// Rows are fed in order of their native sequence ids with gaps filled, because llama.cpp is several times slower
+// otherwise; the scheduler does not see that.
 import assert from "node:assert/strict";
 import koffi from "koffi";
 import { ServerError } from "../../runtime/errors.ts";
@@ -9,25 +9,25 @@ import type { Capabilities, Capacity, KvCache, LoadedModel, ModelCard, TokenClas
 import type { LlamaAdapters } from "./adapters/adapters.ts";
 import type { SlotKv } from "./kv/slot-kv.ts";
 import type { LlamaHeads } from "./mtp/mtp.ts";
-import { NativeBatchView } from "./native/native-batch.ts";
+import { NativeBatchView } from "./native/memory/native-batch.ts";
 import type { NativeContext } from "./native/native-context.ts";
 import { PooledPasses } from "./pooled-passes.ts";
 import { RowOrder } from "./row-order.ts";
 
-/** What loading produced; LlamaModel owns it from here on. */
+/** Result of loading; LlamaModel takes ownership. */
 export interface LoadedParts {
   readonly context: NativeContext;
   readonly kv: SlotKv;
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly capabilities: Capabilities;
-  /** Most outputs of a pass that the context was opened for. */
+  /** Most outputs of a pass, as the context was opened. */
   readonly maxOutputs: number;
   readonly heads: LlamaHeads | null;
   readonly adapters: LlamaAdapters | null;
 }
 
-// Token fed in the place of a sequence that has no row in a step, only to keep the ids of the pass dense.
+// Token fed for a sequence without a row in a step, only to keep the sequence ids of the pass dense.
 const fillerToken = 0;
 
 export class LlamaModel implements LoadedModel {
@@ -43,11 +43,11 @@ export class LlamaModel implements LoadedModel {
   readonly #native: NativeBatchView;
   readonly #pooled: PooledPasses;
   readonly #order: RowOrder;
-  /** Native id and position of each filler row of the running step. */
+  /** Native id and position of each filler row of the current step. */
   readonly #fillerIds: Int32Array;
   readonly #fillerPositions: Int32Array;
   #fillerCount = 0;
-  /** Lowest and highest native id that has a row of one token. */
+  /** Lowest and highest native id with a one-token row. */
   #firstSingle = 0;
   #lastSingle = -1;
   readonly #logitsRow: Int32Array;
@@ -78,7 +78,7 @@ export class LlamaModel implements LoadedModel {
     this.#selectAdapter(batch);
     this.#slots.prepare(batch);
     this.#order.arrange(batch, this.#slots);
-    // The logits come last: each pass overwrites the outputs of the one before.
+    // Logits last: each pass overwrites the outputs of the one before.
     this.#pooled.run(batch, this.#order);
     const outputCount = this.#fill(batch);
     if (this.#native.count > 0) this.#context.decode(this.#native);
@@ -102,18 +102,18 @@ export class LlamaModel implements LoadedModel {
     this.#context.dispose();
   }
 
-  /** llama.cpp has one set of adapters for all of a pass. */
+  /** Selects the step's adapter. llama.cpp applies one set of adapters to a whole pass. */
   #selectAdapter(batch: Batch): void {
     const adapter = batch.rowCount > 0 ? at(batch.adapter, 0) : 0;
     for (let row = 1; row < batch.rowCount; row++) {
       if (at(batch.adapter, row) === adapter) continue;
-      throw new ServerError("model_failed", `a step with rows of adapters ${adapter} and ${batch.adapter[row]}`);
+      throw new ServerError("model_failed", `a step has rows of adapters ${adapter} and ${batch.adapter[row]}; one adapter per step is expected`);
     }
     if (this.adapters !== null) this.adapters.select(adapter);
     else assert.equal(adapter, 0, "this model takes no adapters");
   }
 
-  /** Writes the rows that are no pooled ones to native memory, gaps filled. Returns the number of logits rows. */
+  /** Writes the rows with logits to native memory, gaps filled. Returns the number of logits rows. */
   #fill(batch: Batch): number {
     const { rows, ids, count } = this.#order;
     this.#findSingles(batch);
@@ -124,7 +124,7 @@ export class LlamaModel implements LoadedModel {
     for (let i = 0; i < count; i++) {
       const row = at(rows, i);
       const id = at(ids, i);
-      // A gap between longer rows ends a pass too, but a filler of one token would not join them.
+      // A gap between longer rows also ends a pass, but a one-token filler would not join them.
       if (lastId >= this.#firstSingle && id <= this.#lastSingle) this.#fillGap(lastId + 1, id);
       lastId = id;
       this.#logitsRow[row] = -1;
@@ -153,7 +153,7 @@ export class LlamaModel implements LoadedModel {
     }
   }
 
-  /** Feeds a token that means nothing to each native sequence from..to that may have one. */
+  /** Feeds a filler token to each native sequence from..to that can take one. */
   #fillGap(from: number, to: number): void {
     for (let id = from; id < to; id++) {
       const position = this.#slots.fillerPosition(id);
@@ -170,20 +170,20 @@ export class LlamaModel implements LoadedModel {
     }
   }
 
-  /** The native output buffer only moves when it grows: its view is kept until then. */
+  /** The native output buffer moves only when it grows; its view is kept until then. */
   #viewLogits(rowCount: number): void {
     const pointer = this.#context.logitsPointer();
     const address = koffi.address(pointer);
     const { vocabSize } = this.card;
     if (address === this.#logitsAddress && rowCount * vocabSize <= this.#logits.length) return;
-    // There is always room for one row a sequence.
+    // The buffer always has room for one row per sequence.
     const floats = Math.max(rowCount, this.capacity.maxSequences) * vocabSize;
     this.#logits = new Float32Array(koffi.view(pointer, floats * Float32Array.BYTES_PER_ELEMENT));
     this.#logitsAddress = address;
   }
 }
 
-/** Element of a typed array at an index the caller knows to be inside. */
+/** Element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

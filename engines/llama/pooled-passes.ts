@@ -1,10 +1,10 @@
-// Owns the passes that give the pooled outputs of a model that generates: hidden states behind the last norm, of all tokens
-// of a row (mean) or its last one, and scores. llama.cpp then computes the logits of every token of a pass as well, so as
-// few tokens as possible are fed in such passes, and no more at once than there is room for. Used by the model alone.
+// Pooled outputs of a model that generates: hidden states behind the output norm, summed over a row (mean) or of its
+// last token, and scores. llama.cpp computes the logits of every token of such a pass too, so these passes get as few
+// tokens as possible, and at most as many as there are outputs.
 import assert from "node:assert/strict";
 import type { Batch } from "../batch.ts";
 import type { Pooling } from "../engine.ts";
-import type { NativeBatchView } from "./native/native-batch.ts";
+import type { NativeBatchView } from "./native/memory/native-batch.ts";
 import type { NativeContext } from "./native/native-context.ts";
 import type { RowOrder } from "./row-order.ts";
 
@@ -22,7 +22,7 @@ export class PooledPasses {
   readonly #context: NativeContext;
   readonly #native: NativeBatchView;
   readonly #options: PoolingOptions;
-  /** By token of the pass: the row of `output` it belongs to, and its native sequence. */
+  /** By token of the pass: the row of `output` it adds to, and its native sequence. */
   readonly #outputOf: Int32Array;
   readonly #sequenceOf: Int32Array;
 
@@ -35,7 +35,7 @@ export class PooledPasses {
     this.#sequenceOf = new Int32Array(options.maxOutputs);
   }
 
-  /** Feeds the rows that want pooled outputs. */
+  /** Feeds the rows that ask for pooled outputs. */
   run(batch: Batch, order: RowOrder): void {
     let count = 0;
     for (let row = 0; row < batch.rowCount; row++) this.row[row] = batch.wantPooled[row] === 1 ? count++ : -1;
@@ -65,7 +65,7 @@ export class PooledPasses {
     if (this.#native.count > 0) this.#context.decode(this.#native);
   }
 
-  /** Feeds the tokens that count, as many in a pass as there is room for. */
+  /** Feeds the tokens whose hidden states count, as many per pass as there are outputs. */
   #feedPooled(batch: Batch, order: RowOrder): void {
     this.#native.clear();
     for (let i = 0; i < order.count; i++) {
@@ -98,7 +98,7 @@ export class PooledPasses {
     for (let token = 0; token < count; token++) this.#add(token, states, token * pooledLength);
   }
 
-  /** Adds a vector, `values` from `from` on, to the output that a token of the pass belongs to. */
+  /** Adds a vector, `values` from index `from` on, to the output of the pass's token `token`. */
   #add(token: number, values: Float32Array, from: number): void {
     const { pooledLength } = this.#options;
     const to = (this.#outputOf[token] as number) * pooledLength;

@@ -1,15 +1,15 @@
-// Owns the order in which the rows of a step are fed: by native sequence id, for llama.cpp joins neighbours to one pass.
-// Used by the model, which fills it anew each step.
+// Row order: the rows of a step by native sequence id, because llama.cpp joins neighbouring ids to one pass. Refilled
+// each step.
 import type { Batch } from "../batch.ts";
 import type { SlotKv } from "./kv/slot-kv.ts";
 
 export class RowOrder {
-  /** Rows of the batch, lowest native id first; the first `count` mean something. */
+  /** Rows of the batch, lowest native id first; the first `count` are valid. */
   readonly rows: Int32Array;
-  /** Native id of each. */
+  /** Native id of each row. */
   readonly ids: Int32Array;
   count = 0;
-  /** By native id, -1 = none; all -1 between calls. */
+  /** Row by native id, -1 = none; all -1 between calls. */
   readonly #rowOfId: Int32Array;
 
   constructor(maxSequences: number) {

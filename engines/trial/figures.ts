@@ -1,4 +1,4 @@
-// Estimates of a model in each engine, and the comparison that picks the faster engine.
+// Engine estimates for a model, and the comparison that picks the faster engine.
 import type { TrialReport } from "../../runtime/host/system.ts";
 import type { EngineName } from "../engine.ts";
 
@@ -31,7 +31,7 @@ function secondsPerNewToken({ prompt, oneRow, sixteenRows }: EngineFigures): num
   return promptTokensPerNewToken / prompt + written;
 }
 
-/** For the log: "prompt 812, decode 61, 16 at once 402, weights 139 MiB"; speeds in tokens/s. */
+/** Log text: "prompt 812, decode 61, 16 at once 402, weights 139 MiB"; speeds in tokens/s. */
 export function describeFigures({ prompt, oneRow, sixteenRows, weightBytes }: EngineFigures): string {
   const decode =
     oneRow === null || sixteenRows === null ? "" : `, decode ${shown(oneRow)}, 16 at once ${shown(sixteenRows)}`;

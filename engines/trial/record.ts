@@ -28,17 +28,19 @@ const recordType = z.object({
 
 type TrialRecord = Readonly<z.infer<typeof recordType>>;
 
-/** What a trial found, or that it took too long. */
+/** Result of a trial, or the failure of one that took too long. */
 export type TrialOutcome = { readonly figures: TrialFigures } | { readonly failure: string };
 
 const dayMs = 24 * 60 * 60 * 1000;
-/** The machine may have been busy with something else. */
+/** A failure is kept for a shorter time: the machine may have been busy with something else. */
 const keptMs = { figures: 30 * dayMs, failure: dayMs } as const;
 
-/** The latest are kept. */
+/** The oldest are dropped. */
 const maxTrials = 256;
 
-/** Digest of all that determines a model's speed: machine, programs, settings, tensor shapes and number types. */
+/**
+ * Digest of everything that determines a model's speed: machine, programs, settings, tensor shapes and number types.
+ */
 export async function trialKey(spec: ModelSpec, version: string): Promise<string> {
   const { tensors, fields } = await readTensorTable(spec.path);
   const { brand } = hostFacts().cpu;
@@ -50,7 +52,7 @@ export async function trialKey(spec: ModelSpec, version: string): Promise<string
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
 
-/** null where there is none, or none that still counts. */
+/** null if there is no record, or it has expired. */
 export async function findRecord(path: string, key: string): Promise<TrialOutcome | null> {
   const { trials } = await readRecord(path);
   const found = trials.find((trial) => trial.key === key);

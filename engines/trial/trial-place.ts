@@ -10,28 +10,28 @@ import { openEngine } from "../open-engine.ts";
 import type { EngineFigures, TrialFigures } from "./figures.ts";
 
 export interface Trial {
-  /** Of the excerpt, which is not written yet. */
+  /** Spec of the excerpt, whose file does not exist yet. */
   readonly spec: ModelSpec;
   /** Path of the whole model. */
   readonly modelPath: string;
-  /** Bytes of weights that the excerpt may have. */
+  /** Most bytes of weights in the excerpt. */
   readonly excerptBytes: number;
-  /** Time for all measuring, of both engines together. */
+  /** Time for all measurements of both engines. */
   readonly budgetMs: number;
 }
 
 /** Sequences of the widest decode. */
 export const trialSequences = 16;
-/** Most tokens that a sequence has: the least that llama.cpp allocates. */
+/** Most tokens of a sequence: the least that llama.cpp allocates. */
 export const trialContext = 256;
 const promptTokens = 64;
-/** Of an encoder: as many as fill a pass. */
+/** Encoder only: texts that fill a pass. */
 const textsTogether = 4;
 const leastRounds = 2;
-/** Not counted: the first rounds compile code and fault memory pages in. */
+/** The first rounds compile code and fault in memory pages; they are not counted. */
 const warmUpRounds = 1;
 
-/** What both engines are timed at. */
+/** One kind of timed work. */
 interface Workload {
   readonly rows: number;
   readonly tokensPerRow: number;
@@ -39,7 +39,7 @@ interface Workload {
 }
 
 interface Workloads {
-  /** Each counts alike. */
+  /** All have the same weight. */
   readonly prompts: readonly Workload[];
   readonly oneRow: Workload | null;
   readonly sixteenRows: Workload | null;
@@ -48,7 +48,7 @@ interface Workloads {
 function workloadsFor(context: number, generates: boolean): Workloads {
   const tokens = Math.min(promptTokens, Math.floor(context / 2));
   const one: Workload = { rows: 1, tokensPerRow: tokens, steps: 1 };
-  // An encoder is asked for one text, or for many, which it computes in one pass.
+  // Encoder workloads: one text, or several texts in one pass.
   if (!generates) return { prompts: [one, { ...one, rows: textsTogether }], oneRow: null, sixteenRows: null };
   return {
     prompts: [one],
@@ -57,16 +57,16 @@ function workloadsFor(context: number, generates: boolean): Workloads {
   };
 }
 
-/** Rejects with what an engine refuses the excerpt for. */
+/** Rejects with the error of an engine that refuses the excerpt. */
 export async function start({ init }: PlaceContext<Trial>): Promise<TrialFigures> {
   const { spec, modelPath, excerptBytes } = init;
   const excerpt = writeExcerpt(modelPath, spec.path, excerptBytes);
-  // Their code is loaded while the file is written.
+  // The engines' code loads while the file is written.
   const engines = Promise.all([openEngine("wasm"), openEngine("llama")]);
   const [{ share, vocabSize }, [wasmEngine, llamaEngine]] = await Promise.all([excerpt, engines]);
   const loading = [wasmEngine, llamaEngine].map((engine) => engine.load(spec, () => {}));
   const loaded = await Promise.all(loading);
-  // Its name only: llama.cpp has it mapped. Whoever ends both processes at once leaves nothing behind.
+  // Only the name is removed: llama.cpp has the file mapped. If both processes are killed, no file remains.
   await rm(spec.path).catch(() => undefined);
   const [wasm, llama] = loaded.map((model) => new TimedModel(model, vocabSize)) as [TimedModel, TimedModel];
   const workloads = workloadsFor(Math.min(wasm.context, llama.context), wasm.generates && llama.generates);
@@ -102,7 +102,7 @@ class TimedModel {
     return Math.min(trialContext, this.#model.capacity.sequenceTokens);
   }
 
-  /** Runs a workload once; its time counts where `counts`. */
+  /** Runs a workload once; its time is recorded if `counts`. */
   run(workload: Workload, counts: boolean): void {
     this.#makeRoom(workload);
     rest();
@@ -127,7 +127,7 @@ class TimedModel {
     };
   }
 
-  /** Empties the slots that have no room for the workload; a prompt begins in an empty one. */
+  /** Empties the slots without room for the workload; a prompt starts in an empty slot. */
   #makeRoom({ rows, tokensPerRow, steps }: Workload): void {
     for (let slot = 0; slot < rows; slot++) {
       const held = this.#held[slot] as number;
@@ -152,7 +152,7 @@ class TimedModel {
   }
 }
 
-/** Threads of the wasm engine look for work for 2 ms after a pass, on the cores that the other engine is to be timed on. */
+/** The wasm engine's threads spin for 2 ms after a pass, on the cores on which the other engine is timed next. */
 const restMs = 4;
 const never = new Int32Array(new SharedArrayBuffer(4));
 

@@ -19,27 +19,30 @@ const budgetMs = 300;
 const trialLimitMs = 20_000;
 const stopMs = 1000;
 
-/** Where findings are kept, and what they hold for. */
+/** Path and version of the trial records. */
 export interface TrialRecordOptions {
-  /** null where this user has no folder for it. */
+  /** null: this user has no folder for it. */
   readonly path: string | null;
-  /** Of this program. */
+  /** Version of this program. */
   readonly version: string;
 }
 
 export interface TrialFindings {
   readonly figures: TrialFigures;
-  /** Measured now, not remembered. */
+  /** Measured now, not from a record. */
   readonly isNew: boolean;
 }
 
-/** Returns the recorded speeds, or those of a new trial. Rejects like tryEngines; a trial that took too long, for a day. */
+/**
+ * Returns the recorded speeds, or those of a new trial. Rejects like tryEngines; for a day also if the last trial took
+ * too long.
+ */
 export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordOptions): Promise<TrialFindings> {
   const key = await trialKey(spec, version);
   const known = path === null ? null : await findRecord(path, key);
   if (known !== null && "figures" in known) return { figures: known.figures, isNew: false };
   if (known !== null) {
-    const message = `${known.failure} (tried within the last day; it is not tried again before that is over)`;
+    const message = `${known.failure} (the last trial was less than a day ago; the next is a day after it)`;
     throw new ServerError("timeout", message);
   }
   // If the record cannot be written, the next start measures again.
@@ -52,13 +55,13 @@ export async function findTrial(spec: ModelSpec, { path, version }: TrialRecordO
     return { figures, isNew: true };
   } catch (error) {
     const { code, message } = toErrorRecord(error);
-    // Other failures cost little, and what made them fail may be mended by the next start.
+    // Other failures are cheap to repeat, and may be fixed by the next start.
     if (code === "timeout") await keep({ failure: message });
     throw error;
   }
 }
 
-/** Measures both engines. Rejects where one of them cannot run the excerpt, or the file system has no room for it. */
+/** Measures both engines. Rejects if one of them cannot run the excerpt, or the file system has no room for it. */
 async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
   const folder = await mkdtemp(join(tmpdir(), "troupe-trial-"));
   const removeFolder = () => rm(folder, { recursive: true, force: true }).catch(() => undefined);
@@ -82,7 +85,8 @@ async function tryEngines(spec: ModelSpec): Promise<TrialFigures> {
 
 /** Keeps the settings that affect speed; the other values are fixed for the trial. */
 function trialSpec({ kvType, blockTokens, pagedKv, threads, mmap }: ModelSpec, path: string): ModelSpec {
-  // The wasm engine deals the blocks of a sequence out to its threads, the first block of each to the first thread.
+  // The wasm engine distributes a sequence's blocks over its threads, the first block of each sequence to the first
+  // thread.
   const blocks = roundUp(Math.ceil(trialContext / blockTokens), computeThreads(threads));
   return {
     path,

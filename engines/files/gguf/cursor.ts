@@ -1,28 +1,28 @@
-// Owns walking the bytes of a GGUF head: numbers, strings, lists. engines/files/gguf/reader.ts walks with it. It believes no
-// length: each is checked against the file before it is used, and what is kept in memory has a bound whatever the file says.
+// Cursor over the bytes of a GGUF head: numbers, strings, lists. Used by reader.ts. No length is trusted: each is
+// checked against the file before use, and the memory kept is bounded whatever the file says.
 import { ServerError } from "../../../runtime/errors.ts";
 import { damagedFile, truncatedFile } from "./invalid-file.ts";
 
-/** A value as the file has it; 64-bit integers become numbers, exact up to 2^53. */
+/** A metadata value; 64-bit integers become numbers, exact up to 2^53. */
 export type GgufValue = number | boolean | string | readonly GgufValue[];
 
-/** The largest vocabularies take some 30 MB; a head that claims more is damaged. */
+/** Bytes. The largest vocabularies take some 30 MB; a larger head is damaged. */
 export const maxHeadBytes = 128 * 1024 * 1024;
-/** Values in all lists that are kept; the largest vocabularies have some 1.5 million. */
+/** Values kept of all lists together; the largest vocabularies have some 1.5 million. */
 const maxListValues = 4 * 1024 * 1024;
-/** Lists in lists that are read; files in use have none. */
+/** Nesting depth of lists; real files have none nested. */
 const maxListDepth = 8;
 
 const stringType = 8;
 const arrayType = 9;
 const boolType = 7;
-/** Fewest bytes of a value by its type: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. */
+/** Least bytes of a value by type number: u8 i8 u16 i16 u32 i32 f32 bool string array u64 i64 f64. */
 const leastBytes: readonly (number | undefined)[] = [1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8];
 
-/** The window read so far ends before the head does; the file goes on. */
+/** The head continues behind the window read so far, and so does the file. */
 export class WindowTooSmall extends Error {}
 
-/** Walks a window that holds the first bytes of a file of `fileBytes`. */
+/** Walks a window of the first bytes of a file of `fileBytes` bytes. */
 export class Cursor {
   offset = 0;
   readonly path: string;
@@ -36,13 +36,13 @@ export class Cursor {
     this.path = path;
   }
 
-  /** Moves on by `count` bytes and returns where they start. */
+  /** Advances by `count` bytes and returns the offset of the first. */
   advance(count: number): number {
     const start = this.offset;
     const end = start + count;
     if (end > this.#bytes.length) {
       if (end > maxHeadBytes) {
-        throw damagedFile(this.path, `its head does not end within ${maxHeadBytes} bytes, more than any model's takes`);
+        throw damagedFile(this.path, `its head does not end within ${maxHeadBytes} bytes, the most that is read`);
       }
       if (end > this.fileBytes) throw truncatedFile(this.path, this.fileBytes);
       throw new WindowTooSmall();
@@ -51,7 +51,7 @@ export class Cursor {
     return start;
   }
 
-  /** The bytes from `start` up to here. */
+  /** The bytes from `start` to the current offset. */
   slice(start: number): Buffer {
     return this.#bytes.subarray(start, this.offset);
   }
@@ -72,13 +72,16 @@ export class Cursor {
     return this.#bytes.toString("utf8", start, start + length);
   }
 
-  /** A number of things, each of `least` bytes or more, that are to come: more than the rest of the file holds is refused. */
+  /**
+   * Reads the number of the following items, each at least `least` bytes long. Throws if the rest of the file cannot
+   * hold them.
+   */
   count(least: number, things: string): number {
     const count = this.u64();
     if (count * least <= this.fileBytes - this.offset) return count;
     throw new ServerError(
       "model_file_invalid",
-      `${this.path} says that ${count} ${things} follow byte ${this.offset}, but it ends after ${this.fileBytes} bytes; ` +
+      `${this.path} claims ${count} ${things} behind byte ${this.offset}, but it ends after ${this.fileBytes} bytes; ` +
         "it is an incomplete copy or damaged, fetch it again",
     );
   }
@@ -104,7 +107,7 @@ export class Cursor {
     const { elementType, count } = this.#listHead(depth);
     this.#listValues += count;
     if (this.#listValues > maxListValues) {
-      throw damagedFile(this.path, `its lists have more than ${maxListValues} values, more than any vocabulary`);
+      throw damagedFile(this.path, `its lists have more than ${maxListValues} values, the most that is read`);
     }
     const values: GgufValue[] = [];
     for (let i = 0; i < count; i++) values.push(this.value(elementType, depth + 1));
@@ -113,7 +116,7 @@ export class Cursor {
 
   #listHead(depth: number): { elementType: number; count: number } {
     if (depth >= maxListDepth) {
-      throw damagedFile(this.path, `it has lists inside lists, more than ${maxListDepth} deep`);
+      throw damagedFile(this.path, `its lists are nested more than ${maxListDepth} deep`);
     }
     const elementType = this.u32();
     return { elementType, count: this.count(this.#leastBytes(elementType), "list values") };

@@ -7,7 +7,7 @@ const version = 3;
 /** Default alignment of tensor data, in bytes. */
 const alignment = 32;
 
-/** The beginning of a file with so many tensors and key/value pairs. */
+/** The beginning of a file with `tensors` tensors and `pairs` key/value pairs. */
 export function preamble(tensors: number, pairs: number): Buffer {
   return Buffer.concat([u32(magic), u32(version), u64(tensors), u64(pairs)]);
 }

@@ -1,5 +1,5 @@
-// Owns which tokens end a generation. Files name one or two of them; the others go by their text, by the same rules as
-// llama.cpp's, so that a model stops at the same place on either engine. Engines without a tokenizer of their own ask.
+// End-of-generation tokens. Files name one or two of them; the others are found by their text, by the same rules as
+// llama.cpp's, so that a model stops at the same token on either engine. For engines without a tokenizer.
 import type { TokenizerMetadata } from "./metadata.ts";
 
 /** Names of tokens that end a generation whatever the file says. */
@@ -14,17 +14,17 @@ export const endNames: ReadonlySet<string> = new Set([
 const infillPadNames = ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
 const infillRepositoryNames = ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
 const infillFileNames = ["<|file_sep|>"];
-/** Names of tokens between the files of an infill prompt, which end a generation too. */
+/** Names of infill tokens between files; they end a generation too. */
 export const infillNames: ReadonlySet<string> = new Set([
   ...infillPadNames,
   ...infillRepositoryNames,
   ...infillFileNames,
 ]);
 
-/** What ends a text where the file does not say, by kind of tokenizer. */
+/** Default end token by kind of tokenizer, if the file names none. */
 const defaultEnds: Readonly<Record<string, number>> = { llama: 2, gpt2: 11, whitespace: 11, t5: 1 };
 
-/** Ids of the tokens after which a model has nothing more to say, ascending. */
+/** Ids of the tokens that end a generation, ascending. */
 export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {
   const { tokens } = tokenizer;
   const ids = new Map<string, number>();
@@ -48,11 +48,12 @@ export function endOfGenerationTokens(tokenizer: TokenizerMetadata): number[] {
   return found.filter((token) => !notEnds.has(tokens[token] as string)).sort((a, b) => a - b);
 }
 
-/** Names that end a generation in other vocabularies, but not in one that has these others. */
+/** Names that end a generation in other vocabularies, but not in one that also has certain other names. */
 function shownNames(names: ReadonlySet<string>): ReadonlySet<string> {
   const shown = new Set<string>();
   const hasCall = names.has("<|call|>") || names.has("<|calls|>");
-  // There <|end|> only ends one message of several: the model ends its turn with <|return|>, <|flush|> or a call.
+  // In such a vocabulary <|end|> only ends one of several messages: the model's turn ends with <|return|>, <|flush|> or
+  // a call.
   if (hasCall && (names.has("<|return|>") || names.has("<|flush|>"))) shown.add("<|end|>");
   if (names.has("<|tool_response>")) shown.add("</s>");
   return shown;

@@ -9,18 +9,18 @@ import { readHeadBytes } from "./reader.ts";
 import { readTensorTable, type TensorInfo, type TensorTable } from "./tensors.ts";
 
 export interface Excerpt {
-  /** Bytes of its weights, over those of the whole model. */
+  /** Bytes of the excerpt's weights divided by those of the whole model. */
   readonly share: number;
-  /** Tokens of its vocabulary. */
+  /** Tokens of the excerpt's vocabulary. */
   readonly vocabSize: number;
 }
 
 const u32Type = 4;
 const arrayType = 9;
-/** Fewer would leave out the control and byte tokens that a vocabulary begins with. */
+/** Fewer would drop the control and byte tokens at the start of a vocabulary. */
 const leastTokens = 1024;
 
-/** What the excerpt has of the model. */
+/** Layers and tokens kept of the model. */
 interface Cut {
   readonly architecture: string;
   readonly layers: number;
@@ -80,7 +80,7 @@ function chooseCut(path: string, { tensors, fields }: TensorTable, maxBytes: num
   return { architecture, layers, keptLayers, tokens, keptTokens };
 }
 
-/** The layer that a tensor belongs to; null for what all share. */
+/** The layer of a tensor; null if all layers share it. */
 function layerOf({ name }: TensorInfo): number | null {
   const [, layer] = /^blk\.(\d+)\./.exec(name) ?? [];
   return layer === undefined ? null : Number(layer);
@@ -92,7 +92,7 @@ function keptTensors({ tensors }: TensorTable, { keptLayers, tokens, keptTokens 
     if (layer !== null) return layer < keptLayers ? [tensor] : [];
     const { name, shape, bytes } = tensor;
     if (!/^(?:token_embd|output)\.(?:weight|bias)$/.test(name) || shape.at(-1) !== tokens) return [tensor];
-    // The rows of a vocabulary lie one behind the other.
+    // The rows of the embedding are contiguous, so the first tokens are its first bytes.
     return [{ ...tensor, shape: [...shape.slice(0, -1), keptTokens], bytes: (bytes / tokens) * keptTokens }];
   });
 }
@@ -123,7 +123,10 @@ function keptPairs(cursor: Cursor, cut: Cut): Buffer[] {
   return pairs;
 }
 
-/** Drops the keys of splits and alignment, which do not fit the excerpt, and the chat templates, which it does not need. */
+/**
+ * Drops the keys of splits and alignment, which do not fit the excerpt, and the chat templates, which the trial does
+ * not need.
+ */
 function isKept(key: string): boolean {
   return !key.startsWith("split.") && !key.startsWith("tokenizer.chat_template") && key !== "general.alignment";
 }
@@ -152,7 +155,7 @@ function entries(tensors: readonly KeptTensor[]): Buffer[] {
   });
 }
 
-/** Writes the weights behind what `target` has so far. */
+/** Appends the weights to `target`. */
 async function copyWeights(
   target: FileHandle,
   paths: readonly string[],

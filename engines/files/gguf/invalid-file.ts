@@ -1,5 +1,5 @@
-// Owns what is said of a GGUF file that cannot be used. Names and values come from the file, so they are cut short here: a
-// damaged length must not make a message of megabytes.
+// Errors of unusable GGUF files. Names and values come from the file, so they are shortened here: a damaged length must
+// not give a message of megabytes.
 import { ServerError } from "../../../runtime/errors.ts";
 
 const maxQuoted = 64;
@@ -15,12 +15,12 @@ export function damagedFile(path: string, problem: string): ServerError {
   return new ServerError("model_file_invalid", `${path} is damaged: ${problem}; fetch it again`);
 }
 
-/** A text of the file in quotes. */
+/** A text from the file in quotes, shortened. */
 export function quote(text: string): string {
   return JSON.stringify(text.length > maxQuoted ? `${text.slice(0, maxQuoted)}…` : text);
 }
 
-/** A key's value, or what there is in its place. */
+/** A key's value for a message; "missing" for an absent key. */
 export function describeValue(value: unknown): string {
   if (value === undefined) return "missing";
   if (typeof value === "string") return quote(value);

@@ -1,15 +1,15 @@
-// Owns what we want to know of a GGUF file before an engine loads it: what it is, its chat templates and its vocabulary.
-// The agents side reads it to turn text into tokens and back; nothing here loads weights or native code.
+// Model metadata: the facts of a GGUF file that are needed before an engine loads it: model, chat templates,
+// vocabulary. The text workers use it to convert text to tokens and back. Loads no weights and no native code.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
 import { type GgufHead, type HeadBytes, parseHeadBytes, readHead } from "./reader.ts";
 
 export interface TokenizerMetadata {
-  /** Which algorithm: "gpt2", "llama", "bert" ... */
+  /** Tokenizer algorithm: "gpt2", "llama", "bert" ... */
   readonly model: string;
-  /** Which pre-tokenizer of a "gpt2" vocabulary. */
+  /** Pre-tokenizer of a "gpt2" vocabulary. */
   readonly pre: string | null;
-  /** Text of each token, as the file spells it, by token id. */
+  /** Text of each token by token id, in the file's spelling. */
   readonly tokens: readonly string[];
   /** Kind of each token (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte), or null: all normal. */
   readonly types: readonly number[] | null;
@@ -26,19 +26,19 @@ export interface TokenizerMetadata {
   readonly infillPadId?: number | null;
   readonly infillRepositoryId?: number | null;
   readonly infillFileId?: number | null;
-  /** The three switches are null where the file leaves them to the tokenizer's default. */
+  /** The next three switches are null if the file leaves them to the tokenizer's default. */
   readonly addBos: boolean | null;
   readonly addEos: boolean | null;
   readonly addSpacePrefix: boolean | null;
-  /** Control tokens swallow the white space that follows them. Files do not say so: it goes by the model's name. */
+  /** Control tokens swallow the white space behind them. Files do not say so; decided by the model's name. */
   readonly stripsAfterControl: boolean;
-  /** Name of the token that swallows the white space before it, if one does. It goes by names too. */
+  /** Name of the token that swallows the white space before it, if any. Decided by names too. */
   readonly strippedBefore?: string | null;
-  /** Of "t5" vocabularies: runs of spaces count as one. */
+  /** "t5" vocabularies only: runs of spaces count as one. */
   readonly removesExtraSpaces?: boolean | null;
-  /** Of "t5" vocabularies: which characters are replaced before encoding, as SentencePiece compiles it. */
+  /** "t5" vocabularies only: characters replaced before encoding, as compiled by SentencePiece. */
   readonly charactersMap?: readonly number[] | null;
-  /** Of "bert" vocabularies: null is yes, and accents go with the case. */
+  /** "bert" vocabularies only: lower-cases and strips accents; null = yes. */
   readonly lowersCase?: boolean | null;
   readonly stripsAccents?: boolean | null;
 }
@@ -47,16 +47,16 @@ export interface ModelMetadata {
   readonly path: string;
   readonly architecture: string;
   readonly name: string | null;
-  /** Most tokens the model was trained for. */
+  /** Most tokens that the model was trained for. */
   readonly contextLength: number | null;
-  /** Source of each chat template by name; the unnamed one is "default". */
+  /** Template source by name; the unnamed template is "default". */
   readonly chatTemplates: ReadonlyMap<string, string>;
   readonly tokenizer: TokenizerMetadata;
 }
 
 const templateKey = "tokenizer.chat_template";
 
-/** Keys that only encoding text needs: the longest lists of a file. */
+/** Keys needed only to encode text: the longest lists of a file. */
 const encodingKeys: ReadonlySet<string> = new Set([
   "tokenizer.ggml.merges",
   "tokenizer.ggml.scores",
@@ -64,15 +64,15 @@ const encodingKeys: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Reads a model file's metadata, without what only encoding text needs where `forEncoding` is false. Throws ServerError
- * `model_file_invalid` saying what is wrong with the file.
+ * Reads a model file's metadata. With `forEncoding` false it omits what only encoding needs. Throws ServerError
+ * `model_file_invalid` with the problem.
  */
 export async function readModelMetadata(path: string, forEncoding = true): Promise<ModelMetadata> {
   const wanted = (key: string) => isWanted(key) && (forEncoding || !encodingKeys.has(key));
   return metadataOf(path, await readHead(path, wanted));
 }
 
-/** As readModelMetadata, of a head that has been read. */
+/** As readModelMetadata, from a head already read. */
 export function parseModelMetadata(head: HeadBytes): ModelMetadata {
   return metadataOf(head.path, parseHeadBytes(head, isWanted));
 }
@@ -116,7 +116,7 @@ function readTokenizer(fields: Fields, architecture: string): TokenizerMetadata 
     eotId: fields.token("eot_token_id", tokens.length),
     eomId: fields.token("eom_token_id", tokens.length),
     unknownId: fields.token("unknown_token_id", tokens.length),
-    // The key is spelt so.
+    // The key is spelt this way in the format.
     separatorId: fields.token("seperator_token_id", tokens.length),
     infillPadId: fields.token("fim_pad_token_id", tokens.length),
     infillRepositoryId: fields.token("fim_rep_token_id", tokens.length),
@@ -138,7 +138,7 @@ function strippedBefore(pre: string, architecture: string, name: string): string
   return /modern-bert/i.test(name) && !/phi-?3/i.test(name) ? "[MASK]" : null;
 }
 
-/** Typed look-ups. A key that is absent gives null; one of the wrong type makes the file invalid. */
+/** Typed look-ups. An absent key gives null; a value of the wrong type throws `model_file_invalid`. */
 class Fields {
   private readonly path: string;
   private readonly pairs: ReadonlyMap<string, GgufValue>;
@@ -177,7 +177,7 @@ class Fields {
     return numbers;
   }
 
-  /** A token id; one outside the vocabulary counts as absent, as llama.cpp has it. */
+  /** A token id; one outside the vocabulary counts as absent, as in llama.cpp. */
   token(name: string, tokenCount: number): number | null {
     const token = this.number(`tokenizer.ggml.${name}`);
     return token !== null && Number.isInteger(token) && token >= 0 && token < tokenCount ? token : null;
@@ -202,7 +202,7 @@ class Fields {
     const value = this.pairs.get(key);
     if (value === undefined) return null;
     if (fits(value)) return value;
-    throw this.invalid(`has a ${typeof value} in ${key}, where ${expected} belongs`);
+    throw this.invalid(`has a ${typeof value} in ${key}; expected ${expected}`);
   }
 
   invalid(problem: string): ServerError {

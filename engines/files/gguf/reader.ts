@@ -1,5 +1,5 @@
-// Owns the head of a GGUF file: magic, version, key/value pairs and the list of tensors, as they are written there.
-// metadata.ts gives the pairs a meaning, tensors.ts the list. It reads only the head of the file, never the weights.
+// GGUF head: magic, version, key/value pairs and the list of tensors, uninterpreted. metadata.ts interprets the pairs,
+// tensors.ts the list. Only the head of the file is read, never the weights.
 import { type FileHandle, open } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { Cursor, type GgufValue, maxHeadBytes, WindowTooSmall } from "./cursor.ts";
@@ -9,29 +9,29 @@ export interface TensorEntry {
   readonly name: string;
   /** GGUF type number. */
   readonly type: number;
-  /** Lengths, innermost (columns) first. */
+  /** Dimensions, innermost (columns) first. */
   readonly shape: readonly number[];
-  /** From where the weights begin. */
+  /** Bytes from the start of the weights. */
   readonly offset: number;
 }
 
 export interface GgufHead {
   readonly pairs: ReadonlyMap<string, GgufValue>;
   readonly tensors: readonly TensorEntry[];
-  /** Where the head ends; the weights begin at the next multiple of the file's alignment. */
+  /** Bytes of the head; the weights begin at the next multiple of the file's alignment. */
   readonly headBytes: number;
   readonly fileBytes: number;
 }
 
-const magic = 0x46554747; // "GGUF", read as a little-endian number
+const magic = 0x46554747; // "GGUF" as a little-endian number
 const firstWindowBytes = 2 * 1024 * 1024;
-/** More pairs, or more tensors, than any model has; far less than a damaged head can claim. */
+/** Most pairs, and most tensors: more than any model has, far fewer than a damaged head can claim. */
 export const maxEntries = 65_536;
 const leastPairBytes = 8 + 4 + 1;
 const leastTensorBytes = 8 + 4 + 4 + 8;
 const maxDimensions = 4;
 
-/** Reads a file's head; of its pairs those whose key `wanted` accepts. Throws ServerError `model_file_invalid`. */
+/** Reads a file's head with the pairs whose key `wanted` accepts. Throws ServerError `model_file_invalid`. */
 export async function readHead(path: string, wanted: (key: string) => boolean): Promise<GgufHead> {
   const file = await openModelFile(path);
   try {
@@ -41,11 +41,11 @@ export async function readHead(path: string, wanted: (key: string) => boolean): 
   }
 }
 
-/** The bytes of a file's head, in memory that threads share: what is made of them needs the file no more. */
+/** The bytes of a file's head, in memory that threads share; parsing them does not need the file. */
 export interface HeadBytes {
   readonly path: string;
   readonly bytes: SharedArrayBuffer;
-  /** Of the whole file. */
+  /** Size of the whole file. */
   readonly fileBytes: number;
 }
 
@@ -63,12 +63,12 @@ export async function readHeadBytes(path: string): Promise<HeadBytes> {
   }
 }
 
-/** As readHead, of a head that has been read. */
+/** As readHead, from a head already read. */
 export function parseHeadBytes({ path, bytes, fileBytes }: HeadBytes, wanted: (key: string) => boolean): GgufHead {
   return parseHead(new Cursor(Buffer.from(bytes), fileBytes, path), wanted);
 }
 
-/** Reads the head of a file that is open, and stays so; `path` is what errors call it. */
+/** Reads the head of an open file, which stays open; `path` is its name in errors. */
 export async function readOpenHead(
   file: FileHandle,
   path: string,
@@ -78,7 +78,7 @@ export async function readOpenHead(
   for (let windowBytes = firstWindowBytes; ; windowBytes *= 4) {
     const window = Buffer.alloc(Math.min(size, windowBytes, maxHeadBytes));
     const { bytesRead } = await file.read(window, { position: 0 });
-    // Less than was there a moment ago: somebody cuts the file off while it is read.
+    // A short read: the file is being truncated.
     const fileBytes = bytesRead < window.length ? bytesRead : size;
     try {
       return parseHead(new Cursor(window.subarray(0, bytesRead), fileBytes, path), wanted);
@@ -122,7 +122,7 @@ function parseHead(cursor: Cursor, wanted: (key: string) => boolean): GgufHead {
   const tensors: TensorEntry[] = [];
   for (let i = 0; i < tensorCount; i++) tensors.push(readTensorEntry(cursor));
   const { offset: headBytes, fileBytes, path } = cursor;
-  // Where the tensors start is enough to tell a cut-off file; tensors.ts checks where each ends.
+  // The start of each tensor is enough to detect a truncated file; tensors.ts checks the ends.
   if (tensors.some(({ offset }) => headBytes + offset >= fileBytes)) throw truncatedFile(path, fileBytes);
   return { pairs, tensors, headBytes, fileBytes };
 }
@@ -153,7 +153,7 @@ function checkVersion(cursor: Cursor): void {
 function readCount(cursor: Cursor, leastBytes: number, things: string): number {
   const count = cursor.count(leastBytes, things);
   if (count <= maxEntries) return count;
-  throw damagedFile(cursor.path, `it says that it has ${count} ${things}, where up to ${maxEntries} are read`);
+  throw damagedFile(cursor.path, `it claims ${count} ${things}; up to ${maxEntries} are read`);
 }
 
 function readTensorEntry(cursor: Cursor): TensorEntry {
@@ -162,7 +162,7 @@ function readTensorEntry(cursor: Cursor): TensorEntry {
   if (dimensions > maxDimensions) {
     throw damagedFile(
       cursor.path,
-      `its tensor ${quote(name)} has ${dimensions} dimensions, where up to ${maxDimensions} can be`,
+      `its tensor ${quote(name)} has ${dimensions} dimensions; up to ${maxDimensions} are possible`,
     );
   }
   const shape = Array.from({ length: dimensions }, () => cursor.u64());

@@ -1,5 +1,5 @@
-// Owns where the weights of a model lie: each tensor's type, shape and place in the model's file, or files when it is split.
-// An engine that reads weights itself asks for the table first. It reads no weights; what it hands out has been checked.
+// Tensor table: each tensor's type, shape and position in the model's file, or files if it is split. For engines that
+// read weights themselves. Reads no weights; the returned positions have been checked.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "./cursor.ts";
 import { damagedFile, describeValue, quote } from "./invalid-file.ts";
@@ -10,11 +10,11 @@ export interface TensorInfo {
   readonly name: string;
   /** GGUF type number. */
   readonly type: number;
-  /** Lengths, innermost (columns) first. */
+  /** Dimensions, innermost (columns) first. */
   readonly shape: readonly number[];
   /** Index into TensorTable.files. */
   readonly file: number;
-  /** Absolute position in that file. */
+  /** Absolute byte position in that file. */
   readonly offset: number;
   readonly bytes: number;
 }
@@ -22,7 +22,7 @@ export interface TensorInfo {
 export interface TensorTable {
   readonly files: readonly string[];
   readonly tensors: ReadonlyMap<string, TensorInfo>;
-  /** Key/value pairs, without the tokenizer's. */
+  /** Key/value pairs without the tokenizer's. */
   readonly fields: ReadonlyMap<string, GgufValue>;
 }
 
@@ -32,7 +32,10 @@ interface TensorType {
   readonly blockBytes: number;
 }
 
-/** Block length and bytes of each number type, by its number. Numbers that are missing were given up or never used. */
+/**
+ * Block length (values) and block bytes of each number type, by its number. Missing numbers were withdrawn or never
+ * used.
+ */
 export const tensorTypes: ReadonlyMap<number, TensorType> = new Map(
   (
     [
@@ -79,8 +82,8 @@ const defaultAlignment = 32;
 const maxAlignment = 1024 * 1024;
 
 /**
- * Reads the head of a model file, of all its shards when it is split (any one of them may be named), never the weights.
- * Throws ServerError `model_file_invalid`.
+ * Reads the head of a model file, and of all its shards if it is split (any one of them may be named), never the
+ * weights. Throws ServerError `model_file_invalid`.
  */
 export async function readTensorTable(path: string): Promise<TensorTable> {
   const named = await readHead(path, isKept);
@@ -92,7 +95,7 @@ export async function readTensorTable(path: string): Promise<TensorTable> {
     if (file === 0) fields = head.pairs;
     if (files.length > 1) checkShard(filePath, head, file, files.length);
     for (const tensor of placeTensors(filePath, head, file)) {
-      if (tensors.has(tensor.name)) throw damagedFile(filePath, `it has the ${nameOf(tensor)} a second time`);
+      if (tensors.has(tensor.name)) throw damagedFile(filePath, `it has the ${nameOf(tensor)} twice`);
       tensors.set(tensor.name, tensor);
     }
     if (tensors.size > maxEntries) throw damagedFile(filePath, `with it the model has over ${maxEntries} tensors`);
@@ -109,7 +112,7 @@ function nameOf(tensor: { readonly name: string }): string {
   return `tensor ${quote(tensor.name)}`;
 }
 
-/** The files of the model, by what the head says; a name like a shard's alone does not make a shard. */
+/** The files of the model, by its head: a name like a shard's does not make it one. */
 function splitFiles(path: string, { pairs }: GgufHead): readonly string[] {
   const count = pairs.get("split.count") ?? 1;
   if (count === 0 || count === 1) return [path];
@@ -150,14 +153,14 @@ function checkTotal(path: string, fields: ReadonlyMap<string, GgufValue>, found:
   throw damagedFile(path, `split.tensors.count is ${describeValue(total)}, but its files list ${found} tensors`);
 }
 
-/** Where the tensors of one file lie, in the order they are listed; `file` is its index among the model's. */
+/** Positions of one file's tensors, in the order listed; `file` is its index among the model's files. */
 export function placeTensors(path: string, head: GgufHead, file: number): TensorInfo[] {
   const alignment = readAlignment(path, head.pairs);
   const dataStart = Math.ceil(head.headBytes / alignment) * alignment;
   const tensors = head.tensors.map((entry): TensorInfo => {
     const { name, type, shape } = entry;
     if (entry.offset % alignment !== 0) {
-      throw damagedFile(path, `its ${nameOf(entry)} lies at ${entry.offset}, which is no multiple of ${alignment}`);
+      throw damagedFile(path, `its ${nameOf(entry)} lies at ${entry.offset}, which is not a multiple of ${alignment}`);
     }
     const bytes = tensorBytes(path, entry);
     const offset = dataStart + entry.offset;
@@ -181,19 +184,19 @@ function readAlignment(path: string, pairs: ReadonlyMap<string, GgufValue>): num
   }
   throw damagedFile(
     path,
-    `general.alignment is ${describeValue(alignment)}, where a power of two up to ${maxAlignment} belongs`,
+    `general.alignment is ${describeValue(alignment)}; expected a power of two up to ${maxAlignment}`,
   );
 }
 
 function tensorBytes(path: string, entry: TensorEntry): number {
   const { shape, type } = entry;
   const found = tensorTypes.get(type);
-  if (!found) throw damagedFile(path, `its ${nameOf(entry)} is of type ${type}, which is none of GGUF's number types`);
+  if (!found) throw damagedFile(path, `its ${nameOf(entry)} has type ${type}, which is not a GGUF number type`);
   let values = 1;
   for (const length of shape) {
     values *= length;
     if (length === 0 || !Number.isSafeInteger(length) || !Number.isSafeInteger(values)) {
-      throw damagedFile(path, `its ${nameOf(entry)} is ${shape.join(" x ")} values, where 1 to 2^53 can be`);
+      throw damagedFile(path, `its ${nameOf(entry)} is ${shape.join(" x ")} values; expected 1 to 2^53`);
     }
   }
   const { name, blockLength, blockBytes } = found;
@@ -201,7 +204,7 @@ function tensorBytes(path: string, entry: TensorEntry): number {
   if (columns % blockLength !== 0) {
     throw damagedFile(
       path,
-      `its ${nameOf(entry)} has rows of ${columns} values, where ${name} takes multiples of ${blockLength}`,
+      `its ${nameOf(entry)} has rows of ${columns} values; ${name} takes multiples of ${blockLength}`,
     );
   }
   return (values / blockLength) * blockBytes;

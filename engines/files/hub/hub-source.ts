@@ -1,5 +1,5 @@
-// Owns reading a model's name on the hub: `owner/name[@revision][:file or quantisation]`. Pure. Called by resolve-model.ts
-// after it has looked for a local path, which always wins.
+// Hub source: parses a model's name on the hub, `owner/name[@revision][:file or quantisation]`. Pure. Called by
+// resolve-model.ts if no local path matches.
 import { agreedFile } from "./choice/quantized-file.ts";
 
 export interface HubSource {
@@ -7,21 +7,21 @@ export interface HubSource {
   readonly repo: string;
   /** A branch, a tag or a commit. */
   readonly revision: string;
-  /** A file of the repository or a quantisation; null leaves the choice to us. */
+  /** A file of the repository or a quantisation; null: chosen by preference. */
   readonly wanted: string | null;
 }
 
 export const mainBranch = "main";
-// These become folder names and parts of addresses: no "..", nothing that starts with "." or "-".
+// The parts become folder names and URL parts: no "..", and no leading "." or "-".
 const word = "[A-Za-z0-9_](?:[A-Za-z0-9_-]|\\.(?!\\.))*";
 const revision = `${word}(?:/${word})*`;
 const revisionPattern = new RegExp(`^${revision}$`);
 const sourcePattern = new RegExp(`^(${word}/${word})(?:@(${revision}))?(?::(.+))?$`);
 
-/** What `source` names on the hub, or null where it cannot be a name there. */
+/** The hub name in `source`, or null if it cannot be one. */
 export function parseHubSource(source: string, quantizedFile: string | null = null): HubSource | null {
   const [, repo, revision = mainBranch, file = null] = sourcePattern.exec(source) ?? [];
-  // The hub has no name with "--", and one that ends in .gguf is a mistyped path.
+  // Hub names have no "--", and a name that ends in .gguf is a mistyped path.
   if (repo === undefined || /\.gguf$/i.test(repo) || repo.includes("--")) return null;
   return { repo, revision, wanted: agreedFile(source, file, quantizedFile) };
 }

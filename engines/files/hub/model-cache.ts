@@ -1,6 +1,6 @@
-// Owns the cache of fetched models and its one sidecar per package version: `models/pypi/<package>/<version>/` holds the
-// model files and manifest.json, which lists them with size and hash. Files appear by rename only, so parallel starts and
-// interrupted ones leave nothing half-written. Called by package-source.ts.
+// Model cache of packages, with one manifest per package version: `models/pypi/<package>/<version>/` holds the model
+// files and manifest.json, which lists them with size and hash. Files appear only by rename, so parallel or interrupted
+// starts leave no partial file. Called by package-source.ts.
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { z } from "zod";
@@ -18,7 +18,7 @@ const cachedFileType = z.object({
 });
 const manifestType = z.object({ files: z.array(cachedFileType) });
 
-/** A model file a package carries. */
+/** A model file of a package. */
 export type CachedFile = Readonly<z.infer<typeof cachedFileType>>;
 
 const scratchPrefix = "fetch-";
@@ -36,7 +36,7 @@ export function packageDirectory(cacheDirectory: string, packageName: string): s
   return join(packageRoot(cacheDirectory), packageName);
 }
 
-/** Versions of a package that are in the cache, the one fetched last first. */
+/** Cached versions of a package, the most recently fetched last. */
 export async function cachedVersions(directory: string): Promise<string[]> {
   const names = await readdir(directory).catch(() => []);
   const dated = await Promise.all(
@@ -49,19 +49,19 @@ export async function cachedVersions(directory: string): Promise<string[]> {
   return complete.sort((a, b) => b.time - a.time).map(({ name }) => name);
 }
 
-/** The model files of a cached version; null where it is not cached or its manifest cannot be trusted. */
+/** Model files of a cached version; null if it is not cached or its manifest is invalid. */
 export async function readManifest(directory: string): Promise<readonly CachedFile[] | null> {
   try {
     return manifestType.parse(JSON.parse(await readFile(manifestPath(directory), "utf8"))).files;
   } catch {
-    // A missing or damaged manifest means the same: fetch again.
+    // Missing and damaged manifests are treated alike: fetch again.
     return null;
   }
 }
 
 /**
- * The path of a cached file, or null where it is absent or damaged. The manifest is written after the files it vouches
- * for: a file that is newer was touched since, and is hashed again.
+ * Path of a cached file; null if it is absent or damaged. The manifest is written after its files: a file newer than
+ * the manifest was touched since, and is hashed again.
  */
 export async function findCached(
   directory: string,
@@ -76,12 +76,15 @@ export async function findCached(
   if (found.mtimeMs <= manifest.mtimeMs) return path;
   if ((await hashFile(path, file.bytes, onProgress)) !== file.sha256) return null;
   const now = new Date();
-  // Where the cache cannot be written the file is simply hashed again next time.
+  // If the cache cannot be written, the file is hashed again next time.
   await utimes(manifestPath(directory), now, now).catch(() => undefined);
   return path;
 }
 
-/** Moves a verified file from scratch into the cache and writes the manifest of its version. Returns the file's path. */
+/**
+ * Moves a verified file from the scratch folder into the cache and writes its version's manifest. Returns the file's
+ * path.
+ */
 export async function store(
   directory: string,
   file: CachedFile,
@@ -97,7 +100,7 @@ export async function store(
   return path;
 }
 
-/** Runs `work` with a directory of its own, on the cache's file system, which is gone afterwards. */
+/** Runs `work` with a temporary directory on the cache's file system, which is removed afterwards. */
 export async function withScratch<T>(cacheDirectory: string, work: (directory: string) => Promise<T>): Promise<T> {
   const directory = await createScratch(cacheDirectory);
   try {
@@ -120,7 +123,7 @@ async function createScratch(cacheDirectory: string): Promise<string> {
   }
 }
 
-/** Removes what killed processes left behind. */
+/** Removes temporary directories of killed processes. */
 async function removeAbandoned(parent: string): Promise<void> {
   for (const name of await readdir(parent)) {
     const path = join(parent, name);

@@ -1,6 +1,6 @@
-// Owns turning the source of a LoRA adapter, or of an X-LoRA, into a local folder or file: a path, or a name on the hub, which
-// is fetched into the hub's cache. Called by cli/ before the server starts; what is in the files is checked where they are
-// prepared.
+// Adapter source: resolves the source of a LoRA adapter, or of an X-LoRA, to a local folder or file: a path, or a name
+// on the hub, which is fetched into the hub's cache. Called by cli/ before the server starts; the content is checked
+// when the adapter is prepared.
 import { stat } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -13,26 +13,26 @@ import { placeOf, resolveHubFiles } from "./hub-model.ts";
 import { type HubSource, isRevision, mainBranch, parseHubSource } from "./hub-source.ts";
 
 export interface AdapterFetchOptions extends Omit<FetchOptions, "cacheDirectory" | "quantizedFile"> {
-  /** Of a source on the hub, unless it names one itself. `main` where absent. */
+  /** Revision of a hub source that names none; default `main`. */
   readonly revision?: string;
-  /** Of a source that holds several adapters: the folder or file of the one that is meant. */
+  /** Folder or file of one adapter, in a source with several. */
   readonly member?: string | null;
-  /** Of each file that is fetched; any where absent. */
+  /** Size limit of each fetched file in bytes; default: none. */
   readonly maxFileBytes?: number;
 }
 
 export interface AdapterPlace {
-  /** A folder as PEFT writes it, or a GGUF file: absolute. */
+  /** Absolute path of a PEFT folder or of a GGUF file. */
   readonly path: string;
-  /** Of a source on the hub. */
+  /** Revision of a hub source; null for a path. */
   readonly revision: string | null;
 }
 
-/** What is looked for. */
+/** Kind of source: adapter or X-LoRA. */
 interface Kind {
-  /** Its files among those of a repository; the first lies in the folder that is meant, or is what is meant. */
+  /** Chooses its files among those of a repository; the first is the result, or lies in the resulting folder. */
   choose(paths: readonly string[], choice: AdapterChoice): readonly string[];
-  /** For messages. */
+  /** For error messages. */
   readonly expected: string;
 }
 
@@ -48,14 +48,14 @@ const mixtureKind: Kind = {
 };
 
 /**
- * `source` is a path, or `owner/name[@revision][:folder or file]` on the hub; what is there as a path is the path. Throws
- * invalid_lora_adapter where there is no such adapter, and what a fetch of the hub throws.
+ * `source` is a path, or `owner/name[@revision][:folder or file]` on the hub; an existing path wins. Throws
+ * `invalid_lora_adapter` if there is no such adapter, and the errors of a fetch from the hub.
  */
 export function resolveAdapter(source: string, options: AdapterFetchOptions = {}): Promise<AdapterPlace> {
   return resolvePlace(source, adapterKind, options);
 }
 
-/** The same of an X-LoRA, whose adapters are fetched with it. Its path is a folder. */
+/** As resolveAdapter, for an X-LoRA, whose adapters are fetched with it. The result is a folder. */
 export function resolveMixture(
   source: string,
   options: Omit<AdapterFetchOptions, "member"> = {},
@@ -84,7 +84,7 @@ async function resolvePlace(source: string, kind: Kind, options: AdapterFetchOpt
   return { path: isFolder ? dirname(first) : first, revision: wanted.revision };
 }
 
-/** null where it can be no name on the hub. */
+/** null if it cannot be a name on the hub. */
 function hubSource(source: string, revision: string, member: string | null): HubSource | null {
   const named = parseHubSource(source);
   if (named === null) return null;

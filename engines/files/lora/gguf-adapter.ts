@@ -1,5 +1,6 @@
-// Owns reading a LoRA adapter in a GGUF file, as llama.cpp's converter writes it, and checking it against the model: its names
-// and the order of its rows are the model file's already. Reads the head alone; the numbers are read when they are written anew.
+// GGUF adapter: reads a LoRA adapter in a GGUF file, as llama.cpp's converter writes it, and checks it against the
+// model. Names and row order are already those of the model file. Reads the head only; the numbers are read when the
+// adapter is written.
 import { describeValue, quote } from "../gguf/invalid-file.ts";
 import { readOpenHead } from "../gguf/reader.ts";
 import { placeTensors, type TensorInfo, type TensorTable, tensorTypes } from "../gguf/tensors.ts";
@@ -20,10 +21,10 @@ const floatTypes: ReadonlyMap<number, FloatType> = new Map([
   [30, "BF16"],
 ]);
 
-/** Other matrices, such as the token embeddings, are not multiplied with: engines would pass over what is said of them. */
+/** Other matrices, such as the token embeddings, are not multiplied with: engines would ignore changes to them. */
 const changeable = /^(?:blk\.\d+\..+|output)\.weight$/;
 
-/** Throws invalid_lora_adapter. */
+/** Throws `invalid_lora_adapter`. */
 export async function readGgufAdapter(file: SourceFile, model: TensorTable): Promise<LoraPair[]> {
   await checkMagic(file);
   const isKept = (key: string) => key.startsWith("general.") || key.startsWith("adapter.");
@@ -40,7 +41,7 @@ async function checkMagic(file: SourceFile): Promise<void> {
   const magic = Buffer.alloc(Math.min(4, file.size));
   await file.read(magic, 0);
   if (magic.toString("latin1") === "GGUF") return;
-  throw invalidAdapter("it is a file, but none of GGUF; name a folder as PEFT writes it, or a GGUF adapter");
+  throw invalidAdapter("it is a file, but not in GGUF format; name a PEFT folder or a GGUF adapter");
 }
 
 function checkKind({ pairs }: Head, model: TensorTable): void {
@@ -52,26 +53,26 @@ function checkKind({ pairs }: Head, model: TensorTable): void {
   for (const [key, value] of expected) {
     if (pairs.get(key) === value) continue;
     throw invalidAdapter(
-      `its ${key} is ${describeValue(pairs.get(key))}, where the model needs ${describeValue(value)}`,
+      `its ${key} is ${describeValue(pairs.get(key))}; the model needs ${describeValue(value)}`,
     );
   }
   if (pairs.has("adapter.alora.invocation_tokens")) {
-    throw invalidAdapter("it is activated by tokens (aLoRA), which is not taken");
+    throw invalidAdapter("it is activated by tokens (aLoRA), which is not supported");
   }
 }
 
-/** 0 where the matrices count as they are. */
+/** 0: the matrices are not scaled. */
 function alphaOf({ pairs }: Head): number {
   const alpha = pairs.get("adapter.lora.alpha") ?? 0;
   if (typeof alpha === "number" && Number.isFinite(alpha)) return alpha;
-  throw invalidAdapter(`its adapter.lora.alpha is ${describeValue(alpha)}, where a number belongs`);
+  throw invalidAdapter(`its adapter.lora.alpha is ${describeValue(alpha)}; expected a number`);
 }
 
 function pairUp(tensors: readonly TensorInfo[]): Map<string, Halves> {
   const pairs = new Map<string, Halves>();
   for (const tensor of tensors) {
     const [, name, half] = /^(.+)\.lora_([ab])$/.exec(tensor.name) ?? [];
-    if (name === undefined) throw invalidAdapter(`its tensor ${quote(tensor.name)} is none of LoRA, and is not taken`);
+    if (name === undefined) throw invalidAdapter(`its tensor ${quote(tensor.name)} is not a LoRA tensor, which is not supported`);
     const halves = pairs.get(name) ?? {};
     if (halves[half as "a" | "b"]) throw invalidAdapter(`it has the tensor ${quote(tensor.name)} twice`);
     halves[half as "a" | "b"] = tensor;
@@ -88,12 +89,12 @@ interface Surroundings {
 
 function pairOf(name: string, { a, b }: Halves, { alpha, file, model }: Surroundings): LoraPair {
   if (!a || !b)
-    throw invalidAdapter(`of ${quote(name)} it has lora_${a ? "a" : "b"}, but lora_${a ? "b" : "a"} is missing`);
+    throw invalidAdapter(`it has lora_${a ? "a" : "b"} of ${quote(name)}, but lora_${a ? "b" : "a"} is missing`);
   if (!changeable.test(name)) {
     throw invalidAdapter(`it changes ${quote(name)}: only layers and the output can be changed`);
   }
   const shape = matrixShape(model, name);
-  if (!shape) throw invalidAdapter(`it changes ${quote(name)}, which is no matrix of the model`);
+  if (!shape) throw invalidAdapter(`it changes ${quote(name)}, which is not a matrix of the model`);
   const rank = a.shape[1] ?? 1;
   checkShape(a, [shape.columns, rank], name);
   checkShape(b, [rank, shape.rows], name);
@@ -105,7 +106,7 @@ function checkShape({ name, shape }: TensorInfo, expected: readonly [number, num
   const [columns, rows, ...more] = shape;
   if (columns === expected[0] && (rows ?? 1) === expected[1] && more.every((length) => length === 1)) return;
   throw invalidAdapter(
-    `its tensor ${quote(name)} is ${shape.join(" x ")}, where ${expected.join(" x ")} would fit ${matrix} of the model`,
+    `its tensor ${quote(name)} is ${shape.join(" x ")}; expected ${expected.join(" x ")} to fit ${matrix} of the model`,
   );
 }
 
@@ -113,7 +114,7 @@ function spanOf({ name, type, shape, offset }: TensorInfo, file: SourceFile): Fl
   const floatType = floatTypes.get(type);
   if (!floatType) {
     const given = tensorTypes.get(type)?.name ?? type;
-    throw invalidAdapter(`its tensor ${quote(name)} is of the type ${given}; F32, F16 and BF16 are taken`);
+    throw invalidAdapter(`its tensor ${quote(name)} has type ${given}; expected F32, F16 or BF16`);
   }
   return {
     file,

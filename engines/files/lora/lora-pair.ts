@@ -1,13 +1,13 @@
-// Owns the noun between the forms adapters come in and the one they are written in: what an adapter does to one matrix of the
-// model, and where its numbers lie. peft-adapter.ts and gguf-adapter.ts make these, prepared-file.ts takes them.
+// LoRA pair: the change of one matrix of the model by an adapter, and the location of its numbers. The common form of
+// both adapter formats: peft-adapter.ts and gguf-adapter.ts make it, prepared-file.ts reads it.
 import type { TensorTable } from "../gguf/tensors.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 import { halfValues } from "./half-floats.ts";
 import type { SourceFile } from "./source-file.ts";
 
-/** Added to a matrix of [rows][columns]: scale times the product of b, [rows][rank], and a, [rank][columns]. */
+/** Added to a matrix of [rows][columns]: scale * b * a, with b [rows][rank] and a [rank][columns]. */
 export interface LoraPair {
-  /** Of the matrix, in the model's file. */
+  /** Name of the matrix in the model's file. */
   readonly name: string;
   readonly rows: number;
   readonly columns: number;
@@ -16,8 +16,8 @@ export interface LoraPair {
   readonly a: FloatSpan;
   readonly b: FloatSpan;
   /**
-   * Heads whose rows the model's file has in another order than b: row 2i of a head is b's row i, and row 2i + 1 the one
-   * half a head behind it. 0 where the orders are the same.
+   * Number of heads whose rows the model's file interleaves: row 2i of a head is b's row i, and row 2i + 1 is b's row
+   * half a head further. 0: the same order.
    */
   readonly turnedHeads: number;
 }
@@ -29,20 +29,20 @@ export const floatBytes: Readonly<Record<FloatType, number>> = { F32: 4, F16: 2,
 /** Numbers in a file, little-endian. */
 export interface FloatSpan {
   readonly file: SourceFile;
-  /** What errors call them. */
+  /** Name of the tensor in errors. */
   readonly name: string;
   readonly type: FloatType;
   readonly offset: number;
   readonly count: number;
 }
 
-/** Rows and columns of a matrix of the model; null where it has none of that name. */
+/** Rows and columns of a matrix of the model; null if the model has none of that name. */
 export function matrixShape({ tensors }: TensorTable, name: string): { rows: number; columns: number } | null {
   const [columns, rows, ...more] = tensors.get(name)?.shape ?? [];
   return columns === undefined || rows === undefined || more.length > 0 ? null : { rows, columns };
 }
 
-/** Reads the numbers of a span, all of which are finite. */
+/** Reads the numbers of a span. Throws `invalid_lora_adapter` if one is not finite. */
 export async function readFloats({ file, name, type, offset, count }: FloatSpan): Promise<Float32Array> {
   const bytes = new Uint8Array(count * floatBytes[type]);
   await file.read(bytes, offset);

@@ -1,20 +1,20 @@
-// Owns what the modules of a model are called in its GGUF file, and whether their rows have another order there. Families
-// whose files hold the matrices as they are, or with the rows of queries and keys turned, are listed; of all others a PEFT
-// adapter is refused, since a wrong order would go unnoticed: the model would merely talk nonsense.
+// Module names: the GGUF names of a model's modules, and whether their rows are in another order in the file. Model
+// families are listed whose files keep all matrices as they are, or with the rows of queries and keys interleaved. PEFT
+// adapters of other families are refused: a wrong row order would go unnoticed, the model would only write nonsense.
 import { quote } from "../gguf/invalid-file.ts";
 import type { TensorTable } from "../gguf/tensors.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 
 export interface ModuleMatrix {
-  /** In the model's file. */
+  /** Name in the model's file. */
   readonly name: string;
-  /** LoraPair.turnedHeads. */
+  /** See LoraPair.turnedHeads. */
   readonly turnedHeads: number;
 }
 
-/** By `general.architecture`: files have the two halves of each head of queries and keys as neighbours, row by row. */
+/** By `general.architecture`: files interleave the two halves of each query and key head row by row. */
 const turnedFamilies = ["llama", "arcee", "granite", "minicpm", "mistral3", "olmo", "smollm3"];
-/** Files have all matrices as they are. */
+/** Files keep all matrices as they are. */
 const plainFamilies = [
   ...["qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3", "stablelm", "starcoder2"],
   ...["cohere2", "command-r", "exaone4", "olmo2", "seed_oss"],
@@ -29,7 +29,7 @@ const inBlock: ReadonlyMap<string, string> = new Map([
   ["mlp.gate_proj", "ffn_gate"],
   ["mlp.up_proj", "ffn_up"],
   ["mlp.down_proj", "ffn_down"],
-  // Both in one, gates first, as the file has them too.
+  // Gate and up matrix in one, gates first, as in the file.
   ["mlp.gate_up_proj", "ffn_up"],
   ["mlp.c_fc", "ffn_up"],
   ["mlp.c_proj", "ffn_down"],
@@ -38,24 +38,24 @@ const inBlock: ReadonlyMap<string, string> = new Map([
   ["mlp.shared_expert.down_proj", "ffn_down_shexp"],
 ]);
 
-/** `model.layers.7.self_attn.q_proj`, and the same inside models that see or hear as well. */
+/** `model.layers.7.self_attn.q_proj`, also inside multimodal models. */
 const blockModule = /^(?:(?:language_model\.model|model\.language_model|model)\.)?layers\.(0|[1-9]\d{0,5})\.(.+)$/;
 const outputModule = /^(?:language_model\.)?lm_head$/;
 
-/** Finds a module of the model that PEFT wrapped in the model's file. Throws invalid_lora_adapter. */
+/** The model's matrix for a module that PEFT wrapped. Throws `invalid_lora_adapter`. */
 export function matrixOf(module: string, { tensors, fields }: TensorTable): ModuleMatrix {
   const architecture = String(fields.get("general.architecture"));
   const isTurned = turnedFamilies.includes(architecture);
   if (!isTurned && !plainFamilies.includes(architecture)) {
     throw invalidAdapter(
-      `adapters as PEFT writes them cannot be taken for models of the architecture ${quote(architecture)}; convert it to ` +
+      `PEFT adapters are not supported for models of the architecture ${quote(architecture)}; convert it to ` +
         "a GGUF adapter",
     );
   }
   const [, layer, inside = ""] = blockModule.exec(module) ?? [];
   const part = inBlock.get(inside);
   const name = outputModule.test(module) ? "output.weight" : part && `blk.${layer}.${part}.weight`;
-  if (!name) throw invalidAdapter(`its module ${quote(module)} stands for no matrix that adapters can change`);
+  if (!name) throw invalidAdapter(`its module ${quote(module)} is not a matrix that adapters can change`);
   if (!tensors.has(name)) {
     throw invalidAdapter(`its module ${quote(module)} would be ${name}, which the model does not have`);
   }

@@ -1,5 +1,5 @@
-// Owns making a LoRA adapter ready for the engines: finds its files, checks them against the model, and writes them anew in
-// the one form of prepared-adapter.ts. Reads and computes for as long as it takes: never called on a thread that answers.
+// Adapter preparation: finds a LoRA adapter's files, checks them against the model, and writes them in the form of
+// prepared-adapter.ts. Takes long: never called on a thread that serves requests.
 import { DefaultMap } from "../../../runtime/collections.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AdapterLimits } from "../../engine.ts";
@@ -16,12 +16,12 @@ import { openSource } from "./source-path.ts";
 export interface PrepareOptions {
   /** A folder with adapter_config.json and adapter_model.safetensors, or a GGUF adapter. */
   readonly source: string;
-  /** The folder that the real path of every file must lie in; null where any will do. */
+  /** Folder that must contain the real path of every file; null: no restriction. */
   readonly root: string | null;
   /** The model's GGUF file: names, shapes and architecture. */
   readonly modelPath: string;
   readonly limits: Pick<AdapterLimits, "maxRank" | "maxBytes">;
-  /** Where the prepared file goes, as `<generation>.gguf`; one that is there already is the same. */
+  /** Folder of the prepared file, `<generation>.gguf`; an existing file of that name has the same content. */
   readonly folder: string;
 }
 
@@ -30,13 +30,13 @@ export interface WeightedSource {
   readonly weight: number;
 }
 
-/** An adapter whose files are open and whose head has been checked. */
+/** An adapter with open files and a checked head. */
 interface OpenAdapter {
   readonly source: string;
   readonly pairs: readonly LoraPair[];
 }
 
-/** What one of the adapters does to a matrix. */
+/** The change of a matrix by one of the adapters. */
 interface Part {
   readonly source: string;
   readonly pair: LoraPair;
@@ -46,12 +46,12 @@ interface Matrix extends PreparedShape {
   readonly parts: readonly Part[];
 }
 
-/** Throws the codes of an adapter's path, its files, its content and its limits. */
+/** Throws the codes of an adapter's path, files, content and limits. */
 export function prepareAdapter({ source, ...options }: PrepareOptions): Promise<PreparedAdapter> {
   return prepareMerged([{ source, weight: 1 }], options);
 }
 
-/** Several adapters as one that does what all of them do together, each times its weight; ranks add up. */
+/** Several adapters as one whose effect is their weighted sum; ranks add up. */
 export async function prepareMerged(
   sources: readonly WeightedSource[],
   { root, modelPath, limits, folder }: Omit<PrepareOptions, "source">,
@@ -89,13 +89,13 @@ function weighted(pairs: readonly LoraPair[], weight: number): LoraPair[] {
   if (pairs.length === 0) throw invalidAdapter("it has no tensors");
   const names = new Set<string>();
   for (const { name } of pairs) {
-    if (names.has(name)) throw invalidAdapter(`two of its modules are ${name} of the model`);
+    if (names.has(name)) throw invalidAdapter(`two of its modules map to ${name} of the model`);
     names.add(name);
   }
   return pairs.map((pair) => ({ ...pair, scale: pair.scale * weight }));
 }
 
-/** By matrix, in the order of names: the same adapters always give the same file. */
+/** By matrix, sorted by name: the same adapters always give the same file. */
 function gather(adapters: readonly OpenAdapter[]): Matrix[] {
   const parts = adapters.flatMap(({ source, pairs }) => pairs.map((pair): Part => ({ source, pair })));
   const byName = new DefaultMap<string, Part[]>(() => []);
@@ -107,20 +107,20 @@ function gather(adapters: readonly OpenAdapter[]): Matrix[] {
   return matrices.sort((one, other) => (one.name < other.name ? -1 : 1));
 }
 
-/** Returns the highest rank. */
+/** Returns the highest rank. Throws if a limit is exceeded. */
 function checkLimits(matrices: readonly Matrix[], { maxRank, maxBytes }: PrepareOptions["limits"]): number {
   const highest = matrices.reduce((one, other) => (other.rank > one.rank ? other : one));
   if (highest.rank > maxRank) {
     throw new ServerError(
       "lora_rank_limit_exceeded",
-      `the adapter has rank ${highest.rank} for ${highest.name}, where up to ${maxRank} can be; raise lora_max_rank`,
+      `the adapter has rank ${highest.rank} for ${highest.name}; at most ${maxRank} is allowed: raise lora_max_rank`,
     );
   }
   const bytes = preparedBytes(matrices);
   if (bytes <= maxBytes) return highest.rank;
   throw new ServerError(
     "lora_byte_limit_exceeded",
-    `the adapter takes ${bytes} bytes, where up to ${maxBytes} can be; raise lora_max_bytes`,
+    `the adapter takes ${bytes} bytes; at most ${maxBytes} are allowed: raise lora_max_bytes`,
   );
 }
 
@@ -128,7 +128,7 @@ function architectureOf({ fields }: TensorTable): string {
   return String(fields.get("general.architecture"));
 }
 
-/** Puts the parts of a matrix side by side: their rows of a below each other, their columns of b beside each other. */
+/** Concatenates the parts of a matrix: the rows of a, and the columns of b. */
 async function readMatrix({ rows, columns, rank, parts }: Matrix): Promise<PairValues> {
   const a = new Float32Array(rank * columns);
   const b = new Float32Array(rows * rank);
@@ -145,7 +145,7 @@ async function readMatrix({ rows, columns, rank, parts }: Matrix): Promise<PairV
   return { a, b };
 }
 
-/** Which row of b is row `row` of the model's matrix: see LoraPair.turnedHeads. */
+/** Row of b for row `row` of the model's matrix: see LoraPair.turnedHeads. */
 function sourceRow(row: number, rows: number, turnedHeads: number): number {
   if (turnedHeads === 0) return row;
   const headRows = rows / turnedHeads;

@@ -1,5 +1,5 @@
-// Owns writing a prepared adapter: the GGUF file of prepared-adapter.ts, one matrix after the other, hashed on the way. It
-// holds one pair of matrices at a time, whatever the adapter's size, and leaves no half a file under the name that counts.
+// Prepared file writer: writes the GGUF file of prepared-adapter.ts, one matrix after another, and hashes it on the
+// way. Holds one pair of matrices at a time, whatever the adapter's size. A partial file never has the final name.
 import { createHash, randomUUID } from "node:crypto";
 import { type FileHandle, mkdir, open, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { aligned, preamble, tensorEntry, text, u32 } from "../gguf/encode.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
 import { halfBits } from "./half-floats.ts";
 
-/** A matrix of the model, and how much rank it gets. */
+/** A matrix of the model, and its total rank. */
 export interface PreparedShape {
   readonly name: string;
   readonly rows: number;
@@ -15,7 +15,7 @@ export interface PreparedShape {
   readonly rank: number;
 }
 
-/** `a` is [rank][columns], `b` [rows][rank], every scale in it. */
+/** `a` is [rank][columns], `b` [rows][rank], all scales included. */
 export interface PairValues {
   readonly a: Float32Array;
   readonly b: Float32Array;
@@ -30,7 +30,10 @@ export function preparedBytes(shapes: readonly PreparedShape[]): number {
   return shapes.reduce((sum, { rows, columns, rank }) => sum + 2 * rank * (rows + columns), 0);
 }
 
-/** Writes `<sha256>.gguf` into `folder`; `read` gives the values, shape by shape. `finish` comes before it has its name. */
+/**
+ * Writes `<sha256>.gguf` into `folder`; `read` returns the values of each shape. `finish` runs before the file gets its
+ * name.
+ */
 export async function writePrepared<Shape extends PreparedShape>(
   folder: string,
   architecture: string,
@@ -90,8 +93,8 @@ function headOf(architecture: string, shapes: readonly PreparedShape[]): Buffer 
 }
 
 /**
- * The values as F16. Each of the rank has its row of `a` and its column of `b` brought to about the same size by a power of
- * two, so that neither overflows nor is lost where the other has room: the product stays the same.
+ * The values as F16. For each rank index its row of `a` and its column of `b` are brought to similar size by a power of
+ * two, so that neither overflows nor underflows while the other has room: the product stays the same.
  */
 function balanced({ name, columns, rank }: PreparedShape, { a, b }: PairValues): { a: Uint8Array; b: Uint8Array } {
   const largestA = new Float64Array(rank);
@@ -106,12 +109,12 @@ function balanced({ name, columns, rank }: PreparedShape, { a, b }: PairValues):
     halvesA[i] = halfBits((a[i] as number) * (factors[Math.floor(i / columns)] as number));
   for (let i = 0; i < b.length; i++) halvesB[i] = halfBits((b[i] as number) / (factors[i % rank] as number));
   if (hasInfinity(halvesA) || hasInfinity(halvesB)) {
-    throw invalidAdapter(`what the adapter adds to ${name} is too large for 16-bit floats`);
+    throw invalidAdapter(`the adapter changes ${name} by values too large for 16-bit floats`);
   }
   return { a: new Uint8Array(halvesA.buffer), b: new Uint8Array(halvesB.buffer) };
 }
 
-/** Room for as many, and for what a file has behind them. */
+/** As many F16 values, plus the padding behind them in the file. */
 function halvesOf({ length }: Float32Array): Uint16Array<ArrayBuffer> {
   return new Uint16Array(aligned(2 * length) / 2);
 }
@@ -121,7 +124,7 @@ function keepLargest(largest: Float64Array, at: number, value: number): void {
   if (size > (largest[at] as number)) largest[at] = size;
 }
 
-/** Of a number that is 0 or above; 0 for 0, which says nothing of a size. */
+/** Exponent of a number >= 0; 0 for 0, which has no size. */
 function exponentOf(value: number): number {
   scratch[0] = value;
   return value === 0 ? 0 : ((scratchBits[0] as number) >>> 23) - 127;

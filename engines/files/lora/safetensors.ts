@@ -1,5 +1,5 @@
-// Owns the head of a safetensors file: which tensors it has, of which type and shape, and where. It believes nothing: the head
-// has a bound, and the tensors must fill the file behind it from end to end, so that a file cut off anywhere is found out.
+// Safetensors head: type, shape and position of each tensor. Nothing is trusted: the head's length is bounded, and the
+// tensors must fill the rest of the file without gaps, so that any truncation is detected.
 import type { ServerError } from "../../../runtime/errors.ts";
 import { quote } from "../gguf/invalid-file.ts";
 import { invalidAdapter } from "./adapter-problems.ts";
@@ -10,11 +10,11 @@ export type ReadableFile = Pick<SourceFile, "name" | "size" | "read">;
 
 export interface SafetensorsEntry {
   readonly name: string;
-  /** As the file has it: F32, F16, BF16 and others. */
+  /** As in the file: F32, F16, BF16 and others. */
   readonly type: string;
   /** Slowest dimension first. */
   readonly shape: readonly number[];
-  /** In the file. */
+  /** Byte position in the file. */
   readonly offset: number;
   readonly bytes: number;
 }
@@ -24,7 +24,7 @@ const lengthBytes = 8;
 const maxHeaderBytes = 8 * 1024 * 1024;
 const maxDimensions = 8;
 
-/** The tensors in the order in which they lie. Throws invalid_lora_adapter. */
+/** The tensors in file order. Throws `invalid_lora_adapter`. */
 export async function readSafetensors(file: ReadableFile): Promise<SafetensorsEntry[]> {
   const damaged: Damaged = (problem) =>
     invalidAdapter(`its ${file.name} is damaged or cut off: ${problem}; copy it again`);
@@ -34,21 +34,21 @@ export async function readSafetensors(file: ReadableFile): Promise<SafetensorsEn
   tensors.sort((one, other) => one.offset - other.offset);
   let end = dataStart;
   for (const { name, offset, bytes } of tensors) {
-    if (offset !== end) throw damaged(`its tensor ${quote(name)} begins at byte ${offset}, where ${end} should be`);
+    if (offset !== end) throw damaged(`its tensor ${quote(name)} begins at byte ${offset}; expected ${end}`);
     end += bytes;
   }
   if (end !== file.size) throw damaged(`its tensors end at byte ${end}, the file at ${file.size}`);
   return tensors;
 }
 
-/** Where the numbers of a tensor lie. Throws invalid_lora_adapter where they are no floats. */
+/** Location of a tensor's numbers. Throws `invalid_lora_adapter` if they are not floats. */
 export function floatSpan({ name, type, shape, offset, bytes }: SafetensorsEntry, file: SourceFile): FloatSpan {
   if (!isFloatType(type)) {
-    throw invalidAdapter(`its tensor ${quote(name)} is of the type ${quote(type)}; F32, F16 and BF16 are taken`);
+    throw invalidAdapter(`its tensor ${quote(name)} has type ${quote(type)}; expected F32, F16 or BF16`);
   }
   const count = shape.reduce((product, length) => product * length, 1);
   if (count * floatBytes[type] !== bytes) {
-    throw invalidAdapter(`its tensor ${quote(name)} has ${bytes} bytes, where ${count} numbers of ${type} should be`);
+    throw invalidAdapter(`its tensor ${quote(name)} has ${bytes} bytes; expected ${count} numbers of ${type}`);
   }
   return { file, name: quote(name), type, offset, count };
 }
@@ -67,7 +67,7 @@ async function readHeader(file: ReadableFile, damaged: Damaged): Promise<Buffer>
   const headerBytes = length.readBigUInt64LE();
   if (headerBytes > Math.min(room, maxHeaderBytes)) {
     throw damaged(
-      `it says that its head takes ${headerBytes} bytes, where up to ${Math.min(room, maxHeaderBytes)} can be`,
+      `it claims a head of ${headerBytes} bytes; at most ${Math.min(room, maxHeaderBytes)} are possible`,
     );
   }
   const header = Buffer.alloc(Number(headerBytes));
@@ -80,9 +80,9 @@ function parseHeader(header: Buffer, damaged: Damaged): [name: string, value: un
   try {
     parsed = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(header));
   } catch {
-    throw damaged("its head is no JSON in UTF-8");
+    throw damaged("its head is not JSON in UTF-8");
   }
-  if (!isRecord(parsed)) throw damaged("its head is no JSON object");
+  if (!isRecord(parsed)) throw damaged("its head is not a JSON object");
   return Object.entries(parsed).filter(([name]) => name !== "__metadata__");
 }
 
@@ -96,7 +96,7 @@ function entryOf(name: string, value: unknown, { dataStart, damaged }: Surroundi
   const isWhole = typeof dtype === "string" && isCounts(shape, maxDimensions) && isCounts(span, 2);
   const [from, to] = isWhole ? span : [];
   if (!isWhole || from === undefined || to === undefined || from > to) {
-    throw damaged(`its tensor ${quote(name)} lacks a type, a shape, or a place that can be`);
+    throw damaged(`its tensor ${quote(name)} lacks a valid type, shape or position`);
   }
   return { name, type: dtype, shape, offset: dataStart + from, bytes: to - from };
 }

@@ -1,6 +1,6 @@
-// Owns one open file of an adapter: found, checked against the folder it must lie in and its size, opened without waiting for
-// anything, read at places, and looked at once more when all has been read. The client named the path, so nothing of it is
-// believed: what counts is what was opened.
+// Source file: one open file of an adapter: located, checked against its folder and size limit, opened without
+// blocking, read at positions, and checked again for changes after reading. The client named the path, so only the
+// opened file is trusted.
 import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, open, readlink, realpath, stat } from "node:fs/promises";
 import { dirname, isAbsolute, relative, resolve, sep } from "node:path";
@@ -8,19 +8,19 @@ import { ServerError } from "../../../runtime/errors.ts";
 import { expecting } from "./adapter-problems.ts";
 
 export interface FileLimits {
-  /** Real path of the folder it must lie in; null where any will do. */
+  /** Real path of the folder that must contain it; null: no restriction. */
   readonly root: string | null;
   readonly maxBytes: number;
 }
 
-/** As many as operating systems follow. */
+/** Most links followed, as in operating systems. */
 const maxLinks = 40;
-/** node:fs takes no more at a time than 2^31 - 1. */
+/** node:fs reads at most 2^31 - 1 bytes per call. */
 const maxReadBytes = 2 ** 30;
 
 export class SourceFile {
   readonly handle: FileHandle;
-  /** What errors call it. */
+  /** Name in errors. */
   readonly name: string;
   readonly size: number;
   readonly #before: BigIntStats;
@@ -32,23 +32,24 @@ export class SourceFile {
     this.#before = before;
   }
 
-  /** Throws the codes adapter_file_*, invalid_adapter_file and lora_adapter_file_too_large. */
+  /** Throws `adapter_file_*`, `invalid_adapter_file` and `lora_adapter_file_too_large`. */
   static async open(path: string, name: string, { root, maxBytes }: FileLimits): Promise<SourceFile> {
     const real = await realFile(path, name).catch(async (error: unknown) => {
       throw root === null || (await leadsInto(root, path)) ? error : forbidden(name);
     });
     if (root !== null && !isInside(root, real)) throw forbidden(name);
     const before = await stat(real, { bigint: true });
-    if (!before.isFile()) throw new ServerError("invalid_adapter_file", `${name} is no regular file; name one that is`);
+    if (!before.isFile()) throw new ServerError("invalid_adapter_file", `${name} is not a regular file; name one that is`);
     if (before.size > maxBytes) throw tooLarge(name, before.size, maxBytes);
-    // A pipe that took the file's place just now must not be waited for, and a link not be followed.
+    // A pipe or link may just have replaced the file: do not wait for the pipe, and do not follow the link.
     const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
     const gone = changed(name);
     const handle = await expecting({ ELOOP: gone, ENOENT: gone, ENXIO: gone }, () => open(real, flags));
     try {
       const file = new SourceFile(handle, name, before);
       await file.checkUnchanged();
-      // Folders on the way can have become links since. Where the system does not say what it opened, the path must do.
+      // Folders of the path may have become links since. On systems that do not name the opened file, the path itself
+      // is checked.
       if ((await readlink(`/proc/self/fd/${handle.fd}`).catch(() => realpath(real))) !== real) throw changed(name);
       return file;
     } catch (error) {
@@ -67,7 +68,7 @@ export class SourceFile {
     }
   }
 
-  /** Throws adapter_file_changed where it is not what it was before it was opened. */
+  /** Throws `adapter_file_changed` if the file differs from before it was opened. */
   async checkUnchanged(): Promise<void> {
     const now = await this.handle.stat({ bigint: true });
     const isSame = (["dev", "ino", "size", "mtimeNs"] as const).every((key) => now[key] === this.#before[key]);
@@ -85,14 +86,14 @@ export function isInside(folder: string, path: string): boolean {
 }
 
 /**
- * Whether a path with nothing at its end leads into the folder, a real path, as far as it leads. What is not there is told
- * apart from what is forbidden inside the folder alone: the rest of the disk is nobody's business.
+ * Whether a path that may not exist leads into the folder, a real path, as far as it exists. "Not found" and
+ * "forbidden" are told apart only inside the folder, so that no error reveals the rest of the disk.
  */
 export async function leadsInto(folder: string, path: string): Promise<boolean> {
   return isInside(folder, await nearest(path, maxLinks));
 }
 
-/** The real path of the last thing that is there on the way, and on that of a link that leads nowhere. */
+/** Real path of the last existing part of the path, links to nothing followed. */
 async function nearest(path: string, linksLeft: number): Promise<string> {
   const real = await realpath(path).catch(() => null);
   if (real !== null) return real;
@@ -117,7 +118,7 @@ function forbidden(name: string): ServerError {
 function tooLarge(name: string, size: bigint, maxBytes: number): ServerError {
   return new ServerError(
     "lora_adapter_file_too_large",
-    `${name} has ${size} bytes, where up to ${maxBytes} are read; load a smaller one, or raise lora_max_bytes`,
+    `${name} has ${size} bytes; at most ${maxBytes} are read: load a smaller one, or raise lora_max_bytes`,
   );
 }
 

@@ -1,5 +1,5 @@
-// Owns the way from the path a client names to the open files of an adapter: a folder as PEFT writes it, or one GGUF file.
-// Whatever a path says, what is opened lies in the root where there is one.
+// Adapter source path: from a client's path to the open files of an adapter, a PEFT folder or one GGUF file. With a
+// root folder, all opened files lie in it, whatever the path.
 import { realpath, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -11,22 +11,22 @@ export type SourceFiles =
   | { readonly kind: "gguf"; readonly file: SourceFile };
 
 export interface SourceLimits {
-  /** The folder that adapters come from; null where they come from anywhere. */
+  /** Folder that adapters must lie in; null: no restriction. */
   readonly root: string | null;
-  /** Of a file with tensors. */
+  /** Size limit of a file with tensors, in bytes. */
   readonly maxBytes: number;
 }
 
 const maxConfigBytes = 1024 * 1024;
-/** What a file may have over the bytes of its tensors. */
+/** Bytes allowed in a file beyond its tensors. */
 const headerAllowance = 16 * 1024 * 1024;
 
-/** The largest file of an adapter that is read, where its tensors may have so many bytes. */
+/** Largest adapter file that is read, for tensors of at most `maxBytes` bytes. */
 export function largestFile(maxBytes: number): number {
   return maxBytes + headerAllowance;
 }
 
-/** Opens what is at `source`; relative paths count from the root, or else from the working directory. */
+/** Opens the adapter at `source`; relative paths start at the root, or at the working directory if there is none. */
 export async function openSource(source: string, limits: SourceLimits): Promise<SourceFiles> {
   const root = limits.root === null ? null : await realpath(limits.root);
   const path = await locate(source, root);
@@ -44,13 +44,13 @@ export async function openSource(source: string, limits: SourceLimits): Promise<
   }
 }
 
-/** The real path of what a client named. */
+/** The real path of a client's path. */
 async function locate(source: string, root: string | null): Promise<string> {
   if (source === "" || source.includes("\0")) throw noPath(source === "" ? "got an empty text" : "got one with a NUL");
   const named = resolve(root ?? "", source);
   const forbidden = new ServerError(
     "adapter_path_forbidden",
-    "the path leads out of the folder that adapters may be loaded from; name one in it, or relative to it",
+    "the path leads out of the folder that adapters may be loaded from; name a path in it, or relative to it",
   );
   const missing = new ServerError("adapter_path_not_found", "there is nothing at this path; check it");
   const circle = noPath("got a circle of links");

@@ -1,5 +1,5 @@
-// Owns the thread that loads a model's adapters, from outside: starts it with the first, and hands it one path after the other.
-// Used by adapters.ts alone. A thread that has ended rejects what it had to load; the next load starts another.
+// Adapter loader: the thread that loads a model's adapters, seen from outside. The first load starts it; loads run one
+// after another. If the thread ends, its current load is rejected, and the next load starts a new thread.
 import { Worker } from "node:worker_threads";
 import koffi from "koffi";
 import type { Pointer } from "../native/pointer.ts";
@@ -17,7 +17,7 @@ interface Waiting {
 }
 
 export class AdapterLoader {
-  /** Held by whoever uses llama.cpp's list of the model's adapters. */
+  /** Held while llama.cpp's list of the model's adapters is read or changed. */
   readonly lock = new TurnLock(0);
   readonly #library: AdapterLibrary;
   readonly #model: Pointer;
@@ -29,11 +29,11 @@ export class AdapterLoader {
     this.#model = model;
   }
 
-  /** Address of the adapter in a file; 0 where llama.cpp refuses it. One at a time. */
+  /** Address of the adapter in a file; 0 if llama.cpp refuses it. One call at a time. */
   load(path: string): Promise<AdapterAnswer> {
     this.#worker ??= this.#start();
     const worker = this.#worker;
-    // The process lives on for answers alone.
+    // The thread keeps the process alive only while an answer is outstanding.
     worker.ref();
     return new Promise<AdapterAnswer>((resolve, reject) => {
       this.#waiting = { resolve, reject };
@@ -41,7 +41,7 @@ export class AdapterLoader {
     }).finally(() => worker.unref());
   }
 
-  /** Ends the thread, which loads nothing when this returns, and never will. */
+  /** Ends the thread: no load is running when this returns, and none starts later. */
   dispose(): void {
     this.lock.acquire();
     void this.#worker?.terminate();
@@ -59,14 +59,14 @@ export class AdapterLoader {
       workerData,
       resourceLimits: { maxYoungGenerationSizeMb: 2 },
     });
-    let reason = "it ended";
+    let reason = "no reason given";
     worker.on("message", (adapter: AdapterAnswer) => this.#waiting?.resolve(adapter));
     worker.on("error", (error: Error) => {
       reason = error.message;
     });
     worker.once("exit", () => {
       this.#worker = null;
-      this.#waiting?.reject(new Error(`the thread that loads adapters is gone: ${reason}`));
+      this.#waiting?.reject(new Error(`the adapter loading thread ended: ${reason}`));
     });
     return worker;
   }

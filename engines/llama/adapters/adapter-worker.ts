@@ -1,5 +1,5 @@
-// The entry of the thread that loads a model's adapters: reads each file, has llama.cpp load it, and answers with its address.
-// Never touches the model otherwise. It must not load while a pass reads llama.cpp's list of the model's adapters.
+// Entry of the adapter loading thread: reads each file, has llama.cpp load it, and answers with the adapter's address.
+// It uses the model for nothing else. A load must not run while a pass reads llama.cpp's list of the model's adapters.
 import { closeSync, openSync, readSync } from "node:fs";
 import { parentPort, workerData } from "node:worker_threads";
 import koffi from "koffi";
@@ -7,7 +7,7 @@ import { bindingOf } from "../native/abi.ts";
 import type { Pointer } from "../native/pointer.ts";
 import { TurnLock } from "../native/turn-lock.ts";
 
-/** What the thread is started with. */
+/** Start arguments of the thread. */
 export interface AdapterWorkerInit {
   readonly release: string;
   /** Path of the library that the process has mapped. */
@@ -16,12 +16,12 @@ export interface AdapterWorkerInit {
   readonly lock: SharedArrayBuffer;
 }
 
-/** Address of the adapter; 0 where it could not be loaded. */
+/** Address of the adapter; 0 if it could not be loaded. */
 export type AdapterAnswer = bigint;
 
 const readBytes = 2 ** 20;
 
-if (!parentPort) throw new Error("the thread that loads adapters is a worker");
+if (!parentPort) throw new Error("the adapter loading thread must be a worker thread");
 const port = parentPort;
 const { release, library, model, lock: memory } = workerData as AdapterWorkerInit;
 const functions = bindingOf(release)(koffi.load(library));
@@ -30,7 +30,7 @@ const lock = new TurnLock(1, memory);
 port.on("message", (path: string) => {
   readAhead(path);
   const adapter = load(path);
-  // Whoever gets the answer may count on the lock's being free.
+  // The receiver of the answer may rely on a free lock.
   port.postMessage((adapter ? koffi.address(adapter) : 0n) satisfies AdapterAnswer);
 });
 
@@ -43,13 +43,13 @@ function load(path: string): Pointer {
   }
 }
 
-/** So that nobody waits for the disk while the lock is held. */
+/** Reads the file into the page cache, so that the load does not wait for the disk while it holds the lock. */
 function readAhead(path: string): void {
   let file: number;
   try {
     file = openSync(path, "r");
   } catch {
-    // llama.cpp says what is wrong with it.
+    // llama.cpp's own error follows.
     return;
   }
   try {

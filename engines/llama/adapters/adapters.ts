@@ -1,6 +1,7 @@
-// Owns the LoRA adapters of one llama.cpp model: which are loaded, and which one its passes use. Called on the model's thread;
-// files are read on a thread of their own (adapter-worker.ts). llama.cpp keeps a list of a model's adapters with no lock of its
-// own: loading and freeing change it, and the first pass with another adapter reads it. So each of them holds ours.
+// LoRA adapters of one llama.cpp model: which are loaded, and which one its passes use. Called on the model's thread;
+// files are read on the adapter loading thread (adapter-worker.ts). llama.cpp keeps the list of a model's adapters
+// without a lock: loading and freeing change it, and the first pass with another adapter reads it. Each of these holds
+// the lock of the loader.
 import assert from "node:assert/strict";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
@@ -14,11 +15,11 @@ export class LlamaAdapters implements AdapterHost {
   readonly #context: NativeContext;
   readonly #loader: AdapterLoader;
   readonly #adapters = new Map<number, Pointer>();
-  /** To be freed when nothing is being loaded. */
+  /** Freed when no load is running. */
   readonly #unused: Pointer[] = [];
-  /** The one that passes use, 0 = none. */
+  /** Id of the adapter that passes use, 0 = none. */
   #selected = 0;
-  /** The load that was asked for last. */
+  /** The most recent load. */
   #lastLoad: Promise<void> = Promise.resolve();
 
   constructor(library: LlamaLibrary, context: NativeContext) {
@@ -34,29 +35,29 @@ export class LlamaAdapters implements AdapterHost {
   }
 
   unload(id: number): void {
-    // They went with the model.
+    // Disposing the model freed them.
     if (this.#context.isDisposed) return;
-    // A graph that the next pass will not use again may still point to it: nothing reads that before it is made anew.
+    // A stale graph may still point to the adapter; nothing reads that graph before it is rebuilt.
     if (id === this.#selected) this.select(0);
     this.#unused.push(this.#adapterOf(id));
     this.#adapters.delete(id);
     this.#freeUnused();
   }
 
-  /** Has later passes use an adapter; 0 = none. Costs the next pass some milliseconds where another one was used before. */
+  /** Selects the adapter of later passes; 0 = none. The first pass after a change takes some milliseconds more. */
   select(id: number): void {
     if (id === this.#selected) return;
     this.#context.setAdapter(id === 0 ? null : this.#adapterOf(id), this.#loader.lock);
     this.#selected = id;
   }
 
-  /** To be called before the model is disposed, which frees all of them. */
+  /** Call before the model is disposed, which frees all adapters. */
   dispose(): void {
     this.#loader.dispose();
   }
 
   async #load(id: number, path: string): Promise<void> {
-    assert.ok(id > 0 && !this.#adapters.has(id), `adapter ${id} is loaded`);
+    assert.ok(id > 0 && !this.#adapters.has(id), `adapter ${id} is already loaded`);
     this.#checkOpen();
     try {
       const address = await this.#loader.load(path).catch((error: Error) => fail(error.message));
@@ -71,12 +72,15 @@ export class LlamaAdapters implements AdapterHost {
     if (this.#context.isDisposed) fail("the model has been unloaded");
   }
 
-  /** To learn why it failed: only on this thread, and while the other one rests, can llama.cpp's log be read. */
+  /**
+   * Repeats a failed load for its error message: llama.cpp's log can be read only on this thread, while the loading
+   * thread is idle.
+   */
   #loadAgain(path: string): Pointer {
     return this.#library.withLog((lines) => this.#context.loadAdapter(path) ?? fail(lastWords(lines)));
   }
 
-  /** Where something is being loaded, the end of that asks again: the lock is free by then. */
+  /** Frees unused adapters if the lock is free. During a load it does nothing: the end of the load calls it again. */
   #freeUnused(): void {
     if (this.#unused.length === 0 || !this.#loader.lock.tryAcquire()) return;
     this.#context.freeAdapters(this.#unused.splice(0));

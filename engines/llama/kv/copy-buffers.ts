@@ -1,20 +1,19 @@
-// Owns the memory that copies of sequences lie in: how much there may be, and buffers of dropped copies that wait for the
-// next one. Used by the KV cache whose copies are bytes. Buffers of hundreds of MiB are taken again rather than left to the
-// garbage collector, which sees them late.
+// Copy buffers: memory of saved sequence copies, with a bound, and reuse of buffers of dropped copies. For KV caches
+// whose copies are bytes. Buffers of hundreds of MiB are reused because the garbage collector notices them late.
 
 const leastStepBytes = 2 ** 20;
 
 export class CopyBuffers {
   readonly #limitBytes: number;
   readonly #waiting: Uint8Array[] = [];
-  /** Bytes of all buffers, waiting ones included. */
+  /** Bytes of all buffers, idle ones included. */
   #bytes = 0;
 
   constructor(limitBytes: number) {
     this.#limitBytes = limitBytes;
   }
 
-  /** A buffer of at least so many bytes; null where there is no room for it. */
+  /** A buffer of at least `sizeBytes`; null if there is no room. */
   take(sizeBytes: number): Uint8Array | null {
     const length = roundedUp(sizeBytes);
     const index = this.#waiting.findIndex((buffer) => buffer.length === length);
@@ -23,14 +22,13 @@ export class CopyBuffers {
     return this.count(length) ? new Uint8Array(length) : null;
   }
 
-  /** Gives back a buffer that take() gave and nobody else knows of. */
+  /** Returns a buffer from take() that has no other reference. */
   give(buffer: Uint8Array): void {
     this.#waiting.push(buffer);
   }
 
   /**
-   * Counts bytes that were made elsewhere. False, and they are not, where there is no room for them: there always is for
-   * the only copy.
+   * Counts bytes allocated elsewhere. Returns false and counts nothing if there is no room; a single copy always fits.
    */
   count(lengthBytes: number): boolean {
     while (this.#bytes + lengthBytes > this.#limitBytes && this.#bytes > 0) {
@@ -42,13 +40,13 @@ export class CopyBuffers {
     return true;
   }
 
-  /** Counts bytes no longer: of others, or of a buffer that somebody else now has. */
+  /** Stops counting bytes: of a foreign allocation, or of a buffer handed over to another owner. */
   forget(lengthBytes: number): void {
     this.#bytes -= lengthBytes;
   }
 }
 
-/** In steps of a fourth to an eighth, so that a copy that has grown a little finds the buffer of the one before. */
+/** Rounds up in steps of 1/8 to 1/4 of the size, so that a slightly longer copy fits the buffer of the one before. */
 function roundedUp(sizeBytes: number): number {
   const step = Math.max(2 ** (Math.floor(Math.log2(sizeBytes)) - 2), leastStepBytes);
   return Math.ceil(sizeBytes / step) * step;

@@ -1,6 +1,6 @@
-// Owns the KV cache of a model whose sequences have a stream of memory each: which native sequence serves which slot, and
-// copies, which are bytes in main memory. llama.cpp splits a pass at every gap between sequence ids, so it keeps them dense.
-// A part of a stream must never be copied natively: that ends the process.
+// KV cache with one stream of memory per sequence: the native sequence of each slot, and copies as bytes in main
+// memory. llama.cpp splits a pass at every gap between sequence ids, so ids stay dense. A part of a stream must never
+// be copied natively: that ends the process.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 import type { Capacity, SavedKv } from "../../engine.ts";
@@ -18,19 +18,19 @@ export interface StreamsOptions {
   readonly bytesPerToken: number;
 }
 
-/** Share of the KV cache that copies may take beside it. */
+/** Memory for copies, as a fraction of the KV cache, in addition to it. */
 const copiesShare = 0.25;
-/** A sequence with more KV than this is not moved to close a gap: that would hold up all the others. */
+/** A sequence with more KV bytes than this is not moved to close a gap: the move would delay all other sequences. */
 const maxMovedBytes = 32 * 2 ** 20;
-/** Room for one state is kept between steps, if it is not more than this. */
+/** The buffer of one state is kept between steps up to this size. */
 const maxKeptBytes = 64 * 2 ** 20;
 
-/** A sequence as llama.cpp writes it: the first `size` of `bytes`. */
+/** A sequence state as llama.cpp serialises it: the first `size` bytes of `bytes`. */
 class SavedState {
   readonly bytes: Uint8Array;
   readonly size: number;
   readonly tokens: number;
-  /** Whether nobody else knows the bytes. */
+  /** No other reference to the bytes exists. */
   isOwn: boolean;
   isDropped = false;
 
@@ -51,11 +51,11 @@ export class StreamsKv implements SlotKv {
   readonly #shape: StateShape;
   readonly #slots: SlotMap;
   readonly #buffers: CopyBuffers;
-  /** By slot: tokens in the KV cache, and blocks spoken for. */
+  /** By slot: tokens in the KV cache, and reserved blocks. */
   readonly #cached: Int32Array;
   readonly #blocks: Int32Array;
   #usedBlocks = 0;
-  /** The state of a slot when it had so many tokens, for all that are to be given its prefix; slot -1 = of none. */
+  /** State of slot `#stateSlot` at `#stateTokens` tokens, shared by all slots that copy its prefix; slot -1 = none. */
   #state = new Uint8Array(0);
   #stateSize = 0;
   #stateSlot = -1;
@@ -103,7 +103,7 @@ export class StreamsKv implements SlotKv {
   fillerPosition(id: number): number {
     const slot = this.#slots.slotOf(id);
     if (slot < 0) return 0;
-    // A model that cannot drop its tail would be corrupted by a token too many; a full stream has no room for it.
+    // No filler: a model that cannot drop its tail would keep the extra token, and a full stream has no room for it.
     const position = at(this.#cached, slot);
     return this.#truncates && position < this.#capacity.sequenceTokens ? position : -1;
   }
@@ -130,7 +130,7 @@ export class StreamsKv implements SlotKv {
 
   copyPrefix(from: number, to: number, tokens: number): void {
     assert.ok(this.#truncates && tokens <= at(this.#cached, from), `the first ${tokens} tokens of slot ${from}`);
-    // Several may be waiting for the same prefix: they share one look at it.
+    // Several slots may wait for the same prefix: they share one read of the state.
     if (from !== this.#stateSlot || tokens > this.#stateTokens) this.#readState(from);
     this.#fill(to, this.#state.subarray(0, this.#stateSize), this.#stateTokens, tokens);
   }
@@ -149,7 +149,7 @@ export class StreamsKv implements SlotKv {
   drop(saved: SavedKv): void {
     const copy = ownCopy(saved);
     copy.isDropped = true;
-    // What was exported may be on its way to a disk: another copy must not be written over it.
+    // An export may still be written to disk, so its bytes must not be reused for another copy.
     if (copy.isOwn) this.#buffers.give(copy.bytes);
     else this.#buffers.forget(copy.bytes.length);
   }
@@ -172,7 +172,7 @@ export class StreamsKv implements SlotKv {
     return new SavedState(bytes, bytes.length, tokens, false);
   }
 
-  /** Puts the first `tokens` of a state that has `held` into an empty slot. */
+  /** Puts the first `tokens` tokens of a state with `held` tokens into an empty slot. */
   #fill(slot: number, bytes: Uint8Array, held: number, tokens: number): void {
     const id = this.#slots.acquire(slot);
     this.#context.writeState(id, bytes);
@@ -207,7 +207,7 @@ export class StreamsKv implements SlotKv {
     if (andRoom) this.#state = new Uint8Array(0);
   }
 
-  /** Moves the highest sequence into the lowest gap: one a step, so that the pause stays short. */
+  /** Moves the highest sequence into the lowest gap: one move per step keeps the pause short. */
   #closeGap(): void {
     const move = this.#slots.compaction();
     if (!move || at(this.#cached, move.slot) * this.#bytesPerToken > maxMovedBytes) return;
@@ -219,11 +219,11 @@ export class StreamsKv implements SlotKv {
 }
 
 function ownCopy(saved: SavedKv): SavedState {
-  assert.ok(saved instanceof SavedState && !saved.isDropped, "a copy that another engine made, or that was dropped");
+  assert.ok(saved instanceof SavedState && !saved.isDropped, "the copy comes from another engine, or was dropped");
   return saved;
 }
 
-/** Element of a typed array at an index the caller knows to be inside. */
+/** Element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

@@ -1,7 +1,7 @@
-// Owns the KV cache of a model whose sequences share one pool of llama.cpp's cells: a native sequence for each slot, spare
-// ones for copies, and the books of how much is used. Sharing only marks cells. The books count whole blocks, of which each
-// slot or copy that writes has its own; llama.cpp counts cells, and shares them one by one. So it never needs more of them
-// than the books say, and a pass for which room was reserved finds it.
+// KV cache with one pool of llama.cpp cells for all sequences: a native sequence per slot, spare ones for copies, and
+// the accounting of blocks. Sharing only marks cells. Whole blocks are counted, and each slot or copy that writes has
+// its own; llama.cpp counts single cells and shares them one by one. So llama.cpp never needs more cells than are
+// counted, and a pass with reserved room always finds it.
 import assert from "node:assert/strict";
 import type { Batch } from "../../batch.ts";
 import { PageTable, type SavedPages } from "../../decoding/kv/page-table.ts";
@@ -18,7 +18,7 @@ export interface UnifiedOptions {
   readonly maxSequenceIds: number;
 }
 
-/** A sequence that belongs to no slot. */
+/** A native sequence that belongs to no slot. */
 class SavedSequence {
   readonly id: number;
   readonly pages: SavedPages;
@@ -30,8 +30,8 @@ class SavedSequence {
 }
 
 /**
- * Sequences a context must be opened for: slots, and the one that exports go through. Copies take ids beyond: the pool has
- * marks for those too, but only the states of these can be read.
+ * Number of sequences to open a context for: one per slot, and one for exports. Copies use ids above these: the pool
+ * has marks for such ids too, but only states of ids within the number can be read.
  */
 export function nativeSequences(maxSequences: number, maxSequenceIds: number): number {
   return Math.min(maxSequences + 1, maxSequenceIds);
@@ -77,11 +77,11 @@ export class UnifiedKv implements SlotKv {
       const start = at(batch.position, row);
       const end = start + at(batch.length, row);
       if (start < this.#pages.length(slot)) this.#context.remove(slot, start);
-      // Of several tokens whose logits are wanted all but the first may be replaced.
+      // Rows with logits of several tokens: all tokens but the first may be replaced.
       const settled = end - Math.max(at(batch.logitsCount, row) - 1, 0);
       assert.ok(this.#pages.write(slot, start, end, settled), `no room was reserved for ${end} tokens of slot ${slot}`);
     }
-    // Cells are not copied: who writes takes new ones.
+    // Cells are not copied: a slot that writes takes new ones.
     this.#pages.clearCopies();
   }
 
@@ -155,11 +155,11 @@ export class UnifiedKv implements SlotKv {
 }
 
 function ownCopy(saved: SavedKv): SavedSequence {
-  assert.ok(saved instanceof SavedSequence, "a copy that another engine made");
+  assert.ok(saved instanceof SavedSequence, "the copy comes from another engine");
   return saved;
 }
 
-/** Element of a typed array at an index the caller knows to be inside. */
+/** Element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

@@ -1,18 +1,18 @@
-// Owns the seam between the model and the two ways its sequences lie in llama.cpp's memory: each with a stream of its own
-// (kv-streams.ts), or all in one pool of cells (kv-unified.ts).
+// SlotKv: interface between the model and the two layouts of its sequences in llama.cpp's memory: a stream each
+// (kv-streams.ts), or one pool of cells (kv-unified.ts).
 import type { Batch } from "../../batch.ts";
 import type { KvCache } from "../../engine.ts";
 
 export interface SlotKv extends KvCache {
-  /** Makes the rows of a batch ready to be fed: each slot has a native sequence, less what its row replaces. */
+  /** Prepares a batch: gives each slot a native sequence, and drops the tokens that its row replaces. */
   prepare(batch: Batch): void;
-  /** Notes that a batch has been fed. */
+  /** Records that the batch was fed. */
   commit(batch: Batch): void;
   /** Native sequence id of a slot, or -1. */
   idOf(slot: number): number;
   /**
-   * Position at which a token that means nothing may be fed to a native sequence, and removed after the pass, so that no
-   * id is missing among those of a pass; -1 where that is of no use, or would do harm.
+   * Position at which a filler token may be fed to a native sequence, and removed after the pass, to keep the ids of
+   * the pass dense; -1 if a filler is useless or harmful there.
    */
   fillerPosition(id: number): number;
 }

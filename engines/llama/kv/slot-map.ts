@@ -1,6 +1,6 @@
-// Owns which native sequence id serves which slot of the scheduler. llama.cpp splits a batch into separate passes at
-// every gap between sequence ids, so ids are kept dense: a slot takes the lowest free id, and `compaction` says which
-// sequence to move when a gap has opened. Pure bookkeeping; the model moves the data.
+// Slot map: the native sequence id of each scheduler slot. llama.cpp splits a batch into separate passes at every gap
+// between sequence ids, so ids stay dense: a slot takes the lowest free id, and `compaction` names the sequence to move
+// into a gap. Pure bookkeeping; the KV cache moves the data.
 
 export interface Move {
   readonly slot: number;
@@ -24,7 +24,7 @@ export class SlotMap {
     return this.#idOfSlot[slot] ?? -1;
   }
 
-  /** Slot the native id serves, or -1. */
+  /** Slot of the native id, or -1. */
   slotOf(id: number): number {
     return this.#slotOfId[id] ?? -1;
   }
@@ -49,7 +49,7 @@ export class SlotMap {
     return id;
   }
 
-  /** The move that closes the lowest gap with the highest sequence, or null when the ids are dense. */
+  /** The move that closes the lowest gap with the highest sequence; null if the ids are dense. */
   compaction(): Move | null {
     const to = this.#slotOfId.indexOf(-1);
     if (to < 0) return null;

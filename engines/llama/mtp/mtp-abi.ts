@@ -1,14 +1,14 @@
-// Owns the functions of llama.cpp's prediction heads. They stand in llama-ext.h of the known release, which is C++, so that
-// libraries carry them under the names their compiler makes: the same on Linux and macOS, others on Windows. Bound only when
-// a model with heads is loaded; abi.ts has everything else.
+// MTP interface: llama.cpp's functions for multi-token prediction. llama-ext.h of the supported release declares them
+// as C++, so libraries export them under mangled names: the same on Linux and macOS, others on Windows. Bound only when
+// a model with MTP is loaded; abi.ts has all other functions.
 import type { LibraryHandle } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Pointer } from "../native/pointer.ts";
 
 export interface PredictionFunctions {
-  /** Whether passes give the hidden states that heads read: of every token, or only of those whose logits are wanted. */
+  /** Switches the hidden states that MTP reads on or off: of every token of a pass, or only of those with logits. */
   setStates(context: Pointer, wanted: boolean, onlyOutputs: boolean): void;
-  /** Those of the last pass, in the order of its tokens (of its outputs). */
+  /** Hidden states of the last pass, in the order of its tokens (or of its outputs). */
   getStates(context: Pointer): Pointer;
 }
 
@@ -20,10 +20,10 @@ export function bindPrediction(library: LibraryHandle): PredictionFunctions {
       try {
         return library.func(name, result, args) as F;
       } catch {
-        // Not this compiler's name of it.
+        // Another compiler's mangled name.
       }
     }
-    const message = `the installed llama.cpp libraries export none of ${names.join(", ")}: leave out mtp_model and mtp_n_predict`;
+    const message = `the installed llama.cpp libraries export none of ${names.join(", ")}: remove mtp_model and mtp_n_predict`;
     throw new ServerError("config_invalid", message, { param: "mtp_n_predict" });
   };
   return {

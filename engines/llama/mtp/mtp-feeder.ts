@@ -1,33 +1,33 @@
-// Owns what prediction heads have read: after each step they are fed what the model computed, pairs of a token's hidden state
-// and the token behind it. The model, its KV cache and mtp.ts call it; native sequence ids are slots.
-// Heads have cells of their own, or read the model's (an assistant that shares its memory): then nothing is fed or removed.
+// MTP feeder: feeds the MTP heads after each step with what the model computed, pairs of a token's hidden state and the
+// token behind it. Called by the model, its KV cache and mtp.ts; native sequence ids are slots. MTP heads have cells in
+// a context of their own, or read the model's (an assistant that shares its memory): then nothing is fed or removed.
 import type { Batch } from "../../batch.ts";
+import { NativeFloats } from "../native/memory/native-floats.ts";
 import type { NativeContext } from "../native/native-context.ts";
-import { NativeFloats } from "../native/native-floats.ts";
 import type { PredictionFunctions } from "./mtp-abi.ts";
 import { StatesBatch } from "./mtp-batch.ts";
 import { Trail, trailLength } from "./mtp-trail.ts";
 
 export interface HeadsParts {
-  /** Of the model, and of the heads. */
+  /** Contexts of the model, and of the MTP heads. */
   readonly target: NativeContext;
   readonly context: NativeContext;
   readonly prediction: PredictionFunctions;
-  /** Whether they read the model's KV cache and have none. */
+  /** The MTP heads read the model's KV cache and have none. */
   readonly sharesMemory: boolean;
-  /** Whether their weights are a file of their own. */
+  /** The MTP weights are a separate file. */
   readonly ownsModel: boolean;
   /** Floats of a hidden state. */
   readonly width: number;
   readonly vocabSize: number;
   readonly maxSequences: number;
-  /** Most tokens of a pass of the model, and of the heads. */
+  /** Most tokens of a pass, of the model and of the MTP heads. */
   readonly batchTokens: number;
-  /** Most outputs of a pass of the heads: more than sequences. */
+  /** Most outputs of an MTP pass; more than sequences. */
   readonly maxOutputs: number;
 }
 
-/** Tokens with the states that they are fed with, from index `from` and row `row` on. */
+/** Tokens and their states, from token index `from` and state row `row` on. */
 interface Pairs {
   readonly tokens: Int32Array;
   readonly from: number;
@@ -37,13 +37,13 @@ interface Pairs {
 }
 
 export class HeadsFeeder {
-  /** The pass that is being made. */
+  /** The MTP pass under construction. */
   readonly batch: StatesBatch;
-  /** 1 where tokens that are only fed are outputs of their pass, too. */
+  /** 1: tokens that are only fed are also outputs of their pass. */
   fedOutput = 0;
   readonly #parts: HeadsParts;
   readonly #trails: readonly Trail[];
-  /** By batch row: where its tokens begin in the model's pass. */
+  /** By batch row: index of its first token in the model's pass. */
   readonly #places: Int32Array;
   readonly #states = new NativeFloats();
 
@@ -55,12 +55,12 @@ export class HeadsFeeder {
     this.#places = new Int32Array(maxSequences);
   }
 
-  /** Row `row` of the step begins at token `index` of the model's pass. */
+  /** Records that row `row` of the step begins at token `index` of the model's pass. */
   place(row: number, index: number): void {
     this.#places[row] = index;
   }
 
-  /** Takes in what the model's pass has computed. */
+  /** Reads the results of the model's pass. */
   follow(batch: Batch): void {
     const { target, prediction, batchTokens, width } = this.#parts;
     const states = this.#states.at(prediction.getStates(target.pointer), batchTokens * width);
@@ -72,7 +72,7 @@ export class HeadsFeeder {
     return this.#trails[slot] as Trail;
   }
 
-  /** Adds what can be fed of a slot's trail to the pass. */
+  /** Adds the pending tokens of a slot's trail to the pass. */
   catchUp(slot: number): void {
     const trail = this.trailOf(slot);
     const { tokens, states, base, count } = trail;
@@ -80,12 +80,12 @@ export class HeadsFeeder {
     if (trail.count > 0) trail.keepLast();
   }
 
-  /** Runs the pass if there is something in it. */
+  /** Runs the pass if it is not empty. */
   flush(): void {
     if (this.batch.view.count > 0) this.decode();
   }
 
-  /** Runs the pass. False where there is no room: what the heads were fed is forgotten then. */
+  /** Runs the pass. Returns false if there is no room; all that the MTP heads were fed is dropped then. */
   decode(): boolean {
     const hasRoom = this.#parts.context.tryDecode(this.batch.view);
     this.batch.view.clear();
@@ -93,7 +93,7 @@ export class HeadsFeeder {
     return hasRoom;
   }
 
-  /** Drops what was fed of a native sequence from position `from` on; -1 for all. */
+  /** Drops the tokens of a native sequence from position `from` on; -1: of all sequences. */
   remove(id: number, from: number): void {
     if (!this.#parts.sharesMemory) this.#parts.context.remove(id, from);
   }
@@ -103,13 +103,13 @@ export class HeadsFeeder {
     this.trailOf(slot).forget();
   }
 
-  /** What `from` was fed of its first `tokens` tokens is shared with the empty slot `to`. */
+  /** Shares the first `tokens` tokens fed of `from` with the empty slot `to`. */
   copyPrefix(from: number, to: number, tokens: number): void {
     const held = this.save(from, to);
     this.#resume(to, Math.min(held, tokens), tokens);
   }
 
-  /** Shares what a slot was fed with the native sequence `id`. Returns how many of its first tokens that are. */
+  /** Shares the tokens fed of a slot with the native sequence `id`. Returns their number. */
   save(slot: number, id: number): number {
     const trail = this.trailOf(slot);
     if (trail.count === 0 || this.#parts.sharesMemory) return 0;
@@ -120,7 +120,7 @@ export class HeadsFeeder {
     return tokens;
   }
 
-  /** Shares the first `held` tokens that the native sequence `id` was fed with an empty slot that has `tokens` of them. */
+  /** Shares the first `held` tokens fed of the native sequence `id` with an empty slot of `tokens` tokens. */
   restore(slot: number, id: number, held: number, tokens: number): void {
     this.#parts.context.share(id, slot, held);
     this.#resume(slot, held, tokens);
@@ -130,7 +130,7 @@ export class HeadsFeeder {
     this.remove(id, -1);
   }
 
-  /** `held` of a slot's first `tokens` tokens are there: a gap must not be left. */
+  /** Continues a slot of `tokens` tokens of which the first `held` were fed. The fed tokens must have no gap. */
   #resume(slot: number, held: number, tokens: number): void {
     if (held >= tokens) {
       this.remove(slot, tokens);
@@ -153,7 +153,7 @@ export class HeadsFeeder {
       trail.append(batch.tokens, offset, states, place, length);
       return;
     }
-    // Tokens whose logits are wanted may be replaced, all but the first of them.
+    // Of a row with several logits, all tokens but the first may be replaced.
     const kept = Math.min(Math.max(at(batch.logitsCount, row), 1), trailLength, length);
     const settled = length - kept;
     this.catchUp(slot);
@@ -164,7 +164,7 @@ export class HeadsFeeder {
     trail.append(batch.tokens, offset + settled, states, place + settled, kept);
   }
 
-  /** Follows a slot from `position` on, whatever was before. */
+  /** Starts following a slot at `position`, and drops its earlier trail. */
   #begin(slot: number, position: number): void {
     const trail = this.trailOf(slot);
     const isCut = trail.count > 0 && position <= trail.base;
@@ -186,7 +186,7 @@ export class HeadsFeeder {
   }
 }
 
-/** Element of a typed array at an index the caller knows to be inside. */
+/** Element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

@@ -1,20 +1,20 @@
-// Owns keeping prediction heads in step with the KV cache of their model: what a slot is given or loses there, the heads are
-// given or lose too. What leaves the process does so without what the heads had.
+// MTP KV: mirrors the operations on the model's KV cache in the MTP context. Exported copies do not contain the MTP
+// part.
 import type { SavedKv } from "../../engine.ts";
 import { UnifiedKv, type UnifiedOptions } from "../kv/kv-unified.ts";
 import type { NativeContext } from "../native/native-context.ts";
 import type { HeadsFeeder } from "./mtp-feeder.ts";
 
-/** The heads' part of a copy. */
-interface HeadsCopy {
+/** The MTP part of a copy. */
+interface MtpCopy {
   readonly id: number;
   readonly tokens: number;
 }
 
 export class HeadedKv extends UnifiedKv {
   readonly #heads: HeadsFeeder;
-  readonly #copies = new Map<SavedKv, HeadsCopy>();
-  /** Native sequences of the heads that no slot has. */
+  readonly #copies = new Map<SavedKv, MtpCopy>();
+  /** Native sequences of the MTP context without a slot. */
   readonly #spareIds: number[] = [];
 
   constructor(context: NativeContext, options: UnifiedOptions, heads: HeadsFeeder) {

@@ -1,6 +1,6 @@
-// Owns opening prediction heads: those in a model's own file, or an assistant's made for it. Called by the loader once the
-// model's context is open. What cannot predict for this model is refused here, by name, before llama.cpp is asked: it would
-// end the process.
+// MTP loading: opens the MTP heads in a model's file, or an assistant made for it. Called by the loader once the
+// model's context is open. Heads that cannot predict for this model are refused here by name: llama.cpp would end the
+// process.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
 import { type ModelTraits, metadata } from "../model-traits.ts";
@@ -10,10 +10,10 @@ import type { Pointer } from "../native/pointer.ts";
 import { LlamaHeads } from "./mtp.ts";
 
 /**
- * Architectures whose heads the known release runs, and whose caches drop tails. Of those with several heads the first one
- * drafts all tokens.
+ * Architectures whose MTP heads the supported release runs, and whose caches drop tails. With several heads the first
+ * one drafts all tokens.
  */
-const withHeads: ReadonlySet<string> = new Set([
+const mtpArchitectures: ReadonlySet<string> = new Set([
   "cohere2moe",
   "deepseek2",
   "deepseek32",
@@ -23,12 +23,12 @@ const withHeads: ReadonlySet<string> = new Set([
   "mimo2",
   "step35",
 ]);
-/** An assistant that reads its model's KV cache; its layers are one head. */
+/** Architecture of an assistant that reads its model's KV cache; its layers are one head. */
 const sharingAssistant = "gemma4-assistant";
 const sharingTarget = "gemma4";
 const sharingTrainedTokens = 4;
 
-/** Outputs of a pass, for each sequence: its newest token, and some of those before it. */
+/** Outputs of a pass per sequence: its newest token, and some of those before it. */
 const outputsPerSequence = 4;
 
 export interface HeadsRequest {
@@ -42,10 +42,10 @@ export interface HeadsRequest {
 }
 
 /**
- * How a model is used that has heads: its cache is one pool in which every tail can be dropped, and has their layers too.
- * Throws config_invalid where that cannot be.
+ * Traits of a model used with MTP: its cache is one pool in which every tail can be dropped, and includes the MTP
+ * layers. Throws `config_invalid` if the model cannot be used so.
  */
-export function headedTraits(
+export function mtpTraits(
   functions: LlamaFunctions,
   model: Pointer,
   traits: ModelTraits,
@@ -53,10 +53,10 @@ export function headedTraits(
 ): ModelTraits {
   const { path, pagedKv, mtp } = spec;
   if (functions.modelIsRecurrent(model) || functions.modelIsHybrid(model) || traits.isEncoder) {
-    throw unusable(spec, `"${path}" cannot drop tokens that were drafted wrong`);
+    throw unusable(spec, `"${path}" cannot drop rejected draft tokens`);
   }
-  if (traits.pooling === "rank") throw unusable(spec, `"${path}" gives scores`);
-  if (pagedKv === false) throw unusable(spec, "predicting several tokens needs the shared pool of paged_attn");
+  if (traits.pooling === "rank") throw unusable(spec, `"${path}" is a reranker, which gives scores`);
+  if (pagedKv === false) throw unusable(spec, "multi-token prediction needs the shared pool of paged_attn");
   const layers = mtp?.path === null ? functions.modelPredictionLayerCount(model) : 0;
   return { ...traits, rollsBack: true, kv: { ...traits.kv, layers: traits.kv.layers + layers } };
 }
@@ -121,10 +121,10 @@ function open(request: HeadsRequest, model: Pointer, ownsModel: boolean): LlamaH
 function checkOwn(functions: LlamaFunctions, model: Pointer, spec: ModelSpec): void {
   const architecture = architectureOf(functions, model);
   const layers = functions.modelPredictionLayerCount(model);
-  if (layers > 0 && withHeads.has(architecture)) return;
+  if (layers > 0 && mtpArchitectures.has(architecture)) return;
   throw unusable(
     spec,
-    `"${spec.path}" (${architecture}) has ${layers > 0 ? "prediction heads that llama.cpp does not run" : "no prediction heads"}`,
+    `"${spec.path}" (${architecture}) has ${layers > 0 ? "MTP heads that llama.cpp does not run" : "no MTP heads"}`,
   );
 }
 
@@ -133,9 +133,9 @@ function checkAssistant(target: NativeContext, assistant: Pointer, path: string,
   const architecture = architectureOf(functions, assistant);
   const ofTarget = architectureOf(functions, model);
   const expected = ofTarget === sharingTarget ? sharingAssistant : ofTarget;
-  const isKnown = expected === sharingAssistant || withHeads.has(expected);
+  const isKnown = expected === sharingAssistant || mtpArchitectures.has(expected);
   if (!isKnown || architecture !== expected || functions.modelPredictionLayerCount(assistant) === 0) {
-    throw unusable(spec, `"${path}" (${architecture}) is no assistant of "${spec.path}" (${ofTarget})`);
+    throw unusable(spec, `"${path}" (${architecture}) is not an assistant of "${spec.path}" (${ofTarget})`);
   }
   const sizes = (of: Pointer) => [
     functions.modelOutputEmbeddingLength(of),
@@ -144,8 +144,8 @@ function checkAssistant(target: NativeContext, assistant: Pointer, path: string,
   const [width, vocabulary] = sizes(assistant);
   const [targetWidth, targetVocabulary] = sizes(model);
   if (width === targetWidth && vocabulary === targetVocabulary) return;
-  const got = `${width} floats a state and ${vocabulary} tokens, not ${targetWidth} and ${targetVocabulary}`;
-  throw unusable(spec, `"${path}" is no assistant of "${spec.path}": it has ${got}`);
+  const got = `states of ${width} floats and ${vocabulary} tokens, expected ${targetWidth} and ${targetVocabulary}`;
+  throw unusable(spec, `"${path}" is not an assistant of "${spec.path}": it has ${got}`);
 }
 
 function architectureOf(functions: LlamaFunctions, model: Pointer): string {
@@ -155,7 +155,7 @@ function architectureOf(functions: LlamaFunctions, model: Pointer): string {
 function unusable({ mtp }: ModelSpec, problem: string): ServerError {
   const [param, expected] =
     mtp?.path == null
-      ? ["mtp_n_predict", "a model with prediction heads (multi-token prediction)"]
+      ? ["mtp_n_predict", "a model with MTP heads (multi-token prediction)"]
       : ["mtp_model", "an assistant made for the model it drafts for"];
-  return new ServerError("config_invalid", `${param} expects ${expected}; ${problem}: leave it out`, { param });
+  return new ServerError("config_invalid", `${param} expects ${expected}; ${problem}: remove it`, { param });
 }

@@ -1,8 +1,8 @@
-// Owns what is remembered of one sequence between its steps for the prediction heads: the model's hidden states of its newest
-// tokens. A head is fed pairs of a state and the token behind it, and the newest token is not known, or not verified, until
-// the next step. Pure bookkeeping; mtp.ts feeds.
+// MTP trail: what one sequence remembers between its steps for MTP, the model's hidden states of its newest tokens. A
+// head is fed pairs of a state and the token behind it, and the newest token is unknown, or not verified, until the
+// next step. Pure bookkeeping; mtp-feeder.ts feeds.
 
-/** States remembered of a sequence; more are fed as soon as they are there. */
+/** Most states remembered per sequence; older ones are fed at once. */
 export const trailLength = 32;
 
 export class Trail {
@@ -10,7 +10,7 @@ export class Trail {
   /** Token `base` and those before it have been fed; the states of the `count` tokens from `base` on are remembered. */
   base = -1;
   count = 0;
-  /** State of token base + i at i * width; that token at i. */
+  /** State of token base + i at i * width; its token id at i. */
   readonly states: Float32Array;
   readonly tokens = new Int32Array(trailLength);
 
@@ -19,22 +19,22 @@ export class Trail {
     this.states = new Float32Array(trailLength * width);
   }
 
-  /** The token behind the last one remembered. */
+  /** Position behind the last remembered token. */
   get end(): number {
     return this.base + this.count;
   }
 
-  /** Whether the state is there that the token at `position` is fed with. */
+  /** Whether the state that the token at `position` is fed with is remembered. */
   reaches(position: number): boolean {
     return this.base < position && position <= this.end;
   }
 
-  /** Forgets what came behind the tokens before `position`: that was replaced. */
+  /** Drops the trail from `position` on: those tokens were replaced. */
   cut(position: number): void {
     this.count = position - this.base;
   }
 
-  /** Begins anew with the token at `position`: nobody knows the state before it, so it is taken to be zero. */
+  /** Restarts the trail at the token at `position`. The state before it is unknown and taken as zero. */
   begin(position: number): void {
     this.base = position - 1;
     this.count = 1;
@@ -50,7 +50,7 @@ export class Trail {
     return this.count + count <= trailLength;
   }
 
-  /** Remembers `count` tokens behind those there are, and their states: rows of `states`, the first being `stateRow`. */
+  /** Appends `count` tokens and their states: rows of `states` from `stateRow` on. */
   append(tokens: Int32Array, from: number, states: Float32Array, stateRow: number, count: number): void {
     const { width } = this;
     this.states.set(states.subarray(stateRow * width, (stateRow + count) * width), this.count * width);
@@ -58,7 +58,7 @@ export class Trail {
     this.count += count;
   }
 
-  /** All but the last remembered token have been fed: it and its state are kept. */
+  /** Keeps only the last remembered token and its state: all others have been fed. */
   keepLast(): void {
     const last = this.count - 1;
     this.states.copyWithin(0, last * this.width, this.count * this.width);

@@ -1,14 +1,14 @@
-// Owns drafting with prediction heads that llama.cpp runs: the newest token and the state before it give a token and a state
-// of the heads' own, and those the next. Called by the drafter; what the heads have read is mtp-feeder.ts's.
+// MTP drafting with heads that llama.cpp runs: the newest token and the state before it give a token and a new state,
+// and those give the next token. Called by the drafter; mtp-feeder.ts tracks what the heads have been fed.
 import type { DraftTarget, MtpHeads } from "../../engine.ts";
-import { NativeFloats } from "../native/native-floats.ts";
+import { NativeFloats } from "../native/memory/native-floats.ts";
 import { HeadsFeeder, type HeadsParts } from "./mtp-feeder.ts";
 
 export class LlamaHeads implements MtpHeads {
   readonly trainedTokens: number;
   readonly feeder: HeadsFeeder;
   readonly #parts: HeadsParts;
-  /** The targets that the running pass drafts for, and their rows among its outputs. */
+  /** Targets of the current drafting pass, and their rows among its outputs. */
   readonly #drafting: Int32Array;
   readonly #rows: Int32Array;
   readonly #states = new NativeFloats();
@@ -34,11 +34,11 @@ export class LlamaHeads implements MtpHeads {
     this.#catchUpAll(targets, depths);
     let drafting = this.#addNewest(targets, depths);
     while (drafting > 0 && this.feeder.decode()) drafting = this.#choose(targets, depths, drafting, choose);
-    // The newest token is fed again, as its place is that of the pair the next step completes.
+    // The newest token is fed again: its position belongs to the pair that the next step completes.
     for (const { slot, total } of targets) if (this.follows(slot, total)) this.feeder.remove(slot, total - 1);
   }
 
-  /** To be called before the model is disposed. */
+  /** Call before the model is disposed. */
   dispose(): void {
     const { context, ownsModel } = this.#parts;
     this.feeder.batch.free(context.functions);
@@ -47,8 +47,8 @@ export class LlamaHeads implements MtpHeads {
   }
 
   /**
-   * Adds what the targets' trails have. It joins the first drafting pass where all of it can be output: of a pass with other
-   * tokens some architectures give the states of its first ones.
+   * Adds the pending trails of the targets. They join the first drafting pass if all of it can be output: for a pass
+   * with other tokens some architectures return the states of its first tokens.
    */
   #catchUpAll(targets: readonly DraftTarget[], depths: Int32Array): void {
     let pending = 0;
@@ -59,7 +59,7 @@ export class LlamaHeads implements MtpHeads {
       if (at(depths, i) === 0 || !trail.reaches(target.total - 1)) continue;
       trail.cut(target.total - 1);
       pending += trail.count;
-      // What reads the model's cache must not find drafts there that were wrong.
+      // An assistant that reads the model's cache must not find rejected drafts there.
       if (this.#parts.sharesMemory) this.#parts.target.remove(target.slot, target.total - 1);
     }
     const joins = pending <= Math.min(this.#parts.maxOutputs, this.feeder.batch.room);
@@ -72,7 +72,7 @@ export class LlamaHeads implements MtpHeads {
     if (!joins) this.feeder.flush();
   }
 
-  /** Adds the newest token of each target to the pass. Returns how many there are. */
+  /** Adds the newest token of each target to the pass. Returns their number. */
   #addNewest(targets: readonly DraftTarget[], depths: Int32Array): number {
     let drafting = 0;
     for (let i = 0; i < targets.length; i++) {
@@ -86,7 +86,7 @@ export class LlamaHeads implements MtpHeads {
     return drafting;
   }
 
-  /** Takes the drafted tokens of a pass, and makes the next one. Returns how many go on. */
+  /** Takes the drafted tokens of a pass and builds the next pass. Returns the number of targets in it. */
   #choose<T extends DraftTarget>(
     targets: readonly T[],
     depths: Int32Array,
@@ -107,7 +107,7 @@ export class LlamaHeads implements MtpHeads {
       (target.draft as Int32Array)[target.draftCount++] = token;
       if (target.draftCount >= at(depths, index)) continue;
       this.feeder.batch.setStates(states, row, 1);
-      // Who reads the model's cache asks from where that ends, whatever the token.
+      // An assistant that reads the model's cache always asks from its end, whatever the draft position.
       const position = target.total - 1 + (sharesMemory ? 0 : target.draftCount);
       this.#rows[drafting] = this.feeder.batch.view.count;
       this.feeder.batch.view.add(token, position, target.slot, 1);
@@ -117,7 +117,7 @@ export class LlamaHeads implements MtpHeads {
   }
 }
 
-/** Element of a typed array at an index the caller knows to be inside. */
+/** Element of a typed array at an index known to be in bounds. */
 function at(array: Int32Array, index: number): number {
   return array[index] as number;
 }

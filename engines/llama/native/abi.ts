@@ -1,6 +1,6 @@
-// Owns what this code believes about llama.cpp's binary interface: struct layouts and the functions it calls, keyed by
-// the llama.cpp release that the installed package names. Any other release is refused: a wrong layout corrupts memory.
-// Source: llama.h of that release. test/parity/abi.test.ts proves the layout against the libraries.
+// llama.cpp's binary interface: struct layouts and functions, keyed by the llama.cpp release that the installed package
+// names. Any other release is refused: a wrong layout corrupts memory. Source: llama.h of that release.
+// test/parity/abi.test.ts checks the layout against the libraries.
 import koffi, { type LibraryHandle, type TypeObject } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { bindPrediction, type PredictionFunctions } from "../mtp/mtp-abi.ts";
@@ -43,7 +43,7 @@ export interface NativeContextParams {
 export interface NativeBatch {
   n_tokens: number;
   token: Pointer;
-  /** Address of a hidden state for each token, where passes take one. */
+  /** Address of a hidden state per token, for passes that take them. */
   embd: Pointer | bigint;
   pos: Pointer;
   n_seq_id: Pointer;
@@ -51,7 +51,7 @@ export interface NativeBatch {
   logits: Pointer;
 }
 
-/** The functions used, by their names in llama.h less the prefix. Negative or false results are failures. */
+/** Functions by their names in llama.h without the prefix. A negative or false result is a failure. */
 export interface LlamaFunctions {
   backendInit(): void;
   logSet(callback: Pointer, userData: Pointer): void;
@@ -94,40 +94,40 @@ export interface LlamaFunctions {
   batchFree(batch: NativeBatch): void;
   decode(context: Pointer, batch: NativeBatch): number;
   getLogits(context: Pointer): Pointer;
-  /** Whether passes give hidden states too; they then do of every token. */
+  /** Switches hidden states of every token of a pass on or off. */
   setEmbeddings(context: Pointer, wanted: boolean): void;
   getEmbeddings(context: Pointer): Pointer;
   /** Pooled output of a sequence; null without a pooling type. */
   getPooled(context: Pointer, sequence: number): Pointer;
   getMemory(context: Pointer): Pointer;
   memoryRemove(memory: Pointer, sequence: number, from: number, to: number): boolean;
-  /** A range may be given only where sequences share one pool of cells; else it ends the process. */
+  /** A range is allowed only if sequences share one pool of cells; otherwise it ends the process. */
   memoryCopy(memory: Pointer, source: number, target: number, from: number, to: number): void;
   stateSize(context: Pointer, sequence: number): bigint | number;
   stateGet(context: Pointer, buffer: Uint8Array, size: number, sequence: number): bigint | number;
   stateSet(context: Pointer, buffer: Uint8Array, size: number, sequence: number): bigint | number;
-  /** Null where the file is no adapter of the model. */
+  /** Null if the file is not an adapter of the model. */
   adapterLoad(model: Pointer, path: string): Pointer;
   adapterFree(adapter: Pointer): void;
-  /** Takes the place of those set before. `adapters` has their addresses. */
+  /** Replaces the current set. `adapters` has the addresses. */
   setAdapters(context: Pointer, adapters: BigUint64Array, count: number, scales: Float32Array): number;
   /** Waits for passes that a GPU still runs. */
   synchronize(context: Pointer): void;
-  /** The threads (thread-pool.ts) that passes of one token, and of more, compute with on the CPU. */
+  /** Sets the CPU threads (thread-pool.ts) of one-token passes and of longer ones. */
   attachThreads(context: Pointer, pool: Pointer, batchPool: Pointer): void;
-  /** What models with prediction heads need beside. Throws `config_invalid` where the library has it not. */
+  /** Functions for models with MTP. Throws `config_invalid` if the library lacks them. */
   prediction(): PredictionFunctions;
 }
 
 /** ggml_type ids of the KV cache types. */
 export const ggmlType = { f32: 0, f16: 1, q4_0: 2, q8_0: 8, bf16: 30 } as const;
 
-/** Bytes a KV element takes, by type: block formats hold 32 elements and a 2-byte scale. */
+/** Bytes per KV element; block formats hold 32 elements and a 2-byte scale. */
 export const ggmlTypeBytes = { f32: 4, f16: 2, q4_0: 18 / 32, q8_0: 34 / 32, bf16: 2 } as const;
 
 export const loadMode = { auto: -1, copy: 0 } as const;
 
-/** llama_context_type id of a context that runs prediction heads. */
+/** llama_context_type id of an MTP context. */
 export const predictionContext = 1;
 
 /** llama_pooling_type ids. */
@@ -137,7 +137,7 @@ type Bind = (library: LibraryHandle) => LlamaFunctions;
 
 const releases: Readonly<Record<string, Bind>> = { "v0.5.0": bindV050 };
 
-/** The interface of the given llama.cpp release. Throws `config_invalid` for one this code does not know. */
+/** Binding for a llama.cpp release. Throws `config_invalid` for an unknown one. */
 export function bindingOf(release: string): Bind {
   const bind = releases[release];
   if (bind) return bind;
@@ -230,7 +230,7 @@ export function structsV050() {
 
 function bindV050(library: LibraryHandle): LlamaFunctions {
   const { modelParams, contextParams, batch } = structsV050();
-  // The argument types below are what makes each call's JS signature true.
+  // The argument types below make each call's JS signature true.
   const bind = <F>(name: string, result: Type, args: Type[]) => library.func(`llama_${name}`, result, args) as F;
   type Of<K extends keyof LlamaFunctions> = LlamaFunctions[K];
   const pointer = "void*";

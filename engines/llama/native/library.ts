@@ -1,23 +1,23 @@
-// The llama.cpp libraries, opened once per process (or worker thread), with the C API bound. The packages of node-llama-cpp
-// carry them prebuilt. For the CPU they are opened directly (prebuilt.ts); for a GPU node-llama-cpp chooses among its builds.
+// llama.cpp libraries with the C API bound, opened once per process (or worker thread). The packages of node-llama-cpp
+// carry them prebuilt. For the CPU they are opened directly (prebuilt.ts); for a GPU node-llama-cpp chooses a build.
 // Nothing is built or downloaded.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeCores } from "../../../runtime/host/cores.ts";
 import { bindingOf, type LlamaFunctions } from "./abi.ts";
-import { limitNativeHeap } from "./native-heap.ts";
+import { limitNativeHeap } from "./memory/native-heap.ts";
 import type { Pointer } from "./pointer.ts";
 import { isLibrary, openPrebuilt } from "./prebuilt.ts";
 import { bundledRelease } from "./release.ts";
 import { bindThreadPools, type StartThreads } from "./thread-pool.ts";
 
-/** What passes can be computed on. */
+/** The compute devices. */
 interface Devices {
   /** "cpu", "cuda", "metal" or "vulkan". */
   readonly backend: string;
-  /** Performance cores: without the efficiency cores of a hybrid CPU. */
+  /** Number of performance cores, without the efficiency cores of a hybrid CPU. */
   readonly mathCores: number;
-  /** The GPU's memory, in all and unused. */
+  /** The GPU's memory in bytes: total and free. */
   gpuMemory(): Promise<{ readonly gpuBytes: number; readonly freeBytes: number }>;
   gpuNames(): Promise<readonly string[]>;
 }
@@ -27,25 +27,28 @@ export interface LlamaLibrary extends Devices {
   readonly release: string;
   /** Path of the mapped library. */
   readonly path: string;
-  /** Runs `body` with native log lines collected; outside of it they go nowhere. Only while loading, on the loading thread. */
+  /**
+   * Runs `body` while native log lines are collected; otherwise they are discarded. Only while loading, on the loading
+   * thread.
+   */
   withLog<T>(body: (lines: readonly string[]) => T): T;
   readonly startThreads: StartThreads;
-  /** Address of a C function `strlen`: as an abort callback it is true while the flag byte it is given is not 0. */
+  /** Address of the C function `strlen`: as an abort callback it is true while its flag byte is not 0. */
   readonly flagIsSet: Pointer;
 }
 
-// A llama_decode builds its graph on the stack of the call; the default of 1 MiB is tight for deep models.
+// llama_decode builds its graph on the call's stack; the default of 1 MiB is tight for deep models.
 const nativeStackBytes = 8 * 1024 * 1024;
 const logLinesKept = 64;
 /** ggml's log level DEBUG: one line per tensor. */
 const debugLevel = 1;
 const keptHeapBytes = 32 * 1024 * 1024;
-// Made once: koffi keeps every type for ever.
+// Created once: koffi never frees a type.
 const logCallback = koffi.pointer(koffi.proto("void", ["int32", "str", "void*"]));
 
 const open = new Map<boolean, Promise<LlamaLibrary>>();
 
-/** The libraries for a CPU-only or an accelerated run; opened at the first call. Throws `config_invalid`. */
+/** The libraries for a CPU-only or an accelerated run; opened by the first call. Throws `config_invalid`. */
 export function openLibrary(useGpu: boolean): Promise<LlamaLibrary> {
   let library = open.get(useGpu);
   if (!library) {
@@ -60,8 +63,9 @@ async function load(useGpu: boolean): Promise<LlamaLibrary> {
   const bind = bindingOf(release);
   koffi.config({ ...koffi.config(), sync_stack_size: nativeStackBytes });
   const libc = koffi.load(libcName());
-  // `abs` ignores its pointer arguments: a log callback in C that is safe from every thread. node-llama-cpp installs a
-  // JS one, which would block or abort when called from a compute thread, so ours must come after it.
+  // `abs` ignores pointer arguments, which makes it a log callback in C that is safe on every thread. node-llama-cpp
+  // installs a JS callback, which would block or abort when called from a compute thread, so this one must be set after
+  // it.
   const silent = libc.symbol("abs");
   const devices = await openDevices(useGpu, silent).catch(notLoaded);
   const path = findLibrary("llama");
@@ -101,11 +105,11 @@ async function openDevices(useGpu: boolean, log: Pointer): Promise<Devices> {
 function notLoaded(cause: Error): never {
   const message =
     `llama.cpp's libraries do not load on ${process.platform}-${process.arch} (${cause.message}); ` +
-    "`npm ci` installs the prebuilt ones where there are any, and the wasm engine needs none";
+    "`npm ci` installs the prebuilt ones if this platform has any; the wasm engine needs none";
   throw new ServerError("config_invalid", message, { param: "engine", cause });
 }
 
-/** Path of a library this process has mapped, by its plain name. */
+/** Path of a mapped library by its plain name. */
 function findLibrary(name: string): string {
   const report = process.report.getReport() as { sharedObjects?: string[] };
   const found = report.sharedObjects?.find((path) => isLibrary(path, name));
@@ -145,7 +149,7 @@ function collectLog<T>(functions: LlamaFunctions, silent: Pointer, body: (lines:
   }
 }
 
-/** The lines of a native log that say what went wrong. */
+/** The lines of a native log that name the error, joined by "; ". */
 export function lastWords(lines: readonly string[]): string {
   const errors = lines.filter((line) => /error|fail|invalid|unknown|unsupported|missing/i.test(line));
   return (errors.length > 0 ? errors : lines).slice(-3).join("; ") || "it gave no reason";

@@ -1,15 +1,15 @@
-// Owns an open llama.cpp context with its model: forward passes, the sequences in its memory, and their end. Called by the
-// models and KV caches of this folder, which know which sequence is whose; a call that fails is a ServerError from here on.
+// NativeContext: an open llama.cpp context with its model: forward passes, the sequences in its memory, and disposal.
+// Called by the models and KV caches, which map slots to sequences; a failed call becomes a ServerError here.
 import koffi from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ComputeLock } from "../compute-lock.ts";
 import type { LlamaFunctions } from "./abi.ts";
-import type { NativeBatchView } from "./native-batch.ts";
+import type { NativeBatchView } from "./memory/native-batch.ts";
 import type { Pointer } from "./pointer.ts";
 import type { ThreadPool } from "./thread-pool.ts";
 import type { TurnLock } from "./turn-lock.ts";
 
-/** What passes compute with; all contexts of a model have the same. */
+/** Compute resources; all contexts of a model share them. */
 export interface Cores {
   readonly threadPool: ThreadPool;
   readonly computeLock: ComputeLock | null;
@@ -22,7 +22,7 @@ export interface NativeHandles {
   readonly cores: Cores;
 }
 
-/** Status of a pass that was not run for want of KV cache. */
+/** Status of a pass that did not run because no KV cell was free. */
 const noFreeCell = 1;
 const floatBytes = Float32Array.BYTES_PER_ELEMENT;
 
@@ -30,13 +30,13 @@ export class NativeContext {
   readonly functions: LlamaFunctions;
   readonly model: Pointer;
   readonly vocab: Pointer;
-  /** False for models that look at whole sequences only. */
+  /** False for models that only look at whole sequences. */
   readonly hasMemory: boolean;
   isDisposed = false;
   readonly #context: Pointer;
   readonly #memory: Pointer;
   readonly #cores: Cores;
-  /** What the next pass has to hold: it goes through the list of the model's adapters. */
+  /** Lock for the next pass to hold, because it reads the list of the model's adapters. */
   #listLock: TurnLock | null = null;
 
   constructor({ functions, model, context, cores }: NativeHandles) {
@@ -55,49 +55,54 @@ export class NativeContext {
     return this.#context;
   }
 
-  /** ONE pass over what the view holds. */
+  /** Runs ONE pass over the view's tokens. */
   decode(view: NativeBatchView): void {
     const status = this.#run(view);
     if (status !== 0) throw decodeError(status, view.batch.n_tokens);
   }
 
-  /** The same, but false where no KV cache cell is free. */
+  /** As decode(), but returns false if no KV cell is free. */
   tryDecode(view: NativeBatchView): boolean {
     const status = this.#run(view);
     if (status !== 0 && status !== noFreeCell) throw decodeError(status, view.batch.n_tokens);
     return status === 0;
   }
 
-  /** Whether passes give the hidden states of all their tokens, too. */
+  /** Switches hidden states of all tokens of a pass on or off. */
   setEmbeddings(wanted: boolean): void {
     this.functions.setEmbeddings(this.#context, wanted);
   }
 
-  /** Has later passes use an adapter; null = none. The first of them holds the lock, and takes some milliseconds more. */
+  /**
+   * Sets the adapter of later passes; null = none. The first of them holds the lock and takes some milliseconds more.
+   */
   setAdapter(adapter: Pointer, listLock: TurnLock): void {
     const addresses = BigUint64Array.of(adapter === null ? 0n : koffi.address(adapter));
     this.functions.setAdapters(this.#context, addresses, adapter === null ? 0 : 1, Float32Array.of(1));
     this.#listLock = listLock;
   }
 
-  /** Null where llama.cpp refuses the file. */
+  /** Null if llama.cpp refuses the file. */
   loadAdapter(path: string): Pointer {
     return this.functions.adapterLoad(this.model, path);
   }
 
-  /** None of them is set. */
+  /** Frees adapters, none of which is selected. */
   freeAdapters(adapters: readonly Pointer[]): void {
-    // A pass that used one of them may still run, where nothing was asked of its output.
+    // A pass with one of them may still run if its output was never read.
     this.functions.synchronize(this.#context);
     for (const adapter of adapters) this.functions.adapterFree(adapter);
   }
 
-  /** Drops what a sequence holds from position `from` on. */
+  /** Drops a sequence's tokens from position `from` on. */
   remove(sequence: number, from: number): void {
     this.functions.memoryRemove(this.#memory, sequence, from, -1);
   }
 
-  /** Shares the first tokens of a sequence with another. Only where all have one pool of cells: else the process ends. */
+  /**
+   * Shares the first `tokens` tokens of a sequence with another. Only with one pool of cells; otherwise it ends the
+   * process.
+   */
   share(source: number, target: number, tokens: number): void {
     this.functions.memoryCopy(this.#memory, source, target, 0, tokens);
   }
@@ -106,20 +111,20 @@ export class NativeContext {
     return Number(this.functions.stateSize(this.#context, sequence));
   }
 
-  /** Writes what a sequence holds to the beginning of `bytes`. */
+  /** Writes a sequence's state to the beginning of `bytes`. */
   readState(sequence: number, bytes: Uint8Array): void {
     const written = Number(this.functions.stateGet(this.#context, bytes, bytes.length, sequence));
     if (written === 0) throw new ServerError("model_failed", `the state of sequence ${sequence} could not be copied`);
   }
 
-  /** Puts a state in the place of what a sequence holds. */
+  /** Replaces a sequence's content with a saved state. */
   writeState(sequence: number, bytes: Uint8Array): void {
     const read = Number(this.functions.stateSet(this.#context, bytes, bytes.length, sequence));
     if (read > 0) return;
     throw new ServerError("model_failed", `a state of ${bytes.length} bytes does not fit sequence ${sequence}`);
   }
 
-  /** Where the logits of the last pass are. */
+  /** Address of the logits of the last pass. */
   logitsPointer(): Pointer {
     return this.functions.getLogits(this.#context);
   }
@@ -129,12 +134,12 @@ export class NativeContext {
     return new Float32Array(koffi.view(this.functions.getEmbeddings(this.#context), floats * floatBytes));
   }
 
-  /** Pooled output of a sequence of the last pass; valid until the next. */
+  /** Pooled output of a sequence in the last pass; valid until the next. */
   pooled(sequence: number, floats: number): Float32Array {
     return new Float32Array(koffi.view(this.functions.getPooled(this.#context, sequence), floats * floatBytes));
   }
 
-  /** Tokens of a vocabulary of so many that end a generation. */
+  /** Token ids that end a generation, among the first `vocabSize` ids. */
   endOfGeneration(vocabSize: number): number[] {
     const tokens: number[] = [];
     for (let token = 0; token < vocabSize; token++) {
@@ -143,7 +148,7 @@ export class NativeContext {
     return tokens;
   }
 
-  /** Token ids of a text; control tokens as plain text. */
+  /** Token ids of a text; control tokens are read as plain text. */
   tokenize(text: string): Int32Array {
     const bytes = Buffer.byteLength(text);
     const tokens = new Int32Array(bytes + 2);
@@ -151,7 +156,7 @@ export class NativeContext {
     return tokens.slice(0, Math.max(count, 0));
   }
 
-  /** Frees the context, and leaves model and cores to whoever has them too. */
+  /** Frees the context. Model and compute resources stay, for other contexts that use them. */
   free(): void {
     this.isDisposed = true;
     this.functions.free(this.#context);
@@ -165,7 +170,7 @@ export class NativeContext {
 
   #run(view: NativeBatchView): number {
     view.finish();
-    // First: other models need not wait until an adapter of this one is loaded.
+    // Released first: other models need not wait for an adapter load of this one.
     const listLock = this.#listLock;
     listLock?.acquire();
     try {
@@ -188,7 +193,7 @@ export class NativeContext {
   }
 }
 
-/** Once no context uses them any more. */
+/** Call once no context uses them. */
 export function closeCores({ threadPool, computeLock }: Cores): void {
   threadPool.free();
   computeLock?.close();

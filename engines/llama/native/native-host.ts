@@ -1,28 +1,29 @@
-// Owns the question what this host has for the llama engine: a GPU, and libraries that load. Asked before an engine is chosen,
-// by a process that must have no native code in it; so a child process of its own finds out, under a time limit, and dies.
+// Native host: which GPU this host has for the llama engine, and whether llama.cpp's libraries load. Asked before an
+// engine is chosen, by a process that must not map native code; so a short-lived child process finds out, under a time
+// limit.
 import { readdirSync } from "node:fs";
 import { toErrorRecord } from "../../../runtime/errors.ts";
 import { spawnPlace } from "../../../runtime/thread/place.ts";
 import type { NativeDevice, NativeFindings, NativeProbe } from "./probe-place.ts";
 
-/** Every answer is found when it is asked for, and once; but how much memory is free, again after a while. */
+/** Answers are found on first use and kept, except free memory, which is read again after a while. */
 export interface NativeHost {
-  /** What llama.cpp would compute on beside the CPU: "cuda", "metal" or "vulkan"; null for nothing. */
+  /** Backend of the GPU: "cuda", "metal" or "vulkan"; null: none. */
   gpu(): Promise<string | null>;
-  /** The devices that `gpu` is the kind of. */
+  /** Devices of that backend. */
   devices(): Promise<readonly NativeDevice[]>;
-  /** Why llama.cpp's libraries cannot be loaded; null where they can. */
+  /** Why llama.cpp's libraries cannot be loaded; null if they can. */
   problem(): Promise<string | null>;
 }
 
-/** Loading the drivers of a GPU that is asleep takes seconds. */
+/** Loading the drivers of a sleeping GPU takes seconds. */
 const probeLimitMs = 30_000;
 const probeStopMs = 1000;
-/** What is said of devices holds for so long. */
+/** Free memory of devices is cached this long. */
 const devicesKeptMs = 10_000;
 const probeModule = new URL("./probe-place.js", import.meta.url);
 
-/** Device files on Linux of which every GPU that CUDA or Vulkan can use has one. */
+/** Device files on Linux; every GPU that CUDA or Vulkan can use has one of them. */
 const gpuDevice = /^(nvidia(ctl|\d+)|nvgpu|nvhost-gpu|nvmap|dxg|kfd|renderD\d+|mali\d+|kgsl-3d\d+)$/;
 
 interface Answer {
@@ -57,11 +58,11 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
       const first = await found();
       if (first === null || first.gpu === null || latest === null) return first?.devices ?? [];
       const { devices } = await (now() - latest.at < devicesKeptMs ? latest.answer : askForGpu());
-      // They are there all the same where it did not work this time.
+      // The devices still exist if the query failed this time.
       return devices.length === 0 ? first.devices : devices;
     },
     problem: async () => {
-      // A yes holds without a GPU too; a no may be the fault of a driver.
+      // If libraries load with a GPU, they load without one; a failure may be the GPU driver's fault.
       if (withGpu && (await withGpu).problem === null) return null;
       onCpu ??= answerOf(probe({ useGpu: false }));
       return (await onCpu).problem;
@@ -69,7 +70,7 @@ export function nativeHost(options: NativeHostOptions = {}): NativeHost {
   };
 }
 
-/** Whether it is worth asking. */
+/** Whether a probe for a GPU is worthwhile. */
 function hasGpuDevice(): boolean {
   if (process.platform !== "linux") return true;
   return [...namesIn("/dev"), ...namesIn("/dev/dri")].some((name) => gpuDevice.test(name));
@@ -99,7 +100,7 @@ async function probeInChild(init: NativeProbe): Promise<NativeFindings> {
     init,
     carrier: "process",
     startTimeoutMs: probeLimitMs,
-    // What a driver prints while it is tried is not for the log: the answer says what is wrong.
+    // Driver output does not belong in the log; the answer names the problem.
     onOutput: () => {},
   });
   void place.stop(probeStopMs);

@@ -1,17 +1,16 @@
-// Owns what runs in the short-lived process that tries llama.cpp's libraries; see native-host.ts, which starts it. A driver
-// that crashes here takes nobody along.
+// Probe process: tries llama.cpp's libraries; started by native-host.ts. A driver that crashes ends only this process.
 import type { PlaceContext } from "../../../runtime/thread/entry.ts";
 import { openLibrary } from "./library.ts";
 
 export interface NativeProbe {
-  /** Whether to look for a GPU, or else only try whether the libraries load. */
+  /** true: look for a GPU; false: only load the libraries. */
   readonly useGpu: boolean;
 }
 
 export interface NativeFindings {
-  /** "cuda", "metal" or "vulkan"; null for none. */
+  /** "cuda", "metal" or "vulkan"; null: none. */
   readonly gpu: string | null;
-  /** The devices behind it. */
+  /** Devices of that backend. */
   readonly devices?: readonly NativeDevice[];
 }
 
@@ -21,12 +20,12 @@ export interface NativeDevice {
   readonly availableBytes: number;
 }
 
-/** Rejects where the engine could not load its libraries either. */
+/** Rejects if the engine could not load its libraries either. */
 export async function start({ init }: PlaceContext<NativeProbe>): Promise<NativeFindings> {
   const library = await openLibrary(init.useGpu);
   const names = init.useGpu ? await library.gpuNames() : [];
   if (names.length === 0) return { gpu: null };
-  // The library tells the memory of all of them together, and no more.
+  // The library reports only the memory of all devices together.
   const { gpuBytes, freeBytes } = await library.gpuMemory();
   const share = {
     totalBytes: Math.round(gpuBytes / names.length),

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** The release that the installed package names. */
+/** The llama.cpp release that the installed package names. */
 export function bundledRelease(): string {
   const packageRoot = dirname(dirname(fileURLToPath(import.meta.resolve("node-llama-cpp"))));
   const file = join(packageRoot, "llama", "binariesGithubRelease.json");

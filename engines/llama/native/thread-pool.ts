@@ -1,5 +1,5 @@
-// Owns the threads that a model's passes compute with on the CPU, from its load to its end. Left to itself a llama.cpp that
-// was built without OpenMP starts them for every pass and ends them with it.
+// Thread pool: the CPU threads of a model's passes, from its load to its end. Without a pool, a llama.cpp built without
+// OpenMP starts threads for every pass and ends them after it.
 import koffi, { type LibraryHandle } from "koffi";
 import { ServerError } from "../../../runtime/errors.ts";
 import { structsV050 } from "./abi.ts";
@@ -7,18 +7,18 @@ import type { Pointer } from "./pointer.ts";
 
 export interface ThreadPool {
   readonly pointer: Pointer;
-  /** To be called when no context uses them any more. */
+  /** Call when no context uses the pool any more. */
   free(): void;
 }
 
-/** Starts so many threads, of which the one that calls for a pass is one. */
+/** Starts a pool of `threads` threads, the calling thread included. */
 export type StartThreads = (threads: number) => ThreadPool;
 
 const cpuDevice = 0;
-/** Threads sleep between passes: what spins there takes cores from whatever else is to be done meanwhile. */
+/** Threads sleep between passes: spinning would take cores from other work. */
 const polling = 0;
 
-/** The functions stand in the library for this machine's CPU, whose name only `ggml` knows; it hands them out. */
+/** The functions are in the library for this machine's CPU. Only `ggml` knows its name, and hands the functions out. */
 export function bindThreadPools(ggml: LibraryHandle, ggmlBase: LibraryHandle): StartThreads {
   const { threadPoolParams } = structsV050();
   const newPool = koffi.proto("void*", [koffi.pointer(threadPoolParams)]);

@@ -1,14 +1,14 @@
-// Owns taking turns between two threads of a process, so that neither waits for more than one turn of the other. For a model's
-// thread and the one that loads its adapters, which both use llama.cpp's list of them. A side that has it must not ask again.
+// Turn lock: two threads of a process alternate, so that neither waits for more than one turn of the other. For a
+// model's thread and its adapter loading thread, which both use llama.cpp's list of adapters. Not reentrant.
 
 export type Side = 0 | 1;
 
-/** Word `side` is 1 while that side has the lock or waits for it. This word names the side that waits where both are 1. */
+/** Word `side` is 1 while that side has the lock or waits for it. This word names the waiting side if both are 1. */
 const waitingSide = 2;
 const words = 3;
 
 export class TurnLock {
-  /** For the other side's instance. */
+  /** Memory for the other side's instance. */
   readonly memory: SharedArrayBuffer;
   readonly #words: Int32Array;
   readonly #own: Side;
@@ -26,7 +26,7 @@ export class TurnLock {
     while (this.#mustWait()) Atomics.wait(this.#words, waitingSide, this.#own);
   }
 
-  /** False where the other side has the lock, or is about to. */
+  /** Returns false if the other side has the lock, or is about to take it. */
   tryAcquire(): boolean {
     this.#ask();
     if (!this.#mustWait()) return true;
@@ -36,12 +36,12 @@ export class TurnLock {
 
   release(): void {
     Atomics.store(this.#words, this.#own, 0);
-    // Whoever is about to wait for a change of this word sees one.
+    // A side that is about to wait for a change of this word sees one.
     Atomics.store(this.#words, waitingSide, this.#own);
     Atomics.notify(this.#words, waitingSide);
   }
 
-  /** Lets the other side go first where it has asked before: it may be waiting, for want of this side's second word alone. */
+  /** Lets the other side go first if it asked before: it may be waiting only for this side to write `waitingSide`. */
   #ask(): void {
     Atomics.store(this.#words, this.#own, 1);
     Atomics.store(this.#words, waitingSide, this.#own);

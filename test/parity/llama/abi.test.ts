@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import type { TypeObject } from "koffi";
 import { bindingOf, structsV050 } from "../../../engines/llama/native/abi.ts";
 import { openLibrary } from "../../../engines/llama/native/library.ts";
+import { quantizeParamsType } from "../../../engines/llama/native/quantizer.ts";
 import { bundledRelease } from "../../../engines/llama/native/release.ts";
 
 const structNames = {
@@ -15,6 +16,7 @@ const structNames = {
   contextParams: "llama_context_params",
   batch: "llama_batch",
   threadPoolParams: "ggml_threadpool_params",
+  quantizeParams: "llama_model_quantize_params",
 };
 
 describe("the binary interface of llama.cpp", () => {
@@ -58,7 +60,7 @@ describe("the binary interface of llama.cpp", () => {
     after(() => rmSync(directory, { recursive: true, force: true }));
 
     it("has the size and the offsets that a C compiler gives", { skip: missingTool() }, () => {
-      const structs = structsV050();
+      const structs = { ...structsV050(), quantizeParams: quantizeParamsType() };
       const expected: string[] = [];
       const lines: string[] = [];
       for (const [key, name] of Object.entries(structNames)) {
@@ -80,7 +82,7 @@ describe("the binary interface of llama.cpp", () => {
       assert.deepEqual(printed, expected);
     });
 
-    it("has the functions of adapters and threads as they are called", { skip: missingTool() }, () => {
+    it("has the functions of adapters, threads and the quantizer as they are called", { skip: missingTool() }, () => {
       const source = join(directory, "adapters.c");
       const program = `#include "llama.h"
 #include "ggml-cpu.h"
@@ -91,6 +93,8 @@ void (*synchronize)(struct llama_context *) = llama_synchronize;
 void (*threads)(struct llama_context *, ggml_threadpool_t, ggml_threadpool_t) = llama_attach_threadpool;
 struct ggml_threadpool * (*start)(struct ggml_threadpool_params *) = ggml_threadpool_new;
 void (*stop)(struct ggml_threadpool *) = ggml_threadpool_free;
+struct llama_model_quantize_params (*defaults)(void) = llama_model_quantize_default_params;
+uint32_t (*quantize)(const char *, const char *, const struct llama_model_quantize_params *) = llama_model_quantize;
 `;
       writeFileSync(source, program);
       execFileSync("cc", ["-fsyntax-only", "-Werror", ...include, source]);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { NativeBatchView } from "../../../engines/llama/native/native-batch.ts";
+import type { NativeBatchView } from "../../../engines/llama/native/memory/native-batch.ts";
 import { NativeContext, type NativeHandles } from "../../../engines/llama/native/native-context.ts";
 import type { TurnLock } from "../../../engines/llama/native/turn-lock.ts";
 

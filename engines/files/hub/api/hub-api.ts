@@ -1,5 +1,5 @@
-// Owns what is asked of the hub: which files a repository has, what a file is, and whose a token is. What comes back is
-// checked here, since names in it become paths. Called by hub-model.ts and cli/login.ts.
+// Hub API: the files of a repository, the facts of a file, and the owner of a token. Answers are validated here,
+// because names in them become paths. Called by hub-model.ts and cli/login.ts.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { withRetries } from "../download/retry.ts";
@@ -9,9 +9,9 @@ import { explainRefusal } from "./hub-refusal.ts";
 import { type HubAnswer, readJson, sendRequest } from "./hub-request.ts";
 
 export interface RepoListing {
-  /** The commit that the revision is now. */
+  /** Current commit of the revision. */
   readonly commit: string;
-  /** Size by path; null where the hub does not say. */
+  /** Size in bytes by path; null if the hub does not say. */
   readonly files: ReadonlyMap<string, number | null>;
 }
 
@@ -20,10 +20,10 @@ export interface RemoteFile {
   readonly source: HubSource;
   readonly path: string;
   readonly address: string;
-  /** Names the bytes, and the blob in the cache. */
+  /** Identifies the bytes, and names the blob in the cache. */
   readonly etag: string;
   readonly sizeBytes: number;
-  /** Hex; null where the etag is not one. */
+  /** Hex; null if the etag is not a sha256. */
   readonly sha256: string | null;
 }
 
@@ -32,7 +32,10 @@ const listingType = z.object({
   siblings: z.array(z.object({ rfilename: z.string(), size: z.number().nullish() })),
 });
 
-/** Throws model_file_invalid where there is no such repository or revision, model_source_unreachable where it is closed. */
+/**
+ * Throws `model_file_invalid` if the repository or revision does not exist, `model_source_unreachable` if access is
+ * denied.
+ */
 export async function listRepo(context: HubContext, source: HubSource): Promise<RepoListing> {
   const revision = encodeURIComponent(source.revision);
   const address = `${context.endpoint}/api/models/${source.repo}/revision/${revision}?blobs=true`;
@@ -47,7 +50,7 @@ export async function listRepo(context: HubContext, source: HubSource): Promise<
   });
 }
 
-/** What the hub says of one file. `listedBytes` is what its list said before. */
+/** Facts of one file. `listedBytes` is its size in the repository's listing. */
 export async function describeFile(
   context: HubContext,
   source: HubSource,
@@ -65,7 +68,7 @@ export async function describeFile(
     const size = answer.hubHeaders.get("x-linked-size") ?? (answer.status < 300 ? contentLength(answer) : null);
     const sizeBytes = size === null ? listedBytes : Number(size);
     if (etag === null || sizeBytes === null || !Number.isSafeInteger(sizeBytes) || sizeBytes < 0) {
-      throw unusable(context, `it does not say what "${path}" is: an ETag and a size are expected`);
+      throw unusable(context, `its answer for "${path}" lacks an ETag or a size`);
     }
     if (listedBytes !== null && listedBytes !== sizeBytes) {
       throw unusable(context, `it lists "${path}" with ${listedBytes} bytes and then offers ${sizeBytes}`);
@@ -75,14 +78,14 @@ export async function describeFile(
   });
 }
 
-/** The etag by which the hub knows a file's bytes; null where none came that can name a file. */
+/** The hub's etag of a file's bytes; null if there is none, or none usable as a file name. */
 export function etagOf(headers: Headers): string | null {
   const value = headers.get("x-linked-etag") ?? headers.get("etag");
   const etag = value?.replace(/^W\//, "").replace(/^"(.*)"$/, "$1") ?? "";
   return /^[A-Za-z0-9][\w.-]{0,199}$/.test(etag) ? etag : null;
 }
 
-/** The name of the account a token belongs to; null where the hub refuses the token. */
+/** Account name of the token; null if the hub refuses the token. */
 export async function whoAmI(context: HubContext): Promise<string | null> {
   return await withRetries(context, async () => {
     const answer = await sendRequest(context, `${context.endpoint}/api/whoami-v2`);
@@ -96,7 +99,7 @@ export async function whoAmI(context: HubContext): Promise<string | null> {
   });
 }
 
-/** Whether a name from outside stays inside the folder it is joined to, on every system. */
+/** Whether a foreign name stays inside the folder it is joined to, on every system. */
 function isSafePath(path: string): boolean {
   const isPlain = (part: string) => part !== "" && !/^\.{1,2}$/.test(part) && !/[\\:\0]/.test(part);
   return path.split("/").every(isPlain);

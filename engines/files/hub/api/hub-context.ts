@@ -1,11 +1,11 @@
-// Owns what every request to the hub needs to know: its address, the token, the limits on tries and waits, and the caller's
-// signal. Made once a fetch by resolve-model.ts and by cli/login.ts.
+// Hub context: address, token, limits on attempts and waits, and the caller's signal, for all requests of one fetch.
+// Created by resolve-model.ts and cli/login.ts.
 import type { FetchOptions, HubLimits } from "../download/fetch-options.ts";
 import { hubEndpoint } from "./hub-locations.ts";
 import { readToken } from "./hub-token.ts";
 
 export interface HubContext {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly endpoint: string;
   readonly token: string | null;
   readonly limits: HubLimits;
@@ -28,7 +28,7 @@ const defaultLimits: HubLimits = {
 
 const hurriedMs = 4000;
 
-/** Throws config_invalid where the endpoint or the token's source is wrong. */
+/** Throws `config_invalid` if the endpoint or the token's source is wrong. */
 export async function createHubContext(options: FetchOptions = {}): Promise<HubContext> {
   const { environment = process.env, tokenSource = "cache", limits, signal } = options;
   return {
@@ -39,7 +39,7 @@ export async function createHubContext(options: FetchOptions = {}): Promise<HubC
   };
 }
 
-/** The same hub, asked once and briefly, for where something else can be done without its answer. */
+/** The same hub with one attempt and short limits, for requests whose answer is optional. */
 export function hurried(context: HubContext): HubContext {
   const { limits } = context;
   const answerMs = Math.min(limits.answerMs, hurriedMs);

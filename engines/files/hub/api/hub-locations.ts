@@ -1,5 +1,5 @@
-// Owns where the hub and its files on this machine are, by the variables the hub's Python library reads, so that both find
-// what the other fetched. It only reads the variables: nothing here touches disk or network.
+// Hub locations: the hub's address and its local files, from the same variables as the hub's Python library, so that
+// both find the other's files. Reads variables only: no disk or network access.
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { homeFolder } from "../../../../runtime/host/home.ts";
@@ -7,13 +7,13 @@ import type { Environment } from "../download/fetch-options.ts";
 
 const defaultEndpoint = "https://huggingface.co";
 
-/** The folder of the hub's models; `chosen` wins over the environment. */
+/** Folder of the hub's models; `chosen` overrides the environment. */
 export function hubCacheDirectory(environment: Environment, chosen: string | null = null): string {
   const named = chosen || environment.HF_HUB_CACHE || environment.HUGGINGFACE_HUB_CACHE;
   return named ? expandHome(named) : join(hubHome(environment), "hub");
 }
 
-/** The file `troupe login` and Python keep the token in. */
+/** File in which `troupe login` and Python keep the token. */
 export function tokenPath(environment: Environment): string {
   const named = environment.HF_TOKEN_PATH;
   return named ? expandHome(named) : join(hubHome(environment), "token");
@@ -24,7 +24,7 @@ export function isOffline(environment: Environment): boolean {
   return ["1", "on", "yes", "true"].includes((environment.HF_HUB_OFFLINE ?? "").trim().toLowerCase());
 }
 
-/** The hub's address without a slash at its end. The message never shows an address, which may carry a password. */
+/** The hub's address without a trailing slash. The error never shows an address, which may contain a password. */
 export function hubEndpoint(environment: Environment): string {
   const named = environment.HF_ENDPOINT || defaultEndpoint;
   const url = URL.canParse(named) ? new URL(named) : null;

@@ -1,5 +1,6 @@
-// Owns what a user is told when the hub says no: the token, the licence, or a name that is not there with one that is near.
-// Its own questions to the hub are asked once and may fail in silence. Called by hub-api.ts and part-transfer.ts.
+// Hub refusals: error messages for 4xx answers: token, licence, or a missing name with the nearest existing one. Its
+// extra requests to the hub have one attempt, and their failures are ignored. Called by hub-api.ts and
+// part-transfer.ts.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { suggestion } from "../../../../runtime/nearest.ts";
@@ -13,7 +14,7 @@ const refsType = z.object({
 });
 const modelsType = z.array(z.object({ id: z.string() }));
 
-/** The error that an answer of 4xx stands for. `path` is the file asked for, where it was one. */
+/** The error for a 4xx answer. `path` is the requested file, if any. */
 export async function explainRefusal(
   context: HubContext,
   answer: HubAnswer,
@@ -31,7 +32,7 @@ export async function explainRefusal(
   if (answer.status === 401) {
     const near = await nearRepo(context, repo);
     return closed(
-      `"${repo}" is no model on the hub, or a private one${near}; for a private model run troupe login, or set HF_TOKEN`,
+      `"${repo}" is not a model on the hub, or is private${near}; for a private model run troupe login, or set HF_TOKEN`,
     );
   }
   return closed(`the hub ${context.endpoint} answered ${answer.status} for "${path ?? repo}"`);
@@ -55,7 +56,7 @@ async function explainMissing(
   if (refs !== null && !refs.includes(revision)) {
     return absent(`"${repo}" has no revision "${revision}"${suggestion(revision, refs)}: ${refs.join(", ")}`);
   }
-  return absent(`"${repo}" is no model on the hub, and no local path${await nearRepo(context, repo)}`);
+  return absent(`"${repo}" is not a model on the hub, and not a local path${await nearRepo(context, repo)}`);
 }
 
 async function namesOfRefs(context: HubContext, repo: string): Promise<string[] | null> {
@@ -85,7 +86,7 @@ async function askBriefly(context: HubContext, path: string): Promise<unknown> {
     if (answer.status === 200) return await readJson(answer);
     await answer.discard();
   } catch {
-    // A better message is all that is lost.
+    // Only the suggestion is lost.
   }
   return null;
 }

@@ -1,5 +1,5 @@
-// Owns one request to the hub: the token, redirects, time limits, and which answers are worth another try. The token goes
-// to the hub's own origin and nowhere else. Called by hub-api.ts and part-transfer.ts, inside withRetries.
+// Hub request: one HTTP request with token, redirects, time limits, and the decision which answers deserve a retry. The
+// token is sent to the hub's own origin only. Called by hub-api.ts and part-transfer.ts, inside withRetries.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { anySignal, cancelled, TemporaryFailure } from "../download/retry.ts";
 import type { HubContext } from "./hub-context.ts";
@@ -7,25 +7,25 @@ import type { HubContext } from "./hub-context.ts";
 export interface RequestOptions {
   readonly method?: "GET" | "HEAD";
   readonly headers?: Readonly<Record<string, string>>;
-  /** Whether a redirect to another host is followed. Without, it is the answer itself. */
+  /** Follow redirects to another host. Default: the redirect itself is the answer. */
   readonly leavesHub?: boolean;
 }
 
 export interface HubAnswer {
   readonly status: number;
   readonly headers: Headers;
-  /** Headers of the hub's own last answer; `headers` may be those of a host it redirects to. */
+  /** Headers of the hub's own last answer; `headers` may come from a host it redirects to. */
   readonly hubHeaders: Headers;
-  /** Throws TemporaryFailure where the connection breaks or stalls. Its end is not proof that all came. */
+  /** Throws TemporaryFailure if the connection breaks or stalls. The end of the stream does not prove completeness. */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Gives up what is left of the body. */
+  /** Cancels the rest of the body. */
   discard(): Promise<void>;
 }
 
 const maxRedirects = 5;
 const maxJsonBytes = 32 * 2 ** 20;
 
-/** Answers from 200 to 499 except 408 and 429. Throws TemporaryFailure for all else that may pass. */
+/** Returns answers 200 to 499 except 408 and 429. Throws TemporaryFailure for other, possibly transient failures. */
 export async function sendRequest(
   context: HubContext,
   address: string,
@@ -42,7 +42,7 @@ export async function sendRequest(
         method: options.method ?? "GET",
         redirect: "manual",
         headers: {
-          // A compressed body has other bytes than the ranges and sizes speak of.
+          // Ranges and sizes refer to the uncompressed bytes.
           "accept-encoding": "identity",
           "user-agent": "troupe",
           ...options.headers,
@@ -68,7 +68,7 @@ export async function sendRequest(
   }
 }
 
-/** The body as JSON; null where it is none, or far too long. */
+/** The body as JSON; null if it is not JSON or too long. */
 export async function readJson(answer: HubAnswer): Promise<unknown> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -90,12 +90,12 @@ function redirectTarget(response: Response, from: URL): URL | null {
   const target = URL.canParse(location, from.href) ? new URL(location, from) : null;
   const isSafe = target !== null && (target.protocol === "https:" || target.protocol === from.protocol);
   if (isSafe) return target;
-  throw new ServerError("model_source_unreachable", `${from.host} redirects to an address that is not safe to follow`);
+  throw new ServerError("model_source_unreachable", `${from.host} redirects to an unsafe address`);
 }
 
 async function refuseTemporary(response: Response, url: URL, isHub: boolean): Promise<void> {
   const { status, headers } = response;
-  // Where the hub sends us, an address is signed for a time: after it the hub gives a new one.
+  // Redirect targets of the hub are signed for a limited time: after an expiry the hub issues a new address.
   const isStale = !isHub && status >= 400 && status !== 416;
   if (status < 500 && status !== 408 && status !== 429 && !isStale) return;
   await response.body?.cancel();
@@ -104,18 +104,18 @@ async function refuseTemporary(response: Response, url: URL, isHub: boolean): Pr
   throw new TemporaryFailure(`${url.host} answered ${status}${wish}`, { retryAfterMs });
 }
 
-/** The header's seconds or date as a wait; null where it says nothing. */
+/** Retry-After in milliseconds, from seconds or a date; null if absent or invalid. */
 function readRetryAfter(value: string | null): number | null {
   if (value === null) return null;
   const waitMs = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now();
   return Number.isNaN(waitMs) ? null : Math.max(0, waitMs);
 }
 
-/** Ends a request by the caller's signal, or when no sign of life came for the time allowed. */
+/** Aborts a request on the caller's signal, or after a time without progress. */
 interface Watch {
   readonly signal: AbortSignal;
   readonly isSilent: boolean;
-  /** Starts the time again, `limitMs` from now. */
+  /** Restarts the timer with `limitMs`. */
   restart(limitMs: number): void;
   stop(): void;
   abort(): void;
@@ -149,7 +149,7 @@ function answerOf(response: Response, hubHeaders: Headers, watch: Watch, context
     try {
       watch.restart(context.limits.stallMs);
       for await (const chunk of response.body ?? []) {
-        // The reader may take its time.
+        // Reading has no time limit.
         watch.stop();
         yield chunk;
         watch.restart(context.limits.stallMs);
@@ -158,7 +158,7 @@ function answerOf(response: Response, hubHeaders: Headers, watch: Watch, context
       throw failureOf(error, watch);
     } finally {
       watch.stop();
-      // A reader that leaves early must not leave the connection behind.
+      // A reader that leaves early must not leak the connection.
       watch.abort();
     }
   }
@@ -173,7 +173,7 @@ function failureOf(error: unknown, watch: Watch): Error {
   if (error instanceof ServerError || error instanceof TemporaryFailure) return error;
   if (watch.isSilent) return new TemporaryFailure("it stayed silent for too long", { cause: error });
   if (watch.signal.aborted) return cancelled(error);
-  // fetch says no more than "fetch failed" or "terminated"; the cause has the reason.
+  // fetch only says "fetch failed" or "terminated"; the cause has the reason.
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
   const reason = String(code ?? (cause instanceof Error ? cause.message : cause));

@@ -1,5 +1,5 @@
-// Owns the choice of a LoRA adapter among the files of a repository: a folder as PEFT writes it, or a GGUF adapter. Pure: names
-// in, names out. Called for the hub's list of files and for what its cache holds.
+// Adapter choice: one LoRA adapter among the files of a repository, a PEFT folder or a GGUF adapter. Pure: names in,
+// names out. For the hub's listing and for the content of its cache.
 import { posix } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { suggestion } from "../../../../runtime/nearest.ts";
@@ -10,20 +10,20 @@ export const adapterWeightsFile = "adapter_model.safetensors";
 
 const listedLimit = 30;
 
-/** An adapter there is: what a source names it by ("" is the repository itself), and its files, the config first. */
+/** An available adapter: its name in a source ("" is the repository itself), and its files, the config first. */
 interface AdapterFiles {
   readonly name: string;
   readonly files: readonly string[];
 }
 
 export interface AdapterChoice {
-  /** What a message calls the place the files are in. */
+  /** Name of the repository or folder in messages. */
   readonly place: string;
-  /** A folder or a .gguf file; null takes the repository itself, or the only adapter. */
+  /** A folder or a .gguf file; null: the repository itself, or the only adapter. */
   readonly wanted: string | null;
 }
 
-/** The files of the adapter that is meant. Throws invalid_lora_adapter, saying what there is. */
+/** Files of the chosen adapter. Throws `invalid_lora_adapter` with a list of the available ones. */
 export function chooseAdapter(paths: readonly string[], { place, wanted }: AdapterChoice): readonly string[] {
   const adapters = listAdapters(paths);
   const { name, files } = wanted === null ? theOne(adapters, paths, place) : named(adapters, wanted, place);
@@ -57,7 +57,7 @@ function named(adapters: readonly AdapterFiles[], wanted: string, place: string)
   return found;
 }
 
-/** What may be one: whether a GGUF file is an adapter shows when it is read. */
+/** Candidates: whether a GGUF file is an adapter shows when it is read. */
 function listAdapters(paths: readonly string[]): AdapterFiles[] {
   return [...paths].sort().flatMap((path): AdapterFiles[] => {
     if (/\.gguf$/i.test(path)) return [{ name: path, files: [path] }];

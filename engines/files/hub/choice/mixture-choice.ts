@@ -1,5 +1,5 @@
-// Owns the choice of an X-LoRA among the files of a repository: its classifier, its config, and the adapters in folders beside
-// them. Pure: names in, names out. Called for the hub's list of files and for what its cache holds.
+// X-LoRA choice among the files of a repository: its classifier, its config, and the adapters in folders beside them.
+// Pure: names in, names out. For the hub's listing and for the content of its cache.
 import { posix } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { type AdapterChoice, adapterConfigFile, adapterWeightsFile } from "./adapter-choice.ts";
@@ -8,8 +8,8 @@ const configFile = "xlora_config.json";
 export const mixtureClassifierFile = "xlora_classifier.safetensors";
 
 /**
- * The files of the X-LoRA that is meant: its classifier first, which lies in its folder, and its config last, so that it is
- * there only where all are. Throws invalid_lora_adapter, saying what there is.
+ * Files of the chosen X-LoRA: its classifier first, in its folder, and its config last, so that the config exists only
+ * if all files do. Throws `invalid_lora_adapter` with a list of the available ones.
  */
 export function chooseMixture(paths: readonly string[], { place, wanted }: AdapterChoice): readonly string[] {
   const known = new Set(paths);
@@ -26,7 +26,7 @@ export function chooseMixture(paths: readonly string[], { place, wanted }: Adapt
   return [inFolder(mixtureClassifierFile), ...adapters, inFolder(configFile)];
 }
 
-/** The repository itself, or the only folder that is one. */
+/** The repository itself, or the only X-LoRA folder in it. */
 function theOne(paths: readonly string[], place: string): string {
   const folders = foldersOf(paths);
   const [only, ...others] = folders;

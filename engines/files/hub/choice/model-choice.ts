@@ -1,11 +1,11 @@
-// Owns the choice of a model among the GGUF files of a repository or a folder: one file, or all shards of one. Pure: names
-// in, names out. Called for the hub's list of files, for what its cache holds, and for local folders.
+// Model choice among the GGUF files of a repository or a folder: one file, or all shards of a model. Pure: names in,
+// names out. For the hub's listing, its cache, and local folders.
 import { posix } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { suggestion } from "../../../../runtime/nearest.ts";
 import { shardPaths, stemOf } from "../../gguf/shards.ts";
 
-/** A model there is: its files in order, the first of which is the one to load. */
+/** An available model: its files in order, the file to load first. */
 interface ModelFiles {
   readonly first: string;
   readonly files: readonly string[];
@@ -13,23 +13,23 @@ interface ModelFiles {
 }
 
 export interface Choice {
-  /** What a message calls the place the files are in. */
+  /** Name of the repository or folder in messages. */
   readonly place: string;
-  /** A file or a quantisation; null takes the only model, or the first of `preferred`. */
+  /** A file or a quantisation; null: the only model, or the first of `preferred`. */
   readonly wanted: string | null;
-  /** Quantisations to take without asking, best first. */
+  /** Quantisations chosen without being named, best first. */
   readonly preferred: readonly string[];
 }
 
-/** What is taken where nobody says: small enough for most machines, good enough for most uses. */
+/** Default quantisations: small enough for most machines, good enough for most uses. */
 export const preferredQuantisations = ["Q4_K_M", "Q4_0", "Q4_1", "Q5_K_M", "Q8_0", "F16", "BF16", "F32"];
 
-// Projectors of pictures and sound, statistics for quantising, and bare vocabularies are GGUF files too.
+// Image and audio projectors, importance matrices and bare vocabularies are GGUF files too.
 const otherPattern = /(?:^|[-._])(?:mmproj|imatrix)(?:[-._]|$)|^ggml-vocab-/i;
 const quantisationPattern = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|B?F16|FP16|F32|FP32|MXFP4\w*))(?=$|[-./])/gi;
 const listedLimit = 30;
 
-/** The files of the model that is meant. Throws model_file_invalid, saying what there is. */
+/** Files of the chosen model. Throws `model_file_invalid` with a list of the available ones. */
 export function chooseModel(paths: readonly string[], choice: Choice): readonly string[] {
   const models = groupModels(paths);
   const { first, files, missing } = chooseOne(models, paths, choice);
@@ -67,13 +67,13 @@ function chooseWanted(
     if (found[0] !== undefined) return found[0];
   }
   if (paths.some((path) => isName(path.toLowerCase(), lower))) {
-    throw invalid(`"${wanted}" in ${place} is no language model in GGUF format${list(models)}`);
+    throw invalid(`"${wanted}" in ${place} is not a language model in GGUF format${list(models)}`);
   }
   const known = models.flatMap(({ first }) => [first, posix.basename(first), quantisationOf(first) ?? first]);
   throw invalid(`there is no model "${wanted}" in ${place}${suggestion(wanted, known)}${list(models)}`);
 }
 
-/** Every model among the files; shards of one model are one. */
+/** All models among the files; the shards of a model count as one. */
 function groupModels(paths: readonly string[]): ModelFiles[] {
   const there = new Set(paths);
   const models = new Map<string, ModelFiles>();
@@ -86,7 +86,7 @@ function groupModels(paths: readonly string[]): ModelFiles[] {
   return [...models.values()];
 }
 
-/** The quantisation a file's name ends with, in capitals; null where it names none. */
+/** The quantisation at the end of a file's name, in capitals; null if there is none. */
 function quantisationOf(path: string): string | null {
   const found = [...stemOf(path).matchAll(quantisationPattern)].at(-1)?.[1];
   return found === undefined ? null : normal(found);
@@ -100,7 +100,7 @@ function isName(path: string, wanted: string): boolean {
   return [path, posix.basename(path)].some((name) => name === wanted || stemOf(name) === wanted);
 }
 
-/** Whether a path holds `part` between separators: "Q4_K" is no part of "x-Q4_K_M". */
+/** Whether a path contains `part` between separators: "Q4_K" is not a part of "x-Q4_K_M". */
 function hasPart(path: string, part: string): boolean {
   const stem = stemOf(path);
   const isEdge = (character: string | undefined) => character === undefined || "-./".includes(character);

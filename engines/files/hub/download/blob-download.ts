@@ -1,5 +1,5 @@
-// Owns bringing one file of the hub into the cache's blobs: whole and checked, or not at all. One process at a time fetches
-// a blob; the others wait and find it there. Called by hub-model.ts.
+// Blob download: fetches one file of the hub into the cache's blobs, whole and verified, or not at all. One process at
+// a time fetches a blob; others wait and then find it. Called by hub-model.ts.
 import { mkdir, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -18,13 +18,13 @@ export interface BlobDownload {
   readonly blob: string;
   /** Folder for the lock. */
   readonly locks: string;
-  /** Told the bytes of this file that are here. */
+  /** Receives the number of bytes of this file fetched so far. */
   readonly onBytes: (doneBytes: number) => void;
   readonly onNotice: FetchOptions["onNotice"];
   readonly onVerify: FetchOptions["onProgress"];
 }
 
-/** Throws config_invalid where the disk has no room for what is still missing of the files. */
+/** Throws `config_invalid` if the disk has no room for the missing bytes of the files. */
 export async function checkRoom(
   directory: string,
   files: readonly { blob: string; file: RemoteFile }[],
@@ -38,7 +38,7 @@ export async function checkRoom(
   if (neededBytes > bavail * bsize) throw noRoom(directory, neededBytes, bavail * bsize);
 }
 
-/** Fetches the blob unless it is there. Returns whether it was. */
+/** Fetches the blob unless it exists. Returns whether it existed. */
 export async function downloadBlob(download: BlobDownload): Promise<{ wasThere: boolean }> {
   const { context, file, blob, locks, onNotice } = download;
   if ((await sizeOf(blob)) === file.sizeBytes) return { wasThere: true };
@@ -49,7 +49,7 @@ export async function downloadBlob(download: BlobDownload): Promise<{ wasThere: 
     onWait: () => onNotice?.(`another process is fetching "${file.path}"; waiting for it`),
   };
   return await withFileLock(join(locks, `${file.etag}.partial.lock`), options, async () => {
-    // While this one waited, another may have brought it.
+    // Another process may have fetched it during the wait.
     const wasThere = (await sizeOf(blob)) === file.sizeBytes;
     if (!wasThere && !(await fetchOnce(download)) && !(await fetchOnce(download))) throw wrongBytes(file);
     return { wasThere };
@@ -57,8 +57,8 @@ export async function downloadBlob(download: BlobDownload): Promise<{ wasThere: 
 }
 
 /**
- * Returns false where the bytes are wrong but the next try starts from nothing and may be right: those of an earlier
- * process may have been lost with the power.
+ * Returns false if the bytes are wrong but a fresh attempt may succeed: bytes of an earlier process may be lost after a
+ * power failure.
  */
 async function fetchOnce(download: BlobDownload): Promise<boolean> {
   const { context, file, blob, onBytes } = download;
@@ -70,7 +70,7 @@ async function fetchOnce(download: BlobDownload): Promise<boolean> {
     isRight = await isAsPromised(download, partial.path);
   } catch (error) {
     const isFull = (error as NodeJS.ErrnoException).code === "ENOSPC";
-    // What is fetched stays for the next try; where the record of it cannot be written, it does not.
+    // The fetched bytes stay for the next attempt, unless their record cannot be written.
     await partial.close().catch(() => undefined);
     throw isFull ? noRoom(dirname(blob), file.sizeBytes, 0) : error;
   }
@@ -86,7 +86,7 @@ async function isAsPromised({ file, context, onVerify }: BlobDownload, path: str
 }
 
 function wrongBytes({ path, sha256 }: RemoteFile): ServerError {
-  const message = `"${path}" came with other bytes than its sha256 ${sha256} promises; they are thrown away: try again`;
+  const message = `"${path}" does not match its sha256 ${sha256}; the download was discarded: try again`;
   return new ServerError("model_source_unreachable", message, { param: "model_id" });
 }
 

@@ -1,54 +1,54 @@
-// Owns what a caller may say about a fetch and hears of it. Used by every file of this folder and by cli/'s progress bar.
+// Fetch options: settings of a fetch and its progress callbacks.
 
 export interface HubLimits {
-  /** Tries of one request, or of one part of a file that gets nowhere. */
+  /** Attempts of one request, or of one part of a file without progress. */
   readonly attempts: number;
-  /** Wait before the second try; it doubles with each further one, and a part of it is random. */
+  /** Delay before the second attempt; it doubles with each further one, and half of it is random. */
   readonly firstDelayMs: number;
   readonly maxDelayMs: number;
-  /** A server that asks for a longer wait is given up. */
+  /** Longest Retry-After that is waited for; a longer one fails the request. */
   readonly maxRetryAfterMs: number;
-  /** From asking to the head of the answer, redirects and all. */
+  /** Time from the request to the head of the answer, redirects included. */
   readonly answerMs: number;
-  /** A body that brings nothing for so long is given up. */
+  /** A body without data for this long is aborted. */
   readonly stallMs: number;
-  /** Parts of one file that are fetched at the same time. */
+  /** Parts of one file fetched at the same time. */
   readonly connections: number;
   readonly partBytes: number;
-  /** A try that brings so much counts as progress, and the count of tries starts again. */
+  /** An attempt that brings this many bytes counts as progress and resets the number of attempts. */
   readonly progressBytes: number;
-  /** How often what is done is written down during a download. */
+  /** Interval at which progress is recorded during a download. */
   readonly saveMs: number;
-  /** How often a file that another process is fetching is looked at. */
+  /** Interval at which a file being fetched by another process is checked. */
   readonly lockPollMs: number;
 }
 
-/** Where a fetch is. `totalBytes` is null while it is unknown. */
+/** Progress of a fetch in bytes; `totalBytes` is null while unknown. */
 export interface FetchProgress {
   readonly phase: "download" | "unpack" | "verify";
   readonly doneBytes: number;
   readonly totalBytes: number | null;
 }
 
-/** Variables of a process. */
+/** Environment variables of a process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface FetchOptions {
-  /** Where models that packages carry are kept; the user's cache directory where absent. */
+  /** Folder of package models; default: the user's cache directory. */
   readonly cacheDirectory?: string;
-  /** The hub's cache, shared with Python; where the environment says it is, where absent or null. */
+  /** The hub's cache, shared with Python; absent or null: from the environment. */
   readonly hfCache?: string | null | undefined;
-  /** The file, or the quantisation, of a model that is named without one. */
+  /** File or quantisation of a model that is named without one. */
   readonly quantizedFile?: string | null | undefined;
-  /** Where the hub's token comes from: `literal:…`, `env:…`, `path:…`, `cache` (where absent) or `none`. */
+  /** Source of the hub's token: `literal:…`, `env:…`, `path:…`, `cache` (default) or `none`. */
   readonly tokenSource?: string | undefined;
-  /** The process's own where absent. */
+  /** Default: the process's environment. */
   readonly environment?: Environment | undefined;
-  /** Tries, waits and sizes other than the usual ones. */
+  /** Overrides of the default attempts, delays and sizes. */
   readonly limits?: Partial<HubLimits> | undefined;
   readonly onProgress?: ((progress: FetchProgress) => void) | undefined;
-  /** Told, in a sentence, what a user should know although the fetch goes on. */
+  /** Receives a sentence for the user about a problem that does not stop the fetch. */
   readonly onNotice?: ((message: string) => void) | undefined;
-  /** Aborting stops a fetch; the call then throws `cancelled`. */
+  /** Aborting stops the fetch, which then throws `cancelled`. */
   readonly signal?: AbortSignal | undefined;
 }

@@ -1,5 +1,5 @@
-// Owns letting one process at a time fetch a file: a lock file that its holder touches while it lives. A lock that nobody
-// touches is taken over. Two holders at once, after a long sleep of the machine, only do the same work twice.
+// File lock: one process at a time fetches a file. The holder touches the lock file while it lives; a lock that is no
+// longer touched is taken over. Two holders at once, after a long sleep of the machine, only do the same work twice.
 import { mkdir, open, readFile, rm, stat, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import { dirname } from "node:path";
@@ -11,18 +11,18 @@ const abandonedMs = 30_000;
 export interface LockOptions {
   readonly pollMs: number;
   readonly signal: AbortSignal | undefined;
-  /** Called once where another holds the lock. */
+  /** Called once if another process holds the lock. */
   readonly onWait: () => void;
 }
 
-/** Runs `work` while holding the lock at `path`; waits for whoever holds it. */
+/** Runs `work` while holding the lock at `path`; waits for the current holder. */
 export async function withFileLock<T>(path: string, options: LockOptions, work: () => Promise<T>): Promise<T> {
   await mkdir(dirname(path), { recursive: true });
   for (let tries = 0; !(await take(path)); tries++) {
     if (tries === 0) options.onWait();
     await pause(options.pollMs, options.signal);
   }
-  // A failed touch shows when the lock counts as abandoned, which does no harm.
+  // If touching fails, the lock counts as abandoned, which is harmless.
   const touching = setInterval(() => void utimes(path, new Date(), new Date()).catch(() => undefined), touchMs);
   try {
     return await work();
@@ -44,13 +44,13 @@ async function take(path: string): Promise<boolean> {
   }
 }
 
-/** Whether the holder is gone: a process of this machine that has ended, or one that stopped touching the lock. */
+/** Whether the holder is gone: an ended process of this machine, or one that stopped touching the lock. */
 async function isAbandoned(path: string): Promise<boolean> {
   const found = await stat(path).catch(() => null);
   if (found === null) return false;
   if (Date.now() - found.mtimeMs > abandonedMs) return true;
   const [pid = "", host] = (await readFile(path, "utf8").catch(() => "")).split(" ");
-  // Between its creation and its first bytes a lock names nobody.
+  // A lock that was just created is still empty.
   if (host !== hostname()) return false;
   try {
     process.kill(Number(pid), 0);

@@ -1,10 +1,10 @@
-// Owns the sha256 of a file, with progress. Called for what packages and the hub deliver.
+// sha256 of a file, with progress.
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import type { FetchOptions } from "./fetch-options.ts";
 import { cancelled } from "./retry.ts";
 
-/** In hex. Throws cancelled on the signal. */
+/** In hex. Throws `cancelled` on the signal. */
 export async function hashFile(
   path: string,
   totalBytes: number,

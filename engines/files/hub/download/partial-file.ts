@@ -1,6 +1,7 @@
-// Owns a file that is being fetched in parts: `<blob>.partial`, as long as the whole from the start, and beside it a record
-// of how far each part is, so that a download goes on after any kind of end. Python's `.incomplete` files grow from their
-// start and are taken for complete at full length, hence another name. Called by blob-download.ts, which holds the lock.
+// Partial file: a file being fetched in parts, `<blob>.partial`, with the full length from the start, and beside it a
+// record of each part's progress, so that a download resumes after any kind of end. Python's `.incomplete` files grow
+// from their start and are complete at full length, hence another name. Called by blob-download.ts, which holds the
+// lock.
 import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { z } from "zod";
 
@@ -16,7 +17,7 @@ const recordType = z.object({ sizeBytes: z.int(), partBytes: z.int().positive(),
 export class PartialFile {
   readonly path: string;
   readonly parts: readonly Part[];
-  /** Whether an earlier process brought some of it. */
+  /** An earlier process fetched some of the bytes. */
   readonly isResumed: boolean;
   readonly #file: FileHandle;
   readonly #partBytes: number;
@@ -33,7 +34,7 @@ export class PartialFile {
     this.#saveMs = saveMs;
   }
 
-  /** Goes on with what is there, or starts anew. */
+  /** Resumes an existing partial file, or creates one. */
   static async open(
     blob: string,
     sizeBytes: number,
@@ -56,7 +57,7 @@ export class PartialFile {
     return this.parts.reduce((sum, { doneBytes }) => sum + doneBytes, 0);
   }
 
-  /** Writes the next bytes of a part. One caller a part at a time. */
+  /** Writes the next bytes of a part. One caller per part at a time. */
   async write(part: Part, bytes: Uint8Array): Promise<void> {
     for (let written = 0; written < bytes.length; ) {
       const position = part.start + part.doneBytes;
@@ -67,12 +68,12 @@ export class PartialFile {
     if (Date.now() - this.#savedAt >= this.#saveMs) await this.#save();
   }
 
-  /** Writes down how far it is; what is fetched afterwards starts from there. */
+  /** Records the progress; the next attempt resumes from it. */
   async close(): Promise<void> {
     await this.#save().finally(() => this.#file.close());
   }
 
-  /** Puts the bytes on the disk for good and gives the file its final name. */
+  /** Flushes the bytes to disk and gives the file its final name. */
   async finish(blob: string): Promise<void> {
     await this.#file.datasync();
     await this.#file.close();
@@ -80,14 +81,14 @@ export class PartialFile {
     await rm(recordPath(this.path), { force: true });
   }
 
-  /** Throws away what was fetched. */
+  /** Deletes the fetched bytes. */
   async discard(): Promise<void> {
     await this.#file.close();
     await rm(this.path, { force: true });
     await rm(recordPath(this.path), { force: true });
   }
 
-  /** One at a time, each by a rename: the record is whole whenever the process ends. */
+  /** One at a time, each by a rename: the record is valid whenever the process ends. */
   #save(): Promise<void> {
     this.#savedAt = Date.now();
     this.#saving = this.#saving.then(async () => {
@@ -101,7 +102,7 @@ export class PartialFile {
   }
 }
 
-/** How much of a blob an interrupted download left here. */
+/** Bytes of a blob that an interrupted download left here. */
 export async function partialBytes(blob: string, sizeBytes: number): Promise<number> {
   const kept = await readParts(partialPath(blob), sizeBytes);
   return kept?.parts.reduce((sum, { doneBytes }) => sum + doneBytes, 0) ?? 0;
@@ -115,7 +116,7 @@ function recordPath(path: string): string {
   return `${path}.json`;
 }
 
-/** What the record says; null where there is none that fits the file. */
+/** The recorded parts; null if no record fits the file. */
 async function readParts(path: string, sizeBytes: number): Promise<{ parts: Part[]; partBytes: number } | null> {
   try {
     const record = recordType.parse(JSON.parse(await readFile(recordPath(path), "utf8")));
@@ -127,7 +128,7 @@ async function readParts(path: string, sizeBytes: number): Promise<{ parts: Part
       (await stat(path)).size === sizeBytes;
     return isSound ? { parts, partBytes: record.partBytes } : null;
   } catch {
-    // Missing or damaged means the same: start anew.
+    // Missing and damaged are treated alike: start over.
     return null;
   }
 }

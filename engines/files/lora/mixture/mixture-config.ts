@@ -1,5 +1,5 @@
-// Owns what xlora_config.json says of an X-LoRA: what its classifier looks like, and what is done with the weights it gives.
-// Defaults are those of the library that writes such files, by its code, not by what its comments say. Keys that only training knows are not looked at.
+// X-LoRA config: xlora_config.json, the shape of the classifier and the use of its weights. Defaults are those of the
+// library that writes such files, from its code, not its comments. Keys used only in training are ignored.
 import { join } from "node:path";
 import { z } from "zod";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -7,18 +7,18 @@ import { invalidAdapter } from "../adapter-problems.ts";
 import { readJsonFile } from "../json-file.ts";
 
 const count = z.int().min(1);
-/** Of adapters. What is published has up to some ten. */
+/** Adapter names. Published X-LoRAs have up to ten or so. */
 export const mixtureNames = z.array(z.string()).min(1).max(256);
 
 const configType = z.object({
   hidden_size: count,
-  /** Names, or an object by them whose values were paths where it was trained. */
+  /** Names, or an object keyed by names whose values were paths at training. */
   adapters: z.union([
     mixtureNames,
     z
       .record(z.string(), z.unknown())
       .transform((byName) => Object.keys(byName))
-      // An object has lost the order of such names.
+      // An object does not keep the order of numeric names.
       .pipe(mixtureNames.refine((names) => !names.some((name) => /^\d+$/.test(name)))),
   ]),
   layerwise_scalings: z.boolean().default(false),
@@ -38,7 +38,7 @@ export type MixtureConfig = z.infer<typeof configType>;
 
 const fileName = "xlora_config.json";
 
-/** Reads it in the folder of an X-LoRA. Throws invalid_lora_adapter. */
+/** Reads the config of an X-LoRA folder. Throws `invalid_lora_adapter`. */
 export async function readMixtureConfig(folder: string): Promise<MixtureConfig> {
   const parsed = configType.safeParse(await readJsonFile(join(folder, fileName), fileName));
   if (parsed.success) return parsed.data;

@@ -1,5 +1,5 @@
-// Owns the order of an X-LoRA: which adapter a class of the classifier stands for, and which of its layers a matrix. An order
-// file says so, or else it is the order in which the library that trained it came upon them.
+// X-LoRA order: the adapter of each classifier class, and the classifier layer of each matrix. From an order file, or
+// else the order in which the training library visited them.
 import { z } from "zod";
 import { ServerError } from "../../../../runtime/errors.ts";
 import { quote } from "../../gguf/invalid-file.ts";
@@ -14,10 +14,10 @@ const orderType = z.object({
   layers: z.record(z.string(), z.int().min(0)).optional(),
 });
 
-/** What is left out is so without an order file. */
+/** Absent keys: the order without an order file. */
 export type OrderFile = z.infer<typeof orderType>;
 
-/** Throws config_invalid. */
+/** Throws `config_invalid`. */
 export async function readOrderFile(path: string): Promise<OrderFile> {
   const content = await readJsonFile(path, "file").catch((cause: unknown) => {
     const problem = cause instanceof ServerError ? cause.message : (cause as Error).message;
@@ -29,17 +29,17 @@ export async function readOrderFile(path: string): Promise<OrderFile> {
   throw wrongOrder(path, `${quote(issue?.path.join(".") || "its content")}: ${issue?.message}`);
 }
 
-/** Parts of a layer in the order in which transformers lists their modules. */
+/** Parts of a layer in the order in which transformers lists its modules. */
 const partsInOrder = [
   ...["attn_q", "attn_k", "attn_v", "attn_output", "attn_qkv"],
   ...["ffn_gate", "ffn_up", "ffn_down", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"],
 ];
 
-/** By matrix, where no order file says it. Throws invalid_lora_adapter where one is needed. */
+/** Layer by matrix without an order file. Throws `invalid_lora_adapter` if an order file is needed. */
 export function layersAsFound(matrices: ReadonlySet<string>, layerCount: number): Record<string, number> {
   if (matrices.size !== layerCount) {
     throw invalidAdapter(
-      `its classifier tells ${layerCount} layers apart, where its adapters change ${matrices.size} matrices; say in an ` +
+      `its classifier distinguishes ${layerCount} layers, but its adapters change ${matrices.size} matrices; say in an ` +
         "order file (xlora_order) which is which",
     );
   }
@@ -48,7 +48,7 @@ export function layersAsFound(matrices: ReadonlySet<string>, layerCount: number)
   return Object.fromEntries(inOrder.map((name, layer) => [name, layer]));
 }
 
-/** A number that is greater the later transformers has it. */
+/** Sort key of a matrix name in the module order of transformers. */
 function placeOf(name: string): number {
   if (name === "output.weight") return Number.POSITIVE_INFINITY;
   const [, block, part = ""] = /^blk\.(\d+)\.(.+)\.weight$/.exec(name) ?? [];
@@ -59,16 +59,16 @@ function placeOf(name: string): number {
   );
 }
 
-/** What an order file's layers are checked against. */
+/** Facts that an order file's layers are checked against. */
 export interface LayerFacts {
-  /** Names of all that the adapters change. */
+  /** Names of all matrices that the adapters change. */
   readonly matrices: ReadonlySet<string>;
-  /** How many the classifier tells apart. */
+  /** Number of layers that the classifier distinguishes. */
   readonly layerCount: number;
   readonly model: TensorTable;
 }
 
-/** By matrix, as an order file says it by module. `path` is the file's. Throws config_invalid. */
+/** Layer by matrix from an order file's layers by module. `path` is the file's. Throws `config_invalid`. */
 export function layersAsSaid(
   path: string,
   said: Readonly<Record<string, number>>,
@@ -80,7 +80,7 @@ export function layersAsSaid(
     if (layer >= layerCount) {
       throw wrongOrder(
         path,
-        `it gives ${quote(module)} layer ${layer}, where the classifier has 0 to ${layerCount - 1}`,
+        `it gives ${quote(module)} layer ${layer}; the classifier has 0 to ${layerCount - 1}`,
       );
     }
     if (taken.has(layer)) throw wrongOrder(path, `it gives ${quote(module)} layer ${layer}, which another module has`);
@@ -90,7 +90,7 @@ export function layersAsSaid(
   return Object.fromEntries(
     [...matrices].map((name) => {
       const layer = layers.get(name);
-      if (layer === undefined) throw wrongOrder(path, `it has no layer for the module that is ${name} of the model`);
+      if (layer === undefined) throw wrongOrder(path, `it has no layer for the module of the model's ${name}`);
       return [name, layer];
     }),
   );

@@ -1,6 +1,5 @@
-// Owns making an X-LoRA ready for an engine: a folder with xlora_config.json, xlora_classifier.safetensors and a folder for each
-// adapter becomes a MixtureSpec, checked against the model. Reads and computes for as long as it takes: never called on a
-// thread that answers.
+// X-LoRA preparation: a folder with xlora_config.json, xlora_classifier.safetensors and a folder per adapter becomes a
+// MixtureSpec, checked against the model. Takes long: never called on a thread that serves requests.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { ServerError } from "../../../../runtime/errors.ts";
@@ -15,20 +14,22 @@ import { type MixtureConfig, readMixtureConfig } from "./mixture-config.ts";
 import { type LayerFacts, layersAsFound, layersAsSaid, readOrderFile } from "./mixture-order.ts";
 
 export interface MixtureOptions {
-  /** The folder of the X-LoRA. */
+  /** Folder of the X-LoRA. */
   readonly source: string;
-  /** Path of a JSON file: `order`, names of adapters; `layers`, for each module its layer in the classifier's outputs. */
+  /**
+   * Path of a JSON file: `order`, names of adapters; `layers`, the layer in the classifier's outputs of each module.
+   */
   readonly orderFile: string | null;
   /** The model's GGUF file: names, shapes and architecture. */
   readonly modelPath: string;
   readonly limits: Pick<AdapterLimits, "maxRank" | "maxBytes">;
-  /** Where prepared adapters go. */
+  /** Folder for prepared adapters. */
   readonly folder: string;
   /** MixtureSpec.keptAfter. */
   readonly keptAfter: number | null;
 }
 
-/** Throws config_invalid for the order file, for the rest the codes of an adapter. */
+/** Throws `config_invalid` for the order file, otherwise the codes of an adapter. */
 export async function prepareMixture(options: MixtureOptions): Promise<MixtureSpec> {
   const { source, orderFile, modelPath, limits, keptAfter } = options;
   const model = await readTensorTable(modelPath);
@@ -67,9 +68,9 @@ export async function prepareMixture(options: MixtureOptions): Promise<MixtureSp
 
 interface LayerQuestion extends Omit<LayerFacts, "layerCount"> {
   readonly options: MixtureOptions;
-  /** null where the classifier tells none apart. */
+  /** null: the classifier distinguishes no layers. */
   readonly layerCount: number | null;
-  /** By the order file. */
+  /** From the order file. */
   readonly said: Readonly<Record<string, number>> | undefined;
 }
 
@@ -83,19 +84,19 @@ async function layersOf({ options, layerCount, said, ...facts }: LayerQuestion):
 function checkConfig(config: MixtureConfig, classes: number, { fields }: TensorTable): void {
   const width = fields.get(`${fields.get("general.architecture")}.embedding_length`);
   if (config.hidden_size !== width) {
-    throw invalidAdapter(`it is made for a hidden_size of ${config.hidden_size}, where the model has ${width}`);
+    throw invalidAdapter(`it is made for hidden_size ${config.hidden_size}; the model has ${width}`);
   }
   if (config.top_k_lora !== null && config.top_k_lora > classes) {
-    throw invalidAdapter(`its top_k_lora is ${config.top_k_lora}, where it has ${classes} adapters`);
+    throw invalidAdapter(`its top_k_lora is ${config.top_k_lora}, but it has ${classes} adapters`);
   }
 }
 
-/** They can come from far away: none leads out of the folder. */
+/** The names may be untrusted: none may lead out of the folder. */
 function checkNames(names: readonly string[]): void {
   for (const [i, name] of names.entries()) {
     if (names.indexOf(name) !== i) throw invalidAdapter(`its adapter ${quote(name)} is named twice`);
     const isPlain = !/[\\\0]/.test(name) && name.split("/").every((part) => !["", ".", ".."].includes(part));
-    if (!isPlain) throw invalidAdapter(`its adapter ${quote(name)} is not named like a folder in it`);
+    if (!isPlain) throw invalidAdapter(`its adapter ${quote(name)} is not the name of a folder in it`);
   }
 }
 
@@ -111,11 +112,11 @@ async function prepareAll(names: readonly string[], options: MixtureOptions): Pr
   if (bytes <= limits.maxBytes) return adapters;
   throw new ServerError(
     "lora_byte_limit_exceeded",
-    `the adapters of ${quote(source)} take ${bytes} bytes, where up to ${limits.maxBytes} can be`,
+    `the adapters of ${quote(source)} take ${bytes} bytes; at most ${limits.maxBytes} are allowed`,
   );
 }
 
-/** The library leaves an adapter that is called `default` beside the classifier. */
+/** The library stores an adapter named `default` beside the classifier. */
 function folderOf(name: string, source: string): string {
   const own = join(source, name);
   return name === "default" && !existsSync(own) ? source : own;

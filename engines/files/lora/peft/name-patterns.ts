@@ -1,5 +1,5 @@
-// Owns the numbers that a PEFT config gives to modules by pattern: a name, the end of one behind a dot, or a regular expression
-// for either. The config comes from a client, so expressions run as automata, whose work has a bound.
+// Name patterns: numbers that a PEFT config assigns to modules by pattern: a name, its end after a dot, or a regular
+// expression for either. The config comes from a client, so expressions run as automata with bounded work.
 
 import { accepts } from "../../../../runtime/regex/automaton.ts";
 import { automatonOf } from "../../../../runtime/regex/determinise.ts";
@@ -10,11 +10,11 @@ import { bounded, TooMuchWork } from "../../../../runtime/regex/work.ts";
 import { quote } from "../../gguf/invalid-file.ts";
 import { invalidAdapter } from "../adapter-problems.ts";
 
-/** Names have no such bound: they are looked up. */
+/** Applies to expressions only; names are looked up. */
 const maxExpressions = 64;
 
 interface Numbered {
-  /** Among all patterns: the first that fits counts. */
+  /** Position among all patterns: the first match counts. */
   readonly order: number;
   readonly value: number;
 }
@@ -23,7 +23,7 @@ export class NamePatterns {
   readonly #names = new Map<string, Numbered>();
   readonly #expressions: (Numbered & { readonly automaton: Automaton })[] = [];
 
-  /** `key` is what the config calls them. Throws invalid_lora_adapter. */
+  /** `key` is the patterns' key in the config. Throws `invalid_lora_adapter`. */
   constructor(key: string, patterns: readonly (readonly [pattern: string, value: number])[]) {
     const expressions = patterns.flatMap(([pattern, value], order): [string, Numbered][] => {
       if (!/^[\w.]+$/.test(pattern)) return [[pattern, { order, value }]];
@@ -32,7 +32,7 @@ export class NamePatterns {
     });
     if (expressions.length > maxExpressions) {
       throw invalidAdapter(
-        `its ${key} has ${expressions.length} regular expressions, where up to ${maxExpressions} are read`,
+        `its ${key} has ${expressions.length} regular expressions; at most ${maxExpressions} are read`,
       );
     }
     bounded(() => {
@@ -42,7 +42,7 @@ export class NamePatterns {
     });
   }
 
-  /** The number for a module, by its whole name. */
+  /** The number for a module, by its full name. */
   find(module: string): number | undefined {
     const ends = [module, ...[...module.matchAll(/\./g)].map(({ index }) => module.slice(index + 1))];
     const named = ends.flatMap((end) => this.#names.get(end) ?? []);

@@ -1,5 +1,6 @@
-// Owns reading a LoRA adapter as PEFT writes it: adapter_config.json and adapter_model.safetensors, checked against the model.
-// What it cannot do exactly it refuses by name. Reads the heads alone; the numbers are read when they are written anew.
+// PEFT adapter: reads adapter_config.json and adapter_model.safetensors and checks them against the model. Features
+// that cannot be reproduced exactly are refused by name. Reads the heads only; the numbers are read when the adapter is
+// written.
 import { quote } from "../../gguf/invalid-file.ts";
 import type { TensorTable } from "../../gguf/tensors.ts";
 import { invalidAdapter } from "../adapter-problems.ts";
@@ -16,7 +17,7 @@ interface Halves {
 
 const loraName = /^base_model\.model\.(.+)\.lora_([AB])(?:\.default)?\.weight$/;
 
-/** What else a PEFT file can hold, by a part of its name. */
+/** Other contents of PEFT files, by a part of the tensor name. */
 const refusedParts: readonly (readonly [part: string, meaning: string])[] = [
   ["lora_magnitude_vector", "a magnitude of DoRA"],
   ["lora_embedding_", "a change of token embeddings"],
@@ -24,7 +25,7 @@ const refusedParts: readonly (readonly [part: string, meaning: string])[] = [
   ["modules_to_save", "a whole module"],
 ];
 
-/** Throws invalid_lora_adapter. */
+/** Throws `invalid_lora_adapter`. */
 export async function readPeftAdapter(
   { config, weights }: { readonly config: SourceFile; readonly weights: SourceFile },
   model: TensorTable,
@@ -51,9 +52,9 @@ function pairUp(tensors: readonly SafetensorsEntry[]): Map<string, Halves> {
 
 function strange(name: string) {
   const [, meaning] = refusedParts.find(([part]) => name.includes(part)) ?? [];
-  if (meaning) return invalidAdapter(`its tensor ${quote(name)} is ${meaning}, which is not taken`);
+  if (meaning) return invalidAdapter(`its tensor ${quote(name)} is ${meaning}, which is not supported`);
   return invalidAdapter(
-    `its tensor ${quote(name)} is none of LoRA; expected names like base_model.model.<module>.lora_A.weight`,
+    `its tensor ${quote(name)} is not a LoRA tensor; expected names like base_model.model.<module>.lora_A.weight`,
   );
 }
 
@@ -69,13 +70,13 @@ function pairOf(module: string, { A, B }: Halves, { settings, weights, model }: 
   const matrix = matrixOf(module, model);
   const shape = matrixShape(model, matrix.name);
   if (!shape)
-    throw invalidAdapter(`${matrix.name} of the model is no plain matrix, so its module ${quote(module)} has no place`);
+    throw invalidAdapter(`${matrix.name} of the model is not a plain matrix, so its module ${quote(module)} cannot be applied`);
   const rank = settings.rankOf(module);
   checkShape(A, [rank, shape.columns], matrix.name);
   checkShape(B, [shape.rows, rank], matrix.name);
   if (matrix.turnedHeads > 0 && shape.rows % (2 * matrix.turnedHeads) !== 0) {
     throw invalidAdapter(
-      `${matrix.name} of the model has ${shape.rows} rows, which are not ${matrix.turnedHeads} heads`,
+      `${matrix.name} of the model has ${shape.rows} rows, which do not divide into ${matrix.turnedHeads} heads`,
     );
   }
   return {
@@ -91,7 +92,7 @@ function pairOf(module: string, { A, B }: Halves, { settings, weights, model }: 
 function checkShape({ name, shape }: SafetensorsEntry, expected: readonly [number, number], matrix: string): void {
   if (shape.length === 2 && shape[0] === expected[0] && shape[1] === expected[1]) return;
   throw invalidAdapter(
-    `its tensor ${quote(name)} is [${shape.join(", ")}], where [${expected.join(", ")}] would fit ${matrix} of the model ` +
+    `its tensor ${quote(name)} is [${shape.join(", ")}]; expected [${expected.join(", ")}] to fit ${matrix} of the model ` +
       "and the rank in adapter_config.json",
   );
 }

@@ -1,23 +1,23 @@
-// Owns what adapter_config.json says of an adapter: which rank and which scale each of its modules has, and whether it does
-// anything beside adding low-rank products, which is refused by name. Keys that change nothing here are not looked at.
+// PEFT config: adapter_config.json, rank and scale of each module. Anything beyond adding low-rank products is refused
+// by name. Keys without effect here are ignored.
 
 import { quote } from "../../gguf/invalid-file.ts";
 import { invalidAdapter } from "../adapter-problems.ts";
 import { NamePatterns } from "./name-patterns.ts";
 
 export interface PeftConfig {
-  /** The rank a module should have; `module` is its name in the model that PEFT wrapped. */
+  /** Expected rank of a module; `module` is its name in the model that PEFT wrapped. */
   rankOf(module: string): number;
-  /** What the product of its matrices, which are of that rank, counts. */
+  /** Factor of the product of a module's matrices at their rank. */
   scaleOf(module: string): number;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Ways to begin training that leave the model's own weights as they are. */
+/** Initialisations that leave the model's own weights unchanged. */
 const harmlessStarts: readonly unknown[] = [undefined, null, true, false, "gaussian", "orthogonal", "eva"];
 
-/** What must be absent, empty or false. By key, what it stands for. */
+/** Keys that must be absent, empty or false, and their meaning. */
 const refused: Readonly<Record<string, string>> = {
   use_dora: "DoRA",
   use_qalora: "QALoRA",
@@ -30,7 +30,7 @@ const refused: Readonly<Record<string, string>> = {
   alora_invocation_tokens: "activation by tokens (aLoRA)",
 };
 
-/** Throws invalid_lora_adapter. */
+/** Throws `invalid_lora_adapter`. */
 export function parsePeftConfig(bytes: Buffer): PeftConfig {
   const fields = parseFields(bytes);
   checkKind(fields);
@@ -55,16 +55,16 @@ function parseFields(bytes: Buffer): Fields {
   try {
     parsed = JSON.parse(bytes.toString("utf8"));
   } catch (error) {
-    throw invalidAdapter(`its adapter_config.json is no JSON: ${(error as Error).message.slice(0, 200)}`);
+    throw invalidAdapter(`its adapter_config.json is not JSON: ${(error as Error).message.slice(0, 200)}`);
   }
   if (isFields(parsed)) return parsed;
-  throw invalidAdapter("its adapter_config.json is no JSON object");
+  throw invalidAdapter("its adapter_config.json is not a JSON object");
 }
 
 function checkKind(fields: Fields): void {
   const { peft_type: kind, bias = "none", init_lora_weights: start } = fields;
-  if (kind !== "LORA") throw unfit("peft_type", kind, '"LORA", the one kind that is taken');
-  if (bias !== "none") throw unfit("bias", bias, '"none": biases are not taken');
+  if (kind !== "LORA") throw unfit("peft_type", kind, '"LORA", the only supported kind');
+  if (bias !== "none") throw unfit("bias", bias, '"none": biases are not supported');
   if (!harmlessStarts.includes(start)) {
     throw invalidAdapter(
       `its init_lora_weights is ${shown(start)}, so it may belong to weights that differ from the model's; convert it ` +
@@ -72,7 +72,7 @@ function checkKind(fields: Fields): void {
     );
   }
   for (const [key, meaning] of Object.entries(refused)) {
-    if (!isNothing(fields[key])) throw invalidAdapter(`its adapter_config.json has ${key}: ${meaning} are not taken`);
+    if (!isNothing(fields[key])) throw invalidAdapter(`its adapter_config.json has ${key}: ${meaning} are not supported`);
   }
 }
 
@@ -109,10 +109,10 @@ function isFiniteNumber(value: unknown): value is number {
 }
 
 function unfit(key: string, value: unknown, expected: string) {
-  return invalidAdapter(`its adapter_config.json has ${shown(value)} for ${key}, where ${expected} belongs`);
+  return invalidAdapter(`its adapter_config.json has ${shown(value)} for ${key}; expected ${expected}`);
 }
 
-/** Whatever JSON it is, in a few words. */
+/** Any JSON value, shortened for a message. */
 function shown(value: unknown): string {
   if (typeof value === "string") return quote(value);
   return (JSON.stringify(value) ?? "nothing").slice(0, 64);

@@ -1,6 +1,7 @@
-// Owns a view of floats in native memory, made anew only when they have moved. Used by what reads the outputs of passes.
+// NativeFloats: a Float32Array view of native memory, recreated only when the memory moved. For reading the outputs of
+// passes.
 import koffi from "koffi";
-import type { Pointer } from "./pointer.ts";
+import type { Pointer } from "../pointer.ts";
 
 export class NativeFloats {
   #floats = new Float32Array(0);

@@ -1,11 +1,10 @@
-// Owns one llama_batch and the views through which its arrays are written, without an allocation a step. Used by the
-// model alone; it knows nothing of slots, only of native sequence ids.
+// NativeBatchView: one llama_batch and typed views of its arrays, written without an allocation per step. It knows
+// native sequence ids, not slots.
 import koffi from "koffi";
-import type { Batch } from "../../batch.ts";
-import type { LlamaFunctions, NativeBatch } from "./abi.ts";
-import type { Pointer } from "./pointer.ts";
+import type { Batch } from "../../../batch.ts";
+import type { LlamaFunctions, NativeBatch } from "../abi.ts";
+import type { Pointer } from "../pointer.ts";
 
-/** A native batch whose arrays are written through views. */
 export class NativeBatchView {
   readonly batch: NativeBatch;
   readonly #token: Int32Array;
@@ -23,8 +22,8 @@ export class NativeBatchView {
     this.#position = new Int32Array(view(this.batch.pos, 4));
     this.#wanted = new Int8Array(view(this.batch.logits, 1));
     new Int32Array(view(this.batch.n_seq_id, 4)).fill(1);
-    // seq_id[i] points to the list of token i's sequences, which batchInit allocates one by one; pointing them into one
-    // array instead lets a view write them. The native side's own pointers are put back before it frees them.
+    // seq_id[i] points to token i's list of sequences, each allocated separately by batchInit. Pointing them into one
+    // array lets a view write them. The native side's pointers are restored before it frees them.
     this.#sequence = new Int32Array(maxTokens);
     this.#lists = new BigUint64Array(view(this.batch.seq_id, 8));
     this.#ownLists = this.#lists.slice();
@@ -59,13 +58,13 @@ export class NativeBatchView {
     for (let i = 0; i < length; i++) this.addToken(batch, row, sequence, i, i >= firstWanted ? 1 : 0);
   }
 
-  /** Adds the token of a row that stands at `index`, counted from its first. */
+  /** Adds token `index` of a batch row, counted from the row's first token. */
   addToken(batch: Batch, row: number, sequence: number, index: number, wantOutput: number): void {
     const token = batch.tokens[(batch.offset[row] as number) + index] as number;
     this.add(token, (batch.position[row] as number) + index, sequence, wantOutput);
   }
 
-  /** To be called before the batch is used. */
+  /** Call before the batch is used. */
   finish(): void {
     this.batch.n_tokens = this.#count;
   }
