@@ -1,12 +1,12 @@
-// Owns how an error looks on the wire: code -> status, type and Retry-After, in the one envelope. Nothing else in http/
-// builds an error body but a protocol whose clients know another shape, in an ErrorFormat of its own.
+// Errors on the wire: status, type and Retry-After of each error code, and the common envelope. A protocol with another shape
+// has its own ErrorFormat; nothing else in http/ builds error bodies.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../runtime/errors.ts";
 import type { ReplyHeaders } from "./server/edge.ts";
 
 interface WireRule {
   readonly status: number;
-  /** Seconds after which trying again may help. */
+  /** Seconds after which a retry may succeed. */
   readonly retryAfterSeconds?: number;
 }
 
@@ -74,45 +74,44 @@ export function statusOf(code: ErrorCode): number {
   return rules[code].status;
 }
 
-/** Headers an error adds to its answer. */
+/** Response headers of an error. */
 export function errorHeaders(error: ErrorRecord): ReplyHeaders {
   const seconds = error.retryAfterSeconds ?? rules[error.code].retryAfterSeconds;
   return seconds === undefined ? {} : { "retry-after": String(seconds) };
 }
 
-/** `{"error":{…}}`: the body of an answer that failed, and the last data of a stream that did. */
+/** `{"error":{…}}`: the body of a failed response, or the last data of a failed stream. */
 export function errorBody(error: ErrorRecord): string {
   const { code, message, param } = error;
   return JSON.stringify({ error: { message, type: typeOf(statusOf(code)), param: param ?? null, code } });
 }
 
-/** How a protocol writes errors. */
+/** The error format of a protocol. */
 export interface ErrorFormat {
   statusOf(code: ErrorCode): number;
-  /** What it calls a code, where that is not its own name. */
+  /** The protocol's name of a code, if it differs. */
   nameOf?(code: ErrorCode): string;
-  /** The body of an answer that failed. */
+  /** The body of a failed response. */
   body(error: ErrorRecord, requestId: string): string;
-  /** Of that body; with an id, as the document refers to it. */
+  /** Schema of that body; needs an id for references in the API document. */
   readonly schema: z.ZodType;
-  /** Where its clients look for the request's id, of an answer of any kind, if not in x-request-id alone. */
+  /** Response header with the request id in addition to x-request-id. */
   readonly requestIdHeader?: string;
 }
 
-/** The headers that say a request's id to a protocol's clients. */
+/** Response headers with the request id. */
 export function requestIdHeaders({ requestIdHeader: vendors }: ErrorFormat): readonly string[] {
   return vendors === undefined ? commonIdHeaders : [...commonIdHeaders, vendors];
 }
 
 const commonIdHeaders: readonly string[] = ["x-request-id"];
 
-/** The common envelope. */
 const errorEnvelope = z
   .strictObject({
     error: z.strictObject({
-      message: z.string().meta({ description: "What was expected, what came, and what to do" }),
+      message: z.string().meta({ description: "What was expected, what was received, and what to do." }),
       type: z.enum(["invalid_request_error", "rate_limit_error", "server_error"]),
-      param: z.string().nullable().meta({ description: "The field or parameter at fault" }),
+      param: z.string().nullable().meta({ description: "The field or parameter at fault." }),
       code: z.enum(errorCodes),
     }),
   })
@@ -120,7 +119,7 @@ const errorEnvelope = z
 
 export const commonErrors: ErrorFormat = { statusOf, body: errorBody, schema: errorEnvelope };
 
-/** Whether an answer with this code always says when to try again. */
+/** Whether every response with this code has Retry-After. */
 export function saysWhenToRetry(code: ErrorCode): boolean {
   return rules[code].retryAfterSeconds !== undefined;
 }

@@ -1,5 +1,4 @@
-// Owns the words for a field that is wrong: from the validator's issues to one ServerError. The schemas' own messages,
-// where they have one, are kept.
+// Issues: turns the validator's issues about a body into one ServerError. Messages of the schemas are kept.
 import type { z } from "zod";
 import { type ErrorCode, ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
@@ -17,7 +16,7 @@ const typeNames: Readonly<Record<string, string>> = {
   record: "an object",
 };
 
-/** A short picture of a value for an error message. */
+/** A short description of a value for an error message. */
 function picture(value: unknown): string {
   if (value === undefined) return "nothing";
   if (typeof value === "string") return JSON.stringify(clip(value));
@@ -26,17 +25,17 @@ function picture(value: unknown): string {
   return String(value);
 }
 
-/** Names come from the client too: an error must not send back megabytes of them. */
+/** Limits names and values of the client, so that an error does not return megabytes. */
 function clip(text: string): string {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 }
 
-/** For schemas: the message of a field that takes several types. */
+/** Error message for schemas with several types. */
 export function expected(what: string): (issue: RawIssue) => string {
   return (issue) => `expected ${what}, got ${picture(issue.input)}`;
 }
 
-/** For schemas: the message of a union of objects told apart by `field`. */
+/** Error message for a union of objects discriminated by `field`. */
 export function expectedVariant(what: string, field: string, values: readonly string[]): (issue: RawIssue) => string {
   return (issue) => {
     if (issue.code !== "invalid_union") return expected(what)(issue);
@@ -45,7 +44,7 @@ export function expectedVariant(what: string, field: string, values: readonly st
   };
 }
 
-/** The message of any other issue: what was expected and what came. */
+/** Error message of all other issues: what was expected and what was received. */
 export function expectation(issue: RawIssue): string | undefined {
   switch (issue.code) {
     case "invalid_type":
@@ -63,7 +62,7 @@ export function expectation(issue: RawIssue): string | undefined {
   }
 }
 
-/** The error for a body that failed its schema: its first issue, as deep in the body as it goes. */
+/** The error of an invalid body: its first issue, at the deepest path. */
 export function describeIssue(issues: readonly Issue[], knownFields: readonly string[]): ServerError {
   const { path, issue } = deepest({ path: [], issue: issues[0] as Issue });
   if (issue.code === "unrecognized_keys") {
@@ -80,13 +79,13 @@ interface Located {
   readonly issue: Issue;
 }
 
-/** Of a union's failures the one that got furthest into the value says most. */
+/** Among the branches of a union, the issue with the longest path is the most specific. */
 function deepest(from: { path: readonly PropertyKey[]; issue: Issue }): Located {
   const here = { path: [...from.path, ...from.issue.path], issue: from.issue };
   if (from.issue.code !== "invalid_union") return here;
   let best: Located = here;
   for (const branch of from.issue.errors) {
-    // The value is of another type than this branch: what else it says of it means nothing.
+    // The value has another type than this branch, so its issues are meaningless.
     if (branch.some((issue) => issue.code === "invalid_type" && issue.path.length === 0)) continue;
     for (const inner of branch) {
       const found = deepest({ path: here.path, issue: inner });
@@ -103,7 +102,7 @@ function fieldError(code: ErrorCode, path: readonly PropertyKey[], message: stri
     : new ServerError(code, `${param}: ${message}`, { param });
 }
 
-/** As OpenAI writes it: `messages[0].content`. */
+/** Path in OpenAI's notation: `messages[0].content`. */
 function fieldPath(path: readonly PropertyKey[]): string {
   const steps = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${clip(String(key))}`));
   return steps.join("").replace(/^\./, "");

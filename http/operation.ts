@@ -1,38 +1,39 @@
-// Owns what a route says of itself for the API document: what it takes, what it answers, which errors it has. Each protocol
-// folder describes its own routes; the table in routes.ts puts them together.
+// Operation: the description of a route in the API document, with its request, responses and errors. Every protocol folder
+// describes its routes; routes.ts collects them.
 import type { z } from "zod";
 import type { ErrorCode } from "../runtime/errors.ts";
 
 export type Tag = "Inference" | "Models" | "LoRA adapters" | "Operations" | "MCP";
 
-/** One kind of body: its schema, and what it is in words. */
+/** A response body of one content type. */
 export interface Content {
   readonly contentType: string;
-  /** Of an event stream: the schema of each event's `data` that is JSON. Left out of text that has no schema. */
+  /** Event stream: the schema of the JSON `data` of an event. Absent: plain text. */
   readonly schema?: z.ZodType;
   readonly description: string;
 }
 
 export interface Operation {
-  /** Its name in the document, in camelCase: schemas without an id of their own are named after it. */
+  /** operationId in camelCase; schemas without an id are named after it. */
   readonly id: string;
   readonly tag: Tag;
   readonly summary: string;
   readonly description?: string;
-  /** Parameters in the path and behind `?`. */
+  /** Path parameters. */
   readonly path?: z.ZodObject;
+  /** Query parameters. */
   readonly query?: z.ZodObject;
-  /** The body it takes, JSON; the schema that really reads it. */
+  /** The schema that parses the JSON body. */
   readonly body?: z.ZodType;
-  /** What it answers when all is well, by status. */
+  /** Successful responses by status. */
   readonly answers: Readonly<Record<number, readonly Content[]>>;
-  /** The setting that names its port, where it is not served with the others. */
+  /** The setting with the port, if the route has a separate port. */
   readonly portSetting?: string;
-  /** Errors of its own; those that every route of its kind may have are added. */
+  /** Errors in addition to those of every route of its kind. */
   readonly errors: readonly ErrorCode[];
 }
 
-/** What may go wrong wherever a model is asked for something. */
+/** Errors of every request to a model. */
 export const modelErrors = [
   "model_not_found",
   "unsupported",
@@ -49,12 +50,12 @@ export const modelErrors = [
   "peer_gone",
 ] as const satisfies readonly ErrorCode[];
 
-/** An answer that is one JSON body. */
+/** A 200 response with a JSON body. */
 export function jsonAnswer(schema: z.ZodType, description: string): Operation["answers"] {
   return { 200: [{ contentType: "application/json", schema, description }] };
 }
 
-/** An answer that is a stream where the request asks for one: `event` is the schema of each event's data. */
+/** An event stream; `event` is the schema of the data of an event. */
 export function streamContent(event: z.ZodType, description: string): Content {
   return { contentType: "text/event-stream", schema: event, description };
 }

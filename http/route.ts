@@ -1,27 +1,27 @@
-// Route: what is known of an endpoint without its handler. Types only: whatever is given a request may import it.
+// Route: an endpoint without its handler. Types only, so that any module that handles a request may import it.
 import type { ErrorFormat } from "./errors.ts";
 import type { Operation } from "./operation.ts";
 
-/** Parameters of a path by name: `response_id` of `/v1/responses/{response_id}`. */
+/** Path parameters by name: `response_id` of `/v1/responses/{response_id}`. */
 export type PathParameters = Readonly<Record<string, string>>;
 
-/** What the API document says of a route. */
+/** A route as the API document describes it. */
 export interface DescribedRoute {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** A segment in braces is a parameter: `/v1/responses/{response_id}`. */
   readonly path: string;
-  /** operations routes go on while the server drains, and are left out of the access log by default. */
+  /** Operations routes are served while the server drains, and not in the access log by default. */
   readonly kind: "operations" | "inference" | "resource";
-  /** Of a resource that a model made: the request log and the traces have it, like inference. */
+  /** A resource that a model created: in the request log and the traces, like inference. */
   readonly isInferred?: true;
-  /** How its errors look, where not in the common envelope. */
+  /** Error format; default: the common envelope. */
   readonly errors?: ErrorFormat;
-  /** Served only where this setting is on; else there is nothing at its path. */
+  /** Served only if this setting is on; otherwise 404. */
   readonly setting?: "allowLoraUpdates";
-  /** Where a request names a model, for the metrics: requests for inference do in their body's `model`. */
+  /** Where a request names its model, for the metrics; inference requests: `model` in the body. */
   readonly modelName?: ModelName;
   readonly operation: Operation;
 }
 
-/** A field of the body, or the parameter `model` behind the `?`. */
+/** A field of the body, or the query parameter `model`. */
 type ModelName = "model" | "model_id" | "query";

@@ -1,19 +1,16 @@
-// Markdown tables of generated documents (docs/), with padded columns as the formatter writes them.
+// Markdown tables of the generated documents in docs/. Columns are not padded: padding made these documents five times as
+// large, and one long cell changed every line.
 
-/** A Markdown table. Cells are one line each. */
+/** A Markdown table. A cell is one line; `|` in it is escaped. */
 export function markdownTable(header: readonly string[], rows: readonly (readonly string[])[]): string {
-  const cells = [header, ...rows].map((row) => row.map((cell) => cell.replaceAll("|", "\\|")));
-  const widths = header.map((_, column) => Math.max(...cells.map((row) => [...(row[column] ?? "")].length)));
-  const line = (row: readonly string[]) =>
-    `| ${row.map((cell, column) => pad(cell, widths[column] ?? 0)).join(" | ")} |`;
-  const [first = [], ...others] = cells;
-  return [line(first), line(widths.map((width) => "-".repeat(width))), ...others.map(line)].join("\n");
+  const rule = `|${"---|".repeat(header.length)}`;
+  return [line(header), rule, ...rows.map(line)].join("\n");
 }
 
 export function code(text: string): string {
   return `\`${text}\``;
 }
 
-function pad(cell: string, width: number): string {
-  return cell + " ".repeat(Math.max(0, width - [...cell].length));
+function line(row: readonly string[]): string {
+  return `|${row.map((cell) => (cell === "" ? " |" : ` ${cell.replaceAll("|", "\\|")} |`)).join("")}`;
 }

@@ -1,5 +1,5 @@
-// Owns docs/configuration.md: every key of the table with its names, default, type and state. Called by write-reference.ts,
-// which writes the file, and by the test that says when the file is behind the table.
+// docs/configuration.md: every key of the table with its names, default, type and state. write-reference.ts writes the file;
+// a test fails if the file is out of date.
 import { code, markdownTable } from "../../runtime/markdown-table.ts";
 import type { Key } from "./key.ts";
 import { appliesTo, type GroupName, groupNames, groups, type KeyEntry, keyEntries, sectionHeader } from "./keys.ts";
@@ -9,39 +9,38 @@ const commands = ["serve", "run", "bench"] as const;
 
 const introduction = `# Configuration
 
-<!-- Made from the table of keys by \`npm run docs\`; changes made here are lost. -->
+<!-- Generated from the table of keys by \`npm run docs\`; edits are lost. -->
 
-Settings come from, weakest first: defaults, a TOML file (\`troupe from-config -f FILE\`), environment variables, flags. A
-key of a file is a flag too, with dashes: \`max_seqs\` is \`--max-seqs\`. The file names its command at the top:
+Settings come from defaults, a TOML file (\`troupe from-config -f FILE\`), environment variables and flags; the later source
+wins. Every key of a file is also a flag, with dashes: \`max_seqs\` is \`--max-seqs\`. The file starts with its command:
 
 \`\`\`toml
 command = "serve" # or "run"
-max_seqs = 16 # general keys stand at the top, or under [runtime]
+max_seqs = 16 # general keys: at the top or under [runtime]
 
 [server]
 port = 8080
 
-[[models]] # one for each model
+[[models]] # once per model
 model_id = "/models/qwen2.5-7b-instruct-q4_k_m.gguf"
 max_model_len = 8192
 
-[models.device] # sections of this model
+[models.device] # a section of this model
 cpu = true
 \`\`\`
 
-- \`-m\` replaces the models of a file. Any other flag of a model holds for all of them.
-- A switch takes no value as a flag, and \`true\` or \`false\` in a file. \`-v\` and \`-vv\` stand for \`--log-level debug\` and
+- \`-m\` replaces the models of a file. Every other flag of a model applies to all models.
+- A switch takes no value as a flag, and \`true\` or \`false\` in a file. \`-v\` and \`-vv\` mean \`--log-level debug\` and
   \`trace\`.
-- An unknown name, a wrong value, or two settings that exclude one another end the start with exit code 2 and the line
-  at fault.
-- _Planned_ keys are of the contract, but what they set is not built yet. They are refused by name, never ignored. A value
-  that _holds_ says what the server does anyway, and is accepted. _Refused_ ones have no meaning in this server, and never
-  will.`;
+- An unknown name, a wrong value or two conflicting settings end the start with exit code 2 and the line at fault.
+- No default: the key is unset. Commands: \`serve\`, \`run\` and \`bench\` unless the table names fewer.
+- State: empty for a key that is built. _Planned_ keys are in the contract but not built; _refused_ keys have no meaning in
+  this server. Both are refused by name, except the value that _holds_, which is what the server does anyway.`;
 
 /** The whole text of docs/configuration.md. */
 export function renderReference(): string {
   const sections = groupNames.map((group) => `## ${heading(group)}\n\n${tableOf(group)}`);
-  const older = `## Keys of version 0.9.4\n\nThey are refused, with what to write instead:\n\n${olderTable()}`;
+  const older = `## Keys of version 0.9.4\n\nThey are refused; the error names the replacement:\n\n${olderTable()}`;
   return `${[introduction, ...sections, older].join("\n\n")}\n`;
 }
 
@@ -53,12 +52,13 @@ function heading(group: GroupName): string {
 
 function tableOf(group: GroupName): string {
   const entries = keyEntries.filter((entry) => entry.group === group);
-  const header = ["key", "flag", "default", "type", "for", "state", "what it sets"];
+  const header = ["key", "flag", "default", "type", "commands", "state", "description"];
   return markdownTable(header, entries.map(rowOf));
 }
 
 function rowOf(entry: KeyEntry): string[] {
   const { names, flags, shortFlag, key } = entry;
+  const usedBy = commands.filter((command) => appliesTo(entry, command));
   const flag = [...(shortFlag === null ? [] : [shortFlag]), ...flags];
   const environment = key.environment === undefined ? [] : [`environment: \`${key.environment}\``];
   return [
@@ -66,7 +66,7 @@ function rowOf(entry: KeyEntry): string[] {
     [...flag.map(code), ...environment].join(", "),
     defaultOf(key),
     key.expects,
-    commands.filter((command) => appliesTo(entry, command)).join(", "),
+    usedBy.length === commands.length ? "" : usedBy.join(", "),
     stateOf(key),
     key.help,
   ];
@@ -74,12 +74,14 @@ function rowOf(entry: KeyEntry): string[] {
 
 function defaultOf({ default: value, defaultOf = {}, defaultSays }: Key): string {
   if (defaultSays !== undefined) return defaultSays;
-  const shown = value === null ? "unset" : code(String(value));
-  return [shown, ...Object.entries(defaultOf).map(([command, own]) => `${command}: ${code(String(own))}`)].join("; ");
+  const shown = value === null ? [] : [code(String(value))];
+  return [...shown, ...Object.entries(defaultOf).map(([command, own]) => `${command}: ${code(String(own))}`)].join(
+    "; ",
+  );
 }
 
 function stateOf({ planned, never, holds = [], plannedValues = [] }: Key): string {
-  if (!planned) return ["built", ...plannedValues.map((value) => `${code(value)} planned`)].join("; ");
+  if (!planned) return plannedValues.map((value) => `${code(value)} planned`).join("; ");
   return [never === undefined ? "planned" : "refused", ...holds.map((value) => `${code(String(value))} holds`)].join(
     "; ",
   );

@@ -1,4 +1,4 @@
-// Owns writing docs/configuration.md. Run by `npm run docs` from the root of the sources, and by nobody else.
+// Writes docs/configuration.md; `npm run docs` runs it from the root of the sources.
 import { writeFileSync } from "node:fs";
 import { renderReference } from "./reference.ts";
 

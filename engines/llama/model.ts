@@ -107,7 +107,10 @@ export class LlamaModel implements LoadedModel {
     const adapter = batch.rowCount > 0 ? at(batch.adapter, 0) : 0;
     for (let row = 1; row < batch.rowCount; row++) {
       if (at(batch.adapter, row) === adapter) continue;
-      throw new ServerError("model_failed", `a step has rows of adapters ${adapter} and ${batch.adapter[row]}; one adapter per step is expected`);
+      throw new ServerError(
+        "model_failed",
+        `a step has rows of adapters ${adapter} and ${batch.adapter[row]}; one adapter per step is expected`,
+      );
     }
     if (this.adapters !== null) this.adapters.select(adapter);
     else assert.equal(adapter, 0, "this model takes no adapters");

@@ -1,4 +1,4 @@
-// Owns what the messages of a chat request mean in our own terms, and what contradicts itself in them.
+// Messages of a chat request: their translation to ChatMessages, and contradictions among them.
 import type { ChatMessage, ToolCall } from "../../engines/generation.ts";
 import type { WireMessage, WireMessages } from "./messages.ts";
 
@@ -8,7 +8,7 @@ export function conversation(messages: WireMessages): readonly ChatMessage[] {
   return typeof messages === "string" ? [{ role: "user", content: messages }] : messages.map(chatMessage);
 }
 
-/** The first contradiction, as where in the messages it stands and what is wrong with it; null where there is none. */
+/** The first contradiction, with its path in the messages; null: none. */
 export function contradiction(
   messages: WireMessages,
 ): { readonly path: readonly [message: number, field: string]; readonly message: string } | null {
@@ -32,7 +32,7 @@ export function contradiction(
 function chatMessage(message: WireMessage): ChatMessage {
   const { name } = message;
   return {
-    // `developer` is this protocol's newer word for `system`; few templates know it.
+    // `developer` is the newer name of `system`; few templates know it.
     role: message.role === "developer" ? "system" : message.role,
     content: text(message.content),
     ...(typeof name === "string" ? { name } : {}),

@@ -1,5 +1,5 @@
-// Owns the schema of `messages` in a chat request: roles, content as a string or as parts, calls of tools and their results.
-// Parts, roles and calls that are known and not taken are refused by name. What they mean: conversation.ts.
+// Schema of `messages` in a chat request: roles, content as a string or as parts, tool calls and their results. Known but
+// unsupported parts, roles and calls are refused by name. conversation.ts translates the messages.
 import { z } from "zod";
 import { expected, expectedVariant } from "../issues.ts";
 import {
@@ -27,7 +27,7 @@ const media = {
 const mediaTypes = ["image_url", "audio_url", "input_audio", "video_url", "file"] as const;
 const roles = ["system", "developer", "user", "assistant", "tool"];
 
-const TOOLS_INSTEAD = 'calls go by tools, tool_calls and messages of role "tool"; functions are an older way';
+const TOOLS_INSTEAD = 'functions are deprecated; send tools, tool_calls and messages of role "tool"';
 
 const textPart = z.strictObject({
   type: z.literal("text"),
@@ -56,18 +56,18 @@ const assistantContent = z.union([z.string(), z.array(assistantPart)], contentEr
 const name = z.string().max(MAX_NAME_LENGTH).nullish();
 const callId = z.string().min(1).max(MAX_CALL_ID_LENGTH);
 
-// Clients send back what they were given, with what their libraries have added to it.
-const added = ignored(z.unknown(), "some clients keep what they have parsed here");
+// Clients send messages back with the fields that their libraries have added.
+const added = ignored(z.unknown(), "a field that client libraries add");
 
 const functionCall = z.strictObject({
   id: callId.nullish(),
   type: z.literal("function"),
   function: z.strictObject({
     name: z.string().min(1).max(MAX_NAME_LENGTH),
-    arguments: z.string().meta({ description: "JSON text, as the model wrote it" }),
+    arguments: z.string().meta({ description: "Arguments as JSON text." }),
     parsed_arguments: added,
   }),
-  index: ignored(z.int(), "calls are in the order of the list"),
+  index: ignored(z.int(), "calls have the order of the list"),
 });
 
 const customCall = refusedVariants(
@@ -83,11 +83,10 @@ const assistant = z.strictObject({
   role: z.literal("assistant"),
   content: assistantContent.nullish(),
   name,
-  // The text that was refused is the content.
-  refusal: ignored(z.string(), "what was refused is the content"),
+  refusal: ignored(z.string(), "the refused text is the content"),
   tool_calls: z.array(toolCall).max(MAX_CALLS).nullish(),
-  reasoning_content: z.string().nullish().meta({ description: "What was thought before the content" }),
-  reasoning: z.string().nullish().meta({ description: "Another name of reasoning_content" }),
+  reasoning_content: z.string().nullish().meta({ description: "Reasoning before the content." }),
+  reasoning: z.string().nullish().meta({ description: "Alias of reasoning_content." }),
   function_call: refused(TOOLS_INSTEAD),
   audio: notBuiltYet("audio"),
   annotations: notBuiltYet("an annotation", isEmptyArray),
@@ -97,7 +96,7 @@ const assistant = z.strictObject({
 const tool = z.strictObject({
   role: z.literal("tool"),
   content,
-  tool_call_id: callId.meta({ description: "The call of an earlier message that it answers" }),
+  tool_call_id: callId.meta({ description: "Id of the call of an earlier message that this result belongs to." }),
   name,
 });
 
@@ -124,7 +123,7 @@ const message = z.discriminatedUnion(
 
 export const messagesSchema = z
   .union([z.string().min(1), z.array(message).min(1)], { error: expected("a string or an array of messages") })
-  .meta({ description: "The conversation so far; a string is one message of the user" });
+  .meta({ description: "The conversation; a string is a single user message." });
 
 export type WireMessages = z.output<typeof messagesSchema>;
 export type WireMessage = Exclude<WireMessages, string>[number];

@@ -1,4 +1,4 @@
-// Owns what the API document says of POST /v1/chat/completions.
+// API document of POST /v1/chat/completions.
 import { z } from "zod";
 import { commonErrors } from "../errors.ts";
 import { modelErrors, type Operation, streamContent } from "../operation.ts";
@@ -8,19 +8,19 @@ import { chatChunkSchema, chatCompletionSchema } from "./schemas.ts";
 export const chatOperation: Operation = {
   id: "createChatCompletion",
   tag: "Inference",
-  summary: "Answer a conversation",
-  description: "Goes on with a conversation, as the model's chat template writes it.",
+  summary: "Create a chat completion",
+  description: "Applies the model's chat template to the conversation and generates the next message.",
   body: chatRequestSchema,
   answers: {
     200: [
       {
         contentType: "application/json",
         schema: chatCompletionSchema,
-        description: "The answer, unless stream is true",
+        description: "The completion, unless stream is true",
       },
       streamContent(
         z.union([chatChunkSchema, commonErrors.schema]),
-        "With stream: true, chunks as unnamed events, and `data: [DONE]` as the last. A failure after the first chunk is an event with the error envelope, then `[DONE]`.",
+        "With stream: true, chunks as unnamed events, then `data: [DONE]`. A failure after the first chunk is an event with the error envelope, then `[DONE]`.",
       ),
     ],
   },

@@ -1,5 +1,5 @@
-// Owns the request of POST /v1/chat/completions: its schema, and what it means as a GenerateRequest. Fields that are known
-// and change nothing, and fields that are not built yet, are here by name.
+// Request of POST /v1/chat/completions: its schema and its translation to a GenerateRequest. Ignored fields and fields that
+// are not built yet are listed by name.
 import { z } from "zod";
 import { addConflicts, type Conflict, differing } from "../shared/fields/conflicts.ts";
 import {
@@ -23,21 +23,26 @@ import { messagesSchema } from "./messages.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
 const thinkingFields = {
-  enable_thinking: z.boolean().nullish().meta({ description: "Think before the answer; left out, as the model does" }),
+  enable_thinking: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Whether the model reasons before it answers; by default the template decides." }),
   reasoning_effort: effortField,
 };
 
-const TOOLS_INSTEAD = "functions are an older way; send tools and tool_choice";
+const TOOLS_INSTEAD = "functions are deprecated; send tools and tool_choice";
 
 const isTextOnly = (modalities: unknown): boolean =>
   Array.isArray(modalities) && modalities.every((modality) => modality === "text");
 
-/** What a text model of this server has no use for, and takes all the same. */
 const ignoredFields = {
-  metadata: ignored(z.record(z.string(), z.unknown()), "nothing is kept of a request"),
-  store: ignored(z.boolean(), "chat completions are not kept; POST /v1/responses keeps its answers"),
+  metadata: ignored(z.record(z.string(), z.unknown()), "requests are not stored"),
+  store: ignored(z.boolean(), "chat completions are not stored; POST /v1/responses stores responses"),
   verbosity: verbosityField,
-  prediction: ignored(z.looseObject({ type: z.literal("content") }), "drafts are made from the conversation itself"),
+  prediction: ignored(
+    z.looseObject({ type: z.literal("content") }),
+    "speculative decoding drafts from the conversation",
+  ),
 } as const;
 
 export const chatRequestSchema = z
@@ -48,20 +53,23 @@ export const chatRequestSchema = z
     stream: streamField,
     stream_options: z
       .strictObject({
-        include_usage: z
-          .boolean()
-          .nullish()
-          .meta({ description: "The usage comes in a chunk of its own, without choices; false: on the last chunk" }),
-        include_obfuscation: ignored(z.boolean(), "chunks are not padded; lengths are hidden by TLS, if at all"),
+        include_usage: z.boolean().nullish().meta({
+          description: "Send the usage in a separate last chunk without choices, instead of on the last chunk.",
+          default: false,
+        }),
+        include_obfuscation: ignored(z.boolean(), "chunks are not padded"),
       })
       .nullish(),
-    max_completion_tokens: z.int().min(1).nullish().meta({ description: "Another name of max_tokens" }),
-    logprobs: z.boolean().nullish().meta({ description: "Report how likely each token of the content was; false" }),
+    max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_tokens." }),
+    logprobs: z
+      .boolean()
+      .nullish()
+      .meta({ description: "Return the log probabilities of the output tokens.", default: false }),
     ...thinkingFields,
     chat_template_kwargs: z
       .strictObject(thinkingFields)
       .nullish()
-      .meta({ description: "Another place for the fields of the same names" }),
+      .meta({ description: "Alternative place of the fields with these names." }),
     response_format: responseFormat,
     ...toolFields,
     functions: refused(TOOLS_INSTEAD, isEmptyArray),
@@ -72,7 +80,7 @@ export const chatRequestSchema = z
     audio: notBuiltYet("an answer in audio"),
     modalities: notBuiltYet("an answer in another form than text", isTextOnly),
     agent_permission: permissionField,
-    code_execution_permission: permissionField.meta({ description: "Another name of agent_permission" }),
+    code_execution_permission: permissionField.meta({ description: "Alias of agent_permission." }),
     ...ignoredFields,
   })
   .superRefine((body, context) => {
@@ -85,7 +93,7 @@ export const chatRequestSchema = z
 
 export type ChatRequestBody = z.output<typeof chatRequestSchema>;
 
-/** The neutral request a body asks for. */
+/** The protocol-independent request of a body. */
 export function askedRequest(body: ChatRequestBody): AskedRequest {
   return {
     prompt: {
@@ -110,7 +118,6 @@ export function askedRequest(body: ChatRequestBody): AskedRequest {
 
 type Conflicting = Omit<ChatRequestBody, "messages">;
 
-/** Fields that are right alone and wrong together. */
 function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* grammarConflicts(body);
   yield* requestedToolConflicts(body);
@@ -124,7 +131,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* permissionConflicts(body.agent_permission ?? body.code_execution_permission, body.stream);
 }
 
-/** Of fields with two names. */
+/** Conflicts between fields and their aliases. */
 function* contradictedNames(body: Conflicting): Iterable<Conflict> {
   const { agent_permission, code_execution_permission, chat_template_kwargs: template } = body;
   yield* differing("max_completion_tokens", body.max_completion_tokens, "max_tokens", body.max_tokens);

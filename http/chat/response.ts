@@ -1,4 +1,4 @@
-// Owns the body of a chat completion that is not streamed, and the shape of its logprobs.
+// Body of a chat completion that is not streamed, and its logprobs.
 import type { LogprobList } from "../../engines/logprobs.ts";
 import { generationFields } from "../shared/answer/adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
@@ -6,7 +6,7 @@ import { type TokenJson, wireTokenLogprobs } from "../shared/answer/logprobs.ts"
 import { wireFinishReason, wireUsage } from "../shared/answer/usage.ts";
 import type { WireChatCompletion, WireChoice, WireLogprobs } from "./schemas.ts";
 
-/** What every body and chunk of one completion repeats. */
+/** The fields that the body and all chunks of a completion share. */
 export interface CompletionHead {
   readonly id: string;
   /** Unix seconds. */
@@ -14,7 +14,7 @@ export interface CompletionHead {
   readonly model: string;
 }
 
-/** To be written by jsonPieces where the answer is long. */
+/** jsonPieces serialises it if the answer is long. */
 export function chatCompletion(head: CompletionHead, answer: Answer, wantsLogprobs: boolean): WireChatCompletion {
   return {
     id: head.id,
@@ -46,7 +46,7 @@ function message({ text, reasoning, toolCalls, refusal }: AnswerChoice): WireCho
   };
 }
 
-/** `tokens` null: there are none. */
+/** `tokens` null: no tokens. */
 function wireLogprobs(tokens: TokenJson | null, logprobs: LogprobList): WireLogprobs {
   return { content: tokens === null ? [] : wireTokenLogprobs(tokens, logprobs), refusal: null };
 }

@@ -1,5 +1,5 @@
-// Owns the schemas of what a chat answers: the whole body, and the chunks of a stream. The API document shows them; response.ts
-// is typed by them, stream.ts writes what matches them.
+// Response schemas of chat completions: the whole body, and the chunks of a stream. The API document and the types of
+// response.ts come from them; stream.ts writes matching chunks.
 import { z } from "zod";
 import { adapterGeneration } from "../shared/answer/adapter-generation.ts";
 import { tokenLogprobSchema } from "../shared/answer/logprobs.ts";
@@ -12,18 +12,18 @@ export const logprobsSchema = z
   })
   .meta({ id: "ChatLogprobs" });
 
-const refusal = z.string().meta({ description: "Why the content is not what was demanded" });
-const reasoning = z.string().meta({ description: "What was thought before the answer" });
+const refusal = z.string().meta({ description: "Why the content does not match the requested format." });
+const reasoning = z.string().meta({ description: "Reasoning before the content." });
 
 const toolCall = z.strictObject({
   id: z.string(),
   type: z.literal("function"),
-  function: z.strictObject({ name: z.string(), arguments: z.string().meta({ description: "JSON text" }) }),
+  function: z.strictObject({ name: z.string(), arguments: z.string().meta({ description: "JSON text." }) }),
 });
 
 const head = {
   id: z.string(),
-  created: z.int().meta({ description: "Unix seconds" }),
+  created: z.int().meta({ description: "Unix time in seconds." }),
   model: z.string(),
   system_fingerprint: z.literal("local"),
   adapter_generation: adapterGeneration,
@@ -35,7 +35,7 @@ const completionChoice = z.strictObject({
   index,
   message: z.strictObject({
     role: z.literal("assistant"),
-    content: z.string().nullable().meta({ description: "null where there are only calls" }),
+    content: z.string().nullable().meta({ description: "null: the message has only tool calls." }),
     refusal: refusal.nullable(),
     tool_calls: z.array(toolCall).min(1).optional(),
     reasoning_content: reasoning.optional(),
@@ -57,7 +57,7 @@ export type WireChatCompletion = z.output<typeof chatCompletionSchema>;
 export type WireChoice = z.output<typeof completionChoice>;
 export type WireLogprobs = z.output<typeof logprobsSchema>;
 
-/** A call begins with its id and name; the pieces of its arguments follow. */
+/** The first delta of a call has its id and name; the arguments follow in parts. */
 const callDelta = z.strictObject({
   index,
   id: z.string().optional(),
@@ -82,10 +82,12 @@ export const chatChunkSchema = z
   .strictObject({
     ...head,
     object: z.literal("chat.completion.chunk"),
-    choices: z.array(chunkChoice).meta({ description: "One, or none in the chunk of stream_options.include_usage" }),
+    choices: z
+      .array(chunkChoice)
+      .meta({ description: "One choice; none in the usage chunk of stream_options.include_usage." }),
     usage: usageSchema
       .nullable()
       .optional()
-      .meta({ description: "On the last chunk; null before it with stream_options.include_usage, else absent" }),
+      .meta({ description: "On the last chunk; on earlier ones null with stream_options.include_usage, else absent." }),
   })
   .meta({ id: "ChatCompletionChunk" });

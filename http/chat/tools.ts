@@ -1,5 +1,5 @@
-// Owns the tools a chat may call, in the nested shape of this protocol, and what they come to. Tools that this server would
-// have to run itself are refused by name.
+// Tools of a chat request, in the nested shape of this protocol, and their translation to ToolUse. Hosted tools are refused
+// by name.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../engines/generation.ts";
 import { expectedVariant } from "../issues.ts";
@@ -60,18 +60,17 @@ export const toolFields = {
     .array(tool)
     .max(MAX_TOOLS)
     .nullish()
-    .meta({ description: "Functions the model may call; the client runs them" }),
+    .meta({ description: "Functions that the model may call and the client runs." }),
   ...choiceFields(choice),
 } as const;
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
-/** null where nothing may be called. */
+/** null: no tool may be called. */
 export function requestedTools(fields: ToolFields): ToolUse | null {
   return toolUse(specsOf(fields), choiceOf(fields), fields.parallel_tool_calls ?? true);
 }
 
-/** What contradicts itself in the tools. */
 export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
   return toolConflicts(specsOf(fields), choiceOf(fields));
 }

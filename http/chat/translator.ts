@@ -1,4 +1,4 @@
-// How the bodies of POST /v1/chat/completions are read.
+// Body translator of POST /v1/chat/completions.
 import { askedTranslator } from "../shared/translation.ts";
 import { askedRequest, chatRequestSchema } from "./request.ts";
 

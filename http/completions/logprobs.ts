@@ -1,4 +1,4 @@
-// Legacy logprobs of text completions: four parallel lists with one entry for each token.
+// Legacy logprobs of text completions: four parallel lists with one entry per token.
 import { type LogprobList, recordHead, recordLength } from "../../engines/logprobs.ts";
 import type { ShownTokens } from "../../engines/text/tokenizer/token-texts.ts";
 import type { Answer } from "../shared/answer/answer.ts";
@@ -8,30 +8,30 @@ import type { WireLegacyLogprobs } from "./schemas.ts";
 
 const noLogprobs: WireLegacyLogprobs = { tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] };
 
-/** Where a token's record is. */
+/** Position of a token's record. */
 interface TokenPlace {
   readonly floats: Float32Array;
   readonly at: number;
-  /** The prompt's first token: nothing comes before it. */
+  /** The first token of the prompt has no logprob. */
   readonly isFirst: boolean;
 }
 
-/** Writes the logprobs of an answer's choices. */
+/** Serialises the logprobs of an answer's choices. */
 export class LegacyLogprobs {
   readonly #prefix: string;
   readonly #prompt: LogprobList;
   readonly #texts: ShownTokens | null;
-  /** See #offsets; counted once for all choices. */
+  /** First offset, see #offsets; computed once for all choices. */
   #start: number | null = null;
 
-  /** `prefix` is put before the text of each choice. */
+  /** `prefix`: the echoed prompt before the text of each choice. */
   constructor(prefix: string, { prompt, tokens }: Answer) {
     this.#prefix = prefix;
     this.#prompt = prompt;
     this.#texts = tokens?.texts ?? null;
   }
 
-  /** Logprobs of a choice's text: those of the prompt first, where it is echoed. */
+  /** Logprobs of a choice's text, after those of the echoed prompt. */
   of(choice: LogprobList): WireLegacyLogprobs {
     const texts = this.#texts;
     if (texts === null) return noLogprobs;
@@ -55,8 +55,8 @@ export class LegacyLogprobs {
   }
 
   /**
-   * Where each token begins in the text. The prompt's are counted back from its end: what the model saw of it may begin
-   * later, where it was cut, or with a space of its own.
+   * Offset of each token in the text. Offsets of the prompt are counted back from its end: the prompt that the model saw may
+   * be truncated or start with an added space.
    */
   *#offsets(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
     this.#start ??= characterCount(this.#prefix) - promptLength(this.#prompt, texts);
@@ -68,7 +68,7 @@ export class LegacyLogprobs {
   }
 }
 
-// The entries of the lists as JSON.
+// List entries as JSON.
 
 function* tokenTexts(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
   for (const { floats, at } of places) yield JSON.stringify(texts.tokenText(floats[at] as number));
@@ -81,7 +81,7 @@ function* logprobs(places: Iterable<TokenPlace>): Generator<string> {
 /** The alternatives of each token, and the chosen token itself, as an object of token to logprob. */
 function* alternatives(places: Iterable<TokenPlace>, texts: ShownTokens): Generator<string> {
   for (const { floats, at, isFirst } of places) {
-    // A token and its logprob lie behind one another.
+    // Pairs of token and logprob.
     const pair = (from: number) =>
       [texts.tokenText(floats[from] as number), wireLogprob(floats[from + 1] as number)] as const;
     const pairs: (readonly [token: string, logprob: number])[] = [];
@@ -100,8 +100,7 @@ function promptLength(prompt: LogprobList, texts: ShownTokens): number {
   return length;
 }
 
-// Offsets count characters (code points), and a token may hold part of one: a UTF-8 byte that does not continue a
-// character starts one.
+// Offsets count code points, and a token may hold part of one: every byte that is not a UTF-8 continuation byte starts one.
 function characterStarts(bytes: Uint8Array): number {
   let count = 0;
   for (const byte of bytes) if ((byte & 0xc0) !== 0x80) count++;

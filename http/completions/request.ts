@@ -1,5 +1,5 @@
-// Owns the request of POST /v1/completions: its schema, and what it means as a GenerateRequest. This endpoint takes one
-// prompt as a string and does not stream.
+// Request of POST /v1/completions: its schema and its translation to a GenerateRequest. The endpoint takes one prompt as a
+// string and does not stream.
 import { z } from "zod";
 import { expected } from "../issues.ts";
 import { addConflicts, type Conflict } from "../shared/fields/conflicts.ts";
@@ -16,29 +16,32 @@ import { grammarConflicts, outputGrammar } from "../shared/fields/grammar-fields
 import type { AskedRequest } from "../shared/translation.ts";
 
 const NO_STREAM = "this endpoint does not stream; use POST /v1/chat/completions";
-const NO_TOOLS = "there is no conversation here to call tools in; use POST /v1/chat/completions";
+const NO_TOOLS = "this endpoint has no tool calls; use POST /v1/chat/completions";
 
 export const completionRequestSchema = z
   .strictObject({
     prompt: z
       .string({ error: expected("a string (one prompt a request; arrays are not taken)") })
-      .meta({ description: "The text to go on with, as it is: no chat template is put around it" }),
+      .meta({ description: "Text to continue; no chat template is applied." }),
     ...commonFields,
     stream: refused(NO_STREAM, (value) => value === false),
     stream_options: refused(NO_STREAM),
-    echo: z.boolean().nullish().meta({ description: "Begin the text with the prompt, and its logprobs; false" }),
+    echo: z
+      .boolean()
+      .nullish()
+      .meta({ description: "Start the text and its logprobs with the prompt.", default: false }),
     logprobs: z
       .int()
       .min(0)
       .max(5)
       .nullish()
-      .meta({ description: "Report how likely each token was, and so many of the likeliest" }),
+      .meta({ description: "Return log probabilities with this number of alternatives per token." }),
     best_of: z
       .int()
       .min(1)
       .max(MAX_CHOICES)
       .nullish()
-      .meta({ description: "Texts to generate, of which the n likeliest are returned; n" }),
+      .meta({ description: "Number of completions to generate; the n most likely are returned. Default: n." }),
     suffix: notBuiltYet("filling in before a suffix", (value) => value === ""),
     tools: refused(NO_TOOLS, isEmptyArray),
     tool_choice: refused(NO_TOOLS, (value) => value === "none" || value === "auto"),
@@ -47,7 +50,7 @@ export const completionRequestSchema = z
 
 export type CompletionRequestBody = z.output<typeof completionRequestSchema>;
 
-/** The neutral request a body asks for. */
+/** The protocol-independent request of a body. */
 export function askedRequest(body: CompletionRequestBody): AskedRequest {
   return {
     prompt: { kind: "text", text: body.prompt },
@@ -68,7 +71,6 @@ export function askedRequest(body: CompletionRequestBody): AskedRequest {
 
 type Conflicting = Omit<CompletionRequestBody, "prompt">;
 
-/** Fields that are right alone and wrong together. */
 function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* grammarConflicts(body);
   const choices = body.n ?? 1;

@@ -1,4 +1,4 @@
-// Owns the body of a text completion.
+// Body of a text completion.
 import { generationFields } from "../shared/answer/adapter-generation.ts";
 import type { Answer, AnswerChoice } from "../shared/answer/answer.ts";
 import { textFragments, writtenLater } from "../shared/answer/json-pieces.ts";
@@ -11,12 +11,12 @@ export interface CompletionOptions {
   /** Unix seconds. */
   readonly created: number;
   readonly model: string;
-  /** Text put before each choice: the prompt, if it was to be echoed. */
+  /** Text before each choice: the prompt if `echo` is set. */
   readonly prefix: string;
   readonly wantsLogprobs: boolean;
 }
 
-/** To be written by jsonPieces where the answer is long. */
+/** jsonPieces serialises it if the answer is long. */
 export function textCompletion(options: CompletionOptions, answer: Answer): WireCompletion {
   const logprobs = options.wantsLogprobs ? new LegacyLogprobs(options.prefix, answer) : null;
   return {
@@ -42,12 +42,12 @@ function completionChoice(
 ): WireCompletionChoice {
   const texts = [prefix, choice.text];
   return {
-    // A long prefix is not copied for each choice.
+    // Avoids a copy of a long prefix per choice.
     text: isLong ? writtenLater(() => textFragments(texts)) : texts.join(""),
     index,
     logprobs: logprobs?.of(choice.logprobs) ?? null,
     finish_reason: wireFinishReason(choice.finishReason),
-    // Ours, and there only where it says something: this protocol has no other place for it.
+    // An extension: the protocol has no field for it.
     ...(choice.refusal === null ? {} : { refusal: choice.refusal }),
   };
 }

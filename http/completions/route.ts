@@ -1,5 +1,4 @@
 // POST /v1/completions: body to request, events to body.
-
 import type { RouteHandler } from "../context.ts";
 import { randomId } from "../shared/answer/ids.ts";
 import { sendAnswer } from "../shared/answer/send-answer.ts";

@@ -1,4 +1,4 @@
-// Owns the schema of a text completion: the API document shows it, response.ts is typed by it.
+// Response schema of text completions, for the API document and the types of response.ts.
 import { z } from "zod";
 import { adapterGeneration } from "../shared/answer/adapter-generation.ts";
 import { finishReasonSchema, usageSchema } from "../shared/answer/usage.ts";
@@ -7,9 +7,9 @@ const legacyLogprobs = z.strictObject({
   tokens: z.array(z.string()),
   token_logprobs: z
     .array(z.number().nullable())
-    .meta({ description: "-9999 for never; null for the first token of an echoed prompt" }),
+    .meta({ description: "-9999 if the probability is 0; null for the first token of an echoed prompt." }),
   top_logprobs: z.array(z.record(z.string(), z.number()).nullable()),
-  text_offset: z.array(z.int().min(0)).meta({ description: "Where each token begins in the text, in characters" }),
+  text_offset: z.array(z.int().min(0)).meta({ description: "Offset of each token in the text, in code points." }),
 });
 
 const choice = z.strictObject({
@@ -17,14 +17,14 @@ const choice = z.strictObject({
   index: z.int().min(0),
   logprobs: legacyLogprobs.nullable(),
   finish_reason: finishReasonSchema,
-  refusal: z.string().optional().meta({ description: "Why the text is not what the grammar demanded" }),
+  refusal: z.string().optional().meta({ description: "Why the text does not match the grammar." }),
 });
 
 export const textCompletionSchema = z
   .strictObject({
     id: z.string(),
     object: z.literal("text_completion"),
-    created: z.int().meta({ description: "Unix seconds" }),
+    created: z.int().meta({ description: "Unix time in seconds." }),
     model: z.string(),
     system_fingerprint: z.literal("local"),
     choices: z.array(choice).min(1),

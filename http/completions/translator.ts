@@ -1,4 +1,4 @@
-// How the bodies of POST /v1/completions are read.
+// Body translator of POST /v1/completions.
 import { askedTranslator } from "../shared/translation.ts";
 import { askedRequest, completionRequestSchema } from "./request.ts";
 
@@ -10,7 +10,7 @@ const translator = askedTranslator(
   (body) => ({
     model: body.model,
     adapter: body.adapter,
-    /** What each text begins with: JSON in UTF-8, which keeps halves of characters. */
+    /** Prefix of each text as JSON in UTF-8, which preserves lone surrogates. */
     prefix: encoder.encode(JSON.stringify(body.echo ? body.prompt : "")),
     wantsLogprobs: typeof body.logprobs === "number",
   }),

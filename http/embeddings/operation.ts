@@ -1,14 +1,14 @@
-// Owns what the API document says of POST /v1/embeddings, with the schema of the answer that response.ts writes.
+// API document of POST /v1/embeddings, with the schema of the body that response.ts writes.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation } from "../operation.ts";
 import { embeddingRequestSchema } from "./request.ts";
 
 const embedding = z.strictObject({
   object: z.literal("embedding"),
-  index: z.int().min(0).meta({ description: "Of the input it belongs to" }),
+  index: z.int().min(0).meta({ description: "Index of the input." }),
   embedding: z
     .union([z.array(z.number()), z.string()])
-    .meta({ description: "Numbers, or little-endian 32-bit floats in base64; of length 1 as a vector" }),
+    .meta({ description: "Unit vector as numbers, or as little-endian 32-bit floats in base64." }),
 });
 
 const tokens = z.int().min(0);
@@ -25,10 +25,10 @@ export const embeddingListSchema = z
 export const embeddingOperation: Operation = {
   id: "createEmbedding",
   tag: "Inference",
-  summary: "Turn texts into vectors",
+  summary: "Create embeddings",
   description:
-    "A model that generates text answers with the mean of its last hidden states, where its engine can; an encoder with its own pooling.",
+    "An encoder uses its own pooling. A generative model returns the mean of its last hidden states, if its engine supports it.",
   body: embeddingRequestSchema,
-  answers: jsonAnswer(embeddingListSchema, "A vector an input, in their order"),
+  answers: jsonAnswer(embeddingListSchema, "One vector per input, in order"),
   errors: modelErrors,
 };

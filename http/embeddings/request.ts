@@ -1,4 +1,4 @@
-// Owns the request of POST /v1/embeddings: its schema, and what it means as an EmbedRequest.
+// Request of POST /v1/embeddings: its schema and its translation to an EmbedRequest.
 import { z } from "zod";
 import type { EmbedInputs, EmbedRequest } from "../../actors/api/inference.ts";
 import { expected } from "../issues.ts";
@@ -7,7 +7,7 @@ import { commonFields, notBuiltYet } from "../shared/fields/fields.ts";
 const MAX_INPUTS = 2048;
 
 const text = z.string().min(1);
-// Whether the model has the token is for the agents side to say.
+// The text worker checks that the vocabulary has the token.
 const token = z.int().min(0);
 const entry = z.union([token, text, z.array(token).min(1)], {
   error: expected("a text, a token or an array of tokens"),
@@ -31,8 +31,11 @@ const { model, truncate_sequence, priority, user } = commonFields;
 
 export const embeddingRequestSchema = z.strictObject({
   model,
-  input,
-  encoding_format: z.enum(["float", "base64"]).nullish(),
+  input: input.meta({ description: "A text, a list of texts, the tokens of one text, or a list of token lists." }),
+  encoding_format: z
+    .enum(["float", "base64"])
+    .nullish()
+    .meta({ description: "Encoding of the vectors.", default: "float" }),
   dimensions: notBuiltYet("shortening embeddings"),
   truncate_sequence,
   priority,
@@ -41,7 +44,7 @@ export const embeddingRequestSchema = z.strictObject({
 
 type EmbeddingRequestBody = z.output<typeof embeddingRequestSchema>;
 
-/** What a body asks for, but for the model and the client. */
+/** An EmbedRequest without its model and client. */
 export type AskedEmbeddings = Pick<EmbedRequest, "inputs" | "truncateInputs" | "priority">;
 
 export function askedEmbeddings(body: EmbeddingRequestBody): AskedEmbeddings {
@@ -54,7 +57,7 @@ export function askedEmbeddings(body: EmbeddingRequestBody): AskedEmbeddings {
 
 function packedInputs(given: EmbeddingRequestBody["input"]): EmbedInputs {
   if (typeof given === "string") return packedTexts([given]);
-  // The schema has seen to it that all are of one kind.
+  // The schema guarantees that all entries have one type.
   if (typeof given[0] === "string") return packedTexts(given as string[]);
   return packedTokens(typeof given[0] === "number" ? [given as number[]] : (given as number[][]));
 }

@@ -1,8 +1,8 @@
-// The body of an embeddings answer, in pieces: it may be tens of megabytes.
+// Body of an embeddings response in pieces: it may have tens of megabytes.
 import type { Embeddings } from "../../actors/api/inference.ts";
 import { gathered } from "../shared/answer/json-pieces.ts";
 
-/** Numbers written at once. Of so many the bytes are whole groups of base64. */
+/** Numbers serialised at once; a multiple of 3, so that base64 needs no padding between slices. */
 const FLOATS_AT_ONCE = 3 * 1024;
 
 /** The body as JSON text. */
@@ -31,7 +31,7 @@ function* numberFragments(vector: Float32Array): Generator<string> {
   yield "]";
 }
 
-/** Little-endian floats, as every machine this runs on has them. */
+/** Little-endian floats: every supported machine is little-endian. */
 function* base64Fragments(vector: Float32Array): Generator<string> {
   yield '"';
   for (const [, { buffer, byteOffset, byteLength }] of slices(vector)) {

@@ -15,7 +15,7 @@ export const embeddings: RouteHandler = async (exchange, context) => {
   const { model: named, format, asked } = await readRequest(exchange, context, embeddingTranslator);
   const { id: model, adapter } = chosenModel(exchange, inference, { model: named });
   if (adapter !== null) {
-    const text = `model: expected a model without an adapter, as embeddings are made without; send ${JSON.stringify(model)}`;
+    const text = `model: expected a model without an adapter, as embeddings do not use adapters; send ${JSON.stringify(model)}`;
     throw new ServerError("unsupported", text, { param: "model" });
   }
   const client = clientOf(request);

@@ -1,5 +1,4 @@
-// How the bodies of POST /v1/embeddings are read.
-
+// Body translator of POST /v1/embeddings.
 import { validate } from "../json.ts";
 import { ignoredFields } from "../shared/ignored.ts";
 import type { BodyTranslator, Translation } from "../shared/translation.ts";

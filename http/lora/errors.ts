@@ -1,5 +1,4 @@
-// Owns how errors look on the routes of LoRA adapters: the common envelope, with two types and some names of their own. Used
-// by the exchange, and by the API document.
+// Error format of the LoRA routes: the common envelope with two types and some other names.
 import { z } from "zod";
 import { type ErrorCode, type ErrorRecord, errorCodes } from "../../runtime/errors.ts";
 import { statusOf as commonStatusOf, type ErrorFormat } from "../errors.ts";
@@ -24,9 +23,9 @@ const namesOnTheWire = [...new Set([...errorCodes.map((code) => (ownNames as Own
 const schema = z
   .strictObject({
     error: z.strictObject({
-      message: z.string().meta({ description: "What was expected, what came, and what to do" }),
+      message: z.string().meta({ description: "What was expected, what was received, and what to do." }),
       type: z.enum(["invalid_request_error", "server_error"]),
-      param: z.string().nullable().meta({ description: "The field or parameter at fault" }),
+      param: z.string().nullable().meta({ description: "The field or parameter at fault." }),
       code: z.enum(namesOnTheWire),
     }),
   })
@@ -42,10 +41,10 @@ function format(names: OwnNames, statuses: OwnStatuses): ErrorFormat {
   return { statusOf, nameOf, body, schema };
 }
 
-/** Of the routes that take a body. */
+/** Format of the routes with a body. */
 export const loraErrors = format(ownNames, ownStatuses);
 
-/** Of the one that takes a query. */
+/** Format of the route with a query. */
 export const loraListErrors = format(
   { ...ownNames, invalid_value: INVALID_QUERY },
   { ...ownStatuses, invalid_value: 400 },

@@ -1,15 +1,15 @@
-// Owns what the API document says of loading, listing and unloading LoRA adapters.
+// API document of loading, listing and unloading LoRA adapters.
 import { jsonAnswer, type Operation } from "../operation.ts";
 import { listAdaptersQuery, loadAdapterSchema, unloadAdapterSchema } from "./request.ts";
 import { loraAdapterListSchema, loraAdapterSchema } from "./response.ts";
 
-const ONLY_WHERE_ALLOWED =
-  "Served only where SERVICE_ALLOW_RUNTIME_LORA_UPDATING is 1, true, yes or on; else there is nothing here (404). " +
-  "Nobody is asked who they are: not to be shown to the world without a proxy that does.";
+const ONLY_IF_ALLOWED =
+  "Served only if SERVICE_ALLOW_RUNTIME_LORA_UPDATING is 1, true, yes or on; otherwise 404. " +
+  "There is no authentication: do not expose it without a proxy that authenticates.";
 
-/** Whatever is asked of the adapters of a model. */
+/** Errors of every LoRA route. */
 const ofModels = ["model_not_found", "lora_runtime_unavailable", "unsupported"] as const;
-/** A change goes through the model. */
+/** Errors of loading and unloading, which involve the model. */
 const ofChanges = [
   ...ofModels,
   "not_found",
@@ -28,8 +28,8 @@ const ofChanges = [
 export const loadAdapterOperation: Operation = {
   id: "loadLoraAdapter",
   tag: "LoRA adapters",
-  summary: "Load an adapter, or have a name stand for another one",
-  description: `Goes on where the client hangs up; one is loaded at a time on the whole server. Requests under way keep the adapter they began with. ${ONLY_WHERE_ALLOWED}`,
+  summary: "Load an adapter, or replace the adapter of an alias",
+  description: `Continues if the client disconnects. The server loads one adapter at a time. Running requests keep the adapter they started with. ${ONLY_IF_ALLOWED}`,
   body: loadAdapterSchema,
   answers: jsonAnswer(loraAdapterSchema, "The adapter"),
   errors: [
@@ -63,18 +63,18 @@ export const loadAdapterOperation: Operation = {
 export const unloadAdapterOperation: Operation = {
   id: "unloadLoraAdapter",
   tag: "LoRA adapters",
-  summary: "Take the name of an adapter away",
-  description: `Requests under way go on with it; its memory is free when they have ended. ${ONLY_WHERE_ALLOWED}`,
+  summary: "Unload the adapter of an alias",
+  description: `Running requests keep the adapter; its memory is freed when they end. ${ONLY_IF_ALLOWED}`,
   body: unloadAdapterSchema,
-  answers: jsonAnswer(loraAdapterSchema, "What the name stood for"),
+  answers: jsonAnswer(loraAdapterSchema, "The unloaded adapter"),
   errors: [...ofChanges, "lora_adapter_not_found"],
 };
 
 export const listAdaptersOperation: Operation = {
   id: "listLoraAdapters",
   tag: "LoRA adapters",
-  summary: "List the adapters of a model, what they hold, and what they may",
-  description: "Where they came from is told only where SERVICE_ALLOW_RUNTIME_LORA_UPDATING is on.",
+  summary: "List the adapters of a model with their memory and the limits",
+  description: "Sources are shown only if SERVICE_ALLOW_RUNTIME_LORA_UPDATING is on.",
   query: listAdaptersQuery,
   answers: jsonAnswer(loraAdapterListSchema, "The adapters"),
   errors: [...ofModels],

@@ -1,4 +1,4 @@
-// Owns what the routes of LoRA adapters take: the schemas of bodies and query, and what a load or an unload asks for.
+// Requests of the LoRA routes: the schemas of bodies and query, and their translation.
 import { z } from "zod";
 import { checkedAlias, checkLoadPolicy } from "../../actors/api/adapter-rules.ts";
 import type { LoadAdapterRequest, UnloadAdapterRequest } from "../../actors/api/lora-adapters.ts";
@@ -10,17 +10,17 @@ import { addConflicts, differing } from "../shared/fields/conflicts.ts";
 import { ignored } from "../shared/fields/fields.ts";
 
 const MAX_MODEL_LENGTH = 4096;
-/** What operating systems take. */
+/** Path limit of operating systems. */
 const MAX_PATH_BYTES = 4096;
 
 const model = z
   .string()
   .max(MAX_MODEL_LENGTH)
   .nullish()
-  .meta({ description: 'Id of the model; left out or "default", the default model' });
+  .meta({ description: 'Id of the model; "default" is the default model.', default: "default" });
 
 const loraName = z.string().meta({
-  description: `Name that requests choose it by, of at most ${maxAliasBytes} bytes; space around it is left out`,
+  description: `Alias of the adapter in requests, at most ${maxAliasBytes} bytes; surrounding whitespace is removed.`,
 });
 
 export const loadAdapterSchema = z
@@ -28,15 +28,16 @@ export const loadAdapterSchema = z
     lora_name: loraName,
     lora_path: z.string().meta({
       description:
-        "Where the server has it: a folder with adapter_config.json and adapter_model.safetensors, or a GGUF file. Relative ones begin at SERVICE_LORA_ADAPTER_ROOT",
+        "Path on the server of a folder with adapter_config.json and adapter_model.safetensors, or of a GGUF file; relative to SERVICE_LORA_ADAPTER_ROOT.",
     }),
     load_inplace: z.boolean().nullish().meta({
-      description: "The name may stand for another adapter already, which requests under way keep; false",
+      description: "Replace the adapter of an existing alias; running requests keep the old one.",
+      default: false,
     }),
-    replace: z.boolean().nullish().meta({ description: "Another name of load_inplace" }),
+    replace: z.boolean().nullish().meta({ description: "Alias of load_inplace." }),
     expected_generation: generationSchema
       .nullish()
-      .meta({ description: "Only where the name stands for this generation now; needs load_inplace" }),
+      .meta({ description: "Load only if the alias has this generation; needs load_inplace." }),
     model,
   })
   .superRefine((body, context) =>
@@ -47,8 +48,8 @@ export const unloadAdapterSchema = z.strictObject({
   lora_name: loraName,
   expected_generation: generationSchema
     .nullish()
-    .meta({ description: "Only where the name stands for this generation now" }),
-  lora_int_id: ignored(z.int(), "adapters are told apart by their names"),
+    .meta({ description: "Unload only if the alias has this generation." }),
+  lora_int_id: ignored(z.int(), "adapters are identified by alias"),
   model,
 });
 
@@ -57,10 +58,10 @@ export const listAdaptersQuery = z.strictObject({
     .string()
     .max(MAX_MODEL_LENGTH)
     .optional()
-    .meta({ description: 'Id of the model; left out or "default", the default model' }),
+    .meta({ description: 'Id of the model; "default" is the default model.', default: "default" }),
 });
 
-/** Throws what is wrong with its name, its path, or the two policies together. */
+/** Throws on an invalid alias, path or combination of the two policies. */
 export function toLoadRequest(body: z.output<typeof loadAdapterSchema>, modelId: string): LoadAdapterRequest {
   const replace = body.load_inplace ?? body.replace ?? false;
   const expectedGeneration = body.expected_generation ?? null;
@@ -74,7 +75,7 @@ export function toLoadRequest(body: z.output<typeof loadAdapterSchema>, modelId:
   };
 }
 
-/** Throws what is wrong with its name. */
+/** Throws on an invalid alias. */
 export function toUnloadRequest(
   { lora_name, expected_generation }: z.output<typeof unloadAdapterSchema>,
   modelId: string,
@@ -82,7 +83,7 @@ export function toUnloadRequest(
   return { model: modelId, alias: checkedAlias(lora_name), expectedGeneration: expected_generation ?? null };
 }
 
-/** Throws invalid_value where a parameter is not known, or comes more than once. */
+/** Throws invalid_value on an unknown or repeated parameter. */
 export function readListQuery(query: string): z.output<typeof listAdaptersQuery> {
   const given = new URLSearchParams(query);
   const result = listAdaptersQuery.safeParse(Object.fromEntries(given), { error: expectation });

@@ -1,20 +1,25 @@
-// Owns what the routes of LoRA adapters answer: the schemas of an adapter and of the list, and how they are filled in.
+// Responses of the LoRA routes: the schemas of an adapter and of the list, and their construction.
 import { z } from "zod";
 import type { AdapterListing, LoadedAdapter } from "../../actors/api/lora-adapters.ts";
 
 const count = z.int().min(0);
-const generation = z.string().meta({ description: "sha256 of what it does to the model, 64 hex digits" });
-const bytes = count.meta({ description: "What it holds of memory" });
+const generation = z
+  .string()
+  .meta({ description: "SHA-256 of the adapter's effect on the model, 64 hexadecimal digits." });
+const bytes = count.meta({ description: "Memory in bytes." });
 
 export const loraAdapterSchema = z
   .strictObject({
-    id: z.string().meta({ description: "The name that requests choose it by" }),
+    id: z.string().meta({ description: "Alias of the adapter in requests." }),
     object: z.literal("lora_adapter"),
     source: z
       .string()
       .optional()
-      .meta({ description: "Where it came from; left out where requests cannot load adapters" }),
-    revision: z.string().optional().meta({ description: "Of a source on the model hub; left out with it" }),
+      .meta({ description: "Source of the adapter; absent if requests cannot load adapters." }),
+    revision: z
+      .string()
+      .optional()
+      .meta({ description: "Revision of a source on the model hub; absent together with `source`." }),
     generation,
     rank: count,
     bytes,
@@ -26,15 +31,15 @@ const residentGeneration = z.strictObject({
   aliases: z.array(z.string()),
   rank: count,
   bytes,
-  retired: z.boolean().meta({ description: "No name stands for it; it goes with the last request that uses it" }),
-  active_leases: count.meta({ description: "Requests that use it" }),
+  retired: z.boolean().meta({ description: "No alias refers to it; it is freed with the last request that uses it." }),
+  active_leases: count.meta({ description: "Number of requests that use it." }),
 });
 
 export const loraAdapterListSchema = z
   .strictObject({
     object: z.literal("list"),
     data: z.array(loraAdapterSchema),
-    generations: z.array(residentGeneration).meta({ description: "All that are in memory" }),
+    generations: z.array(residentGeneration).meta({ description: "All generations in memory." }),
     resident_generations: count,
     retired_generations: count,
     resident_bytes: count,
@@ -47,7 +52,7 @@ export const loraAdapterListSchema = z
 type WireLoraAdapter = z.output<typeof loraAdapterSchema>;
 type WireLoraAdapterList = z.output<typeof loraAdapterListSchema>;
 
-/** `isSourceShown`: only to whom it may name one. */
+/** `isSourceShown`: only if requests may load adapters. */
 export function wireAdapter(adapter: LoadedAdapter, isSourceShown: boolean): WireLoraAdapter {
   const { alias, source, revision, generation, rank, bytes } = adapter;
   return {

@@ -1,4 +1,4 @@
-// Owns POST /v1/load_lora_adapter, GET /v1/lora_adapters and POST /v1/unload_lora_adapter.
+// POST /v1/load_lora_adapter, GET /v1/lora_adapters and POST /v1/unload_lora_adapter.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { LoraAdapters } from "../../actors/api/lora-adapters.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -8,7 +8,7 @@ import { readJson } from "../json.ts";
 import { loadAdapterSchema, readListQuery, toLoadRequest, toUnloadRequest, unloadAdapterSchema } from "./request.ts";
 import { wireAdapter, wireListing } from "./response.ts";
 
-// Not tied to the request's signal: what was asked for is done, whether or not somebody waits for it.
+// Not tied to the request's signal: the change continues if the client disconnects.
 export const loadAdapter: RouteHandler = async (exchange, context) => {
   const body = readJson(exchange.request, loadAdapterSchema, context.log);
   const request = toLoadRequest(body, modelOf(exchange, context.inference, body.model));
@@ -30,12 +30,12 @@ export const listAdapters: RouteHandler = (exchange, context) => {
   exchange.json(200, wireListing(listing, context.config.allowLoraUpdates));
 };
 
-/** Adapters are those of a model; one together with an adapter has none of its own. */
+/** The base model of a request; the id of a model with an adapter is refused. */
 function modelOf(exchange: Exchange, inference: Inference, name: string | null | undefined): string {
   const { id, adapter } = inference.resolveModel(name ?? undefined);
   exchange.model = id;
   if (adapter === null) return id;
-  const text = `model: expected a model, got the name of one with an adapter; send ${JSON.stringify(id)}`;
+  const text = `model: expected a base model, got a model with an adapter; send ${JSON.stringify(id)}`;
   throw new ServerError("unsupported", text, { param: "model" });
 }
 
@@ -43,7 +43,7 @@ function adaptersOf({ lora }: Context, model: string): LoraAdapters {
   if (lora !== null) return lora;
   throw new ServerError(
     "lora_runtime_unavailable",
-    `model ${JSON.stringify(model)} takes no adapters; enable_lora lets one that has none of its own (legacy_lora, xlora)`,
+    `model ${JSON.stringify(model)} takes no adapters; set enable_lora (not possible with legacy_lora or xlora)`,
     { param: "model" },
   );
 }

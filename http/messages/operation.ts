@@ -1,4 +1,4 @@
-// Owns what the API document says of the messages routes.
+// API document of the messages routes.
 import { z } from "zod";
 import { jsonAnswer, modelErrors, type Operation, streamContent } from "../operation.ts";
 import { messagesErrors } from "./errors.ts";
@@ -25,18 +25,18 @@ export const streamEventSchema = z.discriminatedUnion("type", [
 ]);
 
 const STREAM =
-  "With stream=true, named events: `message_start` with the input's usage, `ping`, then of each block " +
-  "`content_block_start`, `content_block_delta`s and `content_block_stop`, one block after another with indices from 0; " +
-  "`message_delta` with why it stopped and the whole usage; `message_stop`. `ping` comes whenever nothing else does for a " +
-  "while; before `message_start` it is a comment. A stream that fails ends in an `error` event with the body of an error.";
+  "With stream=true, named events: `message_start` with the input usage, `ping`, then for each block in turn, with indices " +
+  "from 0, `content_block_start`, `content_block_delta`s and `content_block_stop`; `message_delta` with the stop reason and " +
+  "the total usage; `message_stop`. `ping` keeps an idle stream alive; before `message_start` it is a comment. A failed " +
+  "stream ends with an `error` event that has the body of an error.";
 
 export const messagesOperation: Operation = {
   id: "createMessage",
   tag: "Inference",
-  summary: "Answers a conversation, in the messages protocol",
+  summary: "Create a message",
   description:
     "The headers anthropic-version, anthropic-beta, alt-version and alt-beta are accepted and ignored. " +
-    "The last message is a user's: an assistant's message is not continued.",
+    "The last message must be of the user: an assistant message is not continued.",
   body: messagesRequestSchema,
   answers: {
     200: [
@@ -50,10 +50,9 @@ export const messagesOperation: Operation = {
 export const countTokensOperation: Operation = {
   id: "countMessageTokens",
   tag: "Inference",
-  summary: "Counts the tokens of a conversation's prompt",
-  description:
-    "Takes what POST /v1/messages takes, but max_tokens and stream, and counts what the model would be shown.",
+  summary: "Count the prompt tokens of a message request",
+  description: "Applies the chat template to the request as POST /v1/messages does, without generating.",
   body: countRequestSchema,
-  answers: jsonAnswer(z.strictObject({ input_tokens: z.int().min(0) }), "The tokens of the prompt"),
+  answers: jsonAnswer(z.strictObject({ input_tokens: z.int().min(0) }), "The number of prompt tokens"),
   errors: modelErrors,
 };

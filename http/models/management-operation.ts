@@ -1,4 +1,4 @@
-// Owns what the API document says of loading and unloading models, with the schemas of what is asked and answered.
+// API document of loading and unloading models, with the schemas of requests and responses.
 import { z } from "zod";
 import { commonErrors, type ErrorFormat } from "../errors.ts";
 import { jsonAnswer, type Operation } from "../operation.ts";
@@ -6,22 +6,24 @@ import { jsonAnswer, type Operation } from "../operation.ts";
 const MAX_MODEL_LENGTH = 4096;
 
 export const managedRequestSchema = z.strictObject({
-  model_id: z.string().max(MAX_MODEL_LENGTH).meta({ description: 'Id of a model, or "default"' }),
+  model_id: z.string().max(MAX_MODEL_LENGTH).meta({ description: 'Id of a model, or "default".' }),
 });
 
 export const managedModelSchema = z
   .strictObject({
-    model_id: z.string().meta({ description: "As it is configured; as it was asked for where there is no such model" }),
+    model_id: z
+      .string()
+      .meta({ description: "Configured id of the model; the requested name if there is no such model." }),
     status: z
       .enum(["loaded", "unloaded", "reloading", "not_found", "internal_error"])
-      .meta({ description: "What it is now, or why it cannot be told" }),
-    error: z.string().optional().meta({ description: "Why it is not as it was asked to be" }),
+      .meta({ description: "State of the model, or the kind of failure." }),
+    error: z.string().optional().meta({ description: "Error message of the failed load or change." }),
   })
   .meta({ id: "ManagedModel" });
 
 export type WireManagedModel = z.output<typeof managedModelSchema>;
 
-/** What became of a model is told in the shape of these routes, whatever it is; all else in the common envelope. */
+/** Outcomes of a model have the shape of these routes, failures included; other errors have the common envelope. */
 export const managementErrors: ErrorFormat = {
   ...commonErrors,
   schema: z.union([managedModelSchema, commonErrors.schema]).meta({ id: "ManagedModelError" }),
@@ -32,13 +34,13 @@ const common = { tag: "Models", body: managedRequestSchema } as const;
 export const showStatusOperation: Operation = {
   id: "showModelStatus",
   ...common,
-  summary: "Say whether a model is loaded",
-  description: "With the error that it failed with, where it is unloaded because of one.",
+  summary: "Show whether a model is loaded",
+  description: "Includes the error if the model is unloaded because of one.",
   answers: jsonAnswer(managedModelSchema, "The model"),
   errors: ["model_not_found"],
 };
 
-/** Why a model may not be as it was asked to be. */
+/** Errors of a reload or an unload. */
 const changeErrors = [
   "model_not_found",
   "model_state_conflict",
@@ -58,9 +60,9 @@ const changeErrors = [
 export const reloadModelOperation: Operation = {
   id: "reloadModel",
   ...common,
-  summary: "Load a model, anew where it is loaded",
+  summary: "Load a model, or reload a loaded one",
   description:
-    "Answers when the model is loaded, or at once with the status reloading where another request is at it. Requests under way are answered first, those that come wait. Goes on where the client hangs up.",
+    "Responds when the model is loaded, or immediately with the status reloading if another request is loading it. Running requests finish first; new ones wait. Continues if the client disconnects.",
   answers: jsonAnswer(managedModelSchema, "The model"),
   errors: changeErrors,
 };
@@ -68,9 +70,9 @@ export const reloadModelOperation: Operation = {
 export const unloadModelOperation: Operation = {
   id: "unloadModel",
   ...common,
-  summary: "Free a model's memory, until a request names it",
+  summary: "Unload a model until a request names it",
   description:
-    "Answers when the requests under way have been answered and the model is gone. One that is unloaded already stays so.",
+    "Responds when the running requests have finished and the model is unloaded. An unloaded model stays unloaded.",
   answers: jsonAnswer(managedModelSchema, "The model"),
   errors: changeErrors,
 };

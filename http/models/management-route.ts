@@ -1,4 +1,4 @@
-// Owns POST /v1/models/status, /v1/models/reload and /v1/models/unload.
+// POST /v1/models/status, /v1/models/reload and /v1/models/unload.
 import type { ModelManagement, ModelOutcome } from "../../actors/api/model-management.ts";
 import { type ErrorRecord, ServerError, toErrorRecord } from "../../runtime/errors.ts";
 import type { RouteHandler } from "../context.ts";
@@ -12,7 +12,7 @@ type Change = (models: ModelManagement, name: string) => Promise<ModelOutcome>;
 export const modelStatus: RouteHandler = async (exchange, { models, log }) => {
   const { model_id: name } = readJson(exchange.request, managedRequestSchema, log);
   const outcome = await known(exchange, name, () => models.statusOf(name));
-  // Why it is unloaded is part of what was asked for.
+  // An error that unloaded the model is part of the status: 200.
   if (outcome !== null) exchange.json(200, wireModel(outcome));
 };
 
@@ -29,7 +29,7 @@ function changing(change: Change): RouteHandler {
   };
 }
 
-/** What becomes of a model; null where there is none of this name, which is answered then. */
+/** The outcome for a model; null: there is no such model, and the response is sent. */
 async function known(
   exchange: Exchange,
   name: string,
@@ -50,7 +50,7 @@ function wireModel({ id, status, error }: ModelOutcome): WireManagedModel {
   return { model_id: id, status, ...(error === null ? {} : { error: error.message }) };
 }
 
-/** Answers with the error's status, in the shape of these routes. */
+/** Sends an error with its status in the shape of these routes. */
 function fail(exchange: Exchange, error: ErrorRecord, model: WireManagedModel): void {
   const status = statusOf(error.code);
   exchange.errorCode = error.code;

@@ -1,20 +1,21 @@
-// Owns what the API document says of the list of models and of one of them, with the schema of an entry.
+// API document of the model list and of a single model, with the schema of an entry.
 import { z } from "zod";
 import { jsonAnswer, type Operation } from "../operation.ts";
 
 export const modelSchema = z
   .strictObject({
-    id: z.string().meta({ description: 'What requests name it by; the entry "default" stands for the default model' }),
+    id: z.string().meta({ description: 'Name of the model in requests; the entry "default" is the default model.' }),
     object: z.literal("model"),
-    created: z.int().meta({ description: "Unix seconds" }),
+    created: z.int().meta({ description: "Unix time in seconds." }),
     owned_by: z.literal("local"),
-    root: z.string().optional().meta({ description: "Of a model with an adapter: the adapter's name" }),
-    parent: z.string().optional().meta({ description: "Of one with an adapter: the id of the model itself" }),
-    adapter_generation: z.string().optional().meta({ description: "Of one with an adapter: its generation now" }),
+    root: z.string().optional().meta({ description: "Alias of the adapter, for a model with an adapter." }),
+    parent: z.string().optional().meta({ description: "Id of the base model, for a model with an adapter." }),
+    adapter_generation: z
+      .string()
+      .optional()
+      .meta({ description: "Current generation of the adapter, for a model with an adapter." }),
     status: z.enum(["loaded", "unloaded", "reloading"]),
-    tools_available: z
-      .boolean()
-      .meta({ description: "It can be given tools to call; false while a model has never been loaded" }),
+    tools_available: z.boolean().meta({ description: "Whether the model can call tools; false until its first load." }),
   })
   .meta({ id: "Model" });
 
@@ -29,7 +30,7 @@ export const listModelsOperation: Operation = {
   tag: "Models",
   summary: "List the models",
   description:
-    'The default model first, as "default", then every model in the configured order, each followed by its adapters: a request may name those as its model.',
+    'The first entry is "default", the default model; then come all models in configured order, each followed by its adapters, which requests may also name as their model.',
   answers: jsonAnswer(modelListSchema, "The models"),
   errors: [],
 };
@@ -39,7 +40,7 @@ export const retrieveModelOperation: Operation = {
   tag: "Models",
   summary: "Show a model",
   path: z.strictObject({
-    model: z.string().meta({ description: "Id of a model, or of one with an adapter; a slash in it is written %2F" }),
+    model: z.string().meta({ description: "Id of a model, or of a model with an adapter; a slash is written as %2F." }),
   }),
   answers: jsonAnswer(modelSchema, "The model"),
   errors: ["model_not_found"],

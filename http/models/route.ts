@@ -1,5 +1,5 @@
-// Owns GET /v1/models, every configured model after an entry `default`, which stands for the default one, each followed by
-// its adapters; and the entry of a single model.
+// GET /v1/models and GET /v1/models/{model}: the entry `default` for the default model, then every configured model followed
+// by its adapters.
 import { type AdapterCard, adapterCards, cardNamed } from "../../actors/api/adapter-cards.ts";
 import type { Inference, ModelEntry } from "../../actors/api/inference.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -23,7 +23,7 @@ export const retrieveModel: RouteHandler = (exchange, { inference }) => {
   exchange.json(200, entryOf(exchange.parameters.model ?? DEFAULT_ID, inference));
 };
 
-/** The entry of a model by the name that requests give it. Throws `model_not_found`. */
+/** The entry of a model by its name in requests. Throws `model_not_found`. */
 function entryOf(name: string, inference: Inference): WireModel {
   const { id, adapter } = inference.resolveModel(name);
   const models = inference.models();
@@ -31,7 +31,7 @@ function entryOf(name: string, inference: Inference): WireModel {
   const card = adapter === null ? null : cardNamed(name, models);
   if (model !== undefined && card !== null) return cardEntry(card, model);
   if (model !== undefined && adapter === null) return modelEntry(name, model);
-  throw new ServerError("model_not_found", `model "${name}" is not there any more`);
+  throw new ServerError("model_not_found", `model "${name}" was removed; see GET /v1/models`);
 }
 
 function modelEntry(id: string, model: ModelEntry): WireModel {

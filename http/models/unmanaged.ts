@@ -1,4 +1,4 @@
-// Owns the management of models that stay as they are: for an app that is given none.
+// Model management of an app without one: every change is refused.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { ModelManagement, ModelOutcome } from "../../actors/api/model-management.ts";
 import { ServerError } from "../../runtime/errors.ts";
@@ -8,13 +8,13 @@ export function unmanaged(inference: Inference): ModelManagement {
     const { id, adapter } = inference.resolveModel(name);
     const model = inference.models().find((known) => known.id === id);
     if (model !== undefined && adapter === null) return { id, status: model.status, error: null };
-    throw new ServerError("model_not_found", `${JSON.stringify(name)} is no model of its own`, { param: "model_id" });
+    throw new ServerError("model_not_found", `${JSON.stringify(name)} is not a base model`, { param: "model_id" });
   };
   const refuse = async (name: string): Promise<ModelOutcome> => {
     const { id } = statusOf(name);
     throw new ServerError(
       "unsupported",
-      `the models of this server are not loaded or unloaded by requests; "${id}" stays as it is`,
+      `requests cannot load or unload the models of this server; "${id}" is unchanged`,
     );
   };
   return { statusOf, reload: refuse, unload: refuse };

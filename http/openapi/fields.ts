@@ -1,5 +1,5 @@
-// Owns the fields of a request as a flat list, read from the JSON schema the API document has of it: path, type in words,
-// and whether the field is supported, ignored or refused. Used by the writer of docs/protocols.md alone.
+// Fields of a request as a flat list, read from its JSON schema in the API document: path, types, default, and whether the
+// field is supported, ignored or refused. Used by protocols.ts alone.
 import type { ApiDocument } from "./document.ts";
 
 export type Support = "supported" | "ignored" | "refused";
@@ -7,14 +7,16 @@ export type Support = "supported" | "ignored" | "refused";
 export interface Field {
   /** `messages[].content[].text` */
   readonly path: string;
-  /** Any of these. */
+  /** Alternatives: names of JSON types with their bounds, or literals as Markdown code. */
   readonly types: readonly string[];
+  /** JSON text; null: the schema names no default. */
+  readonly default: string | null;
   readonly isRequired: boolean;
   readonly support: Support;
   readonly description: string;
 }
 
-/** As much of a JSON schema as is read here. */
+/** The keywords of JSON Schema that are read here. */
 export interface Schema {
   readonly $ref?: string;
   readonly type?: string | readonly string[];
@@ -29,13 +31,14 @@ export interface Schema {
   readonly maximum?: number;
   readonly exclusiveMinimum?: number;
   readonly description?: string;
+  readonly default?: unknown;
   readonly "x-support"?: Support;
 }
 
-/** A schema may hold itself; nobody reads fields deeper than this. */
+/** Levels of objects and arrays; a schema may contain itself. */
 const MAX_DEPTH = 6;
 
-/** The fields of a body. What several variants of an object have in common stands once. */
+/** The fields of a body. A field that several variants of an object share is listed once. */
 export function fieldsOf(document: ApiDocument, schema: Schema): readonly Field[] {
   const fields = new Map<string, Field>();
   const components = (document.components?.schemas ?? {}) as Readonly<Record<string, Schema>>;
@@ -70,20 +73,18 @@ function* walk(schema: Schema, path: string, components: Components, depth: numb
 }
 
 function fieldOf(property: Schema, path: string, isRequired: boolean, components: Components): Field {
-  const description = property.description ?? resolved(property, components).description ?? "";
-  const support = supportOf(property, components);
-  return { path, types: typesOf(property, components), isRequired, support, description };
+  const whole = { ...resolved(property, components), ...property };
+  const { description = "", default: value, "x-support": support = "supported" } = whole;
+  const types = typesOf(property, components);
+  return { path, types, default: value === undefined ? null : JSON.stringify(value), isRequired, support, description };
 }
 
-/** A variant that is known and not taken, under the field that tells it apart. */
+/** A variant that is refused or ignored, under the path of its discriminating field. */
 function refusedVariant(variant: Schema, path: string, components: Components): Field {
   const [name = "", schema = {}] = Object.entries(variant.properties ?? {})[0] ?? [];
   const { description = "", "x-support": support = "refused" } = variant;
-  return { path: `${path}.${name}`, types: typesOf(schema, components), isRequired: false, support, description };
-}
-
-function supportOf(property: Schema, components: Components): Support {
-  return property["x-support"] ?? resolved(property, components)["x-support"] ?? "supported";
+  const types = typesOf(schema, components);
+  return { path: `${path}.${name}`, types, default: null, isRequired: false, support, description };
 }
 
 function merged(one: Field, other: Field): Field {
@@ -100,7 +101,7 @@ function resolved(schema: Schema, components: Components): Schema {
   return name === undefined ? schema : (components[name] ?? {});
 }
 
-/** What a value may be, without null. */
+/** The alternatives of a schema, without null. */
 function variantsOf(schema: Schema, components: Components): readonly Schema[] {
   const whole = resolved(schema, components);
   const choices = whole.anyOf ?? whole.oneOf;
@@ -125,7 +126,7 @@ function value(of: unknown): string {
   return `\`${JSON.stringify(of)}\``;
 }
 
-/** The bounds of a number, where they are its own and not those of every number. */
+/** The bounds of a number as text; the bounds of every safe integer are not shown. */
 function range({ minimum, maximum, exclusiveMinimum }: Schema): string {
   const isOwn = (bound: number | undefined): bound is number => bound !== undefined && Math.abs(bound) < 2 ** 53 - 1;
   const least = isOwn(minimum) ? `${minimum}` : isOwn(exclusiveMinimum) ? `more than ${exclusiveMinimum}` : null;

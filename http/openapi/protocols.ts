@@ -1,5 +1,5 @@
-// Owns docs/protocols.md: each endpoint's fields with what becomes of them, and the error codes with their statuses. Made
-// from the API document and the error table; called by write-protocols.ts and by the test that says when the file is behind.
+// docs/protocols.md: the fields of each endpoint and the error codes with their statuses, made from the API document and the
+// error table. write-protocols.ts writes the file; a test fails if the file is out of date.
 import { type ErrorCode, errorCodes, errorMeaning } from "../../runtime/errors.ts";
 import { code, markdownTable } from "../../runtime/markdown-table.ts";
 import { commonErrors, type ErrorFormat, saysWhenToRetry } from "../errors.ts";
@@ -7,102 +7,154 @@ import type { DescribedRoute } from "../route.ts";
 import { codesOf } from "./answers.ts";
 import { type ApiDocument, openApiDocument } from "./document.ts";
 import { type Field, fieldsOf, type Schema } from "./fields.ts";
+import { missingFields, SharedFields } from "./shared-fields.ts";
+
+/** Types and literals shown of one field. */
+const MAX_TYPES = 8;
 
 const introduction = `# Protocols
 
-<!-- Made from the request schemas and the route table by \`npm run docs\`; changes made here are lost. -->
+<!-- Generated from the request schemas and the route table by \`npm run docs\`; edits are lost. -->
 
-What each endpoint takes, and what becomes of it. The whole description, answers included, is the API document: a running
-server shows it at \`/docs\`, and gives it as it is at \`/api-doc/openapi.json\`.
+The request fields of each endpoint and the error codes. The full contract with all responses is the API document: a running
+server shows it at \`/docs\` and serves it at \`/api-doc/openapi.json\`.
 
-- _supported_: does what its protocol says.
-- _ignored_: taken for the sake of clients that send it, checked, and without effect; the log says so once.
-- _refused_: known, and answered with the error \`unsupported\` that names it, never passed over in silence. Null, and a value
-  that asks for nothing, are taken.
-- A field that is in no table is refused with \`invalid_value\`.`;
+- \`a[].b\` is the field \`b\` of each element of the array \`a\`. Null in an optional field means the same as no field.
+- _Ignored_ fields are accepted for compatibility and checked, but have no effect; the server logs the first use.
+- _Refused_ fields and types are known, but answered with the error \`unsupported\`. Null and values that ask for nothing are
+  accepted.
+- Any other field is answered with the error \`invalid_value\`.
+- Of more than ${MAX_TYPES} literals the first are shown; the API document has all of them.`;
+
+const sharedIntroduction = `Several endpoints take these fields with the same meaning. Each endpoint below names the ones it takes.`;
+
+interface Endpoint {
+  readonly route: DescribedRoute;
+  readonly fields: readonly Field[];
+}
 
 /** The whole text of docs/protocols.md. */
 export function renderProtocols(routes: readonly DescribedRoute[]): string {
   const document = openApiDocument(routes);
   const withBody = routes.filter(({ operation }) => operation.body !== undefined);
-  const others = routes.filter(({ operation }) => operation.body === undefined);
+  const withoutBody = routes.filter(({ operation }) => operation.body === undefined);
+  const endpoints = withBody.map((route) => ({ route, fields: bodyFields(route, document) }));
+  const references = new Map(endpoints.map((endpoint, at) => [endpoint, reference(endpoint, endpoints.slice(0, at))]));
+  const inference = endpoints.filter(
+    (endpoint) => endpoint.route.operation.tag === "Inference" && references.get(endpoint) === null,
+  );
+  const shared = new SharedFields(inference.map(({ fields }) => fields));
+  const common = commonCodes(withBody);
   const sections = [
-    ...withBody.map((route) => `## ${route.method} ${route.path}\n\n${endpoint(route, document)}`),
-    `## Endpoints that take no body\n\n${listOf(others)}`,
-    `## Errors\n\n${errors(routes)}`,
+    `## Shared fields\n\n${sharedIntroduction}\n\n${fieldTable(shared.fields)}`,
+    ...endpoints.map((endpoint) => {
+      const fields = references.get(endpoint) ?? ownFields(endpoint, shared);
+      return `## ${nameOf(endpoint.route)}\n\n${description(endpoint.route, fields, common)}`;
+    }),
+    `## Endpoints without a body\n\n${listOf(withoutBody)}`,
+    `## Errors\n\n${errors(routes, common)}`,
   ];
   return `${[introduction, ...sections].join("\n\n")}\n`;
 }
 
-function endpoint(route: DescribedRoute, document: ApiDocument): string {
-  const { operation } = route;
+function nameOf({ method, path }: DescribedRoute): string {
+  return `${method} ${path}`;
+}
+
+function bodyFields(route: DescribedRoute, document: ApiDocument): readonly Field[] {
   const item = document.paths?.[route.path]?.[route.method.toLowerCase() as "post"];
   const body = item?.requestBody !== undefined && "content" in item.requestBody ? item.requestBody.content : {};
-  const fields = fieldsOf(document, (body["application/json"]?.schema ?? {}) as Schema);
-  const paragraphs = [
+  return fieldsOf(document, (body["application/json"]?.schema ?? {}) as Schema);
+}
+
+/** A reference to an earlier endpoint that has all fields of this one; null: there is none. */
+function reference({ fields }: Endpoint, earlier: readonly Endpoint[]): string | null {
+  for (const { route, fields: others } of earlier) {
+    const missing = missingFields(fields, others);
+    if (missing === null) continue;
+    const except = missing.length === 0 ? "" : ` except ${missing.map(code).join(", ")}`;
+    return `Takes the fields of ${code(nameOf(route))}${except}.`;
+  }
+  return null;
+}
+
+function ownFields({ fields }: Endpoint, shared: SharedFields): string {
+  const { shared: names, own } = shared.split(fields);
+  const others = `[Shared fields](#shared-fields): ${names.map(code).join(", ")}.`;
+  return [fieldTable(own), ...(names.length === 0 ? [] : [others])].join("\n\n");
+}
+
+function description(route: DescribedRoute, fields: string, common: readonly ErrorCode[]): string {
+  const { operation, errors: format } = route;
+  const codes = codesOf(route).filter((name) => !common.includes(name));
+  const names = codes.map((name) => code(format?.nameOf?.(name) ?? name));
+  return [
     `${operation.summary}.`,
     ...(operation.description === undefined ? [] : [operation.description]),
-    fields.length === 0 ? "Its body has no fields." : fieldTable(fields),
-    `Errors: ${codesOf(route)
-      .map((name) => code(route.errors?.nameOf?.(name) ?? name))
-      .join(", ")}.`,
-  ];
-  return paragraphs.join("\n\n");
+    fields,
+    ...(names.length === 0 ? [] : [`[Errors](#errors) beside the common ones: ${names.join(", ")}.`]),
+  ].join("\n\n");
 }
 
 function fieldTable(fields: readonly Field[]): string {
-  const rows = fields.map(({ path, types, isRequired, support, description }) => [
+  const rows = fields.map(({ path, types, isRequired, default: value, description: text }) => [
     code(path) + (isRequired ? " (required)" : ""),
-    support === "refused" && types[0] === "any" ? "" : inWords(types),
-    support,
-    // The column before has said it.
-    description.replace(/^(?:Ignored|Refused): /, "").replaceAll(/\s*\n\s*/g, " "),
+    inWords(types),
+    value === null ? "" : code(value),
+    text.replaceAll(/\s*\n\s*/g, " "),
   ]);
-  return markdownTable(["field", "type", "", "what it is"], rows);
+  return markdownTable(["field", "type", "default", "description"], rows);
 }
 
 function inWords(types: readonly string[]): string {
-  return types.join(types.every((type) => type.startsWith("`")) ? ", " : " or ");
+  const separator = types.every((type) => type.startsWith("`")) ? ", " : " or ";
+  const shown = types.length > MAX_TYPES ? types.slice(0, MAX_TYPES - 1) : types;
+  const others = types.length - shown.length;
+  return shown.join(separator) + (others === 0 ? "" : `${separator}${others} others`);
 }
 
 function listOf(routes: readonly DescribedRoute[]): string {
   const rows = routes.map(({ method, path, operation }) => [method, code(path), operation.summary]);
-  return markdownTable(["method", "path", "what it is"], rows);
+  return markdownTable(["method", "path", "description"], rows);
 }
 
-function errors(routes: readonly DescribedRoute[]): string {
-  const formats = new Set(routes.flatMap(({ errors: format }) => format ?? []));
-  const others = [...formats].filter(({ statusOf }) => statusOf !== commonErrors.statusOf);
-  const columns = others.map((format) => ({
-    format,
-    paths: routes.filter((route) => route.errors === format).map(({ path }) => code(path)),
-  }));
-  const header = [
-    "code",
-    "status",
-    ...columns.map(({ paths }) => `of ${paths.join(", ")}`),
-    "retry-after",
-    "what it means",
-  ];
+/** The codes that every endpoint with a body may answer with. */
+function commonCodes(withBody: readonly DescribedRoute[]): readonly ErrorCode[] {
+  return errorCodes.filter((name) => withBody.every((route) => codesOf(route).includes(name)));
+}
+
+function errors(routes: readonly DescribedRoute[], common: readonly ErrorCode[]): string {
+  const formats = [...new Set(routes.flatMap(({ errors: format }) => format ?? []))];
+  const differences = formats.flatMap((format) => {
+    const differing = errorCodes.flatMap((name) => difference(format, name) ?? []);
+    const paths = routes.filter((route) => route.errors === format).map(({ path }) => code(path));
+    return differing.length === 0 ? [] : [`- ${paths.join(", ")}: ${differing.join(", ")}.`];
+  });
   const rows = errorCodes.map((name) => [
     code(name),
     String(commonErrors.statusOf(name)),
-    ...columns.map(({ format }) => statusIn(format, name)),
     saysWhenToRetry(name) ? "yes" : "",
     errorMeaning(name),
   ]);
-  return `${envelope}\n\n${markdownTable(header, rows)}`;
+  return [
+    envelope,
+    `Any endpoint with a body may answer with ${common.map(code).join(", ")}.`,
+    markdownTable(["code", "status", "retry-after", "meaning"], rows),
+    "Endpoints with other statuses or names:",
+    differences.join("\n"),
+  ].join("\n\n");
 }
 
-/** With the name it has there, where that is another. */
-function statusIn(format: ErrorFormat, name: ErrorCode): string {
+/** How a format writes a code, if unlike the common envelope: `invalid_json` is 400 `malformed_json`. */
+function difference(format: ErrorFormat, name: ErrorCode): string | null {
   const shown = format.nameOf?.(name) ?? name;
-  const status = String(format.statusOf(name));
-  return shown === name ? status : `${status} ${code(shown)}`;
+  const status = format.statusOf(name);
+  if (shown === name && status === commonErrors.statusOf(name)) return null;
+  return `${code(name)} is ${status}${shown === name ? "" : ` ${code(shown)}`}`;
 }
 
-const envelope = `The body of an answer that failed is one envelope, and so is the last \`data\` of a stream that failed after it had
-begun. Protocols whose clients know another shape have that instead: the API document has the schema of each.
+const envelope = `The body of a failed response is one envelope, and so is the last \`data\` of a stream that fails after its start. Some
+protocols have their own shape instead; the API document has its schema.
 
 \`\`\`json
 { "error": { "message": "…", "type": "invalid_request_error", "param": "temperature", "code": "invalid_value" } }

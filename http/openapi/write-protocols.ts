@@ -1,4 +1,4 @@
-// Owns writing docs/protocols.md. Run by `npm run docs` from the root of the sources, and by nobody else.
+// Writes docs/protocols.md; `npm run docs` runs it from the root of the sources.
 import { writeFileSync } from "node:fs";
 import { describedRoutes } from "../routes.ts";
 import { renderProtocols } from "./protocols.ts";

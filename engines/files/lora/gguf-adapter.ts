@@ -52,9 +52,7 @@ function checkKind({ pairs }: Head, model: TensorTable): void {
   ]);
   for (const [key, value] of expected) {
     if (pairs.get(key) === value) continue;
-    throw invalidAdapter(
-      `its ${key} is ${describeValue(pairs.get(key))}; the model needs ${describeValue(value)}`,
-    );
+    throw invalidAdapter(`its ${key} is ${describeValue(pairs.get(key))}; the model needs ${describeValue(value)}`);
   }
   if (pairs.has("adapter.alora.invocation_tokens")) {
     throw invalidAdapter("it is activated by tokens (aLoRA), which is not supported");
@@ -72,7 +70,8 @@ function pairUp(tensors: readonly TensorInfo[]): Map<string, Halves> {
   const pairs = new Map<string, Halves>();
   for (const tensor of tensors) {
     const [, name, half] = /^(.+)\.lora_([ab])$/.exec(tensor.name) ?? [];
-    if (name === undefined) throw invalidAdapter(`its tensor ${quote(tensor.name)} is not a LoRA tensor, which is not supported`);
+    if (name === undefined)
+      throw invalidAdapter(`its tensor ${quote(tensor.name)} is not a LoRA tensor, which is not supported`);
     const halves = pairs.get(name) ?? {};
     if (halves[half as "a" | "b"]) throw invalidAdapter(`it has the tensor ${quote(tensor.name)} twice`);
     halves[half as "a" | "b"] = tensor;

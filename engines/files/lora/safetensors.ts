@@ -66,9 +66,7 @@ async function readHeader(file: ReadableFile, damaged: Damaged): Promise<Buffer>
   await file.read(length, 0);
   const headerBytes = length.readBigUInt64LE();
   if (headerBytes > Math.min(room, maxHeaderBytes)) {
-    throw damaged(
-      `it claims a head of ${headerBytes} bytes; at most ${Math.min(room, maxHeaderBytes)} are possible`,
-    );
+    throw damaged(`it claims a head of ${headerBytes} bytes; at most ${Math.min(room, maxHeaderBytes)} are possible`);
   }
   const header = Buffer.alloc(Number(headerBytes));
   await file.read(header, lengthBytes);

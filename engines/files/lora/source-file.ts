@@ -39,7 +39,8 @@ export class SourceFile {
     });
     if (root !== null && !isInside(root, real)) throw forbidden(name);
     const before = await stat(real, { bigint: true });
-    if (!before.isFile()) throw new ServerError("invalid_adapter_file", `${name} is not a regular file; name one that is`);
+    if (!before.isFile())
+      throw new ServerError("invalid_adapter_file", `${name} is not a regular file; name one that is`);
     if (before.size > maxBytes) throw tooLarge(name, before.size, maxBytes);
     // A pipe or link may just have replaced the file: do not wait for the pipe, and do not follow the link.
     const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;

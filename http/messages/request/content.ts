@@ -1,5 +1,5 @@
-// Owns the schemas of `messages` and `system` in a messages request: roles, and content as a string or as blocks. What other
-// servers' tools left in a conversation is passed over; blocks that no text model can take are refused by name.
+// Schemas of `messages` and `system` in a messages request: roles, and content as a string or as blocks. Blocks of other
+// servers' tools are ignored; blocks that a text model cannot read are refused by name.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { isBounded, tooLarge } from "../../shared/fields/bounded.ts";
@@ -8,19 +8,19 @@ import { toolName } from "./tools.ts";
 
 const MAX_ID_LENGTH = 256;
 
-export const cacheControl = ignored(z.looseObject({ type: z.string() }), "prefixes are cached by themselves");
+export const cacheControl = ignored(z.looseObject({ type: z.string() }), "the prefix cache is automatic");
 
 const textBlock = z.strictObject({
   type: z.literal("text"),
   text: z.string(),
   cache_control: cacheControl,
-  citations: ignored(z.array(z.unknown()), "the model is shown the text alone"),
+  citations: ignored(z.array(z.unknown()), "the prompt contains only the text"),
 });
 
 const thinkingBlock = z.strictObject({
   type: z.literal("thinking"),
   thinking: z.string(),
-  signature: ignored(z.string(), "this server signs nothing, and trusts what it is told was thought"),
+  signature: ignored(z.string(), "thinking is neither signed nor verified"),
 });
 
 const toolUseBlock = z.strictObject({
@@ -29,7 +29,7 @@ const toolUseBlock = z.strictObject({
   name: toolName,
   input: z.record(z.string(), z.unknown()).refine(isBounded, { error: tooLarge("an object") }),
   cache_control: cacheControl,
-  caller: ignored(z.looseObject({ type: z.string() }), "it is the model that calls"),
+  caller: ignored(z.looseObject({ type: z.string() }), "only the model calls tools"),
 });
 
 const refusedTypes = [
@@ -42,7 +42,7 @@ const refusedTypes = [
 ] as const;
 const refusedBlock = refusedVariants(
   refusedTypes,
-  (type) => `${notYet(`a content block of type "${type}"`)}; send what it says as a block of type "text"`,
+  (type) => `${notYet(`a content block of type "${type}"`)}; send its content as a block of type "text"`,
 );
 
 function content<const Blocks extends readonly [z.core.$ZodTypeDiscriminable, ...z.core.$ZodTypeDiscriminable[]]>(
@@ -62,11 +62,11 @@ const toolResultBlock = z.strictObject({
   type: z.literal("tool_result"),
   tool_use_id: z.string().min(1).max(MAX_ID_LENGTH),
   content: textContent.nullish(),
-  is_error: z.boolean().nullish().meta({ description: "The model is told that the tool failed; false" }),
+  is_error: z.boolean().nullish().meta({ description: "Tell the model that the tool failed.", default: false }),
   cache_control: cacheControl,
 });
 
-// What can be used by the server that made it alone.
+// Blocks that only the server that created them can use.
 const foreignTypes = [
   "redacted_thinking",
   "server_tool_use",
@@ -82,7 +82,7 @@ const foreignTypes = [
 
 const foreignBlock = z.looseObject({ type: z.enum(foreignTypes) }).meta({
   support: "ignored",
-  description: "Ignored: it says something to the server that made it alone; the model is not shown it",
+  description: "Ignored: these blocks concern only the server that created them; the prompt omits them",
 });
 
 const message = z.discriminatedUnion(
@@ -105,8 +105,8 @@ const message = z.discriminatedUnion(
 );
 
 export const conversationFields = {
-  messages: z.array(message).min(1),
-  system: textContent.nullish().meta({ description: "What the model is told before the messages" }),
+  messages: z.array(message).min(1).meta({ description: "The conversation." }),
+  system: textContent.nullish().meta({ description: "System prompt before the messages." }),
 } as const;
 
 export type WireMessage = z.output<typeof message>;

@@ -1,10 +1,10 @@
-// Owns what the messages of a request come to as a conversation: messages of one role in a row become one, each result of a
-// tool a message of its own, and each call gets its result. Throws ServerError naming the message at fault.
+// Conversation of a messages request: consecutive messages of one role are merged, every tool result becomes a message, and
+// every call needs its result. Throws ServerError with the path of the message at fault.
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { AssistantContent, ToolResult, UserContent, WireMessage, WireText } from "./content.ts";
 
-/** What the model is shown in front of a result that is an error: templates have no other place for it. */
+/** Prefix of a result with `is_error`: templates have no field for it. */
 const FAILED = "The tool failed: ";
 
 interface Draft {
@@ -31,10 +31,10 @@ export function conversation(system: WireText | null | undefined, messages: read
 
 class Drafts {
   readonly #drafts: Draft[] = [];
-  /** Calls that wait for their result: id -> name. Only the last assistant's message can have any. */
+  /** Calls without a result: id -> name. Only the last assistant message can have some. */
   readonly #open = new Map<string, string>();
 
-  /** Text of a user or of the system. */
+  /** Adds text of the user or the system. */
   say(role: "user" | "system", text: string, at: string): void {
     this.#requireResults(at);
     const last = this.#drafts.at(-1);
@@ -61,7 +61,7 @@ class Drafts {
       last?.role === "assistant" ? last : { role: "assistant" as const, content: "", reasoning: "", toolCalls: [] };
     if (draft !== last) this.#drafts.push(draft);
     for (const block of typeof content === "string" ? [{ type: "text" as const, text: content }] : content) {
-      // A model's own blocks were one text: nothing stood between them.
+      // The blocks of an assistant message were one text without separators.
       if (block.type === "text") draft.content += block.text;
       else if (block.type === "thinking") draft.reasoning += block.thinking;
       else if (block.type === "tool_use") {
@@ -74,8 +74,8 @@ class Drafts {
   finish(): ChatMessage[] {
     const end = "messages";
     if (this.#drafts.at(-1)?.role === "assistant") {
-      const hint = this.#open.size > 0 ? "the results of its calls, in a user's message" : "a user's message";
-      throw invalid("unsupported", end, `expected ${hint} at the end: an assistant's message cannot be continued here`);
+      const hint = this.#open.size > 0 ? "the results of its calls in a user message" : "a user message";
+      throw invalid("unsupported", end, `expected ${hint} at the end: an assistant message cannot be continued here`);
     }
     this.#requireResults(end);
     return this.#drafts.map(({ reasoning, toolCalls, ...message }) => ({
@@ -89,7 +89,7 @@ class Drafts {
     const name = this.#open.get(id);
     if (name === undefined) {
       const waiting = this.#open.size === 0 ? "none is" : `${[...this.#open.keys()].slice(0, 8).join(", ")} are`;
-      const message = `expected the id of a tool_use of the assistant's message right before (${waiting} waiting), got "${id}"`;
+      const message = `expected the id of a tool_use of the preceding assistant message (${waiting} waiting), got "${id}"`;
       throw invalid("invalid_value", `${at}.tool_use_id`, message);
     }
     this.#open.delete(id);
@@ -99,7 +99,7 @@ class Drafts {
 
   #requireResults(at: string): void {
     for (const id of this.#open.keys()) {
-      const message = `expected a tool_result for tool_use "${id}" first: results come right after the message with the calls`;
+      const message = `expected a tool_result for tool_use "${id}" first: results directly follow the message with the calls`;
       throw invalid("invalid_value", at, message);
     }
   }

@@ -1,5 +1,5 @@
-// Owns the requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas, and what they mean as a
-// GenerateRequest. Fields of the vendor's interface that are not built or change nothing are known here by name.
+// Requests of POST /v1/messages and POST /v1/messages/count_tokens: their schemas and translation to a GenerateRequest.
+// Ignored fields and fields that are not built yet are listed by name.
 import { z } from "zod";
 import { requestDefaults } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -25,35 +25,37 @@ import { conversation } from "./conversation.ts";
 import { templateArguments, thinkingBudget, thinkingConflicts, thinkingFields } from "./thinking.ts";
 import { requestedToolConflicts, requestedTools, toolFields } from "./tools.ts";
 
-const ELSEWHERE = "answers of this protocol have no place for logprobs; POST /v1/chat/completions has";
-const ONE_TIER = "there is one tier; a request is put before others by priority";
-const NO_ACCOUNTS = "there are no accounts here";
+const ELSEWHERE = "responses of this protocol have no logprobs; use POST /v1/chat/completions";
+const ONE_TIER = "there is one tier; use priority";
+const NO_ACCOUNTS = "the server has no accounts";
 
 const contextEdit = z.discriminatedUnion(
   "type",
   [
     z.looseObject({ type: z.literal("clear_thinking_20251015") }).meta({
       support: "ignored",
-      description: "Ignored: the model's template says which thinking the model is shown again",
+      description: "Ignored: the chat template decides which earlier thinking the prompt contains",
     }),
     refusedVariants(["clear_tool_uses_20250919", "compact_20260112"], (type) => notYet(`an edit of type "${type}"`)),
   ],
   { error: expectedVariant("an edit", "type", ["clear_thinking_20251015"]) },
 );
 
-/** Fields of the vendor's interface that change nothing here. */
 const ignoredFields = {
   cache_control: cacheControl,
-  metadata: ignored(z.looseObject({ user_id: z.string().nullish() }), "clients take turns by their API key or address"),
+  metadata: ignored(
+    z.looseObject({ user_id: z.string().nullish() }),
+    "requests are scheduled fairly by API key or client address",
+  ),
   service_tier: ignored(z.enum(["auto", "standard_only"]), ONE_TIER),
   speed: ignored(z.enum(["standard", "fast"]), ONE_TIER),
-  betas: ignored(z.array(z.string()), "a feature is used by sending its field"),
-  inference_geo: ignored(z.string(), "there is one place this server runs at"),
+  betas: ignored(z.array(z.string()), "every feature is available without its beta name"),
+  inference_geo: ignored(z.string(), "the server has one location"),
   user_profile_id: ignored(z.string(), NO_ACCOUNTS),
   workspace_id: ignored(z.string(), NO_ACCOUNTS),
   billing_policy: ignored(z.unknown(), NO_ACCOUNTS),
   fallback_credit_token: ignored(z.unknown(), NO_ACCOUNTS),
-  diagnostics: ignored(z.unknown(), "what was found in the cache is in the usage"),
+  diagnostics: ignored(z.unknown(), "the usage reports cached tokens"),
 } as const;
 
 const refusedFields = {
@@ -80,7 +82,9 @@ const countedFields = {
   ...toolFields,
   ...thinkingFields,
   ...sharedFields,
-  stop_sequences: stopStringList.nullish().meta({ description: "Texts that end the answer, and are left out of it" }),
+  stop_sequences: stopStringList
+    .nullish()
+    .meta({ description: "Strings that end the output; the output does not contain them." }),
   ...outputFields,
   context_management: z.strictObject({ edits: z.array(contextEdit).nullish() }).nullish(),
   agent_permission: permissionField,
@@ -106,7 +110,7 @@ export const messagesRequestSchema = z
 type CountRequestBody = z.output<typeof countRequestSchema>;
 type MessagesRequestBody = z.output<typeof messagesRequestSchema>;
 
-/** The neutral request a body asks for. Throws where its messages are no conversation. */
+/** The protocol-independent request of a body. Throws if the messages form no conversation. */
 export function askedRequest(
   body: CountRequestBody & { readonly max_tokens?: number | null | undefined },
 ): AskedRequest {
@@ -132,7 +136,6 @@ export function askedRequest(
 
 type Conflicting = Omit<CountRequestBody, "messages" | "system">;
 
-/** Fields that are right alone and wrong together. */
 function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* requestedToolConflicts(body);
   yield* outputConflicts(body);
@@ -143,7 +146,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   if (thinkingBudget(body) !== null && (isForced || demandedGrammar(body) !== null)) {
     yield [
       "thinking",
-      "a budget cannot be combined with a grammar, an output format, a call that is demanded or strict tools, which " +
+      "a budget cannot be combined with a grammar, an output format, a required call or strict tools, which " +
         'leave no room for it; send {"type": "adaptive"}',
     ];
   }
@@ -157,7 +160,7 @@ function* answerConflicts(body: Omit<MessagesRequestBody, "messages" | "system">
   }
 }
 
-/** An object whose every value asks for nothing. */
+/** Whether all values of the object are null or an empty array. */
 function isEmptyContainer(value: unknown): boolean {
   return (
     typeof value === "object" &&

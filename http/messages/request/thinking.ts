@@ -1,5 +1,5 @@
-// Owns the fields of a messages request about thinking: the vendor's `thinking` and effort, and the two this server's
-// protocols share; what they come to, and where they contradict each other.
+// Thinking fields of a messages request: the protocol's own `thinking` and `output_config.effort`, and the two fields shared
+// by all protocols; their translation and conflicts.
 import { z } from "zod";
 import type { TemplateArguments } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -14,14 +14,14 @@ import {
   knownEffort,
 } from "../../shared/fields/thinking.ts";
 
-const display = ignored(z.enum(["summarized", "omitted"]), "what was thought is given as it was");
+const display = ignored(z.enum(["summarized", "omitted"]), "thinking is always returned in full");
 
 const thinking = z.discriminatedUnion(
   "type",
   [
     z.strictObject({
       type: z.literal("enabled"),
-      budget_tokens: z.int().min(1).meta({ description: "Most tokens of thinking; fewer than max_tokens" }),
+      budget_tokens: z.int().min(1).meta({ description: "Maximum number of thinking tokens; less than max_tokens." }),
       display,
     }),
     z.strictObject({ type: z.literal("adaptive"), display }),
@@ -34,11 +34,14 @@ const thinking = z.discriminatedUnion(
 export const vendorEffortField = effortSchema
   .extract(["low", "medium", "high", "xhigh", "max"])
   .nullish()
-  .meta({ description: "Told to the templates that ask; `max` comes to `xhigh`" });
+  .meta({ description: "Reasoning effort, for templates that use it; `max` is `xhigh`." });
 
 export const thinkingFields = {
-  thinking: thinking.nullish().meta({ description: "Left out: as the model's template has it" }),
-  enable_thinking: z.boolean().nullish(),
+  thinking: thinking.nullish().meta({ description: "Thinking mode; by default the chat template decides." }),
+  enable_thinking: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Whether the model reasons before it answers; by default the template decides." }),
   reasoning_effort: effortField,
 } as const;
 
@@ -46,12 +49,12 @@ type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>> & {
   readonly output_config?: { readonly effort?: z.output<typeof vendorEffortField> } | null | undefined;
 };
 
-/** null where thinking has no bound. */
+/** Tokens; null: unlimited. */
 export function thinkingBudget({ thinking }: ThinkingFields): number | null {
   return thinking?.type === "enabled" ? thinking.budget_tokens : null;
 }
 
-/** The vendor's effort, unlike our own, does not switch thinking. */
+/** `output_config.effort`, unlike `reasoning_effort`, does not switch thinking on or off. */
 export function templateArguments(fields: ThinkingFields): TemplateArguments {
   const own = askedThinking(fields);
   const vendors = knownEffort(fields.output_config?.effort);

@@ -1,5 +1,5 @@
-// Owns the tools of a messages request and the choice of them: their schemas, and what they come to. The vendor's own tools,
-// which its servers run, are known by name and refused.
+// Tools of a messages request and their choice: the schemas and their translation to ToolUse. Tools that run on the vendor's
+// servers are refused by name.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -9,7 +9,7 @@ import { ignored, isEmptyArray, notBuiltYet, notYet, refused, refusedVariants } 
 import { MAX_TOOLS, toolName as nameOfLength, toolDescription, toolSpec } from "../../shared/fields/tool-fields.ts";
 import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tool-use.ts";
 
-/** As long as any protocol lets it be. */
+/** The longest name that any protocol allows. */
 export const toolName = nameOfLength(128);
 
 const serverTools = [
@@ -46,8 +46,7 @@ const serverTools = [
 
 const serverTool = refusedVariants(
   serverTools,
-  (type) =>
-    `${notYet(`a tool of type "${type}"`)}; declare what the client runs itself with a name and an input_schema`,
+  (type) => `${notYet(`a tool of type "${type}"`)}; declare tools that the client runs with a name and an input_schema`,
 );
 
 const clientTool = z.strictObject({
@@ -57,11 +56,11 @@ const clientTool = z.strictObject({
   input_schema: z
     .looseObject({ type: z.literal("object") })
     .refine(isBounded, { error: tooLarge("a schema") })
-    .meta({ description: "JSON schema of the input" }),
-  strict: z.boolean().nullish().meta({ description: "Every call's input matches the schema; false" }),
-  cache_control: ignored(z.looseObject({ type: z.string() }), "prefixes are cached by themselves"),
-  eager_input_streaming: ignored(z.boolean(), "input is streamed as it is written"),
-  input_examples: ignored(z.array(z.record(z.string(), z.unknown())), "templates have no place for examples"),
+    .meta({ description: "JSON schema of the input." }),
+  strict: z.boolean().nullish().meta({ description: "Enforce the schema on the input of every call.", default: false }),
+  cache_control: ignored(z.looseObject({ type: z.string() }), "the prefix cache is automatic"),
+  eager_input_streaming: ignored(z.boolean(), "the input is always streamed"),
+  input_examples: ignored(z.array(z.record(z.string(), z.unknown())), "templates have no field for examples"),
   defer_loading: notBuiltYet("loading tools later", (value) => value === false),
   allowed_callers: refused("only the model calls tools here", isDirectCaller),
 });
@@ -71,7 +70,10 @@ const tool = z.discriminatedUnion("type", [clientTool, serverTool], {
 });
 
 const disableParallel = {
-  disable_parallel_tool_use: z.boolean().nullish().meta({ description: "An answer holds one call at most; false" }),
+  disable_parallel_tool_use: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Allow at most one call in a response.", default: false }),
 };
 
 const choice = z.discriminatedUnion(
@@ -86,22 +88,26 @@ const choice = z.discriminatedUnion(
 );
 
 export const toolFields = {
-  tools: z.array(tool).max(MAX_TOOLS).nullish().meta({ description: "Tools the model may call; the client runs them" }),
-  tool_choice: choice
+  tools: z
+    .array(tool)
+    .max(MAX_TOOLS)
     .nullish()
-    .meta({ description: "Left out: auto. Where a call is demanded, a grammar sees to it that there is one" }),
+    .meta({ description: "Tools that the model may call and the client runs." }),
+  tool_choice: choice.nullish().meta({
+    description: "Which tools may or must be called; a grammar enforces a required call.",
+    default: { type: "auto" },
+  }),
 } as const;
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
-/** null where nothing may be called. */
+/** null: no tool may be called. */
 export function requestedTools({ tools, tool_choice: wanted }: ToolFields): ToolUse | null {
   const isSingle =
     wanted !== null && wanted !== undefined && wanted.type !== "none" && wanted.disable_parallel_tool_use;
   return toolUse(specsOf(tools), choiceOf(wanted), isSingle !== true);
 }
 
-/** What contradicts itself in them. */
 export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
   return toolConflicts(specsOf(fields.tools), choiceOf(fields.tool_choice));
 }

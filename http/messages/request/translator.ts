@@ -1,4 +1,4 @@
-// How the bodies of POST /v1/messages and POST /v1/messages/count_tokens are read.
+// Body translators of POST /v1/messages and POST /v1/messages/count_tokens.
 import { askedTranslator } from "../../shared/translation.ts";
 import { askedRequest, countRequestSchema, messagesRequestSchema } from "./request.ts";
 

@@ -1,5 +1,5 @@
-// Owns what the items of a response's input mean in our own terms: a conversation, in which an assistant's thinking, words and
-// calls that follow each other are one message.
+// Conversation of a response request: input items as ChatMessages. Consecutive reasoning, text and calls of the assistant form
+// one message.
 import type { ChatMessage, ToolCall } from "../../../engines/generation.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { InputItem } from "./input-items.ts";
@@ -9,7 +9,7 @@ type MessageItem = Extract<InputItem, { readonly role: unknown }>;
 type CallOutput = Extract<InputItem, { readonly type: "function_call_output" }>;
 type Content = MessageItem["content"];
 
-/** The instructions, then what the items say. */
+/** The instructions, then the items. */
 export function conversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
   const messages = new MessageList();
   const answered = new Set(items.map((item) => (item.type === "function_call_output" ? item.call_id : undefined)));
@@ -17,7 +17,7 @@ export function conversation(instructions: string | null, items: readonly InputI
   for (const item of items) {
     switch (item.type) {
       case "function_call":
-        // Cut off, or no JSON: no call, but what the assistant wrote. A client that has answered it all the same took it for one.
+        // A truncated or invalid call counts as text of the assistant, unless the client has sent a result for it.
         if (item.status === "incomplete" && !answered.has(item.call_id)) messages.mumble(item.arguments);
         else messages.call({ id: item.call_id, name: calledName(item), arguments: item.arguments });
         break;
@@ -29,17 +29,17 @@ export function conversation(instructions: string | null, items: readonly InputI
         break;
       default:
         if (item.role === "assistant") messages.say(text(item.content));
-        // `developer` is this protocol's newer word for `system`; few templates know it.
+        // `developer` is the newer name of `system`; few templates know it.
         else messages.add(item.role === "developer" ? "system" : item.role, text(item.content));
     }
   }
   return messages.all();
 }
 
-/** The same of all there is. Throws invalid_value where there is nothing to answer, or a result of a call that nobody made. */
+/** The same for a complete conversation. Throws invalid_value if it is empty or has a result without a call. */
 export function wholeConversation(instructions: string | null, items: readonly InputItem[]): readonly ChatMessage[] {
   if (items.length === 0) {
-    throw new ServerError("invalid_value", "input: expected something to answer", { param: "input" });
+    throw new ServerError("invalid_value", "input: expected at least one item, got none", { param: "input" });
   }
   const stray = strayResult(items);
   if (stray === null) return conversation(instructions, items);
@@ -47,7 +47,7 @@ export function wholeConversation(instructions: string | null, items: readonly I
   throw new ServerError("invalid_value", text, { param: "input" });
 }
 
-/** The first result of a call that nobody made; null where there is none. */
+/** The first result without an earlier call; null: none. */
 function strayResult(items: readonly InputItem[]): CallOutput | null {
   const calls = new Set<string>();
   for (const item of items) {
@@ -61,13 +61,13 @@ interface AssistantMessage {
   reasoning: string;
   content: string | null;
   readonly calls: ToolCall[];
-  /** What it says next belongs to what it has said. */
+  /** Truncated: the next text continues the content. */
   isCutOff: boolean;
 }
 
 class MessageList {
   readonly #messages: ChatMessage[] = [];
-  /** The assistant's message that goes on. */
+  /** The current assistant message; null: none. */
   #assistant: AssistantMessage | null = null;
 
   all(): readonly ChatMessage[] {
@@ -78,7 +78,7 @@ class MessageList {
   add(role: string, content: string): void {
     this.#endAssistant();
     const last = this.#messages.at(-1);
-    // Instructions and what developers say come as several; many templates take one system message, at the start.
+    // Merges instructions and developer messages: many templates allow one system message, at the start.
     if (role === "system" && this.#messages.length === 1 && last?.role === "system") {
       this.#messages[0] = { role, content: `${last.content}\n\n${content}` };
     } else this.#messages.push({ role, content });
@@ -99,7 +99,7 @@ class MessageList {
     message.isCutOff = false;
   }
 
-  /** Goes on with what the assistant says, in the message where it says it. */
+  /** Appends text of a truncated call to the current assistant message. */
   mumble(text: string): void {
     const message = this.#assistant?.calls.length === 0 ? this.#assistant : this.#begin();
     message.content = (message.content ?? "") + text;
@@ -110,7 +110,7 @@ class MessageList {
     (this.#assistant ?? this.#begin()).calls.push(call);
   }
 
-  /** The assistant's message that goes on, if it has said and called nothing yet: words and thinking come before calls. */
+  /** The current assistant message if it has neither text nor calls, else a new one: reasoning and text precede calls. */
   #unsaid(): AssistantMessage {
     const message = this.#assistant;
     const isSaid = message !== null && message.content !== null && !message.isCutOff;
@@ -127,7 +127,7 @@ class MessageList {
     if (this.#assistant === null) return;
     const { reasoning, content, calls } = this.#assistant;
     this.#assistant = null;
-    // What was thought and came to nothing is not said again.
+    // Reasoning without text or calls is dropped.
     if (content === null && calls.length === 0) return;
     this.#messages.push({
       role: "assistant",
@@ -144,7 +144,7 @@ function calledName({ name, namespace }: Extract<InputItem, { readonly type: "fu
 
 function text(content: Content): string {
   if (typeof content === "string") return content;
-  // Why something was no answer is said by this server, or another: the model never did.
+  // A refusal is text of a server, not of the model.
   return content.flatMap((part) => (part.type === "refusal" ? [] : [part.text])).join("\n");
 }
 

@@ -1,5 +1,5 @@
-// Owns the schema of `input` in a request for a response: a text, or items, which are messages, calls of tools and their
-// results, and thinking. Kinds of items that are known and not taken are refused by name. What they mean: conversation.ts.
+// Schema of `input` in a response request: a text, or items (messages, tool calls and their results, reasoning). Known but
+// unsupported types of items are refused by name. conversation.ts translates the items.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { ignored, notYet, refusedVariants } from "../../shared/fields/fields.ts";
@@ -40,10 +40,10 @@ const refusedItems = [
 
 const id = z.string().max(MAX_ID_LENGTH).nullish();
 const status = z.enum(["in_progress", "completed", "incomplete"]).nullish();
-// Clients send back what they were given, with what their libraries have added to it.
-const added = ignored(z.unknown(), "some clients keep what they have parsed here");
-const phase = ignored(z.string(), "models are not told of it");
-const caller = ignored(z.unknown(), "the model is the only one that calls");
+// Clients send items back with the fields that their libraries have added.
+const added = ignored(z.unknown(), "a field that client libraries add");
+const phase = ignored(z.string(), "the prompt does not contain it");
+const caller = ignored(z.unknown(), "only the model calls tools");
 
 const inputText = z.strictObject({
   type: z.literal("input_text"),
@@ -54,8 +54,8 @@ const plainText = z.strictObject({ type: z.literal("text"), text: z.string() });
 const outputText = z.strictObject({
   type: z.literal("output_text"),
   text: z.string(),
-  annotations: ignored(z.array(z.unknown()), "the model reads the text alone"),
-  logprobs: ignored(z.array(z.unknown()), "the model reads the text alone"),
+  annotations: ignored(z.array(z.unknown()), "the prompt contains only the text"),
+  logprobs: ignored(z.array(z.unknown()), "the prompt contains only the text"),
   parsed: added,
 });
 const refusal = z.strictObject({ type: z.literal("refusal"), refusal: z.string() });
@@ -84,17 +84,21 @@ const functionCall = z.strictObject({
   type: z.literal("function_call"),
   call_id: z.string().min(1).max(MAX_ID_LENGTH),
   name: z.string().min(1).max(MAX_NAME_LENGTH),
-  arguments: z.string().meta({ description: "JSON text, as the model wrote it" }),
+  arguments: z.string().meta({ description: "Arguments as JSON text." }),
   id,
   status,
-  namespace: z.string().max(MAX_NAME_LENGTH).nullish().meta({ description: "Of the function that was called" }),
+  namespace: z.string().max(MAX_NAME_LENGTH).nullish().meta({ description: "Namespace of the function." }),
   caller,
   parsed_arguments: added,
 });
 
 const functionCallOutput = z.strictObject({
   type: z.literal("function_call_output"),
-  call_id: z.string().min(1).max(MAX_ID_LENGTH).meta({ description: "The call of an earlier item that it answers" }),
+  call_id: z
+    .string()
+    .min(1)
+    .max(MAX_ID_LENGTH)
+    .meta({ description: "Id of the call of an earlier item that this result belongs to." }),
   output: content,
   id,
   status,
@@ -107,9 +111,9 @@ const summaryText = z.strictObject({ type: z.literal("summary_text"), text: z.st
 const reasoning = z.strictObject({
   type: z.literal("reasoning"),
   id,
-  summary: z.array(summaryText).max(MAX_ITEMS).nullish().meta({ description: "Taken where there is no content" }),
+  summary: z.array(summaryText).max(MAX_ITEMS).nullish().meta({ description: "Used if there is no content." }),
   content: z.array(reasoningText).max(MAX_ITEMS).nullish(),
-  encrypted_content: ignored(z.string(), "this server encrypts no thinking: it is in content"),
+  encrypted_content: ignored(z.string(), "reasoning is not encrypted; it is in content"),
   status,
 });
 
@@ -131,11 +135,11 @@ const item = z.discriminatedUnion(
 
 export const inputSchema = z
   .union([z.string(), z.array(item).max(MAX_ITEMS)], { error: expected("a string or an array of items") })
-  .meta({ description: "What is said to the model; a string is one message of the user" });
+  .meta({ description: "New items of the conversation; a string is a single user message." });
 
 export type WireItem = Exclude<z.output<typeof inputSchema>, string>[number];
 export type ItemReference = Extract<WireItem, { readonly type: "item_reference" }>;
-/** An item that stands for itself. */
+/** Any item except a reference. */
 export type InputItem = Exclude<WireItem, ItemReference>;
-/** As it is kept, and shown. */
+/** An item as it is stored and returned. */
 export type NamedItem = InputItem & { readonly id: string };

@@ -1,4 +1,4 @@
-// The items that a request adds to the conversation: every item gets a name, and references become what they refer to.
+// Input items: gives every item of a request an id, and replaces references by the items they refer to.
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 import { ServerError } from "../../../runtime/errors.ts";
 import { MAX_BODY_BYTES } from "../../server/body.ts";
@@ -9,20 +9,20 @@ import type { InputItem, NamedItem } from "./input-items.ts";
 import { itemText, joinedItemTexts } from "./item-texts.ts";
 import type { ResponseRequestBody } from "./request.ts";
 
-/** Responses one input may refer to items of. */
+/** Responses that the references of one input may name. */
 const MAX_REFERRED = 256;
-/** Bytes that references may stand for: what a body may have that holds the items themselves. */
+/** Bytes of referenced items: the limit of a body that contains the items themselves. */
 const MAX_REFERRED_BYTES = MAX_BODY_BYTES;
 
 const prefixes = { message: "msg", function_call: "fc", function_call_output: "fco", reasoning: "rs" } as const;
 
-/** An item of the input that is kept: item `at` says its name. */
+/** A reference to a stored item; `at`: its index in the input. */
 export interface InputReference {
   readonly id: string;
   readonly at: number;
 }
 
-/** The items of a request, of the response that is to answer it, in their order. */
+/** The input items of a response in order, with ids. */
 export function inputItems(
   input: ResponseRequestBody["input"],
   responseId: string,
@@ -37,8 +37,8 @@ export function isReference(item: NamedItem | ItemTexts | InputReference): item 
 }
 
 /**
- * Items, and what references between them stand for, which the lease counts before it is read. Throws not_found where one
- * refers to what is not kept, queue_full.
+ * The items with references replaced. The lease counts the bytes of stored items before they are read. Throws not_found for
+ * a reference to an item that is not stored, queue_full.
  */
 export async function referredItems(
   input: readonly (ItemTexts | InputReference)[],
@@ -75,11 +75,10 @@ class ReferredItems {
     if (response !== null) this.#refer(response, at);
     const text = response === null ? null : await this.#responses.item(response, id);
     if (text === null) {
-      throw new ServerError("not_found", `Item with ID '${id}' not found: it is of no response that is kept`, {
+      throw new ServerError("not_found", `Item with ID '${id}' not found: no stored response has it`, {
         param: `input[${at}].id`,
       });
     }
-    // Before they are read.
     if (this.#bytes + text.bytes > MAX_REFERRED_BYTES) throw tooLarge(at);
     this.#lease.add(text.bytes);
     const item = itemText(id, await text.read());
@@ -96,7 +95,7 @@ class ReferredItems {
 }
 
 function tooLarge(at: number): ServerError {
-  const text = `expected references to items of at most ${MAX_REFERRED_BYTES} bytes in all, each counted as often as it is referred to`;
+  const text = `expected references to items of at most ${MAX_REFERRED_BYTES} bytes in total, counting every reference`;
   return new ServerError("invalid_value", text, { param: `input[${at}]` });
 }
 
@@ -107,7 +106,7 @@ function named(item: InputItem, responseId: string, index: number): NamedItem {
     return { ...item, id };
   }
   const { role, content } = item;
-  // As a list of parts, which is how the items of a response are shown.
+  // Responses return content as a list of parts.
   const part = { type: role === "assistant" ? "output_text" : "input_text", text: content } as const;
   const parts = typeof content === "string" ? [{ ...part, text: content }] : content;
   return { ...item, type: "message", id, status: item.status ?? "completed", content: parts };

@@ -1,5 +1,4 @@
-// Item texts: the items of a response as the store keeps and gives them, JSON texts one behind the other. Pure, and the only place
-// that writes or reads them.
+// Item texts: the stored form of a response's items, JSON texts separated by commas. Only this module encodes and decodes them.
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
 
 const COMMA = 0x2c;
@@ -7,7 +6,7 @@ const COMMA = 0x2c;
 export function itemTexts<Item extends { readonly id: string }>(items: readonly Item[]): ItemTexts {
   const written = items.map((item) => JSON.stringify(item));
   const length = written.reduce((sum, text) => sum + Buffer.byteLength(text) + 1, 0);
-  // A buffer of its own: it may move to another thread.
+  // Not from the shared pool: the buffer may be transferred to another thread.
   const texts = Buffer.allocUnsafeSlow(length);
   const ends = new Uint32Array(items.length);
   let at = 0;
@@ -19,7 +18,7 @@ export function itemTexts<Item extends { readonly id: string }>(items: readonly 
   return { ids: items.map(({ id }) => id), texts, ends };
 }
 
-/** The same of one item whose text is there already. */
+/** The item text of one serialised item. */
 export function itemText(id: string, text: Uint8Array): ItemTexts {
   const texts = Buffer.allocUnsafeSlow(text.byteLength + 1);
   texts.set(text);
@@ -27,7 +26,7 @@ export function itemText(id: string, text: Uint8Array): ItemTexts {
   return { ids: [id], texts, ends: Uint32Array.of(text.byteLength) };
 }
 
-/** Items of several lists, in one. */
+/** Concatenates several lists. */
 export function joinedItemTexts(lists: readonly ItemTexts[]): ItemTexts {
   const [only, ...more] = lists;
   if (only !== undefined && more.length === 0) return only;
@@ -40,10 +39,8 @@ export function joinedItemTexts(lists: readonly ItemTexts[]): ItemTexts {
   return { ids: lists.flatMap(({ ids }) => ids), texts: joinedTexts(lists), ends: Uint32Array.from(ends) };
 }
 
-/** The texts alone. */
 export function joinedTexts(lists: readonly Pick<ItemTexts, "texts">[]): Uint8Array<ArrayBuffer> {
   const length = lists.reduce((sum, { texts }) => sum + texts.byteLength, 0);
-  // A buffer of its own: it may move to another thread.
   const joined = new Uint8Array(length);
   let at = 0;
   for (const { texts } of lists) {
@@ -53,7 +50,7 @@ export function joinedTexts(lists: readonly Pick<ItemTexts, "texts">[]): Uint8Ar
   return joined;
 }
 
-/** The items that the texts are of; they have been checked when they came. */
+/** The items of the texts; they were validated on arrival. */
 export function parsedItems<Item>({ texts }: Pick<ItemTexts, "texts">): readonly Item[] {
   const text = Buffer.from(texts.buffer, texts.byteOffset, texts.byteLength).toString();
   return JSON.parse(`[${text.slice(0, -1)}]`) as readonly Item[];

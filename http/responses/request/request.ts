@@ -1,5 +1,5 @@
-// Owns the request of POST /v1/responses: its schema, and what it means as a GenerateRequest once its conversation is known.
-// Fields that are known and change nothing, and fields that are not built yet, are here by name.
+// Request of POST /v1/responses: its schema and its translation, given the conversation, to a GenerateRequest. Ignored fields
+// and fields that are not built yet are listed by name.
 import { z } from "zod";
 import type { ChatMessage, OutputGrammar } from "../../../engines/generation.ts";
 import { addConflicts, type Conflict, differing } from "../../shared/fields/conflicts.ts";
@@ -30,7 +30,7 @@ const MAX_ID_LENGTH = 256;
 
 const summaries = ["auto", "concise", "detailed"] as const;
 
-/** What may be asked to come with an answer; what has no such items lacks nothing. */
+/** Values of `include`; only the logprobs have an effect. */
 const includable = [
   "file_search_call.results",
   "web_search_call.results",
@@ -45,9 +45,9 @@ const includable = [
 const reasoningField = z
   .strictObject({
     effort: effortField,
-    summary: ignored(z.enum(summaries), "thinking is given whole, as content of its item"),
-    generate_summary: ignored(z.enum(summaries), "thinking is given whole, as content of its item"),
-    context: ignored(z.string(), "the model's template decides which thinking of earlier turns it reads"),
+    summary: ignored(z.enum(summaries), "the item has the full reasoning as its content"),
+    generate_summary: ignored(z.enum(summaries), "the item has the full reasoning as its content"),
+    context: ignored(z.string(), "the chat template decides which earlier reasoning the prompt contains"),
     mode: ignored(z.string(), "there is one mode"),
   })
   .nullish();
@@ -58,26 +58,26 @@ const metadataField = z
     error: `expected at most ${MAX_METADATA_PAIRS} pairs, got more`,
   })
   .nullish()
-  .meta({ description: "Kept with the response, and shown with it" });
+  .meta({ description: "Key-value pairs stored with the response and returned with it." });
 
 const lifecycleFields = {
   previous_response_id: z
     .string()
     .max(MAX_ID_LENGTH)
     .nullish()
-    .meta({ description: "The conversation goes on from this response; its instructions do not" }),
+    .meta({ description: "Id of the response to continue; its instructions are not inherited." }),
   store: z
     .boolean()
     .nullish()
-    .meta({ description: "Keep the response, so that it can be fetched and gone on from; true" }),
+    .meta({ description: "Store the response, so that it can be retrieved and continued.", default: true }),
   background: z
     .boolean()
     .nullish()
-    .meta({ description: "Answer at once, and generate whether or not the client waits; false" }),
+    .meta({ description: "Respond immediately and generate in the background.", default: false }),
   stream: streamField,
   stream_options: z
     .strictObject({
-      include_obfuscation: ignored(z.boolean(), "events are not padded; lengths are hidden by TLS, if at all"),
+      include_obfuscation: ignored(z.boolean(), "events are not padded"),
     })
     .nullish(),
   metadata: metadataField,
@@ -97,39 +97,43 @@ export const responseRequestSchema = z
       .string()
       .max(MAX_INSTRUCTIONS_LENGTH)
       .nullish()
-      .meta({ description: "What the model is told first, of this response alone" }),
+      .meta({ description: "System prompt of this response only." }),
     ...commonFields,
     ...openAiFields,
-    n: z.literal(1, { error: "expected 1: a response has one answer; chat completions take more" }).nullish(),
+    n: z
+      .literal(1, { error: "expected 1: a response has one output; use POST /v1/chat/completions for more" })
+      .nullish()
+      .meta({ description: "Number of outputs." }),
     ...lifecycleFields,
     include: z
       .array(z.enum(includable))
       .max(2 * includable.length)
       .nullish()
-      .meta({ description: "`message.output_text.logprobs` adds those; the others ask for nothing that is left out" }),
-    max_output_tokens: z
-      .int()
-      .min(1)
-      .nullish()
-      .meta({ description: "Most tokens of an answer, thinking included; left out, it may fill the context" }),
-    max_completion_tokens: z.int().min(1).nullish().meta({ description: "Another name of max_output_tokens" }),
+      .meta({ description: "`message.output_text.logprobs` adds log probabilities; other values have no effect." }),
+    max_output_tokens: z.int().min(1).nullish().meta({
+      description: "Maximum number of output tokens including reasoning; by default the rest of the context.",
+    }),
+    max_completion_tokens: z.int().min(1).nullish().meta({ description: "Alias of max_output_tokens." }),
     reasoning: reasoningField,
     text: textField,
     response_format: responseFormat,
-    truncation: z
-      .enum(["auto", "disabled"])
+    truncation: z.enum(["auto", "disabled"]).nullish().meta({
+      description: "auto: truncate a prompt that exceeds the context; disabled: refuse it.",
+      default: "disabled",
+    }),
+    logprobs: z
+      .boolean()
       .nullish()
-      .meta({ description: "auto: cut a prompt that is too long, instead of refusing it; disabled" }),
-    logprobs: z.boolean().nullish().meta({ description: "Report how likely each token of the text was; false" }),
+      .meta({ description: "Return the log probabilities of the output tokens.", default: false }),
     ...toolFields,
-    client_metadata: ignored(z.record(z.string(), z.unknown()), "it is of the client's own sessions and turns"),
+    client_metadata: ignored(z.record(z.string(), z.unknown()), "it concerns only the client"),
     ...refusedFields,
   })
   .superRefine((body, context) => addConflicts(context, conflicts(body)));
 
 export type ResponseRequestBody = z.output<typeof responseRequestSchema>;
 
-/** The neutral request a body asks for, in a conversation. */
+/** The protocol-independent request of a body with the messages of its conversation. */
 export function askedRequest(body: ResponseRequestBody, messages: readonly ChatMessage[]): AskedRequest {
   return {
     prompt: { kind: "chat", messages, templateArguments: templateArguments({ effort: body.reasoning?.effort }) },
@@ -158,7 +162,6 @@ function wantsLogprobs({ include, logprobs, top_logprobs: top }: Conflicting): b
   return logprobs === true || (top ?? 0) > 0 || (include ?? []).includes("message.output_text.logprobs");
 }
 
-/** Fields that are right alone and wrong together. */
 function* conflicts(body: Conflicting): Iterable<Conflict> {
   if (body.text?.format && body.response_format) {
     yield ["response_format", "is another name of text.format; send one of them"];
@@ -171,7 +174,7 @@ function* conflicts(body: Conflicting): Iterable<Conflict> {
   yield* differing("max_tokens", max_tokens, "max_output_tokens", max_output_tokens);
   yield* differing("max_tokens", max_tokens, "max_completion_tokens", max_completion_tokens);
   if (body.background === true && body.store === false) {
-    yield ["background", "needs store: true, as the answer is fetched from there"];
+    yield ["background", "needs store: true, from which the response is retrieved"];
   }
 }
 
@@ -184,7 +187,7 @@ function demandedOutput(body: Conflicting): OutputGrammar | null {
   return demanded?.kind === "json_schema" ? { ...demanded, field: sentField(demanded.field, body) } : demanded;
 }
 
-/** Under which name a field came: what this protocol calls `text.format` is read as `response_format`. */
+/** The sent name of a field: `text.format` is translated as `response_format`. */
 function sentField(field: string, { text }: Conflicting): string {
   return field === "response_format" && text?.format ? "text.format" : field;
 }

@@ -1,5 +1,5 @@
-// Owns the field `text` of a request for a response: what the text must be, in this protocol's flat shape, and the same in the
-// shape of response_format, which the grammars know.
+// Request field `text` of POST /v1/responses: the output format in this protocol's flat shape, and its translation to the shape
+// of response_format.
 import { z } from "zod";
 import { expected, expectedVariant } from "../../issues.ts";
 import { ignored } from "../../shared/fields/fields.ts";
@@ -20,7 +20,7 @@ const format = z.discriminatedUnion(
       name: z.string().max(MAX_NAME_LENGTH).nullish(),
       description: z.string().max(MAX_DESCRIPTION_LENGTH).nullish(),
       schema: z.union([z.record(z.string(), z.unknown()), z.boolean()], { error: expected("a JSON schema") }),
-      strict: ignored(z.boolean(), "the schema is enforced in any case"),
+      strict: ignored(z.boolean(), "the schema is always enforced"),
     }),
   ],
   { error: expectedVariant("a text format", "type", types) },
@@ -28,7 +28,7 @@ const format = z.discriminatedUnion(
 
 export const textField = z
   .strictObject({
-    format: format.nullish().meta({ description: "What the text must be; a grammar sees to it" }),
+    format: format.nullish().meta({ description: "Format of the text, enforced by a grammar." }),
     verbosity: verbosityField,
   })
   .nullish();
@@ -43,7 +43,7 @@ export function textFormat(text: TextField): ResponseFormat {
   return { type, json_schema: { name, description, schema, strict } };
 }
 
-/** The field as a response shows it, whichever way it was asked for. */
+/** The field `text` of a response, from `text` or `response_format` of the request. */
 export function wireText(text: TextField, asked: ResponseFormat): object {
   const verbosity = text?.verbosity ?? "medium";
   if (text?.format) return { format: text.format, verbosity };

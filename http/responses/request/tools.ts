@@ -1,6 +1,5 @@
-// Owns the tools of a request for a response, in this protocol's flat shape, and what they come to. Clients that were written
-// for chat send them nested: taken too. Functions in a namespace are to the model functions of longer names. Tools that this
-// server would have to run itself are refused by name.
+// Tools of a response request and their translation to ToolUse. The shape is flat; the nested shape of chat completions is also
+// accepted. The model sees a function of a namespace under a longer name. Hosted tools are refused by name.
 import { z } from "zod";
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import { expectedVariant } from "../../issues.ts";
@@ -21,12 +20,12 @@ import {
 } from "../../shared/fields/tool-fields.ts";
 import { anyTool, type ToolChoice, toolConflicts, toolUse } from "../../shared/fields/tool-use.ts";
 
-/** Between the name of a namespace and that of a function in it. */
+/** Between namespace and function name. */
 const SEPARATOR = "__";
 const MAX_NAME_LENGTH = 64;
 
 const name = toolName(MAX_NAME_LENGTH);
-/** As the model knows a function: the names of a namespace and of a function in it may be one. */
+/** A function name as the model sees it, with an optional namespace prefix. */
 const chosenName = toolName(2 * MAX_NAME_LENGTH + SEPARATOR.length);
 
 const functionTool = z
@@ -37,10 +36,10 @@ const functionTool = z
     function: z
       .strictObject({ name, ...declaration })
       .optional()
-      .meta({ description: "The rest in the shape that chat completions have" }),
-    defer_loading: refused("expected all tools at once: they are not searched for", (value) => value === false),
-    allowed_callers: ignored(z.array(z.string()), "the model is the only one that calls"),
-    output_schema: ignored(z.unknown(), "what a call comes to is read as it is"),
+      .meta({ description: "The declaration in the shape of chat completions." }),
+    defer_loading: refused("deferred tools are not supported; send all tools", (value) => value === false),
+    allowed_callers: ignored(z.array(z.string()), "only the model calls tools"),
+    output_schema: ignored(z.unknown(), "results are not validated"),
   })
   .refine((tool) => (tool.name === undefined) !== (tool.function === undefined), {
     error: 'expected one name, as {"type": "function", "name": …, "parameters": …}',
@@ -51,10 +50,7 @@ const hostedTool = refusedTools(hostedTypes);
 const namespaceTool = z.strictObject({
   type: z.literal("namespace"),
   name,
-  description: ignored(
-    toolDescription,
-    "templates have no place for it; the model is shown the descriptions of the functions",
-  ),
+  description: ignored(toolDescription, "templates have no field for it; functions have their own descriptions"),
   tools: z
     .array(
       z.discriminatedUnion("type", [functionTool, hostedTool], {
@@ -63,7 +59,7 @@ const namespaceTool = z.strictObject({
     )
     .max(MAX_TOOLS)
     .meta({
-      description: `The model knows each by both names, as namespace${SEPARATOR}function; calls show them apart`,
+      description: `Functions of the namespace. The model sees namespace${SEPARATOR}function; calls report both names separately.`,
     }),
 });
 
@@ -92,11 +88,11 @@ export const toolFields = {
     .array(tool)
     .max(MAX_TOOLS)
     .refine((tools) => functionCount(tools) <= MAX_TOOLS, {
-      error: `expected at most ${MAX_TOOLS} functions, those of namespaces included; got more`,
+      error: `expected at most ${MAX_TOOLS} functions, including those of namespaces; got more`,
       abort: true,
     })
     .nullish()
-    .meta({ description: "Functions the model may call; the client runs them" }),
+    .meta({ description: "Functions that the model may call and the client runs." }),
   ...choiceFields(choice),
 } as const;
 
@@ -105,18 +101,18 @@ type Tool = z.output<typeof tool>;
 type FunctionTool = z.output<typeof functionTool>;
 type NamedTool = z.output<typeof namedTool>;
 
-/** How clients know a function. */
+/** A namespaced function as clients see it. */
 export interface FunctionName {
   readonly name: string;
   readonly namespace: string;
 }
 
-/** How the model knows a function. */
+/** The name of a function as the model sees it. */
 export function modelName({ name, namespace }: { readonly name: string; readonly namespace: string | null }): string {
   return namespace === null || namespace === "" ? name : `${namespace}${SEPARATOR}${name}`;
 }
 
-/** The functions of namespaces, by how the model knows them. */
+/** The functions of namespaces by the name that the model sees. */
 export function namespacedNames({ tools }: ToolFields): ReadonlyMap<string, FunctionName> {
   const names = new Map<string, FunctionName>();
   for (const tool of tools ?? []) {
@@ -129,17 +125,16 @@ export function namespacedNames({ tools }: ToolFields): ReadonlyMap<string, Func
   return names;
 }
 
-/** null where nothing may be called. */
+/** null: no tool may be called. */
 export function requestedTools(fields: ToolFields): ToolUse | null {
   return toolUse(specsOf(fields), choiceOf(fields), fields.parallel_tool_calls ?? true);
 }
 
-/** What contradicts itself in the tools. */
 export function requestedToolConflicts(fields: ToolFields): Iterable<Conflict> {
   return toolConflicts(specsOf(fields), choiceOf(fields));
 }
 
-/** The tools as a response shows them. */
+/** The field `tools` of a response. */
 export function wireTools({ tools }: ToolFields): readonly object[] {
   return (tools ?? []).map((tool) => {
     if (tool.type !== "namespace") return wireFunction(tool);
@@ -152,7 +147,7 @@ function wireFunction(tool: FunctionTool): object {
   return { type: "function", ...specOf(tool, null) };
 }
 
-/** The choice as a response shows it. */
+/** The field `tool_choice` of a response. */
 export function wireToolChoice({ tool_choice: choice }: ToolFields): unknown {
   if (choice === null || choice === undefined) return "auto";
   if (typeof choice === "string") return choice;

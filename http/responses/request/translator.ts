@@ -1,5 +1,4 @@
-// How the bodies of POST /v1/responses are read: what the response is to be, the items that come with the request, and the
-// request for the model.
+// Body translator of POST /v1/responses: the settings of the response, the input items, and the request for the model.
 import type { z } from "zod";
 import { movedWith } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
@@ -29,13 +28,13 @@ export interface ResponseFacts {
 
 export interface ResponseTranslation extends AskedTranslation<ResponseFacts> {
   readonly input: readonly (ItemTexts | InputReference)[];
-  /** All messages are in `asked`. Where not, only the instructions are: the others come after what is kept. */
+  /** Whether `asked` has the whole conversation; otherwise it has only the instructions, and stored items are missing. */
   readonly isWhole: boolean;
 }
 
 export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   name: "responses",
-  /** `responseId` is the id of the response that is to answer. */
+  /** `responseId`: id of the new response. */
   translate(value, responseId) {
     const body = validate(responseRequestSchema, value);
     const items = inputItems(body.input, responseId as string);
@@ -70,7 +69,7 @@ export const responseTranslator: BodyTranslator<ResponseTranslation> = {
   },
 };
 
-/** The items between references in one piece. */
+/** Joins the items between references. */
 function inTexts(items: readonly (NamedItem | InputReference)[]): readonly (ItemTexts | InputReference)[] {
   const parts: (ItemTexts | InputReference)[] = [];
   let own: NamedItem[] = [];

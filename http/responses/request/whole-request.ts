@@ -1,5 +1,5 @@
-// Whole request: a request for a response joined with what is stored, that is the items it refers to and the conversation it
-// continues. A long conversation is read on a text worker.
+// Whole request: a response request with the stored items that it refers to and the stored conversation that it continues. A
+// text worker parses a long conversation.
 import assert from "node:assert/strict";
 import { openContent, sealContent } from "../../../actors/api/sealed-content.ts";
 import type { ItemTexts } from "../../../actors/api/stored-responses.ts";
@@ -17,18 +17,18 @@ import type { InputItem } from "./input-items.ts";
 import { joinedTexts, parsedItems } from "./item-texts.ts";
 import type { ResponseTranslation } from "./translator.ts";
 
-/** The name by which text workers find `goOn`. */
+/** The name of the text task `goOn`. */
 export const goOnName = "conversation";
 
 type Content = Pick<AskedRequest, "prompt" | "grammar" | "tools">;
 
 interface WholeRequest {
   readonly asked: AskedRequest;
-  /** What comes with the request. */
+  /** The items of the request itself. */
   readonly input: ItemTexts;
 }
 
-/** `lease`: on the memory of what is kept. Throws not_found, conflict, invalid_value, queue_full. */
+/** `lease`: counts the bytes of stored items. Throws not_found, conflict, invalid_value, queue_full. */
 export async function wholeRequest(
   exchange: Exchange,
   { inference, responses }: Context,
@@ -52,7 +52,7 @@ export async function wholeRequest(
   return { asked: { ...asked, prompt: whole, grammar: null, tools: null }, input };
 }
 
-/** A text task: the content of a request with these items as its conversation, sealed. */
+/** Text task: seals the content of a request with these items as its conversation. */
 export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   const { prompt, grammar, tools } = parameters as Content;
   const opened = prompt.kind === "sealed" ? openContent(prompt) : { prompt, grammar, tools };
@@ -60,7 +60,7 @@ export function goOn(texts: Uint8Array, parameters: unknown): TaskOutput {
   return { value: whole, transfer: [whole.bytes.buffer as ArrayBuffer] };
 }
 
-/** `prompt` holds the instructions alone, where there are any. */
+/** `prompt` has at most the instructions. */
 function withItems({ prompt, grammar, tools }: RequestContent, texts: Uint8Array): RequestContent {
   assert(prompt.kind === "chat", "a response answers a chat");
   const instructions = prompt.messages[0]?.content ?? null;

@@ -1,5 +1,5 @@
-// Owns the request field that chooses a LoRA adapter, by alias or by generation, and how a generation is written. Used by
-// the protocols that generate, and by the routes that load and unload adapters.
+// Request field `adapter`: selects a LoRA adapter by alias or by generation. The schema of a generation is also used by the
+// routes that load and unload adapters.
 import { z } from "zod";
 import { maxAliasBytes } from "../../../actors/api/lora-alias.ts";
 import type { AdapterSelector } from "../../../engines/generation.ts";
@@ -8,7 +8,8 @@ import { expected } from "../../issues.ts";
 export const generationSchema = z
   .string()
   .regex(/^[0-9a-fA-F]{64}$/, { error: expected("a generation of 64 hex digits") })
-  .toLowerCase();
+  .toLowerCase()
+  .meta({ description: "Id of an adapter generation: 64 hexadecimal digits." });
 
 const aliasSchema = z
   .string()
@@ -25,10 +26,10 @@ export const adapterField = z
   .nullish()
   .meta({
     description:
-      "LoRA adapter to answer with: its name, or an object with the one generation; left out, the model alone",
+      "LoRA adapter: its alias, or an object with the id of a generation. By default the base model answers.",
   });
 
-/** null where none was chosen. */
+/** null: no adapter is selected. */
 export function adapterOf(field: z.output<typeof adapterField>): AdapterSelector | null {
   if (field === undefined || field === null) return null;
   return typeof field === "string" ? { alias: field } : field;

@@ -1,5 +1,5 @@
-// Owns how large and deep a value of a client's own making may be where nothing else says so: a schema, a call's input. What
-// is deeper could not be written as JSON again, nor be sent to another thread.
+// Bounds on the size and depth of free-form JSON values of clients: schemas, tool inputs. Deeper values could be neither
+// serialised as JSON nor posted to another thread.
 
 interface Bounds {
   readonly depth: number;
@@ -7,10 +7,10 @@ interface Bounds {
 }
 
 const ofParts: Bounds = { depth: 64, values: 10_000 };
-/** Of a schema for the whole answer: what the grammars take. */
+/** A schema for the whole output: the limits of the grammar compiler. */
 export const ofWholeSchemas: Bounds = { depth: 100, values: 50_000 };
 
-/** Without recursion: the value is a client's, and may be as deep as a body is long. */
+/** Without recursion: a client's value may be as deep as the body is long. */
 export function isBounded(value: object, bounds = ofParts): boolean {
   let level: object[] = [value];
   let count = 0;
@@ -28,7 +28,7 @@ export function isBounded(value: object, bounds = ofParts): boolean {
   return true;
 }
 
-/** For schemas: the message of a value that is not. */
+/** The error message for a value out of bounds. */
 export function tooLarge(what: string, bounds = ofParts): string {
   return `expected ${what} of at most ${bounds.values} values, nested at most ${bounds.depth} deep, got more`;
 }

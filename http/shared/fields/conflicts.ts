@@ -1,15 +1,15 @@
-// Owns how a request says that its fields, each right alone, are wrong together. The schemas of the protocols refuse with it.
+// Conflicts: fields of a request that are valid alone and invalid together.
 import type { z } from "zod";
 
-/** A field, by its path in the body, and what is wrong with it. */
+/** `field`: path in the body; `message`: the problem. */
 export type Conflict = readonly [field: string, message: string];
 
-/** Makes an issue of each, on the object that is refined. */
+/** Adds an issue for each conflict to the refined object. */
 export function addConflicts(context: z.RefinementCtx, conflicts: Iterable<Conflict>): void {
   for (const [field, message] of conflicts) context.addIssue({ code: "custom", message, params: { field } });
 }
 
-/** Of a field and another name of it, where both are sent and say different things. */
+/** The conflict of a field and its alias if both are sent with different values. */
 export function* differing<Value>(field: string, value: Value, other: string, otherValue: Value): Iterable<Conflict> {
   if (!isGiven(value) || !isGiven(otherValue) || value === otherValue) return;
   const said = `${JSON.stringify(value)} contradicts ${other}: ${JSON.stringify(otherValue)}`;

@@ -1,5 +1,5 @@
-// Owns the request fields that say what the whole output must be: `response_format` and `grammar`, as schemas, and the one
-// OutputGrammar they come to. What they hold is translated further down; here they are only read.
+// Structured outputs: the request fields `response_format` and `grammar`, and their translation to one OutputGrammar. The
+// grammar text itself is compiled in engines/.
 import { z } from "zod";
 import type { OutputGrammar } from "../../../engines/generation.ts";
 import { expected, expectedVariant } from "../../issues.ts";
@@ -8,7 +8,7 @@ import type { Conflict } from "./conflicts.ts";
 
 const MAX_GRAMMAR_LENGTH = 262_144;
 const grammarText = z.string().min(1).max(MAX_GRAMMAR_LENGTH);
-/** A schema, which some clients send as text. */
+/** A JSON schema; some clients send it as text. */
 const schema = z.union([z.record(z.string(), z.unknown()), z.boolean(), grammarText], {
   error: expected("a JSON schema"),
 });
@@ -28,14 +28,14 @@ export const responseFormat = z
           name: z.string().max(64).nullish(),
           description: z.string().nullish(),
           schema,
-          strict: z.boolean().nullish().meta({ description: "The schema is enforced, whatever this says" }),
+          strict: z.boolean().nullish().meta({ description: "No effect: the schema is always enforced." }),
         }),
       }),
     ],
     { error: expectedVariant("a response format", "type", formatTypes) },
   )
   .nullish()
-  .meta({ description: "What the whole answer must be; left out: text" });
+  .meta({ description: "Format of the whole output; free text by default." });
 
 export const grammarField = z
   .discriminatedUnion(
@@ -49,7 +49,7 @@ export const grammarField = z
     { error: expectedVariant("a grammar", "type", grammarTypes) },
   )
   .nullish()
-  .meta({ description: "A grammar that the whole answer follows; not together with response_format" });
+  .meta({ description: "Grammar of the whole output; excludes response_format." });
 
 interface GrammarFields {
   readonly grammar?: z.output<typeof grammarField>;
@@ -57,7 +57,7 @@ interface GrammarFields {
   readonly ignore_eos?: boolean | null | undefined;
 }
 
-/** What the output must be; null where it is free text. */
+/** The grammar of the output; null: free text. */
 export function outputGrammar({ grammar, response_format: format }: GrammarFields): OutputGrammar | null {
   if (grammar !== null && grammar !== undefined) {
     switch (grammar.type) {
@@ -78,7 +78,7 @@ function isTooLarge(schema: unknown): boolean {
   return typeof schema === "object" && schema !== null && !isBounded(schema, ofWholeSchemas);
 }
 
-/** Text that is no JSON stays text, which the translation refuses as a schema. */
+/** Text that is not JSON stays text; the grammar compiler refuses it. */
 function schemaOf(value: unknown): unknown {
   if (typeof value !== "string") return value;
   try {
@@ -88,7 +88,7 @@ function schemaOf(value: unknown): unknown {
   }
 }
 
-/** What contradicts a grammar: another one, and going on where it has ended. */
+/** Conflicts with a grammar: a second grammar, and ignore_eos. */
 export function* grammarConflicts(fields: GrammarFields): Iterable<Conflict> {
   const demanded = outputGrammar(fields);
   if (demanded === null) return;

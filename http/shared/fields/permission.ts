@@ -1,10 +1,10 @@
-// Owns the field that says whether tools which the server runs may be. There are none yet; but a request whose client could
-// not be asked is wrong all the same, and is told so.
+// Request field `agent_permission`: whether tools on the server may run. There are none yet, but "ask" without a stream, in
+// which approvals would be requested, is already refused.
 import { z } from "zod";
 import type { Conflict } from "./conflicts.ts";
 
 export const permissionField = z.enum(["auto", "ask", "deny"]).nullish().meta({
-  description: "Whether tools that the server runs may be; there are none yet, so auto and deny come to the same",
+  description: "Permission for tools that the server runs. There are none yet, so auto and deny are equivalent.",
 });
 
 const ASK_NEEDS_STREAM =

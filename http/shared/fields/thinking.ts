@@ -1,5 +1,5 @@
-// Owns how long a model is asked to think, whatever protocol asks: the efforts there are, and what they and the switch of
-// thinking come to for a template.
+// Reasoning effort: the efforts of all protocols, and the arguments for the chat template that result from an effort and the
+// thinking switch.
 import { z } from "zod";
 import type { TemplateArguments } from "../../../engines/generation.ts";
 
@@ -9,15 +9,15 @@ type Effort = z.output<typeof effortSchema>;
 
 export const effortField = effortSchema
   .nullish()
-  .meta({ description: "How long to think, where the model can tell; `none` is `off`, `max` comes to `xhigh`" });
+  .meta({ description: "Reasoning effort, for models that support it; `none` is `off`, `max` is `xhigh`." });
 
-/** What a request says of thinking, each left out where it says nothing. */
+/** The thinking settings of a request; absent: not set. */
 export interface AskedThinking {
   readonly effort?: Effort | null | undefined;
   readonly isOn?: boolean | null | undefined;
 }
 
-/** An effort implies thinking, and "off" its absence, unless the request says so itself. */
+/** An effort other than "off" switches thinking on, and "off" switches it off, unless the request sets the switch itself. */
 export function templateArguments({ effort, isOn }: AskedThinking): TemplateArguments {
   const reasoningEffort = knownEffort(effort);
   const enableThinking = isOn ?? (reasoningEffort === undefined ? undefined : reasoningEffort !== "off");
@@ -27,13 +27,13 @@ export function templateArguments({ effort, isOn }: AskedThinking): TemplateArgu
   };
 }
 
-/** Whether the effort says another thing of thinking than its switch. */
+/** Whether the effort contradicts the switch. */
 export function isContradictory({ effort, isOn }: AskedThinking): boolean {
   const known = knownEffort(effort);
   return known !== undefined && typeof isOn === "boolean" && isOn !== (known !== "off");
 }
 
-/** As the templates know it: some efforts have two names. */
+/** The name that templates use: some efforts have two. */
 export function knownEffort(effort: Effort | null | undefined): Effort | undefined {
   if (effort === "none") return "off";
   return effort === "max" ? "xhigh" : (effort ?? undefined);

@@ -1,5 +1,5 @@
-// Owns what the protocols' descriptions of tools have in common, as schemas: names and limits, a function's declaration, the
-// kinds of tools that this server would have to run itself, which are refused by name, and the choice among tools.
+// Tool schemas that the protocols share: names and limits, the declaration of a function, the choice of a tool, and the types
+// of hosted tools, which are refused by name.
 import { z } from "zod";
 import type { ToolSpec } from "../../../engines/generation.ts";
 import { expected } from "../../issues.ts";
@@ -17,15 +17,18 @@ export function toolName(maxLength: number) {
 
 export const toolDescription = z.string().max(MAX_DESCRIPTION_LENGTH);
 
-/** What is said of a function beside its name, as OpenAI's protocols say it. */
+/** The fields of a function besides its name, as in OpenAI's protocols. */
 export const declaration = {
   description: toolDescription.nullish(),
   parameters: z
     .record(z.string(), z.unknown())
     .refine(isBounded, { error: tooLarge("a schema") })
     .nullish()
-    .meta({ description: "JSON schema of the arguments, which are an object; left out: any object" }),
-  strict: z.boolean().nullish().meta({ description: "Every call's arguments match the schema; false" }),
+    .meta({ description: "JSON schema of the arguments, which are an object; any object by default." }),
+  strict: z
+    .boolean()
+    .nullish()
+    .meta({ description: "Enforce the schema on the arguments of every call.", default: false }),
 } as const;
 
 type Declaration = z.output<z.ZodObject<typeof declaration>>;
@@ -34,7 +37,7 @@ export function toolSpec(name: string, { description, parameters, strict }: Decl
   return { name, description: description ?? null, parameters: parameters ?? null, strict: strict ?? false };
 }
 
-/** OpenAI's kinds of tools besides functions, and namespaces of them. */
+/** OpenAI's types of tools other than functions and namespaces. */
 export const hostedTypes = [
   "web_search",
   "web_search_2025_08_26",
@@ -58,13 +61,13 @@ export const hostedTypes = [
 export function refusedTools<const Types extends readonly [string, ...string[]]>(types: Types) {
   return refusedVariants(
     types,
-    (type) => `${notYet(`a tool of type "${type}"`)}; declare what the client runs itself as type "function"`,
+    (type) => `${notYet(`a tool of type "${type}"`)}; declare tools that the client runs as type "function"`,
   );
 }
 
 export const refusedChoice = refusedVariants(hostedTypes, (type) => notYet(`a choice of type "${type}"`));
 
-/** Both ways to name a function: nested, as chat completions do, and flat, as responses do; `example` is the usual one. */
+/** A function name, nested (chat completions) or flat (responses); `example`: the form that the error message shows. */
 export function namedFunction(name: z.ZodString, example: string) {
   return z
     .strictObject({
@@ -82,20 +85,26 @@ interface Named {
   readonly function?: { readonly name: string } | undefined;
 }
 
-// The schemas have seen to it that there is one.
+/** The schemas guarantee that one of the two names is set. */
 export function nameOf(named: Named): string {
   return named.function?.name ?? named.name ?? "";
 }
 
 const modes = z.enum(["none", "auto", "required"]);
 
-/** `choice` is the choice that is said in an object. It comes first: what it says of an object at fault is what counts. */
+/** `choice`: the choice as an object. It is the first of the union, so that its error is the one reported for an object. */
 export function choiceFields<Choice extends z.ZodType>(choice: Choice) {
   return {
     tool_choice: z
       .union([choice, modes], { error: expected('"none", "auto", "required" or a choice of tools') })
       .nullish()
-      .meta({ description: "Left out: auto. What is required or named is called: a grammar sees to it" }),
-    parallel_tool_calls: z.boolean().nullish().meta({ description: "An answer may hold several calls; true" }),
+      .meta({
+        description: "Which tools may or must be called; a grammar enforces a required or named call.",
+        default: "auto",
+      }),
+    parallel_tool_calls: z
+      .boolean()
+      .nullish()
+      .meta({ description: "Allow several calls in one response.", default: true }),
   };
 }

@@ -1,8 +1,8 @@
-// Owns what the tools of a request come to, whatever protocol named them: which may be called, and whether one must be.
+// Tool use of a request, from any protocol: the callable tools, and whether a call is required.
 import type { ToolSpec, ToolUse } from "../../../engines/generation.ts";
 import type { Conflict } from "./conflicts.ts";
 
-/** Which tools the client wants called; `names` null = any of them. */
+/** The tool choice of a request; `names` null: any tool. */
 export interface ToolChoice {
   readonly mode: "none" | "auto" | "required";
   readonly names: readonly string[] | null;
@@ -10,13 +10,13 @@ export interface ToolChoice {
 
 export const anyTool: ToolChoice = { mode: "auto", names: null };
 
-/** null where nothing may be called. The model is told of no other tools than those that may be. */
+/** null: no tool may be called. The prompt contains only the callable tools. */
 export function toolUse(specs: readonly ToolSpec[], { mode, names }: ToolChoice, parallel: boolean): ToolUse | null {
   const usable = mode === "none" ? [] : specs.filter(({ name }) => names === null || names.includes(name));
   return usable.length === 0 ? null : { specs: usable, required: mode === "required", parallel };
 }
 
-/** What contradicts itself in tools and the choice of them. */
+/** Conflicts within the tools and their choice. */
 export function* toolConflicts(specs: readonly ToolSpec[], { mode, names }: ToolChoice): Iterable<Conflict> {
   const known = specs.map(({ name }) => name);
   const twice = known.find((name, i) => known.indexOf(name) < i);
@@ -36,7 +36,7 @@ interface OtherFields {
   readonly ignore_eos?: boolean | null | undefined;
 }
 
-/** What in the rest of a request contradicts calling its tools. */
+/** Conflicts between tool calls and other fields. */
 export function* callConflicts(use: ToolUse | null, { grammar, ignore_eos }: OtherFields): Iterable<Conflict> {
   if (use !== null && grammar !== null && grammar !== undefined) {
     yield ["grammar", 'cannot be combined with tools, which are called in another form; send tool_choice "none"'];

@@ -72,9 +72,7 @@ function outputsOf({ weight }: Parts, { layerwise_scalings: isLayerwise }: Mixtu
   const rows = weight?.shape[0] ?? 0;
   if (!isLayerwise) return classes;
   if (rows > 0 && rows % classes === 0) return rows;
-  throw invalidAdapter(
-    `its classifier has ${rows} outputs, which is not a multiple of its ${classes} adapters`,
-  );
+  throw invalidAdapter(`its classifier has ${rows} outputs, which is not a multiple of its ${classes} adapters`);
 }
 
 interface ExpectedLayer {
@@ -90,9 +88,7 @@ function checkParts(
 ): { readonly weight: SafetensorsEntry; readonly bias: SafetensorsEntry | null } {
   if (!weight) throw invalidAdapter(`its ${fileName} has no tensor "${name}.weight"`);
   if ((bias !== undefined) !== hasBias) {
-    throw invalidAdapter(
-      `its ${fileName} has ${bias ? "a" : "no"} tensor "${name}.bias", but use_bias is ${hasBias}`,
-    );
+    throw invalidAdapter(`its ${fileName} has ${bias ? "a" : "no"} tensor "${name}.bias", but use_bias is ${hasBias}`);
   }
   checkShape(weight, [rows, columns]);
   if (bias) checkShape(bias, [rows]);

@@ -78,10 +78,7 @@ export function layersAsSaid(
   const taken = new Set<number>();
   for (const [module, layer] of Object.entries(said)) {
     if (layer >= layerCount) {
-      throw wrongOrder(
-        path,
-        `it gives ${quote(module)} layer ${layer}; the classifier has 0 to ${layerCount - 1}`,
-      );
+      throw wrongOrder(path, `it gives ${quote(module)} layer ${layer}; the classifier has 0 to ${layerCount - 1}`);
     }
     if (taken.has(layer)) throw wrongOrder(path, `it gives ${quote(module)} layer ${layer}, which another module has`);
     taken.add(layer);

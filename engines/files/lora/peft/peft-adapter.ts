@@ -70,7 +70,9 @@ function pairOf(module: string, { A, B }: Halves, { settings, weights, model }: 
   const matrix = matrixOf(module, model);
   const shape = matrixShape(model, matrix.name);
   if (!shape)
-    throw invalidAdapter(`${matrix.name} of the model is not a plain matrix, so its module ${quote(module)} cannot be applied`);
+    throw invalidAdapter(
+      `${matrix.name} of the model is not a plain matrix, so its module ${quote(module)} cannot be applied`,
+    );
   const rank = settings.rankOf(module);
   checkShape(A, [rank, shape.columns], matrix.name);
   checkShape(B, [shape.rows, rank], matrix.name);

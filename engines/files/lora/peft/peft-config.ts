@@ -72,7 +72,8 @@ function checkKind(fields: Fields): void {
     );
   }
   for (const [key, meaning] of Object.entries(refused)) {
-    if (!isNothing(fields[key])) throw invalidAdapter(`its adapter_config.json has ${key}: ${meaning} are not supported`);
+    if (!isNothing(fields[key]))
+      throw invalidAdapter(`its adapter_config.json has ${key}: ${meaning} are not supported`);
   }
 }
 

@@ -1,0 +1,53 @@
+// Shared fields: the fields that several endpoints describe in the same words, so that docs/protocols.md lists them once.
+import type { Field } from "./fields.ts";
+
+type Fields = readonly Field[];
+
+export class SharedFields {
+  /** Outermost fields with the fields inside them, by their description as JSON. */
+  readonly #groups = new Map<string, Fields>();
+
+  constructor(bodies: readonly Fields[]) {
+    const seen = new Set<string>();
+    for (const [key, group] of bodies.flatMap((fields) => [...groupsOf(fields)])) {
+      if (seen.has(key)) this.#groups.set(key, group);
+      seen.add(key);
+    }
+  }
+
+  get fields(): Fields {
+    return [...this.#groups.values()].flat();
+  }
+
+  /** Splits the fields of a body into the names of the shared ones and its own fields. */
+  split(fields: Fields): { readonly shared: readonly string[]; readonly own: Fields } {
+    const groups = [...groupsOf(fields)];
+    const shared = groups.filter(([key]) => this.#groups.has(key)).map(([, group]) => outermost(group));
+    return { shared, own: groups.flatMap(([key, group]) => (this.#groups.has(key) ? [] : group)) };
+  }
+}
+
+/** Names of the outermost fields that `fields` lacks of `others`; null if it has fields that `others` has not. */
+export function missingFields(fields: Fields, others: Fields): readonly string[] | null {
+  const groups = groupsOf(fields);
+  const known = groupsOf(others);
+  if ([...groups.keys()].some((key) => !known.has(key))) return null;
+  return [...known].filter(([key]) => !groups.has(key)).map(([, group]) => outermost(group));
+}
+
+function groupsOf(fields: Fields): ReadonlyMap<string, Fields> {
+  const byName = new Map<string, Field[]>();
+  for (const field of fields) {
+    const name = nameIn(field);
+    byName.set(name, [...(byName.get(name) ?? []), field]);
+  }
+  return new Map([...byName.values()].map((group) => [JSON.stringify(group), group]));
+}
+
+function outermost([first]: Fields): string {
+  return first === undefined ? "" : nameIn(first);
+}
+
+function nameIn({ path }: Field): string {
+  return /^[^.[]*/.exec(path)?.[0] ?? "";
+}
