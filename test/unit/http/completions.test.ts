@@ -92,8 +92,8 @@ describe("POST /v1/completions", () => {
     [{ stream: true }, "stream", /does not stream; use POST \/v1\/chat/],
     [{ stream_options: { include_usage: true } }, "stream_options", /does not stream/],
     [{ suffix: "end" }, "suffix", /not supported/],
-    [{ tools: [{}] }, "tools", /no conversation here/],
-    [{ tool_choice: "required" }, "tool_choice", /no conversation here/],
+    [{ tools: [{}] }, "tools", /this endpoint has no tool calls/],
+    [{ tool_choice: "required" }, "tool_choice", /this endpoint has no tool calls/],
     [{ prompt: [1, 2] }, "prompt", /one prompt a request/],
     [{ messages: "hi" }, "messages", /no such field/],
   ];

@@ -109,7 +109,7 @@ describe("an adapter of the hub", () => {
   it("that is larger than may be read is refused before any of that is fetched", async () => {
     rig.put(peft());
     const maxFileBytes = weights.length - 1;
-    const message = `"adapter_model.safetensors" of "acme/tiny-GGUF" has ${weights.length} bytes, where up to ${maxFileBytes} are read; raise lora_max_bytes`;
+    const message = `"adapter_model.safetensors" of "acme/tiny-GGUF" has ${weights.length} bytes; up to ${maxFileBytes} are read: raise lora_max_bytes`;
     await assertRefused(repo, message, { maxFileBytes });
     assert.deepEqual(hub.ranges(), []);
     await resolve(repo, { maxFileBytes: weights.length });

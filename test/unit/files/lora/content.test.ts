@@ -54,8 +54,8 @@ const configs: readonly (Refusal & { readonly config: HandmadeAdapter["config"] 
   { what: "activation by tokens", config: { alora_invocation_tokens: [1, 2] }, names: /aLoRA/ },
   { what: "PiSSA", config: { init_lora_weights: "pissa_niter_16" }, names: /pissa_niter_16.*plain LoRA/ },
   { what: "OLoRA", config: { init_lora_weights: "olora" }, names: /olora/ },
-  { what: "a rank of 0", config: { r: 0 }, names: / r,.*positive integer/ },
-  { what: "a rank in words", config: { r: "8" }, names: / r,/ },
+  { what: "a rank of 0", config: { r: 0 }, names: /has 0 for r;.*positive integer/ },
+  { what: "a rank in words", config: { r: "8" }, names: /has "8" for r;/ },
   { what: "no alpha", config: { lora_alpha: null }, names: /lora_alpha/ },
   { what: "rank stabilisation in words", config: { use_rslora: "yes" }, names: /use_rslora/ },
   { what: "a rank pattern that is a list", config: { rank_pattern: [1] }, names: /rank_pattern/ },
@@ -77,7 +77,7 @@ const tensors: readonly (Refusal & { readonly tensors: readonly Tensor[]; readon
   { what: "embeddings", tensors: named("base_model.model.model.embed_tokens.lora_embedding_A"), names: /embeddings/ },
   { what: "a bias", tensors: named(`${queryModule}.lora_B.bias`), names: /a bias/ },
   { what: "a whole module", tensors: named("base_model.model.lm_head.modules_to_save.weight"), names: /whole module/ },
-  { what: "what is none of LoRA", tensors: named("base_model.model.lm_head.weight"), names: /none of LoRA/ },
+  { what: "what is none of LoRA", tensors: named("base_model.model.lm_head.weight"), names: /not a LoRA tensor/ },
   {
     what: "a name that is PEFT's twice",
     tensors: named(`${queryModule}.lora_A.default.weight`),
@@ -122,7 +122,7 @@ const tensors: readonly (Refusal & { readonly tensors: readonly Tensor[]; readon
     tensors: queryPair(5),
     config: { r: 5 },
     code: "lora_rank_limit_exceeded",
-    names: /rank 5 for blk\.0\.attn_q\.weight.*up to 4/,
+    names: /rank 5 for blk\.0\.attn_q\.weight; at most 4/,
   },
   {
     what: "more bytes than the limit",
@@ -130,7 +130,7 @@ const tensors: readonly (Refusal & { readonly tensors: readonly Tensor[]; readon
     config: { r: 4, lora_alpha: 4 },
     code: "lora_byte_limit_exceeded",
     // 2 bytes * rank 4 * (16 + 16 + 8 + 16)
-    names: /448 bytes.*up to 447/,
+    names: /448 bytes; at most 447/,
   },
 ];
 
@@ -223,9 +223,9 @@ describe("a GGUF adapter that is refused", () => {
     },
     { what: "token embeddings", tensors: renamed("token_embd.weight"), names: /token_embd.*only layers/ },
     { what: "a matrix there is not", tensors: renamed("blk.1.attn_q.weight"), names: /blk\.1\.attn_q/ },
-    { what: "a vector of the model", tensors: renamed("blk.0.attn_norm.weight"), names: /attn_norm.*no matrix/ },
+    { what: "a vector of the model", tensors: renamed("blk.0.attn_norm.weight"), names: /attn_norm.*not a matrix/ },
     { what: "another shape", tensors: wide, names: /32 x 2.*16 x 2/ },
-    { what: "quantised tensors", tensors: quantisable, weights: "Q8_0", names: /ffn_down.*Q8_0.*F32, F16 and BF16/ },
+    { what: "quantised tensors", tensors: quantisable, weights: "Q8_0", names: /ffn_down.*Q8_0.*F32, F16 or BF16/ },
     { what: "a tensor twice", tensors: [...pair, pair[0]!], names: /twice/ },
     {
       what: "a rank above the limit",
@@ -255,7 +255,7 @@ describe("a GGUF adapter that is refused", () => {
     const source = join(folder, "some.txt");
     for (const content of ["", "GG", "PK\u0003\u0004 and so on"]) {
       await writeFile(source, content);
-      await checkRefusal(source, "invalid_lora_adapter", /none of GGUF/);
+      await checkRefusal(source, "invalid_lora_adapter", /not in GGUF format/);
     }
   });
 

@@ -13,7 +13,7 @@ import { edit, limits, prepare, root, tensorsOf, write } from "./mixture-rig.ts"
 
 describe("an X-LoRA is refused", () => {
   const configs: readonly (readonly [name: string, changes: Record<string, unknown>, said: RegExp])[] = [
-    ["made for a model of another width", { hidden_size: 32 }, /hidden_size of 32, where the model has 16/],
+    ["made for a model of another width", { hidden_size: 32 }, /hidden_size 32; the model has 16/],
     ["without adapters", { adapters: [] }, /"adapters"/],
     ["with more adapters than any has", { adapters: Array.from({ length: 257 }, (_, i) => `${i}`) }, /"adapters"/],
     ["whose adapters are no names", { adapters: [1] }, /"adapters"/],
@@ -23,12 +23,16 @@ describe("an X-LoRA is refused", () => {
       /"adapter_1" is named twice/,
     ],
     ["whose adapter is not there", { adapters: ["adapter_1", "adapter_2", "nobody"] }, /nobody": there is nothing/],
-    ["whose adapter is named like the way out", { adapters: ["a/../../b", "b", "c"] }, /not named like a folder in it/],
-    ["whose adapter is named like a path", { adapters: ["/etc", "b", "c"] }, /not named like a folder in it/],
-    ["with more of the best adapters than it has", { top_k_lora: 4 }, /top_k_lora is 4, where it has 3/],
+    [
+      "whose adapter is named like the way out",
+      { adapters: ["a/../../b", "b", "c"] },
+      /not the name of a folder in it/,
+    ],
+    ["whose adapter is named like a path", { adapters: ["/etc", "b", "c"] }, /not the name of a folder in it/],
+    ["with more of the best adapters than it has", { top_k_lora: 4 }, /top_k_lora is 4, but it has 3 adapters/],
     ["with none of the best adapters", { top_k_lora: 0 }, /"top_k_lora"/],
     ["with a temperature of 0", { softmax_temperature: 0 }, /"softmax_temperature"/],
-    ["whose classifier has another depth", { xlora_depth: 2 }, /has 1 layers, where xlora_depth is 2/],
+    ["whose classifier has another depth", { xlora_depth: 2 }, /has 1 layers; expected xlora_depth 2/],
     ["whose classifier has a bias it should not", { use_bias: false }, /has a tensor "last.bias"/],
     ["whose classifier is for other adapters", { adapters: ["adapter_1", "adapter_2"] }, /"last.weight" is \[3, 16\]/],
     ["whose switch is no switch", { layerwise_scalings: "no" }, /"layerwise_scalings"/],
@@ -51,13 +55,13 @@ describe("an X-LoRA is refused", () => {
     }
     const xlora = await write();
     writeFileSync(join(xlora.folder, "xlora_config.json"), "{");
-    assert.match((await refusal(xlora)).message, /xlora_config.json is no JSON/);
+    assert.match((await refusal(xlora)).message, /xlora_config.json is not JSON/);
   });
 
   it("with a classifier of other shapes, other tensors, or cut off", async () => {
     const wrong: readonly (readonly [(tensors: Tensor[]) => Tensor[], RegExp])[] = [
       [(all) => all.filter(({ name }) => name !== "last.weight"), /no tensor "last.weight"/],
-      [(all) => all.filter(({ name }) => name !== "last.bias"), /no tensor "last.bias", where use_bias is true/],
+      [(all) => all.filter(({ name }) => name !== "last.bias"), /no tensor "last.bias", but use_bias is true/],
       [(all) => all.filter(({ name }) => !name.startsWith("inner.0")), /has 1 layers/],
       [(all) => all.map((one) => ({ ...one, shape: one.shape.toReversed() })), /"inner.0.weight" is \[16, 5\]/],
       [(all) => [...all, { name: "scale", shape: [1], values: new Float32Array(1) }], /tensor "scale"/],
@@ -84,7 +88,7 @@ describe("an X-LoRA is refused", () => {
       return { ...one, shape: [2 * one.shape[0]!, ...one.shape.slice(1)], values };
     });
     writeFileSync(join(xlora.folder, "xlora_classifier.safetensors"), encodeSafetensors(tensors, "F32"));
-    assert.match((await refusal(xlora)).message, /44 layers apart, where its adapters change 22 matrices/);
+    assert.match((await refusal(xlora)).message, /44 layers, but its adapters change 22 matrices/);
     assert.equal((await prepare(xlora, { orderFile: xlora.orderFile })).layers["blk.10.ffn_down.weight"], 21);
   });
 
@@ -92,7 +96,7 @@ describe("an X-LoRA is refused", () => {
     const xlora = await write({ adapters: 3, layerwise: true });
     edit(xlora, (config) => ({ ...config, adapters: ["adapter_1", "adapter_2", "adapter_3", "adapter_4"] }));
     await mkdir(join(xlora.folder, "adapter_4"));
-    assert.match((await refusal(xlora)).message, /66 outputs, which are no whole number of layers for 4 adapters/);
+    assert.match((await refusal(xlora)).message, /66 outputs, which is not a multiple of its 4 adapters/);
   });
 
   it("beyond the limits", async () => {
@@ -113,7 +117,7 @@ describe("an X-LoRA is refused", () => {
     [
       "has a layer that the classifier has not",
       (order) => withLayer(order, 22),
-      /layer 22, where the classifier has 0 to 21/,
+      /layer 22; the classifier has 0 to 21/,
     ],
     ["has two modules with one layer", (order) => withLayer(order, 1), /layer 1, which another module has/],
     [
@@ -126,7 +130,11 @@ describe("an X-LoRA is refused", () => {
       (order) => ({ ...order, layers: { "model.layers.40.self_attn.q_proj": 0 } }),
       /blk\.40\.attn_q/,
     ],
-    ["has what is no module", (order) => ({ ...order, layers: { "model.layers.0.norm": 0 } }), /stands for no matrix/],
+    [
+      "has what is no module",
+      (order) => ({ ...order, layers: { "model.layers.0.norm": 0 } }),
+      /is not a matrix that adapters can change/,
+    ],
   ];
   for (const [name, change, said] of orders) {
     it(`with an order file that ${name}`, async () => {
