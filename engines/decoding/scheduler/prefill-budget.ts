@@ -7,7 +7,7 @@ import type { StepTimeModel } from "./step-time-model.ts";
 
 /** The only prompt may take this many times its allowance if that completes it. Chosen by hand. */
 const loneRestFactor = 2;
-/** Longest hold of decodes, in steps of `maxStepMs`: 32 prompts that come at once start together (bench serving). */
+/** Longest hold of decodes, in steps of `maxStepMs`: 32 prompts that come at once start together. Chosen by hand. */
 const longestHoldSteps = 32;
 
 export class PrefillBudget<S extends Sequence> {

@@ -2,11 +2,11 @@
 // time and reads no clock.
 import { mattersLess, type Sequence } from "../sequence.ts";
 
-/** Most slots that change hands in one share period, however many clients wait (bench scheduler). */
+/** Most slots that change hands in one share period, however many clients wait. Chosen by hand. */
 const changesPerPeriod = 16;
 /** Looks for a claimant in one share period. Chosen by hand. */
 const looksPerPeriod = 64;
-/** The part of a share period that a client without any slot waits (bench scheduler). */
+/** The part of a share period that a client without any slot waits. Chosen by hand. */
 const firstSlotPart = 1 / 32;
 /**
  * A sequence whose KV cannot be kept is prefilled again. The client that gets its slot must have waited this many times as
