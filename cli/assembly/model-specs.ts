@@ -58,6 +58,7 @@ export async function modelSpec(
     threads: config.troupe.threads,
     mmap: config.troupe.mmap,
     gpuLayers: model.device.cpu ? 0 : -1,
+    kind: model.kind === "auto" ? null : model.kind,
     abortFlag: null,
     computeLock: null,
   };

@@ -1,5 +1,6 @@
 // `troupe bench`: loads one model in this process and measures prefill and decode through the real step loop.
 import os from "node:os";
+import { checkKind } from "../../actors/model/model-kind.ts";
 import { StepLoop } from "../../actors/model/step/step-loop.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
@@ -44,6 +45,7 @@ export async function bench(config: Config): Promise<void> {
   const choice = await modelEngine(config, model, spec, nativeHost(), log);
   const engine = await openEngine(choice.engine);
   const loaded = await engine.load(spec, (fraction) => progress.update("load", fraction, 1));
+  checkKind(spec, loaded.capabilities);
   const subject = await subjectOf(loaded, config, spec.path, adapter);
   const workloads = loaded.capabilities.generates ? generated : embeddingWorkloads(config);
   const rows: Row[] = [];

