@@ -1,5 +1,4 @@
-// Owns reading the command line: the command, and its flags as text. Which flags there are comes from the table of keys;
-// what their values mean is resolveConfig's work. Called by main.ts.
+// Command line: the command, and its flags as text. The table of keys defines the flags; resolveConfig checks their values.
 import arg from "arg";
 import { ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
@@ -9,24 +8,24 @@ import { withoutTokens } from "./config/kinds.ts";
 
 const commandNames = ["serve", "run", "bench", "from-config"] as const;
 
-/** A command that is told settings. `from-config` is the command its file names. */
+/** A command with settings. `from-config` runs the command that its file names. */
 export type CommandName = (typeof commandNames)[number];
 
 const toolNames = ["cache", "login", "doctor", "completions"] as const;
 
-/** A command that has no settings and reads its own arguments. */
+/** A command without settings, which parses its own arguments. */
 export type ToolName = (typeof toolNames)[number];
 
 const plannedCommands = ["tune", "quantize", "uqff", "update", "uninstall"];
 const everyCommand = [...commandNames, ...toolNames, ...plannedCommands];
 
-/** The words that may stand before the flags, `serve text -m …`: the loader of the models. */
+/** Values of `--kind` that may also be written before the flags: `serve text -m …`. */
 export const modelKinds = ["auto", "text", "multimodal", "diffusion", "speech", "embedding"];
 
 export interface CommandLine {
-  /** null where none is named, and so the help is meant, unless a tool is. */
+  /** null: none is named; print the help, unless `tool` is set. */
   readonly command: CommandName | null;
-  /** With a tool, nothing else is set: its arguments are for it to read. */
+  /** If set, all other fields are empty: the tool parses its own arguments. */
   readonly tool: { readonly name: ToolName; readonly args: readonly string[] } | null;
   readonly flags: Flags;
   /** The file of `from-config -f`. */
@@ -35,7 +34,7 @@ export interface CommandLine {
   readonly version: boolean;
 }
 
-/** Throws config_invalid for anything it does not know. `argv` starts with the command. */
+/** `argv` starts with the command. Throws config_invalid for unknown commands, flags and words. */
 export function parseArguments(argv: readonly string[]): CommandLine {
   const [first, ...others] = argv;
   const tool = toolNames.find((name) => name === first);
@@ -50,7 +49,7 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   const isAskingOnly = help || version;
   const isBare = Object.keys(given).length === 1 && given._.length === 0;
   if (command === null && !isAskingOnly && !isBare) {
-    throw invalid(`a command is expected before the flags: ${commandNames.join(", ")}; got none`);
+    throw invalid(`expected a command before the flags: ${commandNames.join(", ")}; got none`);
   }
   const file = given["--file"];
   if (isFromConfig && typeof file !== "string" && !isAskingOnly) {
@@ -59,7 +58,7 @@ export function parseArguments(argv: readonly string[]): CommandLine {
   return { ...nothing, command, flags: flagsOf(given), file: typeof file === "string" ? file : null, help, version };
 }
 
-/** The flags that stand for keys, under the one name each has. */
+/** The flags of keys, by their main names. */
 function flagsOf(given: Parsed): Flags {
   const { _: words } = given;
   const flags: Record<string, string | true | readonly string[]> = {};
@@ -70,9 +69,10 @@ function flagsOf(given: Parsed): Flags {
   return flags;
 }
 
-/** Sets a flag by another name it has; `name` is what was typed. */
+/** Sets a flag that was written under another name, `name`. */
 function setOnce(flags: Record<string, unknown>, flag: string, value: string, name: string): void {
-  if (flags[flag] !== undefined) throw invalid(`"${name}" stands for ${flag} ${value}; give one of them, not both`);
+  if (flags[flag] !== undefined)
+    throw invalid(`"${name}" means ${flag} ${value}, which is also given; remove one of them`);
   flags[flag] = value;
 }
 
@@ -84,13 +84,13 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   for (const { flag, flags, shortFlag, key } of keyEntries) {
     if (flags.length === 0) continue;
     spec[flag] = key.shows === null ? Boolean : key.repeats ? [String] : String;
-    // What from-config calls -f, its file, is not what the others do.
+    // -f means the settings file for from-config, and another key for the other commands.
     for (const other of [...flags.slice(1), shortFlag ?? flag]) spec[other] ??= flag;
     if (key.shows === null) refuseValueOfSwitch(argv, flags);
   }
   const words = spellOut(withFlags(argv));
   try {
-    // The spec above makes nothing but texts, lists of texts, `true` and the count.
+    // The spec above yields only strings, lists of strings, `true` and the count.
     return arg(spec, { argv: words }) as unknown as Parsed;
   } catch (cause) {
     if (!(cause instanceof arg.ArgError)) throw cause;
@@ -98,7 +98,7 @@ function parseFlags(argv: readonly string[], isFromConfig: boolean): Parsed {
   }
 }
 
-/** Writes the flag before each of several values that stand behind it, as `arg` wants it: `--lora a=b c=d`. */
+/** Repeats the flag before each of its values, as `arg` requires: `--lora a=b c=d`. */
 function withFlags(argv: readonly string[]): string[] {
   let flag = "";
   let follows: RegExp | undefined;
@@ -108,12 +108,12 @@ function withFlags(argv: readonly string[]): string[] {
       follows = keyEntries.find(({ flags }) => flags.includes(flag))?.key.follows;
       return [word];
     }
-    // Right behind the flag, it has it already.
+    // The first value already follows the flag.
     return argv[index - 1] !== flag && follows?.test(word) ? [flag, word] : [word];
   });
 }
 
-/** Writes out what `arg` cannot read: flags that stand alone for a value, and values of several lines behind a `=`. */
+/** Rewrites what `arg` cannot parse: flags whose value is optional, and values of several lines after a `=`. */
 function spellOut(argv: readonly string[]): string[] {
   return argv.flatMap((word, index) => {
     const [, flag, lines] = /^(--[^=]+)=([^-].*[\n\r\u2028\u2029].*)$/s.exec(word) ?? [];
@@ -124,13 +124,13 @@ function spellOut(argv: readonly string[]): string[] {
   });
 }
 
-/** `arg` drops what follows the `=` of a switch, so that `--cpu=false` would mean true. */
+/** `arg` ignores the text after the `=` of a switch: `--cpu=false` would mean true. */
 function refuseValueOfSwitch(argv: readonly string[], flags: readonly string[]): void {
   const given = argv.find((word) => flags.some((flag) => word.startsWith(`${flag}=`)));
   if (given !== undefined) throw invalid(`${given.split("=")[0]} is a switch and takes no value; got "${given}"`);
 }
 
-/** `arg`'s complaint in our words: the flag, what it expects, and the nearest flag there is. */
+/** Converts an error of `arg` to a ServerError: the flag, what it expects, and the most similar flag. */
 function explain(error: InstanceType<typeof arg.ArgError>, argv: readonly string[]): ServerError {
   const named = /(-{1,2}[^\s=]+)/.exec(error.message.split(": ").slice(1).join(": "))?.[1] ?? argv.join(" ");
   if (error.code === "ARG_UNKNOWN_OPTION") {
@@ -159,7 +159,7 @@ function kindOf(words: readonly string[]): string {
   const stray = words.find((word, index) => index > 0 || !modelKinds.includes(word));
   if (stray === undefined) return words[0] ?? "auto";
   const shown = withoutTokens(stray);
-  throw invalid(`unexpected "${shown}"; a model is named with -m, and everything else with a flag: see --help`);
+  throw invalid(`unexpected "${shown}"; use -m for a model, and flags for everything else: see --help`);
 }
 
 function invalid(message: string): ServerError {

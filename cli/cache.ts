@@ -1,5 +1,4 @@
-// Owns `troupe cache list` and `troupe cache delete`: what both caches hold, and removing a model from them. Called by
-// main.ts.
+// `troupe cache list` and `troupe cache delete`: shows the models in both caches (the hub's and this program's), and deletes one.
 import { createInterface } from "node:readline/promises";
 import arg from "arg";
 import { hubCacheDirectory } from "../engines/files/hub/api/hub-locations.ts";
@@ -10,7 +9,7 @@ import { nearest, suggestion } from "../runtime/nearest.ts";
 
 const usage = "troupe cache list [--json], or troupe cache delete -m ID [-y]";
 
-/** Runs what follows `troupe cache`. Throws config_invalid for what it does not know. */
+/** `args`: the words after `troupe cache`. Throws config_invalid for unknown ones. */
 export async function cacheCommand(args: readonly string[]): Promise<void> {
   const { action, flags } = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
@@ -26,7 +25,7 @@ export async function cacheCommand(args: readonly string[]): Promise<void> {
   }
   const model = findModel(flags["--model-id"], models);
   const what = `${model.id} (${size(model.diskBytes)})`;
-  if (!flags["--yes"] && !(await isConfirmed(what))) return void process.stdout.write("nothing is deleted\n");
+  if (!flags["--yes"] && !(await isConfirmed(what))) return void process.stdout.write("nothing deleted\n");
   await deleteCachedModel(model);
   process.stdout.write(`deleted ${what}\n`);
 }
@@ -35,7 +34,7 @@ function parse(args: readonly string[]) {
   const [action, ...others] = args;
   if (action !== "list" && action !== "delete" && action !== "--help" && action !== "-h") {
     const near = action === undefined ? null : nearest(action, ["list", "delete"]);
-    throw invalid(`cache expects ${usage}; got ${action ?? "nothing"}${near ? `; did you mean "${near}"?` : ""}`);
+    throw invalid(`cache expects ${usage}; got ${action ?? "none"}${near ? `; did you mean "${near}"?` : ""}`);
   }
   const isAsking = action !== "list" && action !== "delete";
   const spec = {
@@ -55,20 +54,19 @@ function parse(args: readonly string[]) {
 }
 
 function findModel(id: string | undefined, models: readonly CachedModel[]): CachedModel {
-  if (id === undefined)
-    throw invalid(`cache delete expects -m ID, one of those that troupe cache list shows; got none`);
-  // A package has one version more often than not, and then needs none named.
+  if (id === undefined) throw invalid(`cache delete expects -m ID; got none: troupe cache list shows the ids`);
+  // Most packages are cached in one version; then the version can be omitted.
   const found = models.filter((model) => model.id === id || model.id.startsWith(`${id}==`));
   const [first, ...others] = found;
   if (first !== undefined && others.length === 0) return first;
   const ids = models.map((model) => model.id);
   if (first !== undefined)
     throw invalid(`"${id}" has several versions; name one: ${found.map((one) => one.id).join(", ")}`);
-  throw invalid(`no model "${id}" in the caches${suggestion(id, ids)}; troupe cache list shows what there is`);
+  throw invalid(`no model "${id}" in the caches${suggestion(id, ids)}; troupe cache list shows all`);
 }
 
 async function isConfirmed(what: string): Promise<boolean> {
-  if (!process.stdin.isTTY) throw invalid(`deleting ${what} expects -y where nobody can be asked`);
+  if (!process.stdin.isTTY) throw invalid(`deleting ${what} expects -y if standard input is no terminal; got none`);
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
     return /^y(es)?$/i.test((await terminal.question(`delete ${what}? [y/N] `)).trim());

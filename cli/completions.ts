@@ -1,5 +1,4 @@
-// Owns `troupe completions bash|zsh|fish`: scripts for a shell that complete commands, flags and the values of flags. They are
-// made from the table of keys, so that they know what the command line knows. Called by main.ts.
+// `troupe completions bash|zsh|fish`: shell scripts that complete commands, flags and values, generated from the table of keys.
 
 import { ServerError } from "../runtime/errors.ts";
 import { suggestion } from "../runtime/nearest.ts";
@@ -8,12 +7,12 @@ import type { Command } from "./config/key.ts";
 import { appliesTo, type KeyEntry, keyEntries } from "./config/keys.ts";
 import { commandHelp } from "./help.ts";
 
-/** A flag as a shell offers it. */
+/** A flag that a shell offers. */
 interface Flag {
-  /** As it is typed: `--port`, `-p`. */
+  /** As typed: `--port`, `-p`. */
   readonly names: readonly string[];
   readonly help: string;
-  /** What may follow: nothing, one of these words, a path, or anything. */
+  /** Value: none, one of these words, a path, or any text. */
   readonly value: "none" | "path" | "any" | readonly string[];
 }
 
@@ -29,17 +28,17 @@ const shells = ["bash", "zsh", "fish"] as const;
 const usage = `troupe completions ${shells.join("|")}`;
 
 const helpFlag: Flag = { names: ["--help", "-h"], help: "Show the help", value: "none" };
-const verboseFlag: Flag = { names: ["-v"], help: "Log more; -vv: everything", value: "none" };
+const verboseFlag: Flag = { names: ["-v"], help: "Log level debug; -vv is trace", value: "none" };
 const jsonFlag: Flag = { names: ["--json"], help: "Print JSON", value: "none" };
 
-/** Prints the script. Throws config_invalid for another shell. */
+/** Prints the script. Throws config_invalid for an unknown shell. */
 export function completionsCommand(args: readonly string[]): void {
   const [shell, ...others] = args;
   if (shell === "--help" || shell === "-h") return void process.stdout.write(`${usage}\n`);
   const known = shells.find((name) => name === shell);
   if (known === undefined || others.length > 0) {
     const near = shell === undefined ? "" : suggestion(shell, shells);
-    throw new ServerError("config_invalid", `completions expects ${usage}; got ${args.join(" ") || "nothing"}${near}`);
+    throw new ServerError("config_invalid", `completions expects ${usage}; got ${args.join(" ") || "none"}${near}`);
   }
   process.stdout.write(completionScript(known));
 }
@@ -49,15 +48,15 @@ export function completionScript(shell: (typeof shells)[number]): string {
 }
 
 function completed(): readonly Completed[] {
-  const file: Flag = { names: ["--file", "-f"], help: "The settings", value: "path" };
-  const model: Flag = { names: ["--model-id", "-m"], help: "The model", value: "any" };
+  const file: Flag = { names: ["--file", "-f"], help: "TOML file of settings", value: "path" };
+  const model: Flag = { names: ["--model-id", "-m"], help: "Model", value: "any" };
   const flagsOfAll: Readonly<Record<CommandName | ToolName, readonly Flag[]>> = {
     serve: flagsOf("serve"),
     run: flagsOf("run"),
     bench: flagsOf("bench"),
     "from-config": [file, helpFlag],
     cache: [model, jsonFlag, helpFlag],
-    login: [{ names: ["--token"], help: "The token; asked for where it is left out", value: "any" }, helpFlag],
+    login: [{ names: ["--token"], help: "Access token; without it, login asks for it", value: "any" }, helpFlag],
     doctor: [model, jsonFlag, helpFlag],
     completions: [helpFlag],
   };
@@ -84,7 +83,7 @@ function flagOf({ flags, shortFlag, key }: KeyEntry): Flag {
   return { names: shortFlag === null ? flags : [...flags, shortFlag], help: key.help, value: valueShown(key.shows) };
 }
 
-/** The table shows the values there are as `auto|on|off`, a path as FILE or DIR, and what a person is to think of in capitals. */
+/** `shows` of a key: its values as `auto|on|off`, a path as FILE or DIR, free text in capitals. */
 function valueShown(shows: string | null): Flag["value"] {
   if (shows === null) return "none";
   if (shows === "FILE" || shows === "DIR") return "path";
@@ -104,7 +103,7 @@ function bashScript(commands: readonly Completed[]): string {
     return [`  ${name})`, ...lines, `    ${bashWords(all)} ;;`].join("\n");
   });
   const general = [...commands.map(({ name }) => name), "--help", "--version"];
-  // Where nothing is offered, bash offers files.
+  // If the script offers nothing, bash offers files.
   return `# Completions of troupe for bash: source <(troupe completions bash)
 _troupe() {
   local word="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" command=1
@@ -126,7 +125,7 @@ function bashWords(words: readonly string[]): string {
   return `COMPREPLY=($(compgen -W ${quoted(words.join(" "))} -- "$word"))`;
 }
 
-/** What comes before the end of the case: nothing for a path, or for what only a person knows. */
+/** Code before the end of the case; empty for a path or free text. */
 function bashValues(value: Flag["value"]): string {
   return typeof value === "string" ? "" : `${bashWords(value)}; `;
 }
@@ -162,7 +161,7 @@ if [ "$funcstack[1]" = _troupe ]; then _troupe "$@"; else compdef _troupe troupe
 
 function zshSpec(name: string, { help, value }: Flag): string {
   const said = help.replaceAll(/[[\]:]/g, (sign) => `\\${sign}`);
-  // A star: some flags may be given several times, and the others say so themselves.
+  // A star allows repetition; the command line itself refuses it for most flags.
   const spec = `*${name}[${said}]`;
   if (value === "none") return spec;
   if (value === "path") return `${spec}:path:_files`;

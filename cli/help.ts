@@ -1,4 +1,4 @@
-// Owns the help text. It is made from the table of keys, so it cannot differ from what is accepted. Called by main.ts.
+// Help text, generated from the table of keys.
 
 import type { CommandName, ToolName } from "./arguments.ts";
 import type { Command, Key } from "./config/key.ts";
@@ -14,25 +14,25 @@ import {
 
 export const commandHelp: Readonly<Record<CommandName | ToolName, string>> = {
   serve: "Serve models over HTTP",
-  run: "Talk with a model here, or answer one prompt: run -i TEXT",
-  bench: "Measure prefill and decode speed of a model",
-  "from-config": "Do what a TOML file says: from-config -f FILE",
+  run: "Chat with a model in the terminal, or answer one prompt: run -i TEXT",
+  bench: "Measure the prefill and decode speed of a model",
+  "from-config": "Run the command and settings of a TOML file: from-config -f FILE",
   cache: "List or delete downloaded models",
-  login: "Store the token of the model hub",
-  doctor: "Say what may hinder the server on this machine",
-  completions: "Print a script that completes commands and flags: completions bash|zsh|fish",
+  login: "Store the access token of the model hub",
+  doctor: "Check whether this machine can run the server",
+  completions: "Print a shell completion script: completions bash|zsh|fish",
 };
 
 const lineWidth = 100;
 const flagWidth = 38;
 
-/** What `troupe --help` prints. */
+/** Text of `troupe --help`. */
 export function commandsHelp(): string {
   const lines = Object.entries(commandHelp).map(([name, help]) => `  ${name.padEnd(14)}${help}`);
   return `Usage: troupe COMMAND [FLAGS]\n\nCommands:\n${lines.join("\n")}\n\nFlags of a command: troupe COMMAND --help\n`;
 }
 
-/** What `troupe COMMAND --help` prints: the command's flags by section, with the names they have in a file. */
+/** Text of `troupe COMMAND --help`: the command's flags by section of the file. */
 export function flagsHelp(command: Command): string {
   const own = keyEntries.filter((entry) => entry.flags.length > 0 && appliesTo(entry, command));
   const built = own.filter(({ key }) => !key.planned);
@@ -46,8 +46,8 @@ ${commandHelp[command]}.
 
 ${sections.join("\n\n")}
 
-A flag is a key of a TOML file too (--max-seqs is max_seqs), in the section named above it.
-${own.length - built.length} more are not supported; docs/configuration.md has them all.
+Flags are also keys of a TOML file (--max-seqs is max_seqs), in the section named above them.
+${own.length - built.length} further flags are not supported yet; docs/configuration.md lists all.
 `;
 }
 
@@ -60,7 +60,7 @@ function sectionHelp(group: GroupName, entries: readonly KeyEntry[], command: Co
 function keyHelp({ flag, shortFlag, key }: KeyEntry, command: Command): string {
   const value = key.shows === null ? "" : key.alone === undefined ? ` ${key.shows}` : ` [${key.shows}]`;
   const names = `  ${shortFlag === null ? "    " : `${shortFlag}, `}${flag}${value}`;
-  const words = [key.help, ...extras(key, command)].join(" ").split(" ");
+  const words = [...key.help.split(" "), ...extras(key, command)];
   const lines = [""];
   for (const word of words) {
     const line = lines.at(-1) ?? "";
@@ -74,10 +74,17 @@ function keyHelp({ flag, shortFlag, key }: KeyEntry, command: Command): string {
 }
 
 function extras(key: Key, command: Command): string[] {
-  const value = key.defaultOf?.[command] ?? key.default;
-  const isShown = value !== null && value !== false;
+  const shown = defaultText(key, command);
   return [
-    ...(isShown ? [`[default: ${String(value)}]`] : []),
+    ...(shown === "" ? [] : [`[default: ${shown}]`]),
     ...(key.environment === undefined ? [] : [`[environment: ${key.environment}]`]),
   ];
+}
+
+/** Empty if there is no default: an unset value, a switch that is off, an empty list. */
+function defaultText({ defaultSays, defaultOf, default: fallback }: Key, command: Command): string {
+  const value = defaultOf?.[command] ?? fallback;
+  if (Array.isArray(value) && value.length === 0) return "";
+  if (defaultSays !== undefined) return defaultSays.replaceAll("`", "");
+  return value === null || value === false ? "" : String(value);
 }

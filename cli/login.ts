@@ -1,5 +1,5 @@
-// Owns `troupe login`: takes a token of the hub, asks the hub whose it is, and keeps it where the hub's Python library
-// keeps its own. The token is never printed. Called by main.ts.
+// `troupe login`: verifies an access token with the hub and stores it in the file of the hub's Python library. The token is
+// never printed.
 import { text } from "node:stream/consumers";
 import arg from "arg";
 import { whoAmI } from "../engines/files/hub/api/hub-api.ts";
@@ -7,24 +7,24 @@ import { createHubContext, hurried } from "../engines/files/hub/api/hub-context.
 import { checkToken, writeToken } from "../engines/files/hub/api/hub-token.ts";
 import { ServerError } from "../runtime/errors.ts";
 
-const usage = "troupe login [--token TOKEN]; without it the token is asked for, or read from standard input";
+const usage = "troupe login [--token TOKEN]; without --token it is asked for, or read from standard input";
 
-/** Runs what follows `troupe login`. Throws config_invalid where there is no token or the hub refuses it. */
+/** `args`: the words after `troupe login`. Throws config_invalid if there is no token or the hub refuses it. */
 export async function loginCommand(args: readonly string[]): Promise<void> {
   const flags = parse(args);
   if (flags["--help"]) return void process.stdout.write(`${usage}\n`);
   const token = checkToken(flags["--token"] ?? (await askForToken()), "the token");
   const name = await accountOf(token);
   const path = await writeToken(token, process.env);
-  process.stdout.write(`${name === null ? "" : `logged in as ${name}; `}the token is kept in ${path}\n`);
+  process.stdout.write(`${name === null ? "" : `logged in as ${name}; `}the token is stored in ${path}\n`);
   const other = ["HF_TOKEN", "HF_HUB_TOKEN"].find((variable) => process.env[variable]);
-  if (other !== undefined) process.stderr.write(`note: ${other} is set and wins over the token just kept\n`);
+  if (other !== undefined) process.stderr.write(`note: ${other} is set and overrides the stored token\n`);
 }
 
 function parse(args: readonly string[]) {
   try {
     const { _: words, ...flags } = arg({ "--help": Boolean, "-h": "--help", "--token": String }, { argv: [...args] });
-    // Not repeated: it may be the token.
+    // The message does not quote the word: it may be the token.
     if (words.length > 0) throw invalid(`unexpected words; login expects ${usage}`);
     return flags;
   } catch (cause) {
@@ -33,7 +33,7 @@ function parse(args: readonly string[]) {
   }
 }
 
-/** The account's name, or null, with a warning, where the hub cannot be asked. */
+/** Name of the account; null, with a warning, if the hub cannot be reached. */
 async function accountOf(token: string): Promise<string | null> {
   const context = hurried({ ...(await createHubContext({ tokenSource: "none" })), token });
   let name: string | null;
@@ -41,16 +41,16 @@ async function accountOf(token: string): Promise<string | null> {
     name = await whoAmI(context);
   } catch (error) {
     if (!(error instanceof ServerError) || error.code !== "model_source_unreachable") throw error;
-    process.stderr.write(`warning: the token is kept unchecked: ${error.message}\n`);
+    process.stderr.write(`warning: the token is stored without a check: ${error.message}\n`);
     return null;
   }
   if (name !== null) return name;
-  throw invalid(`the hub ${context.endpoint} refuses this token; make one at ${context.endpoint}/settings/tokens`);
+  throw invalid(`the hub ${context.endpoint} refuses this token; create one at ${context.endpoint}/settings/tokens`);
 }
 
 async function askForToken(): Promise<string> {
   if (!process.stdin.isTTY) return await text(process.stdin);
-  process.stderr.write("token (it is not shown): ");
+  process.stderr.write("token (not shown): ");
   process.stdin.setRawMode(true);
   try {
     return await readHidden(process.stdin);
@@ -61,14 +61,14 @@ async function askForToken(): Promise<string> {
   }
 }
 
-/** A line typed or pasted in raw mode, where the terminal itself neither shows nor edits. */
+/** Reads a line in raw mode: the terminal does not echo it and does not edit. */
 async function readHidden(input: NodeJS.ReadableStream): Promise<string> {
   let line = "";
   for await (const chunk of input.setEncoding("utf8")) {
     for (const character of String(chunk)) {
       if (character === "\r" || character === "\n") return line;
       // Ctrl-C and Ctrl-D.
-      if (character === "\x03" || character === "\x04") throw invalid("login was given up; nothing is kept");
+      if (character === "\x03" || character === "\x04") throw invalid("login cancelled; nothing is stored");
       line = character === "\x7f" || character === "\b" ? line.slice(0, -1) : line + character;
     }
   }

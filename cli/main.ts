@@ -1,5 +1,5 @@
-// Owns the command line's entry: picks the command, and turns an error into a line for a person and an exit code. It is
-// imported by troupe.mjs. Exit codes: 0 well, 1 failed, 2 wrong settings.
+// Entry of the command line, imported by troupe.mjs: runs the command, and prints an error as one line. Exit codes: 0 success,
+// 1 failure, 2 invalid settings.
 import { readFile } from "node:fs/promises";
 import { defaultModel } from "../engines/files/hub/resolve-model.ts";
 import { ServerError } from "../runtime/errors.ts";
@@ -58,7 +58,7 @@ async function main(argv: readonly string[]): Promise<void> {
 
 function commandOf(name: CommandName, file: TomlFile | undefined): Command {
   if (name !== "from-config") return name;
-  // parseArguments refuses from-config without a file.
+  // parseArguments refuses from-config without a file, so it is defined.
   return (file as TomlFile).command;
 }
 

@@ -1,16 +1,16 @@
-// Owns showing how far a fetch or a load is: a bar on a terminal, a few plain lines otherwise. Called by the commands.
+// Progress of a download or load: a bar on a terminal, otherwise a few lines.
 import cliProgress from "cli-progress";
 
-/** How often a line is printed where there is no terminal, in hundredths of the whole. */
+/** Percentage between two lines if the output is no terminal. */
 const lineStep = 25;
 
 export interface Progress {
-  /** `total` is null while it is unknown; `unit` only labels the numbers. */
+  /** `done` and `total` are bytes, or a fraction of 1; `total` is null while it is unknown. */
   update(label: string, done: number, total: number | null): void;
   stop(): void;
 }
 
-/** Shows progress on `stream`; a new label starts a new bar or line. */
+/** A new label starts a new bar or line. */
 export function createProgress(stream: NodeJS.WriteStream = process.stderr): Progress {
   return stream.isTTY ? createBar(stream) : createLines(stream);
 }
@@ -37,7 +37,7 @@ function createBar(stream: NodeJS.WriteStream): Progress {
         });
         bar.start(total ?? 1, 0, { label, size: "" });
       }
-      // Without a total the bar stays at its start and only the size moves.
+      // Without a total, the bar stays empty and only the size changes.
       bar.setTotal(total ?? Math.max(1, done * 2));
       bar.update(total === null ? 0 : Math.min(done, total), { label, size: sizeText(done, total) });
     },
@@ -61,7 +61,7 @@ function createLines(stream: NodeJS.WriteStream): Progress {
   };
 }
 
-/** Sizes below a megabyte are fractions or counts and say nothing more than the bar. */
+/** Empty for totals below 1 MB: those are fractions or counts, which the bar shows. */
 function sizeText(done: number, total: number | null): string {
   const megabyte = 1e6;
   const shown = (bytes: number) => (bytes / megabyte).toFixed(bytes < 10 * megabyte ? 1 : 0);

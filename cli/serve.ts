@@ -1,5 +1,5 @@
-// Owns `troupe serve`: the composition root of the server. It fetches the models, starts the places and the HTTP front,
-// says where to find them, and takes everything down in order when told to stop.
+// `troupe serve`: composition root of the server. It fetches the models, starts the places and the HTTP server, prints the
+// addresses, and shuts everything down in order on a signal.
 
 import type { Inference } from "../actors/api/inference.ts";
 import { InferenceService } from "../actors/front/inference-service.ts";
@@ -19,9 +19,9 @@ import { createProgress } from "./progress.ts";
 import { checkOptions } from "./system/check-options.ts";
 import { systemInspector } from "./system/inspector.ts";
 
-/** Time left to answers to tell their clients that they were ended. */
+/** Time for responses that were ended to send the error to their clients. */
 const lastWordsMs = 500;
-/** Free memory that an arena of the native heap keeps. */
+/** Free memory that an arena of the native heap keeps, in bytes. */
 const keptHeapBytes = 2 ** 20;
 
 export async function serve(config: Config): Promise<void> {
@@ -36,15 +36,15 @@ export async function serve(config: Config): Promise<void> {
   }
 }
 
-/** Refused at the start, or it would be some file or connection that cannot be opened, at some time. */
+/** Checked at start: with a low limit, some file or connection could not be opened later. */
 function checkOpenFiles(): void {
   const limit = openFileLimit();
   if (limit >= MIN_OPEN_FILES) return;
-  const message = `a server needs at least ${MIN_OPEN_FILES} files that it may have open, this one may have ${limit}`;
+  const message = `expected a limit of at least ${MIN_OPEN_FILES} open files; got ${limit}`;
   throw new ServerError("config_invalid", `${message}; raise the limit, for example with "ulimit -n 4096"`);
 }
 
-/** Settles when all models are there to be asked; the observers are closed when told to stop. */
+/** Resolves when all models are loaded. The shutdown closes the observers. */
 async function serveObserved(config: Config, log: Logger, observers: readonly ClosableObserver[]): Promise<void> {
   const { troupe, server } = config;
   const progress = createProgress();
@@ -85,7 +85,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
     await closeListeners(listeners, troupe.shutdownDeadlineSecs * 1000, log);
     await mcp?.mcp.close();
     app.endBackground();
-    // Ends what still runs with an error, which its client is to read.
+    // Ends running requests with an error; their clients get lastWordsMs to read it.
     await front.stop(placeStopMs);
     await closeWithin(listeners, lastWordsMs);
     for (const listener of listeners) listener.forceClose();
@@ -108,7 +108,7 @@ async function serveObserved(config: Config, log: Logger, observers: readonly Cl
   process.stdout.write(greeting(config, listener, mcp));
 }
 
-/** null where no port is set for it. */
+/** null: mcp_port is unset. */
 async function mcpOf(config: Config, app: App, inference: Inference, log: Logger): Promise<McpListener | null> {
   const { mcpPort } = config.server;
   if (mcpPort === null) return null;
@@ -116,11 +116,11 @@ async function mcpOf(config: Config, app: App, inference: Inference, log: Logger
   return listenMcp(config, mcpPort, { app, inference, log });
 }
 
-/** Stops accepting, and lets running answers finish up to the deadline. What then still runs ends with the places. */
+/** Stops accepting connections and waits for running requests up to the deadline. The rest ends with the places. */
 async function closeListeners(listeners: readonly Listener[], deadlineMs: number, log: Logger): Promise<void> {
   for (const listener of listeners) listener.close();
   if (await closeWithin(listeners, deadlineMs)) return;
-  log.warn({ deadlineMs }, "the shutdown deadline has passed; the answers still running are ended");
+  log.warn({ deadlineMs }, "shutdown deadline passed; running requests are ended");
 }
 
 async function closeWithin(listeners: readonly Listener[], limitMs: number): Promise<boolean> {
@@ -134,13 +134,13 @@ async function closeWithin(listeners: readonly Listener[], limitMs: number): Pro
   return isClosed;
 }
 
-/** The first signal stops in order, a second one at once. */
+/** The first signal starts a graceful shutdown; a second one exits at once. */
 function stopOnSignals(stop: () => Promise<void>, log: Logger): void {
   let isStopping = false;
   const onSignal = (signal: NodeJS.Signals) => {
     if (isStopping) process.exit(1);
     isStopping = true;
-    log.info({ signal }, "stopping: running answers finish first; signal again to stop at once");
+    log.info({ signal }, "stopping: running requests finish first; send the signal again to stop at once");
     stop().then(
       () => {
         log.info("stopped");
@@ -169,7 +169,7 @@ troupe serves ${config.models.map(({ modelId }) => modelId).join(", ")}
   responses    ${url}/v1/responses
   messages     ${url}/v1/messages
   models       ${url}/v1/models
-  everything   ${url}/docs
+  API docs     ${url}/docs
   health       ${url}/health${mcpLine}
 
 Try it:

@@ -1,4 +1,4 @@
-// Owns the version of this build, from package.json.
+// Version of this build, from package.json.
 import { readFileSync } from "node:fs";
 
 const packageFile = new URL("../../package.json", import.meta.url);

@@ -35,6 +35,8 @@ export interface ModelSpec {
   readonly abortFlag: SharedArrayBuffer | null;
   /** A file whose lock models on the same cores hold while they compute; null for a model that has them to itself. */
   readonly computeLock: string | null;
+  /** Kind that the model must have; null or absent: any. Checked by the caller after the load. */
+  readonly kind?: "text" | "embedding" | null;
   /** Have the model's prediction heads loaded, or those of an assistant made for it; left out, it has none. */
   readonly mtp?: MtpSpec | null;
   /** What adapters it may be given later; left out, none. */

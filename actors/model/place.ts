@@ -11,6 +11,7 @@ import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { ModelPlaceInit, ModelPlaceReady, ModelProtocol, ModelReport } from "../messages.ts";
 import { loadDraftModel } from "./draft-model.ts";
 import { modelActor } from "./model-actor.ts";
+import { checkKind } from "./model-kind.ts";
 import { RequestPreparation } from "./request-preparation.ts";
 import { StepLoop } from "./step/step-loop.ts";
 
@@ -21,6 +22,7 @@ export async function start(place: PlaceContext<ModelPlaceInit>): Promise<ModelP
   const report = (value: ModelReport) => place.progress(value);
   const { spec, limits, frameIntervalMs, mailboxLimit, speculation } = place.init;
   const model = await (await openEngine(place.init.engine)).load(spec, (fraction) => report(fraction));
+  checkKind(spec, model.capabilities);
   const draft = speculation.draftModel && (await loadDraftModel(spec.path, speculation.draftModel, () => {}));
   const store = await openStore(place.init, model, (notice) => report({ notice }));
   const loop = new StepLoop(model, {

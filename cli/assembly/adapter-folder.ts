@@ -1,7 +1,7 @@
-// Owns the folder that this process keeps prepared adapters in: its own, of this user alone, and gone when it is. What a
-// process that was killed left behind is removed by the next one. Called by service-options.ts and by bench.ts.
+// Folder of this process for prepared adapters: private to the user, removed at exit. Folders of killed processes are removed by
+// the next start. Used by service-options.ts and bench.ts.
 //
-// A model that is loaded again reads them again, weeks later perhaps: so they are not kept where old files are cleared away.
+// A reload, perhaps weeks later, reads the files again, so the folder is not in a place where old files are deleted.
 import assert from "node:assert";
 import { lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { isAlive, ownIdentity } from "../../actors/state/process-identity.ts";
 import { defaultCacheDirectory } from "../../engines/files/hub/model-cache.ts";
 
-/** Makes the folder in the first of the parents that can be written, and sees to it that it goes with this process. */
+/** Creates the folder in the first parent that is writable, and removes it at exit. */
 export function createAdapterFolder(parents: readonly [...string[], string] = usualParents()): string {
   for (const parent of parents) removeAbandoned(parent);
   const folder = makeIn(parents);
@@ -23,7 +23,7 @@ function usualParents(): [string, string] {
 }
 
 function makeIn([parent, ...others]: readonly string[]): string {
-  assert(parent !== undefined, "there is one parent at least");
+  assert(parent !== undefined, "there is at least one parent");
   try {
     mkdirSync(parent, { recursive: true, mode: 0o700 });
     return mkdtempSync(join(parent, `${prefix()}${ownIdentity().replace(":", ".")}@`));
@@ -33,12 +33,12 @@ function makeIn([parent, ...others]: readonly string[]): string {
   }
 }
 
-/** Of the folders of this host: whether a process of another one lives, such as one in a container, cannot be seen. */
+/** Includes the host name: whether a process of another host or container is alive cannot be seen. */
 function prefix(): string {
   return `troupe-adapters-${hostname().replaceAll(/[^\w.-]/g, "_")}@`;
 }
 
-/** Removes the folders of processes that are gone: those of this host and of this user, and no links. */
+/** Removes folders of dead processes of this host and user; links are skipped. */
 function removeAbandoned(parent: string): void {
   for (const name of namesIn(parent)) {
     const [identity, random] = name.startsWith(prefix()) ? name.slice(prefix().length).split("@") : [];
@@ -48,7 +48,7 @@ function removeAbandoned(parent: string): void {
       const found = lstatSync(path);
       if (found.isDirectory() && found.uid === (process.getuid?.() ?? found.uid)) rmSync(path, { recursive: true });
     } catch {
-      // Another process that starts now may be removing it.
+      // Another starting process may be removing it.
     }
   }
 }
@@ -57,7 +57,7 @@ function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder);
   } catch {
-    // A folder that may be written to need not be one that may be read.
+    // A writable folder may be unreadable.
     return [];
   }
 }

@@ -16,19 +16,19 @@ export interface EngineQuestions {
   readonly configured: "auto" | EngineName;
   /** Path of the model, for messages. */
   readonly path: string;
-  /** The setting that only the wasm engine can do; null where there is none. */
+  /** A setting that only the wasm engine supports; null: none. */
   readonly wasmOnly: string | null;
-  /** Why the llama engine refuses the settings; null where it does not. */
+  /** Why the llama engine refuses the settings; null: it accepts them. */
   readonly llamaRefusal: string | null;
   /** Version of the running Node, such as 20.11.0. */
   readonly nodeVersion: string;
-  /** The kind of GPU the model may use; null for none. */
+  /** Kind of GPU the model may use; null: none. */
   gpu(): Promise<string | null>;
-  /** Why the llama engine's native libraries do not load here; null where they do. */
+  /** Why the llama engine's native libraries do not load on this machine; null: they load. */
   nativeProblem(): Promise<string | null>;
-  /** Why the wasm engine cannot run the model; null where it can. */
+  /** Why the wasm engine cannot run the model; null: it can. */
   wasmRefusal(): Promise<string | null>;
-  /** Speeds of both engines on the CPU, or why there are none. Asked only if the wasm engine can run the model. */
+  /** Speeds of both engines on the CPU, or why they are unknown. Called only if the wasm engine can run the model. */
   trial(): Promise<TrialFindings | string>;
 }
 
@@ -39,7 +39,7 @@ export interface EngineChoice extends Omit<EngineReport, "model"> {
   readonly isNew: boolean;
 }
 
-/** Throws `config_invalid` where the engine that is set, or any, cannot run the model. */
+/** Throws `config_invalid` if the configured engine, or any engine, cannot run the model. */
 export async function chooseEngine(questions: EngineQuestions): Promise<EngineChoice> {
   const { configured, path, wasmOnly } = questions;
   if (wasmOnly !== null && configured !== "wasm") return onlyWasm(questions, wasmOnly);
@@ -47,7 +47,7 @@ export async function chooseEngine(questions: EngineQuestions): Promise<EngineCh
   if (configured === "wasm") {
     const refusal = await questions.wasmRefusal();
     if (refusal === null) return untried("wasm", "it is set");
-    const message = `engine expects one that can run "${path}"; got wasm, which cannot: ${refusal}; try llama or auto`;
+    const message = `engine expects one that can run "${path}"; got wasm, which cannot: ${refusal}; use llama or auto`;
     throw new ServerError("config_invalid", message, { param: "engine" });
   }
   const gpu = await questions.gpu();
@@ -99,7 +99,7 @@ function nodeAdvice(figures: TrialFigures, nodeVersion: string): string | null {
 
 async function onlyWasm({ configured, path, wasmRefusal }: EngineQuestions, setting: string): Promise<EngineChoice> {
   if (configured === "llama") {
-    const message = `engine expects wasm, the only one with ${setting}; got llama: leave one of the two out`;
+    const message = `engine expects wasm, the only one with ${setting}; got llama: remove one of the two`;
     throw new ServerError("config_invalid", message, { param: "engine" });
   }
   const refusal = await wasmRefusal();

@@ -1,18 +1,17 @@
-// Owns legacy_lora and its order file: which adapters are meant, and one adapter that does what all of them do. They are part
-// of the model from its load on; nobody chooses them. Called by model-adapters.ts.
+// legacy_lora and its order file: the list of adapters to merge into a model at load. Used by model-adapters.ts.
 import { readFile } from "node:fs/promises";
 import { basename } from "node:path";
 import { z } from "zod";
 import { ServerError } from "../../runtime/errors.ts";
 
-/** An adapter of legacy_lora: a source, or a part of one that holds several. */
+/** An adapter of legacy_lora: a source, or one member of a source with several adapters. */
 export interface LegacyAdapter {
   readonly source: string;
   readonly member: string | null;
 }
 
 const maxOrderBytes = 16 * 2 ** 20;
-/** What else such a file holds, such as the order of layers, is of no use here. */
+/** Other fields of the file, such as the order of layers, are not used. */
 const orderType = z.object({
   order: z
     .array(z.string().trim().min(1))
@@ -20,7 +19,7 @@ const orderType = z.object({
     .refine((names) => new Set(names).size === names.length),
 });
 
-/** The adapters that are used: all sources, or those that the order file names. Throws config_invalid. */
+/** All sources, or the adapters named by the order file. Throws config_invalid. */
 export async function legacyAdapters(
   sources: readonly string[],
   orderFile: string | null,
@@ -30,7 +29,7 @@ export async function legacyAdapters(
   return names.map((name) => adapterOf(name, sources, orderFile));
 }
 
-/** A name is that of a source, or of what is in the only one. */
+/** `name` is the name of a source, or of a member of the only source. */
 function adapterOf(name: string, sources: readonly string[], orderFile: string): LegacyAdapter {
   const named = sources.find((source) => source === name) ?? sources.find((source) => nameOf(source) === name);
   if (named !== undefined) return { source: named, member: null };
@@ -40,7 +39,7 @@ function adapterOf(name: string, sources: readonly string[], orderFile: string):
   throw invalid(`"${orderFile}": order expects names of the adapters in legacy_lora: ${known}; got "${name}"`);
 }
 
-/** What a source is called for short: the last part of a path, or of a name on the hub. */
+/** Short name of a source: the last part of its path or hub name. */
 function nameOf(source: string): string {
   return basename(source.replace(/@[^/]*$/, "")).replace(/\.gguf$/i, "");
 }
@@ -54,7 +53,9 @@ async function readOrder(path: string): Promise<readonly string[]> {
   }
   const parsed = orderType.safeParse(text.length > maxOrderBytes ? null : readJson(text));
   if (parsed.success) return parsed.data.order;
-  throw invalid(`"${path}" expects a JSON object whose "order" is a list of names, each once; got something else`);
+  throw invalid(
+    `"${path}" expects a JSON object whose "order" is a list of names, each once; got a file of another form`,
+  );
 }
 
 function readJson(text: string): unknown {

@@ -1,5 +1,5 @@
-// Owns the MCP server of `troupe serve`: what its settings say, where it listens, and how it is taken down. Called by serve.ts
-// only where mcp_port is set, so that its library is loaded for nobody else.
+// MCP server of `troupe serve`: its options from the settings, and its listener. serve.ts imports it only if mcp_port is set, so
+// that the MCP library is not loaded otherwise.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { App } from "../../http/app.ts";
 import { Mcp } from "../../http/mcp/mcp.ts";

@@ -1,5 +1,5 @@
-// Owns what the settings say about the LoRA adapters of a model turned into what a Front is told of them: fetches those that
-// are loaded at the start, and makes ready those that every answer is given with. Called by service-options.ts and by bench.ts.
+// LoRA adapters of a model, from the settings: fetches the adapters to load at start, and prepares those that are part of the
+// model (legacy_lora, xlora). Used by service-options.ts and bench.ts.
 import { realpathSync, statSync } from "node:fs";
 import type { ServedModel } from "../../actors/front/inference-service.ts";
 import type { PreloadedAdapter } from "../../actors/lora-registry/model-adapters.ts";
@@ -20,30 +20,30 @@ import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { legacyAdapters } from "./legacy-lora.ts";
 
-/** What the fetches and preparations of one start share. */
+/** Context of all fetches and preparations. */
 export interface AdapterSetting {
   readonly config: Config;
-  /** Where prepared adapters are kept. */
+  /** Folder of prepared adapters. */
   readonly folder: string;
   readonly log: Logger;
   readonly progress: Progress;
 }
 
 export type ModelAdapters = Pick<ServedModel, "adapters" | "ownAdapter"> & {
-  /** What the engine is to make room for. */
+  /** Limits for which the engine reserves room. */
   readonly limits: AdapterLimits | null;
-  /** Those that it weighs for every token. */
+  /** X-LoRA: adapters that the engine weights per token. */
   readonly mixture: MixtureSpec | null;
 };
 
 const noAdapters: ModelAdapters = { adapters: null, ownAdapter: null, limits: null, mixture: null };
 
-/** Whether any model has adapters, or may be given some. */
+/** Whether any model has adapters or may get some. */
 export function takesAdapters({ models }: Config): boolean {
   return models.some(({ adapter }) => isDynamic(adapter) || adapter.legacyLora !== null || adapter.xlora !== null);
 }
 
-/** Throws what is wrong with an adapter, naming it and the model. `path` is the model's file. */
+/** `path` is the model's file. Throws a ServerError that names the adapter and the model. */
 export async function modelAdapters(setting: AdapterSetting, model: ModelConfig, path: string): Promise<ModelAdapters> {
   const ownAdapter = await legacyAdapter(setting, model, path);
   if (ownAdapter !== null) {
@@ -59,7 +59,7 @@ export async function modelAdapters(setting: AdapterSetting, model: ModelConfig,
   return { ...noAdapters, adapters: { limits, preloaded }, limits };
 }
 
-/** The adapter of this alias, fetched. Throws what is wrong with it. */
+/** Fetches the adapter. Throws a ServerError that names it and the model. */
 export async function preloadedAdapter(
   setting: AdapterSetting,
   model: ModelConfig,
@@ -75,17 +75,17 @@ export function limitsOf({ adapter }: ModelConfig): AdapterLimits {
   return { maxAdapters: adapter.loraMaxAdapters, maxRank: adapter.loraMaxRank, maxBytes: adapter.loraMaxBytes };
 }
 
-/** SERVICE_LORA_ADAPTER_ROOT as a real path. Throws config_invalid where it is no folder. */
+/** SERVICE_LORA_ADAPTER_ROOT as a real path. Throws config_invalid if it is not a folder. */
 export function adapterRoot({ server }: Pick<Config, "server">): string | null {
   const { loraAdapterRoot } = server;
   if (loraAdapterRoot === null) return null;
-  let problem = "which is none";
+  let problem = "which is not a folder";
   try {
     if (statSync(loraAdapterRoot).isDirectory()) return realpathSync(loraAdapterRoot);
   } catch (error) {
     problem = `which cannot be opened (${(error as NodeJS.ErrnoException).code})`;
   }
-  const message = `SERVICE_LORA_ADAPTER_ROOT expects a folder; got "${loraAdapterRoot}", ${problem}: make it, or leave it out`;
+  const message = `SERVICE_LORA_ADAPTER_ROOT expects a folder; got "${loraAdapterRoot}", ${problem}: create it, or unset the variable`;
   throw new ServerError("config_invalid", message, { param: "SERVICE_LORA_ADAPTER_ROOT" });
 }
 
@@ -114,7 +114,7 @@ async function legacyAdapter(
   });
 }
 
-/** The X-LoRA of a model, fetched and made ready; null where it has none. `modelPath` is the model's file. */
+/** The X-LoRA of a model, fetched and prepared; null: none. `modelPath` is the model's file. */
 export async function mixtureOf(
   setting: AdapterSetting,
   model: ModelConfig,
@@ -129,7 +129,7 @@ export async function mixtureOf(
 }
 
 interface AdapterSource {
-  /** What its progress is called. */
+  /** Name in the progress display. */
   readonly label: string;
   readonly source: string;
   readonly member: string | null;
@@ -144,7 +144,7 @@ function fetchAdapter(
   return resolveAdapter(source, { ...which, ...fetchOptions(setting, model, label) });
 }
 
-/** `label` is what progress is called. */
+/** `label`: name in the progress display. */
 function fetchOptions(
   { config, log, progress }: AdapterSetting,
   model: ModelConfig,
@@ -160,7 +160,7 @@ function fetchOptions(
   };
 }
 
-/** Says of what fails which adapter it is about. */
+/** Adds `subject` to the message of a ServerError. */
 async function naming<T>(subject: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -1,5 +1,4 @@
-// Owns what the settings say about models turned into what the engine is told: fetches each model, has its engine chosen,
-// and makes its spec.
+// Model specs: fetches each model, chooses its engine, and builds its ModelSpec from the settings.
 import { join } from "node:path";
 import type { SchedulerLimits } from "../../engines/decoding/scheduler/limits.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../engines/engine.ts";
@@ -17,10 +16,10 @@ import type { Progress } from "../progress.ts";
 import { version } from "../version.ts";
 import { chooseEngine, type EngineChoice } from "./choose-engine.ts";
 
-/** Prompts whose logprobs are wanted take that many a step. */
+/** Minimum of extra logits rows per step; prompts with logprobs use them. */
 const leastExtraLogitsRows = 16;
 
-/** The path of a model's file, fetched if it is not on this machine yet. */
+/** Path of a model's file, downloaded if it is not on this machine. */
 export async function fetchModel(
   config: Config,
   { modelId, device, format }: ModelConfig,
@@ -37,7 +36,7 @@ export async function fetchModel(
   return path;
 }
 
-/** Fetches what is not on this machine yet and describes how the engine is to load it. */
+/** Spec of a model, whose file is downloaded if it is not on this machine. */
 export async function modelSpec(
   config: Config,
   model: ModelConfig,
@@ -59,6 +58,7 @@ export async function modelSpec(
     threads: config.troupe.threads,
     mmap: config.troupe.mmap,
     gpuLayers: model.device.cpu ? 0 : -1,
+    kind: model.kind === "auto" ? null : model.kind,
     abortFlag: null,
     computeLock: null,
   };
@@ -68,25 +68,25 @@ function kvBudget({ pagedAttn: { kvCache, gpuMemoryUtilization } }: Config): KvB
   return gpuMemoryUtilization === null ? kvCache : { fraction: gpuMemoryUtilization };
 }
 
-/** A set amount of memory is the amount of a pool: with equal shares it would say how long each sequence may get. */
+/** A configured size is the size of a pool: with equal shares it would limit the length of each sequence. */
 function pagedKv(config: Config): boolean | null {
   const { mode } = config.pagedAttn;
   if (mode !== "auto") return mode === "on";
   return isPoolBySize(config) ? true : null;
 }
 
-/** Whether the KV cache is one pool only because its size is set. */
+/** Whether the KV cache is paged only because its size is set. */
 function isPoolBySize(config: Config): boolean {
   return config.pagedAttn.mode === "auto" && kvBudget(config) !== null;
 }
 
-/** Why the llama engine would not start with these settings on a CPU; null where it would. */
+/** Why the llama engine does not support these settings on a CPU; null: it does. */
 function llamaRefusal({ troupe, models }: Config, { maxSequences }: ModelSpec): string | null {
   if (maxSequences > maxNativeSequences) return `max_seqs ${maxSequences} is more than its ${maxNativeSequences}`;
   return troupe.isolate === "false" && models.length > 1 ? "with isolate = false it runs one model" : null;
 }
 
-/** The engine that runs a model on this host. The log says which and why. */
+/** Chooses the engine of a model on this host, and logs the reason. */
 export async function modelEngine(
   config: Config,
   { modelId, device, adapter }: ModelConfig,
@@ -113,24 +113,24 @@ export async function modelEngine(
   log.info({ model: modelId, engine, reason }, "engine chosen");
   if (advice !== null && isNew) log.info({ model: modelId }, advice);
   if (config.pagedAttn.gpuMemoryUtilization !== null && !(await usesGpu(engine, device.cpu, host))) {
-    log.info({ model: modelId }, "no GPU is used: gpu_memory_utilization is taken of the free main memory");
+    log.info({ model: modelId }, "no GPU is used: gpu_memory_utilization is a fraction of the free main memory");
   }
   if (engine === "llama" && isPoolBySize(config) && !(await usesGpu(engine, device.cpu, host))) {
     const setting = config.pagedAttn.gpuMemoryUtilization === null ? "kv_cache" : "gpu_memory_utilization";
     const message =
-      `${setting} makes one pool of the KV cache; on a CPU that makes the llama engine 1.6 to 3 times slower unless ` +
-      "sequences share a prefix; set max_model_len instead, or paged_attn mode to off";
+      `${setting} implies a paged KV cache, which makes the llama engine 1.6 to 3 times slower on a CPU unless sequences ` +
+      "share a prefix; set max_model_len instead, or paged_attn mode to off";
     log.warn({ model: modelId }, message);
   }
   if (engine === "llama" && spec.pagedKv !== true && blockTokens !== keys.pagedAttn.blockSize.default) {
     const message =
-      "block_size has no effect: the llama engine has blocks only where its KV is one pool (paged_attn mode on, or a GPU)";
+      "block_size has no effect: the llama engine uses blocks only with a paged KV cache (paged_attn mode on, or a GPU)";
     log.warn({ model: modelId, blockSize: blockTokens }, message);
   }
   return choice;
 }
 
-/** null for a user without a home folder. */
+/** null: the user has no home folder. */
 function trialRecord(): string | null {
   try {
     return join(defaultCacheDirectory(process.env), "engine-trials.json");

@@ -1,5 +1,4 @@
-// Owns what the settings say about multi-token prediction turned into what an engine is told of it. Called where models are
-// made ready to be served; what cannot predict is refused by the engine, which sees the files.
+// MTP (multi-token prediction): the settings as part of a ModelSpec. The engine refuses files without MTP layers.
 import type { ModelSpec, MtpSpec } from "../../engines/engine.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import type { Logger } from "../../runtime/log/log.ts";
@@ -7,8 +6,8 @@ import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { fetchModel } from "./model-specs.ts";
 
-/** Adds the prediction heads that are set to a model's spec, and fetches their assistant where there is one. */
-export async function withHeads(
+/** Adds the configured MTP layers to a model's spec, and fetches mtp_model if it is set. */
+export async function withMtp(
   config: Config,
   model: ModelConfig,
   spec: ModelSpec,
@@ -17,7 +16,7 @@ export async function withHeads(
 ): Promise<ModelSpec> {
   const mtp = await mtpSpec(config, model, log, progress);
   if (mtp === null) return spec;
-  // Every sequence may have a draft of its own.
+  // Every sequence may have a draft in the same step.
   const draftRows = config.maxSeqs * (config.mtpNPredict ?? 1);
   return { ...spec, mtp, extraLogitsRows: Math.max(spec.extraLogitsRows, draftRows) };
 }
@@ -33,7 +32,7 @@ async function mtpSpec(config: Config, model: ModelConfig, log: Logger, progress
   }
   if (mtpModel === null) return mtpNPredict === null ? null : { path: null };
   if (models.length > 1) {
-    const message = `mtp_model expects one model to draft for; got ${models.length}: leave it out, or load one model`;
+    const message = `mtp_model expects one model to draft for; got ${models.length}: remove it, or load one model`;
     throw invalid("mtp_model", message);
   }
   const assistant = { ...model, modelId: mtpModel, format: { ...model.format, quantizedFile: null } };

@@ -1,5 +1,5 @@
-// Owns what a Front is told, made from the settings: the models, fetched where they are missing, and how they are run.
-// Called by the commands that generate, serve and run; it starts nothing.
+// Options of InferenceService, from the settings: fetches missing models, chooses their engines, and sets limits. Used by serve
+// and run; it starts nothing.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -19,22 +19,22 @@ import type { Progress } from "../progress.ts";
 import { createAdapterFolder } from "./adapter-folder.ts";
 import { type AdapterSetting, adapterRoot, modelAdapters, takesAdapters } from "./model-adapters.ts";
 import { modelEngine, modelSpec, schedulerLimits } from "./model-specs.ts";
-import { withHeads } from "./mtp.ts";
+import { withMtp } from "./mtp.ts";
 import { type DraftedModel, speculationOptions } from "./speculation.ts";
 
-/** Time left to the places to stop once nothing is generated any more. */
+/** Time for the places to stop after the last generation. */
 export const placeStopMs = 5000;
 
 const mailboxLimit = 4096;
-/** Events a stream may be ahead of its reader before its sequences pause. */
+/** Number of unread events of a stream at which its sequences pause. */
 const streamWindow = 256;
-/** One text worker prepares some hundred requests a second: more than the engine of a small machine answers. */
+/** One text worker prepares some hundred requests per second: more than the engine of a small machine can answer. */
 const coresPerTextWorker = 8;
 const maxTextWorkers = 4;
-/** With fewer cores one slow text task goes at a time: it occupies a core. */
+/** Below this number of cores only one slow text task runs at a time, since it occupies a core. */
 const coresOfTwoSlow = 4;
 
-/** Options of the Front, and the engine of each model with the reason. */
+/** Service options, and the engine of each model with the reason. */
 export interface FrontSettings extends ServiceOptions {
   readonly engines: readonly EngineReport[];
 }
@@ -95,7 +95,7 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
   const computeLock = config.models.length > 1 ? createComputeLock() : null;
   const host = nativeHost();
   for (const model of config.models) {
-    const spec = await withHeads(config, model, await modelSpec(config, model, log, progress), log, progress);
+    const spec = await withMtp(config, model, await modelSpec(config, model, log, progress), log, progress);
     const choice = await modelEngine(config, model, spec, host, log);
     const { engine } = choice;
     engines.push({ model: model.modelId, ...choice });
@@ -116,14 +116,14 @@ async function servedModels(setting: AdapterSetting): Promise<{ models: ServedMo
   return { models, engines };
 }
 
-/** The model to draft for, which is the only one where a draft model is set. */
+/** The first model; it is the only one if a draft model is set. */
 function firstOf(config: Config, [served]: readonly ServedModel[]): DraftedModel {
   const [model] = config.models;
   assert(model !== undefined && served !== undefined, "there is at least one model");
   return { model, engine: served.engine, spec: served.spec };
 }
 
-/** A failed assertion in native code ends the whole process it runs in; what fails in WebAssembly is an exception. */
+/** A failed assertion in native code ends its whole process; a failure in WebAssembly is an exception. */
 function carrierOf(engine: EngineName, isolate: Config["troupe"]["isolate"]): PlaceKind {
   if (isolate === "auto") return engine === "llama" ? "process" : "thread";
   return isolate === "true" ? "process" : "thread";
@@ -133,16 +133,16 @@ function isLlamaThread({ engine, carrier }: ServedModel): boolean {
   return engine === "llama" && carrier === "thread";
 }
 
-/** While one loads, what any of them logs would be JavaScript on its thread: the others' would wait for it, or crash. */
+/** llama.cpp has one log callback per process: while one model loads, log lines of the others would call into its thread. */
 function sharedProcess(second: string): ServerError {
   const message =
-    "isolate = false expects one model on the llama engine: llama.cpp has one log a process, and several models there " +
-    `would call into one another's threads; got a second one, "${second}": leave isolate out, so that each has a process ` +
-    "of its own, or choose the wasm engine";
+    "isolate = false expects one model on the llama engine: llama.cpp has one log callback per process, which several " +
+    `models in one process cannot share; got a second one, "${second}": remove isolate, so that each model runs in its own ` +
+    "process, or use the wasm engine";
   return new ServerError("config_invalid", message, { param: "isolate" });
 }
 
-/** A file of this program's own, gone when it is. */
+/** Path of a lock file in a temporary folder that is removed at exit. */
 function createComputeLock(): string {
   const folder = mkdtempSync(join(tmpdir(), "troupe-"));
   process.on("exit", () => rmSync(folder, { recursive: true, force: true }));

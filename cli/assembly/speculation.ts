@@ -1,4 +1,4 @@
-// Owns what the settings say about drafting tokens turned into what a model's place is told of it.
+// Speculative decoding: the options of a model place, from the settings.
 
 import type { SpeculationOptions } from "../../engines/decoding/speculation/options.ts";
 import type { EngineName, KvBudget, ModelSpec } from "../../engines/engine.ts";
@@ -8,17 +8,17 @@ import type { Config, ModelConfig } from "../config/config.ts";
 import type { Progress } from "../progress.ts";
 import { modelSpec } from "./model-specs.ts";
 
-/** Beside the KV memory a model was given, its draft model takes this part of it. */
+/** KV memory of the draft model, as a fraction of the model's, in addition to it. */
 const draftKvShare = 0.25;
 
-/** The model that is drafted for: the draft model runs on its engine, on its place and for as many sequences. */
+/** Target model: the draft model runs on the same engine and place, for the same number of sequences. */
 export interface DraftedModel {
   readonly model: ModelConfig;
   readonly engine: EngineName;
   readonly spec: ModelSpec;
 }
 
-/** Fetches the draft model where one is set. Throws config_invalid where it cannot be told which model it drafts for. */
+/** Fetches the draft model if one is set. Throws config_invalid if there are several target models. */
 export async function speculationOptions(
   config: Config,
   drafted: DraftedModel,
@@ -44,7 +44,7 @@ async function draftModel(
   const modelId = config.troupe.draftModel;
   if (modelId === null) return null;
   if (config.models.length > 1) {
-    const message = `draft_model expects one model to draft for; got ${config.models.length}: leave it out, or load one model`;
+    const message = `draft_model expects one model to draft for; got ${config.models.length}: remove it, or load one model`;
     throw new ServerError("config_invalid", message, { param: "draft_model" });
   }
   const draft = { ...model, modelId, format: { ...model.format, quantizedFile: null } };
@@ -54,7 +54,7 @@ async function draftModel(
   return { engine, spec: { ...draftSpec, kvBudget, extraLogitsRows: 0, abortFlag, computeLock } };
 }
 
-/** The KV of as many tokens takes less room in a smaller model; a part of all memory was the big one's to take. */
+/** A draft model needs less memory for the same tokens. A fraction of all memory belongs to the target model alone. */
 function draftBudget(budget: KvBudget | null): KvBudget | null {
   if (budget === null || "fraction" in budget) return null;
   return "bytes" in budget ? { bytes: Math.ceil(budget.bytes * draftKvShare) } : budget;

@@ -1,5 +1,6 @@
-// Owns `troupe bench`: loads one model in this process and measures prefill and decode through the real step loop.
+// `troupe bench`: loads one model in this process and measures prefill and decode through the real step loop.
 import os from "node:os";
+import { checkKind } from "../../actors/model/model-kind.ts";
 import { StepLoop } from "../../actors/model/step/step-loop.ts";
 import type { LoadedModel } from "../../engines/engine.ts";
 import { readModelMetadata } from "../../engines/files/gguf/metadata.ts";
@@ -24,12 +25,13 @@ import { createProgress } from "../progress.ts";
 import { type Bench, measure, type Workload } from "./measure.ts";
 import { engineTable, type Row, toRow } from "./report.ts";
 
-/** Sequences at once that are measured, as far as max_seqs allows. */
+/** Batch sizes to measure, up to max_seqs. */
 const sequenceCounts = [1, 8, 32];
 
 export async function bench(config: Config): Promise<void> {
   const [model] = config.models;
-  if (!model || config.models.length > 1) throw new ServerError("config_invalid", "bench expects one -m MODEL");
+  if (!model || config.models.length > 1)
+    throw new ServerError("config_invalid", `bench expects one -m MODEL; got ${config.models.length}`);
   const { promptLen, genLen, depth, iterations, warmup, json } = config.bench;
   const progress = createProgress();
   const log = createLogger({ level: config.troupe.logLevel, format: "text" });
@@ -43,6 +45,7 @@ export async function bench(config: Config): Promise<void> {
   const choice = await modelEngine(config, model, spec, nativeHost(), log);
   const engine = await openEngine(choice.engine);
   const loaded = await engine.load(spec, (fraction) => progress.update("load", fraction, 1));
+  checkKind(spec, loaded.capabilities);
   const subject = await subjectOf(loaded, config, spec.path, adapter);
   const workloads = loaded.capabilities.generates ? generated : embeddingWorkloads(config);
   const rows: Row[] = [];
@@ -95,7 +98,7 @@ function generatedWorkloads(config: Config): Workload[] {
   return [...prefill, ...decode, ...halves];
 }
 
-/** The adapter of the alias that is set, fetched and made ready; null where none is. */
+/** The prepared adapter of the configured alias; null: none is configured. */
 async function benchAdapter(
   setting: AdapterSetting,
   model: ModelConfig,

@@ -1,5 +1,5 @@
-// Owns measuring a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokeniser, in
-// one thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
+// Measurement of a loaded model through the real step loop: scheduler, forward pass, sampler, frames and detokenizer, in one
+// thread and without HTTP. Used by `troupe bench` and by the comparison with the C++ tools.
 import { performance } from "node:perf_hooks";
 import {
   jobDefaults,
@@ -14,7 +14,7 @@ import { greedySampling } from "../../engines/generation.ts";
 import { Detokenizer } from "../../engines/text/tokenizer/detokenizer.ts";
 import type { Vocabulary } from "../../engines/text/tokenizer/vocabulary.ts";
 
-/** One thing to measure: so many sequences at once, each with `promptLength` tokens in, `newTokens` out. */
+/** One measurement: `sequences` in one batch, each with `promptLength` tokens in and `newTokens` out. */
 export interface Workload {
   readonly kind: "prefill" | "decode" | "decode, random half of the ids" | "embedding";
   readonly sequences: number;
@@ -23,9 +23,9 @@ export interface Workload {
 }
 
 export interface Measurement {
-  /** Prompt tokens a second for prefill and embedding, new tokens a second otherwise; all sequences together. */
+  /** Prompt tokens per second for prefill and embedding, otherwise new tokens per second; all sequences together. */
   readonly tokensPerSecond: number;
-  /** Share of the time outside the engine's forward pass: scheduler, sampler, frames, detokeniser. */
+  /** Fraction of the time outside the engine's forward pass: scheduler, sampler, frames, detokenizer. */
   readonly outsideShare: number;
 }
 
@@ -33,14 +33,14 @@ export interface Bench {
   readonly loop: StepLoop;
   readonly vocabulary: Vocabulary;
   readonly maxSequences: number;
-  /** The LoRA adapter that everything is measured with; none where left out. */
+  /** Id of the LoRA adapter of all sequences; absent: base model. */
   readonly adapter?: number;
 }
 
-/** Prompts made so far in this process. */
+/** Number of prompts made in this process. */
 let promptCount = 0;
 
-/** Rejects with what the scheduler refuses the workload for. */
+/** Rejects with the scheduler's error if it refuses the workload. */
 export async function measure(bench: Bench, workload: Workload): Promise<Measurement> {
   return workload.kind === "embedding" ? measurePooled(bench, workload) : measureGenerated(bench, workload);
 }
@@ -82,10 +82,10 @@ async function measurePooled(bench: Bench, { sequences, promptLength }: Workload
   return { tokensPerSecond: (sequences * promptLength * 1000) / ms, outsideShare: (ms - engineMs) / ms };
 }
 
-/** No two prompts begin alike: a prompt out of the prefix cache would take no time at all. */
+/** Prompts share no prefix: one found in the prefix cache would take no time. */
 function nextPrompt({ vocabulary }: Bench, length: number): Int32Array {
   const shift = 31 * promptCount++;
-  // Control tokens lie at either end of a vocabulary.
+  // Control tokens are at both ends of a vocabulary.
   const first = Math.min(128, vocabulary.size >> 2);
   return Int32Array.from({ length }, (_, i) => (((i + shift) * 7919) % (vocabulary.size - 2 * first)) + first);
 }
@@ -95,7 +95,7 @@ function job(bench: Bench, { kind, promptLength, newTokens }: Workload, id: numb
   return {
     id,
     prompt: nextPrompt(bench, promptLength),
-    // The first token comes out of the prompt's own step.
+    // The prefill step yields the first token.
     maxNewTokens: kind === "prefill" ? 1 : newTokens + 1,
     ignoreEos: true,
     adapter,
@@ -107,7 +107,7 @@ function job(bench: Bench, { kind, promptLength, newTokens }: Workload, id: numb
   };
 }
 
-/** Does with tokens what the agents side does: turns them into text. */
+/** Detokenizes the tokens, as the generation place does. */
 class TextConsumer implements Subscriber {
   tokens = 0;
   characters = 0;
@@ -118,7 +118,7 @@ class TextConsumer implements Subscriber {
     this.#vocabulary = vocabulary;
   }
 
-  /** Sequences that have had their first token. */
+  /** Number of sequences that have their first token. */
   begun = 0;
 
   send({ rows, failed }: TokenFrame): void {
@@ -139,7 +139,7 @@ class TextConsumer implements Subscriber {
   }
 }
 
-/** 0..count-1 in an order that is always the same and looks random. */
+/** 0..count-1 in a fixed pseudo-random order. */
 function shuffled(count: number): number[] {
   const ids = Array.from({ length: count }, (_, i) => i);
   let state = 42;

@@ -1,4 +1,4 @@
-// Owns how measurements are gathered over rounds and shown: medians, a table, JSON.
+// Report of measurements: medians over rounds, and a table.
 import type { Measurement, Workload } from "./measure.ts";
 
 export interface Row extends Workload {

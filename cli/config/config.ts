@@ -1,5 +1,5 @@
-// Owns Config: every setting of the server, resolved once at start from defaults, file, environment and flags, in that
-// order. It is frozen and made of plain values, so that any thread may have it. Called by cli/; it reads nothing itself.
+// Config: all settings, resolved once at start from defaults, file, environment and flags (the later wins). It is frozen plain
+// data, so it can be sent to any thread.
 import { ServerError } from "../../runtime/errors.ts";
 import {
   type FileValues,
@@ -19,12 +19,12 @@ type Keys = typeof keys;
 
 const modelIdEntry = entryAt("models", "modelId");
 
-/** Fields are named like the keys: `max_seqs` is `maxSeqs`, `[server] port` is `server.port`. */
+/** Fields are named after the keys: `max_seqs` is `maxSeqs`, `[server] port` is `server.port`. */
 export interface Config extends ValuesOf<Keys["general"]> {
   readonly command: Command;
   /** The model_id of one of the models. */
   readonly defaultModelId: string;
-  /** At least one; ids differ. */
+  /** At least one; ids are unique. */
   readonly models: readonly ModelConfig[];
   readonly server: ValuesOf<Keys["server"]>;
   readonly pagedAttn: ValuesOf<Keys["pagedAttn"]>;
@@ -33,7 +33,7 @@ export interface Config extends ValuesOf<Keys["general"]> {
   readonly bench: ValuesOf<Keys["bench"]>;
 }
 
-/** A model to load. Its templates are its own or else the general ones. */
+/** A model to load. Templates that are unset here come from the general keys. */
 export interface ModelConfig extends ValuesOf<Keys["models"]> {
   readonly modelId: string;
   readonly format: ValuesOf<Keys["format"]>;
@@ -47,13 +47,13 @@ export interface ConfigRequest {
   readonly flags: Flags;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly file?: TomlFile;
-  /** The model_id used where neither flags nor a file name one. */
+  /** model_id if neither flags nor a file name one. */
   readonly defaultModel: string;
 }
 
 /**
- * Throws config_invalid, naming the flag, variable or line at fault. Names are looked at first, then types, then the
- * rules between settings; what is right but not built is refused last.
+ * Throws config_invalid, naming the flag, variable or line at fault. Checks names first, then types, then rules between
+ * settings, and last whether the feature is built.
  */
 export function resolveConfig(request: ConfigRequest): Config {
   const { command } = request;
@@ -93,7 +93,7 @@ function givenSettings(request: ConfigRequest): GivenSettings {
   };
 }
 
-/** What is given for each model, strongest source first. Flags other than `-m` say something about every model. */
+/** Given values of each model, strongest source first. Flags other than `-m` apply to every model. */
 function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValues | undefined): GivenValues[][] {
   const named = flags.get(modelIdEntry)?.value;
   const ofEvery = new Map([...flags].filter(([entry]) => entry !== modelIdEntry));
@@ -101,7 +101,9 @@ function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValu
   if (named !== undefined) return [named].flat().map((id) => withId(id, modelIdEntry.flag));
   if (file === undefined) return [withId(request.defaultModel, "default model")];
   if (file.models.length === 0) {
-    throw invalid(`${request.file?.path}: at least one model is expected; add [[models]] with a model_id, or give -m`);
+    throw invalid(
+      `${request.file?.path}: expected at least one model; got none: add [[models]] with a model_id, or use -m`,
+    );
   }
   for (const { values, place } of file.models) {
     if (!values.has(modelIdEntry)) throw invalid(`${place}: [[models]] expects a model_id; got none`);
@@ -109,7 +111,7 @@ function modelSources(request: ConfigRequest, flags: GivenValues, file: FileValu
   return file.models.map(({ values }) => [ofEvery, values]);
 }
 
-/** Of each key somebody set, the strongest value, checked. */
+/** The strongest value of each key that is set, checked. */
 function checkedValues(sources: readonly GivenValues[], isWanted: (entry: KeyEntry) => boolean): GivenValues {
   const values = new Map<KeyEntry, Given>();
   for (const [entry, given] of sources.flatMap((source) => [...source])) {
@@ -122,18 +124,18 @@ function checkedValue({ key, name: param }: KeyEntry, { value, name, place }: Gi
   if (isPlannedValue(key, value)) return value;
   const checked = key.type.safeParse(value);
   if (checked.success) return checked.data;
-  const came = key.secret ? "something else, not shown here" : JSON.stringify(value);
+  const came = key.secret ? "another value, not shown here" : JSON.stringify(value);
   const message = `${place === null ? "" : `${place}: `}${name} expects ${key.expects}; got ${came}`;
   throw new ServerError("config_invalid", message, { param });
 }
 
-/** Refuses the first setting that asks for what is not built. A planned key may say what the server does anyway. */
+/** Refuses the first setting of a feature that is not built. A planned key may have a value that is the case anyway. */
 function refusePlanned(values: GivenValues): void {
   for (const [{ key }, { value, name, place }] of values) {
     const isPlanned = key.planned && !key.holds?.includes(value);
     if (!isPlanned && !isPlannedValue(key, value)) continue;
     const holding = (key.holds ?? []).map((held) => JSON.stringify(held)).join(" or ");
-    const remedy = holding === "" ? "leave it out" : `leave it out, or set it to ${holding}`;
+    const remedy = holding === "" ? "remove it" : `remove it, or set it to ${holding}`;
     const subject = isPlanned ? `"${name}"` : `${name}: "${value}"`;
     const problem = key.never ?? "is not supported yet by this version of troupe";
     throw invalid(`${place === null ? "" : `${place}: `}${subject} ${problem}; ${remedy}`);
@@ -170,7 +172,7 @@ function resolveGroup<G extends GroupName>(group: G, command: Command, given: Gi
     const found = given.get(entry);
     values[field] = found === undefined ? (key.defaultOf?.[command] ?? key.default) : found.value;
   }
-  // The loop above sets each built field of the group from its own key, which is what ValuesOf says.
+  // The loop has set each built field of the group, as ValuesOf requires.
   return values as ValuesOf<Keys[G]>;
 }
 

@@ -1,5 +1,5 @@
-// Owns turning each source of settings (file, environment, flags) into one shape: given values by key. Nothing is dropped
-// here: a name that the table does not have is refused. What the values mean is config.ts's work, its only caller.
+// Reader of the three sources of settings (file, environment, flags): each becomes a map from key to given value. Unknown names
+// are refused. config.ts, its only caller, checks the values.
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
 import type { Command } from "./key.ts";
@@ -10,11 +10,11 @@ import { isTable, lineOf, type TomlFile } from "./toml.ts";
 /** Flags by their long names, as text; `true` for a switch, a list for a flag that may be repeated. */
 export type Flags = Readonly<Record<string, string | true | readonly string[]>>;
 
-/** A value somebody set, and how to call it in a message: `--port`, or `port` at `troupe.toml:7`. */
+/** A given value and its name in messages: `--port`, or `port` at `troupe.toml:7`. */
 export interface Given {
   readonly value: unknown;
   readonly name: string;
-  /** Where it stands; null for a flag. */
+  /** `environment` or `FILE:LINE`; null for a flag. */
   readonly place: string | null;
 }
 
@@ -30,7 +30,7 @@ export function givenByFlags(flags: Flags, command: Command): GivenValues {
   const values = new Map<KeyEntry, Given>();
   for (const [flag, raw] of Object.entries(flags)) {
     const entry = entryOfFlag(flag);
-    if (!appliesTo(entry, command)) throw invalid(`"${flag}" means nothing to the command ${command}; leave it out`);
+    if (!appliesTo(entry, command)) throw invalid(`"${flag}" does not apply to the command ${command}; remove it`);
     const { read } = entry.key;
     const value = raw === true ? raw : typeof raw === "string" ? read(raw) : raw.map(read);
     values.set(entry, { value, name: flag, place: null });
@@ -38,7 +38,7 @@ export function givenByFlags(flags: Flags, command: Command): GivenValues {
   return values;
 }
 
-/** The key a long flag stands for. Throws config_invalid for a flag that is unknown; `value` is what follows it. */
+/** Key of a long flag; `value` is the text after the flag. Throws config_invalid for an unknown flag. */
 export function entryOfFlag(flag: string, value?: string): KeyEntry {
   const entry = keyEntries.find(({ flags }) => flags.includes(flag));
   if (entry !== undefined) return entry;
@@ -56,7 +56,7 @@ export function givenByEnvironment(
   for (const entry of keyEntries) {
     const name = entry.key.environment;
     const raw = name === undefined ? undefined : environment[name];
-    // Unlike a flag, a variable is not said to one command, so it may mean nothing to this one.
+    // Unlike a flag, a variable is set for all commands: it is ignored if this one does not accept it.
     if (name === undefined || raw === undefined || !appliesTo(entry, command)) continue;
     if (raw === "" && !entry.key.refusesEmpty) continue;
     values.set(entry, { value: entry.key.read(raw), name, place: "environment" });
@@ -81,7 +81,7 @@ interface Reading {
   readonly file: TomlFile;
   readonly command: Command;
   readonly section: string;
-  /** Which of the [[models]] it is in. */
+  /** Index of the [[models]] entry. */
   readonly index: number;
   readonly values: Map<KeyEntry, Given>;
 }
@@ -97,7 +97,7 @@ function readModels(file: TomlFile, command: Command, value: unknown): { values:
   });
 }
 
-/** Reads the section, and those in it, of a file or of one of its models. */
+/** Reads a section and its subsections. */
 function readSection(reading: Reading, section: string, value: unknown): void {
   if (!isTable(value)) {
     const [name = ""] = section.split(".").slice(-1);
@@ -116,11 +116,11 @@ function readKey(reading: Reading, name: string, value: unknown): void {
   const place = placeOf(reading, section === "" ? name : `${section}.${name}`);
   const entry = entryOfKey(section, name, value, place);
   if (!appliesTo(entry, command)) {
-    throw invalid(`${place}: "${name}" means nothing to the command ${command}; leave it out`);
+    throw invalid(`${place}: "${name}" does not apply to the command ${command}; remove it`);
   }
   const earlier = values.get(entry);
   if (earlier !== undefined)
-    throw invalid(`${place}: "${name}" is set already, as "${earlier.name}" (${earlier.place})`);
+    throw invalid(`${place}: "${name}" is already set, as "${earlier.name}" (${earlier.place})`);
   values.set(entry, { value, name, place });
 }
 
@@ -129,7 +129,7 @@ function placeOf({ file, index }: Reading, path: string): string {
 }
 
 function entryOfKey(section: string, name: string, value: unknown, place: string): KeyEntry {
-  // General keys may stand at the top or under [runtime].
+  // General keys are at the top or under [runtime].
   const home = section === "runtime" ? "" : section;
   const inSection = keyEntries.filter(({ group }) => groups[group].section === home);
   const entry = inSection.find(({ names }) => names.includes(name));
@@ -142,7 +142,7 @@ function entryOfKey(section: string, name: string, value: unknown, place: string
   throw invalid(`${place}: unknown key "${name}"${where}${suggestion(name, known)}${elsewhere(name)}`);
 }
 
-/** Where else a misplaced key belongs. */
+/** The section to which a misplaced key belongs. */
 function elsewhere(name: string): string {
   const found = keyEntries.find(({ names }) => names.includes(name));
   if (found === undefined) return "";

@@ -1,19 +1,19 @@
-// Owns what a configuration key is: how its value is checked, what it means when absent, and how much of it is built. The
-// table in keys.ts is made of these; what kinds of value there are is kinds.ts's. It knows no key by name.
+// Type of a configuration key: how its value is checked, its default, and whether it is built. keys.ts is a table of these;
+// kinds.ts has the kinds of values.
 import type { z } from "zod";
 
 export type Command = "serve" | "run" | "bench";
 
-/** What a key takes: how it is checked, how that is said in a message, and how it looks in the help text. */
+/** Kind of a key's value: its check, its description in messages, and its placeholder in the help text. */
 export interface Kind<T = unknown> {
   readonly type: z.ZodType<T>;
   /** Completes "… expects". */
   readonly expects: string;
   /** Placeholder of the value in help; null for a switch. */
   readonly shows: string | null;
-  /** Text of a flag or an environment variable as the value a file would hold; what cannot be read stays text. */
+  /** Converts the text of a flag or variable to the value a file would have; text that cannot be converted stays text. */
   readonly read: (text: string) => unknown;
-  /** What the flag means without a value, where it may stand alone. */
+  /** Value of the flag without a value; absent: a value is required. */
   readonly alone?: string;
 }
 
@@ -21,36 +21,36 @@ export interface Key<T = unknown> extends Kind<T> {
   readonly default: unknown;
   /** Defaults that differ by command. */
   readonly defaultOf?: Partial<Record<Command, T>>;
-  /** Says what the default is where a value cannot, such as one that depends on the machine. */
+  /** Description of the default, in Markdown, if the value does not say it: it depends on the machine, or needs a unit. */
   readonly defaultSays?: string;
   readonly help: string;
-  /** Its flag, where that is not its name with dashes. */
+  /** Long flag; absent: the name with dashes. */
   readonly flag?: string;
   /** Short flag. */
   readonly alias?: string;
-  /** Names it has besides its own, in a file and, with dashes, as a flag. */
+  /** Further names in a file and, with dashes, as flags. */
   readonly otherNames?: readonly string[];
   /** Environment variable that sets it: above the file, below the flag. */
   readonly environment?: string;
-  /** Where that variable is set and empty it is a wrong value; else it is as if it were not set. */
+  /** An empty variable is an error; absent: it counts as unset. */
   readonly refusesEmpty?: true;
-  /** The commands it means something to; its group's where absent. */
+  /** Commands that accept it; absent: those of its group. */
   readonly commands?: readonly Command[];
-  /** The only place it can be set: the flag of a key for files alone belongs to another group. */
+  /** The only source it can be set from; absent: all. */
   readonly only?: "file" | "environment";
   /** The flag may be given several times. */
   readonly repeats?: true;
-  /** Further values may follow the flag's first; this tells them from other words. */
+  /** Pattern of further values after the first one; absent: one value per flag. */
   readonly follows?: RegExp;
-  /** No message may quote its value. */
+  /** Messages must not quote its value. */
   readonly secret?: true;
-  /** A key of the contract whose feature is not built: it is checked like any other, and then refused. */
+  /** The feature is in the contract but not built: the value is checked, then refused. */
   readonly planned?: true;
-  /** Of a planned key that will not be built: why, as a person who sets it is told. */
+  /** Reason why a planned key will never be built, for the error message. */
   readonly never?: string;
-  /** Of a planned key: the values that say what the server does anyway, and so are accepted. */
+  /** Values of a planned key that describe what the server does anyway; they are accepted. */
   readonly holds?: readonly unknown[];
-  /** Of a built key: values of the contract that are not built. */
+  /** Values of a built key that are in the contract but not built. */
   readonly plannedValues?: readonly string[];
 }
 
@@ -59,12 +59,12 @@ export function planned<const T extends readonly unknown[]>(...holds: T) {
   return { planned: true, holds } as const;
 }
 
-/** Marks a key as one that will not be built; see Key. */
+/** Marks a key that will never be built; see Key. */
 export function neverBuilt<const T extends readonly unknown[]>(never: string, ...holds: T) {
   return { ...planned(...holds), never } as const;
 }
 
-/** The resolved values of a group of keys. Planned keys have none, so that no code can read them. */
+/** Resolved values of a group of keys. Planned keys are excluded, so no code can read them. */
 export type ValuesOf<K extends Record<string, Key>> = {
   readonly [N in keyof K as K[N] extends { readonly planned: true } ? never : N]:
     | z.infer<K[N]["type"]>

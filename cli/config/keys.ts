@@ -1,5 +1,5 @@
-// Owns THE table of configuration keys. Flags, TOML keys, validation, the Config type, the help text and the documentation
-// are all made from it: `maxSeqs` is `--max-seqs` as a flag and `max_seqs` in a file. The keys themselves stand in keys/.
+// Table of configuration keys: the only source of flags, TOML keys, validation, the Config type, the help text and
+// docs/configuration.md. `maxSeqs` is `--max-seqs` as a flag and `max_seqs` in a file. The keys are in keys/.
 import assert from "node:assert/strict";
 import type { Command, Key } from "./key.ts";
 import { agenticKeys, sandboxKeys } from "./keys/agentic.ts";
@@ -31,9 +31,9 @@ export type GroupName = keyof typeof keys;
 
 interface Group {
   readonly title: string;
-  /** Its section in a TOML file; null where it has no place in a file. */
+  /** Its section in a TOML file; null: flags only. */
   readonly section: string | null;
-  /** The commands it means something to; all where absent. */
+  /** Commands that accept it; absent: all. */
   readonly commands?: readonly Command[];
 }
 
@@ -46,17 +46,17 @@ export const groups: Readonly<Record<GroupName, Group>> = {
   adapter: { title: "Adapters of the models", section: "models.adapter" },
   quantization: { title: "Quantization of the models", section: "models.quantization" },
   device: { title: "Device of the models", section: "models.device" },
-  multimodal: { title: "Images, video and sound of the models", section: "models.multimodal" },
+  multimodal: { title: "Images, video and audio of the models", section: "models.multimodal" },
   server: { title: "Server", section: "server", commands: ["serve"] },
   pagedAttn: { title: "KV cache", section: "paged_attn" },
   sandbox: { title: "Sandbox", section: "sandbox", commands: ["serve", "run"] },
-  troupe: { title: "Particular to troupe", section: "troupe" },
+  troupe: { title: "troupe's own settings", section: "troupe" },
   bench: { title: "Benchmark", section: null, commands: ["bench"] },
 };
 
 export const groupNames = Object.keys(groups) as readonly GroupName[];
 
-/** A section as it is written in a file. */
+/** Header of a section in a file. */
 export function sectionHeader(section: string): string {
   return section === "models" ? "[[models]]" : `[${section}]`;
 }
@@ -66,17 +66,17 @@ export function isPerModel(group: GroupName): boolean {
   return groups[group].section?.split(".")[0] === "models";
 }
 
-/** One key of the table with all its names. */
+/** A key with all its names. */
 export interface KeyEntry {
   readonly group: GroupName;
-  /** Its name in Config. */
+  /** Name in Config. */
   readonly field: string;
-  /** Its name in a file. */
+  /** Name in a file. */
   readonly name: string;
-  /** Every name it goes by in a file; none where it has no place there. */
+  /** All names in a file; empty if it cannot be set there. */
   readonly names: readonly string[];
   readonly flag: string;
-  /** Every long flag it goes by; none where it has no flag. */
+  /** All long flags; empty if it has no flag. */
   readonly flags: readonly string[];
   readonly shortFlag: string | null;
   readonly key: Key;
@@ -108,7 +108,7 @@ export function entryAt<G extends GroupName>(group: G, field: keyof (typeof keys
   return found;
 }
 
-/** Whether a key means something to a command. */
+/** Whether a command accepts a key. */
 export function appliesTo({ group, key }: KeyEntry, command: Command): boolean {
   return (key.commands ?? groups[group].commands)?.includes(command) ?? true;
 }

@@ -1,5 +1,5 @@
-// Owns the kinds of value keys take. A kind knows how to check a value from a file, and how to read the same value from the
-// text of a flag or a variable. Used by the table of keys only.
+// Kinds of configuration values: each checks a value from a file, and reads the same value from the text of a flag or variable.
+// Used by the table of keys only.
 import { z } from "zod";
 import { aliasFault, maxAliasBytes } from "../../actors/api/lora-alias.ts";
 
@@ -17,7 +17,7 @@ export function multipleOf(step: number, minimum: number, maximum: number) {
   return { type, expects: `a multiple of ${step} from ${minimum} to ${maximum}`, shows: "N", read: asNumber };
 }
 
-/** The longest a timer takes; one set for longer fires at once. */
+/** Longest delay of a timer; a longer one fires at once. */
 const maxTimerMs = 2 ** 31 - 1;
 
 export function milliseconds(minimum: number) {
@@ -32,7 +32,6 @@ export function numberAbove(minimum: number) {
   return { type: z.number().gt(minimum), expects: `a number above ${minimum}`, shows: "X", read: asNumber };
 }
 
-/** A part of a whole. */
 export const fraction = {
   type: z.number().gt(0).max(1),
   expects: "a number above 0 and at most 1",
@@ -40,10 +39,10 @@ export const fraction = {
   read: asNumber,
 };
 
-/** Off unless given: as a flag it takes no value. */
+/** Off by default; the flag takes no value. */
 export const flagSwitch = { type: z.boolean(), expects: "true or false", shows: null, read: asBoolean };
 
-/** A switch of the environment, where habits differ: `1`, `yes` and `On` are all said there. */
+/** Switch in an environment variable: also `1`, `yes`, `On`. */
 export const environmentSwitch = {
   type: z.boolean(),
   expects: "one of 1, true, yes, on, 0, false, no, off",
@@ -55,7 +54,7 @@ export const environmentSwitch = {
   },
 };
 
-/** As a flag it may be followed by `true` or `false`, and alone is `true`. */
+/** The flag may be followed by `true` or `false`; alone it is `true`. */
 export const boolean = { ...flagSwitch, shows: "true|false", alone: "true" };
 
 export function text(expects: string, shows: string) {
@@ -75,7 +74,7 @@ export const folder = text("a folder", "DIR");
 
 const origin = z.string().regex(/^[a-z][a-z0-9+.-]*:\/\/[^/?#\s]+$/);
 
-/** One origin as browsers send it, or a list of them in a file. */
+/** One origin as browsers send it, or a list in a file. */
 export const origins = {
   type: z.union([origin, z.array(origin).min(1).readonly()]),
   expects: "an origin in lower case without a path, such as https://chat.example",
@@ -83,18 +82,18 @@ export const origins = {
   read: asIs,
 };
 
-/** One text, or a list of them in a file. */
+/** One text, or a list in a file. */
 export function texts(expects: string, shows: string) {
   const type = z.union([z.string().min(1), z.array(z.string().min(1)).min(1).readonly()]);
   return { type, expects, shows, read: asIs };
 }
 
-/** A text of a few letters or a whole number: `q4k`, `4`. */
+/** Text or a whole number: `q4k`, `4`. */
 export function textOrInteger(expects: string, shows: string) {
   return { type: z.union([z.string().min(1), z.int().min(1)]), expects, shows, read: asNumber };
 }
 
-/** `synonyms` are further spellings of some of the values. */
+/** `synonyms`: further spellings of some values. */
 export function oneOf<const T extends string>(values: readonly T[], synonyms: Readonly<Record<string, T>> = {}) {
   // `isolate = true` in a file means the same as `isolate = "true"`.
   const toText = (value: unknown) => (typeof value === "boolean" ? String(value) : value);
@@ -104,7 +103,7 @@ export function oneOf<const T extends string>(values: readonly T[], synonyms: Re
   return { type, expects: `one of ${values.join(", ")}`, shows: values.join("|"), read: asIs };
 }
 
-/** Whole numbers separated by commas, `512,1024`; one number may stand alone. */
+/** Whole numbers separated by commas: `512,1024`. */
 export function integers(minimum: number) {
   const list = z.preprocess(
     (value) => (typeof value === "string" ? value.split(",").map((part) => asNumber(part.trim())) : value),
@@ -121,7 +120,7 @@ function readJson(given: string): unknown {
   }
 }
 
-/** A table in a file, the same as JSON in a flag. */
+/** A table in a file, or JSON in a flag. */
 export const jsonObject = {
   type: z.record(z.string(), z.unknown()),
   expects: "a JSON object",
@@ -140,10 +139,10 @@ const adapter = z.strictObject({
   revision: z.string().min(1).default("main"),
 });
 
-/** An adapter to load at the start. */
+/** LoRA adapter to load at the start. */
 export type LoraEntry = Readonly<z.infer<typeof adapter>>;
 
-/** `ALIAS=SOURCE`, or the same as a JSON object, whose fields may also be called name and path. */
+/** Reads `ALIAS=SOURCE` or a JSON object, whose fields may also be named name and path. */
 function readAdapter(given: string): unknown {
   const [, alias, source] = /^([^={[]+)=(.+)$/s.exec(given) ?? [];
   if (alias !== undefined) return { alias, source };
@@ -155,7 +154,7 @@ function readAdapter(given: string): unknown {
 
 export const adapters = {
   type: z.array(adapter).readonly(),
-  expects: `entries of a printable alias of 1 to ${maxAliasBytes} bytes, a nonempty source and perhaps a revision`,
+  expects: `entries of a printable alias of 1 to ${maxAliasBytes} bytes, a nonempty source and an optional revision`,
   shows: "ALIAS=SOURCE|JSON",
   read: readAdapter,
 };
@@ -167,14 +166,14 @@ export const tokenSource = {
   read: asIs,
 };
 
-/** A text with the tokens struck out that somebody may have typed where they do not belong. */
+/** Text with access tokens removed: a user may have typed one in the wrong place. */
 export function withoutTokens(given: string): string {
   return given.replaceAll(/literal:[^\s"',\]}]+/g, "literal:…");
 }
 
 const levels = ["silent", "error", "warn", "info", "debug", "trace"] as const;
 
-/** A level, or directives as RUST_LOG has them: of `warn,troupe=debug` the one that names us counts. */
+/** Reads a level, or directives as in RUST_LOG: in `warn,troupe=debug` the one for troupe counts. */
 function readLogLevel(given: string): unknown {
   const levelOf = new Map<string, string>();
   for (const directive of given.toLowerCase().split(",")) {

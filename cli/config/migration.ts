@@ -1,18 +1,18 @@
-// Owns the names that files and command lines of version 0.9.4 have and this version has not: whoever uses one is told what
-// to write instead, with their own value in it. Used where given.ts refuses a name, and by the documentation.
+// Names of settings of version 0.9.4 that this version no longer has. The error for such a name says what to write instead,
+// with the user's own value. Used by given.ts and by the documentation.
 
 interface OlderKey {
   readonly names: readonly string[];
-  /** Where the older key stood. */
+  /** Section of the older key. */
   readonly section: string;
   readonly now: { readonly name: string; readonly flag: string; readonly section: string };
-  /** The older value as it is written now; `value` is a number, or "N" where none can be told. */
+  /** The value in its new form; `value` is a number, or "N" if it is unknown. */
   readonly translate: (value: number | "N") => string;
 }
 
 const kvCache = { name: "kv_cache", flag: "--kv-cache", section: "paged_attn" };
 
-/** The memory options and limits that were replaced. A name is a flag too, with dashes. */
+/** Replaced keys. Each name is also a flag, with dashes. */
 export const olderKeys: readonly OlderKey[] = [
   {
     names: ["context_len", "pa_context_len", "pa_ctxt_len"],
@@ -46,7 +46,7 @@ export const olderKeys: readonly OlderKey[] = [
   },
 ];
 
-/** What to write instead of an older key of a file; undefined where the name is none. */
+/** What to write instead of an older key; undefined if the name is not one. */
 export function insteadOfKey(name: string, value: unknown): string | undefined {
   const older = olderKeys.find(({ names }) => names.includes(name));
   if (older === undefined) return undefined;
@@ -57,7 +57,7 @@ export function insteadOfKey(name: string, value: unknown): string | undefined {
   return `"${name}" is a key of 0.9.4; write ${assigned}${place} instead`;
 }
 
-/** What to write instead of an older flag; undefined where the flag is none. */
+/** What to write instead of an older flag; undefined if the flag is not one. */
 export function insteadOfFlag(flag: string, value: string | undefined): string | undefined {
   const older = olderKeys.find(({ names }) => names.some((name) => flag === `--${name.replaceAll("_", "-")}`));
   if (older === undefined) return undefined;

@@ -1,10 +1,10 @@
-// Owns the startup rules: what settings may not stand together, and which need one another. They hold for planned keys too,
-// and are looked at before those are refused. Called by config.ts only, with values whose types are right.
+// Startup rules: which settings conflict, and which require each other. Planned keys are checked too, before they are refused.
+// Called by config.ts, with values of valid types.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Given, GivenValues } from "./given.ts";
 import { entryAt, type KeyEntry } from "./keys.ts";
 
-/** What is given for everything, and for each model. */
+/** Given values: shared ones, and those of each model. */
 export interface GivenSettings {
   readonly shared: GivenValues;
   readonly models: readonly GivenValues[];
@@ -21,7 +21,7 @@ const lora = entryAt("adapter", "lora");
 const legacyLora = entryAt("adapter", "legacyLora");
 const xlora = entryAt("adapter", "xlora");
 
-/** A key, and the keys of which one at least must be set with it. */
+/** A key, and the keys of which at least one must also be set. */
 const requirements: readonly (readonly [KeyEntry, readonly KeyEntry[]])[] = [
   [entryAt("agentic", "searchEmbeddingModel"), [entryAt("agentic", "enableSearch"), agent]],
   [entryAt("agentic", "codeExecPython"), codeExecution],
@@ -55,7 +55,7 @@ const draftModel = entryAt("troupe", "draftModel");
 const mtpModel = entryAt("general", "mtpModel");
 const mtpNPredict = entryAt("general", "mtpNPredict");
 
-/** Keys that may not be set together; the first only counts with the value named, where one is. */
+/** Keys that cannot be set together; `value`: only if the first key has this value. */
 const conflicts: readonly (readonly [KeyEntry, KeyEntry, value?: unknown])[] = [
   [kvCache, gpuMemory],
   [pagedMode, kvCache, "off"],
@@ -85,7 +85,7 @@ export function checkRules({ shared, models }: GivenSettings): void {
     };
     for (const [entry, needed] of requirements) {
       const given = find(entry);
-      // What says its own default asks for nothing.
+      // A value equal to the default requires nothing.
       if (given?.value !== entry.key.default) checkRequirement(given, needed, find);
     }
     for (const [one, other, value] of conflicts) {
@@ -97,7 +97,7 @@ export function checkRules({ shared, models }: GivenSettings): void {
   checkAdapter(shared.get(entryAt("general", "adapter")), models[0]?.get(lora));
 }
 
-/** A switch that is off and an empty list ask for nothing. */
+/** A switch that is off or an empty list counts as unset. */
 function isOff(value: unknown): boolean {
   return value === false || (Array.isArray(value) && value.length === 0);
 }
@@ -117,7 +117,7 @@ function checkConflict(one: Given | undefined, other: Given | undefined, value: 
   if (one === undefined || other === undefined) return;
   const otherPlace = other.place === null ? "" : ` (${other.place})`;
   const subject = `"${one.name}"${value === undefined ? "" : ` = "${value}"`}`;
-  throw invalid(`${before(one)}${subject} conflicts with "${other.name}"${otherPlace}; leave one of them out`);
+  throw invalid(`${before(one)}${subject} conflicts with "${other.name}"${otherPlace}; remove one of them`);
 }
 
 function checkAliases(given: Given | undefined): void {
@@ -127,11 +127,11 @@ function checkAliases(given: Given | undefined): void {
   throw invalid(`${before(given)}${given.name} expects each alias once; got "${twice}" twice`);
 }
 
-/** The adapter that is chosen at the start is one that the model has then: what answers first is the first model. */
+/** The adapter chosen at start must belong to the first model, which answers first. */
 function checkAdapter(wanted: Given | undefined, given: Given | undefined): void {
   const aliases = aliasesOf(given);
   if (wanted === undefined || aliases.some((alias) => alias === wanted.value)) return;
-  const known = aliases.length === 0 ? "; there is none: give --lora ALIAS=SOURCE" : `: ${aliases.join(", ")}`;
+  const known = aliases.length === 0 ? "; the model has none: add --lora ALIAS=SOURCE" : `: ${aliases.join(", ")}`;
   throw invalid(
     `${before(wanted)}${wanted.name} expects the alias of an adapter in lora${known}; got "${wanted.value}"`,
   );
@@ -142,7 +142,7 @@ function aliasesOf(given: Given | undefined): readonly string[] {
   return entries.map(({ alias }) => alias);
 }
 
-/** The one value of `cpu` there may be: models that set it agree, and it then holds for all. */
+/** Value of `cpu`, which must be equal for all models that set it and applies to all. */
 export function commonCpu({ models }: GivenSettings): boolean {
   const cpu = entryAt("device", "cpu");
   const set = models.flatMap((model) => model.get(cpu) ?? []);
@@ -154,12 +154,12 @@ export function commonCpu({ models }: GivenSettings): boolean {
   );
 }
 
-/** Checks the ids of the models against each other and returns the id of the default one. */
+/** Checks that model ids are unique and returns the id of the default model. */
 export function defaultModelOf({ shared, models }: GivenSettings): string {
   const modelId = entryAt("models", "modelId");
   const ids = models.map((model) => String(model.get(modelId)?.value));
   const twice = ids.find((id, index) => ids.indexOf(id) !== index);
-  if (twice !== undefined) throw invalid(`model_id "${twice}" is given twice; each model needs an id of its own`);
+  if (twice !== undefined) throw invalid(`model_id "${twice}" is given twice; each model needs a unique id`);
   const wanted = shared.get(entryAt("general", "defaultModelId"));
   const [first = ""] = ids;
   if (wanted === undefined) return first;
@@ -169,16 +169,16 @@ export function defaultModelOf({ shared, models }: GivenSettings): string {
   throw invalid(`${before(wanted)}${wanted.name} expects one of ${known}; got "${wanted.value}"`);
 }
 
-/** The two servers listen on the same address. */
+/** Both servers listen on the same address, so their ports must differ. */
 export function checkPorts({ port, mcpPort }: { readonly port: number; readonly mcpPort: number | null }): void {
   if (mcpPort === null || mcpPort === 0 || mcpPort !== port) return;
   throw invalid(`mcp_port expects another port than port; got ${mcpPort} for both`);
 }
 
-/** The benchmark's own rule: a sequence that generates has something before what it generates. */
+/** Rule of the benchmark: a sequence cannot generate from an empty context. */
 export function checkBench({ genLen, depth }: { readonly genLen: number; readonly depth: readonly number[] }): void {
   if (genLen > 0 && depth.includes(0)) {
-    throw invalid("--depth expects numbers above 0 where --gen-len is above 0; got 0");
+    throw invalid("--depth expects numbers above 0 if --gen-len is above 0; got 0");
   }
 }
 

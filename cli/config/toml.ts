@@ -1,5 +1,5 @@
-// Owns reading a TOML configuration file: syntax, and at which line a key stands. It knows no key but `command`; what the
-// keys mean is config.ts's work. Called by cli/ with the text of the file.
+// Reader of TOML configuration files: syntax, and the line of each key. It knows only the key `command`; config.ts interprets
+// the others.
 import { parse, TomlError } from "smol-toml";
 import { ServerError } from "../../runtime/errors.ts";
 import { withoutTokens } from "./kinds.ts";
@@ -19,7 +19,7 @@ export function parseToml(text: string, path: string): TomlFile {
   const { command } = tree;
   if (command === "serve" || command === "run") return { path, text, tree, command };
   const place = `${path}:${lineOf(text, "command")}`;
-  const came = command === undefined ? "nothing" : JSON.stringify(command);
+  const came = command === undefined ? "none" : JSON.stringify(command);
   throw new ServerError("config_invalid", `${place}: command expects "serve" or "run"; got ${came}`);
 }
 
@@ -44,8 +44,8 @@ const headerPattern = new RegExp(String.raw`^\s*(\[\[?)\s*(${dotted})\s*\]`);
 const keyPattern = new RegExp(String.raw`^\s*(${dotted})\s*=`);
 
 /**
- * Line of the key or section at `path`, such as `models.format.mmproj`: of the `index`th entry where it is in [[models]].
- * Where it is written inside something else, such as an inline table, the line of that.
+ * Line of the key or section at `path`, such as `models.format.mmproj`; in [[models]], of entry `index`. For a key in an
+ * inline table, the line of the table.
  */
 export function lineOf(text: string, path: string, index = 0): number {
   let section = "";

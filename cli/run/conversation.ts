@@ -1,5 +1,4 @@
-// Owns one conversation as it stands: the model it is held with and the adapter, the system prompt, and what was asked and
-// answered. Plain state; it neither reads nor writes anything. Changed by the commands and by the REPL.
+// Conversation: model, adapter, system prompt and turns. Plain state without I/O, changed by the commands and the REPL.
 import type { ChatMessage } from "../../engines/generation.ts";
 import { ServerError } from "../../runtime/errors.ts";
 import { suggestion } from "../../runtime/nearest.ts";
@@ -7,15 +6,15 @@ import { suggestion } from "../../runtime/nearest.ts";
 export interface Turn {
   readonly question: string;
   readonly answer: string;
-  /** The answer was stopped before its end. */
+  /** The answer was interrupted. */
   readonly isCut: boolean;
 }
 
-/** Aliases of the adapters of each model that has any. */
+/** Adapter aliases by model id. */
 export type AdaptersByModel = ReadonlyMap<string, readonly string[]>;
 
 export class Conversation {
-  /** The models it can be held with, in configured order. */
+  /** Ids of the available models, in configured order. */
   readonly models: readonly string[];
   system: string | null = null;
   readonly #adapters: AdaptersByModel;
@@ -33,12 +32,12 @@ export class Conversation {
     return this.#model;
   }
 
-  /** The alias of the adapter that answers are given with; null for the base model. */
+  /** Alias of the current adapter; null: base model. */
   get adapter(): string | null {
     return this.#adapter;
   }
 
-  /** Aliases of those that the model has. */
+  /** Adapter aliases of the current model. */
   get adapters(): readonly string[] {
     return this.#adapters.get(this.#model) ?? [];
   }
@@ -47,7 +46,7 @@ export class Conversation {
     return this.#turns;
   }
 
-  /** Goes on with another model, without an adapter. Throws model_not_found. */
+  /** Switches to another model, without an adapter. Throws model_not_found. */
   useModel(model: string): void {
     if (!this.models.includes(model)) {
       const found = suggestion(model, this.models);
@@ -60,11 +59,11 @@ export class Conversation {
     this.#adapter = null;
   }
 
-  /** Goes on with an adapter of the model, or with none. Throws lora_adapter_not_found. */
+  /** Switches to an adapter of the model; null: base model. Throws lora_adapter_not_found. */
   useAdapter(alias: string | null): void {
     const { adapters } = this;
     if (alias !== null && !adapters.includes(alias)) {
-      const known = adapters.length === 0 ? "; there is none" : `; there are: ${adapters.join(", ")}`;
+      const known = adapters.length === 0 ? "; it has none" : `; it has: ${adapters.join(", ")}`;
       const found = suggestion(alias, adapters) || known;
       throw new ServerError("lora_adapter_not_found", `the model has no adapter "${alias}"${found}`);
     }
@@ -75,12 +74,12 @@ export class Conversation {
     this.#turns.push(turn);
   }
 
-  /** Forgets what was said; the system prompt, the model and the adapter stay. */
+  /** Removes all turns; the system prompt, the model and the adapter stay. */
   clear(): void {
     this.#turns = [];
   }
 
-  /** The whole conversation as messages, with one more question where there is one. */
+  /** The conversation as chat messages, followed by `question` if given. */
   messages(question?: string): ChatMessage[] {
     return [
       ...(this.system === null ? [] : [{ role: "system", content: this.system }]),

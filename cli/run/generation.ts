@@ -1,5 +1,5 @@
-// Owns one answer: the request the settings make of a conversation, and its events as text that is written while it comes.
-// Called by the one-shot mode and by the REPL.
+// One generation of `troupe run`: builds the request from settings and conversation, and writes the answer as it arrives. Used
+// by the one-shot mode and the REPL.
 import type { Inference } from "../../actors/api/inference.ts";
 import {
   type ChatMessage,
@@ -13,7 +13,7 @@ import {
 import { type ErrorRecord, ServerError } from "../../runtime/errors.ts";
 import type { Config } from "../config/config.ts";
 
-/** What the chat API samples with when a request says nothing. */
+/** Sampling defaults of the chat API. */
 const defaultSampling: Omit<Sampling, "seed"> = {
   temperature: 1,
   topK: 0,
@@ -27,25 +27,25 @@ const defaultSampling: Omit<Sampling, "seed"> = {
   topLogprobs: null,
 };
 
-/** What is the same for every answer of one run. */
+/** Settings common to all answers of one run. */
 export interface AnswerSettings {
   readonly seed: number | null;
   readonly templateArguments: TemplateArguments;
 }
 
-/** Throws config_invalid where the two reasoning controls contradict each other. */
+/** Throws config_invalid if the two reasoning settings contradict each other. */
 export function answerSettings(config: Pick<Config, "seed" | "thinking" | "reasoningEffort">): AnswerSettings {
   const { seed, thinking, reasoningEffort } = config;
   if (reasoningEffort === null) return { seed, templateArguments: { enableThinking: thinking ?? true } };
   const enableThinking = reasoningEffort !== "off";
   if (thinking !== null && thinking !== enableThinking) {
-    const problem = `--thinking ${thinking} contradicts --reasoning-effort ${reasoningEffort}; give one of them`;
+    const problem = `--thinking ${thinking} contradicts --reasoning-effort ${reasoningEffort}; remove one of them`;
     throw new ServerError("config_invalid", problem, { param: "thinking" });
   }
   return { seed, templateArguments: { enableThinking, reasoningEffort } };
 }
 
-/** `adapter` is an alias; null for the base model. */
+/** `adapter`: an alias; null: base model. */
 export function chatRequest(
   model: string,
   messages: readonly ChatMessage[],
@@ -63,23 +63,22 @@ export function chatRequest(
   };
 }
 
-/** How an answer ended. All are null, but for the text, where it was interrupted. */
+/** End of an answer. All fields but `text` are null if it was interrupted. */
 export interface AnswerEnd {
-  /** What was said. */
   readonly text: string;
   readonly reason: FinishReason | null;
   readonly usage: Usage | null;
   readonly error: ErrorRecord | null;
 }
 
-/** Where an answer is written while it comes. Each waits where its reader is behind. */
+/** Writers of an answer; each resolves when its reader has caught up. */
 export interface AnswerWriters {
   readonly answer: (text: string) => Promise<void>;
-  /** What the model thinks before it answers. */
+  /** Reasoning text. */
   readonly thinking: (text: string) => Promise<void>;
 }
 
-/** Generates an answer and writes its text as it comes. */
+/** Generates an answer and writes its text as it arrives. */
 export async function streamAnswer(
   inference: Inference,
   request: GenerateRequest,
@@ -96,7 +95,7 @@ export async function streamAnswer(
       else if (event.type === "reasoning") thought += event.text;
       else if (event.type === "finish") reason = event.reason;
     }
-    // What came with an interrupt is neither shown nor kept.
+    // Text that arrives after an interrupt is neither shown nor kept.
     if (signal.aborted) break;
     said += text;
     if (thought !== "") await write.thinking(thought);
@@ -108,10 +107,10 @@ export async function streamAnswer(
   return { text: said, reason: null, usage: null, error: null };
 }
 
-/** One line about the cost of an answer. */
+/** Usage as one line: tokens, rate, time to first token. */
 export function usageLine(usage: Usage): string {
   const { completionTokens: tokens, completionSeconds, promptSeconds, promptTokens } = usage;
-  // One token takes no time after itself.
+  // A single token has no rate: completionSeconds starts at the first token.
   const rate = completionSeconds > 0 ? [`${(tokens / completionSeconds).toFixed(1)} tok/s`] : [];
   const firstMs = Math.round(promptSeconds * 1000);
   return [counted(tokens, "token"), ...rate, `first token ${firstMs} ms`, counted(promptTokens, "prompt token")].join(

@@ -1,15 +1,15 @@
-// Owns what a terminal sends, before readline sees it: a paste is handed over whole, and while an answer is on its way keys
-// wait, except for ctrl-c. readline reads the rest from here as if it were the terminal.
+// Keyboard: filter between the terminal and readline. It passes on a paste as a whole, and holds keys back while an answer is
+// generated, except ctrl-c. readline reads it as if it were the terminal.
 import { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 
-/** The terminal's input, or a stream in a test. */
+/** Input of the terminal; a plain stream in tests. */
 export interface KeySource extends Readable {
   setRawMode?(isRaw: boolean): unknown;
 }
 
 export interface KeyHandlers {
-  /** Text that was pasted, all of it. */
+  /** The whole pasted text. */
   onPaste(text: string): void;
   /** Ctrl-c while keys are held. */
   onInterrupt(): void;
@@ -18,9 +18,9 @@ export interface KeyHandlers {
 const pasteStart = "\x1b[200~";
 const pasteEnd = "\x1b[201~";
 const ctrlC = "\x03";
-/** Tells a terminal to mark what is pasted. */
+/** Escape sequences that switch the marking of pastes (bracketed paste) on and off. */
 export const markPastes = { on: "\x1b[?2004h", off: "\x1b[?2004l" };
-/** Most text that waits: a paste that never ends, or keys during a long answer. */
+/** Maximum characters held back: a paste without an end, or keys during a long answer. */
 const maxWaiting = 4 * 1024 * 1024;
 
 export class Keyboard extends Readable {
@@ -39,7 +39,7 @@ export class Keyboard extends Readable {
     source.on("end", this.#onEnd);
   }
 
-  /** Keys wait from now on; ctrl-c is an interrupt. */
+  /** Holds keys back until release(); ctrl-c is an interrupt. */
   hold(): void {
     this.#isHeld = true;
   }
@@ -49,7 +49,7 @@ export class Keyboard extends Readable {
     this.#deliver();
   }
 
-  /** Leaves the terminal to whoever is next. */
+  /** Stops reading the terminal. */
   dispose(): void {
     this.#source.off("data", this.#onData);
     this.#source.off("end", this.#onEnd);
@@ -57,18 +57,18 @@ export class Keyboard extends Readable {
     this.destroy();
   }
 
-  /** readline switches the terminal itself. */
+  /** Called by readline. */
   setRawMode(isRaw: boolean): void {
     this.#source.setRawMode?.(isRaw);
   }
 
-  // Keys come when they come: what is pushed while readline listens reaches it at once.
+  // Nothing to do: #deliver pushes keys when they arrive.
   override _read(): void {}
 
   readonly #onData = (bytes: Buffer): void => {
     const text = this.#decoder.write(bytes);
     const interrupt = text.lastIndexOf(ctrlC);
-    // It also ends a paste whose end got lost.
+    // Ctrl-c also ends a paste whose end mark is lost.
     if (interrupt >= 0 && (this.#isHeld || this.#waiting.startsWith(pasteStart))) {
       this.#waiting = text.slice(interrupt + 1);
       if (this.#isHeld) this.#handlers.onInterrupt();
@@ -82,7 +82,7 @@ export class Keyboard extends Readable {
     this.#deliver();
   };
 
-  /** Passes on what may go, a line at a time: a line may begin an answer, and what follows it then waits. */
+  /** Passes on one line at a time: a line may start an answer, and then the rest is held back. */
   #deliver(): void {
     while (!this.#isHeld && this.#waiting !== "") {
       if (this.#waiting.startsWith(pasteStart)) {
@@ -103,7 +103,7 @@ export class Keyboard extends Readable {
   }
 }
 
-/** How much of `text` can go before a paste, a part of the mark of one, or behind the first line. */
+/** Length of the prefix of `text` to pass on: up to a paste, a partial paste mark, or the end of the first line. */
 function plainLength(text: string): number {
   const line = /\r\n|\r|\n/.exec(text);
   const lineLength = line === null ? text.length : line.index + line[0].length;

@@ -1,15 +1,15 @@
-// Owns the lines a person has typed, kept in a file from one run to the next. What cannot be read or written is gone: a
-// history is never worth a failure.
+// History of typed lines, kept in a file between runs. Errors of reading and writing are ignored: a lost history must not end a
+// conversation.
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
 import { homeFolder } from "../../runtime/host/home.ts";
 
-/** Lines kept. The file may grow to twice as many before it is cut down to these. */
+/** Number of lines kept. The file is truncated to it when it has twice as many. */
 export const historyLimit = 1000;
 const maxLineLength = 4096;
 const ownerOnly = 0o600;
 
-/** Where the history is by the XDG rules: a path that is not absolute counts as none. */
+/** Path of the history file by the XDG rules: a relative XDG_STATE_HOME is ignored. */
 export function historyPath(environment: Readonly<Record<string, string | undefined>>): string {
   const given = environment.XDG_STATE_HOME ?? "";
   return join(isAbsolute(given) ? given : join(homeFolder(), ".local", "state"), "troupe", "run-history");
@@ -17,7 +17,7 @@ export function historyPath(environment: Readonly<Record<string, string | undefi
 
 export class LineHistory {
   readonly #path: string;
-  /** Newest first, as readline has them. */
+  /** Newest first, as readline expects. */
   #lines: string[];
 
   constructor(path: string) {
@@ -32,7 +32,7 @@ export class LineHistory {
     return this.#lines;
   }
 
-  /** Remembers a line, unless it is the one before again. */
+  /** Adds a line unless it repeats the last one. */
   add(line: string): void {
     if (line === this.#lines[0] || line.length > maxLineLength || line.trim() === "") return;
     this.#lines = [line, ...this.#lines.slice(0, historyLimit - 1)];

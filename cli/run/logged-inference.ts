@@ -1,5 +1,4 @@
-// Owns the request log (`log`) of a conversation without a server: each question and its answer, in full, as one JSON line.
-// Stands between the commands and the models; used by run.ts where the setting is made.
+// Request log (`log`) of `troupe run`: wraps Inference and writes each request and its answer in full as one JSON line.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateEvent, GenerateRequest } from "../../engines/generation.ts";
 import { type GenerationHolder, InstrumentedInference } from "../../http/observe/instrumented-inference.ts";

@@ -1,9 +1,9 @@
-// Owns putting lines together to a message: a line that ends in `\` goes on, lines between two """ belong together, and so
-// do the lines of one paste. Fed by the REPL; it knows no terminal and no command.
+// Assembly of lines into a message: a line that ends in `\` continues, lines between two """ belong together, and so do the lines
+// of one paste. Used by the REPL.
 
 export interface WholeMessage {
   readonly text: string;
-  /** It stood between """, so that nothing in it is a command. */
+  /** It was quoted with """, so it is not a command. */
   readonly isQuoted: boolean;
 }
 
@@ -13,12 +13,12 @@ export class MessageLines {
   #lines: string[] = [];
   #isQuoted = false;
 
-  /** Nothing is waiting for more lines. */
+  /** No message is incomplete. */
   get isEmpty(): boolean {
     return this.#lines.length === 0 && !this.#isQuoted;
   }
 
-  /** Takes a line that was typed. Returns the message it completes, or null where more is to come. */
+  /** Adds a typed line. Returns the message it completes; null: more lines follow. */
   addTyped(line: string): WholeMessage | null {
     if (this.#isQuoted) return this.#addQuoted(line);
     if (this.isEmpty && line.trimStart().startsWith(quotes)) {
@@ -34,7 +34,7 @@ export class MessageLines {
     return this.#complete();
   }
 
-  /** Takes a whole line out of a paste, whatever stands in it: a paste is complete only when a typed line ends it. */
+  /** Adds a whole pasted line, verbatim: only a typed line completes a message. */
   addPasted(line: string): void {
     this.#lines.push(line);
   }

@@ -1,5 +1,4 @@
-// Owns one answer to one message, for scripts: the answer and nothing else on stdout, what it cost on stderr. Called by
-// run.ts for `-i TEXT` and for text from a pipe.
+// One-shot mode, for `-i TEXT` and text from a pipe: only the answer on stdout, the usage on stderr.
 import type { Inference } from "../../actors/api/inference.ts";
 import type { GenerateRequest } from "../../engines/generation.ts";
 import { fromErrorRecord } from "../../runtime/errors.ts";
@@ -15,13 +14,13 @@ export interface OneShotOptions {
   readonly stderr: Output;
 }
 
-/** Throws the ServerError the answer failed with. What was said before is on stdout all the same. */
+/** Throws the ServerError of a failed answer; text before it has been written to stdout. */
 export async function answerOnce(options: OneShotOptions): Promise<void> {
   const { inference, request, signal, stdout, stderr } = options;
   const end = await streamAnswer(inference, request, AbortSignal.any([signal, stdout.gone]), {
     answer: (text) => stdout.write(text),
     thinking: async (text) => {
-      // For somebody who watches; a script wants the answer.
+      // Shown only on a terminal: a script wants the answer alone.
       if (stderr.isTerminal) await stderr.write(text, (plain) => stderr.dim(plain));
     },
   });

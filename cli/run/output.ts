@@ -1,9 +1,9 @@
-// Owns writing to a terminal or a pipe: colours where they are wanted, no control characters of a model's or a paste's, and
-// a reader who leaves (`| head`) is the end of the work and no failure.
+// Output to a terminal or a pipe: colours on a terminal unless NO_COLOR is set, control characters of text replaced. A closed
+// pipe (`| head`) ends the work without an error.
 import { once } from "node:events";
 import type { Writable } from "node:stream";
 
-/** Standard output or error, or a stream in a test. */
+/** Standard output or error; a plain stream in tests. */
 export interface OutputStream extends Writable {
   readonly isTTY?: boolean;
 }
@@ -11,7 +11,7 @@ export interface OutputStream extends Writable {
 export class Output {
   readonly #stream: OutputStream;
   readonly #isColoured: boolean;
-  /** Aborted when nobody reads any more. */
+  /** Aborted when the stream can no longer be written. */
   readonly gone: AbortSignal;
   /** Whether the next character is the first of its line. */
   #isAtLineStart = true;
@@ -21,7 +21,7 @@ export class Output {
     this.#isColoured = this.isTerminal && !environment.NO_COLOR && environment.TERM !== "dumb";
     const gone = new AbortController();
     this.gone = gone.signal;
-    // Whatever the error is, nothing can be written any more.
+    // After any error, nothing can be written.
     stream.on("error", () => gone.abort());
   }
 
@@ -29,7 +29,7 @@ export class Output {
     return this.#stream.isTTY === true;
   }
 
-  /** Writes text of a model, and waits where the reader is behind. */
+  /** Writes text of a model; resolves when the stream can take more. */
   async write(text: string, style: (text: string) => string = (plain) => plain): Promise<void> {
     if (this.gone.aborted || text === "") return;
     const shown = this.isTerminal ? withoutControls(text) : text;
@@ -39,18 +39,18 @@ export class Output {
     await once(this.#stream, "drain").catch(() => undefined);
   }
 
-  /** Ends a line that was begun. */
+  /** Ends the current line if it has text. */
   endLine(): void {
     if (!this.#isAtLineStart) this.line("");
   }
 
-  /** Writes a line of our own. */
+  /** Writes a line of the program itself. */
   line(text: string): void {
     if (!this.gone.aborted) this.#stream.write(`${text}\n`);
     this.#isAtLineStart = true;
   }
 
-  /** Settles when all that was written has left this process, or never will. */
+  /** Resolves when everything is written, or the stream is gone. */
   async flush(): Promise<void> {
     if (!this.gone.aborted) await new Promise<void>((resolve) => this.#stream.write("", () => resolve()));
   }
@@ -72,7 +72,7 @@ export class Output {
   }
 }
 
-/** `text` with characters in place of those that a terminal would obey; line ends and tabs stay. */
+/** `text` with control characters replaced by U+FFFD; line feeds and tabs stay, CR LF becomes LF. */
 export function withoutControls(text: string): string {
   return text.replaceAll("\r\n", "\n").replace(/[^\P{Cc}\n\t]/gu, "\ufffd");
 }

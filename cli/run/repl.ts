@@ -1,5 +1,5 @@
-// Owns talking with a person at a terminal: lines become commands or questions, answers are written as they come, and what
-// was said becomes part of the conversation when it is over. Keys come from keyboard.ts, editing is readline's.
+// REPL of `troupe run`: lines become commands or questions, answers are written as they arrive, and a finished turn is added to
+// the conversation. Keys come from keyboard.ts; readline edits lines.
 import { clearScreenDown, createInterface, cursorTo, type Interface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Inference } from "../../actors/api/inference.ts";
@@ -21,11 +21,11 @@ export interface ReplOptions {
   readonly request: (question: string) => GenerateRequest;
   readonly history: LineHistory;
   readonly input: KeySource;
-  /** Where lines are edited. */
+  /** Terminal on which lines are edited. */
   readonly screen: OutputStream;
-  /** The screen, for what is said about the conversation. */
+  /** The screen, for notes about the conversation. */
   readonly notes: Output;
-  /** Where answers go: the screen, too, unless they are piped elsewhere. */
+  /** Output of answers: the screen, or a pipe. */
   readonly answers: Output;
 }
 
@@ -35,10 +35,10 @@ export class Repl {
   readonly #editor: Interface;
   readonly #lines = new MessageLines();
   #answer: AbortController | null = null;
-  /** A message or a command is being carried out, and there is no prompt. */
+  /** A message or command is running and no prompt is shown. */
   #isBusy = false;
   #isPasting = false;
-  /** Ctrl-c has said how to leave, and nothing was typed since. */
+  /** The last key was ctrl-c at an empty prompt: the next one exits. */
   #isLeaving = false;
 
   constructor(options: ReplOptions) {
@@ -57,7 +57,7 @@ export class Repl {
     });
   }
 
-  /** Settles when the person leaves, and rejects with what nobody foresaw. */
+  /** Resolves when the user exits; rejects with unexpected errors. */
   run(): Promise<void> {
     const { screen, answers } = this.#options;
     return new Promise((resolve, reject) => {
@@ -65,7 +65,7 @@ export class Repl {
       this.#editor.on("history", (lines) => this.#remember(lines));
       this.#editor.on("SIGINT", () => this.interrupt());
       this.#editor.on("SIGCONT", () => {
-        // The shell has had the terminal meanwhile.
+        // The shell used the terminal in between.
         screen.write(markPastes.on);
         this.#prompt();
       });
@@ -81,14 +81,14 @@ export class Repl {
     });
   }
 
-  /** Ctrl-c: stops the answer that is on its way, else clears what is typed, else leaves the second time. */
+  /** Ctrl-c: stops the running answer, else clears the typed text, else exits the second time. */
   interrupt(): void {
     const { notes } = this.#options;
     if (this.#answer !== null) {
       this.#answer.abort();
       return;
     }
-    // A command is done in a moment.
+    // Commands are short; there is nothing to stop.
     if (this.#isBusy) return;
     const isNothingTyped = this.#editor.line === "" && this.#lines.isEmpty;
     if (isNothingTyped && this.#isLeaving) {
@@ -96,13 +96,13 @@ export class Repl {
       return;
     }
     this.#isLeaving = isNothingTyped;
-    if (isNothingTyped) notes.line(`\n${notes.dim("ctrl-c again leaves, and so does ctrl-d")}`);
+    if (isNothingTyped) notes.line(`\n${notes.dim("press ctrl-c again or ctrl-d to exit")}`);
     this.#lines.clear();
     for (const name of ["e", "u"]) this.#editor.write(null, { ctrl: true, name });
     this.#prompt();
   }
 
-  /** Shows a line that nobody asked for, such as one of the log; what is being typed is there again below it. */
+  /** Shows a line such as one of the log, and the prompt with the typed text below it. */
   notice(line: string): void {
     const { screen, notes, answers } = this.#options;
     if (this.#isBusy) {
@@ -126,7 +126,7 @@ export class Repl {
     this.#editor.prompt(true);
   }
 
-  /** A paste's whole lines wait for the line that is typed behind them; the rest can be edited like anything typed. */
+  /** Whole lines of a paste wait for the next typed line; its last, incomplete line can be edited. */
   #paste(text: string): void {
     this.#isPasting = true;
     this.#editor.write(withoutControls(text.replaceAll(/\r\n?/g, "\n")));
@@ -157,7 +157,7 @@ export class Repl {
     const goesOn = isAsked ? await this.#ask(message.text) : await this.#command(message.text);
     this.#isBusy = false;
     if (!goesOn) this.close();
-    // It may have been left meanwhile, by a signal.
+    // A signal may have closed it in the meantime.
     if (this.#keyboard.destroyed) return;
     this.#prompt();
     this.#keyboard.release();
@@ -206,12 +206,12 @@ export class Repl {
     return true;
   }
 
-  /** An engine that died is being started again: the question waits for it. */
+  /** Waits while the model is reloaded after a crash. */
   async #awaitModel(model: string, signal: AbortSignal): Promise<void> {
     const { inference, notes } = this.#options;
     const isReloading = () =>
       !signal.aborted && inference.models().some(({ id, status }) => id === model && status === "reloading");
-    if (isReloading()) notes.line(notes.dim("the model is being loaded again; ctrl-c takes the message back"));
+    if (isReloading()) notes.line(notes.dim("the model is being reloaded; ctrl-c cancels the message"));
     while (isReloading()) await sleep(modelPollMs);
   }
 
@@ -223,21 +223,21 @@ export class Repl {
     }
     const isCut = reason === null;
     if (isCut && text === "") {
-      notes.line(notes.dim("stopped before a word was said; the message is taken back"));
+      notes.line(notes.dim("stopped before the first token; the message is removed from the conversation"));
       return;
     }
     conversation.add({ question, answer: text, isCut });
     if (isCut) notes.line(notes.dim("stopped here"));
-    if (reason === "length") notes.line(notes.dim("the context is full; /clear makes room"));
+    if (reason === "length") notes.line(notes.dim("the context is full; /clear empties it"));
     if (usage !== null) notes.line(notes.dim(usageLine(usage)));
   }
 
-  /** The conversation is as it was before the message. */
+  /** Shows the error. The message is not added to the conversation. */
   #failed(error: ErrorRecord): void {
     const { conversation, notes } = this.#options;
     notes.line(notes.red(error.message));
     const isTooLong = error.code === "context_length_exceeded" && conversation.turns.length > 0;
-    const advice = isTooLong ? "; /clear makes room" : "";
-    notes.line(notes.dim(`the message is taken back (arrow up has it)${advice}`));
+    const advice = isTooLong ? "; /clear empties the context" : "";
+    notes.line(notes.dim(`the message is removed from the conversation (arrow up brings it back)${advice}`));
   }
 }

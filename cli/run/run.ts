@@ -1,5 +1,5 @@
-// Owns `troupe run`: the composition root of the command that talks to a model without a server. It loads the models, then
-// answers one message or holds a conversation, and takes everything down in order however that ends.
+// `troupe run`: composition root of the terminal chat, without a server. It loads the models, answers one message or runs the
+// REPL, and then shuts everything down in order.
 
 import type { Inference } from "../../actors/api/inference.ts";
 import { InferenceService } from "../../actors/front/inference-service.ts";
@@ -19,12 +19,12 @@ import { answerOnce } from "./one-shot.ts";
 import { Output } from "./output.ts";
 import { Repl } from "./repl.ts";
 
-/** The longest a timer takes: whoever reads an answer in a pager may take their time. */
+/** Longest delay of a timer: an answer may be read in a pager for any time. */
 const neverMs = 2 ** 31 - 1;
 const maxInputBytes = 16 * 1024 * 1024;
 const signalCodes = { SIGINT: 130, SIGTERM: 143 };
 
-/** Where signals and lines of the log go while a person is at the prompt. */
+/** Receiver of signals and log lines: the REPL while it runs. */
 interface Stage {
   repl: Repl | null;
 }
@@ -42,7 +42,7 @@ export async function run(config: Config): Promise<void> {
   const front = new InferenceService({
     ...options,
     agents: { ...options.agents, stalledReaderMs: neverMs },
-    // A model that is loaded again is so in the middle of a conversation: no place for a bar.
+    // No bar when a model is reloaded during a conversation.
     onLoadProgress: (id, fraction) => isLoading && options.onLoadProgress(id, fraction),
   });
   const inference = logFile === null ? front : new LoggedInference(front, logFile);
@@ -66,13 +66,13 @@ function show({ repl }: Stage, line: string): void {
   else repl.notice(line.trimEnd());
 }
 
-/** The one message to answer; null where a person is at the keyboard. */
+/** The one message to answer; null: start the REPL. */
 async function messageOf(config: Config): Promise<string | null> {
   if (config.run.input !== null) return config.run.input;
   if (process.stdin.isTTY) return null;
   const message = (await readInput()).trimEnd();
   if (message !== "") return message;
-  throw new ServerError("config_invalid", "a message is expected: -i TEXT, or text on stdin; got nothing");
+  throw new ServerError("config_invalid", "expected a message: -i TEXT, or text on stdin; got none");
 }
 
 async function readInput(): Promise<string> {
@@ -92,7 +92,7 @@ interface Scene {
   readonly inference: Inference;
   readonly config: Config;
   readonly settings: AnswerSettings;
-  /** Aborted when the command is to end. */
+  /** Aborted by a signal that ends the command. */
   readonly signal: AbortSignal;
 }
 
@@ -113,7 +113,7 @@ async function converse({ inference, config, settings, stage, signal }: Scene & 
   const history = new LineHistory(historyPath(process.env));
   const { model, adapter } = conversation;
   const subject = adapter === null ? model : `${model} with ${adapter}`;
-  notes.line(notes.dim(`troupe ${version}, ${subject}\n/help lists the commands; ctrl-d leaves\n`));
+  notes.line(notes.dim(`troupe ${version}, ${subject}\n/help lists the commands; ctrl-d exits\n`));
   const input = process.stdin;
   const repl = new Repl({ inference, conversation, request, history, input, screen, notes, answers });
   signal.addEventListener("abort", () => repl.close(), { once: true });
@@ -131,7 +131,7 @@ function conversationOf({ models, defaultModelId, adapter }: Config): Conversati
   return conversation;
 }
 
-/** The first signal ends the command in order, a second one at once; at a prompt SIGINT is ctrl-c. */
+/** The first signal shuts down in order, a second one exits at once; in the REPL, SIGINT is ctrl-c. */
 function endOnSignals(stage: Stage): AbortSignal {
   const end = new AbortController();
   for (const [signal, code] of Object.entries(signalCodes)) {

@@ -1,11 +1,11 @@
-// Owns a conversation as a file: JSON that is the body of a chat request, or Markdown to read. Called by /save.
+// Transcript of a conversation as a file: JSON in the form of a chat request body, or Markdown. Called by /save.
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ServerError } from "../../runtime/errors.ts";
 import { homeFolder } from "../../runtime/host/home.ts";
 import type { Conversation } from "./conversation.ts";
 
-/** Writes the conversation and returns the path. A file that is there stays as it is, unless told to overwrite it. */
+/** Writes the conversation and returns the path. Throws invalid_value if the file exists and `overwrite` is false. */
 export async function saveTranscript(conversation: Conversation, file: string, overwrite: boolean): Promise<string> {
   const path = file.startsWith("~/") ? join(homeFolder(), file.slice(2)) : file;
   const text = path.toLowerCase().endsWith(".json") ? transcriptJson(conversation) : transcriptMarkdown(conversation);
@@ -13,8 +13,8 @@ export async function saveTranscript(conversation: Conversation, file: string, o
     await writeFile(path, text, { flag: overwrite ? "w" : "wx" });
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException;
-    const problem = code === "EEXIST" ? `it is there already; /save! ${file} overwrites it` : message;
-    throw new ServerError("invalid_value", `"${path}" is not written: ${problem}`, { cause });
+    const problem = code === "EEXIST" ? `it exists; /save! ${file} overwrites it` : message;
+    throw new ServerError("invalid_value", `cannot write "${path}": ${problem}`, { cause });
   }
   return path;
 }

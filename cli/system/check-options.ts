@@ -1,4 +1,4 @@
-// Owns what the settings say that the doctor is to look at.
+// Options of the doctor's checks, from the settings.
 
 import { hubCacheDirectory } from "../../engines/files/hub/api/hub-locations.ts";
 import { listCachedModels } from "../../engines/files/hub/cached-models.ts";
@@ -9,7 +9,7 @@ import { defaultFolder } from "../assembly/state.ts";
 import type { Config } from "../config/config.ts";
 import type { CheckedFolder, CheckOptions } from "./checks.ts";
 
-/** `isServing`: the ports are taken by the one who asks, and the models are in memory. */
+/** `isServing`: the caller itself uses the ports and has loaded the models, so they are not checked. */
 export async function checkOptions(
   config: Config,
   isServing: boolean,
@@ -23,7 +23,7 @@ export async function checkOptions(
     { setting: "port", host, port },
     ...(mcpPort === null ? [] : [{ setting: "mcp_port", host, port: mcpPort }]),
   ];
-  // What is in a cache can be read all the same.
+  // A cache that cannot be written to can still be read.
   const folders = [
     { what: "hub_cache", path: hubCache, isRequired: false },
     { what: "model_cache", path: cacheDirectory, isRequired: false },
@@ -40,7 +40,7 @@ export async function checkOptions(
   return { ...common, ports, models: known };
 }
 
-/** Folders of settings: one that was asked for must be there, and without the usual one there is memory. */
+/** Folders from settings: a configured one is required; without the default one, state is kept in memory. */
 function chosenFolders({ stateDir, prefixCacheDir }: Config["troupe"]): CheckedFolder[] {
   const state = stateDir ?? unlessHomeless(() => defaultFolder(process.env));
   return [
@@ -49,7 +49,7 @@ function chosenFolders({ stateDir, prefixCacheDir }: Config["troupe"]): CheckedF
   ];
 }
 
-/** null where the place depends on a home folder, and there is none. */
+/** null: the path depends on a home folder, and the user has none. */
 function unlessHomeless(locate: () => string): string | null {
   try {
     return locate();

@@ -1,4 +1,4 @@
-// Owns what runs in the child process that a server has its checks run by; see inspector.ts, which starts it.
+// Module of the child process that runs the checks for a server; started by inspector.ts.
 import type { Diagnosis } from "../../runtime/host/system.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
 import type { CheckOptions } from "./checks.ts";

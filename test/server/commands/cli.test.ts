@@ -192,7 +192,7 @@ describe("from-config", () => {
     );
     await assertRefused(
       ["from-config", "-f", write("planned.toml", [...paged, 'cache_type = "f8e4m3"', ...model])],
-      /planned\.toml:3: cache_type: "f8e4m3" is not supported yet by this version of troupe; leave it out/,
+      /planned\.toml:3: cache_type: "f8e4m3" is not supported yet by this version of troupe; remove it/,
     );
   });
 });

@@ -156,7 +156,7 @@ describe("a conversation on a terminal", { skip: hasTerminals ? false : "python3
     const terminal = new Terminal([]);
     await terminal.sees(/\/help lists the commands.*> /s);
     terminal.type("/system be brief\r");
-    await terminal.sees(/the system prompt is set.*> /s);
+    await terminal.sees(/system prompt set.*> /s);
     terminal.type("\x1b[200~one\rtwo\x1b[201~\r");
     await terminal.sees(/\. two.{200}/s);
     terminal.type("\x03");
@@ -189,7 +189,7 @@ describe("a conversation on a terminal", { skip: hasTerminals ? false : "python3
     const terminal = new Terminal(["--max-model-len", "128", "--lora", `code=${lora}`, "--adapter", "code"]);
     await terminal.sees(/tiny\.gguf with code.*> /s);
     terminal.type("/adapter none\r");
-    await terminal.sees(/answers are the model's own.*> /s);
+    await terminal.sees(/no adapter: the base model answers.*> /s);
     terminal.type("/adapter\r");
     await terminal.sees(/\* none\s+code.*> /s);
     terminal.type("/adapter code\rhi\r");
@@ -205,11 +205,11 @@ describe("a conversation on a terminal", { skip: hasTerminals ? false : "python3
     terminal.type("hi\r");
     await terminal.sees(/the context is full; .*\d+ tokens, [\d.]+ tok\/s, first token \d+ ms, \d+ prompt tokens.*> /s);
     terminal.type("hi again\r");
-    await terminal.sees(/the message is taken back .*; \/clear makes room.*> /s);
+    await terminal.sees(/the message is removed .*; \/clear empties.*> /s);
     terminal.type("/clear\rhi\r");
-    await terminal.sees(/forgotten.*\d+ tokens, .*> /s);
+    await terminal.sees(/conversation cleared.*\d+ tokens, .*> /s);
     terminal.type("\x03");
-    await terminal.sees(/ctrl-c again leaves/);
+    await terminal.sees(/ctrl-c again or ctrl-d to exit/);
     terminal.type("\x03");
     assert.equal(await terminal.ended, 0);
   });

@@ -42,8 +42,8 @@ describe("the doctor's checks", () => {
     assert.deepEqual(
       found.map(({ status, message }) => [status, message]),
       [
-        ["warn", '"tight" has 9.0 GiB of weights, and 10.0 GiB of memory are free'],
-        ["error", '"large" has 11.0 GiB of weights, and 10.0 GiB of memory are free'],
+        ["warn", '"tight" has 9.0 GiB of weights; 10.0 GiB of memory are free'],
+        ["error", '"large" has 11.0 GiB of weights; 10.0 GiB of memory are free'],
       ],
     );
     assert.equal(memoryChecks(models.slice(0, 1), 10 * GIB)[0]!.status, "ok");
@@ -58,7 +58,7 @@ describe("the doctor's checks", () => {
   it("warn of more threads than a CPU quota keeps busy", () => {
     assert.match(threadCheck(0, 8, 1.5).message, /^2 compute threads on 8 cores, with a CPU quota of 1\.50$/);
     const tooMany = threadCheck(8, 8, 1.5);
-    assert.deepEqual([tooMany.status, tooMany.suggestion], ["warn", "leave threads at 0, which takes 2"]);
+    assert.deepEqual([tooMany.status, tooMany.suggestion], ["warn", "set threads to 0, which uses 2"]);
     assert.match(threadCheck(0, 4, 6).message, /^4 compute threads on 4 cores$/);
   });
 
@@ -113,7 +113,7 @@ describe("the doctor's checks", () => {
     const folder = { what: "hub_cache", path: "/tmp", isRequired: false };
     assert.equal(homeCheck([folder]).status, "ok");
     const { status, message } = homeCheck([{ ...folder, path: null }]);
-    assert.deepEqual([status, message], ["error", "this user has no home folder, where there would be hub_cache"]);
+    assert.deepEqual([status, message], ["error", "this user has no home folder, which is needed for hub_cache"]);
     assert.equal(homeCheck([{ what: "state_dir", path: null, isRequired: false }]).status, "warn");
   });
 

@@ -67,7 +67,7 @@ describe("an engine that is set", () => {
     await assert.rejects(chooseEngine(host({ configured: "wasm", wasmRefusal: unfit }).questions), {
       code: "config_invalid",
       param: "engine",
-      message: /"m\.gguf"; got wasm, which cannot: its architecture is "mamba"; try llama or auto/,
+      message: /"m\.gguf"; got wasm, which cannot: its architecture is "mamba"; use llama or auto/,
     });
   });
 });
@@ -111,7 +111,7 @@ describe("a setting that only the wasm engine can do", () => {
     await assert.rejects(chooseEngine(host({ wasmOnly, configured: "llama" }).questions), {
       code: "config_invalid",
       param: "engine",
-      message: "engine expects wasm, the only one with xlora; got llama: leave one of the two out",
+      message: "engine expects wasm, the only one with xlora; got llama: remove one of the two",
     });
   });
 

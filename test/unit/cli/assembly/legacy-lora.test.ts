@@ -55,7 +55,7 @@ describe("the adapters of legacy_lora", () => {
 
   it("need an order that is one", async () => {
     const expected =
-      /order\.json" expects a JSON object whose "order" is a list of names, each once; got something else$/;
+      /order\.json" expects a JSON object whose "order" is a list of names, each once; got a file of another form$/;
     for (const content of ["{", [], {}, { order: [] }, { order: [""] }, { order: "math" }, { order: ["a", "a"] }]) {
       await assertRefused(content, expected);
     }

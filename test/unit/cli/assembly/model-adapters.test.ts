@@ -138,11 +138,11 @@ describe("SERVICE_LORA_ADAPTER_ROOT", () => {
     writeFileSync(file, "");
     assert.throws(() => rootOf(gone), {
       code: "config_invalid",
-      message: `SERVICE_LORA_ADAPTER_ROOT expects a folder; got "${gone}", which cannot be opened (ENOENT): make it, or leave it out`,
+      message: `SERVICE_LORA_ADAPTER_ROOT expects a folder; got "${gone}", which cannot be opened (ENOENT): create it, or unset the variable`,
     });
     assert.throws(() => rootOf(file), {
       code: "config_invalid",
-      message: /, which is none: make it, or leave it out$/,
+      message: /, which is not a folder: create it, or unset the variable$/,
     });
   });
 });

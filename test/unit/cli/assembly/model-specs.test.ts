@@ -54,6 +54,15 @@ describe("the KV cache an engine is told of", () => {
   });
 });
 
+describe("the kind a model must have", () => {
+  it("is the configured one; auto requires none", async () => {
+    const kind = async (flags: Flags) => (await specOf(flags)).kind;
+    assert.equal(await kind({}), null);
+    assert.equal(await kind({ "--kind": "text" }), "text");
+    assert.equal(await kind({ "--kind": "embedding" }), "embedding");
+  });
+});
+
 describe("the room for logits", () => {
   it("is enough for the longest draft, and for the logprobs of prompts without any", async () => {
     assert.equal((await specOf({ "--max-draft-tokens": "2" })).extraLogitsRows, 16);
@@ -87,7 +96,7 @@ describe("the store of prefixes", () => {
 describe("gpu_memory_utilization on a host without a GPU", () => {
   it("is said to be of main memory", async () => {
     const { lines } = await optionsOf({ "--gpu-memory-utilization": "0.5" });
-    assert.match(lines.join(""), /no GPU is used: gpu_memory_utilization is taken of the free main memory/);
+    assert.match(lines.join(""), /no GPU is used: gpu_memory_utilization is a fraction of the free main memory/);
     assert.doesNotMatch((await optionsOf({ "--kv-cache": "1GiB" })).lines.join(""), /gpu_memory_utilization/);
   });
 });
@@ -96,10 +105,10 @@ describe("kv_cache on a CPU", () => {
   it("is said to cost the llama engine its speed, unless one pool is asked for", async () => {
     const said = async (flags: Flags) => (await optionsOf({ "--cpu": true, ...flags })).lines.join("");
     const size = { "--kv-cache": "4096tokens" };
-    const isSlower = /WARN.*one pool.*1\.6 to 3 times slower.*set max_model_len instead/;
+    const isSlower = /WARN.*paged KV cache.*1\.6 to 3 times slower.*set max_model_len instead/;
     assert.match(await said({ ...size, "--engine": "llama" }), isSlower);
     const share = { "--gpu-memory-utilization": "0.1", "--engine": "llama" };
-    assert.match(await said(share), /WARN.*gpu_memory_utilization makes one pool/);
+    assert.match(await said(share), /WARN.*gpu_memory_utilization implies a paged KV cache/);
     assert.doesNotMatch(await said({ ...size, "--engine": "wasm" }), isSlower);
     assert.doesNotMatch(await said({ "--engine": "llama" }), isSlower);
     assert.doesNotMatch(await said({ ...size, "--engine": "llama", "--paged-attn": "on" }), isSlower);
@@ -115,7 +124,7 @@ describe("models in the server's own process", () => {
     const two = { "--model-id": [await tinyModel(), second] };
     const carriers = async (flags: Flags) => (await optionsOf(flags)).options.models.map(({ carrier }) => carrier);
     const isRefused =
-      /^isolate = false expects one model on the llama engine: .* got a second one, ".*second\.gguf": leave/;
+      /^isolate = false expects one model on the llama engine: .* got a second one, ".*second\.gguf": remove/;
     await assert.rejects(carriers({ ...two, "--engine": "llama", "--isolate": "false" }), {
       code: "config_invalid",
       message: isRefused,

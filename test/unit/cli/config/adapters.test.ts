@@ -118,6 +118,6 @@ describe("models that rest", () => {
     assert.deepEqual([troupe.maxLoadedModels, troupe.idleUnloadSecs], [1, 300]);
     assertRefused({ flags: { "--max-loaded-models": "0" } }, /^--max-loaded-models expects a whole number, at least 1/);
     assertRefused({ flags: { "--idle-unload-secs": "-1" } }, /^--idle-unload-secs expects a whole number from 0/);
-    assertRefused({ command: "run", flags: { "--max-loaded-models": "1" } }, /means nothing to the command run/);
+    assertRefused({ command: "run", flags: { "--max-loaded-models": "1" } }, /does not apply to the command run/);
   });
 });

@@ -27,8 +27,8 @@ describe("the command line", () => {
   it("takes the loader before the flags, and -v as a log level", () => {
     assert.deepEqual(parse("serve text -v").flags, { "--log-level": "debug", "--kind": "text" });
     assert.deepEqual(parse("serve -vv").flags, { "--log-level": "trace" });
-    assertRefused("serve text --kind auto", '"text" stands for --kind text; give one of them, not both');
-    assertRefused("serve -v --log-level warn", '"-v" stands for --log-level debug; give one of them, not both');
+    assertRefused("serve text --kind auto", '"text" means --kind text, which is also given; remove one of them');
+    assertRefused("serve -v --log-level warn", '"-v" means --log-level debug, which is also given; remove one of them');
     assertRefused("serve other --kind auto", /^unexpected "other"/);
   });
 
@@ -54,8 +54,8 @@ describe("the command line", () => {
     assertRefused("srve", 'unknown command "srve"; did you mean "serve"?');
     assertRefused("serve --prot 1", 'unknown flag "--prot"; did you mean "--port"?');
     assertRefused("serve -z", 'unknown flag "-z"; see --help');
-    assertRefused("serve model.gguf", /^unexpected "model.gguf"; a model is named with -m/);
-    assertRefused("-p 1", /^a command is expected before the flags/);
+    assertRefused("serve model.gguf", /^unexpected "model.gguf"; use -m for a model/);
+    assertRefused("-p 1", /^expected a command before the flags/);
   });
 
   it("reads run like serve, and leaves the arguments of cache and login to them", () => {
@@ -144,7 +144,10 @@ describe("the help text", () => {
     }
     assert.match(flagsHelp("serve"), /-p, --port N .*\[default: 1234\]/);
     assert.match(flagsHelp("run"), /--max-seqs N .*\n? *.*\[default: 1\]/);
-    assert.match(flagsHelp("serve"), /\n\d\d more are not supported; docs\/configuration\.md has them all\.\n$/);
+    assert.match(
+      flagsHelp("serve"),
+      /\n\d\d further flags are not supported yet; docs\/configuration\.md lists all\.\n$/,
+    );
     assert.match(commandsHelp(), /\n {2}serve .*\n/);
   });
 

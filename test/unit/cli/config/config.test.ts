@@ -89,7 +89,7 @@ describe("the order of sources", () => {
   it("takes general keys under [runtime] too, but not from both places", () => {
     assert.equal(resolve({ text: `command = "serve"\n[runtime]\nmax_seqs = 4${oneModel}` }).maxSeqs, 4);
     const twice = `command = "serve"\nmax_seqs = 3\n[runtime]\nmax_seqs = 4${oneModel}`;
-    assertRefused({ text: twice }, 'troupe.toml:4: "max_seqs" is set already, as "max_seqs" (troupe.toml:2)');
+    assertRefused({ text: twice }, 'troupe.toml:4: "max_seqs" is already set, as "max_seqs" (troupe.toml:2)');
   });
 });
 
@@ -162,7 +162,7 @@ describe("values", () => {
       [{ "--access-log-format": "xml" }, '--access-log-format expects one of text, json; got "xml"'],
       [
         { "--otlp-endpoint": "collector:4318" },
-        "--otlp-endpoint expects a URL of http or https; got something else, not shown here",
+        "--otlp-endpoint expects a URL of http or https; got another value, not shown here",
       ],
       [{ "--host": "" }, '--host expects an address; got ""'],
       [{ "--mmap": "no" }, '--mmap expects true or false; got "no"'],
@@ -229,7 +229,7 @@ describe("a token", () => {
     assert.equal(resolve({ flags: { "--token-source": token } }).tokenSource, token);
     assertRefused(
       { flags: { "--token-source": "hf_secret" } },
-      "--token-source expects one of literal:TOKEN, env:VARIABLE, path:FILE, cache, none; got something else, not shown here",
+      "--token-source expects one of literal:TOKEN, env:VARIABLE, path:FILE, cache, none; got another value, not shown here",
     );
   });
 });
@@ -241,7 +241,7 @@ describe("a TOML file", () => {
 
   it("names its command", () => {
     assert.equal(parseToml('command = "run"', "f").command, "run");
-    assert.throws(() => parseToml("seed = 1", "f"), { message: 'f:1: command expects "serve" or "run"; got nothing' });
+    assert.throws(() => parseToml("seed = 1", "f"), { message: 'f:1: command expects "serve" or "run"; got none' });
     assert.throws(() => parseToml('\ncommand = "go"', "f"), {
       message: 'f:2: command expects "serve" or "run"; got "go"',
     });

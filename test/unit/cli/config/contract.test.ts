@@ -244,15 +244,15 @@ describe("a planned key", () => {
         const text = textWith(header, lines);
         const [name = ""] = lines.split(" ");
         const line = text.slice(0, text.indexOf(lines)).split("\n").length;
-        const start = `troupe.toml:${line}: "${name}" is not supported yet by this version of troupe; leave it out`;
+        const start = `troupe.toml:${line}: "${name}" is not supported yet by this version of troupe; remove it`;
         assert.throws(
           () => resolve({ text }),
           ({ message }: Error) => message.startsWith(start) || assert.fail(`${message}\nis not\n${start}`),
         );
       }
     }
-    assertRefused({ text: textWith("[server]", "no_ui = false") }, /; leave it out, or set it to true$/);
-    assertRefused({ text: textWith("[sandbox]", 'mode = "on"') }, /; leave it out, or set it to "auto" or "off"$/);
+    assertRefused({ text: textWith("[server]", "no_ui = false") }, /; remove it, or set it to true$/);
+    assertRefused({ text: textWith("[sandbox]", 'mode = "on"') }, /; remove it, or set it to "auto" or "off"$/);
   });
 
   it("is refused as a flag too", () => {
@@ -283,7 +283,7 @@ describe("a planned key", () => {
 describe("a key that will not be built", () => {
   it("is refused with the reason, as a final answer", () => {
     const message =
-      /^(troupe\.toml:3: )?"(--)?no[-_]kv[-_]cache" has no meaning in a batched engine: .*; leave it out, or set it to false$/;
+      /^(troupe\.toml:3: )?"(--)?no[-_]kv[-_]cache" has no meaning with continuous batching: .*; remove it, or set it to false$/;
     assertRefused({ text: textWith("", "no_kv_cache = true") }, message);
     assertRefused({ flags: { "--no-kv-cache": true } }, message);
   });
@@ -312,7 +312,7 @@ describe("a planned value of a key that is built", () => {
     for (const [header, line, subject] of cases) {
       assertRefused(
         { text: textWith(header, line) },
-        `troupe.toml:3: ${subject} is not supported yet by this version of troupe; leave it out`,
+        `troupe.toml:3: ${subject} is not supported yet by this version of troupe; remove it`,
       );
     }
   });

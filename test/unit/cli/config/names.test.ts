@@ -31,7 +31,7 @@ describe("nothing is ignored", () => {
       ["format.mmproj = 1", "troupe.toml:6: mmproj expects a path of a file; got 1"],
       [
         '[models.adapter]\n[[models.adapter.lora]]\nalias = ""\nsource = "s"',
-        'troupe.toml:7: lora expects entries of a printable alias of 1 to 256 bytes, a nonempty source and perhaps a revision; got [{"alias":"","source":"s"}]',
+        'troupe.toml:7: lora expects entries of a printable alias of 1 to 256 bytes, a nonempty source and an optional revision; got [{"alias":"","source":"s"}]',
       ],
     ];
     for (const [line, message] of cases) assertRefused({ text: second(line) }, message);
@@ -44,7 +44,7 @@ describe("nothing is ignored", () => {
   it("of a key set by two of its names", () => {
     assertRefused(
       { command: "run", text: `command = "run"\nthinking = true\nenable_thinking = true${oneModel}` },
-      'troupe.toml:3: "enable_thinking" is set already, as "thinking" (troupe.toml:2)',
+      'troupe.toml:3: "enable_thinking" is already set, as "thinking" (troupe.toml:2)',
     );
   });
 
@@ -52,7 +52,7 @@ describe("nothing is ignored", () => {
     assertRefused({ flags: { "--engin": "llama" } }, 'unknown flag "--engin"; did you mean "--engine"?');
     assertRefused(
       { environment: { MCP_CONFIG_PATH: "x" } },
-      'environment: "MCP_CONFIG_PATH" is not supported yet by this version of troupe; leave it out',
+      'environment: "MCP_CONFIG_PATH" is not supported yet by this version of troupe; remove it',
     );
     assertRefused({ environment: { SERVICE_SANDBOX: "on" } }, /^environment: "SERVICE_SANDBOX" is not supported yet/);
     assertRefused(
@@ -71,10 +71,10 @@ describe("nothing is ignored", () => {
   it("because the command has no use for it", () => {
     assertRefused(
       { command: "run", flags: { "--port": "1" } },
-      '"--port" means nothing to the command run; leave it out',
+      '"--port" does not apply to the command run; remove it',
     );
     const text = 'command = "run"\n[server]\nport = 1\n';
-    assertRefused({ command: "run", text }, 'troupe.toml:3: "port" means nothing to the command run; leave it out');
+    assertRefused({ command: "run", text }, 'troupe.toml:3: "port" does not apply to the command run; remove it');
     assert.equal(keyEntries.filter((entry) => entry.group === "server" && appliesTo(entry, "run")).length, 0);
   });
 });

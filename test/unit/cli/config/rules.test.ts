@@ -7,7 +7,7 @@ const withModel = (lines: string) => `command = "serve"${oneModel}${lines}\n`;
 
 describe("the startup rules", () => {
   it("expect a model in a file", () => {
-    assertRefused({ text: 'command = "serve"\n' }, /^troupe.toml: at least one model is expected/);
+    assertRefused({ text: 'command = "serve"\n' }, /^troupe.toml: expected at least one model/);
     assertRefused(
       { text: 'command = "serve"\n[[models]]\nkind = "text"\n' },
       "troupe.toml:2: [[models]] expects a model_id; got none",
@@ -148,18 +148,18 @@ describe("the startup rules", () => {
       ],
       [model("adapter", 'legacy_lora = "l"\nxlora = "x"'), '5: "legacy_lora" conflicts with "xlora" (troupe.toml:6)'],
     ];
-    for (const [text, message] of cases) assertRefused({ text }, `troupe.toml:${message}; leave one of them out`);
+    for (const [text, message] of cases) assertRefused({ text }, `troupe.toml:${message}; remove one of them`);
     assertRefused(
       { text: withModel('[models.quantization]\nquant = "q4k"'), flags: { "--isq": "4" } },
-      'troupe.toml:5: "quant" conflicts with "--isq"; leave one of them out',
+      'troupe.toml:5: "quant" conflicts with "--isq"; remove one of them',
     );
     assertRefused(
       { flags: { "--paged-attn": "off", "--kv-cache": "1GiB" } },
-      '"--paged-attn" = "off" conflicts with "--kv-cache"; leave one of them out',
+      '"--paged-attn" = "off" conflicts with "--kv-cache"; remove one of them',
     );
     assertRefused(
       { text: withTop('prefix_cache_n = 0\n[troupe]\nprefix_cache_dir = "/kv"') },
-      'troupe.toml:2: "prefix_cache_n" = "0" conflicts with "prefix_cache_dir" (troupe.toml:4); leave one of them out',
+      'troupe.toml:2: "prefix_cache_n" = "0" conflicts with "prefix_cache_dir" (troupe.toml:4); remove one of them',
     );
     for (const mode of ["auto", "on"]) {
       for (const memory of ['kv_cache = "1GiB"', "gpu_memory_utilization = 0.5"]) {
@@ -217,7 +217,7 @@ describe("the startup rules", () => {
     );
     assertRefused(
       begin([]),
-      '--adapter expects the alias of an adapter in lora; there is none: give --lora ALIAS=SOURCE; got "code"',
+      '--adapter expects the alias of an adapter in lora; the model has none: add --lora ALIAS=SOURCE; got "code"',
     );
   });
 

@@ -9,7 +9,7 @@ describe("the adapters of a conversation", () => {
     checkAliases(configOf("None"));
     assert.throws(() => checkAliases(configOf("none")), {
       code: "config_invalid",
-      message: 'lora expects an alias other than "none", as /adapter calls the model without one; give it another',
+      message: 'lora expects an alias other than "none", which /adapter uses for the base model; choose another alias',
     });
   });
 });

@@ -60,16 +60,16 @@ describe("a command", () => {
     assert.equal(await runCommand("/exit", create()), null);
   });
 
-  it("/system sets the prompt, shows it and removes it, and the conversation goes on", async () => {
+  it("/system sets the prompt, shows it and removes it, and the conversation continues", async () => {
     const conversation = create();
     conversation.add(greeting);
     assert.match(String(await runCommand("/system", conversation)), /no system prompt/);
     assert.match(
       String(await runCommand("/system be brief\nand kind", conversation)),
-      /is set; the conversation goes on/,
+      /system prompt set; the conversation continues/,
     );
     assert.equal(await runCommand("/system", conversation), "be brief\nand kind");
-    assert.match(String(await runCommand('/system ""', conversation)), /is removed/);
+    assert.match(String(await runCommand('/system ""', conversation)), /system prompt removed/);
     assert.equal(conversation.system, null);
     assert.equal(conversation.turns.length, 1);
   });
@@ -114,7 +114,7 @@ describe("/adapter", () => {
     conversation.add(greeting);
     assert.equal(
       await runCommand("/adapter none", conversation),
-      "answers are the model's own; the conversation goes on",
+      "no adapter: the base model answers; the conversation continues",
     );
     assert.equal(conversation.adapter, null);
     assert.equal(conversation.turns.length, 1);
@@ -127,8 +127,8 @@ describe("/adapter", () => {
       code: "lora_adapter_not_found",
       message: 'the model has no adapter "mth"; did you mean "math"?',
     });
-    await assert.rejects(runCommand("/adapter qqqqqq", conversation), /"qqqqqq"; there are: code, math$/);
-    await assert.rejects(runCommand("/adapter code", create()), /"code"; there is none$/);
+    await assert.rejects(runCommand("/adapter qqqqqq", conversation), /"qqqqqq"; it has: code, math$/);
+    await assert.rejects(runCommand("/adapter code", create()), /"code"; it has none$/);
     assert.equal(conversation.adapter, "code");
   });
 
@@ -212,14 +212,14 @@ describe("/save", () => {
   it("overwrites a file only when told to", async () => {
     const path = join(folder, "there.md");
     writeFileSync(path, "mine");
-    await assert.rejects(runCommand(`/save ${path}`, said()), /is there already; \/save! .*there\.md overwrites it/);
+    await assert.rejects(runCommand(`/save ${path}`, said()), /it exists; \/save! .*there\.md overwrites it/);
     assert.equal(readFileSync(path, "utf8"), "mine");
     await runCommand(`/save! ${path}`, said());
     assert.match(readFileSync(path, "utf8"), /^# Conversation/);
   });
 
   it("says what is wrong with a file that cannot be written, and with none", async () => {
-    await assert.rejects(runCommand(`/save ${join(folder, "no", "folder.md")}`, said()), /is not written: ENOENT/);
+    await assert.rejects(runCommand(`/save ${join(folder, "no", "folder.md")}`, said()), /cannot write ".*": ENOENT/);
     await assert.rejects(runCommand("/save", said()), /\/save expects a file.*got none/);
   });
 });

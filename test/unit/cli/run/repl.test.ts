@@ -155,10 +155,10 @@ describe("a question", () => {
     await person.sees(costLine);
     person.inference.script = () => [[failure("context_length_exceeded", "prompt is 9 tokens; 8 fit")]];
     person.type(`long${enter}`);
-    assert.match(await person.sees(/taken back/), /prompt is 9 tokens; 8 fit\n.*\/clear makes room/);
+    assert.match(await person.sees(/is removed from/), /prompt is 9 tokens; 8 fit\n.*\/clear empties/);
     person.inference.script = () => [[text("half")], [failure("model_failed", "the engine died")]];
     person.type(`crash${enter}`);
-    assert.match(await person.sees(/taken back/), /half\nthe engine died\n/);
+    assert.match(await person.sees(/is removed from/), /half\nthe engine died\n/);
     assert.equal(person.conversation.turns.length, 1);
     person.inference.script = hello;
     person.type(`on${enter}`);
@@ -171,7 +171,7 @@ describe("a question", () => {
     const [entry] = person.inference.entries;
     person.inference.entries = [{ ...entry!, status: "reloading" }];
     person.type(`hi${enter}`);
-    await person.sees(/being loaded again/);
+    await person.sees(/being reloaded/);
     assert.equal(person.inference.runs.length, 0);
     person.inference.entries = [entry!];
     await person.sees(costLine);
@@ -180,7 +180,7 @@ describe("a question", () => {
   it("whose answer fills the context says so", async () => {
     const person = new Person(() => [[text("a")], [finish("length"), done]]);
     person.type(`hi${enter}`);
-    await person.sees(/the context is full; \/clear makes room/);
+    await person.sees(/the context is full; \/clear empties/);
   });
 });
 
@@ -229,7 +229,7 @@ describe("ctrl-c", () => {
     person.type(`hi${enter}/exit${enter}`);
     while (person.inference.runs.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
     person.type(ctrlC);
-    await person.sees(/stopped before a word was said/);
+    await person.sees(/stopped before the first token/);
     assert.deepEqual(person.conversation.turns, []);
   });
 
@@ -250,7 +250,7 @@ describe("ctrl-c", () => {
   it("on an empty line says how to leave, and leaves the second time", async () => {
     const person = new Person();
     person.type(ctrlC);
-    await person.sees(/ctrl-c again leaves/);
+    await person.sees(/ctrl-c again or ctrl-d to exit/);
     person.type(ctrlC);
     await person.left;
   });
@@ -258,11 +258,11 @@ describe("ctrl-c", () => {
   it("leaves only the second time in a row", async () => {
     const person = new Person();
     person.type(ctrlC);
-    await person.sees(/ctrl-c again leaves/);
+    await person.sees(/ctrl-c again or ctrl-d to exit/);
     person.type(`hi${enter}`);
     await person.sees(costLine);
     person.type(ctrlC);
-    await person.sees(/ctrl-c again leaves/);
+    await person.sees(/ctrl-c again or ctrl-d to exit/);
   });
 });
 
@@ -317,7 +317,7 @@ describe("commands", () => {
   it("change the conversation, and a mistyped one is only complained of", async () => {
     const person = new Person();
     person.type(`/system be brief${enter}`);
-    await person.sees(/the system prompt is set/);
+    await person.sees(/system prompt set/);
     person.type(`/modle${enter}`);
     await person.sees(/unknown command "\/modle"; did you mean "\/model"\?/);
     person.type(`/model other${enter}`);
@@ -343,10 +343,10 @@ describe("commands", () => {
     await person.sees(/the adapter is code/);
     assert.deepEqual(await adapterOfNext(), { alias: "code" });
     person.type(`/adapter nobody${enter}`);
-    await person.sees(/the model has no adapter "nobody"; there are: code, math/);
+    await person.sees(/the model has no adapter "nobody"; it has: code, math/);
     assert.deepEqual(await adapterOfNext(), { alias: "code" });
     person.type(`/adapter none${enter}`);
-    await person.sees(/answers are the model's own; the conversation goes on/);
+    await person.sees(/no adapter: the base model answers; the conversation continues/);
     assert.equal(await adapterOfNext(), null);
   });
 
@@ -355,7 +355,7 @@ describe("commands", () => {
     person.type("/cl\t");
     await person.sees(/\/clear/);
     person.type(enter);
-    await person.sees(/forgotten/);
+    await person.sees(/conversation cleared/);
   });
 
   it("and messages are in the history of lines", async () => {
@@ -363,7 +363,7 @@ describe("commands", () => {
     person.type(`first${enter}`);
     await person.sees(costLine);
     person.type(`/clear${enter}`);
-    await person.sees(/forgotten/);
+    await person.sees(/conversation cleared/);
     assert.deepEqual(person.history.lines, ["/clear", "first"]);
     person.type(`\x1b[A\x1b[A${enter}`);
     await person.sees(costLine);

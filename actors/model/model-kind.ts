@@ -1,0 +1,14 @@
+// Check of a loaded model against the configured kind (`kind`), which a file that was replaced or mixed up does not have.
+import type { Capabilities, ModelSpec } from "../../engines/engine.ts";
+import { ServerError } from "../../runtime/errors.ts";
+
+const expected = { text: "a model that generates text", embedding: "an encoder for embeddings" } as const;
+
+/** Throws config_invalid if the model is not of the kind that its spec requires. */
+export function checkKind({ kind, path }: ModelSpec, { generates, pooling }: Capabilities): void {
+  const found = generates ? "text" : pooling === "rank" ? "reranker" : "embedding";
+  if (!kind || kind === found) return;
+  const got = found === "reranker" ? "a reranker" : expected[found];
+  const message = `kind ${kind} expects ${expected[kind]}; got "${path}", ${got}: remove kind, or load another model`;
+  throw new ServerError("config_invalid", message, { param: "kind" });
+}
