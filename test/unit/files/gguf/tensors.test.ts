@@ -140,7 +140,7 @@ describe("tensor table", () => {
   });
 
   it("refuses tensors that lie wrongly", async () => {
-    await refuses({ tensors: [tensor({ offset: 8 })] }, /no multiple of 32/);
+    await refuses({ tensors: [tensor({ offset: 8 })] }, /not a multiple of 32/);
     await refuses({ tensors: [tensor(), tensor({ name: "b", offset: 32 })] }, /"a" and tensor "b" overlap/);
     await refuses({ tensors: [tensor({ name: "b", offset: 32 }), tensor()] }, /"a" and tensor "b" overlap/);
     await refuses({ tensors: [tensor({ offset: 96 })] }, /takes bytes .* incomplete/);
