@@ -1,5 +1,5 @@
-// Owns one loaded encoder of the wasm engine: a LoadedModel with pooled outputs alone, on the leader's thread. Tokens look at
-// those behind them too, so every row is a whole sequence and is computed in one pass; nothing of it stays.
+// Encoder of the wasm engine: a LoadedModel with pooled outputs only, on the leader's thread. Attention is
+// bidirectional, so every row is a whole sequence, computed in one pass; no state is kept afterwards.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
 import { NoKv } from "../decoding/kv/no-kv.ts";
@@ -27,14 +27,14 @@ export class WasmEncoder implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses = { endOfGeneration: [] };
   readonly kv: KvCache;
-  /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
+  /** The text worker built the tokenizer from the same file, so there is nothing to compare. */
   readonly tokenize = null;
   readonly #blueprint: PartitionPlan;
   readonly #pooler: Pooler;
   readonly #order: PassDescriptor;
   readonly #passes: Passes;
   readonly #output: StepOutput;
-  /** Page of each thread that the next sequence's blocks begin at. */
+  /** On each thread: first page of the next sequence's blocks. */
   #nextPage = 0;
 
   constructor({ blueprint, card, capacity, leader, helpers, abortFlag }: EncoderParts) {
@@ -92,7 +92,7 @@ export class WasmEncoder implements LoadedModel {
     }
   }
 
-  /** As many sequences a pass as fit. */
+  /** Packs as many sequences as fit into each pass. */
   #runPasses(batch: Batch): void {
     const order = this.#order;
     const { maxRows, passTokens } = this.#blueprint;
@@ -114,7 +114,7 @@ export class WasmEncoder implements LoadedModel {
     this.#nextPage = 0;
   }
 
-  /** Rows of the pass are those of the step from `firstRow` on. */
+  /** The rows of the pass are the rows of the batch from `firstRow` on. */
   #runPass(firstRow: number): void {
     const order = this.#order;
     const { pooledLength } = this.capabilities;
@@ -126,7 +126,7 @@ export class WasmEncoder implements LoadedModel {
     }
   }
 
-  /** Each sequence has pages of its own, which are free again when the pass is over. */
+  /** Pages are given out in sequence and are all free again after the pass. */
   #add(batch: Batch, row: number): void {
     const order = this.#order;
     const { blockTokens, threads } = this.#blueprint;

@@ -1,5 +1,5 @@
-// Owns one loaded model of the wasm engine: the LoadedModel the step loop calls, on the leader's thread. It cuts a step into
-// passes, and computes its own share of each as thread 0 of the team.
+// Model of the wasm engine: the LoadedModel that the step loop calls, on the leader's thread. It cuts a step into
+// passes and computes its own part of each as thread 0 of the group.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
@@ -16,7 +16,7 @@ import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 import type { SharedBlocks } from "./threads/shared-blocks.ts";
 
-/** What loading produced; WasmModel owns it from here on. */
+/** Result of loading; WasmModel takes ownership. */
 export interface LoadedParts {
   readonly blueprint: PartitionPlan;
   readonly card: ModelCard;
@@ -27,7 +27,7 @@ export interface LoadedParts {
   readonly shared: SharedBlocks;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** Null where there is none. */
+  /** Null if no classifier weighs adapters. */
   readonly mixture: MixtureParts | null;
   readonly abortFlag: SharedArrayBuffer | null;
 }
@@ -39,7 +39,7 @@ export class WasmModel implements LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
+  /** The text worker built the tokenizer from the same file, so there is nothing to compare. */
   readonly tokenize = null;
   readonly #pooler: Pooler;
   readonly #order: PassDescriptor;
@@ -48,7 +48,7 @@ export class WasmModel implements LoadedModel {
   readonly #mixture: MixtureParts | null;
   readonly #plan: RowPlan;
   readonly #output: StepOutput;
-  /** By row of the pass: row of the pooled outputs that it counts for, or -1. */
+  /** By row of the pass: its row in the pooled outputs, or -1. */
   readonly #pooledRowInPass: Int32Array;
   readonly #passes: Passes;
 
@@ -96,19 +96,19 @@ export class WasmModel implements LoadedModel {
     if (this.#passes.dispose()) this.adapters?.dispose();
   }
 
-  /** All rows' pages before the first row's pass: what rows share is copied before one of them writes. */
+  /** Gets the pages of all rows before the first pass: shared pages are copied before any row writes to them. */
   #takePages(batch: Batch): void {
     for (let row = 0; row < batch.rowCount; row++) {
       const start = batch.position[row] as number;
       const end = start + (batch.length[row] as number);
-      // Of several tokens whose logits are wanted all but the first may be drafts, which the next row replaces.
+      // If a row wants logits of several tokens, all but the first may be drafts, which the next step overwrites.
       const settled = end - Math.max((batch.logitsCount[row] as number) - 1, 0);
       if (this.kv.write(batch.slot[row] as number, start, end, settled)) continue;
       throw new ServerError("model_failed", `no KV memory for ${end} tokens: they were not reserved before the step`);
     }
   }
 
-  /** Where the outputs of each row will be. */
+  /** Assigns each row its rows in the output buffers. */
   #placeOutputs(batch: Batch): void {
     const { logitsRow, pooledRow, pooled } = this.#output;
     let logitsRows = 0;
@@ -123,7 +123,7 @@ export class WasmModel implements LoadedModel {
     pooled.fill(0, 0, pooledRows * this.capabilities.pooledLength);
   }
 
-  /** Fills orders with the batch's rows, as many tokens a pass as fit, and runs each. */
+  /** Fills the pass descriptor with as many tokens as fit, runs the pass, and repeats. */
   #runPasses(batch: Batch): void {
     const order = this.#order;
     const { passTokens } = this.#blueprint;
@@ -172,7 +172,7 @@ export class WasmModel implements LoadedModel {
     throw new ServerError("model_failed", `adapter ${id} is not loaded; load it before a row names it`);
   }
 
-  /** Logits beyond the room for them would be written to somebody else's memory. */
+  /** Logits beyond the buffer would overwrite other memory. */
   #check(batch: Batch): void {
     checkTokens(batch, this.#blueprint.shape.vocabSize);
     let logitsRows = 0;
@@ -189,7 +189,10 @@ export class WasmModel implements LoadedModel {
   }
 }
 
-/** Slots that keep weights have gaps in what the first pass keeps of them: they end as they began, alone. */
+/**
+ * If slots keep their weights, the first pass leaves gaps in its KV. Such sequences cannot be truncated, copied or
+ * saved.
+ */
 function capabilitiesOf(
   { graph, passTokens }: PartitionPlan,
   adaptersPerStep: number,

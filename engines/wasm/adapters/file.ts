@@ -1,7 +1,7 @@
-// Owns reading the head of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finding the place of each pair of
-// matrices. Our own code has written the file for this model: what does not fit is an error, and nothing is passed over. What
-// it changes may still be nothing that adapters are added to here (places.ts): then it is refused by name. A pair for a tensor
-// that holds several matrices is one for each: they have A in common, and of B their own rows.
+// Adapter file: reads the header of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finds the site of
+// each pair of matrices. Our own code wrote the file for this model, so anything that does not fit is an error. A pair
+// for a matrix without a site (sites.ts) is rejected by name. A pair for a tensor that holds several matrices becomes
+// one pair each: they share A, and each has its own rows of B.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { AdapterRanks } from "../plan/mixture.ts";
@@ -9,23 +9,23 @@ import type { AdapterPlace } from "./places.ts";
 
 const f16 = 1;
 
-/** What an adapter adds to one matrix. */
+/** An adapter's change of one matrix. */
 export interface AdapterPair {
   readonly rank: number;
   readonly a: TensorInfo;
-  /** The matrix's rows alone. */
+  /** Only the matrix's rows. */
   readonly b: TensorInfo;
 }
 
 export interface AdapterFile {
   readonly path: string;
-  /** By place, then by matrix. */
+  /** By site, then by matrix. */
   readonly pairs: readonly (readonly (AdapterPair | undefined)[])[];
-  /** Of all tensors. */
+  /** Bytes of all tensors. */
   readonly bytes: number;
 }
 
-/** Throws invalid_lora_adapter or lora_device_load_failed naming the tensor, or what reading any GGUF file throws. */
+/** Throws invalid_lora_adapter or lora_device_load_failed naming the tensor, or the errors of reading any GGUF file. */
 export async function readAdapterFile(
   path: string,
   places: readonly AdapterPlace[],
@@ -54,7 +54,7 @@ export function ranksOf({ pairs }: AdapterFile): AdapterRanks {
   return pairs.map((place) => place.map((pair) => pair?.rank ?? 0));
 }
 
-/** Of files that are stacked into one adapter. */
+/** Ranks of files that are stacked into one adapter. */
 export function stackedRanks(ranks: readonly AdapterRanks[]): AdapterRanks {
   return ranks.reduce((sum, own) => sum.map((place, i) => place.map((rank, j) => rank + (own[i]?.[j] ?? 0))));
 }
@@ -76,7 +76,7 @@ function checkTensor(
   throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}, where F16 ${columns} x ${rows} belongs`);
 }
 
-/** Some rows of B, as a tensor of their own. */
+/** Some rows of B, as a tensor. */
 function rowsOf(b: TensorInfo, firstRow: number, rows: number): TensorInfo {
   const [rank = 1, allRows = 1] = b.shape;
   const bytes = b.bytes / allRows;

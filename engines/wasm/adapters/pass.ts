@@ -1,6 +1,6 @@
-// Owns what a compute thread adds to its products in a pass for the adapters of the pass's rows. Before a place's products it
-// multiplies A with their input, each thread some of the ranks, which a mixture then weighs; all exchange what came of it; then
-// it adds B times that to the thread's own rows. In a pass without adapters nothing of this happens.
+// Adapters in a pass on one compute thread. Before the products of a site, the thread multiplies its share of A's ranks
+// with their input; a mixture weighs the result. All threads gather these, then each adds B times them to its own rows.
+// A pass without adapters skips all of this.
 
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { MixtureWeights } from "../mixture/weights.ts";
@@ -11,15 +11,15 @@ import { placeBytes, rankShare } from "./layout.ts";
 import { type AdapterPlace, adapterPlaces, placeMatrices } from "./places.ts";
 
 const floatBytes = 4;
-/** Address, first of the list, count. */
+/** Address, start in the list, count. */
 const groupInts = 3;
 
 /** Scratch in the thread's memory. */
 export interface AdapterScratch {
-  /** Groups, then the list they point into: of the pass's tokens, and of those whose logits are wanted. */
+  /** Groups and the token list they index: for all tokens of the pass, and for its output tokens. */
   readonly tokens: number;
   readonly outputs: number;
-  /** What each thread has made of its ranks, `slabBytes` apart. */
+  /** Each thread's reduced inputs, `slabBytes` apart. */
   readonly slabs: number;
   readonly slabBytes: number;
   /** The ranks of one matrix for two tokens. */
@@ -44,7 +44,7 @@ export function layOutScratch(blueprint: PartitionPlan, take: (bytes: number) =>
   };
 }
 
-/** What a compute thread lends. */
+/** Parts of the compute thread that the adapters use. */
 export interface AdapterPassParts {
   readonly blueprint: PartitionPlan;
   readonly divided: DividedGraph;
@@ -53,9 +53,9 @@ export interface AdapterPassParts {
   readonly kernels: KernelExports;
   readonly scratch: AdapterScratch;
   readonly memory: SharedArrayBuffer;
-  /** Of the slabs in the scratch. */
+  /** All-gather of the slabs in the scratch. */
   readonly exchange: AllGather;
-  /** Of a mixture, which is the one adapter of all rows; null where there is none. */
+  /** Weights of a mixture, which is the one adapter of all rows; null if there is none. */
   readonly weights: MixtureWeights | null;
 }
 
@@ -74,7 +74,10 @@ export class AdapterPass {
   /** By group. */
   readonly #addresses: Int32Array;
   #groupCount = 0;
-  /** Of the place under way: what its inputs belong to, and how many ranks of each the thread with most of them computes. */
+  /**
+   * Of the current site: the list its inputs belong to, and the floats per input in a slab (the largest share of
+   * ranks).
+   */
   #list: AdapterList;
   #width = 0;
 
@@ -112,7 +115,10 @@ export class AdapterPass {
     this.#outputs.fill(this.#addresses, this.#groupCount, this.#groupOf, order.outputs, order.outputCount);
   }
 
-  /** A times the inputs of a place's products, at `x`: one for each token of the pass, or for each output at the last place. */
+  /**
+   * Multiplies A with the inputs of a site's products at `x`: one row for each token of the pass, or for each output at
+   * the last site.
+   */
   reduce(place: number, x: number): void {
     if (this.#groupCount === 0) return;
     const { columns } = this.#places[place] as AdapterPlace;
@@ -124,14 +130,14 @@ export class AdapterPass {
     this.#weights?.apply(place, out, this.#list.length, this.#width);
   }
 
-  /** Gives the others what reduce() made, and takes theirs. Behind the place's own products: less is waited for then. */
+  /** Gathers the results of reduce(). Called after the site's own products, which shortens the wait. */
   exchange(): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
     const bytes = this.#list.length * this.#width * floatBytes;
     this.#exchange.slabs(() => bytes);
   }
 
-  /** Adds B times what was exchanged to what this thread's share of the place's products has at `out`. */
+  /** Adds B times the gathered values to this thread's share of the site's products at `out`. */
   add(place: number, { pieces, stride }: Share, out: number): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
     const { matrices } = this.#places[place] as AdapterPlace;
@@ -155,7 +161,7 @@ export class AdapterPass {
     }
   }
 
-  /** Number of an adapter's group in the pass, a new one where it has none yet; -1 for the base model. */
+  /** Number of an adapter's group in the pass, created if needed; -1 for the base model. */
   #groupFor(address: number): number {
     if (address === 0) return -1;
     let group = 0;
@@ -165,9 +171,9 @@ export class AdapterPass {
   }
 }
 
-/** Rows of a product's input that have adapters, by adapter, as the kernels read them. */
+/** Input rows that have adapters, grouped by adapter, in the format of the kernels. */
 class AdapterList {
-  /** Addresses of what the kernels read. */
+  /** Addresses that the kernels read. */
   readonly groups: number;
   readonly entries: number;
   /** Rows in the list. */
@@ -182,7 +188,7 @@ class AdapterList {
     this.#entries = new Int32Array(memory, this.entries, maxLength);
   }
 
-  /** Lists the rows 0..count whose token has a group; row i is token tokens[i], or i. */
+  /** Lists the rows 0..count whose token has a group; row i is token tokens[i], or i if `tokens` is null. */
   fill(addresses: Int32Array, groupCount: number, groupOf: Int32Array, tokens: Int32Array | null, count: number): void {
     let length = 0;
     for (let group = 0; group < groupCount; group++) {

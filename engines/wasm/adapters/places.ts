@@ -1,10 +1,11 @@
-// Owns where LoRA adapters add to a pass: at the products of the graph's matrices. Matrices that share their input are one
-// place, because their adapters' A are computed as one. Pure: all threads work out the same places in the same order.
+// Adapter sites: where LoRA adapters change a pass, namely at the products of the graph's matrices. Matrices with the
+// same input form one site, because their adapters' A are computed together. Pure: all threads derive the same sites in
+// the same order.
 
 import type { Matrix } from "../graph/graph-tensors.ts";
 import type { DividedGraph, DividedStep, Piece, Share } from "../plan/partition-plan.ts";
 
-/** Most matrices of a place: queries, keys and values. */
+/** Most matrices of a site: queries, keys and values. */
 export const placeMatrices = 3;
 
 export interface AdapterPlace {
@@ -16,8 +17,8 @@ export interface AdapterPlace {
 }
 
 /**
- * The places in the order of their numbers. The output's is the last; where the embedding serves as output no adapter adds
- * there, because it would change the embedding too.
+ * The sites by number; the output is the last. If the embedding serves as output, no adapter applies there, because it
+ * would change the embedding too.
  */
 export function adapterPlaces({ layers, embedding, output }: DividedGraph): AdapterPlace[] {
   const last = place([output]);
@@ -25,7 +26,7 @@ export function adapterPlaces({ layers, embedding, output }: DividedGraph): Adap
   return [...layers.flat().flatMap(placesOf), isTied ? { ...last, matrices: [], shares: [] } : last];
 }
 
-/** What one thread computes of matrix number `matrix` of a place; undefined where that is nothing. */
+/** One thread's piece of matrix number `matrix` of a site; undefined if it has none. */
 export function pieceOf({ matrices, shares }: AdapterPlace, matrix: number, thread: number): Piece | undefined {
   return shares[matrix]?.[thread]?.pieces.find((piece) => piece.matrix === matrices[matrix]);
 }
@@ -43,7 +44,7 @@ function placesOf(step: DividedStep): AdapterPlace[] {
   }
 }
 
-/** The place of products that are divided separately, or together. */
+/** The site of products that are divided separately, or together. */
 function place(divided: readonly (readonly Share[])[]): AdapterPlace {
   const found = divided.flatMap((shares) =>
     [...new Set(shares.flatMap(({ pieces }) => pieces.map(({ matrix }) => matrix)))].map((matrix) => ({

@@ -1,6 +1,6 @@
-// The entry of the thread that loads adapters, so that steps go on meanwhile: it reads what a prepared adapter is (or several
-// that are stacked into one), and once it is told where in the compute threads' memories it goes, packs it there. One adapter
-// at a time; it ends with its model.
+// Adapter worker: entry of the thread that loads adapters while steps continue. It first measures a prepared adapter
+// (or several that are stacked into one); given its address in the compute threads' memories, it then packs it there.
+// One adapter at a time; it ends with its model.
 import { parentPort, workerData } from "node:worker_threads";
 import { type ErrorCode, type ErrorRecord, ServerError, toErrorRecord } from "../../../runtime/errors.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
@@ -13,13 +13,13 @@ export type LoaderTask =
   | { readonly type: "measure"; readonly paths: readonly string[] }
   | { readonly type: "pack"; readonly targets: readonly AdapterTarget[] };
 
-/** The answer to a task: the sizes of the adapter, or what went wrong. */
+/** Answer to a task: the sizes of the adapter, or the error. */
 export type LoaderAnswer = AdapterSizes | ErrorRecord;
 
 export interface AdapterSizes {
-  /** What the adapter takes in each thread's memory. */
+  /** Bytes of the adapter in each thread's memory. */
   readonly blockBytes: number;
-  /** Of its files' tensors. */
+  /** Bytes of its files' tensors. */
   readonly tensorBytes: number;
 }
 
@@ -54,7 +54,7 @@ function sizesOf(files: readonly AdapterFile[]): AdapterSizes {
   };
 }
 
-/** Whatever it is, the adapter was not loaded and the model goes on. */
+/** Any failure means that the adapter was not loaded; the model keeps running. */
 function asLoadFailure(error: unknown): ServerError {
   if (error instanceof ServerError && ownCodes.includes(error.code)) return error;
   return loadFailed(`cannot be read: ${error instanceof Error ? error.message : String(error)}`, error);

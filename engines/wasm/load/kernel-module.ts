@@ -1,6 +1,5 @@
-// Owns the kernels' compiled code: which of its twins (relaxed SIMD or plain) this machine runs, proved by a self-test, and
-// how threads bind it to their memory. Called when a model is loaded and once by each compute thread; what the kernels do
-// is no business of this file.
+// Kernel module: the compiled kernels. Picks the variant (relaxed SIMD or plain) that this machine runs, proved by a
+// self-test, and binds it to a thread's memory. Called when a model is loaded, and once by each compute thread.
 import { readFileSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
@@ -15,48 +14,48 @@ declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
 };
 
-/** What a WebAssembly.Memory is to its user. */
+/** The used part of a WebAssembly.Memory. */
 export interface KernelMemory {
-  /** As long as the memory is now. */
+  /** Covers the memory's current length. */
   readonly buffer: SharedArrayBuffer;
-  /** Makes it longer by so many pages of 64 KiB, for every thread that has it. */
+  /** Grows the memory by `pages` pages of 64 KiB, for every thread that has it. */
   grow(pages: number): number;
 }
 
 export type Twin = "relaxed" | "plain";
 
-/** Plain data: it is passed to every compute thread. */
+/** Plain data, sent to every compute thread. */
 export interface KernelModule {
   /** A WebAssembly.Module. */
   readonly module: object;
   readonly twin: Twin;
-  /** Whether the dot instruction is right for unsigned bytes above 127 too. */
+  /** Whether the dot instruction is also right for unsigned bytes above 127. */
   readonly wideDot: boolean;
-  /** Why the plain twin was taken where nobody asked for it. */
+  /** Why the plain variant was chosen, if the user did not ask for it. */
   readonly plainBecause: string | undefined;
 }
 
-/** Values of the environment variable. The narrow twin is the relaxed one without the wide dot. */
+/** Values of the environment variable. "narrow" is the relaxed variant without the wide dot. */
 const variable = "TROUPE_WASM_KERNELS";
 const wishes = ["", "relaxed", "relaxed-narrow", "plain"];
 
 const firstV8WithRightLiftoff = 12;
 const largestNarrowOperand = 127;
 const largestWideOperand = 255;
-/** Rounds of the self-test with a pause after each: long enough for V8 to have replaced its baseline code. */
+/** Rounds of the self-test, with a pause after each: long enough for V8 to replace its baseline code. */
 const testRounds = 3;
 const callsPerRound = 400;
 const pauseMs = 5;
 const testBytes = 8192;
 const testPages = 2;
 const operandsAt = [65_536, 65_536 + testBytes] as const;
-/** Numbers below 16, to be looked up in the first 16 bytes of the signed operand. */
+/** Numbers below 16: indices into the first 16 bytes of the signed operand. */
 const placesAt = 65_536 + 2 * testBytes;
 const placesBytes = 256;
 
 /**
- * Compiles the kernels and picks a twin. Throws config_invalid where TROUPE_WASM_KERNELS names none or forces one that
- * this machine does not run right, `unsupported` where no twin runs right.
+ * Compiles the kernels and picks a variant. Throws config_invalid if TROUPE_WASM_KERNELS names an unknown variant or
+ * forces one that fails here, `unsupported` if no variant works.
  */
 export async function loadKernels(): Promise<KernelModule> {
   const wish = process.env[variable] ?? "";
@@ -85,12 +84,12 @@ export async function loadKernels(): Promise<KernelModule> {
   });
 }
 
-/** Memory that other threads can be shown. It may be made as long as `maximum`; views of it stay valid all the same. */
+/** Memory that threads can share. It can grow to `maximum` pages; existing views stay valid. */
 export function createMemory(pages: number, maximum = pages): KernelMemory {
   return new WebAssembly.Memory({ initial: pages, maximum, shared: true });
 }
 
-/** Kernels that work on `memory`, whose first 64 KiB become their own. Any thread may call this. */
+/** Instantiates the kernels on `memory`; they reserve its first 64 KiB. Any thread may call this. */
 export function instantiateKernels({ module, wideDot }: KernelModule, memory: KernelMemory): KernelExports {
   const kernels = instantiate(module, memory);
   kernels.useWideDot(wideDot ? 1 : 0);
@@ -101,7 +100,7 @@ function instantiate(module: object, memory: KernelMemory): KernelExports {
   return new WebAssembly.Instance(module, { env: { memory } }).exports as KernelExports;
 }
 
-/** The twin beside this file as compiled, or undefined where this machine does not know its instructions. */
+/** The compiled variant, or undefined if this machine does not support its instructions. */
 function compile(twin: Twin): object | undefined {
   const file = new URL(`../kernels/kernels-${twin}.wasm`, import.meta.url);
   let bytes: Uint8Array;
@@ -114,16 +113,16 @@ function compile(twin: Twin): object | undefined {
   return WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : undefined;
 }
 
-/** For the whole process. V8 prints a complaint about a flag it does not know, so they are set only where they are needed. */
+/** Affects the whole process. V8 prints a complaint about unknown flags, so they are set only if they are needed. */
 function enableRelaxedSimd(bytes: Uint8Array): void {
   if (!WebAssembly.validate(bytes)) setFlagsFromString("--experimental-wasm-relaxed-simd");
-  // The baseline compiler of older ones drops the accumulator of the dot instruction.
+  // The baseline compiler of older versions drops the accumulator of the dot instruction.
   if (Number.parseInt(process.versions.v8, 10) < firstV8WithRightLiftoff) setFlagsFromString("--no-liftoff");
 }
 
 /**
- * What is wrong with the instructions that a twin has of its own, if anything is: both compilers of V8 have their own idea of
- * them, so they are run until the second one has taken over.
+ * Tests the instructions that a variant does not share with the other. Returns what is wrong, if anything. V8's two
+ * compilers translate them differently, so they run until the second compiler has taken over.
  */
 async function findFault(module: object | undefined, largest: number): Promise<string | undefined> {
   if (!module) return "this Node does not know the instructions";
@@ -146,7 +145,7 @@ async function findFault(module: object | undefined, largest: number): Promise<s
   return undefined;
 }
 
-/** Writes the operands, the extremes beside each other among them, and returns their dot product. */
+/** Writes the operands, with the extremes next to each other, and returns their dot product. */
 function fillOperands({ buffer }: KernelMemory, largest: number): number {
   const [signedAt, unsignedAt] = operandsAt;
   const signed = new Int8Array(buffer, signedAt, testBytes);
@@ -163,7 +162,7 @@ function fillOperands({ buffer }: KernelMemory, largest: number): number {
   return dot;
 }
 
-/** Writes places, each a different number of times, and returns the sum of what is to be found there. */
+/** Writes indices, each a different number of times, and returns the sum of the bytes found there. */
 function fillPlaces({ buffer }: KernelMemory): number {
   const table = new Int8Array(buffer, operandsAt[0], 16);
   const places = new Uint8Array(buffer, placesAt, placesBytes);

@@ -1,5 +1,5 @@
-// Owns getting a model onto its compute threads: every thread loads its part at the same time, and the one that calls becomes
-// the team's leader. Called by the loading of models and of encoders.
+// Loading of the compute threads: all load their part of a model at the same time; the calling thread becomes the
+// leader of the group. Used for models and encoders.
 import type { LoadProgress } from "../../engine.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";

@@ -1,5 +1,5 @@
-// Owns what the compute threads are told of adapters that a classifier weighs for every token: made at load from the contract's
-// MixtureSpec, and checked there against the model and the adapters' files. Plain data; nobody below has to ask again.
+// Mixture loading: makes the compute threads' description of an X-LoRA from the contract's MixtureSpec, and checks it
+// against the model and the adapters' files. The result is plain data and needs no further checks.
 import { createHash } from "node:crypto";
 import { basename } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
@@ -12,26 +12,26 @@ import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 
 /** GGUF's number of F32. */
 const f32 = 0;
-/** What a product's columns are a multiple of, and so the rows of the layer before it. */
+/** Columns of a product are a multiple of this, and so are the rows of the layer before it. */
 const columnGrain = 32;
 
 export interface LoadedMixture {
   readonly mixture: Mixture;
-  /** Values of the classifier: of each layer the weights row by row, then the bias. */
+  /** Values of the classifier: for each layer the weights row by row, then the bias. */
   readonly classifier: SharedArrayBuffer;
-  /** Differs where the mixture does. */
+  /** Identifies the mixture's content. */
   readonly digest: string;
 }
 
-/** What the leader knows of it: every row goes through the one adapter that its adapters are stacked into. */
+/** The leader's part: every row uses the one adapter into which all are stacked. */
 export interface MixtureParts {
-  /** Of that adapter, in all threads' memories. */
+  /** Address of the stacked adapter in all threads' memories. */
   readonly address: number;
   /** MixtureSpec.keptAfter. */
   readonly keptAfter: number | null;
 }
 
-/** Throws invalid_lora_adapter where it is not one of this model, and what reading prepared adapters throws. */
+/** Throws invalid_lora_adapter if it does not fit the model, and the errors of reading prepared adapters. */
 export async function loadMixture(
   spec: MixtureSpec,
   model: Pick<PartitionPlan, "graph" | "shape" | "threads">,
@@ -74,7 +74,7 @@ export function classifierViews(
   return classifier.map(({ rows, columns }) => ({ weight: take(rows * columns), bias: take(rows) }));
 }
 
-/** Returns how many layers its outputs have. */
+/** Returns the number of layers of its outputs. */
 function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width: number): number {
   let columns = width;
   for (const [i, layer] of classifier.entries()) {
@@ -117,7 +117,7 @@ function classifierMatrix({ rows, columns }: ClassifierLayer, index: number, cou
   const bytes = shape.reduce((one, other) => one * other, Float32Array.BYTES_PER_ELEMENT);
   const name = `classifier ${index}`;
   const tensor = { name, type: f32, shape, file: 0, offset: 0, bytes };
-  // Its bias is not the file's: classifier.ts adds it.
+  // No bias here: classifier.ts adds it.
   return { name, tensor, firstRow: 0, rows: padded, columns: paddedTo(columns), bias: null };
 }
 

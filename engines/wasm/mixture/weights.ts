@@ -1,5 +1,6 @@
-// Owns what each adapter of a mixture weighs for each token, on one compute thread: made from the classifier's outputs, and
-// applied between the two products of the stacked adapter to the ranks this thread computes. All threads make the same ones.
+// Mixture weights on one compute thread: the weight of each adapter for each token. They are made from the classifier's
+// outputs and applied to this thread's ranks, between the two products of the stacked adapter. All threads compute the
+// same weights.
 import { stackedRanks } from "../adapters/file.ts";
 import { layOutAdapter, type PlaceLayout } from "../adapters/layout.ts";
 import type { AdapterPlace } from "../adapters/places.ts";
@@ -23,17 +24,19 @@ export class MixtureWeights {
   readonly #mixture: Mixture;
   readonly #order: PassDescriptor;
   readonly #floats: Float32Array;
-  /** Weights of a token: [layer][adapter]. */
+  /** Floats of a token's weights: [layer][adapter]. */
   readonly #stride: number;
-  /** Of each token of the pass, then what each slot has kept, then those of every token in the first pass. */
+  /**
+   * Weights of each token of the pass, then the kept weights of each slot, then the constant weights of the first pass.
+   */
   readonly #table: Float32Array;
   readonly #firstKept: number;
   readonly #constant: number;
-  /** By token of the pass: where its weights begin in the table. */
+  /** By token of the pass: start of its weights in the table. */
   readonly #start: Int32Array;
-  /** By place, then by row of A that this thread computes: which of a token's weights it takes. */
+  /** By site, then by row of A that this thread computes: index of its weight among a token's weights. */
   readonly #weightOf: readonly Int32Array[];
-  /** Of the layer under way, by adapter. */
+  /** Values of the current layer, by adapter. */
   readonly #values: Float64Array;
   readonly #counts: Uint8Array;
 
@@ -55,7 +58,7 @@ export class MixtureWeights {
     this.#counts = new Uint8Array(adapters);
   }
 
-  /** Before the first layer. False where no adapter counts in this pass. */
+  /** Before the first layer. Returns false if no adapter has weight in this pass. */
   begin(): boolean {
     const order = this.#order;
     const { isFirstPass } = order;
@@ -72,7 +75,7 @@ export class MixtureWeights {
     return true;
   }
 
-  /** At the end of the first pass: `outputs` has the classifier's of every token, row by row. */
+  /** At the end of the first pass: `outputs` is the address of the classifier's outputs, token by token. */
   take(outputs: number): void {
     const order = this.#order;
     const { adapters } = this.#mixture;
@@ -88,8 +91,8 @@ export class MixtureWeights {
   }
 
   /**
-   * Weighs what A has made at a place: `count` rows at `reduced`, `width` floats apart, of the pass's tokens or of those whose
-   * logits are wanted. No token of the pass is without the mixture, so row i is that of token i of them.
+   * Weighs the products with A at a site: `count` rows at `reduced`, `width` floats apart, of the pass's tokens or, at
+   * the output site, of its output tokens. All rows use the mixture, so row i belongs to the i-th of them.
    */
   apply(place: number, reduced: number, count: number, width: number): void {
     const weightOf = this.#weightOf[place] as Int32Array;
@@ -110,7 +113,7 @@ export class MixtureWeights {
     return this.#firstKept + (slotPlusOne - 1) * this.#stride;
   }
 
-  /** Makes weights of a layer's outputs at `from`, and puts them at `to` of the table. */
+  /** Turns a layer's outputs at `from` into weights at `to` of the table. */
   #weigh(from: number, to: number): void {
     const { adapters, temperature, topAdapters, normalisesTop, globalWeight } = this.#mixture;
     const values = this.#values;
@@ -124,7 +127,7 @@ export class MixtureWeights {
     }
   }
 
-  /** Of the values that count. */
+  /** Softmax over the values whose counts[i] is 1. */
   #softmax(temperature: number): void {
     const values = this.#values;
     let largest = Number.NEGATIVE_INFINITY;
@@ -140,7 +143,7 @@ export class MixtureWeights {
     for (let i = 0; i < values.length; i++) values[i] = (values[i] as number) / sum;
   }
 
-  /** Of equal values the first ones count. */
+  /** Ties go to the lower index. */
   #chooseTop(count: number): void {
     const values = this.#values;
     for (let i = 0; i < values.length; i++) {
@@ -155,7 +158,7 @@ export class MixtureWeights {
   }
 }
 
-/** Rows that only fill up a tile take any: what A makes of them is 0. */
+/** Padding rows of a tile may use any weight: their products are 0. */
 function weightOfRows(
   { share, ownRows, matrices }: PlaceLayout,
   place: number,

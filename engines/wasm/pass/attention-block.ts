@@ -1,6 +1,6 @@
-// Owns running attention on one compute thread: its rows of queries, keys and values, then its pages of the KV cache, then its
-// rows of the output. Queries and keys are normed and rotated by the thread that has computed their heads, unless the norm
-// is one of all heads together: then every thread does it for itself.
+// Attention on one compute thread: its rows of queries, keys and values, then its pages of the KV cache, then its rows
+// of the output. The thread that computed a head norms and rotates its queries and keys. If the norm spans all heads,
+// every thread does so for all heads instead.
 
 import type { HeadNorms } from "../graph/graph.ts";
 import type { ThreadKv } from "../kv/thread-kv.ts";
@@ -9,10 +9,10 @@ import { multiplyPlace, type StepParts, type StepRunner } from "./step-runner.ts
 
 const floatBytes = 4;
 
-/** Some heads of n tokens: those of queries are numbered first, then those of keys. */
+/** Some heads of n tokens; query heads are numbered first, then key heads. */
 interface Heads {
   readonly at: number;
-  /** Floats from a token's to the next one's. */
+  /** Floats from one token's heads to the next token's. */
   readonly stride: number;
   readonly first: number;
   readonly count: number;
@@ -48,7 +48,7 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
     products.addToHidden(step.output, n, step.postNorm);
   }
 
-  /** Norms and rotates the queries and keys among what this thread has just computed; its pieces are whole heads. */
+  /** Norms and rotates the queries and keys that this thread has just computed; its pieces are whole heads. */
   #finishOwnHeads({ input, norms, rope }: DividedAttention, n: number): void {
     const { blueprint, products } = this.#parts;
     const { heads, kvHeads, headLength } = blueprint.shape;

@@ -1,5 +1,5 @@
-// Owns what an encoder adds to the embedding of its tokens: the row of each one's position, that of the first type of token,
-// and a norm of the sum. Every compute thread does it for itself, at the start of a pass.
+// Embedding tables of an encoder: adds the row of each token's position and the row of token type 0 to its embedding,
+// and norms the sum. Every compute thread does so for itself, at the start of a pass.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { DividedGraph, Share } from "../plan/partition-plan.ts";
@@ -21,7 +21,7 @@ export class EmbeddingTables {
     this.#parts = parts;
   }
 
-  /** To the hidden state of the pass's n tokens. */
+  /** Adds to the hidden states of the pass's n tokens. */
   add(n: number): void {
     const { blueprint, kernels, norms, at, tables, norm } = this.#parts;
     const { width } = blueprint.shape;

@@ -1,6 +1,6 @@
-// Owns running feed-forwards of experts on one compute thread. All threads choose the same experts for every token, then each
-// multiplies its rows of all experts that were chosen: however the tokens are spread, the threads have equally much to do.
-// It leaves the rows it is given as they were.
+// Experts: the mixture-of-experts step on one compute thread. All threads choose the same experts for every token, then
+// each multiplies its rows of all chosen experts. The load of the threads is therefore equal, however tokens are
+// distributed. The input rows stay unchanged.
 
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { DividedExperts } from "../plan/partition-plan.ts";
@@ -18,7 +18,7 @@ export class Experts implements StepRunner<DividedExperts> {
   readonly #tokens: number;
   readonly #routing: ExpertRouting;
 
-  /** `floats` is all of the thread's memory. */
+  /** `floats`: all of the thread's memory. */
   constructor(parts: StepParts, experts: NonNullable<Hyperparameters["experts"]>, floats: Float32Array) {
     const { count, used, feedForward } = experts;
     this.#parts = parts;
@@ -53,7 +53,7 @@ export class Experts implements StepRunner<DividedExperts> {
     this.#routing.route(this.#floats, at.joined >>> 2, n, normalised);
   }
 
-  /** This thread's part of the inner state of every row, in its slab. Gate and up are divided alike. */
+  /** Computes this thread's part of the inner state of every row into its slab. Gate and up are divided alike. */
   #enter({ gate, up, activation }: DividedExperts, x: number, n: number): void {
     const { blueprint, kernels, at, products } = this.#parts;
     const { width } = blueprint.shape;
@@ -64,7 +64,8 @@ export class Experts implements StepRunner<DividedExperts> {
       const expert = routing.taken[i] as number;
       const count = routing.rowCountOf(expert);
       const offset = routing.firstRowOf(expert) * stride * floatBytes;
-      // One that all tokens take gets them as they are, and prepared at most once: so it always is with a single token.
+      // An expert that all tokens use takes the input rows directly, prepared at most once. With a single token this is
+      // always so.
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;
@@ -88,7 +89,7 @@ export class Experts implements StepRunner<DividedExperts> {
     return at.gathered;
   }
 
-  /** The weighed sum of what this thread's rows make of each token's experts, always in their order, in its slab. */
+  /** Computes this thread's rows of the weighted sum over each token's experts, in ascending order, into its slab. */
   #leave({ down }: DividedExperts, n: number): void {
     const { kernels, at, products } = this.#parts;
     const { ownSlab } = products;

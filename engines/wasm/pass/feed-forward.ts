@@ -1,4 +1,4 @@
-// Owns running dense feed-forwards on one compute thread. It leaves the rows it is given as they were.
+// Feed-forward: the dense feed-forward step on one compute thread. The input rows stay unchanged.
 import type { DividedFeedForward } from "../plan/partition-plan.ts";
 import { activationNumbers, multiplyPlace, type StepParts, type StepRunner } from "./step-runner.ts";
 

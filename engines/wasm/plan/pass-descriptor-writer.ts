@@ -1,5 +1,5 @@
-// Owns what the leader writes into the order of a pass: rows of a batch, and which part of them a mixture's first pass is of.
-// The model calls it between passes.
+// Writer of the pass descriptor: adds rows of a batch, and narrows the descriptor for a mixture's first pass. The model
+// calls it between passes.
 import type { Batch } from "../../batch.ts";
 import type { PagedKv } from "../kv/paged-kv.ts";
 import type { RowPlan } from "../mixture/row-plan.ts";
@@ -10,7 +10,7 @@ export class OrderWriter {
   readonly #blockTokens: number;
   readonly #kv: PagedKv;
   readonly #plan: RowPlan;
-  /** Of the whole order, while it is that of a first pass. */
+  /** Counts of the whole descriptor while it is narrowed. */
   #whole = { rowCount: 0, tokenCount: 0, outputCount: 0 };
 
   constructor(order: PassDescriptor, blockTokens: number, kv: PagedKv, plan: RowPlan) {
@@ -20,7 +20,7 @@ export class OrderWriter {
     this.#plan = plan;
   }
 
-  /** Tokens from..from + count of a row of the batch, whose adapter has an address. */
+  /** Adds tokens from..from + count of a row of the batch; `adapter` is its address. */
   add(batch: Batch, row: number, from: number, count: number, adapter: number): void {
     const order = this.#order;
     const at = order.rowCount * rowFields;
@@ -40,7 +40,7 @@ export class OrderWriter {
     order.addTokens(batch.tokens, (batch.offset[row] as number) + from, count);
   }
 
-  /** Narrows the order to the rows that have kept no weights, which are the first ones. False where there are none. */
+  /** Narrows the descriptor to its leading rows, those without kept weights. Returns false if there are none. */
   beginFirstPass(): boolean {
     const order = this.#order;
     let rows = 0;
@@ -55,7 +55,7 @@ export class OrderWriter {
     return true;
   }
 
-  /** Makes the order whole again. */
+  /** Restores the counts of the whole descriptor. */
   endFirstPass(): void {
     const order = this.#order;
     order.isFirstPass = false;

@@ -1,9 +1,9 @@
-// Owns how threads see what the others have computed: each writes its slab to a bus that all share, all meet, and each takes
-// the others' slabs into its own memory. The bus has two halves, used in turns: a thread that is quick writes to one while
-// a slow one still reads the other, so one barrier an exchange is enough.
+// All-gather between compute threads: each writes its slab to a shared buffer, all wait at a barrier, and each copies
+// the other slabs into its own memory. The buffer has two halves, used alternately: a fast thread writes to one while a
+// slow thread still reads the other, so one barrier per call is enough.
 import type { ThreadGroup } from "./thread-group.ts";
 
-/** One slab a thread in each one's memory, at `slabs`, `slabBytes` apart. */
+/** Slabs in each thread's memory, one per thread, at `slabs`, `slabBytes` apart. */
 interface Slabs {
   readonly slabs: number;
   readonly slabBytes: number;
@@ -27,7 +27,7 @@ export class AllGather {
     this.#bus = new Uint8Array(bus);
   }
 
-  /** The first bytesOf(thread) bytes of every thread's slab. */
+  /** Shares the first bytesOf(thread) bytes of every thread's slab. */
   slabs(bytesOf: (thread: number) => number): void {
     const { index, size } = this.#team;
     if (size === 1) return;
@@ -44,7 +44,7 @@ export class AllGather {
     }
   }
 
-  /** `count` rows of `rowBytes` bytes at `at`, of which this thread has filled those that isOwn() names. */
+  /** Shares `count` rows of `rowBytes` bytes at `at`; this thread has filled the rows for which isOwn() is true. */
   rows(at: number, count: number, rowBytes: number, isOwn: (row: number) => boolean): void {
     const { size } = this.#team;
     if (size === 1) return;

@@ -1,6 +1,6 @@
-// Owns one compute thread's part of the model: its slices of the weights and running a pass over them. Every thread runs the
-// same program on its own rows of each matrix; after each product they exchange what they have computed, and everything
-// that is not a product each of them computes for itself.
+// Compute thread: holds its slices of the weights and runs passes over them. Every thread runs the same program on its
+// own rows of each matrix. After each product the threads gather the results; each thread computes everything else for
+// itself.
 import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
 import { adapterPlaces } from "../adapters/places.ts";
 import type { Rope } from "../graph/ropes.ts";
@@ -37,26 +37,26 @@ export class ComputeThread {
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  /** It grows by adapters alone, and only from without: what is here never moves. */
+  /** Grows for adapters only, by the host's calls; existing addresses never move. */
   readonly memory: KernelMemory;
   readonly #bytes: Uint8Array;
   readonly #floats: Float32Array;
-  /** By rope. */
+  /** Rotation tables, by rope. */
   readonly #rotations: readonly Float32Array[];
   readonly #exchange: AllGather;
   readonly #norms: ThreadNorms;
   readonly #products: ThreadProducts;
   readonly #kv: ThreadKv;
-  /** Null where the model takes none. */
+  /** Null if the model takes no adapters. */
   readonly #adapters: AdapterPass | null;
-  /** Null where adapters are not weighed. */
+  /** Null if no classifier weighs adapters. */
   readonly #mixture: { readonly classifier: Classifier; readonly weights: MixtureWeights } | null;
   readonly #parts: StepParts;
   readonly #attention: AttentionBlock;
   readonly #feedForward: FeedForward;
-  /** Null where the model has none. */
+  /** Null if the model has no experts. */
   readonly #experts: Experts | null;
-  /** Null where nothing is added to the embedding. */
+  /** Null if nothing is added to the embedding. */
   readonly #tables: EmbeddingTables | null;
   readonly #logits: Float32Array;
 
@@ -121,7 +121,7 @@ export class ComputeThread {
     });
   }
 
-  /** Its pages of the KV cache, for the leader to look after between passes. */
+  /** This thread's pages of the KV cache; the leader accesses them between passes. */
   get kvPages(): ThreadPages {
     const { kv, kvPageBytes, kvLayerBytes } = this.#at;
     return { memory: this.memory.buffer, kv, kvPageBytes, kvLayerBytes };
@@ -134,8 +134,8 @@ export class ComputeThread {
   }
 
   /**
-   * Runs the pass that the order describes; all threads call it. Returns when what comes of it is there. The leader may throw
-   * in `beforeLayer`, and is to fail the team then.
+   * Runs the described pass; all threads call it. The results are complete on return. On the leader, `beforeLayer` may
+   * throw; the leader must then fail the group.
    */
   runPass(beforeLayer?: () => void): void {
     const { tokenCount, outputCount, isFirstPass } = this.order;
@@ -155,7 +155,7 @@ export class ComputeThread {
     this.team.barrier();
   }
 
-  /** Of the pass that was just run. Every thread has all hidden states: the leader's is asked. */
+  /** Pools from the last pass. Every thread has all hidden states; the leader's pooler is used. */
   createPooler(): Pooler {
     const { graph, shape } = this.#blueprint;
     const { scoring } = this.#divided;
@@ -190,7 +190,7 @@ export class ComputeThread {
     }
   }
 
-  /** Each thread looks up the tokens whose rows it has; together they are the hidden state's start. */
+  /** Each thread looks up the tokens whose embedding rows it has; together they form the first hidden state. */
   #embed(n: number): void {
     const { tokens } = this.order;
     const { width, embeddingScale } = this.#blueprint.shape;
@@ -209,7 +209,7 @@ export class ComputeThread {
     this.#tables?.add(n);
   }
 
-  /** Weighs the adapters of every token of a mixture's first pass. */
+  /** Weighs the adapters for every token of a mixture's first pass. */
   #classify(n: number): void {
     if (!this.#mixture) return;
     const { classifier, weights } = this.#mixture;
@@ -218,7 +218,7 @@ export class ComputeThread {
     weights.take(classifier.run(input, n));
   }
 
-  /** Logits of the tokens that want them: every thread writes its part of the vocabulary. */
+  /** Computes logits for the output tokens; every thread writes its part of the vocabulary. */
   #project(outputs: number): void {
     const { order } = this;
     const { shape, graph } = this.#blueprint;

@@ -1,5 +1,5 @@
-// Owns the memory that all compute threads of a model see, beside each one's own: allocated once a load by the leader, and
-// sent to the others.
+// Shared blocks: the memory that all compute threads of a model share, beside each thread's own. The leader allocates
+// it once per load and sends it to the others.
 import { adapterSlabBytes } from "../adapters/pass.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import { PassDescriptor } from "../plan/pass-descriptor.ts";
@@ -12,9 +12,9 @@ export interface SharedBlocks {
   readonly control: SharedArrayBuffer;
   readonly order: SharedArrayBuffer;
   readonly bus: SharedArrayBuffer;
-  /** What threads exchange of adapters' products. Empty where there are none. */
+  /** All-gather buffer of the adapters' products; empty if there are no adapters. */
   readonly adapterBus: SharedArrayBuffer;
-  /** Values of a mixture's classifier (mixture/mixture.ts); null where there is none. */
+  /** Values of a mixture's classifier (mixture/mixture.ts); null if there is none. */
   readonly classifier: SharedArrayBuffer | null;
   /** vocabSize floats for each logits row of a step. */
   readonly logits: SharedArrayBuffer;

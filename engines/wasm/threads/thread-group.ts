@@ -1,16 +1,16 @@
-// Owns how compute threads wait for one another: a barrier inside a pass, and the wait for the next order between passes.
-// Waiting spins first, because most waits are shorter than a wake-up, and sleeps then. Every thread has a Team on the same
-// control block; the leader is thread 0, the thread of the step loop.
+// Thread group: how compute threads wait for each other, at a barrier inside a pass and for the next pass between
+// passes. A wait spins first, because most waits are shorter than a wake-up, and then sleeps. Every thread has a
+// ThreadGroup on the same control block; the leader is thread 0, the thread of the step loop.
 import { existsSync, readlinkSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 
 /** Words of the control block. */
 const word = { arrived: 0, generation: 1, sleepers: 2, orders: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
 
-/** Looks at a word before sleeping on it, some 10 ns each: for the others in a pass, and for the order of the next step. */
+/** Reads of a word before sleeping on it, about 10 ns each: at a barrier, and while waiting for the next pass. */
 const barrierSpins = 100_000;
 const orderSpins = 200_000;
-/** How long the sleeping leader waits before it makes sure that the others still live. */
+/** Interval at which the sleeping leader checks that the other threads are alive. */
 const livenessMs = 100;
 
 export class ThreadGroup {
@@ -30,12 +30,12 @@ export class ThreadGroup {
     Atomics.store(this.#control, word.threadIds + index, systemThreadId());
   }
 
-  /** Returns when all threads have called it. Throws model_failed when one of them cannot. */
+  /** Returns when all threads have called it. Throws model_failed if one of them failed. */
   barrier(): void {
     if (this.size === 1) return;
     const control = this.#control;
     const generation = Atomics.load(control, word.generation);
-    // After the generation: a failure that comes later changes that, and so ends the wait.
+    // Checked after the phase is read: a later failure changes the phase, which ends the wait.
     this.#checkFailed();
     if (Atomics.add(control, word.arrived, 1) === this.size - 1) {
       Atomics.store(control, word.arrived, 0);
@@ -47,26 +47,26 @@ export class ThreadGroup {
     this.#checkFailed();
   }
 
-  /** Leader: lets the others start on what has been written for them. */
+  /** Leader: starts the described pass on the other threads. */
   giveOrder(): void {
     Atomics.add(this.#control, word.orders, 1);
     this.#wakeSleepers(word.orders);
   }
 
-  /** Others: waits for the next order. False when there will be none. */
+  /** Other threads: waits for the next pass. False if there will be none. */
   awaitOrder(): boolean {
     this.#waitWhile(word.orders, this.#ordersSeen, orderSpins);
     this.#ordersSeen++;
     return Atomics.load(this.#control, word.stopped) === 0 && Atomics.load(this.#control, word.failed) === 0;
   }
 
-  /** Leader: sends the others home. */
+  /** Leader: ends the other threads. */
   stop(): void {
     Atomics.store(this.#control, word.stopped, 1);
     this.giveOrder();
   }
 
-  /** Any thread: makes every wait of every thread end, now or later: no pass is finished any more. */
+  /** Any thread: ends all present and future waits of all threads. No further pass completes. */
   fail(): void {
     Atomics.store(this.#control, word.failed, 1);
     for (const at of [word.generation, word.orders]) {
@@ -104,7 +104,7 @@ export class ThreadGroup {
     if (Atomics.load(this.#control, word.sleepers) > 0) Atomics.notify(this.#control, at);
   }
 
-  /** The leader waits without an event loop, so nobody can tell it that a worker has ended. Linux can be asked. */
+  /** The leader waits without an event loop, so it receives no event when a worker ends. On Linux, /proc tells. */
   #othersLive(): boolean {
     for (let other = 1; other < this.size; other++) {
       const id = Atomics.load(this.#control, word.threadIds + other);
@@ -114,7 +114,7 @@ export class ThreadGroup {
   }
 }
 
-/** The system's number of this thread; 0 where it cannot be had. */
+/** The operating system's id of this thread; 0 if unavailable. */
 function systemThreadId(): number {
   try {
     return Number(readlinkSync("/proc/thread-self").split("/").at(-1));

@@ -1,4 +1,5 @@
-// Owns one compute thread's norms: all of a model are of one kind. Used by compute-thread.ts and what runs in its passes.
+// Norms on one compute thread; all norms of a model are of one kind. Used by compute-thread.ts and the steps of its
+// passes.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
@@ -18,14 +19,14 @@ export class ThreadNorms {
     this.#at = at;
   }
 
-  /** n rows as wide as the hidden state, without gaps; out may be x. Without a norm they are only copied. */
+  /** Norms n rows of the hidden state's width, without gaps; out may be x. If `norm` is null, rows are only copied. */
   run(norm: Norm | null, x: number, out: number, n: number): void {
     const { width } = this.#blueprint.shape;
     if (norm) this.#rows(norm, 0, x, out, width, n, width);
     else if (out !== x) this.#kernels.copyRows(x, width, out, width, n, width);
   }
 
-  /** n rows of k floats, `stride` apart, with the weights from number `firstWeight` on. */
+  /** Norms n rows of k floats, `stride` apart, with the weights from number `firstWeight` on. */
   runInPlace(norm: Norm, firstWeight: number, x: number, stride: number, n: number, k: number): void {
     this.#rows(norm, firstWeight, x, x, stride, n, k);
   }
