@@ -1,7 +1,7 @@
-// What the host may call: every kernel of the engine, in one module that is compiled twice, with relaxed SIMD and without
-// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep nothing from call to call but useWideDot's answer, and own
-// no memory beyond the first page: all pointers are byte offsets into the memory the host gives, aligned to 16 bytes;
-// kernel-exports.ts on the host's side says what each must do.
+// Exports of the kernel module: every kernel of the engine, compiled twice, with relaxed SIMD and without
+// (`ASC_FEATURE_RELAXED_SIMD`). Between calls, kernels keep only the setting of useWideDot, and they own only the first
+// page of memory. All pointers are byte offsets into the host's memory, aligned to 16 bytes. kernel-exports.ts on the
+// host's side specifies each kernel.
 import * as floats from "./dense/floats";
 import * as quantised from "./block-quants/block-quants";
 import * as superblocks from "./k-quants/k-quants";
@@ -37,7 +37,7 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
   return quantised.isQuantised(type) ? quantised.activationBytes(type, n, k) : floats.activationBytes(type, n, k);
 }
 
-/** Types of the same form share what prepare() writes. */
+/** Types with the same number share the output of prepare(). */
 export function activationForm(type: i32): i32 {
   return superblocks.isSuperblock(type) ? superblocks.activationForm(type) : type;
 }

@@ -1,5 +1,5 @@
-// The entry of every compute thread but the leader: loads its part of the model once it is told what the model is, then runs
-// passes as they are ordered. It runs no event loop between passes; it ends when the team is stopped, or with the thread that
+// Compute worker: entry of every compute thread but the leader. It loads its part of the model, then runs passes as the
+// leader starts them, without an event loop between them. It ends when the group is stopped, or with the thread that
 // started it.
 import { once } from "node:events";
 import { parentPort } from "node:worker_threads";
@@ -10,7 +10,7 @@ import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { ComputeThread } from "./compute-thread.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 
-/** What a worker is told, once. */
+/** Sent to the worker once. */
 export interface WorkerTask {
   readonly blueprint: PartitionPlan;
   readonly index: number;
@@ -18,7 +18,7 @@ export interface WorkerTask {
   readonly shared: SharedBlocks;
 }
 
-/** What it answers when it has loaded, once. */
+/** The worker's only answer, sent after loading. */
 export type WorkerReport =
   | { readonly ready: true; readonly pages: ThreadPages; readonly memory: KernelMemory }
   | { readonly ready: false; readonly error: ErrorRecord };
