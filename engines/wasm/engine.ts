@@ -78,7 +78,7 @@ async function loadModel(
   const mixture = mixing?.mixture ?? null;
   const pool = sizeKv(spec, file, mixture, kernels, kvType, threads);
   const capacity = capacityOf(spec, pool, threads);
-  const blueprint: PartitionPlan = {
+  const plan: PartitionPlan = {
     files: file.table.files,
     graph: file.graph,
     shape: shapeForContext(file.shape, capacity.sequenceTokens),
@@ -93,19 +93,19 @@ async function loadModel(
     adapterRank: mixture ? mixtureRank(mixture) : (spec.adapters?.maxRank ?? 0),
     mixture,
   };
-  const shared = allocateShared(blueprint, capacity.maxLogitsRows, mixing?.classifier ?? null);
+  const shared = allocateShared(plan, capacity.maxLogitsRows, mixing?.classifier ?? null);
   const [{ leader, pages, memories }, { tokenizer }] = await Promise.all([
-    loadThreads(blueprint, kernels, shared, helpers, tensorBytes(file.table), onProgress),
+    loadThreads(plan, kernels, shared, helpers, tensorBytes(file.table), onProgress),
     readModelMetadata(spec.path, false),
   ]);
-  const memory = new PageMemory(kvLayers(blueprint), pages);
+  const memory = new PageMemory(kvLayers(plan), pages);
   const model = new WasmModel({
-    blueprint,
+    plan,
     card: modelCard(spec, file, kernels, threads, capacity.kvBlocks * memory.pageBytes),
     capacity,
-    kv: createKv(capacity, threads, memory, layoutOf(blueprint, mixing)),
-    adapters: spec.adapters ? new WasmAdapters(blueprint, memories, spec.adapters.maxBytes) : null,
-    mixture: spec.mixture ? await loadStacked(blueprint, memories, spec.mixture) : null,
+    kv: createKv(capacity, threads, memory, layoutOf(plan, mixing)),
+    adapters: spec.adapters ? new WasmAdapters(plan, memories, spec.adapters.maxBytes) : null,
+    mixture: spec.mixture ? await loadStacked(plan, memories, spec.mixture) : null,
     tokens: { endOfGeneration: endOfGenerationTokens(tokenizer) },
     leader,
     helpers,
@@ -173,11 +173,11 @@ async function readMixture(
 
 /** Loads the adapters of a mixture as one stacked adapter. */
 async function loadStacked(
-  blueprint: PartitionPlan,
+  plan: PartitionPlan,
   memories: readonly KernelMemory[],
   { adapters, keptAfter }: MixtureSpec,
 ): Promise<MixtureParts> {
-  const host = new WasmAdapters(blueprint, memories, Number.POSITIVE_INFINITY);
+  const host = new WasmAdapters(plan, memories, Number.POSITIVE_INFINITY);
   try {
     await host.loadStacked(1, adapters);
     return { address: host.addressOf(1) ?? 0, keptAfter };

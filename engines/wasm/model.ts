@@ -11,14 +11,14 @@ import { checkTokens, Passes } from "./pass/passes.ts";
 import type { Pooler } from "./pass/pooler.ts";
 import type { PartitionPlan } from "./plan/partition-plan.ts";
 import { type PassDescriptor, rowField } from "./plan/pass-descriptor.ts";
-import { OrderWriter } from "./plan/pass-descriptor-writer.ts";
+import { PassDescriptorWriter } from "./plan/pass-descriptor-writer.ts";
 import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 import type { SharedBlocks } from "./threads/shared-blocks.ts";
 
 /** Result of loading; WasmModel takes ownership. */
 export interface LoadedParts {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly tokens: TokenClasses;
@@ -42,39 +42,39 @@ export class WasmModel implements LoadedModel {
   /** The text worker built the tokenizer from the same file, so there is nothing to compare. */
   readonly tokenize = null;
   readonly #pooler: Pooler;
-  readonly #order: PassDescriptor;
-  readonly #writer: OrderWriter;
-  readonly #blueprint: PartitionPlan;
+  readonly #pass: PassDescriptor;
+  readonly #writer: PassDescriptorWriter;
+  readonly #plan: PartitionPlan;
   readonly #mixture: MixtureParts | null;
-  readonly #plan: RowPlan;
+  readonly #rowPlan: RowPlan;
   readonly #output: StepOutput;
   /** By row of the pass: its row in the pooled outputs, or -1. */
   readonly #pooledRowInPass: Int32Array;
   readonly #passes: Passes;
 
   constructor(parts: LoadedParts) {
-    const { blueprint, card, capacity, kv, adapters, mixture, tokens, leader, helpers, shared, abortFlag } = parts;
-    const { pooling } = blueprint.graph;
+    const { plan, card, capacity, kv, adapters, mixture, tokens, leader, helpers, shared, abortFlag } = parts;
+    const { pooling } = plan.graph;
     this.card = card;
     this.capacity = capacity;
     const keepsWeights = mixture !== null && mixture.keptAfter !== null;
-    this.capabilities = capabilitiesOf(blueprint, adapters ? capacity.maxSequences : 0, !keepsWeights);
+    this.capabilities = capabilitiesOf(plan, adapters ? capacity.maxSequences : 0, !keepsWeights);
     this.tokens = tokens;
     this.kv = kv;
     this.adapters = adapters;
     this.#pooler = leader.createPooler();
-    this.#order = leader.order;
-    this.#blueprint = blueprint;
+    this.#pass = leader.pass;
+    this.#plan = plan;
     this.#mixture = mixture;
-    this.#plan = new RowPlan(capacity.maxSequences, mixture?.keptAfter ?? null);
-    this.#writer = new OrderWriter(this.#order, blueprint.blockTokens, kv, this.#plan);
+    this.#rowPlan = new RowPlan(capacity.maxSequences, mixture?.keptAfter ?? null);
+    this.#writer = new PassDescriptorWriter(this.#pass, plan.blockTokens, kv, this.#rowPlan);
     this.#output = {
       logits: new Float32Array(shared.logits),
       logitsRow: new Int32Array(capacity.maxSequences),
       pooled: new Float32Array(capacity.maxSequences * pooling.length),
       pooledRow: new Int32Array(capacity.maxSequences),
     };
-    this.#pooledRowInPass = new Int32Array(blueprint.maxRows);
+    this.#pooledRowInPass = new Int32Array(plan.maxRows);
     this.#passes = new Passes(leader, helpers, abortFlag);
   }
 
@@ -83,7 +83,7 @@ export class WasmModel implements LoadedModel {
     this.#check(batch);
     try {
       this.#takePages(batch);
-      this.#plan.begin(batch);
+      this.#rowPlan.begin(batch);
       this.#placeOutputs(batch);
       this.#runPasses(batch);
     } catch (error) {
@@ -114,7 +114,7 @@ export class WasmModel implements LoadedModel {
     let logitsRows = 0;
     let pooledRows = 0;
     for (let turn = 0; turn < batch.rowCount; turn++) {
-      const row = this.#plan.rows[turn] as number;
+      const row = this.#rowPlan.rows[turn] as number;
       const logitsCount = batch.logitsCount[row] as number;
       logitsRow[row] = logitsCount > 0 ? logitsRows : -1;
       logitsRows += logitsCount;
@@ -125,16 +125,16 @@ export class WasmModel implements LoadedModel {
 
   /** Fills the pass descriptor with as many tokens as fit, runs the pass, and repeats. */
   #runPasses(batch: Batch): void {
-    const order = this.#order;
-    const { passTokens } = this.#blueprint;
-    order.clear();
+    const pass = this.#pass;
+    const { passTokens } = this.#plan;
+    pass.clear();
     for (let turn = 0; turn < batch.rowCount; turn++) {
-      const row = this.#plan.rows[turn] as number;
+      const row = this.#rowPlan.rows[turn] as number;
       const length = batch.length[row] as number;
       for (let done = 0; done < length; ) {
-        if (order.tokenCount === passTokens) this.#nextPass();
-        const count = Math.min(length - done, passTokens - order.tokenCount);
-        this.#pooledRowInPass[order.rowCount] = this.#output.pooledRow[row] as number;
+        if (pass.tokenCount === passTokens) this.#nextPass();
+        const count = Math.min(length - done, passTokens - pass.tokenCount);
+        this.#pooledRowInPass[pass.rowCount] = this.#output.pooledRow[row] as number;
         this.#writer.add(batch, row, done, count, this.#adapterAddress(batch.adapter[row] as number));
         done += count;
       }
@@ -143,10 +143,10 @@ export class WasmModel implements LoadedModel {
   }
 
   #nextPass(): void {
-    const nextLogits = this.#order.firstLogits + this.#order.outputCount;
+    const nextLogits = this.#pass.firstLogits + this.#pass.outputCount;
     this.#runPass();
-    this.#order.clear();
-    this.#order.firstLogits = nextLogits;
+    this.#pass.clear();
+    this.#pass.firstLogits = nextLogits;
   }
 
   #runPass(): void {
@@ -157,12 +157,12 @@ export class WasmModel implements LoadedModel {
     this.#passes.run();
     const { pooled } = this.#output;
     const { pooledLength } = this.capabilities;
-    for (let row = 0; row < this.#order.rowCount; row++) {
+    for (let row = 0; row < this.#pass.rowCount; row++) {
       const pooledRow = this.#pooledRowInPass[row] as number;
       if (pooledRow < 0) continue;
       const sum = pooled.subarray(pooledRow * pooledLength, (pooledRow + 1) * pooledLength);
-      const length = this.#order.row(row, rowField.length);
-      this.#pooler.pool(this.#order.row(row, rowField.firstToken), length, sum);
+      const length = this.#pass.row(row, rowField.length);
+      this.#pooler.pool(this.#pass.row(row, rowField.firstToken), length, sum);
     }
   }
 
@@ -174,7 +174,7 @@ export class WasmModel implements LoadedModel {
 
   /** Logits beyond the buffer would overwrite other memory. */
   #check(batch: Batch): void {
-    checkTokens(batch, this.#blueprint.shape.vocabSize);
+    checkTokens(batch, this.#plan.shape.vocabSize);
     let logitsRows = 0;
     for (let row = 0; row < batch.rowCount; row++) {
       logitsRows += batch.logitsCount[row] as number;

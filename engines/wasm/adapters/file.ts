@@ -5,7 +5,7 @@
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { AdapterRanks } from "../plan/mixture.ts";
-import type { AdapterPlace } from "./places.ts";
+import type { AdapterSite } from "./sites.ts";
 
 const f16 = 1;
 
@@ -28,11 +28,11 @@ export interface AdapterFile {
 /** Throws invalid_lora_adapter or lora_device_load_failed naming the tensor, or the errors of reading any GGUF file. */
 export async function readAdapterFile(
   path: string,
-  places: readonly AdapterPlace[],
+  sites: readonly AdapterSite[],
   maxRank: number,
 ): Promise<AdapterFile> {
   const { tensors } = await readTensorTable(path);
-  const pairs = places.map(({ matrices }) =>
+  const pairs = sites.map(({ matrices }) =>
     matrices.map(({ tensor, firstRow, rows, columns }): AdapterPair | undefined => {
       const a = tensors.get(`${tensor.name}.lora_a`);
       const b = tensors.get(`${tensor.name}.lora_b`);
@@ -46,17 +46,17 @@ export async function readAdapterFile(
   );
   const known = new Set(pairs.flat().flatMap((pair) => (pair ? [pair.a.name, pair.b.name] : [])));
   const strangers = [...tensors.keys()].filter((name) => !known.has(name));
-  if (strangers.length > 0) throw withoutPlace(strangers);
+  if (strangers.length > 0) throw withoutSite(strangers);
   return { path, pairs, bytes: [...tensors.values()].reduce((sum, tensor) => sum + tensor.bytes, 0) };
 }
 
 export function ranksOf({ pairs }: AdapterFile): AdapterRanks {
-  return pairs.map((place) => place.map((pair) => pair?.rank ?? 0));
+  return pairs.map((site) => site.map((pair) => pair?.rank ?? 0));
 }
 
 /** Ranks of files that are stacked into one adapter. */
 export function stackedRanks(ranks: readonly AdapterRanks[]): AdapterRanks {
-  return ranks.reduce((sum, own) => sum.map((place, i) => place.map((rank, j) => rank + (own[i]?.[j] ?? 0))));
+  return ranks.reduce((sum, own) => sum.map((site, i) => site.map((rank, j) => rank + (own[i]?.[j] ?? 0))));
 }
 
 export function loadFailed(problem: string, cause?: unknown): ServerError {
@@ -83,7 +83,7 @@ function rowsOf(b: TensorInfo, firstRow: number, rows: number): TensorInfo {
   return { ...b, shape: [rank, rows], offset: b.offset + firstRow * bytes, bytes: rows * bytes };
 }
 
-function withoutPlace(strangers: readonly string[]): ServerError {
+function withoutSite(strangers: readonly string[]): ServerError {
   const odd = strangers.filter((name) => !/\.lora_[ab]$/.test(name));
   if (odd.length > 0) return loadFailed(`has tensors of no use here: ${odd.slice(0, 3).join(", ")}`);
   const changed = [...new Set(strangers.map((name) => name.replace(/\.lora_[ab]$/, "")))];

@@ -33,12 +33,12 @@ export class WasmAdapters implements AdapterHost {
   #disposed = false;
 
   /** `memories`: those of the compute threads, in order, before the first adapter. */
-  constructor(blueprint: PartitionPlan, memories: readonly KernelMemory[], maxBytes: number) {
+  constructor(plan: PartitionPlan, memories: readonly KernelMemory[], maxBytes: number) {
     const longest = Math.max(...memories.map(({ buffer }) => buffer.byteLength));
     this.#memories = memories;
     this.#maxBytes = maxBytes;
     this.#arena = new AdapterArena(longest, longestMemoryBytes);
-    this.#loader = new AdapterLoader(blueprint);
+    this.#loader = new AdapterLoader(plan);
   }
 
   /** Bytes of each thread's memory that adapters occupy. */

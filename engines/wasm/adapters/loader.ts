@@ -8,11 +8,11 @@ import type { AdapterTarget } from "./packing.ts";
 import type { AdapterSizes, LoaderAnswer, LoaderTask } from "./worker.ts";
 
 export class AdapterLoader {
-  readonly #blueprint: PartitionPlan;
+  readonly #plan: PartitionPlan;
   #worker: Worker | null = null;
 
-  constructor(blueprint: PartitionPlan) {
-    this.#blueprint = blueprint;
+  constructor(plan: PartitionPlan) {
+    this.#plan = plan;
   }
 
   /**
@@ -50,7 +50,7 @@ export class AdapterLoader {
 
   #start(): Worker {
     if (this.#worker) return this.#worker;
-    const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData: this.#blueprint });
+    const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData: this.#plan });
     // A failure of this thread must not crash the model's process: the exit event rejects the waiting task.
     worker.on("error", () => undefined);
     worker.once("exit", () => {

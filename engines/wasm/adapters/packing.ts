@@ -12,11 +12,11 @@ import {
   type AdapterLayout,
   layOutAdapter,
   type MatrixLayout,
-  type PlaceLayout,
+  type SiteLayout,
   tileRows,
   writeTable,
 } from "./layout.ts";
-import type { AdapterPlace } from "./places.ts";
+import type { AdapterSite } from "./sites.ts";
 
 /** A thread's memory, and the adapter's address in it. */
 export interface AdapterTarget {
@@ -44,13 +44,13 @@ interface Block {
  */
 export function packAdapter(
   files: readonly AdapterFile[],
-  places: readonly AdapterPlace[],
+  sites: readonly AdapterSite[],
   blockBytes: number,
   targets: readonly AdapterTarget[],
 ): void {
   const ranks = stackedRanks(files.map(ranksOf));
   const blocks = targets.map(({ memory, address }, thread): Block => {
-    const layout = layOutAdapter(places, ranks, thread, targets.length);
+    const layout = layOutAdapter(sites, ranks, thread, targets.length);
     new Uint8Array(memory, address, blockBytes).fill(0);
     writeTable(layout, new Int32Array(memory, address, blockBytes / Int32Array.BYTES_PER_ELEMENT), address);
     return {
@@ -59,7 +59,7 @@ export function packAdapter(
       floats: new Float32Array(memory, address, blockBytes / Float32Array.BYTES_PER_ELEMENT),
     };
   });
-  const ranksBefore = ranks.map((place) => place.map(() => 0));
+  const ranksBefore = ranks.map((site) => site.map(() => 0));
   for (const file of files) packFile(file, ranksBefore, blocks);
 }
 
@@ -67,9 +67,9 @@ export function packAdapter(
 function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][], blocks: readonly Block[]): void {
   const descriptor = openSync(path, "r");
   try {
-    for (const [number, place] of pairs.entries()) {
+    for (const [number, site] of pairs.entries()) {
       const before = ranksBefore[number] as number[];
-      for (const [matrix, pair] of place.entries()) {
+      for (const [matrix, pair] of site.entries()) {
         if (!pair) continue;
         packPair(pair, { number, matrix, ranksBefore: before[matrix] as number }, descriptor, blocks);
         before[matrix] = (before[matrix] as number) + pair.rank;
@@ -81,7 +81,7 @@ function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][]
 }
 
 /** Target of a pair: a site, a matrix of it, and the number of the matrix's ranks before it. */
-interface PairPlace {
+interface PairTarget {
   readonly number: number;
   readonly matrix: number;
   readonly ranksBefore: number;
@@ -89,7 +89,7 @@ interface PairPlace {
 
 function packPair(
   pair: AdapterPair,
-  { number, matrix, ranksBefore }: PairPlace,
+  { number, matrix, ranksBefore }: PairTarget,
   descriptor: number,
   blocks: readonly Block[],
 ): void {
@@ -101,14 +101,14 @@ function packPair(
   const largestA = Float64Array.from(rows, largestOf);
   const largestB = largestOfColumns(b, rank);
   for (const [thread, { layout, integers, floats }] of blocks.entries()) {
-    const place = layout.places[number] as PlaceLayout;
-    const ofMatrix = place.matrices[matrix] as MatrixLayout;
+    const site = layout.sites[number] as SiteLayout;
+    const ofMatrix = site.matrices[matrix] as MatrixLayout;
     for (const [r, values] of rows.entries()) {
-      const row = ofMatrix.firstRank + ranksBefore + r - thread * place.share;
-      if (row < 0 || row >= place.ownRows) continue;
+      const row = ofMatrix.firstRank + ranksBefore + r - thread * site.share;
+      if (row < 0 || row >= site.ownRows) continue;
       const scale = ((largestA[r] as number) / largestInteger) * ((largestB[r] as number) / largestInteger);
-      floats[place.scales / Float32Array.BYTES_PER_ELEMENT + row] = scale;
-      packRow(values, integerFactor(largestA[r] as number), integers, place.values, row);
+      floats[site.scales / Float32Array.BYTES_PER_ELEMENT + row] = scale;
+      packRow(values, integerFactor(largestA[r] as number), integers, site.values, row);
     }
     packColumns(b, largestB.map(integerFactor), ranksBefore, ofMatrix, integers);
   }

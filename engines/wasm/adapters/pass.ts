@@ -7,8 +7,8 @@ import type { MixtureWeights } from "../mixture/weights.ts";
 import type { DividedGraph, PartitionPlan, Share } from "../plan/partition-plan.ts";
 import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 import type { AllGather } from "../threads/all-gather.ts";
-import { placeBytes, rankShare } from "./layout.ts";
-import { type AdapterPlace, adapterPlaces, placeMatrices } from "./places.ts";
+import { rankShare, siteBytes } from "./layout.ts";
+import { type AdapterSite, adapterSites, siteMatrices } from "./sites.ts";
 
 const floatBytes = 4;
 /** Address, start in the list, count. */
@@ -27,13 +27,13 @@ export interface AdapterScratch {
 }
 
 export function adapterSlabBytes({ passTokens, adapterRank, threads }: PartitionPlan): number {
-  return passTokens * rankShare(placeMatrices * adapterRank, threads) * floatBytes;
+  return passTokens * rankShare(siteMatrices * adapterRank, threads) * floatBytes;
 }
 
-export function layOutScratch(blueprint: PartitionPlan, take: (bytes: number) => number): AdapterScratch | null {
-  const { adapterRank, maxRows, passTokens, maxOutputs, threads } = blueprint;
+export function layOutScratch(plan: PartitionPlan, take: (bytes: number) => number): AdapterScratch | null {
+  const { adapterRank, maxRows, passTokens, maxOutputs, threads } = plan;
   if (adapterRank === 0) return null;
-  const slabBytes = adapterSlabBytes(blueprint);
+  const slabBytes = adapterSlabBytes(plan);
   const list = (length: number) => take((maxRows * groupInts + length) * Int32Array.BYTES_PER_ELEMENT);
   return {
     tokens: list(passTokens),
@@ -46,26 +46,26 @@ export function layOutScratch(blueprint: PartitionPlan, take: (bytes: number) =>
 
 /** Parts of the compute thread that the adapters use. */
 export interface AdapterPassParts {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly divided: DividedGraph;
   readonly index: number;
-  readonly order: PassDescriptor;
+  readonly pass: PassDescriptor;
   readonly kernels: KernelExports;
   readonly scratch: AdapterScratch;
   readonly memory: SharedArrayBuffer;
   /** All-gather of the slabs in the scratch. */
-  readonly exchange: AllGather;
+  readonly allGather: AllGather;
   /** Weights of a mixture, which is the one adapter of all rows; null if there is none. */
   readonly weights: MixtureWeights | null;
 }
 
 export class AdapterPass {
-  readonly #places: readonly AdapterPlace[];
-  readonly #order: PassDescriptor;
+  readonly #sites: readonly AdapterSite[];
+  readonly #pass: PassDescriptor;
   readonly #kernels: KernelExports;
   readonly #scratch: AdapterScratch;
   readonly #ownSlab: number;
-  readonly #exchange: AllGather;
+  readonly #allGather: AllGather;
   readonly #weights: MixtureWeights | null;
   readonly #tokens: AdapterList;
   readonly #outputs: AdapterList;
@@ -81,14 +81,14 @@ export class AdapterPass {
   #list: AdapterList;
   #width = 0;
 
-  constructor({ blueprint, divided, index, order, kernels, scratch, memory, exchange, weights }: AdapterPassParts) {
-    const { maxRows, passTokens, maxOutputs } = blueprint;
-    this.#places = adapterPlaces(divided);
-    this.#order = order;
+  constructor({ plan, divided, index, pass, kernels, scratch, memory, allGather, weights }: AdapterPassParts) {
+    const { maxRows, passTokens, maxOutputs } = plan;
+    this.#sites = adapterSites(divided);
+    this.#pass = pass;
     this.#kernels = kernels;
     this.#scratch = scratch;
     this.#ownSlab = scratch.slabs + index * scratch.slabBytes;
-    this.#exchange = exchange;
+    this.#allGather = allGather;
     this.#weights = weights;
     this.#tokens = new AdapterList(memory, scratch.tokens, maxRows, passTokens);
     this.#outputs = new AdapterList(memory, scratch.outputs, maxRows, maxOutputs);
@@ -99,53 +99,53 @@ export class AdapterPass {
 
   /** Before the first layer: groups the pass's tokens by adapter. */
   begin(): void {
-    const order = this.#order;
+    const pass = this.#pass;
     this.#groupCount = 0;
     if (this.#weights && !this.#weights.begin()) return;
-    for (let row = 0; row < order.rowCount; row++) {
-      const first = order.row(row, rowField.firstToken);
+    for (let row = 0; row < pass.rowCount; row++) {
+      const first = pass.row(row, rowField.firstToken);
       this.#groupOf.fill(
-        this.#groupFor(order.row(row, rowField.adapter)),
+        this.#groupFor(pass.row(row, rowField.adapter)),
         first,
-        first + order.row(row, rowField.length),
+        first + pass.row(row, rowField.length),
       );
     }
     if (this.#groupCount === 0) return;
-    this.#tokens.fill(this.#addresses, this.#groupCount, this.#groupOf, null, order.tokenCount);
-    this.#outputs.fill(this.#addresses, this.#groupCount, this.#groupOf, order.outputs, order.outputCount);
+    this.#tokens.fill(this.#addresses, this.#groupCount, this.#groupOf, null, pass.tokenCount);
+    this.#outputs.fill(this.#addresses, this.#groupCount, this.#groupOf, pass.outputs, pass.outputCount);
   }
 
   /**
    * Multiplies A with the inputs of a site's products at `x`: one row for each token of the pass, or for each output at
    * the last site.
    */
-  reduce(place: number, x: number): void {
+  reduce(site: number, x: number): void {
     if (this.#groupCount === 0) return;
-    const { columns } = this.#places[place] as AdapterPlace;
-    this.#list = place === this.#places.length - 1 ? this.#outputs : this.#tokens;
+    const { columns } = this.#sites[site] as AdapterSite;
+    this.#list = site === this.#sites.length - 1 ? this.#outputs : this.#tokens;
     const { groups, entries } = this.#list;
-    const at = place * placeBytes;
+    const at = site * siteBytes;
     const out = this.#ownSlab;
     this.#width = this.#kernels.reduceAdapters(at, groups, this.#groupCount, entries, x, columns, columns, out);
-    this.#weights?.apply(place, out, this.#list.length, this.#width);
+    this.#weights?.apply(site, out, this.#list.length, this.#width);
   }
 
   /** Gathers the results of reduce(). Called after the site's own products, which shortens the wait. */
-  exchange(): void {
+  gather(): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
     const bytes = this.#list.length * this.#width * floatBytes;
-    this.#exchange.slabs(() => bytes);
+    this.#allGather.slabs(() => bytes);
   }
 
   /** Adds B times the gathered values to this thread's share of the site's products at `out`. */
-  add(place: number, { pieces, stride }: Share, out: number): void {
+  add(site: number, { pieces, stride }: Share, out: number): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
-    const { matrices } = this.#places[place] as AdapterPlace;
+    const { matrices } = this.#sites[site] as AdapterSite;
     const { groups, entries } = this.#list;
     const { slabs, slabBytes, ranks } = this.#scratch;
     for (const { matrix, padded, slabColumn } of pieces) {
       this.#kernels.addAdapters(
-        place * placeBytes,
+        site * siteBytes,
         matrices.indexOf(matrix),
         groups,
         this.#groupCount,

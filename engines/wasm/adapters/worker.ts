@@ -7,7 +7,7 @@ import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import { type AdapterFile, loadFailed, ranksOf, readAdapterFile, stackedRanks } from "./file.ts";
 import { adapterBytes } from "./layout.ts";
 import { type AdapterTarget, packAdapter } from "./packing.ts";
-import { adapterPlaces } from "./places.ts";
+import { adapterSites } from "./sites.ts";
 
 export type LoaderTask =
   | { readonly type: "measure"; readonly paths: readonly string[] }
@@ -26,8 +26,8 @@ export interface AdapterSizes {
 if (!parentPort) throw new Error("the loader of adapters is a worker");
 const port = parentPort;
 const ownCodes: readonly ErrorCode[] = ["lora_device_load_failed", "invalid_lora_adapter"];
-const blueprint = workerData as PartitionPlan;
-const places = adapterPlaces(divideGraph(blueprint));
+const plan = workerData as PartitionPlan;
+const sites = adapterSites(divideGraph(plan));
 let measured: readonly AdapterFile[] | null = null;
 
 port.on("message", (task: LoaderTask) => {
@@ -39,17 +39,17 @@ port.on("message", (task: LoaderTask) => {
 
 async function carryOut(task: LoaderTask): Promise<AdapterSizes> {
   if (task.type === "measure") {
-    measured = await Promise.all(task.paths.map((path) => readAdapterFile(path, places, blueprint.adapterRank)));
+    measured = await Promise.all(task.paths.map((path) => readAdapterFile(path, sites, plan.adapterRank)));
     return sizesOf(measured);
   }
   if (!measured) throw loadFailed("was not loaded: the thread that had begun with it ended");
-  packAdapter(measured, places, sizesOf(measured).blockBytes, task.targets);
+  packAdapter(measured, sites, sizesOf(measured).blockBytes, task.targets);
   return sizesOf(measured);
 }
 
 function sizesOf(files: readonly AdapterFile[]): AdapterSizes {
   return {
-    blockBytes: adapterBytes(places, stackedRanks(files.map(ranksOf)), blueprint.threads),
+    blockBytes: adapterBytes(sites, stackedRanks(files.map(ranksOf)), plan.threads),
     tensorBytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
   };
 }

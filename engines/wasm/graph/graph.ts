@@ -24,7 +24,7 @@ export const frequencyFactorNames = {
 /** The steps of architectures/architecture.ts with their tensors resolved. */
 export type GraphStep =
   | { readonly kind: "norm"; readonly norm: Norm | null }
-  | { readonly kind: "settle"; readonly norm: Norm }
+  | { readonly kind: "hiddenNorm"; readonly norm: Norm }
   | AttentionGraphStep
   | FeedForwardGraphStep
   | ExpertsGraphStep;
@@ -115,8 +115,8 @@ class LayerBuilder {
     switch (step.kind) {
       case "norm":
         return { kind: "norm", norm: step.weight === null ? null : this.#norm(step.weight) };
-      case "settle":
-        return { kind: "settle", norm: this.#norm(step.weight) };
+      case "hiddenNorm":
+        return { kind: "hiddenNorm", norm: this.#norm(step.weight) };
       case "attention":
         return this.#attention(step);
       case "feedForward":

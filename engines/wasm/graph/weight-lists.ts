@@ -29,7 +29,7 @@ export function matrices({ graph, mixture }: PartitionPlan): Matrix[] {
 function stepMatrices(step: GraphStep): Matrix[] {
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
       return [];
     case "attention":
       return [step.query, step.key, step.value, step.output];
@@ -50,7 +50,7 @@ export function vectors({ graph }: PartitionPlan): TensorInfo[] {
 function stepNorms(step: GraphStep): (Norm | null)[] {
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
       return [step.norm];
     case "attention":
       return [step.norms?.query ?? null, step.norms?.key ?? null, step.postNorm];
@@ -65,7 +65,7 @@ function stepNorms(step: GraphStep): (Norm | null)[] {
 export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
       return [];
     case "attention":
       return [step.input, step.output];

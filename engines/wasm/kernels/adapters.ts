@@ -26,7 +26,7 @@ const MATRIX_BYTES: usize = 12;
 
 /** See kernel-exports.ts. */
 export function reduceAdapters(
-  place: usize,
+  site: usize,
   groups: usize,
   groupCount: i32,
   tokens: usize,
@@ -38,13 +38,13 @@ export function reduceAdapters(
   const groupsEnd = groups + GROUP_BYTES * groupCount;
   let width = 0;
   for (let group = groups; group != groupsEnd; group += GROUP_BYTES) {
-    width = max(width, load<i32>(load<usize>(group) + place, SHARE));
+    width = max(width, load<i32>(load<usize>(group) + site, SHARE));
   }
   if (width == 0) return 0;
   const outBytes = <usize>width << 2;
   const xBytes = <usize>stride << 2;
   for (let group = groups; group != groupsEnd; group += GROUP_BYTES) {
-    const at = load<usize>(group) + place;
+    const at = load<usize>(group) + site;
     const rows = load<i32>(at, OWN);
     if (rows == 0) continue;
     const scales = load<usize>(at, SCALES);
@@ -135,7 +135,7 @@ function reduceOne(a: usize, scales: usize, rows: i32, k: i32, x: usize, y: usiz
 
 /** See kernel-exports.ts. */
 export function addAdapters(
-  place: usize,
+  site: usize,
   matrix: i32,
   groups: usize,
   groupCount: i32,
@@ -152,7 +152,7 @@ export function addAdapters(
   const yBytes = <usize>stride << 2;
   const inBytes = <usize>width << 2;
   for (const end = groups + GROUP_BYTES * groupCount; groups != end; groups += GROUP_BYTES) {
-    const at = load<usize>(groups) + place;
+    const at = load<usize>(groups) + site;
     const ranks = load<i32>(at + offset, 8);
     if (ranks == 0) continue;
     const b = load<usize>(at + offset);

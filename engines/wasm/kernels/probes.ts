@@ -34,12 +34,12 @@ export function probePairDot(a: usize, b: usize, bytes: i32): i32 {
   return sumLanes(sum);
 }
 
-/** Sums entries of the table of 16 signed bytes at `table`, at the `bytes` indices at `places`, all below 16. */
-export function probeLookUp(table: usize, places: usize, bytes: i32): i32 {
+/** Sums entries of the table of 16 signed bytes at `table`, at the `bytes` indices at `indices`, all below 16. */
+export function probeLookUp(table: usize, indices: usize, bytes: i32): i32 {
   const bytesOfTable = v128.load(table);
   let sum = i32x4.splat(0);
   for (let i = 0; i < bytes; i += 16) {
-    const pairs = i16x8.extadd_pairwise_i8x16_s(lookUp(bytesOfTable, v128.load(places + i)));
+    const pairs = i16x8.extadd_pairwise_i8x16_s(lookUp(bytesOfTable, v128.load(indices + i)));
     sum = i32x4.add(sum, i32x4.extadd_pairwise_i16x8_s(pairs));
   }
   return sumLanes(sum);

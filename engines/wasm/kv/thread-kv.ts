@@ -14,9 +14,9 @@ const entryBytes = 8;
 const allPositions = 0x7fffffff;
 
 export class ThreadKv {
-  readonly #blueprint: PartitionPlan;
+  readonly #plan: PartitionPlan;
   readonly #index: number;
-  readonly #order: PassDescriptor;
+  readonly #pass: PassDescriptor;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
   /** The page list, with addresses in the current layer. */
@@ -27,43 +27,43 @@ export class ThreadKv {
   #entries = 0;
 
   constructor(
-    blueprint: PartitionPlan,
+    plan: PartitionPlan,
     index: number,
-    order: PassDescriptor,
+    pass: PassDescriptor,
     kernels: KernelExports,
     at: ThreadMemory,
     memory: SharedArrayBuffer,
   ) {
-    this.#blueprint = blueprint;
+    this.#plan = plan;
     this.#index = index;
-    this.#order = order;
+    this.#pass = pass;
     this.#kernels = kernels;
     this.#at = at;
     const ints = (at.pageListBytes / Int32Array.BYTES_PER_ELEMENT) | 0;
     this.#list = new Int32Array(memory, at.pageList, ints);
-    this.#firstEntry = new Int32Array(blueprint.maxRows);
-    this.#entryCount = new Int32Array(blueprint.maxRows);
+    this.#firstEntry = new Int32Array(plan.maxRows);
+    this.#entryCount = new Int32Array(plan.maxRows);
   }
 
   /** Floats that attend() writes for a token. */
   get partialFloats(): number {
-    const { heads, headLength } = this.#blueprint.shape;
+    const { heads, headLength } = this.#plan.shape;
     return heads * (headLength + partialTail);
   }
 
   /** Before the first layer: lists the pages of every row. A mixture's first pass has its own layers. */
   beginPass(): void {
-    const order = this.#order;
-    const { blockTokens, threads, shape } = this.#blueprint;
+    const pass = this.#pass;
+    const { blockTokens, threads, shape } = this.#plan;
     const { kvPageBytes, kvLayerBytes } = this.#at;
-    const kv = this.#at.kv + (order.isFirstPass ? shape.layers * kvLayerBytes : 0);
+    const kv = this.#at.kv + (pass.isFirstPass ? shape.layers * kvLayerBytes : 0);
     let count = 0;
-    for (let row = 0; row < order.rowCount; row++) {
-      const firstPage = order.row(row, rowField.firstPage);
-      const blocks = order.row(row, rowField.blockCount);
+    for (let row = 0; row < pass.rowCount; row++) {
+      const firstPage = pass.row(row, rowField.firstPage);
+      const blocks = pass.row(row, rowField.blockCount);
       this.#firstEntry[row] = count;
       for (let block = this.#index; block < blocks; block += threads) {
-        this.#list[count * 2] = kv + (order.pages[firstPage + block] as number) * kvPageBytes;
+        this.#list[count * 2] = kv + (pass.pages[firstPage + block] as number) * kvPageBytes;
         this.#list[count * 2 + 1] = block * blockTokens;
         count++;
       }
@@ -86,15 +86,15 @@ export class ThreadKv {
    * truncated, shared and saved at any position.
    */
   attend(rules: Pick<AttentionStep, "behind" | "ahead" | "scale" | "softcap">, joined: number, out: number): void {
-    const { shape, blockTokens, kvType } = this.#blueprint;
+    const { shape, blockTokens, kvType } = this.#plan;
     const { heads, kvHeads, headLength } = shape;
     const stride = (heads + 2 * kvHeads) * headLength;
     const behind = Math.min(rules.behind, allPositions);
     const ahead = Math.min(rules.ahead, allPositions);
-    for (let row = 0; row < this.#order.rowCount; row++) {
-      const firstToken = this.#order.row(row, rowField.firstToken);
-      const length = this.#order.row(row, rowField.length);
-      const firstPosition = this.#order.row(row, rowField.firstPosition);
+    for (let row = 0; row < this.#pass.rowCount; row++) {
+      const firstToken = this.#pass.row(row, rowField.firstToken);
+      const length = this.#pass.row(row, rowField.length);
+      const firstPosition = this.#pass.row(row, rowField.firstPosition);
       this.#store(row, joined + firstToken * stride * floatBytes, stride, length, firstPosition);
       this.#kernels.attend(
         kvType,
@@ -118,7 +118,7 @@ export class ThreadKv {
   }
 
   #store(row: number, joined: number, stride: number, length: number, firstPosition: number): void {
-    const { shape, blockTokens, kvType, threads } = this.#blueprint;
+    const { shape, blockTokens, kvType, threads } = this.#plan;
     const { heads, kvHeads, headLength } = shape;
     const kvBytes = kvHeads * headLength * floatBytes;
     for (let i = 0; i < length; i++) {

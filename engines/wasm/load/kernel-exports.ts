@@ -178,7 +178,7 @@ export interface KernelExports {
    * changes anything at the site.
    */
   reduceAdapters(
-    place: number,
+    site: number,
     groups: number,
     groupCount: number,
     tokens: number,
@@ -193,7 +193,7 @@ export interface KernelExports {
    * for the ranks of two tokens.
    */
   addAdapters(
-    place: number,
+    site: number,
     matrix: number,
     groups: number,
     groupCount: number,
@@ -211,8 +211,8 @@ export interface KernelExports {
   probeAddDot(a: number, b: number, bytes: number): number;
   /** The same by the instruction that sums pairs into 16 bits. */
   probePairDot(a: number, b: number, bytes: number): number;
-  /** Sums entries of the table of 16 signed bytes at `table`, at the `bytes` indices at `places`, all below 16. */
-  probeLookUp(table: number, places: number, bytes: number): number;
+  /** Sums entries of the table of 16 signed bytes at `table`, at the `bytes` indices at `indices`, all below 16. */
+  probeLookUp(table: number, indices: number, bytes: number): number;
   /** Peak rate of the dot instruction: `count` times 16 bytes from registers. The result depends on the work. */
   probeDot(count: number): number;
   /** Reads `bytes` bytes and discards them. The result depends on the data. */

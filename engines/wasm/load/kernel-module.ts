@@ -22,13 +22,13 @@ export interface KernelMemory {
   grow(pages: number): number;
 }
 
-export type Twin = "relaxed" | "plain";
+export type Variant = "relaxed" | "plain";
 
 /** Plain data, sent to every compute thread. */
 export interface KernelModule {
   /** A WebAssembly.Module. */
   readonly module: object;
-  readonly twin: Twin;
+  readonly variant: Variant;
   /** Whether the dot instruction is also right for unsigned bytes above 127. */
   readonly wideDot: boolean;
   /** Why the plain variant was chosen, if the user did not ask for it. */
@@ -50,8 +50,8 @@ const testBytes = 8192;
 const testPages = 2;
 const operandsAt = [65_536, 65_536 + testBytes] as const;
 /** Numbers below 16: indices into the first 16 bytes of the signed operand. */
-const placesAt = 65_536 + 2 * testBytes;
-const placesBytes = 256;
+const indicesAt = 65_536 + 2 * testBytes;
+const indexBytes = 256;
 
 /**
  * Compiles the kernels and picks a variant. Throws config_invalid if TROUPE_WASM_KERNELS names an unknown variant or
@@ -69,7 +69,7 @@ export async function loadKernels(): Promise<KernelModule> {
     plainBecause = await findFault(relaxed, largestNarrowOperand);
     if (relaxed && plainBecause === undefined) {
       const wideDot = wish !== "relaxed-narrow" && (await findFault(relaxed, largestWideOperand)) === undefined;
-      return { module: relaxed, twin: "relaxed", wideDot, plainBecause };
+      return { module: relaxed, variant: "relaxed", wideDot, plainBecause };
     }
   }
   if (wish.startsWith("relaxed")) {
@@ -78,7 +78,7 @@ export async function loadKernels(): Promise<KernelModule> {
   }
   const plain = compile("plain");
   const fault = await findFault(plain, largestNarrowOperand);
-  if (plain && fault === undefined) return { module: plain, twin: "plain", wideDot: false, plainBecause };
+  if (plain && fault === undefined) return { module: plain, variant: "plain", wideDot: false, plainBecause };
   throw new ServerError("unsupported", `the wasm engine needs WebAssembly SIMD, but ${fault}; use --engine llama`, {
     param: "engine",
   });
@@ -101,15 +101,15 @@ function instantiate(module: object, memory: KernelMemory): KernelExports {
 }
 
 /** The compiled variant, or undefined if this machine does not support its instructions. */
-function compile(twin: Twin): object | undefined {
-  const file = new URL(`../kernels/kernels-${twin}.wasm`, import.meta.url);
+function compile(variant: Variant): object | undefined {
+  const file = new URL(`../kernels/kernels-${variant}.wasm`, import.meta.url);
   let bytes: Uint8Array;
   try {
     bytes = readFileSync(file);
   } catch (cause) {
     throw new ServerError("internal", `expected the kernels at ${file.pathname}; run "npm run build"`, { cause });
   }
-  if (twin === "relaxed") enableRelaxedSimd(bytes);
+  if (variant === "relaxed") enableRelaxedSimd(bytes);
   return WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : undefined;
 }
 
@@ -129,7 +129,7 @@ async function findFault(module: object | undefined, largest: number): Promise<s
   const memory = createMemory(testPages);
   const kernels = instantiate(module, memory);
   const expected = fillOperands(memory, largest);
-  const expectedLookUp = fillPlaces(memory);
+  const expectedLookUp = fillIndices(memory);
   for (let round = 0; round < testRounds; round++) {
     for (let call = 0; call < callsPerRound; call++) {
       const got = kernels.probeAddDot(...operandsAt, testBytes);
@@ -137,7 +137,7 @@ async function findFault(module: object | undefined, largest: number): Promise<s
       if (largest > largestNarrowOperand) continue;
       const pairs = kernels.probePairDot(...operandsAt, testBytes);
       if (pairs !== expected) return `its dot product by pairs came to ${pairs} where ${expected} is right`;
-      const found = kernels.probeLookUp(operandsAt[0], placesAt, placesBytes);
+      const found = kernels.probeLookUp(operandsAt[0], indicesAt, indexBytes);
       if (found !== expectedLookUp) return `what it looked up came to ${found} where ${expectedLookUp} is right`;
     }
     await wait(pauseMs);
@@ -163,13 +163,13 @@ function fillOperands({ buffer }: KernelMemory, largest: number): number {
 }
 
 /** Writes indices, each a different number of times, and returns the sum of the bytes found there. */
-function fillPlaces({ buffer }: KernelMemory): number {
+function fillIndices({ buffer }: KernelMemory): number {
   const table = new Int8Array(buffer, operandsAt[0], 16);
-  const places = new Uint8Array(buffer, placesAt, placesBytes);
+  const indices = new Uint8Array(buffer, indicesAt, indexBytes);
   let sum = 0;
-  for (let i = 0; i < placesBytes; i++) {
-    places[i] = Math.floor(Math.sqrt(i));
-    sum += table[places[i] as number] as number;
+  for (let i = 0; i < indexBytes; i++) {
+    indices[i] = Math.floor(Math.sqrt(i));
+    sum += table[indices[i] as number] as number;
   }
   return sum;
 }

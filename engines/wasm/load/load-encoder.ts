@@ -30,7 +30,7 @@ export async function loadEncoder(
   const threads = helpers.length + 1;
   const { capacity, ...sizes } = encoderSizes(spec, file.shape, threads);
   const { blockTokens } = capacity;
-  const blueprint: PartitionPlan = {
+  const plan: PartitionPlan = {
     files: file.table.files,
     graph: file.graph,
     shape: shapeForContext(file.shape, capacity.sequenceTokens),
@@ -43,10 +43,10 @@ export async function loadEncoder(
     adapterRank: 0,
     mixture: null,
   };
-  const shared = allocateShared(blueprint, 0, null);
-  const { leader } = await loadThreads(blueprint, kernels, shared, helpers, tensorBytes(file.table), onProgress);
+  const shared = allocateShared(plan, 0, null);
+  const { leader } = await loadThreads(plan, kernels, shared, helpers, tensorBytes(file.table), onProgress);
   const card = modelCard(spec, file, kernels, threads, 0);
-  const encoder = new WasmEncoder({ blueprint, card, capacity, leader, helpers, abortFlag: spec.abortFlag });
+  const encoder = new WasmEncoder({ plan, card, capacity, leader, helpers, abortFlag: spec.abortFlag });
   warmUp(encoder);
   return encoder;
 }

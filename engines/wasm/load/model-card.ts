@@ -16,7 +16,7 @@ export function modelCard(
   return {
     path: spec.path,
     description: `${shape.architecture} ${type?.name ?? ""}`,
-    engine: `wasm (${kernels.twin} SIMD${detailOf(kernels)})`,
+    engine: `wasm (${kernels.variant} SIMD${detailOf(kernels)})`,
     backend: `cpu, ${threads} threads`,
     vocabSize: shape.vocabSize,
     parameterCount: elements.reduce((a, b) => a + b, 0),

@@ -17,7 +17,7 @@ const longestFactorBytes = 16_384;
 
 /** Fills the slices of thread `index`. Throws model_file_invalid if a file ends early or holds NaN or infinities. */
 export async function loadWeights(
-  blueprint: PartitionPlan,
+  plan: PartitionPlan,
   divided: DividedGraph,
   index: number,
   memory: ThreadMemory,
@@ -25,7 +25,7 @@ export async function loadWeights(
   bytes: Uint8Array,
   onBytes: (bytes: number) => void,
 ): Promise<void> {
-  const reader = new Reader(blueprint.files, bytes, onBytes);
+  const reader = new Reader(plan.files, bytes, onBytes);
   try {
     const loaded = new Set<string>();
     for (const piece of threadPieces(divided, index)) {
@@ -37,7 +37,7 @@ export async function loadWeights(
       loadBias(reader, piece, memory);
       loaded.add(name);
     }
-    for (const tensor of vectors(blueprint)) {
+    for (const tensor of vectors(plan)) {
       const count = tensor.bytes / Float32Array.BYTES_PER_ELEMENT;
       loadFloats(reader, tensor, 0, memory.weights.get(tensor.name) as number, count);
     }

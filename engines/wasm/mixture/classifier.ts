@@ -60,7 +60,7 @@ export class Classifier {
     for (const [i, shares] of this.#divided.classifier.entries()) {
       const { columns } = this.#mixture.classifier[i] as { columns: number };
       this.#products.multiply(this.#products.own(shares), x, columns, n, this.#products.ownSlab);
-      this.#products.exchange(shares, n);
+      this.#products.gather(shares, n);
       this.#products.join(shares, n);
       this.#finish(i, n);
       x = joined;

@@ -5,7 +5,7 @@ import { basename } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ClassifierLayer, MixtureSpec } from "../../engine.ts";
 import { ranksOf, readAdapterFile, stackedRanks } from "../adapters/file.ts";
-import { type AdapterPlace, adapterPlaces } from "../adapters/places.ts";
+import { type AdapterSite, adapterSites } from "../adapters/sites.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
 import type { AdapterRanks, Mixture } from "../plan/mixture.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
@@ -38,8 +38,8 @@ export async function loadMixture(
   maxSequences: number,
 ): Promise<LoadedMixture> {
   const layers = checkClassifier(spec, model.shape.width);
-  const places = adapterPlaces(divideGraph({ ...model, mixture: null }));
-  const files = await Promise.all(spec.adapters.map((path) => readAdapterFile(path, places, Number.POSITIVE_INFINITY)));
+  const sites = adapterSites(divideGraph({ ...model, mixture: null }));
+  const files = await Promise.all(spec.adapters.map((path) => readAdapterFile(path, sites, Number.POSITIVE_INFINITY)));
   const ranks = files.map(ranksOf);
   if (ranks.flat(3).every((rank) => rank === 0)) throw invalid("its adapters change none of its matrices");
   const { rectifies, temperature, topAdapters, normalisesTop, globalWeight, firstPassWeight } = spec;
@@ -47,7 +47,7 @@ export async function loadMixture(
     ...{ rectifies, temperature, topAdapters, normalisesTop, globalWeight, firstPassWeight },
     adapters: spec.adapters.length,
     layers,
-    layerOf: layersOf(spec, layers, places, ranks),
+    layerOf: layersOf(spec, layers, sites, ranks),
     ranks,
     classifier: spec.classifier.map((layer, i) => classifierMatrix(layer, i, spec.classifier.length)),
     keptSlots: spec.keptAfter === null ? 0 : maxSequences,
@@ -97,13 +97,13 @@ function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width
 function layersOf(
   spec: MixtureSpec,
   layers: number,
-  places: readonly AdapterPlace[],
+  sites: readonly AdapterSite[],
   ranks: readonly AdapterRanks[],
 ): number[][] {
-  const isChanged = (place: number, matrix: number) => ranks.some((own) => (own[place]?.[matrix] ?? 0) > 0);
-  return places.map(({ matrices }, place) =>
+  const isChanged = (site: number, matrix: number) => ranks.some((own) => (own[site]?.[matrix] ?? 0) > 0);
+  return sites.map(({ matrices }, site) =>
     matrices.map(({ tensor: { name } }, matrix) => {
-      if (!spec.layerwise || !isChanged(place, matrix)) return 0;
+      if (!spec.layerwise || !isChanged(site, matrix)) return 0;
       const layer = spec.layers[name];
       if (layer !== undefined && Number.isInteger(layer) && layer >= 0 && layer < layers) return layer;
       throw invalid(`adapters change "${name}", whose layer is said to be ${layer}, one of ${layers} expected`);

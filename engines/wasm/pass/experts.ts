@@ -25,7 +25,7 @@ export class Experts implements StepRunner<DividedExperts> {
     this.#floats = floats;
     this.#used = used;
     this.#feedForward = feedForward;
-    this.#tokens = expertTokens({ experts }, parts.blueprint.passTokens);
+    this.#tokens = expertTokens({ experts }, parts.plan.passTokens);
     this.#routing = new ExpertRouting({ count, used, tokens: this.#tokens });
   }
 
@@ -35,28 +35,28 @@ export class Experts implements StepRunner<DividedExperts> {
   }
 
   #runTokens(step: DividedExperts, first: number, n: number): void {
-    const { blueprint, at, products } = this.#parts;
-    const x = at.input + first * blueprint.shape.width * floatBytes;
+    const { plan, at, products } = this.#parts;
+    const x = at.input + first * plan.shape.width * floatBytes;
     this.#route(step, x, n);
     this.#enter(step, x, n);
-    products.exchange(step.gate, n * this.#used);
+    products.gather(step.gate, n * this.#used);
     products.join(step.gate, n * this.#used);
     this.#leave(step, n);
     products.addToHidden(step.down, n, null, first);
   }
 
   #route({ router, normalised }: DividedExperts, x: number, n: number): void {
-    const { blueprint, at, products } = this.#parts;
-    products.multiply(products.own(router), x, blueprint.shape.width, n, products.ownSlab);
-    products.exchange(router, n);
+    const { plan, at, products } = this.#parts;
+    products.multiply(products.own(router), x, plan.shape.width, n, products.ownSlab);
+    products.gather(router, n);
     products.join(router, n);
     this.#routing.route(this.#floats, at.joined >>> 2, n, normalised);
   }
 
   /** Computes this thread's part of the inner state of every row into its slab. Gate and up are divided alike. */
   #enter({ gate, up, activation }: DividedExperts, x: number, n: number): void {
-    const { blueprint, kernels, at, products } = this.#parts;
-    const { width } = blueprint.shape;
+    const { plan, kernels, at, products } = this.#parts;
+    const { width } = plan.shape;
     const { stride } = products.own(gate);
     const routing = this.#routing;
     let prepared = -1;
@@ -78,8 +78,8 @@ export class Experts implements StepRunner<DividedExperts> {
   }
 
   #gather(x: number, expert: number): number {
-    const { blueprint, kernels, at } = this.#parts;
-    const { width } = blueprint.shape;
+    const { plan, kernels, at } = this.#parts;
+    const { width } = plan.shape;
     const bytes = width * floatBytes;
     const first = this.#routing.firstRowOf(expert);
     for (let i = 0; i < this.#routing.rowCountOf(expert); i++) {

@@ -28,7 +28,7 @@ export class Passes {
   /** Runs the described pass; the results are complete on return. */
   run(): void {
     this.#checkAborted();
-    this.#leader.team.giveOrder();
+    this.#leader.group.startPass();
     this.#leader.runPass(this.#checkAborted);
   }
 
@@ -39,7 +39,7 @@ export class Passes {
 
   /** Ends the current step and all later ones. Returns the error to throw. */
   fail(error: unknown): ServerError {
-    this.#leader.team.fail();
+    this.#leader.group.fail();
     this.#broken ??= asModelFailure(error);
     return this.#broken;
   }
@@ -48,7 +48,7 @@ export class Passes {
   dispose(): boolean {
     if (this.#disposed) return false;
     this.#disposed = true;
-    this.#leader.team.stop();
+    this.#leader.group.stop();
     for (const helper of this.#helpers) void helper.terminate();
     return true;
   }

@@ -5,12 +5,12 @@ import type { Rope } from "../graph/ropes.ts";
 import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 
 /** `table` gets two floats for each pair of each token of the pass. */
-export function fillRotation(order: PassDescriptor, { frequencies, magnitude }: Rope, table: Float32Array): void {
+export function fillRotation(pass: PassDescriptor, { frequencies, magnitude }: Rope, table: Float32Array): void {
   const pairs = frequencies.length;
-  for (let row = 0; row < order.rowCount; row++) {
-    let at = order.row(row, rowField.firstToken) * 2 * pairs;
-    const firstPosition = order.row(row, rowField.firstPosition);
-    for (let i = 0; i < order.row(row, rowField.length); i++) {
+  for (let row = 0; row < pass.rowCount; row++) {
+    let at = pass.row(row, rowField.firstToken) * 2 * pairs;
+    const firstPosition = pass.row(row, rowField.firstPosition);
+    for (let i = 0; i < pass.row(row, rowField.length); i++) {
       for (let pair = 0; pair < pairs; pair++) {
         const angle = (firstPosition + i) * (frequencies[pair] as number);
         table[at++] = Math.cos(angle) * magnitude;

@@ -16,10 +16,10 @@ export interface StepRunner<Step extends DividedStep> {
 
 /** Parts of the compute thread that steps use. */
 export interface StepParts {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly kernels: KernelExports;
   readonly at: ThreadMemory;
-  readonly exchange: AllGather;
+  readonly allGather: AllGather;
   readonly products: ThreadProducts;
   readonly norms: ThreadNorms;
   /** Null if the model takes no adapters. */
@@ -30,22 +30,22 @@ export interface StepParts {
 export const activationNumbers: Readonly<Record<Activation, number>> = { silu: 0, gelu: 1 };
 
 /** Input rows of the products of one adapter site (adapters/sites.ts). */
-export interface PlaceInput {
-  readonly place: number;
+export interface SiteInput {
+  readonly site: number;
   readonly x: number;
   readonly columns: number;
   readonly n: number;
 }
 
 /** Multiplies matrices that share their input and are divided together, and adds the adapters' contribution. */
-export function multiplyPlace(
+export function multiplyAtSite(
   { products, adapters }: Pick<StepParts, "products" | "adapters">,
   share: Share,
-  { place, x, columns, n }: PlaceInput,
+  { site, x, columns, n }: SiteInput,
   out: number,
 ): void {
-  adapters?.reduce(place, x);
+  adapters?.reduce(site, x);
   products.multiply(share, x, columns, n, out);
-  adapters?.exchange();
-  adapters?.add(place, share, out);
+  adapters?.gather();
+  adapters?.add(site, share, out);
 }

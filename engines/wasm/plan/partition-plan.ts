@@ -102,7 +102,7 @@ export function headUnit(headLength: number): number {
 /** A step of a layer with its matrices divided; index = thread. */
 export type DividedStep =
   | { readonly kind: "norm"; readonly norm: Norm | null }
-  | { readonly kind: "settle"; readonly norm: Norm }
+  | { readonly kind: "hiddenNorm"; readonly norm: Norm }
   | DividedAttention
   | DividedFeedForward
   | DividedExperts;
@@ -110,7 +110,7 @@ export type DividedStep =
 export interface DividedAttention extends AttentionRules {
   readonly kind: "attention";
   /** Number of the adapter site of its first products (adapters/sites.ts); the output's site is the next number. */
-  readonly place: number;
+  readonly site: number;
   /** Shares of queries, keys and values. */
   readonly input: readonly Share[];
   readonly output: readonly Share[];
@@ -119,7 +119,7 @@ export interface DividedAttention extends AttentionRules {
 export interface DividedFeedForward {
   readonly kind: "feedForward";
   /** As for attention. */
-  readonly place: number;
+  readonly site: number;
   readonly gate: readonly Share[] | null;
   readonly up: readonly Share[];
   readonly down: readonly Share[];
@@ -149,7 +149,7 @@ export interface DividedGraph {
   readonly tokenType: Share | null;
   /** Empty shares if the model has no logits. */
   readonly output: readonly Share[];
-  readonly outputPlace: number;
+  readonly outputSite: number;
   /** The scoring head, held by the leader only; null = none. */
   readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
   /** The classifier of a mixture; empty if there is none. */
@@ -163,11 +163,11 @@ export function divideGraph({
   mixture,
 }: Pick<PartitionPlan, "graph" | "shape" | "threads" | "mixture">): DividedGraph {
   const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
-  let places = 0;
+  let sites = 0;
   const layers = graph.layers.map((layer) =>
     layer.map((found) => {
-      const step = divideStep(found, places, shape, threads);
-      if ("place" in step) places += 2;
+      const step = divideStep(found, sites, shape, threads);
+      if ("site" in step) sites += 2;
       return step;
     }),
   );
@@ -181,26 +181,26 @@ export function divideGraph({
     tokenType: undivided(graph.tokenType),
     layers,
     output: graph.output ? whole(graph.output) : Array<Share>(threads).fill({ pieces: [], stride: 0 }),
-    outputPlace: places,
+    outputSite: sites,
     scoring: { dense: undivided(head?.dense), output: undivided(head?.output) },
     classifier,
   };
 }
 
-function divideStep(step: GraphStep, place: number, { headLength }: Hyperparameters, threads: number): DividedStep {
+function divideStep(step: GraphStep, site: number, { headLength }: Hyperparameters, threads: number): DividedStep {
   const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
       return step;
     case "attention": {
       const { query, key, value, output, ...rules } = step;
       const input = divide([query, key, value], headUnit(headLength), threads);
-      return { ...rules, place, input, output: whole(output) };
+      return { ...rules, site, input, output: whole(output) };
     }
     case "feedForward": {
       const { gate, up, down, ...rules } = step;
-      return { ...rules, place, gate: gate && whole(gate), up: whole(up), down: whole(down) };
+      return { ...rules, site, gate: gate && whole(gate), up: whole(up), down: whole(down) };
     }
     case "experts": {
       const { router, gate, up, down, ...rules } = step;

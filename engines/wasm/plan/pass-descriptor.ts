@@ -46,7 +46,7 @@ export class PassDescriptor {
       return view;
     });
     const [tokens, rows, outputs, pages] = others;
-    if (!first || !tokens || !rows || !outputs || !pages) throw new Error("an order has five sections");
+    if (!first || !tokens || !rows || !outputs || !pages) throw new Error("a pass descriptor has five sections");
     this.#header = first;
     this.tokens = tokens;
     this.rows = rows;

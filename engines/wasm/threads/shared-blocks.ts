@@ -10,10 +10,10 @@ import { slabBytes } from "./thread-memory.ts";
 /** The blocks of memory all threads see. */
 export interface SharedBlocks {
   readonly control: SharedArrayBuffer;
-  readonly order: SharedArrayBuffer;
-  readonly bus: SharedArrayBuffer;
+  readonly pass: SharedArrayBuffer;
+  readonly gatherBuffer: SharedArrayBuffer;
   /** All-gather buffer of the adapters' products; empty if there are no adapters. */
-  readonly adapterBus: SharedArrayBuffer;
+  readonly adapterGatherBuffer: SharedArrayBuffer;
   /** Values of a mixture's classifier (mixture/mixture.ts); null if there is none. */
   readonly classifier: SharedArrayBuffer | null;
   /** vocabSize floats for each logits row of a step. */
@@ -23,16 +23,16 @@ export interface SharedBlocks {
 const floatBytes = 4;
 
 export function allocateShared(
-  blueprint: PartitionPlan,
+  plan: PartitionPlan,
   logitsRows: number,
   classifier: SharedArrayBuffer | null,
 ): SharedBlocks {
-  const { threads, shape } = blueprint;
+  const { threads, shape } = plan;
   return {
     control: new SharedArrayBuffer(ThreadGroup.controlBytes(threads)),
-    order: new SharedArrayBuffer(PassDescriptor.bytes(blueprint)),
-    bus: new SharedArrayBuffer(AllGather.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
-    adapterBus: new SharedArrayBuffer(AllGather.busBytes(threads, adapterSlabBytes(blueprint))),
+    pass: new SharedArrayBuffer(PassDescriptor.bytes(plan)),
+    gatherBuffer: new SharedArrayBuffer(AllGather.bufferBytes(threads, slabBytes(plan, divideGraph(plan)))),
+    adapterGatherBuffer: new SharedArrayBuffer(AllGather.bufferBytes(threads, adapterSlabBytes(plan))),
     classifier,
     logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
   };

@@ -5,11 +5,11 @@ import { existsSync, readlinkSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 
 /** Words of the control block. */
-const word = { arrived: 0, generation: 1, sleepers: 2, orders: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
+const word = { arrived: 0, phase: 1, sleepers: 2, passes: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
 
 /** Reads of a word before sleeping on it, about 10 ns each: at a barrier, and while waiting for the next pass. */
 const barrierSpins = 100_000;
-const orderSpins = 200_000;
+const passSpins = 200_000;
 /** Interval at which the sleeping leader checks that the other threads are alive. */
 const livenessMs = 100;
 
@@ -17,7 +17,7 @@ export class ThreadGroup {
   readonly index: number;
   readonly size: number;
   readonly #control: Int32Array;
-  #ordersSeen = 0;
+  #passesSeen = 0;
 
   static controlBytes(size: number): number {
     return (word.threadIds + size) * Int32Array.BYTES_PER_ELEMENT;
@@ -34,42 +34,42 @@ export class ThreadGroup {
   barrier(): void {
     if (this.size === 1) return;
     const control = this.#control;
-    const generation = Atomics.load(control, word.generation);
+    const phase = Atomics.load(control, word.phase);
     // Checked after the phase is read: a later failure changes the phase, which ends the wait.
     this.#checkFailed();
     if (Atomics.add(control, word.arrived, 1) === this.size - 1) {
       Atomics.store(control, word.arrived, 0);
-      Atomics.add(control, word.generation, 1);
-      this.#wakeSleepers(word.generation);
+      Atomics.add(control, word.phase, 1);
+      this.#wakeSleepers(word.phase);
     } else {
-      this.#waitWhile(word.generation, generation, barrierSpins);
+      this.#waitWhile(word.phase, phase, barrierSpins);
     }
     this.#checkFailed();
   }
 
   /** Leader: starts the described pass on the other threads. */
-  giveOrder(): void {
-    Atomics.add(this.#control, word.orders, 1);
-    this.#wakeSleepers(word.orders);
+  startPass(): void {
+    Atomics.add(this.#control, word.passes, 1);
+    this.#wakeSleepers(word.passes);
   }
 
   /** Other threads: waits for the next pass. False if there will be none. */
-  awaitOrder(): boolean {
-    this.#waitWhile(word.orders, this.#ordersSeen, orderSpins);
-    this.#ordersSeen++;
+  awaitPass(): boolean {
+    this.#waitWhile(word.passes, this.#passesSeen, passSpins);
+    this.#passesSeen++;
     return Atomics.load(this.#control, word.stopped) === 0 && Atomics.load(this.#control, word.failed) === 0;
   }
 
   /** Leader: ends the other threads. */
   stop(): void {
     Atomics.store(this.#control, word.stopped, 1);
-    this.giveOrder();
+    this.startPass();
   }
 
   /** Any thread: ends all present and future waits of all threads. No further pass completes. */
   fail(): void {
     Atomics.store(this.#control, word.failed, 1);
-    for (const at of [word.generation, word.orders]) {
+    for (const at of [word.phase, word.passes]) {
       Atomics.add(this.#control, at, 1);
       Atomics.notify(this.#control, at);
     }

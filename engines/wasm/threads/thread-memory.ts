@@ -76,12 +76,12 @@ export function slabBytes({ passTokens, shape }: PartitionPlan, divided: Divided
 }
 
 export function layOut(
-  blueprint: PartitionPlan,
+  plan: PartitionPlan,
   divided: DividedGraph,
   kernels: KernelExports,
   thread: number,
 ): ThreadMemory {
-  const { shape, passTokens, maxRows, maxOutputs, blocksPerSequence, threads, pagesPerThread } = blueprint;
+  const { shape, passTokens, maxRows, maxOutputs, blocksPerSequence, threads, pagesPerThread } = plan;
   const arena = new Arena();
   const weights = new Map<string, number>();
   const biases = new Map<string, number>();
@@ -91,16 +91,16 @@ export function layOut(
       weights.set(name, arena.take((kernels.matrixBytes(tensor.type, padded, columns) >>> 0) * count));
     if (bias && !biases.has(name)) biases.set(name, arena.take(padded * floatBytes));
   }
-  for (const { name, bytes } of vectors(blueprint)) weights.set(name, arena.take(bytes));
+  for (const { name, bytes } of vectors(plan)) weights.set(name, arena.take(bytes));
 
-  const kvPageBytes = kernels.kvPageBytes(blueprint.kvType, shape.kvHeads, shape.headLength, blueprint.blockTokens);
+  const kvPageBytes = kernels.kvPageBytes(plan.kvType, shape.kvHeads, shape.headLength, plan.blockTokens);
   const kvPoolBytes = kvPageBytes * pagesPerThread;
-  const kv = arena.take(kvPoolBytes * kvLayers(blueprint));
+  const kv = arena.take(kvPoolBytes * kvLayers(plan));
   // An encoder's layers use the same pages, one after the other.
-  const kvLayerBytes = blueprint.graph.isEncoder ? 0 : kvPoolBytes;
+  const kvLayerBytes = plan.graph.isEncoder ? 0 : kvPoolBytes;
 
   const attentionWidth = shape.heads * shape.headLength;
-  const classifier = blueprint.mixture?.classifier ?? [];
+  const classifier = plan.mixture?.classifier ?? [];
   const joinedWidth = Math.max(
     attentionWidth + 2 * shape.kvHeads * shape.headLength,
     shape.feedForward,
@@ -113,9 +113,9 @@ export function layOut(
   const inner = classifier.map(({ columns }) => columns);
   const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, ...inner);
   const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
-  const types = new Set(matrices(blueprint).map(({ tensor }) => tensor.type));
+  const types = new Set(matrices(plan).map(({ tensor }) => tensor.type));
   const preparedBytes = Math.max(...[...types].map((type) => kernels.activationBytes(type, passTokens, widestInput)));
-  const slab = slabBytes(blueprint, divided);
+  const slab = slabBytes(plan, divided);
   const pageListBytes = maxRows * Math.ceil(blocksPerSequence / threads) * 8;
   const scratch = arena.used;
   const rotationBytes = align(passTokens * shape.rotated * floatBytes);
@@ -138,18 +138,18 @@ export function layOut(
     rotationBytes,
     pageList: arena.take(pageListBytes),
     pageListBytes,
-    adapters: layOutScratch(blueprint, (bytes) => arena.take(bytes)),
+    adapters: layOutScratch(plan, (bytes) => arena.take(bytes)),
     staging: scratch,
-    stagingBytes: Math.max(stagingBytes, longestPanelBytes(blueprint)),
+    stagingBytes: Math.max(stagingBytes, longestPanelBytes(plan)),
   };
   const end = Math.max(arena.used, scratch + memory.stagingBytes);
-  if (end > longestMemoryBytes) throw tooLarge(blueprint, end);
+  if (end > longestMemoryBytes) throw tooLarge(plan, end);
   return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
 }
 
 /** File bytes of the fewest rows that can be packed at once. */
-function longestPanelBytes(blueprint: PartitionPlan): number {
-  return Math.max(...matrices(blueprint).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
+function longestPanelBytes(plan: PartitionPlan): number {
+  return Math.max(...matrices(plan).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
 }
 
 function tooLarge({ threads, pagesPerThread, graph }: PartitionPlan, bytes: number): ServerError {

@@ -9,19 +9,19 @@ import type { ThreadMemory } from "./thread-memory.ts";
 const floatBytes = 4;
 
 export class ThreadNorms {
-  readonly #blueprint: PartitionPlan;
+  readonly #plan: PartitionPlan;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
 
-  constructor(blueprint: PartitionPlan, kernels: KernelExports, at: ThreadMemory) {
-    this.#blueprint = blueprint;
+  constructor(plan: PartitionPlan, kernels: KernelExports, at: ThreadMemory) {
+    this.#plan = plan;
     this.#kernels = kernels;
     this.#at = at;
   }
 
   /** Norms n rows of the hidden state's width, without gaps; out may be x. If `norm` is null, rows are only copied. */
   run(norm: Norm | null, x: number, out: number, n: number): void {
-    const { width } = this.#blueprint.shape;
+    const { width } = this.#plan.shape;
     if (norm) this.#rows(norm, 0, x, out, width, n, width);
     else if (out !== x) this.#kernels.copyRows(x, width, out, width, n, width);
   }
@@ -32,7 +32,7 @@ export class ThreadNorms {
   }
 
   #rows({ weight, bias }: Norm, first: number, x: number, out: number, stride: number, n: number, k: number): void {
-    const { graph, shape } = this.#blueprint;
+    const { graph, shape } = this.#plan;
     const weights = this.#addressOf(weight.name) + first * floatBytes;
     if (graph.normKind === "rms") {
       this.#kernels.rmsNorm(x, stride, weights, out, stride, n, k, shape.epsilon);

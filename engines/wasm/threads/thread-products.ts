@@ -16,7 +16,7 @@ export interface ProductParts {
   readonly index: number;
   readonly kernels: KernelExports;
   readonly at: ThreadMemory;
-  readonly exchange: AllGather;
+  readonly allGather: AllGather;
   readonly norms: ThreadNorms;
 }
 
@@ -27,16 +27,16 @@ export class ThreadProducts {
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  readonly #exchange: AllGather;
+  readonly #allGather: AllGather;
   readonly #norms: ThreadNorms;
 
-  constructor({ shape, index, kernels, at, exchange, norms }: ProductParts) {
+  constructor({ shape, index, kernels, at, allGather, norms }: ProductParts) {
     this.ownSlab = at.slabs + index * at.slabBytes;
     this.#shape = shape;
     this.#index = index;
     this.#kernels = kernels;
     this.#at = at;
-    this.#exchange = exchange;
+    this.#allGather = allGather;
     this.#norms = norms;
   }
 
@@ -75,8 +75,8 @@ export class ThreadProducts {
   }
 
   /** Shares the first n rows of this thread's slab and receives the others'. */
-  exchange(shares: readonly Share[], n: number): void {
-    this.#exchange.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
+  gather(shares: readonly Share[], n: number): void {
+    this.#allGather.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
   }
 
   /** Puts the slabs of all threads side by side: n whole rows. */
@@ -100,7 +100,7 @@ export class ThreadProducts {
     const { joined, slabs, slabBytes } = this.#at;
     const hidden = this.#at.hidden + firstToken * width * floatBytes;
     if (postNorm) {
-      this.exchange(shares, n);
+      this.gather(shares, n);
       this.join(shares, n);
       this.#norms.run(postNorm, joined, joined, n);
       if (residualScale !== 1) this.#kernels.scaleRows(joined, width, n, width, residualScale);
@@ -109,7 +109,7 @@ export class ThreadProducts {
     }
     const own = this.own(shares).stride;
     if (residualScale !== 1) this.#kernels.scaleRows(this.ownSlab, own, n, own, residualScale);
-    this.exchange(shares, n);
+    this.gather(shares, n);
     shares.forEach(({ pieces, stride }, thread) => {
       const slab = slabs + thread * slabBytes;
       for (const { rows, slabColumn, column } of pieces) {

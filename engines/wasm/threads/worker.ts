@@ -12,7 +12,7 @@ import type { SharedBlocks } from "./shared-blocks.ts";
 
 /** Sent to the worker once. */
 export interface WorkerTask {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly index: number;
   readonly kernels: KernelModule;
   readonly shared: SharedBlocks;
@@ -28,10 +28,10 @@ const [task] = (await once(parentPort, "message")) as [WorkerTask];
 const thread = await load(task);
 if (thread) work(thread);
 
-async function load({ blueprint, index, kernels, shared }: WorkerTask): Promise<ComputeThread | null> {
+async function load({ plan, index, kernels, shared }: WorkerTask): Promise<ComputeThread | null> {
   try {
-    const thread = new ComputeThread(blueprint, index, kernels, shared);
-    await thread.load((bytes) => thread.team.addLoaded(bytes));
+    const thread = new ComputeThread(plan, index, kernels, shared);
+    await thread.load((bytes) => thread.group.addLoaded(bytes));
     report({ ready: true, pages: thread.kvPages, memory: thread.memory });
     return thread;
   } catch (error) {
@@ -42,9 +42,9 @@ async function load({ blueprint, index, kernels, shared }: WorkerTask): Promise<
 
 function work(thread: ComputeThread): void {
   try {
-    while (thread.team.awaitOrder()) thread.runPass();
+    while (thread.group.awaitPass()) thread.runPass();
   } catch (error) {
-    thread.team.fail();
+    thread.group.fail();
     throw error;
   }
 }

@@ -35,7 +35,7 @@ function seededRandom(from: number): Random {
 }
 
 /** What every thread would be told of a small model with a short context. */
-function blueprintOf({ table, graph, shape }: WasmModelFile, threads: number): PartitionPlan {
+function planOf({ table, graph, shape }: WasmModelFile, threads: number): PartitionPlan {
   const sizes = {
     passTokens: 64,
     maxRows: 4,
@@ -101,8 +101,8 @@ describe("a damaged model file of any architecture", () => {
         if (found) {
           readable++;
           for (const threads of [1, 3]) {
-            const blueprint = blueprintOf(found, threads);
-            const { wasmPages } = layOut(blueprint, divideGraph(blueprint), kernels, threads - 1);
+            const plan = planOf(found, threads);
+            const { wasmPages } = layOut(plan, divideGraph(plan), kernels, threads - 1);
             assert.ok(wasmPages > 0 && wasmPages < 1024, `${wasmPages} pages`);
           }
         }

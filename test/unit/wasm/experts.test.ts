@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { before, describe, it } from "node:test";
 import { readTensorTable, type TensorInfo, type TensorTable } from "../../../engines/files/gguf/tensors.ts";
-import { adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
+import { adapterSites } from "../../../engines/wasm/adapters/sites.ts";
 import { findArchitecture } from "../../../engines/wasm/graph/architectures/registry.ts";
 import { buildGraph } from "../../../engines/wasm/graph/graph.ts";
 import { readHyperparameters } from "../../../engines/wasm/graph/hyperparameters.ts";
@@ -105,7 +105,7 @@ describe("a model with experts", () => {
   it("takes adapters in its attention and its output alone", () => {
     const graph = graphOf("mixtral");
     const divided = divideGraph({ graph, shape: shapeOf("mixtral"), threads: 2, mixture: null });
-    const changed = adapterPlaces(divided).flatMap(({ matrices }) => matrices.map(({ name }) => name));
+    const changed = adapterSites(divided).flatMap(({ matrices }) => matrices.map(({ name }) => name));
     assert.ok(changed.includes("blk.2.attn_output.weight") && changed.includes("output.weight"));
     assert.deepEqual(
       changed.filter((name) => name.includes("ffn")),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { type AdapterPlace, adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
+import { type AdapterSite, adapterSites } from "../../../engines/wasm/adapters/sites.ts";
 import type { Matrix } from "../../../engines/wasm/graph/graph-tensors.ts";
 import { readModel } from "../../../engines/wasm/load/fit.ts";
 import {
@@ -83,29 +83,29 @@ describe("dividing matrices between threads", () => {
   });
 });
 
-describe("the places of adapters", () => {
+describe("the sites of adapters", () => {
   /** Of the layers' steps that have places, each with what there is at its two. */
-  async function placesIn(
+  async function sitesIn(
     name: TinyArchitecture,
-  ): Promise<readonly (readonly [DividedStep, AdapterPlace, AdapterPlace])[]> {
+  ): Promise<readonly (readonly [DividedStep, AdapterSite, AdapterSite])[]> {
     return inTemporaryFolder(async (folder) => {
       const path = join(folder, "tiny.gguf");
       await writeTinyArchitecture(path, name, { seed: 1 });
       const divided = divideGraph({ ...(await readModel(path)), threads: 2, mixture: null });
-      const places = adapterPlaces(divided);
-      assert.equal(places.length, divided.outputPlace + 1);
+      const sites = adapterSites(divided);
+      assert.equal(sites.length, divided.outputSite + 1);
       return divided.layers.flat().flatMap((step) => {
-        if (!("place" in step)) return [];
-        return [[step, places[step.place]!, places[step.place + 1]!] as const];
+        if (!("site" in step)) return [];
+        return [[step, sites[step.site]!, sites[step.site + 1]!] as const];
       });
     });
   }
 
-  const names = ({ matrices }: AdapterPlace) => matrices.map(({ name }) => name.replace(/^blk\.\d+\.|\.weight$/g, ""));
+  const names = ({ matrices }: AdapterSite) => matrices.map(({ name }) => name.replace(/^blk\.\d+\.|\.weight$/g, ""));
 
   it("are numbered as the steps are run, whatever their order in a layer", async () => {
     for (const name of ["llama", "stablelm, blocks side by side"] as const) {
-      for (const [{ kind }, first, second] of await placesIn(name)) {
+      for (const [{ kind }, first, second] of await sitesIn(name)) {
         const isAttention = kind === "attention";
         assert.deepEqual(names(first), isAttention ? ["attn_q", "attn_k", "attn_v"] : ["ffn_gate", "ffn_up"]);
         assert.deepEqual(names(second), isAttention ? ["attn_output"] : ["ffn_down"]);
@@ -114,7 +114,7 @@ describe("the places of adapters", () => {
   });
 
   it("have the parts of a tensor that holds several matrices, each by its first row", async () => {
-    for (const [{ kind }, first, second] of await placesIn("phi3")) {
+    for (const [{ kind }, first, second] of await sitesIn("phi3")) {
       const isAttention = kind === "attention";
       const [tensor, rows] = isAttention ? ["attn_qkv", [0, 128, 192]] : ["ffn_up", [0, 192]];
       assert.deepEqual(
@@ -126,7 +126,7 @@ describe("the places of adapters", () => {
   });
 
   it("are none in experts", async () => {
-    const steps = await placesIn("mixtral");
+    const steps = await sitesIn("mixtral");
     assert.deepEqual([...new Set(steps.map(([{ kind }]) => kind))], ["attention"]);
   });
 });

@@ -13,7 +13,7 @@ export type LayerStep =
   /** input = norm(hidden); input = hidden if `weight` is null. */
   | { readonly kind: "norm"; readonly weight: string | null }
   /** hidden = norm(hidden), for models that norm the residual sum. */
-  | { readonly kind: "settle"; readonly weight: string }
+  | { readonly kind: "hiddenNorm"; readonly weight: string }
   | AttentionStep
   | FeedForwardStep
   | ExpertsStep;

@@ -45,9 +45,9 @@ export function postNormed(attention: AttentionStep, feedForward: FeedForwardSte
   return [
     { kind: "norm", weight: null },
     attention,
-    { kind: "settle", weight: "attn_output_norm" },
+    { kind: "hiddenNorm", weight: "attn_output_norm" },
     { kind: "norm", weight: null },
     feedForward,
-    { kind: "settle", weight: "layer_output_norm" },
+    { kind: "hiddenNorm", weight: "layer_output_norm" },
   ];
 }

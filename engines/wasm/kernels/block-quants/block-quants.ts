@@ -4,7 +4,7 @@ import { BLOCK, productsFor, recordBytes, tileColumns } from "./layout";
 import { multiplyTile } from "./loops";
 
 export { activationBytes, prepare } from "./activations";
-export { isQuantised, useWideDot } from "./layout";
+export { isBlockQuant, useWideDot } from "./layout";
 export { readRow } from "./reading";
 export { matrixBytes, packRows } from "./rows";
 

@@ -18,7 +18,7 @@ export function fp4Levels(): v128 {
 /** The bytes of a table at 16 indices, all below 16: beyond that the variants differ. */
 // @ts-expect-error: decorator
 @inline
-export function lookUp(table: v128, places: v128): v128 {
-  if (ASC_FEATURE_RELAXED_SIMD) return i8x16.relaxed_swizzle(table, places);
-  return i8x16.swizzle(table, places);
+export function lookUp(table: v128, indices: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) return i8x16.relaxed_swizzle(table, indices);
+  return i8x16.swizzle(table, indices);
 }

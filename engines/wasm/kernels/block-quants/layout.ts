@@ -36,7 +36,7 @@ export const PAIRS: i32 = 2;
 /** Types with blocks of 32 columns. */
 // @ts-expect-error: decorator
 @inline
-export function isQuantised(type: i32): bool {
+export function isBlockQuant(type: i32): bool {
   if (type == Q4_0 || type == Q4_1 || type == Q5_0 || type == Q5_1) return true;
   return type == Q8_0 || type == IQ4_NL || type == MXFP4;
 }

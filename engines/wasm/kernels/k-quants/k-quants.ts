@@ -5,7 +5,7 @@ import { activationRecordBytes, SUPER, superProducts, superTileColumns } from ".
 import { multiplyTile } from "./loops";
 
 export { activationBytes, activationForm, prepare } from "./activations";
-export { isSuperblock } from "./layout";
+export { hasSuperBlocks } from "./layout";
 export { matrixBytes, packRows, readRow } from "./rows";
 
 /** As in block-quants.ts. */

@@ -46,7 +46,7 @@ export const TAIL_WORDS: i32 = 4;
 
 // @ts-expect-error: decorator
 @inline
-export function isSuperblock(type: i32): bool {
+export function hasSuperBlocks(type: i32): bool {
   return (type >= Q2_K && type <= Q6_K) || type == IQ4_XS;
 }
 

@@ -75,7 +75,7 @@ describe("the sizes of an encoder", () => {
         const { capacity, ...rest } = encoderSizes(spec, shape, threads);
         const none = { kvType: 0, adapterRank: 0, mixture: null, maxOutputs: 0 };
         const { blockTokens } = capacity;
-        const blueprint = {
+        const plan = {
           files: table.files,
           graph,
           shape,
@@ -85,7 +85,7 @@ describe("the sizes of an encoder", () => {
           blockTokens,
           blocksPerSequence: 64,
         };
-        const at = layOut(blueprint, divideGraph(blueprint), kernels, 0);
+        const at = layOut(plan, divideGraph(plan), kernels, 0);
         const planned = passBytes(spec, shape, threads) / threads;
         // Up to a page, and the list of pages.
         const taken = at.wasmPages * 65_536 - at.kv - 65_536 - at.pageListBytes;

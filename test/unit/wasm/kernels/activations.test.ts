@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createRig, randomFloats, twins } from "./kernel-fixtures.ts";
+import { createRig, randomFloats, variants } from "./kernel-fixtures.ts";
 
 const floatBytes = 4;
 const counts = [1, 2, 3, 4, 5, 8, 11];
@@ -28,8 +28,8 @@ function everyStep(from: number, to: number): Float32Array {
   return Float32Array.from({ length: steps + 1 }, (_, i) => from + ((to - from) * i) / steps);
 }
 
-for (const twin of twins) {
-  const rig = await createRig(twin);
+for (const variant of variants) {
+  const rig = await createRig(variant);
 
   const activate = (activation: number, x: Float32Array): Float32Array => {
     rig.reset();
@@ -42,7 +42,7 @@ for (const twin of twins) {
   };
 
   for (const [name, { number, of }] of Object.entries(activations)) {
-    describe(`the ${twin} ${name}`, () => {
+    describe(`the ${variant} ${name}`, () => {
       it("is within a millionth over the whole range that matters", () => {
         const range = name === "silu" ? everyStep(-88, 88) : everyStep(-3.5, 10);
         const { error, what } = worstOf(activate(number, range), range, of);
@@ -82,7 +82,7 @@ for (const twin of twins) {
     });
   }
 
-  describe(`the ${twin} softcap`, () => {
+  describe(`the ${variant} softcap`, () => {
     const softcap = (x: Float32Array, cap: number): Float32Array => {
       rig.reset();
       const at = rig.place(x);

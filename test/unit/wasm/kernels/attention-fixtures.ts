@@ -5,7 +5,7 @@ import {
   createMemory,
   instantiateKernels,
   type KernelMemory,
-  type Twin,
+  type Variant,
 } from "../../../../engines/wasm/load/kernel-module.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
@@ -187,9 +187,9 @@ export function largestError(got: Float32Array, expected: Float64Array): number 
   return largest;
 }
 
-export async function createAttentionRig(twin: Twin): Promise<AttentionRig> {
+export async function createAttentionRig(variant: Variant): Promise<AttentionRig> {
   const memory = createMemory(memoryPages);
-  const rig = new AttentionRig(instantiateKernels(await loadWith(twin), memory), memory);
+  const rig = new AttentionRig(instantiateKernels(await loadWith(variant), memory), memory);
   rig.reserve(memory.buffer.byteLength - firstByte);
   rig.reset();
   return rig;

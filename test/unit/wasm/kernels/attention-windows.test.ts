@@ -17,7 +17,7 @@ import {
   typeNames,
   types,
 } from "./attention-fixtures.ts";
-import { twins } from "./kernel-fixtures.ts";
+import { variants } from "./kernel-fixtures.ts";
 
 const small = { heads: 4, kvHeads: 2, headLength: 20, blockTokens: 12 };
 /** An address no memory of the tests reaches. */
@@ -52,8 +52,8 @@ const symmetric = withExpected(
   [1, 16, 64, 200].map((reach) => createCase(smollm, 70, 0, { behind: reach, ahead: reach })),
 );
 
-for (const twin of twins) {
-  const rig = await createAttentionRig(twin);
+for (const variant of variants) {
+  const rig = await createAttentionRig(variant);
 
   const check = (type: Type, one: Case, parts: number, expected = attendPlainly(one)) => {
     rig.reset();
@@ -61,7 +61,7 @@ for (const twin of twins) {
     assert.ok(error <= tolerance[type], `${describeCase(one)}, ${type} in ${parts} parts: off by ${error}`);
   };
 
-  describe(`the ${twin} attention kernels' windows`, () => {
+  describe(`the ${variant} attention kernels' windows`, () => {
     it("agree with a plain softmax, whatever a token sees behind and ahead and however scores are capped", () => {
       const property = fc.property(
         fc.constantFrom(...typeNames),

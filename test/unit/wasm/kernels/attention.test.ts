@@ -16,7 +16,7 @@ import {
   typeNames,
   types,
 } from "./attention-fixtures.ts";
-import { twins } from "./kernel-fixtures.ts";
+import { variants } from "./kernel-fixtures.ts";
 
 const lengths: Case[] = [1, 2, 3, 5, 8, 33].flatMap((n) => {
   return [0, 30, 31, 32, 99].map((before) => createCase(smollm, n, before));
@@ -40,10 +40,10 @@ function expectedOf(cases: readonly Case[]): readonly (readonly [Case, Float64Ar
 const expectedOfLengths = expectedOf(lengths);
 const expectedOfShapes = expectedOf(shapes);
 
-for (const twin of twins) {
-  const rig = await createAttentionRig(twin);
+for (const variant of variants) {
+  const rig = await createAttentionRig(variant);
 
-  describe(`the ${twin} attention kernels`, () => {
+  describe(`the ${variant} attention kernels`, () => {
     for (const type of typeNames) {
       it(`agree with a plain softmax for any number of rows and tokens, with ${type} pages in 1 to 3 parts`, () => {
         for (const [at, [one, expected]] of expectedOfLengths.entries()) {

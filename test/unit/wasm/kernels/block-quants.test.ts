@@ -25,7 +25,7 @@ for (const wish of ["plain", "relaxed-narrow", "relaxed"]) {
   const module = await loadWith(wish);
   if (wish === "relaxed" && !module.wideDot) continue;
   ways.push({
-    name: `the ${module.twin} twin${module.wideDot ? " and the wide dot" : ""}`,
+    name: `the ${module.variant} variant${module.wideDot ? " and the wide dot" : ""}`,
     kernels: instantiateKernels(module, memory),
   });
 }

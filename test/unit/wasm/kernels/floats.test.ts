@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
-import { createRig, type Rig, randomFloats, twins } from "./kernel-fixtures.ts";
+import { createRig, type Rig, randomFloats, variants } from "./kernel-fixtures.ts";
 
 /** Values of a matrix as they lie in a file, and what they are. */
 interface Matrix {
@@ -86,11 +86,11 @@ function assertProducts({ k, values }: Matrix, x: Float32Array, products: readon
   }
 }
 
-for (const twin of twins) {
-  const rig = await createRig(twin);
+for (const variant of variants) {
+  const rig = await createRig(variant);
 
   for (const type of typeNames) {
-    describe(`${type} matrices on the ${twin} kernels`, () => {
+    describe(`${type} matrices on the ${variant} kernels`, () => {
       it("give the products that arithmetic gives, for any number of activation rows", () => {
         for (const [rows, k] of [
           [16, 32],

@@ -14,7 +14,7 @@ interface Weight {
   readonly least: number;
 }
 
-interface Superblock {
+interface KQuant {
   readonly name: string;
   readonly type: number;
   /** Where a block has its halves. */
@@ -40,7 +40,7 @@ const twoBitsOf128 = (block: Uint8Array, from: number, c: number) =>
 
 const iq4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-const types: readonly Superblock[] = [
+const types: readonly KQuant[] = [
   {
     name: "Q2_K",
     type: 10,
@@ -116,7 +116,7 @@ for (const wish of ["plain", "relaxed-narrow", "relaxed"]) {
   const module = await loadWith(wish);
   if (wish === "relaxed" && !module.wideDot) continue;
   ways.push({
-    name: `the ${module.twin} twin${module.wideDot ? " and the wide dot" : ""}`,
+    name: `the ${module.variant} variant${module.wideDot ? " and the wide dot" : ""}`,
     kernels: instantiateKernels(module, memory),
   });
 }
@@ -132,7 +132,7 @@ function half(bits: number): number {
 const hardHalves = [0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x1234, 0x9abc, 0x2c00, 0xac01, 0x3c00, 0x7bff, 0xfbff];
 
 interface Matrix {
-  readonly quant: Superblock;
+  readonly quant: KQuant;
   readonly rows: number;
   readonly k: number;
   readonly file: Uint8Array;
@@ -140,12 +140,12 @@ interface Matrix {
 
 type Draw = () => number;
 
-const blockBytes = ({ type }: Superblock) => tensorTypes.get(type)!.blockBytes;
+const blockBytes = ({ type }: KQuant) => tensorTypes.get(type)!.blockBytes;
 const rowBytes = ({ quant, k }: Pick<Matrix, "quant" | "k">) => (k / 256) * blockBytes(quant);
 const padded = (rows: number) => Math.ceil(rows / 16) * 16;
 
 /** Random rows as in a file, with `scale` to choose the bits of each half and `byte` for all else. */
-function createMatrix(quant: Superblock, rows: number, k: number, scale: Draw, byte: Draw): Matrix {
+function createMatrix(quant: KQuant, rows: number, k: number, scale: Draw, byte: Draw): Matrix {
   const file = Uint8Array.from({ length: rows * rowBytes({ quant, k }) }, () => Math.floor(byte() * 256));
   const data = new DataView(file.buffer);
   for (let block = 0; block < file.length; block += blockBytes(quant)) {

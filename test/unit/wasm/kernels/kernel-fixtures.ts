@@ -15,7 +15,7 @@ const firstByte = 65_536;
 const rigPages = 64;
 const rubbish = 0xff;
 
-export const twins = ["relaxed", "plain"] as const;
+export const variants = ["relaxed", "plain"] as const;
 
 /** loadKernels() with the environment variable set to `wish`. */
 export async function loadWith(wish: string): Promise<KernelModule> {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createRig, randomFloats, twins } from "./kernel-fixtures.ts";
+import { createRig, randomFloats, variants } from "./kernel-fixtures.ts";
 
 const floatBytes = 4;
 const rows = 3;
@@ -26,10 +26,10 @@ function assertClose(got: Float32Array, right: readonly number[], what: string, 
   }
 }
 
-for (const twin of twins) {
-  const rig = await createRig(twin);
+for (const variant of variants) {
+  const rig = await createRig(variant);
 
-  describe(`the ${twin} rmsNorm`, () => {
+  describe(`the ${variant} rmsNorm`, () => {
     it("divides rows of any length by their root mean square, with gaps between them", () => {
       for (const k of lengths) {
         rig.reset();
@@ -55,7 +55,7 @@ for (const twin of twins) {
     });
   });
 
-  describe(`the ${twin} layerNorm`, () => {
+  describe(`the ${variant} layerNorm`, () => {
     for (const [what, hasBias] of [
       ["with a bias", true],
       ["without", false],
@@ -91,7 +91,7 @@ for (const twin of twins) {
     });
   });
 
-  describe(`the ${twin} rope`, () => {
+  describe(`the ${variant} rope`, () => {
     /** Pairs of floats a rotation turns, by what the file's order of them is called. */
     const pairings = {
       normal: (pair: number) => [2 * pair, 2 * pair + 1] as const,

@@ -6,9 +6,9 @@ import type { Matrix } from "../graph/graph-tensors.ts";
 import type { DividedGraph, DividedStep, Piece, Share } from "../plan/partition-plan.ts";
 
 /** Most matrices of a site: queries, keys and values. */
-export const placeMatrices = 3;
+export const siteMatrices = 3;
 
-export interface AdapterPlace {
+export interface AdapterSite {
   readonly matrices: readonly Matrix[];
   /** Floats of an input. */
   readonly columns: number;
@@ -20,32 +20,32 @@ export interface AdapterPlace {
  * The sites by number; the output is the last. If the embedding serves as output, no adapter applies there, because it
  * would change the embedding too.
  */
-export function adapterPlaces({ layers, embedding, output }: DividedGraph): AdapterPlace[] {
-  const last = place([output]);
-  const isTied = last.matrices[0]?.name === place([embedding]).matrices[0]?.name;
-  return [...layers.flat().flatMap(placesOf), isTied ? { ...last, matrices: [], shares: [] } : last];
+export function adapterSites({ layers, embedding, output }: DividedGraph): AdapterSite[] {
+  const last = site([output]);
+  const isTied = last.matrices[0]?.name === site([embedding]).matrices[0]?.name;
+  return [...layers.flat().flatMap(sitesOf), isTied ? { ...last, matrices: [], shares: [] } : last];
 }
 
 /** One thread's piece of matrix number `matrix` of a site; undefined if it has none. */
-export function pieceOf({ matrices, shares }: AdapterPlace, matrix: number, thread: number): Piece | undefined {
+export function pieceOf({ matrices, shares }: AdapterSite, matrix: number, thread: number): Piece | undefined {
   return shares[matrix]?.[thread]?.pieces.find((piece) => piece.matrix === matrices[matrix]);
 }
 
-function placesOf(step: DividedStep): AdapterPlace[] {
+function sitesOf(step: DividedStep): AdapterSite[] {
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
     case "experts":
       return [];
     case "attention":
-      return [place([step.input]), place([step.output])];
+      return [site([step.input]), site([step.output])];
     case "feedForward":
-      return [place(step.gate ? [step.gate, step.up] : [step.up]), place([step.down])];
+      return [site(step.gate ? [step.gate, step.up] : [step.up]), site([step.down])];
   }
 }
 
 /** The site of products that are divided separately, or together. */
-function place(divided: readonly (readonly Share[])[]): AdapterPlace {
+function site(divided: readonly (readonly Share[])[]): AdapterSite {
   const found = divided.flatMap((shares) =>
     [...new Set(shares.flatMap(({ pieces }) => pieces.map(({ matrix }) => matrix)))].map((matrix) => ({
       matrix,
