@@ -1,5 +1,5 @@
-// Pooled outputs of the wasm engine against those of llama.cpp: encoders of every architecture and way to pool, and models
-// that generate whose files say how they pool.
+// Pooled outputs of the wasm engine against those of llama.cpp: encoders of every architecture and pooling, and
+// generating models whose files name a pooling.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -22,7 +22,7 @@ const sentenceCount = 200;
 const leastCosine = 0.999;
 const [clsToken, sepToken] = [2, 3];
 
-/** Texts of every length from one token to the whole context, most of them short, as tokens. */
+/** Texts as tokens, of every length from one token to the whole context, most of them short. */
 function sentences(tokenize: (text: string) => Int32Array, contextLength: number): Int32Array[] {
   let state = 1;
   const below = (count: number) => {
@@ -38,7 +38,7 @@ function sentences(tokenize: (text: string) => Int32Array, contextLength: number
   });
 }
 
-/** The pooled output of each sentence, as many sentences a step as it takes. */
+/** The pooled output of each sentence, with as many sentences per step as fit. */
 function poolAll(model: LoadedModel, all: readonly Int32Array[]): Float32Array[] {
   const { maxSequences, maxBatchTokens } = model.capacity;
   const { pooledLength } = model.capabilities;
@@ -67,7 +67,7 @@ function cosine(a: Float32Array, b: Float32Array): number {
   return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
 }
 
-/** Vectors point the same way and are as long. */
+/** Asserts that vectors have the same direction and length. */
 function assertSameVectors(actual: readonly Float32Array[], expected: readonly Float32Array[]): void {
   assert.equal(actual.length, expected.length);
   for (const [i, vector] of actual.entries()) {
@@ -78,7 +78,7 @@ function assertSameVectors(actual: readonly Float32Array[], expected: readonly F
   assert.ok(Math.min(...actual.slice(1).map((vector) => cosine(vector, actual[0]!))) < 0.95, "all are the same");
 }
 
-/** `tolerance` is a share of the largest score; what the scores differ by among each other must agree too. */
+/** `tolerance` is a share of the largest score; the differences between scores must agree too. */
 function assertSameScores(actual: readonly Float32Array[], expected: readonly Float32Array[], tolerance: number): void {
   const largest = Math.max(...expected.map((scores) => Math.max(...scores.map(Math.abs))));
   const errors = actual.map((scores, i) => Math.max(...scores.map((score, k) => Math.abs(score - expected[i]![k]!))));
@@ -88,7 +88,7 @@ function assertSameScores(actual: readonly Float32Array[], expected: readonly Fl
   assert.ok(correlation >= 0.998, `correlated by ${correlation}`);
 }
 
-/** The first score of each text, less their mean. */
+/** The first score of each text, minus their mean. */
 function centred(scores: readonly Float32Array[]): Float32Array {
   const mean = scores.reduce((sum, [score]) => sum + score!, 0) / scores.length;
   return Float32Array.from(scores, ([score]) => score! - mean);
@@ -110,7 +110,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     }
   }
 
-  /** Sentences, what llama.cpp makes of them, and what the wasm engine does with so many threads. */
+  /** Sentences, llama.cpp's outputs for them, and the wasm engine's with `threads` threads. */
   async function compare(path: string, threads: number, changes: Partial<ModelSpec> = {}) {
     const spec = specOf(path, { maxSequences: 12, threads: 1, ...changes });
     const { expected, all, declared } = await withModel(llamaEngine, spec, (model) => {
@@ -153,7 +153,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
   for (const architecture of ["bert", "modern-bert"] as const) {
     for (const [weights, threads, scores, tolerance] of [
       ["F32", 1, 1, 1e-3],
-      // llama.cpp rounds what goes into products to the type of the weights, or to 8 bits.
+      // llama.cpp rounds the inputs of products to the type of the weights, or to 8 bits.
       ["F16", 2, 3, 2e-3],
       ["Q8_0", 1, 1, 0.1],
     ] as const) {
@@ -209,7 +209,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     const path = join(directory, "reranker.gguf");
     await writeTinyReranker(path, 5);
     const { actual, expected, declared, own } = await compare(path, 1, { kvType: "f32" });
-    // llama.cpp adds up in 16 bits what attention sees: the more there is, the further it is off.
+    // llama.cpp sums attention in 16 bits: the more tokens, the larger its error.
     assertSameScores(actual, expected, 5e-3);
     assert.deepEqual([own.capabilities.pooling, own.capabilities.pooledLength], ["rank", rerankerScores]);
     assert.equal(declared.capabilities.pooledLength, rerankerScores);

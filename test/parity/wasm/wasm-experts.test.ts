@@ -1,5 +1,5 @@
-// Feed-forwards of experts beside llama.cpp's, on generated models whose tokens are sent where a case wants them: no choice of
-// experts is so near a tie that rounding could decide it.
+// Mixture-of-experts parity with llama.cpp, on generated models whose routers send tokens to chosen experts: no choice
+// is near enough to a tie for rounding to decide it.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,7 +25,7 @@ interface Case {
   readonly threads: readonly number[];
 }
 
-/** `used` different experts of the first `count`, not the same ones for every token. */
+/** `used` different experts of the first `count`, varying by token. */
 const spread = (count: number, used: number) => (token: number) =>
   Array.from({ length: used }, (_, rank) => (token * 5 + Math.trunc(token / 3) + rank) % count);
 
@@ -124,7 +124,8 @@ describe("feed-forwards of experts beside llama.cpp's", () => {
 
   for (const { name, ...rest } of cases.slice(0, 2)) {
     for (const weights of ["Q8_0", "Q4_1"] as const) {
-      // Both engines round activations to 8 bits, each in its own way: on a model as narrow as this that is most of 1 %.
+      // Both engines round activations to 8 bits, in different ways: on a model as narrow as this, that causes most of
+      // 1 %.
       it(`gives them within what rounded activations differ by: ${name}, ${weights}`, async () => {
         const [found = []] = await errors({ name, ...rest, options: { weights }, threads: [2] });
         const mean = found.reduce((sum, error) => sum + error, 0) / found.length;

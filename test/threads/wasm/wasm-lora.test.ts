@@ -1,5 +1,5 @@
-// LoRA adapters of the wasm engine on real threads: each row of a step its own, whatever else is in the step, loaded and
-// freed while steps run.
+// LoRA adapters of the wasm engine on real threads: each row of a step has its own adapter, independent of the other
+// rows; adapters are loaded and freed while steps run.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,13 +20,13 @@ import { assertNear } from "./wasm-steps.ts";
 
 const limits: AdapterLimits = { maxAdapters: 16, maxRank: 64, maxBytes: 2 ** 24 };
 const maxSequences = 6;
-/** More than a pass has. */
+/** More than fit one pass. */
 const promptTokens = 100;
 const text = Int32Array.from({ length: 128 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 
 let folder = "";
 let modelPath = "";
-/** Prepared: of every kind of target and rank. */
+/** Prepared adapters, with targets and ranks of every kind. */
 const adapters: string[] = [];
 const kinds: readonly Omit<LoraOptions, "modelPath" | "seed">[] = [
   { rank: 16, targets: "all-linear" },
@@ -72,7 +72,7 @@ interface Row {
   readonly logitsCount?: number;
 }
 
-/** One step; the logits behind each row. */
+/** One step; the logits after each row. */
 function step(model: LoadedModel, rows: readonly Row[]): Float32Array[] {
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const { slot, from, to, adapter, logitsCount = 1 } of rows) {
@@ -86,7 +86,9 @@ function step(model: LoadedModel, rows: readonly Row[]): Float32Array[] {
   );
 }
 
-/** The logits behind a prompt and behind some tokens fed one by one, of every id in one step each, each in its own slot. */
+/**
+ * The logits after a prompt and after some tokens fed one by one, for all ids in the same steps, each in its own slot.
+ */
 function generate(model: LoadedModel, ids: readonly number[], tokens = promptTokens): Float32Array[][] {
   const feed = (from: number, to: number) =>
     step(
@@ -179,7 +181,7 @@ describe("adapters of the wasm engine", () => {
     }
     await loading;
     assert.ok(steps > 2, "steps ran while adapters were loaded");
-    // What stayed lies where others have gone: 15 and 21 are adapters 0 and 1.
+    // The remaining ones lie at addresses of unloaded ones: 15 and 21 are adapters 0 and 1.
     assert.deepEqual(generate(model, [15, 21]), generate(await load(test, 2), [1, 2]));
   });
 

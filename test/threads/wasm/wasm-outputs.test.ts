@@ -1,4 +1,4 @@
-// What a step of the wasm engine gives, on real threads: logits of several tokens of a row, and pooled hidden states.
+// Outputs of a step of the wasm engine on real threads: logits of several tokens of a row, and pooled hidden states.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
@@ -8,7 +8,7 @@ import { readTensorTable } from "../../../engines/files/gguf/tensors.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";
 import { assertNear, load, logits, maxSequences, otherFrom, otherText, type Row, step } from "./wasm-steps.ts";
 
-/** The rows that hidden states are multiplied with, in F32, as the model's file has them. */
+/** The rows of the model file's output matrix, in F32. */
 async function outputMatrix(): Promise<Float32Array> {
   const path = await tinyModel();
   const tensor = (await readTensorTable(path)).tensors.get("output.weight");

@@ -1,4 +1,4 @@
-// X-LoRA in the wasm engine on real threads, beside what its definition makes of the same model (fixtures/xlora-reference.ts).
+// X-LoRA in the wasm engine on real threads, against its definition on the same model (fixtures/xlora-reference.ts).
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";
@@ -138,7 +138,7 @@ describe("an X-LoRA of the wasm engine", () => {
       const { truncate, copyPrefix, saveState } = model.capabilities;
       assert.deepEqual([truncate, copyPrefix, saveState], [false, false, false]);
 
-      // The slot begins anew, and no prompt that ends with a chunk of one token counts as fed one by one.
+      // The slot starts again; a prompt that ends with a chunk of one token does not count as generated tokens.
       model.kv.release(0);
       assert.deepEqual(generate(model, tokens, 9, 0), alone);
       assertAllNear(
@@ -157,7 +157,7 @@ describe("an X-LoRA of the wasm engine", () => {
     model.kv.release(1);
     generate(model, text.subarray(0, 14), 9);
     step(model, [{ slot: 1, from: 0, to: 5, tokens: otherText, logitsCount: 0 }]);
-    // Rows with weights kept before others, and a prompt that goes over two passes between them.
+    // Rows with kept weights before others, and between them a prompt that spans two passes.
     for (let i = 0; i < 6; i++) {
       const from = i === 0 ? 5 : 71 + i;
       const [own, other] = step(model, [

@@ -1,4 +1,4 @@
-// The wasm engine on real threads: whatever their number they compute one model, and none of them ends unnoticed.
+// Threads of the wasm engine: any number of them computes the same results, and the end of a thread is always noticed.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -36,7 +36,7 @@ async function loadEncoder(test: TestContext, abortFlag: SharedArrayBuffer | nul
   return { model, batch };
 }
 
-/** Feeds the prompt to slot 0 in one step and returns the logits behind it. */
+/** Feeds the prompt to slot 0 in one step and returns the logits after it. */
 function feed(model: LoadedModel): Float32Array {
   const batch = new Batch(1, prompt.length);
   batch.addRow(0, prompt, 0, prompt.length, 1, 0);
@@ -82,7 +82,8 @@ describe("the wasm engine's threads", () => {
     process.on("worker", watch);
     const model = await load(test, { threads: 2 });
     process.off("worker", watch);
-    // Not awaited: the step below starts before the end has been heard of, and blocks the event loop that would tell.
+    // Not awaited: the step below starts before the exit event is delivered, and blocks the event loop that would
+    // deliver it.
     void workers[0]?.terminate();
     const started = performance.now();
     assert.throws(() => {

@@ -25,7 +25,7 @@ before(async () => {
   }
 });
 
-/** What the file says of the model, with some keys changed, or (null) taken away. */
+/** The shape of the file's model, with some keys changed or (null) removed. */
 function shapeOf(name: TinyArchitecture, changes: Readonly<Record<string, number | null>> = {}): Hyperparameters {
   const table = tables.get(name)!;
   const fields = new Map(table.fields);

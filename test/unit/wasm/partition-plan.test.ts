@@ -19,7 +19,7 @@ function matrix(name: string, rows: number): Matrix {
   return { name, tensor, firstRow: 0, rows, columns: 64, bias: null };
 }
 
-/** Which thread computes each column of the joined rows; fails where two do. */
+/** The thread that computes each column of the joined rows; fails if two do. */
 function owners(shares: readonly Share[]): number[] {
   const owner: number[] = [];
   shares.forEach(({ pieces }, thread) => {
@@ -84,7 +84,7 @@ describe("dividing matrices between threads", () => {
 });
 
 describe("the sites of adapters", () => {
-  /** Of the layers' steps that have places, each with what there is at its two. */
+  /** The layers' steps that have sites, each with the matrices of its two sites. */
   async function sitesIn(
     name: TinyArchitecture,
   ): Promise<readonly (readonly [DividedStep, AdapterSite, AdapterSite])[]> {

@@ -7,7 +7,7 @@ const [from, to] = [4096, 4096 + 10_000];
 
 describe("the room for adapters", () => {
   it("is given out without overlaps and comes back whole, in whatever order", () => {
-    /** Bytes to take, or which of the blocks that are held to give back. */
+    /** Bytes to take, or the index of a held block to free. */
     const action = fc.oneof(
       fc.record({ take: fc.integer({ min: 1, max: 3000 }) }),
       fc.record({ give: fc.nat({ max: 20 }) }),

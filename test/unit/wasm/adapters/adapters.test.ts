@@ -30,7 +30,10 @@ function matrix(name: string, rows: number, columns: number): Matrix {
   return { name, tensor, firstRow: 0, rows, columns, bias: null };
 }
 
-/** A place of three matrices that are divided together, one of two that are not, and one of one: rows of all kinds. */
+/**
+ * A site of three matrices that are divided together, one of two that are divided separately, and one of a single
+ * matrix, with various numbers of rows.
+ */
 function sitesFor(threads: number): AdapterSite[] {
   const [q, k, v] = [matrix("q", 64, 64), matrix("k", 32, 64), matrix("v", 20, 64)];
   const [gate, up, down] = [matrix("gate", 100, 64), matrix("up", 100, 64), matrix("down", 48, 96)];
@@ -50,7 +53,7 @@ interface Adapter {
 
 let files = 0;
 
-/** Its values are F16 as they are. */
+/** Its values are exact in F16. */
 async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []): Promise<Adapter> {
   const random = new Random(BigInt(++files));
   const values = (count: number) =>
@@ -71,7 +74,7 @@ async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []):
   return { ranks, tensors: new Map(tensors.map((tensor) => [tensor.name, tensor.values])), path };
 }
 
-/** Threads' memories with adapters in them, and the products of a place as its threads compute them together. */
+/** Threads' memories with adapters in them; computes the products of a site as the threads do together. */
 class Rig {
   readonly #sites: readonly AdapterSite[];
   readonly #threads: { readonly kernels: KernelExports; readonly memory: SharedArrayBuffer }[];
@@ -104,7 +107,7 @@ class Rig {
     );
   }
 
-  /** y[token] of one matrix with what the adapters of tokens add: adapterOf is -1 for a token without. */
+  /** y[token] of one matrix plus the adapters of the tokens; adapterOf is -1 for a token without an adapter. */
   run(
     site: number,
     number: number,
@@ -194,7 +197,7 @@ class Rig {
   }
 }
 
-/** y + B A x with plain arithmetic, and how far from it a result may be. */
+/** y + B A x in plain arithmetic, and the tolerance of a result. */
 function expected(adapter: Adapter, name: string, rank: number, x: Float32Array, y: Float32Array) {
   const a = adapter.tensors.get(`${name}.lora_a`)!;
   const b = adapter.tensors.get(`${name}.lora_b`)!;
@@ -204,7 +207,7 @@ function expected(adapter: Adapter, name: string, rank: number, x: Float32Array,
   const values = Float64Array.from(y, (value, row) =>
     reduced.reduce((sum, u, r) => sum + u * b[row * rank + r]!, value),
   );
-  // Half a step of 32767 to a largest value of about 1, in A and in B, at every product.
+  // Half a step of 32767 for a largest value of about 1, in A and in B, in every product.
   const tolerance = rank * x.reduce((sum, value) => sum + Math.abs(value), 0) * 2 ** -15;
   return { values, tolerance };
 }
@@ -230,7 +233,7 @@ for (const variant of variants) {
   const outputs = Array.from({ length: tokenCount }, (_, token) => randomFloats(100, token));
 
   describe(`adapters on the ${variant} kernels`, () => {
-    // From 1 to 5 tokens an adapter, between each other, and some without.
+    // From 1 to 5 tokens an adapter, interleaved, and some without an adapter.
     const adapterOf = [2, 0, -1, 1, 3, 0, 3, 0, 3, -1, 3, 3];
 
     for (const threads of [1, 2, 3, 5]) {

@@ -5,7 +5,7 @@ import { RowPlan } from "../../../../engines/wasm/mixture/row-plan.ts";
 
 type Row = readonly [slot: number, from: number, to: number, logitsCount?: number];
 
-/** What the plan says of a step: its rows as slots in their order, those that have kept weights, and those that keep theirs. */
+/** The plan of a step: its slots in order, those with kept weights, and those that keep their weights. */
 function planned(plan: RowPlan, rows: readonly Row[]) {
   const batch = new Batch(8, 512);
   const tokens = new Int32Array(256);

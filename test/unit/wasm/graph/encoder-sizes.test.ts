@@ -35,7 +35,7 @@ describe("the sizes of an encoder", () => {
     for (const [changes, tokens] of [
       [{}, 8192],
       [{ maxModelLength: 1000 }, 1000],
-      // Positions behind the last trained one have no embedding.
+      // Positions beyond the last trained one have no embedding.
       [{ maxModelLength: 9999 }, 8192],
       [{ maxBatchTokens: 2048 }, 2048],
     ] as const) {
@@ -60,7 +60,7 @@ describe("the sizes of an encoder", () => {
   it("have room for the last page of each sequence on every thread", () => {
     const { pagesPerThread, passTokens, maxRows } = sizes({ blockTokens: 32 });
     assert.equal(pagesPerThread, passTokens / 32 / 2 + maxRows);
-    // No more sequences share a pass than it has tokens.
+    // A pass has at most as many sequences as tokens.
     assert.equal(sizes({ maxSequences: 4096 }).maxRows, 256);
   });
 
@@ -87,7 +87,7 @@ describe("the sizes of an encoder", () => {
         };
         const at = layOut(plan, divideGraph(plan), kernels, 0);
         const planned = passBytes(spec, shape, threads) / threads;
-        // Up to a page, and the list of pages.
+        // Rounded up to a page, and without the page list.
         const taken = at.wasmPages * 65_536 - at.kv - 65_536 - at.pageListBytes;
         assert.ok(taken <= planned, `${weights}, ${threads} threads: ${taken} bytes of ${planned}`);
       }

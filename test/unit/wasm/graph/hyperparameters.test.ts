@@ -25,7 +25,7 @@ const embedding: TensorInfo = { name: "token_embd.weight", type: 0, shape: [256,
 const tensors = new Map([[embedding.name, embedding]]);
 const llama = findArchitecture("llama");
 
-/** Keys without the architecture; undefined takes one away. */
+/** Keys without the architecture prefix; undefined removes one. */
 type Changes = Readonly<Record<string, GgufValue | undefined>>;
 
 function readAs(architecture: string, changes: Changes, factors: Partial<FrequencyFactors> = {}): Hyperparameters {
@@ -199,7 +199,7 @@ describe("rotary frequencies", () => {
     assertClose(readRope({ ...short, "rope.scaling.factor": 0 }).frequencies, unscaled);
   });
 
-  // The numbers of these two were computed apart, in 32-bit floats, by the formulas llama.cpp uses.
+  // The expected numbers were computed separately, in 32-bit floats, by llama.cpp's formulas.
   it("are kept, slowed down or something between by YaRN", () => {
     const { frequencies, magnitude } = readRope({
       "attention.key_length": 32,

@@ -20,7 +20,7 @@ import {
 import { variants } from "./kernel-fixtures.ts";
 
 const small = { heads: 4, kvHeads: 2, headLength: 20, blockTokens: 12 };
-/** An address no memory of the tests reaches. */
+/** An address beyond any test memory. */
 const nowhere = 0x7fff_0000;
 
 const span = fc.oneof(fc.integer({ min: 0, max: 45 }), fc.constantFrom(0, 11, 12, 31, 32, all - 1, all));
@@ -99,7 +99,7 @@ for (const variant of variants) {
     it("leave pages unread that no token sees", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = small;
-      // Position 121, the first that is seen, is the second of its page.
+      // Position 121, the first visible one, is the second of its page.
       const [n, before, behind] = [40, 200, 79];
       const queries = rig.place(new Float32Array(n * heads * headLength));
       const ones = rig.place(new Float32Array(kvHeads * headLength).fill(1));
@@ -123,7 +123,7 @@ for (const variant of variants) {
         );
       };
       attend(behind);
-      // The first row sees the tokens before it, itself and the 39 behind it, all of the same weight.
+      // The first row sees the tokens before it, itself and the next 39, all with the same weight.
       assert.equal(rig.floats(out, headLength + 2)[headLength + 1], behind + n);
       assert.throws(() => attend(before), /out of bounds/, "reading them would have been noticed");
     });

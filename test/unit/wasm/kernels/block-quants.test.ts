@@ -1,4 +1,4 @@
-// Quantised matrix kernels, both builds and every way they multiply, against plain floating point.
+// Block-quant kernels, both variants and every multiplication method, against plain floating point.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
@@ -14,12 +14,12 @@ import {
 } from "./block-formats.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** Where things are in the kernels' memory, whose beginning is their own. */
+/** Addresses in the kernels' memory, whose start is reserved. */
 const at = { source: 64 << 10, matrix: 4 << 20, floats: 8 << 20, activations: 10 << 20, out: 12 << 20 };
 const memory = createMemory((16 << 20) >> 16);
 const bytes = new Uint8Array(memory.buffer);
 
-/** Each twin, and the wide dot where this machine has it. */
+/** Each variant, with the wide dot if this machine has it. */
 const ways: { name: string; kernels: KernelExports }[] = [];
 for (const wish of ["plain", "relaxed-narrow", "relaxed"]) {
   const module = await loadWith(wish);
@@ -54,7 +54,7 @@ function readRow(kernels: KernelExports, type: number, row: number, rows: number
   return new Float32Array(memory.buffer, at.out, k).slice();
 }
 
-/** Rows of y for columns x, each k floats, of the matrix that was packed last. */
+/** Rows of y for columns x, k floats each, of the matrix that was packed last. */
 function multiply(kernels: KernelExports, type: number, rows: number, k: number, x: Float32Array[]): Float32Array[] {
   const xStride = k + 4;
   const yStride = padded(rows) + 8;
@@ -83,16 +83,18 @@ function product(row: Float32Array, x: Float32Array): { value: number; magnitude
   return { value, magnitude };
 }
 
-/** What rounding activations to 127 steps each side of zero, by the largest of each 32, can add to a product. */
+/**
+ * Error bound of a product when activations are rounded to 127 steps on each side of zero, by the largest of each 32.
+ */
 function roundingBound(row: Float32Array, x: Float32Array): number {
   let bound = 0;
   for (let from = 0; from < x.length; from += 32) {
     const largest = x.subarray(from, from + 32).reduce((most, value) => Math.max(most, Math.abs(value)), 0);
     const weight = row.subarray(from, from + 32).reduce((sum, value) => sum + Math.abs(value), 0);
     bound += (weight * largest) / 253;
-    // Too small to be told from zero.
+    // Too small to differ from zero.
     if (largest < 1e-30) bound += weight * largest;
-    // So are the products with the smallest scales.
+    // The same holds for products with the smallest scales.
     bound += 1e-36 * largest + 1e-43;
   }
   return bound;
@@ -104,11 +106,11 @@ const shapes = [
   { rows: 48, k: 96 },
   { rows: 64, k: 576 },
 ];
-/** Columns of 1536 values that go through a matrix in several chunks, the last one not full. */
+/** Columns of 1536 values that are multiplied in several chunks, the last one not full. */
 const moreThanFitCache = 131;
 const batches = [1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64];
 
-/** Integers, -127 and 127 among each 32: these are quantised without any error. */
+/** Integers, with -127 and 127 among each 32: they are quantised without error. */
 function exactColumn(k: number, next: () => number): Float32Array {
   const x = Float32Array.from({ length: k }, () => Math.round(next() * 254) - 127);
   for (let c = 0; c < k; c += 32) x[c + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
 import { createRig, type Rig, randomFloats, variants } from "./kernel-fixtures.ts";
 
-/** Values of a matrix as they lie in a file, and what they are. */
+/** Values of a matrix as stored in a file, and as floats. */
 interface Matrix {
   readonly type: Type;
   readonly rows: number;
@@ -16,7 +16,7 @@ const types = { F32: 0, F16: 1, BF16: 30 } as const;
 type Type = keyof typeof types;
 const typeNames = Object.keys(types) as Type[];
 const floatBytes = 4;
-/** A sum of k products rounds k times; the errors do not all point one way. */
+/** A sum of k products rounds k times; the errors have random signs. */
 const roundings = (k: number) => 4 * Math.sqrt(k) * 2 ** -24;
 
 function storedValue(type: Type, stored: number): number {
@@ -42,7 +42,7 @@ function randomMatrix(type: Type, rows: number, k: number, seed: number): Matrix
   return createMatrix(type, rows, k, Uint16Array.from({ length: rows * k }, bits));
 }
 
-/** Packs a matrix at once. Returns its address. */
+/** Packs a matrix in one call. Returns its address. */
 function pack(rig: Rig, { type, rows, k, stored }: Matrix): number {
   const padded = Math.ceil(rows / 16) * 16;
   const bytes = rig.kernels.matrixBytes(types[type], padded, k);
@@ -53,7 +53,7 @@ function pack(rig: Rig, { type, rows, k, stored }: Matrix): number {
   return at;
 }
 
-/** y of n rows of x, with two rows of nothing between them. */
+/** y of n rows of x, with two unused rows between them. */
 function multiply(rig: Rig, type: Type, at: number, rows: number, k: number, x: Float32Array): Float32Array[] {
   const n = x.length / k;
   const bytes = rig.kernels.activationBytes(types[type], n, k);

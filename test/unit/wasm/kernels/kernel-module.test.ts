@@ -5,7 +5,7 @@ import { createMemory, instantiateKernels } from "../../../../engines/wasm/load/
 import { ServerError } from "../../../../runtime/errors.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** What lies before it belongs to the kernels. */
+/** The kernels use the memory before it. */
 const firstByte = 65_536;
 
 describe("loadKernels", () => {
