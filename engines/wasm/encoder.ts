@@ -87,8 +87,11 @@ export class WasmEncoder implements LoadedModel {
     const { passTokens } = this.#plan;
     for (let row = 0; row < batch.rowCount; row++) {
       const length = batch.length[row] as number;
-      assert.ok(batch.wantPooled[row] === 1 && batch.position[row] === 0, "an encoder pools whole sequences");
-      assert.ok(length <= passTokens, `${length} tokens; an encoder of ${passTokens}`);
+      assert.ok(
+        batch.wantPooled[row] === 1 && batch.position[row] === 0,
+        "an encoder expects whole sequences with pooled outputs",
+      );
+      assert.ok(length <= passTokens, `a sequence has ${length} tokens; the encoder takes at most ${passTokens}`);
     }
   }
 

@@ -71,7 +71,7 @@ async function loadModel(
   const threads = helpers.length + 1;
   const kvType = kvTypes[spec.kvType];
   if (kvType === undefined) {
-    const message = `cache_type ${spec.kvType} is not one the wasm engine has; it takes bf16, f16, f32 or q8_0`;
+    const message = `the wasm engine does not support cache_type ${spec.kvType}: set bf16, f16, f32 or q8_0`;
     throw new ServerError("config_invalid", message, { param: "cache_type" });
   }
   const mixing = await readMixture(spec, file, threads);
@@ -168,7 +168,10 @@ async function readMixture(
 ): Promise<LoadedMixture | null> {
   if (!mixture) return null;
   if (!adapters) return loadMixture(mixture, { graph, shape, threads }, maxSequences);
-  throw new ServerError("config_invalid", "xlora and adapters that come and go exclude each other: leave one out");
+  throw new ServerError(
+    "config_invalid",
+    "xlora cannot be combined with adapters loaded at run time: remove one of the settings",
+  );
 }
 
 /** Loads the adapters of a mixture as one stacked adapter. */

@@ -182,10 +182,7 @@ export class WasmModel implements LoadedModel {
     }
     const { maxLogitsRows } = this.capacity;
     if (logitsRows <= maxLogitsRows) return;
-    throw new ServerError(
-      "model_failed",
-      `a step has ${logitsRows} logits rows; at most ${maxLogitsRows} are possible`,
-    );
+    throw new ServerError("model_failed", `a step has ${logitsRows} logits rows; expected at most ${maxLogitsRows}`);
   }
 }
 

@@ -38,7 +38,7 @@ export async function readAdapterFile(
       const b = tensors.get(`${tensor.name}.lora_b`);
       if (!a && !b) return undefined;
       const rank = a?.shape[1] ?? 1;
-      if (rank > maxRank) throw loadFailed(`has rank ${rank} for "${tensor.name}", where up to ${maxRank} can be`);
+      if (rank > maxRank) throw loadFailed(`has rank ${rank} for "${tensor.name}"; expected at most ${maxRank}`);
       checkTensor(a, `${tensor.name}.lora_a`, [columns, rank]);
       checkTensor(b, `${tensor.name}.lora_b`, [rank, tensor.shape[1] ?? 1]);
       return { rank, a, b: rowsOf(b, firstRow, rows) };
@@ -68,12 +68,12 @@ function checkTensor(
   name: string,
   [columns, rows]: readonly [number, number],
 ): asserts tensor is TensorInfo {
-  if (!tensor) throw loadFailed(`has no tensor "${name}", but the other half of it`);
+  if (!tensor) throw loadFailed(`has no tensor "${name}", only the other one of the pair`);
   const [foundColumns, foundRows = 1, ...more] = tensor.shape;
   const type = tensorTypes.get(tensor.type)?.name;
   const fits = foundColumns === columns && foundRows === rows && more.every((length) => length === 1);
   if (fits && tensor.type === f16) return;
-  throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}, where F16 ${columns} x ${rows} belongs`);
+  throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}; expected F16 ${columns} x ${rows}`);
 }
 
 /** Some rows of B, as a tensor. */
@@ -85,12 +85,12 @@ function rowsOf(b: TensorInfo, firstRow: number, rows: number): TensorInfo {
 
 function withoutSite(strangers: readonly string[]): ServerError {
   const odd = strangers.filter((name) => !/\.lora_[ab]$/.test(name));
-  if (odd.length > 0) return loadFailed(`has tensors of no use here: ${odd.slice(0, 3).join(", ")}`);
+  if (odd.length > 0) return loadFailed(`has unexpected tensors: ${odd.slice(0, 3).join(", ")}`);
   const changed = [...new Set(strangers.map((name) => name.replace(/\.lora_[ab]$/, "")))];
   const names = changed.slice(0, 3).map((name) => JSON.stringify(name));
   return new ServerError(
     "invalid_lora_adapter",
-    `the adapter changes ${names.join(", ")}; the wasm engine adds no adapters to the experts of a model or to what chooses ` +
-      "them: take one that leaves them alone, or use --engine llama for this model",
+    `the adapter changes ${names.join(", ")}; the wasm engine applies no adapters to experts or their router: ` +
+      "choose an adapter without them, or use --engine llama for this model",
   );
 }

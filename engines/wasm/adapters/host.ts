@@ -67,7 +67,7 @@ export class WasmAdapters implements AdapterHost {
 
   /** Loads several prepared adapters stacked into one, whose ranks are those of all files in order. */
   async loadStacked(id: number, paths: readonly string[]): Promise<void> {
-    assert.ok(id > 0 && !this.#loaded.has(id), `${id} is no new id of an adapter`);
+    assert.ok(id > 0 && !this.#loaded.has(id), `adapter id ${id} must be positive and unused`);
     const loading = this.#turn.then(() => this.#load(id, paths));
     this.#turn = loading.catch(() => undefined);
     await loading;
@@ -128,7 +128,7 @@ export class WasmAdapters implements AdapterHost {
       try {
         memory.grow(missing);
       } catch (cause) {
-        throw noRoom(bytes, "the system gives a compute thread's memory no more", { cause });
+        throw noRoom(bytes, "the system cannot grow a compute thread's memory", { cause });
       }
     }
   }

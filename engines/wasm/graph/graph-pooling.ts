@@ -67,7 +67,7 @@ function readScoring(
   if (dense === null && output === null) {
     throw new ServerError(
       "unsupported",
-      "the model pools by rank, and has no tensor cls.output.weight to score with: use --engine llama for what else it does",
+      "the model pools by rank, but has no tensor cls.output.weight for scores: use --engine llama for its other uses",
       { param: "engine" },
     );
   }

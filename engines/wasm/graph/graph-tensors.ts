@@ -113,7 +113,7 @@ export class GraphTensors {
       if (this.#used.has(name)) continue;
       throw new ServerError(
         "unsupported",
-        `the model has a tensor "${name}" that the wasm engine has no use for, so its answers would be wrong; ` +
+        `the model has a tensor "${name}" that the wasm engine does not use, so its answers would be wrong; ` +
           "use --engine llama for this model",
         { param: "engine" },
       );
@@ -147,7 +147,7 @@ export class GraphTensors {
     const tensor = this.#table.tensors.get(name);
     if (!tensor) throw this.#invalid(`has no tensor "${name}"`);
     if (!this.#fits(name, shape)) {
-      throw this.#invalid(`has "${name}" as ${tensor.shape.join(" x ")}, where ${shape.join(" x ")} belongs`);
+      throw this.#invalid(`has "${name}" as ${tensor.shape.join(" x ")}; expected ${shape.join(" x ")}`);
     }
     this.#used.add(name);
     return tensor;

@@ -12,7 +12,7 @@ export interface Range {
 export function invalidKey(key: string, value: GgufValue | undefined, expected: string): ServerError {
   return new ServerError(
     "model_file_invalid",
-    `the model's ${key} is ${describeValue(value)}, where ${expected} belongs; fetch another file of the model`,
+    `the model's ${key} is ${describeValue(value)}; expected ${expected}: fetch another file of the model`,
   );
 }
 

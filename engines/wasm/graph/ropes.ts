@@ -93,7 +93,7 @@ function checkFactors(name: string, factors: Float32Array | null, pairs: number)
   if (factors.length === pairs && factors.every((factor) => factor > 0 && Number.isFinite(factor))) return;
   throw new ServerError(
     "model_file_invalid",
-    `${name} holds ${factors.length} numbers, where ${pairs}, all above 0, belong; fetch the model again`,
+    `${name} holds ${factors.length} numbers; expected ${pairs} numbers above 0: fetch the model again`,
   );
 }
 

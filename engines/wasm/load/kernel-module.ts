@@ -133,12 +133,12 @@ async function findFault(module: object | undefined, largest: number): Promise<s
   for (let round = 0; round < testRounds; round++) {
     for (let call = 0; call < callsPerRound; call++) {
       const got = kernels.probeAddDot(...operandsAt, testBytes);
-      if (got !== expected) return `its dot product came to ${got} where ${expected} is right`;
+      if (got !== expected) return `its dot product is ${got}; expected ${expected}`;
       if (largest > largestNarrowOperand) continue;
       const pairs = kernels.probePairDot(...operandsAt, testBytes);
-      if (pairs !== expected) return `its dot product by pairs came to ${pairs} where ${expected} is right`;
+      if (pairs !== expected) return `its dot product by pairs is ${pairs}; expected ${expected}`;
       const found = kernels.probeLookUp(operandsAt[0], indicesAt, indexBytes);
-      if (found !== expectedLookUp) return `what it looked up came to ${found} where ${expectedLookUp} is right`;
+      if (found !== expectedLookUp) return `its look-up sum is ${found}; expected ${expectedLookUp}`;
     }
     await wait(pauseMs);
   }

@@ -25,7 +25,10 @@ export async function loadEncoder(
   onProgress: LoadProgress,
 ): Promise<WasmEncoder> {
   if (spec.mixture) {
-    throw new ServerError("config_invalid", "xlora expects a model that generates text; got an encoder: leave it out");
+    throw new ServerError(
+      "config_invalid",
+      "xlora expects a model that generates text; got an encoder: remove xlora from the settings",
+    );
   }
   const threads = helpers.length + 1;
   const { capacity, ...sizes } = encoderSizes(spec, file.shape, threads);

@@ -138,7 +138,7 @@ function notFinite(reader: Reader, tensor: TensorInfo, row: number): ServerError
   return new ServerError(
     "model_file_invalid",
     `${reader.path(tensor.file)} holds a NaN or an infinity in row ${row} of tensor "${tensor.name}"; the copy is damaged or ` +
-      "the model was made wrongly: fetch it again",
+      "its conversion failed: fetch it again",
   );
 }
 

@@ -79,7 +79,7 @@ function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width
   let columns = width;
   for (const [i, layer] of classifier.entries()) {
     const { rows, weight, bias } = layer;
-    if (layer.columns !== columns) throw invalid(`layer ${i} takes ${layer.columns} numbers, where it gets ${columns}`);
+    if (layer.columns !== columns) throw invalid(`layer ${i} takes ${layer.columns} numbers; expected ${columns}`);
     if (weight.length !== rows * columns || (bias !== null && bias.length !== rows)) {
       throw invalid(`layer ${i} does not hold the ${rows} x ${columns} weights and ${rows} biases it should`);
     }

@@ -85,7 +85,7 @@ export class ThreadGroup {
 
   #checkFailed(): void {
     if (Atomics.load(this.#control, word.failed) === 0) return;
-    throw new ServerError("model_failed", "the wasm engine's forward pass failed: a compute thread cannot go on");
+    throw new ServerError("model_failed", "the wasm engine's forward pass failed: a compute thread failed");
   }
 
   #waitWhile(at: number, value: number, spins: number): void {

@@ -22,7 +22,7 @@ const settings: readonly Pick<ModelSpec, "kvType" | "threads">[] = [
   { kvType: "f32", threads: 2 },
 ];
 
-describe("the wasm engine beside llama.cpp on every architecture", () => {
+describe("the wasm engine against llama.cpp on every architecture", () => {
   let directory = "";
   before(() => {
     directory = mkdtempSync(join(tmpdir(), "troupe-architectures-"));
@@ -59,7 +59,7 @@ describe("the wasm engine beside llama.cpp on every architecture", () => {
 
 describe("the KV cache of a model with sliding windows", () => {
   for (const name of ["gemma2", "gemma3", "olmo2, sliding windows"] as const) {
-    it(`goes on from what was saved, shared or rolled back as from what was just computed, to the bit: ${name}`, async () => {
+    it(`continues from saved, shared or truncated KV as from KV just computed, bit for bit: ${name}`, async () => {
       const directory = mkdtempSync(join(tmpdir(), "troupe-windows-"));
       const path = join(directory, "model.gguf");
       await writeTinyArchitecture(path, name, { seed: 8 });

@@ -83,7 +83,7 @@ describe("a damaged model file of any architecture", () => {
     }
   }
 
-  it(`is read or refused, soon and in little memory, ${rounds} times`, async () => {
+  it(`is read or rejected, quickly and in little memory, ${rounds} times`, async () => {
     const kernels = instantiateKernels(await loadKernels(), createMemory(1));
     const random = seededRandom(seed);
     // Overwritten repeatedly: creating a file takes longer than everything measured here.

@@ -94,7 +94,7 @@ function centred(scores: readonly Float32Array[]): Float32Array {
   return Float32Array.from(scores, ([score]) => score! - mean);
 }
 
-describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
+describe("pooled outputs of the wasm engine against llama.cpp's", () => {
   let directory = "";
   before(() => {
     directory = mkdtempSync(join(tmpdir(), "troupe-encoders-"));
@@ -167,7 +167,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     }
   }
 
-  it("agree where queries, keys and values come of one matrix with a bias, and files do not say how to pool", async () => {
+  it("agree if queries, keys and values are one matrix with a bias, and the file names no pooling", async () => {
     const path = await write({ architecture: "bert", pooling: null, weights: "F32", isFused: true });
     const { actual, expected, declared, own } = await compare(path, 1);
     assertSameVectors(actual, expected);
@@ -175,14 +175,14 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     assert.equal(own.capabilities.pooling, "mean");
   });
 
-  it("agree on a modern-bert of another activation, and on texts longer than passes of several", async () => {
+  it("agree on a modern-bert with another activation, and on texts longer than passes of several sequences", async () => {
     const options = { architecture: "modern-bert", pooling: "cls", activation: "silu", contextLength: 512 } as const;
     const { actual, expected, own } = await compare(await write({ ...options, weights: "F16", window: 33 }), 2);
     assertSameVectors(actual, expected);
     assert.equal(own.tokens, 512);
   });
 
-  it("take no longer texts than a step, the settings or the model take", async () => {
+  it("limit the length of a text to that of the step, the settings and the model", async () => {
     const path = await write({ architecture: "bert", pooling: "mean" });
     for (const [changes, tokens] of [
       [{}, 128],
@@ -197,7 +197,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     }
   });
 
-  it("are of the last token where the file of a model that generates says so, in steps of several passes", async () => {
+  it("are of the last token if the file of a generating model says so, in steps of several passes", async () => {
     const path = join(directory, "last.gguf");
     await writeTinyModel(path, { seed: 4, pooling: 3, weights: "F16", contextLength: 256 });
     const { actual, expected, own } = await compare(path, 1, { kvType: "f32" });
@@ -205,7 +205,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     assert.equal(own.capabilities.pooling, "last");
   });
 
-  it("are scores of the last token where a model that generates has a head for them", async () => {
+  it("are scores of the last token if a generating model has a head for them", async () => {
     const path = join(directory, "reranker.gguf");
     await writeTinyReranker(path, 5);
     const { actual, expected, declared, own } = await compare(path, 1, { kvType: "f32" });
@@ -215,7 +215,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     assert.equal(declared.capabilities.pooledLength, rerankerScores);
   });
 
-  it("are none where the file of a model that generates names the first token, which sees no other", async () => {
+  it("are absent if the file of a generating model names the first token, which sees no other", async () => {
     const path = join(directory, "first.gguf");
     await writeTinyModel(path, { seed: 4, pooling: 2 });
     const { pooling, pooledLength } = await withModel(wasmEngine, specOf(path, { threads: 1 }), (m) => m.capabilities);

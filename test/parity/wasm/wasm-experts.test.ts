@@ -57,7 +57,7 @@ const cases: readonly Case[] = [
   },
 ];
 
-describe("feed-forwards of experts beside llama.cpp's", () => {
+describe("a mixture of experts against llama.cpp's", () => {
   let directory = "";
   before(() => {
     directory = mkdtempSync(join(tmpdir(), "troupe-experts-"));
@@ -94,7 +94,7 @@ describe("feed-forwards of experts beside llama.cpp's", () => {
     });
   }
 
-  it("gives a sequence among others what it gets alone, to the bit, wherever a random router sends their tokens", async () => {
+  it("gives a sequence the same results in a batch as alone, bit for bit, with a random router", async () => {
     const path = join(directory, "random-router.gguf");
     await writeTinyArchitecture(path, "qwen3moe", { seed: 5, weights: "Q8_0" });
     const model = await wasmEngine.load(specOf(path, { maxSequences: 8, maxModelLength: 128, threads: 2 }), () => {});
@@ -126,7 +126,7 @@ describe("feed-forwards of experts beside llama.cpp's", () => {
     for (const weights of ["Q8_0", "Q4_1"] as const) {
       // Both engines round activations to 8 bits, in different ways: on a model as narrow as this, that causes most of
       // 1 %.
-      it(`gives them within what rounded activations differ by: ${name}, ${weights}`, async () => {
+      it(`gives the same logits within the error of rounded activations: ${name}, ${weights}`, async () => {
         const [found = []] = await errors({ name, ...rest, options: { weights }, threads: [2] });
         const mean = found.reduce((sum, error) => sum + error, 0) / found.length;
         assert.ok(mean <= 0.012 && Math.max(...found) <= 0.025, `mean ${mean}: ${found}`);

@@ -89,7 +89,7 @@ async function compare(name: string, options: LoraOptions): Promise<void> {
   }
 }
 
-describe("adapters of the wasm engine beside merged weights", () => {
+describe("adapters of the wasm engine against merged weights", () => {
   for (const [name, options] of Object.entries(cases)) {
     it(`give the merged model's logits within ${bound * 100} % of their range: ${name}`, async () => {
       await compare(name, { modelPath: await floatModel(), seed: 3, ...options });
@@ -105,7 +105,7 @@ describe("adapters of the wasm engine beside merged weights", () => {
     qwen3moe: "attention",
   };
   for (const [name, targets] of Object.entries(architectures)) {
-    it(`give the same with a model of another architecture: ${name}`, async () => {
+    it(`give the merged model's logits with another architecture: ${name}`, async () => {
       const modelPath = join(folder, "architecture.gguf");
       await writeTinyArchitecture(modelPath, name as TinyArchitecture, { seed: 5, weights: "F32" });
       await compare(name, { modelPath, seed: 3, rank: 4, targets });
@@ -113,10 +113,10 @@ describe("adapters of the wasm engine beside merged weights", () => {
   }
 });
 
-describe("an adapter that changes what the wasm engine adds none to", () => {
+describe("an adapter of a matrix to which the wasm engine applies none", () => {
   const cases = [["qwen3moe", "gate", "blk.1.ffn_gate_inp.weight"]] as const;
   for (const [architecture, target, tensor] of cases) {
-    it(`is refused by the name of the tensor, and nothing has changed: ${architecture}, ${target}`, async () => {
+    it(`is rejected with the tensor's name, and changes nothing: ${architecture}, ${target}`, async () => {
       const modelPath = join(folder, "refusing.gguf");
       await writeTinyArchitecture(modelPath, architecture, { seed: 5, weights: "F32" });
       const prepare = async (targets: Targets) => {

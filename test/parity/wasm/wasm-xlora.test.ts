@@ -59,8 +59,8 @@ function constant(spec: MixtureSpec): MixtureSpec {
   return { ...spec, classifier, temperature: null, globalWeight };
 }
 
-describe("an X-LoRA of the wasm engine beside merged weights", () => {
-  it(`gives the merged model's logits within ${bound * 100} % of their range where its weights are constant`, async () => {
+describe("an X-LoRA of the wasm engine against merged weights", () => {
+  it(`gives the merged model's logits within ${bound * 100} % of their range if its weights are constant`, async () => {
     const modelPath = await floatModel();
     const adapterOptions = () => ({ rank: 16, magnitude: 0.3 });
     const written = await writeXlora(join(folder, "x"), { modelPath, seed: 3, layerwise: true, adapterOptions });

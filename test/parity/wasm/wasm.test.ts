@@ -14,7 +14,7 @@ import { paddedTypes, type QuantizedType, quantizedModel, referenceModel } from 
 import { specOf } from "../../fixtures/models/models.ts";
 import { type TinyModelOptions, writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 
-describe("the wasm engine beside llama.cpp on the real model", () => {
+describe("the wasm engine against llama.cpp on the real model", () => {
   const [longWindow, shortWindow, shortText] = [128, 32, 64];
 
   async function compare(type: QuantizedType, form: Form, tokenCount: number): Promise<Divergence> {
@@ -55,7 +55,7 @@ describe("the wasm engine beside llama.cpp on the real model", () => {
       .map((type) => [type, "decode", lengths[type] ?? shortText, type === "Q2_K" ? twoBits : few] as const),
   ];
   for (const [type, form, tokenCount, bounds] of cases) {
-    it(`says of a text what llama.cpp says: ${type}, fed as ${form}`, async () => {
+    it(`predicts a text like llama.cpp: ${type}, fed as ${form}`, async () => {
       const divergence = await compare(type, form, tokenCount);
       const report = JSON.stringify(divergence);
       assert.equal(divergence.positions, tokenCount);
@@ -67,7 +67,7 @@ describe("the wasm engine beside llama.cpp on the real model", () => {
   }
 });
 
-describe("the wasm engine beside llama.cpp on generated models", () => {
+describe("the wasm engine against llama.cpp on generated models", () => {
   let directory = "";
   before(() => {
     directory = mkdtempSync(join(tmpdir(), "troupe-wasm-"));
@@ -143,7 +143,7 @@ describe("the KV cache of the wasm engine", () => {
   }
 
   for (const kept of [64, 70, 96]) {
-    it(`goes on after the first ${kept} tokens of a copy as if they had just been computed, to the bit`, () => {
+    it(`continues after the first ${kept} tokens of a copy as if just computed, bit for bit`, () => {
       feedInChunks(model, { slot: 0, from: 0, to: 100 });
       const saved = model.kv.save(0);
       assert.ok(saved);
@@ -161,7 +161,7 @@ describe("the KV cache of the wasm engine", () => {
     });
   }
 
-  it("keeps sequences that share a beginning apart", () => {
+  it("keeps sequences with a shared prefix independent", () => {
     feedInChunks(model, { slot: 0, from: 0, to: 70, text: 5 });
     const saved = model.kv.save(0);
     assert.ok(saved);
@@ -176,7 +176,7 @@ describe("the KV cache of the wasm engine", () => {
     releaseAll();
   });
 
-  it("gives the room of cancelled sequences to others, time and again", async () => {
+  it("reuses the blocks of cancelled sequences, repeatedly", async () => {
     const small = await load({ maxSequences: 3, maxBatchTokens: 3 * chunkTokens });
     const ends = [40, 127, 128];
     const first = ends.map((to, slot) => feedInChunks(small, { slot, from: 0, to }));
@@ -189,7 +189,7 @@ describe("the KV cache of the wasm engine", () => {
     small.dispose();
   });
 
-  it("gives a sequence among 32 what it gets alone, to the bit", () => {
+  it("gives a sequence the same results among 32 as alone, bit for bit", () => {
     const slots = Array.from({ length: 32 }, (_, slot) => slot);
     const together = [
       feed(
@@ -221,7 +221,7 @@ describe("the KV cache of the wasm engine", () => {
     }
   });
 
-  it("gives a token fed alone what it gets at the end of a chunk, to the bit", () => {
+  it("gives a token the same results alone as at the end of a chunk, bit for bit", () => {
     const expected = fresh(9, 64);
     feedInChunks(model, { slot: 0, from: 0, to: 63, text: 9 });
     assert.deepEqual(feed(model, [{ slot: 0, from: 63, to: 64, text: 9 }])[0], expected);

@@ -26,7 +26,7 @@ describe("the KV pool of the wasm engine", () => {
   }
 
   for (const shared of [32, 39]) {
-    it(`lets a sequence go on from ${shared} tokens of a running one, to the bit, and leaves that one alone`, () => {
+    it(`lets a sequence continue from ${shared} tokens of a running one, bit for bit, without changing that one`, () => {
       const ends = [shared, 45];
       const other = otherFrom(shared);
       const alone = feed(model, 0, text, [...ends, 60]);
@@ -41,7 +41,7 @@ describe("the KV pool of the wasm engine", () => {
     });
   }
 
-  it("lets many go on from one that goes on itself, in one step, as if each were alone", () => {
+  it("lets several sequences continue from a running one in the same step, each as if alone", () => {
     const alone = [text, otherFrom(39)].map((tokens, slot) => feed(model, slot, tokens, [39, 40]));
     releaseAll();
     feed(model, 0, text, [39]);
@@ -60,7 +60,7 @@ describe("the KV pool of the wasm engine", () => {
     releaseAll();
   });
 
-  it("gives back what was saved, exported, dropped and imported, to the bit", () => {
+  it("restores saved, exported, dropped and imported KV, bit for bit", () => {
     logits(model, { slot: 0, from: 0, to: 100 });
     const saved = model.kv.save(0);
     assert.ok(saved);
@@ -105,7 +105,7 @@ describe("the KV pool of the wasm engine", () => {
     releaseAll();
   });
 
-  it("refuses what does not fit, changes nothing then, and gives room again when a copy is dropped", async () => {
+  it("rejects what does not fit without changes, and frees blocks when a copy is dropped", async () => {
     const small = await load({ kvBudget: { tokens: 256 }, maxModelLength: 256 });
     try {
       assert.equal(small.capacity.kvBlocks, 256 / blockTokens);
@@ -130,7 +130,7 @@ describe("the KV pool of the wasm engine", () => {
     }
   });
 
-  it("refuses a pool too small for a short context, naming both", async () => {
+  it("rejects a pool too small for a short context, naming both", async () => {
     await assert.rejects(
       load({ kvBudget: { tokens: 200 } }),
       (error: ServerError) => error.code === "config_invalid" && /200 tokens.*at least 256/.test(error.message),

@@ -24,7 +24,7 @@ describe("the outputs of the wasm engine", () => {
   });
   after(() => model.dispose());
 
-  it("are the logits of several tokens of a row as if each had been fed alone, to the bit", () => {
+  it("are the logits of several tokens of a row as if each had been fed alone, bit for bit", () => {
     logits(model, { slot: 0, from: 0, to: 40 });
     logits(model, { slot: 1, from: 0, to: 40 });
     const together = logits(model, { slot: 0, from: 40, to: 46, logitsCount: 6 });
@@ -61,7 +61,7 @@ describe("the outputs of the wasm engine", () => {
     for (const slot of [0, 1, 2]) model.kv.release(slot);
   });
 
-  it("refuse more logits rows than a step has room for, and stay usable", () => {
+  it("reject more logits rows than fit a step, and stay usable", () => {
     const rows = [0, 1].map((slot) => ({ slot, from: 0, to: 150, logitsCount: 150 }));
     assert.throws(() => step(model, rows), /300 logits rows; at most 204/);
     for (const slot of [0, 1]) model.kv.release(slot);
@@ -76,7 +76,7 @@ describe("the outputs of the wasm engine", () => {
     return pooled.slice(first, first + pooledLength);
   }
 
-  it("are pooled over the tokens of a row, and of chunks in sum, beside rows that want logits", () => {
+  it("are pooled over the tokens of a row, summed over chunks, beside rows that want logits", () => {
     assert.equal(model.capabilities.pooling, "mean");
     const [plain] = logits(model, { slot: 1, from: 0, to: 40 });
     model.kv.release(1);

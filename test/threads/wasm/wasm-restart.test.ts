@@ -66,7 +66,7 @@ describe("a wasm model whose compute thread ends", () => {
     return all;
   }
 
-  it("ends the streams under way with one retryable error and serves again", async () => {
+  it("ends the running streams with one retryable error and serves again", async () => {
     const streams = [0, 1].map(() => collect(400, () => writeFileSync(endFile(end, model), "")));
     for (const all of await Promise.all(streams)) {
       const failures = all.filter((event) => event.type === "error");

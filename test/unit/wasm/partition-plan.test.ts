@@ -34,7 +34,7 @@ function owners(shares: readonly Share[]): number[] {
 }
 
 describe("dividing matrices between threads", () => {
-  it("gives every row to exactly one thread, whatever the number of rows and threads", () => {
+  it("gives every row to exactly one thread, for any number of rows and threads", () => {
     for (const rows of [16, 17, 48, 576, 1000, 49_152]) {
       for (const threads of [1, 2, 3, 7, 16]) {
         const shares = divide([matrix("a", rows)], 16, threads);
@@ -59,7 +59,7 @@ describe("dividing matrices between threads", () => {
     assert.equal(owners(shares).length, 15 * 64);
   });
 
-  it("pads a piece to whole groups of rows without moving those behind it in the joined rows", () => {
+  it("pads a piece to whole groups of rows without moving later ones in the joined rows", () => {
     const [first, second] = [matrix("q", 40), matrix("k", 24)];
     const [share] = divide([first, second], headUnit(8), 1) as [Share];
     assert.deepEqual(
@@ -72,7 +72,7 @@ describe("dividing matrices between threads", () => {
     assert.equal(share.stride, 80);
   });
 
-  it("leaves threads without work where there are more of them than units", () => {
+  it("leaves threads without work if there are more threads than units", () => {
     const shares = divide([matrix("a", 32)], 16, 5);
     assert.equal(shares.filter(({ pieces }) => pieces.length === 0).length, 3);
     assert.equal(owners(shares).length, 32);
@@ -103,7 +103,7 @@ describe("the sites of adapters", () => {
 
   const names = ({ matrices }: AdapterSite) => matrices.map(({ name }) => name.replace(/^blk\.\d+\.|\.weight$/g, ""));
 
-  it("are numbered as the steps are run, whatever their order in a layer", async () => {
+  it("are numbered in the order of execution, whatever their order in a layer", async () => {
     for (const name of ["llama", "stablelm, blocks side by side"] as const) {
       for (const [{ kind }, first, second] of await sitesIn(name)) {
         const isAttention = kind === "attention";
@@ -113,7 +113,7 @@ describe("the sites of adapters", () => {
     }
   });
 
-  it("have the parts of a tensor that holds several matrices, each by its first row", async () => {
+  it("include the parts of a tensor that holds several matrices, each by its first row", async () => {
     for (const [{ kind }, first, second] of await sitesIn("phi3")) {
       const isAttention = kind === "attention";
       const [tensor, rows] = isAttention ? ["attn_qkv", [0, 128, 192]] : ["ffn_up", [0, 192]];

@@ -37,8 +37,8 @@ async function adaptersBehind(test: TestContext, byteLength: number): Promise<Wa
   return adapters;
 }
 
-describe("an adapter that a thread's memory has no room for", () => {
-  it("may come again where the system has no more now, and not where more cannot be addressed", async (test) => {
+describe("an adapter that does not fit a thread's memory", () => {
+  it("may be retried if the system is out of memory, but not beyond the address space", async (test) => {
     for (const [length, code, retryable] of [
       [65_536, "lora_device_load_failed", true],
       [2 ** 32, "lora_slot_space_exhausted", false],

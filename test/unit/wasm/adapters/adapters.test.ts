@@ -237,7 +237,7 @@ for (const variant of variants) {
     const adapterOf = [2, 0, -1, 1, 3, 0, 3, 0, 3, -1, 3, 3];
 
     for (const threads of [1, 2, 3, 5]) {
-      it(`add what arithmetic says, each to its own tokens: ${threads} threads`, async () => {
+      it(`add the products of plain arithmetic, each to its own tokens: ${threads} threads`, async () => {
         const rig = await rigOf(threads);
         for (const [site, { matrices, columns }] of sitesFor(1).entries()) {
           const x = inputs(columns);
@@ -266,7 +266,7 @@ for (const variant of variants) {
       });
     }
 
-    it("give a token the same alone as among others, and whatever the number of threads, to the last bit", async () => {
+    it("give a token the same results alone and in a batch, for any number of threads, bit for bit", async () => {
       const [one, three] = [await rigOf(1), await rigOf(3)];
       for (const [site, { matrices, columns }] of sitesFor(1).entries()) {
         const x = inputs(columns);
@@ -294,24 +294,21 @@ describe("the file of an adapter", () => {
   const refusal = (path: string, message: RegExp) =>
     assert.rejects(readAdapterFile(path, sitesFor(2), maxRank), { code: "lora_device_load_failed", message });
 
-  it("may leave matrices as they are", async () => {
+  it("may leave matrices unchanged", async () => {
     const file = await readAdapterFile(adapters[3]!.path, sitesFor(2), maxRank);
     assert.deepEqual(ranksOf(file), ranks[3]);
     assert.equal(file.bytes, 2 * (2 * (64 + 64) + 7 * (64 + 20) + 64 * (96 + 48)));
   });
 
-  it("is refused with a rank above the limit, half a pair or another shape", async () => {
-    await refusal((await createAdapter([[65]])).path, /has rank 65 for "q", where up to 64 can be/);
+  it("is rejected with a rank above the limit, an incomplete pair or a wrong shape", async () => {
+    await refusal((await createAdapter([[65]])).path, /has rank 65 for "q"; expected at most 64/);
     const half = { name: "k.lora_b", shape: [2, 32], values: new Float32Array(64) };
     await refusal((await createAdapter([[1]], [half])).path, /no tensor "k\.lora_a"/);
     const long = { name: "k.lora_a", shape: [96, 2], values: new Float32Array(192) };
-    await refusal(
-      (await createAdapter([[1]], [half, long])).path,
-      /"k\.lora_a" as F16 96 x 2, where F16 64 x 2 belongs/,
-    );
+    await refusal((await createAdapter([[1]], [half, long])).path, /"k\.lora_a" as F16 96 x 2; expected F16 64 x 2/);
   });
 
-  it("is refused as none for this engine where it changes what no adapter is added to", async () => {
+  it("is rejected as unsupported if it changes a matrix without a site", async () => {
     const halves = ["a", "b"].map((half) => `token_embd.weight.lora_${half}`);
     const strangers = halves.map((name) => ({ name, shape: [64, 2], values: new Float32Array(128) }));
     const { path } = await createAdapter([[1]], strangers);
@@ -319,7 +316,7 @@ describe("the file of an adapter", () => {
     await assert.rejects(readAdapterFile(path, sitesFor(2), maxRank), { code: "invalid_lora_adapter", message });
   });
 
-  it("is refused where it is not there or was cut off", async () => {
+  it("is rejected if it is missing or truncated", async () => {
     await assert.rejects(readAdapterFile(join(folder, "none.gguf"), sitesFor(2), maxRank), /none\.gguf/);
     const { path } = await createAdapter([[8, 8, 8]]);
     truncateSync(path, 2048);

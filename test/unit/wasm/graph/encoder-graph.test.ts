@@ -70,7 +70,7 @@ describe("the graph of an encoder", () => {
     assert.deepEqual(sides(await encoderGraph(modern, { "attention.sliding_window": 0 })), [all, all, all, all]);
   });
 
-  it("is refused where its file does not say that it looks both ways, and for a decoder whose file does", async () => {
+  it("is rejected if its file does not say that attention is bidirectional, as is a decoder whose file does", async () => {
     const key = "attention.causal";
     await assert.rejects(encoderGraph(bert, { [key]: undefined }), {
       code: "unsupported",
@@ -88,14 +88,14 @@ describe("the graph of an encoder", () => {
     });
   });
 
-  it("has a head where it scores texts, and leaves that out where it does not", async () => {
+  it("has a head only if it scores texts", async () => {
     const scored = await encoderGraph({ ...bert, pooling: "rank", scores: 3 });
     assert.deepEqual([scored.pooling.kind, scored.pooling.length, scored.pooling.head?.output?.rows], ["rank", 3, 3]);
     const { pooling } = await encoderGraph({ ...bert, pooling: "rank" }, { pooling_type: 2 });
     assert.deepEqual([pooling.kind, pooling.length, pooling.head], ["cls", 64, null]);
   });
 
-  it("is refused where scores are wanted, and nothing is there to make them", async () => {
+  it("is rejected for scores without a scoring head", async () => {
     await assert.rejects(encoderGraph(bert, { pooling_type: 4 }), {
       // Another engine may still generate with it.
       code: "unsupported",

@@ -94,12 +94,12 @@ describe("the sizes of an encoder", () => {
     }
   });
 
-  it("count in the choice of engine: what leaves no room for a pass is for the other one", async () => {
+  it("count in the choice of engine: a model without room for a pass is for the other one", async () => {
     const spec = specOf(path, { threads: 1, blockTokens: 2 ** 22 });
     assert.match((await wasmRefusal(spec)) ?? "", /1 compute threads hold 3\.8 GiB; raise threads/);
   });
 
-  it("leave the choice of engine no KV cache to make room for", async () => {
+  it("add no KV cache to the choice of engine", async () => {
     const spec = specOf(path, { threads: 1, kvBudget: { bytes: 2 ** 40 } });
     assert.equal(await wasmRefusal(spec), null);
   });

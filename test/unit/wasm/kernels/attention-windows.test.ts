@@ -62,7 +62,7 @@ for (const variant of variants) {
   };
 
   describe(`the ${variant} attention kernels' windows`, () => {
-    it("agree with a plain softmax, whatever a token sees behind and ahead and however scores are capped", () => {
+    it("agree with a plain softmax, for any window and cap", () => {
       const property = fc.property(
         fc.constantFrom(...typeNames),
         anyArguments,
@@ -128,7 +128,7 @@ for (const variant of variants) {
       assert.throws(() => attend(before), /out of bounds/, "reading them would have been noticed");
     });
 
-    it("say that a row has seen nothing where a part's pages end before its window", () => {
+    it("report that a row has seen nothing if a part's pages end before its window", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = small;
       const query = rig.place(new Float32Array(2 * heads * headLength).fill(1));

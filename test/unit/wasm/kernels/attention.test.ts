@@ -62,7 +62,7 @@ for (const variant of variants) {
         }
       });
 
-      it(`stand scores so large and far apart that one token takes all, with ${type} pages`, () => {
+      it(`handle scores so large and far apart that one token takes all weight, with ${type} pages`, () => {
         rig.reset();
         const one = createCase(smollm, 3, 60, { scale: 1 }, 1e6);
         const error = largestError(rig.attend(type, one, 2), attendPlainly(one));
@@ -71,7 +71,7 @@ for (const variant of variants) {
       });
     }
 
-    it("say that a row has seen nothing where a part has no page, or only pages of later tokens", () => {
+    it("report that a row has seen nothing if a part has no page, or only pages of later tokens", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = smollm;
       const query = rig.place(new Float32Array(2 * heads * headLength).fill(1));

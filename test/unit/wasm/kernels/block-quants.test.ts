@@ -126,7 +126,7 @@ for (const { name, kernels } of ways) {
         assert.equal(kernels.matrixBytes(type, 16, 32) % 16, 0);
       });
 
-      it("give back each row exactly as the format defines it, for every kind of scale", () => {
+      it("return each row exactly as the format defines it, for every kind of scale", () => {
         const matrix = randomMatrix(quant, 32, 96, "any", random(type));
         assert.equal(pack(kernels, quant, matrix), 0);
         for (let row = 0; row < 32; row++) {
@@ -152,7 +152,7 @@ for (const { name, kernels } of ways) {
         assert.ok(y!.subarray(37).every((value) => value === 0));
       });
 
-      it("report the first row with a scale that is not a number or infinite", () => {
+      it("report the first row with a scale that is NaN or infinite", () => {
         for (const [i, row] of [0, 5, 18, 36].entries()) {
           const matrix = randomMatrix(quant, 37, 96, "usual", random(3));
           spoilScale(quant, matrix, row, i);
@@ -210,7 +210,7 @@ for (const { name, kernels } of ways) {
         });
       });
 
-      it("multiply by a column alone as in any batch, bit for bit", () => {
+      it("multiply with a column alone as in any batch, bit for bit", () => {
         const next = random(type + 2);
         const matrix = randomMatrix(quant, 48, 576, "usual", next);
         assert.equal(pack(kernels, quant, matrix), 0);
@@ -266,7 +266,7 @@ for (const { name, kernels } of ways) {
         assert.ok(Math.sqrt(errors / squares) < 0.008, `relative error ${Math.sqrt(errors / squares)}`);
       });
 
-      it("never hide an activation that is not a number or infinite", () => {
+      it("never hide an activation that is NaN or infinite", () => {
         const next = random(5);
         const matrix = randomMatrix(quant, 16, 64, "usual", next);
         assert.equal(pack(kernels, quant, matrix), 0);

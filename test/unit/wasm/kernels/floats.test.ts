@@ -106,7 +106,7 @@ for (const variant of variants) {
         }
       });
 
-      it("give a row the same product alone as among others, to the last bit", () => {
+      it("give a row the same product alone and in a batch, bit for bit", () => {
         rig.reset();
         const [rows, k, n] = [32, 576, 131];
         const at = pack(rig, randomMatrix(type, rows, k, 1));
@@ -139,7 +139,7 @@ for (const variant of variants) {
         }
       });
 
-      it("give back their rows as they were, packed at once or in parts", () => {
+      it("return their rows unchanged, packed at once or in parts", () => {
         rig.reset();
         const [rows, k] = [48, 96];
         const matrix = randomMatrix(type, rows, k, 4);
@@ -161,7 +161,7 @@ for (const variant of variants) {
         rig.assertUntouched(out + k * floatBytes, 16);
       });
 
-      it("are zero where the last rows are missing", () => {
+      it("are zero in missing rows at the end", () => {
         for (const count of [1, 2, 3, 4, 7, 15, 18]) {
           rig.reset();
           const [rows, k] = [count > 16 ? 32 : 16, 64];
@@ -196,7 +196,7 @@ for (const variant of variants) {
         }
       });
 
-      it("bear the largest and smallest weights beside large and small activations", () => {
+      it("handle the largest and smallest weights with large and small activations", () => {
         const k = 32;
         const largest = { F32: 3e38, F16: 0x7bff, BF16: 0x7f00 }[type];
         const smallest = { F32: 1e-30, F16: 0x0001, BF16: 0x0080 }[type];

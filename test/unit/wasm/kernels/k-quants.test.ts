@@ -270,7 +270,7 @@ for (const { name, kernels } of ways) {
         assert.equal(kernels.matrixBytes(type, 16, 256) % 16, 0);
       });
 
-      it("give back each row exactly as the format defines it, for every kind of scale", () => {
+      it("return each row exactly as the format defines it, for every kind of scale", () => {
         const next = drawing(type);
         const matrix = createMatrix(quant, 16, 512, () => hardHalves[Math.floor(next() * hardHalves.length)]!, next);
         assert.equal(pack(kernels, matrix), 0);
@@ -294,7 +294,7 @@ for (const { name, kernels } of ways) {
         }
       });
 
-      it("report the first row with a scale that is not a number or infinite", () => {
+      it("report the first row with a scale that is NaN or infinite", () => {
         const bad = [0x7c00, 0xfc00, 0x7e01, 0xffff];
         for (const [i, row] of [0, 5, 18, 36].entries()) {
           const matrix = createMatrix(quant, 37, 512, () => 0x2c00, drawing(3));
@@ -357,7 +357,7 @@ for (const { name, kernels } of ways) {
         }
       });
 
-      it("multiply by a column alone as in any batch, bit for bit", () => {
+      it("multiply with a column alone as in any batch, bit for bit", () => {
         const next = drawing(type + 2);
         const matrix = createMatrix(quant, 48, 768, ordinary(next), next);
         assert.equal(pack(kernels, matrix), 0);
@@ -393,7 +393,7 @@ for (const { name, kernels } of ways) {
         });
       });
 
-      it("never hide an activation that is not a number or infinite", () => {
+      it("never hide an activation that is NaN or infinite", () => {
         const next = drawing(5);
         const matrix = createMatrix(quant, 16, 256, () => 0x2c01, next);
         assert.equal(pack(kernels, matrix), 0);
@@ -408,7 +408,7 @@ for (const { name, kernels } of ways) {
     });
   }
 
-  describe(`types with blocks of 256 with ${name}`, () => {
+  describe(`k-quants with ${name}`, () => {
     it("share prepared activations where their form is the same", () => {
       const next = drawing(9);
       const x = Array.from({ length: 3 }, () => exactColumn(512, next));

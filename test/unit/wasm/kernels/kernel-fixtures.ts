@@ -77,7 +77,7 @@ export class Rig {
   assertUntouched(at: number, count: number): void {
     assert.ok(
       this.bytes(at, count).every((byte) => byte === rubbish),
-      "bytes were written that belong to nobody",
+      "bytes outside reserved memory were written",
     );
   }
 }

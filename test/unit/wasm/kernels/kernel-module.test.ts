@@ -16,7 +16,7 @@ describe("loadKernels", () => {
     assert.deepEqual([narrow.variant, narrow.wideDot], ["relaxed", false]);
   });
 
-  it("refuses a name that is no variant's, and says what there is", async () => {
+  it("rejects an unknown name, listing the variants", async () => {
     await assert.rejects(loadWith("fast"), (error) => {
       assert.ok(error instanceof ServerError);
       assert.equal(error.code, "config_invalid");
@@ -25,7 +25,7 @@ describe("loadKernels", () => {
     });
   });
 
-  it("says that the dot instruction is wide only where it is right for the largest operands", async () => {
+  it("reports a wide dot only if it is right for the largest operands", async () => {
     const { module, wideDot } = await loadWith("");
     const memory = createMemory(2);
     const kernels = instantiateKernels({ module, variant: "relaxed", wideDot, plainBecause: undefined }, memory);
@@ -54,7 +54,7 @@ describe("instantiateKernels", () => {
 
 describe("the probes", () => {
   for (const variant of ["relaxed", "plain"]) {
-    it(`of the ${variant} variant give what depends on their input`, async () => {
+    it(`of the ${variant} variant depend on their input`, async () => {
       const memory = createMemory(2);
       const kernels = instantiateKernels(await loadWith(variant), memory);
       assert.notEqual(kernels.probeDot(800), kernels.probeDot(1600));
