@@ -91,7 +91,7 @@ function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width
   const outputs = classifier.at(-1)?.rows ?? 0;
   const layers = layerwise ? outputs / adapters.length : 1;
   if (layers >= 1 && Number.isInteger(layers) && layers * adapters.length === outputs) return layers;
-  throw invalid(`it gives ${outputs} weights, which is not one for each of ${adapters.length} adapters`);
+  throw invalid(`it gives ${outputs} weights; expected the same number for each of ${adapters.length} adapters`);
 }
 
 function layersOf(
@@ -106,7 +106,7 @@ function layersOf(
       if (!spec.layerwise || !isChanged(site, matrix)) return 0;
       const layer = spec.layers[name];
       if (layer !== undefined && Number.isInteger(layer) && layer >= 0 && layer < layers) return layer;
-      throw invalid(`adapters change "${name}", whose layer is said to be ${layer}, one of ${layers} expected`);
+      throw invalid(`adapters change "${name}", whose layer is ${layer}; expected a whole number below ${layers}`);
     }),
   );
 }

@@ -81,7 +81,7 @@ describe("a model with experts", () => {
       assert.throws(
         () => graphOf("mixtral", { name: tensor, shape, type: 0 }),
         ({ code, message }) =>
-          code === "unsupported" && message.includes(`"${tensor}" that the wasm engine has no use`),
+          code === "unsupported" && message.includes(`"${tensor}" that the wasm engine does not use`),
       );
     }
   });

@@ -144,7 +144,7 @@ describe("hyperparameters", () => {
     refuses(
       { "attention.head_count_kv": 3 },
       "model_file_invalid",
-      /head_count_kv is 3, where a divisor of the 4 heads/,
+      /head_count_kv is 3; expected a divisor of the 4 heads/,
     );
     refuses({ "attention.head_count_kv": 8 }, "model_file_invalid", /head_count_kv/);
     refuses({ "rope.dimension_count": 65 }, "model_file_invalid", /from 1 to 64/);
@@ -251,7 +251,7 @@ describe("rotary frequencies", () => {
     ]) {
       assert.throws(
         () => read(short, { always: Float32Array.from(wrong) }),
-        /rope_freqs.weight holds .* 8, all above 0/,
+        /rope_freqs.weight holds .* 8 numbers above 0/,
       );
     }
   });
