@@ -32,7 +32,7 @@ const spread = (count: number, used: number) => (token: number) =>
 const cases: readonly Case[] = [
   { name: "mixtral", architecture: "mixtral", picks: spread(4, 2), threads: [1, 2, 3] },
   { name: "qwen3moe", architecture: "qwen3moe", picks: spread(8, 3), threads: [2] },
-  { name: "an expert that nobody picks", architecture: "mixtral", picks: spread(3, 2), threads: [2] },
+  { name: "an unused expert", architecture: "mixtral", picks: spread(3, 2), threads: [2] },
   { name: "all tokens at the same experts", architecture: "qwen3moe", picks: () => [6, 1, 2], threads: [1] },
   {
     name: "every expert at every token",

@@ -63,7 +63,7 @@ describe("the outputs of the wasm engine", () => {
 
   it("reject more logits rows than fit a step, and stay usable", () => {
     const rows = [0, 1].map((slot) => ({ slot, from: 0, to: 150, logitsCount: 150 }));
-    assert.throws(() => step(model, rows), /300 logits rows; at most 204/);
+    assert.throws(() => step(model, rows), /300 logits rows; expected at most 204/);
     for (const slot of [0, 1]) model.kv.release(slot);
     assert.equal(logits(model, { slot: 0, from: 0, to: 5 }).length, 1);
     model.kv.release(0);

@@ -236,7 +236,7 @@ describe("an X-LoRA of the wasm engine", () => {
     await refused({ ...spec, classifier: [first, { ...last, weight }] }, /layer 1 holds a NaN/);
     await refused(
       { ...spec, adapters: [modelPath, ...spec.adapters.slice(1)] },
-      /no use here/,
+      /unexpected tensors/,
       "lora_device_load_failed",
     );
     await assert.rejects(load(test, spec, { adapters: limits }), { code: "config_invalid" });

@@ -122,7 +122,7 @@ describe("the wasm engine's threads", () => {
     Atomics.store(new Int32Array(go), 0, 1);
     Atomics.notify(new Int32Array(go), 0);
     assert.throws(() => model.step(batch), /aborted/);
-    assert.throws(() => model.step(batch), /aborted/, "and never goes on");
+    assert.throws(() => model.step(batch), /aborted/, "and never continues");
   });
 
   it("copy every shared page, when more sequences share a prefix than a pass has tokens", async (test) => {

@@ -129,7 +129,7 @@ describe("the steps of architectures", () => {
 
   const kinds = (steps: readonly LayerStep[]) => steps.map(({ kind }) => kind);
 
-  it("let a token see as many positions as the window has, its own included, where the layer slides", () => {
+  it("let a token see as many positions as the window has, its own included, if the layer slides", () => {
     const seen = (slides: boolean, ropes = 1) => {
       const attention = stepsOf("gemma3", { slides: Array(6).fill(slides), ropes: Array(ropes).fill({}) })[1];
       assert.ok(attention?.kind === "attention");
@@ -140,12 +140,12 @@ describe("the steps of architectures", () => {
     assert.deepEqual(seen(false, 2), [Number.POSITIVE_INFINITY, 0, 0]);
   });
 
-  it("run stablelm's blocks side by side where a layer has one norm for both: first the one that keeps its input", () => {
+  it("run stablelm's blocks side by side if a layer has one norm for both: first the block that keeps its input", () => {
     assert.deepEqual(kinds(stepsOf("stablelm", {}, ["ffn_norm"])), ["norm", "attention", "norm", "feedForward"]);
     assert.deepEqual(kinds(stepsOf("stablelm")), ["norm", "feedForward", "attention"]);
   });
 
-  it("norm stablelm's heads where a layer has weights for that", () => {
+  it("norm stablelm's heads if a layer has weights for that", () => {
     const norms = (tensors: readonly string[]) => {
       const attention = stepsOf("stablelm", {}, ["ffn_norm", ...tensors])[1];
       assert.ok(attention?.kind === "attention");
