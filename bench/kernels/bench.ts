@@ -1,5 +1,5 @@
-// Owns `bench kernels`: how near the matrix kernels of the wasm engine come to what the machine can read and to what the dot
-// instruction can do, both measured in the same run by loops that do nothing else.
+// Kernel benchmark (`bench kernels`): how near the matrix kernels of the wasm engine come to the machine's read rate
+// and to the peak of the dot instruction. Both are measured in the same run by loops that do nothing else.
 import arg from "arg";
 import { median, table } from "../../cli/bench/report.ts";
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
@@ -12,7 +12,7 @@ import { type KernelBenchInit, type KernelBenchReady, kernelBenchModule, type Ro
 const workingBytes = 160e6;
 const giga = 1e9;
 const placeTimeoutMs = 600_000;
-/** Products of all others are 8-bit ones: the dot instruction's peak means nothing to these. */
+/** Types without 8-bit products, to which the dot instruction's peak does not apply. */
 const floatTypes = ["F16", "BF16", "F32"];
 
 interface Plan extends Pick<KernelBenchInit, "counts" | "shape" | "rounds" | "millisecondsEach"> {
@@ -24,7 +24,7 @@ export const usage = `npm run bench -- kernels [FLAGS]: matrix kernels of the wa
   --types Q8_0,Q4_0,... number types; else all
   --rows 1,4,8,32,256   rows of activations
   --shape 2048,2048     rows and columns of the weights
-  --twins relaxed,plain kernels with relaxed or plain SIMD
+  --variants relaxed,plain kernels with relaxed or plain SIMD
   --threads N[,N]       compute threads
   --rounds 5 --ms 50    rounds, and time of each measurement
   --save
@@ -36,7 +36,7 @@ export async function main(argv: readonly string[]): Promise<void> {
       "--types": String,
       "--rows": String,
       "--shape": String,
-      "--twins": String,
+      "--variants": String,
       "--threads": String,
       "--rounds": Number,
       "--ms": Number,
@@ -54,10 +54,10 @@ export async function main(argv: readonly string[]): Promise<void> {
     millisecondsEach: flags["--ms"] ?? 50,
   };
   const lines: string[][] = [];
-  for (const twin of list(flags["--twins"], "relaxed,plain")) {
-    const kernels = await loadTwin(twin);
+  for (const variant of list(flags["--variants"], "relaxed,plain")) {
+    const kernels = await loadVariant(variant);
     for (const threads of list(flags["--threads"], "1,2").map(Number)) {
-      process.stderr.write(`${twin}, ${threads} threads ...\n`);
+      process.stderr.write(`${variant}, ${threads} threads ...\n`);
       lines.push(...(await measure(plan, kernels, threads)));
     }
   }
@@ -70,7 +70,7 @@ export async function main(argv: readonly string[]): Promise<void> {
         `of ${plan.millisecondsEach} ms, shares of what the same round read (probeReadAll) and multiplied (probeDot). Threads ` +
         "measure the same kernel at the same time, and are added up. Activations are prepared beforehand.",
       body: table(
-        ["twin", "node", "threads", "type", "vectors", "GB/s", "of reading", "GMAC/s", "of the dot peak"],
+        ["variant", "node", "threads", "type", "vectors", "GB/s", "of reading", "GMAC/s", "of the dot peak"],
         lines,
       ),
     },
@@ -78,9 +78,9 @@ export async function main(argv: readonly string[]): Promise<void> {
   );
 }
 
-/** The engine picks a twin by this variable. */
-async function loadTwin(twin: string): Promise<KernelModule> {
-  process.env.TROUPE_WASM_KERNELS = twin;
+/** The engine picks a variant by this variable. */
+async function loadVariant(variant: string): Promise<KernelModule> {
+  process.env.TROUPE_WASM_KERNELS = variant;
   return await loadKernels();
 }
 
@@ -100,7 +100,7 @@ async function measure(plan: Plan, kernels: KernelModule, threads: number): Prom
     ),
   );
   await Promise.all(places.map((place) => place.stop(1000)));
-  const label = [`${kernels.twin}${kernels.wideDot ? ", 8-bit dot" : ""}`, process.versions.node, String(threads)];
+  const label = [`${kernels.variant}${kernels.wideDot ? ", 8-bit dot" : ""}`, process.versions.node, String(threads)];
   return plan.types.flatMap((type, i) => {
     const rounds = Array.from({ length: plan.rounds }, (_, round) =>
       addUp(places.map(({ ready }) => ready[i]?.[round] as Round)),

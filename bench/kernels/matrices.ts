@@ -1,14 +1,14 @@
-// Owns what the matrix kernels are measured on: one thread's memory, full of matrices of one type one after the other, so
-// that each product reads weights no cache still has; and the activations beside them.
+// Matrices of the kernel benchmark: one thread's memory, full of matrices of one type, so that each product reads
+// weights that no cache holds; and the activations.
 import { tensorTypes } from "../../engines/files/gguf/tensors.ts";
 import type { KernelExports } from "../../engines/wasm/load/kernel-exports.ts";
 import { createMemory, instantiateKernels, type KernelModule } from "../../engines/wasm/load/kernel-module.ts";
 
 const pageBytes = 65_536;
-/** Where the first matrix starts: what lies below is left to the kernels' own constants. */
+/** Address of the first matrix: the kernels' own constants lie below. */
 const matricesAt = pageBytes;
 
-/** Where in blocks of a type 16-bit floats are, if not at the start alone. */
+/** Offsets of 16-bit floats in blocks of a type, if not only at the start. */
 const floatsAt: Readonly<Record<string, readonly number[]>> = {
   Q4_1: [0, 2],
   Q5_1: [0, 2],
@@ -19,19 +19,19 @@ const floatsAt: Readonly<Record<string, readonly number[]>> = {
   Q6_K: [208],
   MXFP4: [],
 };
-/** Of MXFP4, whose scales are powers of two: that of 1/8. */
+/** MXFP4's scales are powers of two: this is 1/8. */
 const smallExponent = 124;
 
 export interface MatrixShape {
   /** A multiple of 16. */
   readonly rows: number;
-  /** A multiple of the type's blocks. */
+  /** A multiple of the type's block length. */
   readonly k: number;
 }
 
 export class Matrices {
   readonly count: number;
-  /** Of one matrix, as packed. */
+  /** Bytes of one packed matrix. */
   readonly bytes: number;
   readonly kernels: KernelExports;
   readonly #type: number;
@@ -41,7 +41,7 @@ export class Matrices {
   readonly #outAt: number;
   #next = 0;
 
-  /** As many matrices as fill `workingBytes`, and room for `mostRows` activations. */
+  /** Creates as many matrices as fill `workingBytes`, and room for `mostRows` activations. */
   constructor(module: KernelModule, type: number, shape: MatrixShape, workingBytes: number, mostRows: number) {
     const { rows, k } = shape;
     const sizes = instantiateKernels(module, createMemory(1));
@@ -67,13 +67,13 @@ export class Matrices {
     for (let i = 0; i < x.length; i++) x[i] = Math.sin(i);
   }
 
-  /** Makes `n` activation rows ready to be multiplied. */
+  /** Prepares `n` activation rows for products. */
   prepare(n: number): void {
     const { k } = this.#shape;
     this.kernels.prepare(this.#type, this.#xAt, k, n, k, this.#preparedAt);
   }
 
-  /** Multiplies the next matrix by the prepared rows. */
+  /** Multiplies the next matrix with the prepared rows. */
   multiply(n: number): void {
     const { rows, k } = this.#shape;
     const matrix = matricesAt + this.#next * this.bytes;
@@ -86,7 +86,7 @@ export class Matrices {
   }
 }
 
-/** Random weights as a GGUF file has them; every 16-bit float among them is finite and not small. */
+/** Random weights in GGUF format; every 16-bit float among them is finite and not small. */
 function randomRows(type: number, elements: number): Uint8Array {
   const { name, blockLength, blockBytes } = tensorTypes.get(type) ?? { name: "unknown", blockLength: 1, blockBytes: 1 };
   if (name === "F32") return new Uint8Array(Float32Array.from({ length: elements }, (_, i) => Math.sin(i)).buffer);
@@ -96,7 +96,8 @@ function randomRows(type: number, elements: number): Uint8Array {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
     bytes[i] = state >>> 24;
   }
-  // Sign and exponent are in the high byte: 0.125 and more as F16, as BF16 the same with the exponent's last bit random.
+  // Sign and exponent are in the high byte: 0.125 and more as F16; as BF16 the same with the exponent's last bit
+  // random.
   const highByte = name === "BF16" ? 0x3e : 0x30;
   for (let block = 0; block < bytes.length; block += blockBytes) {
     for (const at of floatsAt[name] ?? [0]) bytes[block + at + 1] = highByte;

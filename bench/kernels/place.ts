@@ -1,5 +1,5 @@
-// Owns one thread of `bench kernels`: it measures every kernel it is told to, at the same time as the threads beside it
-// measure the same one, and returns all rates.
+// Thread of the kernel benchmark: measures the kernels in its task at the same time as the other threads measure the
+// same kernel, and returns all rates.
 import { performance } from "node:perf_hooks";
 import type { KernelModule } from "../../engines/wasm/load/kernel-module.ts";
 import type { PlaceContext } from "../../runtime/thread/entry.ts";
@@ -15,11 +15,11 @@ export interface KernelBenchInit {
   readonly rounds: number;
   readonly millisecondsEach: number;
   readonly threads: number;
-  /** Two words, zero: threads that have arrived, and meetings that have been held. */
+  /** Two words, initially zero: threads that have arrived, and completed meetings. */
   readonly meeting: SharedArrayBuffer;
 }
 
-/** What one thread did in one round. Bytes and products a second. */
+/** Results of one thread in one round, in bytes and products per second. */
 export interface Round {
   readonly readBytes: number;
   readonly dotProducts: number;
@@ -39,7 +39,7 @@ export async function start({ init }: PlaceContext<KernelBenchInit>): Promise<Ke
   return init.types.map((type) => {
     const matrices = new Matrices(init.kernels, type, init.shape, init.workingBytes, Math.max(...init.counts));
     const measured = Array.from({ length: init.rounds + 1 }, () => measureRound(init, matrices));
-    // The first one is for the compiler.
+    // The first round is for the compiler.
     return measured.slice(1);
   });
 }
@@ -60,7 +60,7 @@ function measureRound(init: KernelBenchInit, matrices: Matrices): Round {
   };
 }
 
-/** Starts with all threads together; nobody waits for the slowest at the end. */
+/** Starts together with all threads; does not wait for the slowest at the end. */
 function callsPerSecond({ meeting, threads, millisecondsEach }: KernelBenchInit, call: () => void): number {
   meet(new Int32Array(meeting), threads);
   const startMs = performance.now();

@@ -131,8 +131,8 @@ async function engineChecks(host: NativeHost): Promise<Check[]> {
 async function wasmProblem(): Promise<Check> {
   const name = "wasm_engine";
   try {
-    const { twin, plainBecause } = await loadKernels();
-    if (twin === "relaxed")
+    const { variant, plainBecause } = await loadKernels();
+    if (variant === "relaxed")
       return { name, status: "ok", message: "the kernels with relaxed SIMD pass their self-test" };
     const message = `the kernels with plain SIMD are used, at about half the speed: ${plainBecause ?? "configured"}`;
     return {

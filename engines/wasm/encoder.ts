@@ -1,5 +1,5 @@
-// Owns one loaded encoder of the wasm engine: a LoadedModel with pooled outputs alone, on the leader's thread. Tokens look at
-// those behind them too, so every row is a whole sequence and is computed in one pass; nothing of it stays.
+// Encoder of the wasm engine: a LoadedModel with pooled outputs only, on the leader's thread. Attention is
+// bidirectional, so every row is a whole sequence, computed in one pass; no state is kept afterwards.
 import assert from "node:assert/strict";
 import type { Batch, StepOutput } from "../batch.ts";
 import { NoKv } from "../decoding/kv/no-kv.ts";
@@ -13,7 +13,7 @@ import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 
 export interface EncoderParts {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly leader: ComputeThread;
@@ -27,18 +27,18 @@ export class WasmEncoder implements LoadedModel {
   readonly capabilities: Capabilities;
   readonly tokens: TokenClasses = { endOfGeneration: [] };
   readonly kv: KvCache;
-  /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
+  /** The text worker built the tokenizer from the same file, so there is nothing to compare. */
   readonly tokenize = null;
-  readonly #blueprint: PartitionPlan;
+  readonly #plan: PartitionPlan;
   readonly #pooler: Pooler;
-  readonly #order: PassDescriptor;
+  readonly #pass: PassDescriptor;
   readonly #passes: Passes;
   readonly #output: StepOutput;
-  /** Page of each thread that the next sequence's blocks begin at. */
+  /** On each thread: first page of the next sequence's blocks. */
   #nextPage = 0;
 
-  constructor({ blueprint, card, capacity, leader, helpers, abortFlag }: EncoderParts) {
-    const { kind, length } = blueprint.graph.pooling;
+  constructor({ plan, card, capacity, leader, helpers, abortFlag }: EncoderParts) {
+    const { kind, length } = plan.graph.pooling;
     this.card = card;
     this.capacity = capacity;
     this.capabilities = {
@@ -54,9 +54,9 @@ export class WasmEncoder implements LoadedModel {
       adaptersPerStep: 0,
     };
     this.kv = new NoKv(capacity);
-    this.#blueprint = blueprint;
+    this.#plan = plan;
     this.#pooler = leader.createPooler();
-    this.#order = leader.order;
+    this.#pass = leader.pass;
     this.#passes = new Passes(leader, helpers, abortFlag);
     this.#output = {
       logits: new Float32Array(0),
@@ -83,60 +83,63 @@ export class WasmEncoder implements LoadedModel {
   }
 
   #check(batch: Batch): void {
-    checkTokens(batch, this.#blueprint.shape.vocabSize);
-    const { passTokens } = this.#blueprint;
+    checkTokens(batch, this.#plan.shape.vocabSize);
+    const { passTokens } = this.#plan;
     for (let row = 0; row < batch.rowCount; row++) {
       const length = batch.length[row] as number;
-      assert.ok(batch.wantPooled[row] === 1 && batch.position[row] === 0, "an encoder pools whole sequences");
-      assert.ok(length <= passTokens, `${length} tokens; an encoder of ${passTokens}`);
+      assert.ok(
+        batch.wantPooled[row] === 1 && batch.position[row] === 0,
+        "an encoder expects whole sequences with pooled outputs",
+      );
+      assert.ok(length <= passTokens, `a sequence has ${length} tokens; the encoder takes at most ${passTokens}`);
     }
   }
 
-  /** As many sequences a pass as fit. */
+  /** Packs as many sequences as fit into each pass. */
   #runPasses(batch: Batch): void {
-    const order = this.#order;
-    const { maxRows, passTokens } = this.#blueprint;
+    const pass = this.#pass;
+    const { maxRows, passTokens } = this.#plan;
     const shared = Math.min(sharedPassTokens, passTokens);
     this.#beginPass();
     for (let row = 0; row < batch.rowCount; row++) {
-      const isFull = order.tokenCount + (batch.length[row] as number) > shared || order.rowCount === maxRows;
-      if (isFull && order.rowCount > 0) {
-        this.#runPass(row - order.rowCount);
+      const isFull = pass.tokenCount + (batch.length[row] as number) > shared || pass.rowCount === maxRows;
+      if (isFull && pass.rowCount > 0) {
+        this.#runPass(row - pass.rowCount);
         this.#beginPass();
       }
       this.#add(batch, row);
     }
-    this.#runPass(batch.rowCount - order.rowCount);
+    this.#runPass(batch.rowCount - pass.rowCount);
   }
 
   #beginPass(): void {
-    this.#order.clear();
+    this.#pass.clear();
     this.#nextPage = 0;
   }
 
-  /** Rows of the pass are those of the step from `firstRow` on. */
+  /** The rows of the pass are the rows of the batch from `firstRow` on. */
   #runPass(firstRow: number): void {
-    const order = this.#order;
+    const pass = this.#pass;
     const { pooledLength } = this.capabilities;
     this.#passes.run();
-    for (let row = 0; row < order.rowCount; row++) {
+    for (let row = 0; row < pass.rowCount; row++) {
       const at = (firstRow + row) * pooledLength;
       const out = this.#output.pooled.subarray(at, at + pooledLength);
-      this.#pooler.pool(order.row(row, rowField.firstToken), order.row(row, rowField.length), out);
+      this.#pooler.pool(pass.row(row, rowField.firstToken), pass.row(row, rowField.length), out);
     }
   }
 
-  /** Each sequence has pages of its own, which are free again when the pass is over. */
+  /** Pages are given out in sequence and are all free again after the pass. */
   #add(batch: Batch, row: number): void {
-    const order = this.#order;
-    const { blockTokens, threads } = this.#blueprint;
+    const pass = this.#pass;
+    const { blockTokens, threads } = this.#plan;
     const length = batch.length[row] as number;
     const blocks = Math.ceil(length / blockTokens);
-    const firstPage = order.addRow(length, 0, blocks);
+    const firstPage = pass.addRow(length, 0, blocks);
     for (let block = 0; block < blocks; block++) {
-      order.pages[firstPage + block] = this.#nextPage + Math.floor(block / threads);
+      pass.pages[firstPage + block] = this.#nextPage + Math.floor(block / threads);
     }
     this.#nextPage += Math.ceil(blocks / threads);
-    order.addTokens(batch.tokens, batch.offset[row] as number, length);
+    pass.addTokens(batch.tokens, batch.offset[row] as number, length);
   }
 }

@@ -1,5 +1,5 @@
-// Owns one loaded model of the wasm engine: the LoadedModel the step loop calls, on the leader's thread. It cuts a step into
-// passes, and computes its own share of each as thread 0 of the team.
+// Model of the wasm engine: the LoadedModel that the step loop calls, on the leader's thread. It cuts a step into
+// passes and computes its own part of each as thread 0 of the group.
 import { ServerError } from "../../runtime/errors.ts";
 import type { Batch, StepOutput } from "../batch.ts";
 import type { Capabilities, Capacity, LoadedModel, ModelCard, TokenClasses } from "../engine.ts";
@@ -11,14 +11,14 @@ import { checkTokens, Passes } from "./pass/passes.ts";
 import type { Pooler } from "./pass/pooler.ts";
 import type { PartitionPlan } from "./plan/partition-plan.ts";
 import { type PassDescriptor, rowField } from "./plan/pass-descriptor.ts";
-import { OrderWriter } from "./plan/pass-descriptor-writer.ts";
+import { PassDescriptorWriter } from "./plan/pass-descriptor-writer.ts";
 import type { ComputeThread } from "./threads/compute-thread.ts";
 import type { HelperThread } from "./threads/helper-thread.ts";
 import type { SharedBlocks } from "./threads/shared-blocks.ts";
 
-/** What loading produced; WasmModel owns it from here on. */
+/** Result of loading; WasmModel takes ownership. */
 export interface LoadedParts {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly card: ModelCard;
   readonly capacity: Capacity;
   readonly tokens: TokenClasses;
@@ -27,7 +27,7 @@ export interface LoadedParts {
   readonly shared: SharedBlocks;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** Null where there is none. */
+  /** Null if no classifier weighs adapters. */
   readonly mixture: MixtureParts | null;
   readonly abortFlag: SharedArrayBuffer | null;
 }
@@ -39,42 +39,42 @@ export class WasmModel implements LoadedModel {
   readonly tokens: TokenClasses;
   readonly kv: PagedKv;
   readonly adapters: WasmAdapters | null;
-  /** Its vocabulary is the one the agents side has built from the same file: there is nothing to compare. */
+  /** The text worker built the tokenizer from the same file, so there is nothing to compare. */
   readonly tokenize = null;
   readonly #pooler: Pooler;
-  readonly #order: PassDescriptor;
-  readonly #writer: OrderWriter;
-  readonly #blueprint: PartitionPlan;
+  readonly #pass: PassDescriptor;
+  readonly #writer: PassDescriptorWriter;
+  readonly #plan: PartitionPlan;
   readonly #mixture: MixtureParts | null;
-  readonly #plan: RowPlan;
+  readonly #rowPlan: RowPlan;
   readonly #output: StepOutput;
-  /** By row of the pass: row of the pooled outputs that it counts for, or -1. */
+  /** By row of the pass: its row in the pooled outputs, or -1. */
   readonly #pooledRowInPass: Int32Array;
   readonly #passes: Passes;
 
   constructor(parts: LoadedParts) {
-    const { blueprint, card, capacity, kv, adapters, mixture, tokens, leader, helpers, shared, abortFlag } = parts;
-    const { pooling } = blueprint.graph;
+    const { plan, card, capacity, kv, adapters, mixture, tokens, leader, helpers, shared, abortFlag } = parts;
+    const { pooling } = plan.graph;
     this.card = card;
     this.capacity = capacity;
     const keepsWeights = mixture !== null && mixture.keptAfter !== null;
-    this.capabilities = capabilitiesOf(blueprint, adapters ? capacity.maxSequences : 0, !keepsWeights);
+    this.capabilities = capabilitiesOf(plan, adapters ? capacity.maxSequences : 0, !keepsWeights);
     this.tokens = tokens;
     this.kv = kv;
     this.adapters = adapters;
     this.#pooler = leader.createPooler();
-    this.#order = leader.order;
-    this.#blueprint = blueprint;
+    this.#pass = leader.pass;
+    this.#plan = plan;
     this.#mixture = mixture;
-    this.#plan = new RowPlan(capacity.maxSequences, mixture?.keptAfter ?? null);
-    this.#writer = new OrderWriter(this.#order, blueprint.blockTokens, kv, this.#plan);
+    this.#rowPlan = new RowPlan(capacity.maxSequences, mixture?.keptAfter ?? null);
+    this.#writer = new PassDescriptorWriter(this.#pass, plan.blockTokens, kv, this.#rowPlan);
     this.#output = {
       logits: new Float32Array(shared.logits),
       logitsRow: new Int32Array(capacity.maxSequences),
       pooled: new Float32Array(capacity.maxSequences * pooling.length),
       pooledRow: new Int32Array(capacity.maxSequences),
     };
-    this.#pooledRowInPass = new Int32Array(blueprint.maxRows);
+    this.#pooledRowInPass = new Int32Array(plan.maxRows);
     this.#passes = new Passes(leader, helpers, abortFlag);
   }
 
@@ -83,7 +83,7 @@ export class WasmModel implements LoadedModel {
     this.#check(batch);
     try {
       this.#takePages(batch);
-      this.#plan.begin(batch);
+      this.#rowPlan.begin(batch);
       this.#placeOutputs(batch);
       this.#runPasses(batch);
     } catch (error) {
@@ -96,25 +96,25 @@ export class WasmModel implements LoadedModel {
     if (this.#passes.dispose()) this.adapters?.dispose();
   }
 
-  /** All rows' pages before the first row's pass: what rows share is copied before one of them writes. */
+  /** Gets the pages of all rows before the first pass: shared pages are copied before any row writes to them. */
   #takePages(batch: Batch): void {
     for (let row = 0; row < batch.rowCount; row++) {
       const start = batch.position[row] as number;
       const end = start + (batch.length[row] as number);
-      // Of several tokens whose logits are wanted all but the first may be drafts, which the next row replaces.
+      // If a row wants logits of several tokens, all but the first may be drafts, which the next step overwrites.
       const settled = end - Math.max((batch.logitsCount[row] as number) - 1, 0);
       if (this.kv.write(batch.slot[row] as number, start, end, settled)) continue;
       throw new ServerError("model_failed", `no KV memory for ${end} tokens: they were not reserved before the step`);
     }
   }
 
-  /** Where the outputs of each row will be. */
+  /** Assigns each row its rows in the output buffers. */
   #placeOutputs(batch: Batch): void {
     const { logitsRow, pooledRow, pooled } = this.#output;
     let logitsRows = 0;
     let pooledRows = 0;
     for (let turn = 0; turn < batch.rowCount; turn++) {
-      const row = this.#plan.rows[turn] as number;
+      const row = this.#rowPlan.rows[turn] as number;
       const logitsCount = batch.logitsCount[row] as number;
       logitsRow[row] = logitsCount > 0 ? logitsRows : -1;
       logitsRows += logitsCount;
@@ -123,18 +123,18 @@ export class WasmModel implements LoadedModel {
     pooled.fill(0, 0, pooledRows * this.capabilities.pooledLength);
   }
 
-  /** Fills orders with the batch's rows, as many tokens a pass as fit, and runs each. */
+  /** Fills the pass descriptor with as many tokens as fit, runs the pass, and repeats. */
   #runPasses(batch: Batch): void {
-    const order = this.#order;
-    const { passTokens } = this.#blueprint;
-    order.clear();
+    const pass = this.#pass;
+    const { passTokens } = this.#plan;
+    pass.clear();
     for (let turn = 0; turn < batch.rowCount; turn++) {
-      const row = this.#plan.rows[turn] as number;
+      const row = this.#rowPlan.rows[turn] as number;
       const length = batch.length[row] as number;
       for (let done = 0; done < length; ) {
-        if (order.tokenCount === passTokens) this.#nextPass();
-        const count = Math.min(length - done, passTokens - order.tokenCount);
-        this.#pooledRowInPass[order.rowCount] = this.#output.pooledRow[row] as number;
+        if (pass.tokenCount === passTokens) this.#nextPass();
+        const count = Math.min(length - done, passTokens - pass.tokenCount);
+        this.#pooledRowInPass[pass.rowCount] = this.#output.pooledRow[row] as number;
         this.#writer.add(batch, row, done, count, this.#adapterAddress(batch.adapter[row] as number));
         done += count;
       }
@@ -143,10 +143,10 @@ export class WasmModel implements LoadedModel {
   }
 
   #nextPass(): void {
-    const nextLogits = this.#order.firstLogits + this.#order.outputCount;
+    const nextLogits = this.#pass.firstLogits + this.#pass.outputCount;
     this.#runPass();
-    this.#order.clear();
-    this.#order.firstLogits = nextLogits;
+    this.#pass.clear();
+    this.#pass.firstLogits = nextLogits;
   }
 
   #runPass(): void {
@@ -157,12 +157,12 @@ export class WasmModel implements LoadedModel {
     this.#passes.run();
     const { pooled } = this.#output;
     const { pooledLength } = this.capabilities;
-    for (let row = 0; row < this.#order.rowCount; row++) {
+    for (let row = 0; row < this.#pass.rowCount; row++) {
       const pooledRow = this.#pooledRowInPass[row] as number;
       if (pooledRow < 0) continue;
       const sum = pooled.subarray(pooledRow * pooledLength, (pooledRow + 1) * pooledLength);
-      const length = this.#order.row(row, rowField.length);
-      this.#pooler.pool(this.#order.row(row, rowField.firstToken), length, sum);
+      const length = this.#pass.row(row, rowField.length);
+      this.#pooler.pool(this.#pass.row(row, rowField.firstToken), length, sum);
     }
   }
 
@@ -172,9 +172,9 @@ export class WasmModel implements LoadedModel {
     throw new ServerError("model_failed", `adapter ${id} is not loaded; load it before a row names it`);
   }
 
-  /** Logits beyond the room for them would be written to somebody else's memory. */
+  /** Logits beyond the buffer would overwrite other memory. */
   #check(batch: Batch): void {
-    checkTokens(batch, this.#blueprint.shape.vocabSize);
+    checkTokens(batch, this.#plan.shape.vocabSize);
     let logitsRows = 0;
     for (let row = 0; row < batch.rowCount; row++) {
       logitsRows += batch.logitsCount[row] as number;
@@ -182,14 +182,14 @@ export class WasmModel implements LoadedModel {
     }
     const { maxLogitsRows } = this.capacity;
     if (logitsRows <= maxLogitsRows) return;
-    throw new ServerError(
-      "model_failed",
-      `a step has ${logitsRows} logits rows; at most ${maxLogitsRows} are possible`,
-    );
+    throw new ServerError("model_failed", `a step has ${logitsRows} logits rows; expected at most ${maxLogitsRows}`);
   }
 }
 
-/** Slots that keep weights have gaps in what the first pass keeps of them: they end as they began, alone. */
+/**
+ * If slots keep their weights, the first pass leaves gaps in its KV. Such sequences cannot be truncated, copied or
+ * saved.
+ */
 function capabilitiesOf(
   { graph, passTokens }: PartitionPlan,
   adaptersPerStep: number,

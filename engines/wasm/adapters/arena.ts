@@ -1,5 +1,6 @@
-// Owns which part of the threads' memories each adapter has. A block lies at the same address in all of them, so there is one
-// book for all. First fit; neighbours that are free become one. Pure: whoever asks makes the memories long enough.
+// Adapter arena: allocates the parts of the threads' memories that adapters occupy. A block has the same address in all
+// memories, so one free list serves all. First fit; adjacent free blocks are merged. Pure: the caller grows the
+// memories.
 
 interface Range {
   readonly from: number;
@@ -9,7 +10,7 @@ interface Range {
 export class AdapterArena {
   readonly #from: number;
   readonly #to: number;
-  /** Ascending, never touching each other. */
+  /** Ascending, never adjacent. */
   readonly #free: Range[];
   #usedBytes = 0;
 
@@ -23,12 +24,12 @@ export class AdapterArena {
     return this.#usedBytes;
   }
 
-  /** Longest block there is room for. */
+  /** Bytes of the longest free block. */
   get longestFree(): number {
     return this.#free.reduce((longest, { from, to }) => Math.max(longest, to - from), 0);
   }
 
-  /** Address of a block of `bytes`, or null where there is no room. */
+  /** Address of a block of `bytes`, or null if none is free. */
   take(bytes: number): number | null {
     const index = this.#free.findIndex(({ from, to }) => to - from >= bytes);
     const range = this.#free[index];
@@ -39,7 +40,7 @@ export class AdapterArena {
     return from;
   }
 
-  /** Gives back a block that take() gave. */
+  /** Frees a block that take() returned. */
   give(address: number, bytes: number): void {
     const next = this.#free.findIndex(({ from }) => from > address);
     const at = next < 0 ? this.#free.length : next;
@@ -55,7 +56,7 @@ export class AdapterArena {
     this.#usedBytes -= bytes;
   }
 
-  /** Throws where the book does not add up. */
+  /** Throws if free and used bytes do not add up. */
   checkIntegrity(): void {
     let free = 0;
     let end = this.#from - 1;

@@ -1,44 +1,44 @@
-// Owns reading the head of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finding the place of each pair of
-// matrices. Our own code has written the file for this model: what does not fit is an error, and nothing is passed over. What
-// it changes may still be nothing that adapters are added to here (places.ts): then it is refused by name. A pair for a tensor
-// that holds several matrices is one for each: they have A in common, and of B their own rows.
+// Adapter file: reads the header of a prepared adapter (engines/files/lora/prepared-adapter.ts) and finds the site of
+// each pair of matrices. Our own code wrote the file for this model, so anything that does not fit is an error. A pair
+// for a matrix without a site (sites.ts) is rejected by name. A pair for a tensor that holds several matrices becomes
+// one pair each: they share A, and each has its own rows of B.
 import { ServerError } from "../../../runtime/errors.ts";
 import { readTensorTable, type TensorInfo, tensorTypes } from "../../files/gguf/tensors.ts";
 import type { AdapterRanks } from "../plan/mixture.ts";
-import type { AdapterPlace } from "./places.ts";
+import type { AdapterSite } from "./sites.ts";
 
 const f16 = 1;
 
-/** What an adapter adds to one matrix. */
+/** An adapter's change of one matrix. */
 export interface AdapterPair {
   readonly rank: number;
   readonly a: TensorInfo;
-  /** The matrix's rows alone. */
+  /** Only the matrix's rows. */
   readonly b: TensorInfo;
 }
 
 export interface AdapterFile {
   readonly path: string;
-  /** By place, then by matrix. */
+  /** By site, then by matrix. */
   readonly pairs: readonly (readonly (AdapterPair | undefined)[])[];
-  /** Of all tensors. */
+  /** Bytes of all tensors. */
   readonly bytes: number;
 }
 
-/** Throws invalid_lora_adapter or lora_device_load_failed naming the tensor, or what reading any GGUF file throws. */
+/** Throws invalid_lora_adapter or lora_device_load_failed naming the tensor, or the errors of reading any GGUF file. */
 export async function readAdapterFile(
   path: string,
-  places: readonly AdapterPlace[],
+  sites: readonly AdapterSite[],
   maxRank: number,
 ): Promise<AdapterFile> {
   const { tensors } = await readTensorTable(path);
-  const pairs = places.map(({ matrices }) =>
+  const pairs = sites.map(({ matrices }) =>
     matrices.map(({ tensor, firstRow, rows, columns }): AdapterPair | undefined => {
       const a = tensors.get(`${tensor.name}.lora_a`);
       const b = tensors.get(`${tensor.name}.lora_b`);
       if (!a && !b) return undefined;
       const rank = a?.shape[1] ?? 1;
-      if (rank > maxRank) throw loadFailed(`has rank ${rank} for "${tensor.name}", where up to ${maxRank} can be`);
+      if (rank > maxRank) throw loadFailed(`has rank ${rank} for "${tensor.name}"; expected at most ${maxRank}`);
       checkTensor(a, `${tensor.name}.lora_a`, [columns, rank]);
       checkTensor(b, `${tensor.name}.lora_b`, [rank, tensor.shape[1] ?? 1]);
       return { rank, a, b: rowsOf(b, firstRow, rows) };
@@ -46,17 +46,17 @@ export async function readAdapterFile(
   );
   const known = new Set(pairs.flat().flatMap((pair) => (pair ? [pair.a.name, pair.b.name] : [])));
   const strangers = [...tensors.keys()].filter((name) => !known.has(name));
-  if (strangers.length > 0) throw withoutPlace(strangers);
+  if (strangers.length > 0) throw withoutSite(strangers);
   return { path, pairs, bytes: [...tensors.values()].reduce((sum, tensor) => sum + tensor.bytes, 0) };
 }
 
 export function ranksOf({ pairs }: AdapterFile): AdapterRanks {
-  return pairs.map((place) => place.map((pair) => pair?.rank ?? 0));
+  return pairs.map((site) => site.map((pair) => pair?.rank ?? 0));
 }
 
-/** Of files that are stacked into one adapter. */
+/** Ranks of files that are stacked into one adapter. */
 export function stackedRanks(ranks: readonly AdapterRanks[]): AdapterRanks {
-  return ranks.reduce((sum, own) => sum.map((place, i) => place.map((rank, j) => rank + (own[i]?.[j] ?? 0))));
+  return ranks.reduce((sum, own) => sum.map((site, i) => site.map((rank, j) => rank + (own[i]?.[j] ?? 0))));
 }
 
 export function loadFailed(problem: string, cause?: unknown): ServerError {
@@ -68,29 +68,29 @@ function checkTensor(
   name: string,
   [columns, rows]: readonly [number, number],
 ): asserts tensor is TensorInfo {
-  if (!tensor) throw loadFailed(`has no tensor "${name}", but the other half of it`);
+  if (!tensor) throw loadFailed(`has no tensor "${name}", only the other one of the pair`);
   const [foundColumns, foundRows = 1, ...more] = tensor.shape;
   const type = tensorTypes.get(tensor.type)?.name;
   const fits = foundColumns === columns && foundRows === rows && more.every((length) => length === 1);
   if (fits && tensor.type === f16) return;
-  throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}, where F16 ${columns} x ${rows} belongs`);
+  throw loadFailed(`has "${name}" as ${type} ${tensor.shape.join(" x ")}; expected F16 ${columns} x ${rows}`);
 }
 
-/** Some rows of B, as a tensor of their own. */
+/** Some rows of B, as a tensor. */
 function rowsOf(b: TensorInfo, firstRow: number, rows: number): TensorInfo {
   const [rank = 1, allRows = 1] = b.shape;
   const bytes = b.bytes / allRows;
   return { ...b, shape: [rank, rows], offset: b.offset + firstRow * bytes, bytes: rows * bytes };
 }
 
-function withoutPlace(strangers: readonly string[]): ServerError {
+function withoutSite(strangers: readonly string[]): ServerError {
   const odd = strangers.filter((name) => !/\.lora_[ab]$/.test(name));
-  if (odd.length > 0) return loadFailed(`has tensors of no use here: ${odd.slice(0, 3).join(", ")}`);
+  if (odd.length > 0) return loadFailed(`has unexpected tensors: ${odd.slice(0, 3).join(", ")}`);
   const changed = [...new Set(strangers.map((name) => name.replace(/\.lora_[ab]$/, "")))];
   const names = changed.slice(0, 3).map((name) => JSON.stringify(name));
   return new ServerError(
     "invalid_lora_adapter",
-    `the adapter changes ${names.join(", ")}; the wasm engine adds no adapters to the experts of a model or to what chooses ` +
-      "them: take one that leaves them alone, or use --engine llama for this model",
+    `the adapter changes ${names.join(", ")}; the wasm engine applies no adapters to experts or their router: ` +
+      "choose an adapter without them, or use --engine llama for this model",
   );
 }

@@ -1,6 +1,6 @@
-// Owns the adapters of a loaded model: which there are, and where they lie in the memories of the compute threads. Lives on
-// the leader's thread, which makes the memories longer; another one reads and packs. An order names an adapter by its
-// address, so that no thread has to be told of one.
+// Adapter host: the loaded adapters of a model and their addresses in the memories of the compute threads. It runs on
+// the leader's thread, which grows the memories; the loader thread reads and packs. Pass descriptors name an adapter by
+// its address, so threads need no messages about adapters.
 import assert from "node:assert/strict";
 import { type ErrorCode, ServerError } from "../../../runtime/errors.ts";
 import type { AdapterHost } from "../../engine.ts";
@@ -24,29 +24,29 @@ export class WasmAdapters implements AdapterHost {
   readonly #arena: AdapterArena;
   readonly #loader: AdapterLoader;
   readonly #loaded = new Map<number, Loaded>();
-  /** The one that is being loaded has its room already. */
+  /** The adapter that is being loaded; its memory is already allocated. */
   #coming: Loaded | null = null;
-  /** Of all adapters there are, as prepared. */
+  /** Bytes of all present adapters, as prepared. */
   #tensorBytes = 0;
-  /** Ends when the load before has. */
+  /** Settles when the previous load has. */
   #turn: Promise<unknown> = Promise.resolve();
   #disposed = false;
 
-  /** `memories` are those of the compute threads, in their order, as they are before the first adapter. */
-  constructor(blueprint: PartitionPlan, memories: readonly KernelMemory[], maxBytes: number) {
+  /** `memories`: those of the compute threads, in order, before the first adapter. */
+  constructor(plan: PartitionPlan, memories: readonly KernelMemory[], maxBytes: number) {
     const longest = Math.max(...memories.map(({ buffer }) => buffer.byteLength));
     this.#memories = memories;
     this.#maxBytes = maxBytes;
     this.#arena = new AdapterArena(longest, longestMemoryBytes);
-    this.#loader = new AdapterLoader(blueprint);
+    this.#loader = new AdapterLoader(plan);
   }
 
-  /** Of what loaded adapters take of each thread's memory. */
+  /** Bytes of each thread's memory that adapters occupy. */
   get usedBytes(): number {
     return this.#arena.usedBytes;
   }
 
-  /** Throws where the books do not add up. */
+  /** Throws if the accounts do not add up. */
   checkIntegrity(): void {
     this.#arena.checkIntegrity();
     const loaded = [...this.#loaded.values(), ...(this.#coming ? [this.#coming] : [])];
@@ -56,7 +56,7 @@ export class WasmAdapters implements AdapterHost {
     assert.equal(this.#tensorBytes, tensorBytes, "bytes of adapters are lost");
   }
 
-  /** Where the rows of an order find an adapter; undefined where it is not loaded. */
+  /** Address of an adapter for the rows of a pass; undefined if it is not loaded. */
   addressOf(id: number): number | undefined {
     return this.#loaded.get(id)?.address;
   }
@@ -65,9 +65,9 @@ export class WasmAdapters implements AdapterHost {
     return this.loadStacked(id, [path]);
   }
 
-  /** The same for several prepared adapters, as one that has the ranks of all: behind those of one come those of the next. */
+  /** Loads several prepared adapters stacked into one, whose ranks are those of all files in order. */
   async loadStacked(id: number, paths: readonly string[]): Promise<void> {
-    assert.ok(id > 0 && !this.#loaded.has(id), `${id} is no new id of an adapter`);
+    assert.ok(id > 0 && !this.#loaded.has(id), `adapter id ${id} must be positive and unused`);
     const loading = this.#turn.then(() => this.#load(id, paths));
     this.#turn = loading.catch(() => undefined);
     await loading;
@@ -120,7 +120,7 @@ export class WasmAdapters implements AdapterHost {
     this.#tensorBytes -= tensorBytes;
   }
 
-  /** Views of the memories that were made before keep their length, and see what they saw. */
+  /** Earlier views of the memories keep their length and content. */
   #lengthenMemories(bytes: number): void {
     for (const memory of this.#memories) {
       const missing = Math.ceil((bytes - memory.buffer.byteLength) / wasmPageBytes);
@@ -128,7 +128,7 @@ export class WasmAdapters implements AdapterHost {
       try {
         memory.grow(missing);
       } catch (cause) {
-        throw noRoom(bytes, "the system gives a compute thread's memory no more", { cause });
+        throw noRoom(bytes, "the system cannot grow a compute thread's memory", { cause });
       }
     }
   }

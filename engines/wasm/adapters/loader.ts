@@ -1,4 +1,5 @@
-// Owns the thread that loads adapters, from outside: started with the first one, and anew should it have ended.
+// Adapter loader: the thread that loads adapters, seen from the model's thread. Started with the first adapter, and
+// restarted if it has ended.
 import { Worker } from "node:worker_threads";
 import { type ErrorRecord, fromErrorRecord } from "../../../runtime/errors.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
@@ -7,16 +8,16 @@ import type { AdapterTarget } from "./packing.ts";
 import type { AdapterSizes, LoaderAnswer, LoaderTask } from "./worker.ts";
 
 export class AdapterLoader {
-  readonly #blueprint: PartitionPlan;
+  readonly #plan: PartitionPlan;
   #worker: Worker | null = null;
 
-  constructor(blueprint: PartitionPlan) {
-    this.#blueprint = blueprint;
+  constructor(plan: PartitionPlan) {
+    this.#plan = plan;
   }
 
   /**
-   * Reads the heads of prepared adapters that become one. Throws invalid_lora_adapter where they change what takes none, and
-   * lora_device_load_failed, like pack().
+   * Reads the headers of prepared adapters that are stacked into one. Throws invalid_lora_adapter if they change a
+   * matrix without a site, and lora_device_load_failed; so does pack().
    */
   measure(paths: readonly string[]): Promise<AdapterSizes> {
     return this.#ask({ type: "measure", paths });
@@ -31,7 +32,7 @@ export class AdapterLoader {
     void this.#worker?.terminate();
   }
 
-  /** Tasks are given one at a time. */
+  /** One task at a time. */
   async #ask(task: LoaderTask): Promise<AdapterSizes> {
     const worker = this.#start();
     const answer = await new Promise<LoaderAnswer>((resolve, reject) => {
@@ -49,8 +50,8 @@ export class AdapterLoader {
 
   #start(): Worker {
     if (this.#worker) return this.#worker;
-    const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData: this.#blueprint });
-    // What it ended with is no crash of the model's place: whoever waits for it is told by its exit.
+    const worker = new Worker(new URL("./worker.js", import.meta.url), { workerData: this.#plan });
+    // A failure of this thread must not crash the model's process: the exit event rejects the waiting task.
     worker.on("error", () => undefined);
     worker.once("exit", () => {
       if (this.#worker === worker) this.#worker = null;

@@ -1,8 +1,9 @@
-// Owns turning a prepared adapter's values into what the kernels multiply with, in the memories of all compute threads while
-// they compute: it writes into the block of the new adapter alone, which nobody reads yet. The loader's thread calls it.
+// Adapter packing: converts a prepared adapter's values to the kernels' format, in the memories of all compute threads
+// while they compute. It writes only into the block of the new adapter, which no thread reads yet. Runs on the loader
+// thread.
 //
-// A rank's values are integers times a power of their own: 32767 stands for the largest of its row of A, and likewise for
-// its column of B. That is finer than the F16 they come from wherever it matters, and what multiplies them is one scale.
+// A value is a 16-bit integer times a factor: 32767 stands for the largest value of its row of A, or of its column of
+// B. This is finer than the F16 source wherever it matters, and each rank needs only one scale.
 import { closeSync, openSync, readSync } from "node:fs";
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import { halfValues } from "../../files/lora/half-floats.ts";
@@ -11,23 +12,23 @@ import {
   type AdapterLayout,
   layOutAdapter,
   type MatrixLayout,
-  type PlaceLayout,
+  type SiteLayout,
   tileRows,
   writeTable,
 } from "./layout.ts";
-import type { AdapterPlace } from "./places.ts";
+import type { AdapterSite } from "./sites.ts";
 
-/** A thread's memory, and where in it the adapter is to begin. */
+/** A thread's memory, and the adapter's address in it. */
 export interface AdapterTarget {
   readonly memory: SharedArrayBuffer;
   readonly address: number;
 }
 
 const largestInteger = 32_767;
-/** Values side by side in a tile of A, and rows of a panel of B. */
+/** Adjacent values in a tile of A, and rows of a panel of B. */
 const tileColumns = 4;
 const panelRows = 16;
-/** Exponent of an F16 that is none. */
+/** Exponent of an F16 infinity or NaN. */
 const infinity = 0x7c00;
 
 /** A thread's block, as packing writes it. */
@@ -38,18 +39,18 @@ interface Block {
 }
 
 /**
- * Files make one adapter: in each matrix the ranks of one lie behind those of the file before. `blockBytes` is what the adapter
- * has in each memory.
+ * Packs files as one adapter: in each matrix, a file's ranks follow those of the previous file. `blockBytes`: size of
+ * the adapter in each memory.
  */
 export function packAdapter(
   files: readonly AdapterFile[],
-  places: readonly AdapterPlace[],
+  sites: readonly AdapterSite[],
   blockBytes: number,
   targets: readonly AdapterTarget[],
 ): void {
   const ranks = stackedRanks(files.map(ranksOf));
   const blocks = targets.map(({ memory, address }, thread): Block => {
-    const layout = layOutAdapter(places, ranks, thread, targets.length);
+    const layout = layOutAdapter(sites, ranks, thread, targets.length);
     new Uint8Array(memory, address, blockBytes).fill(0);
     writeTable(layout, new Int32Array(memory, address, blockBytes / Int32Array.BYTES_PER_ELEMENT), address);
     return {
@@ -58,7 +59,7 @@ export function packAdapter(
       floats: new Float32Array(memory, address, blockBytes / Float32Array.BYTES_PER_ELEMENT),
     };
   });
-  const ranksBefore = ranks.map((place) => place.map(() => 0));
+  const ranksBefore = ranks.map((site) => site.map(() => 0));
   for (const file of files) packFile(file, ranksBefore, blocks);
 }
 
@@ -66,9 +67,9 @@ export function packAdapter(
 function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][], blocks: readonly Block[]): void {
   const descriptor = openSync(path, "r");
   try {
-    for (const [number, place] of pairs.entries()) {
+    for (const [number, site] of pairs.entries()) {
       const before = ranksBefore[number] as number[];
-      for (const [matrix, pair] of place.entries()) {
+      for (const [matrix, pair] of site.entries()) {
         if (!pair) continue;
         packPair(pair, { number, matrix, ranksBefore: before[matrix] as number }, descriptor, blocks);
         before[matrix] = (before[matrix] as number) + pair.rank;
@@ -79,8 +80,8 @@ function packFile({ path, pairs }: AdapterFile, ranksBefore: readonly number[][]
   }
 }
 
-/** Where a pair goes: a place, a matrix of it, and how many of the matrix's ranks are before it. */
-interface PairPlace {
+/** Target of a pair: a site, a matrix of it, and the number of the matrix's ranks before it. */
+interface PairTarget {
   readonly number: number;
   readonly matrix: number;
   readonly ranksBefore: number;
@@ -88,7 +89,7 @@ interface PairPlace {
 
 function packPair(
   pair: AdapterPair,
-  { number, matrix, ranksBefore }: PairPlace,
+  { number, matrix, ranksBefore }: PairTarget,
   descriptor: number,
   blocks: readonly Block[],
 ): void {
@@ -100,20 +101,20 @@ function packPair(
   const largestA = Float64Array.from(rows, largestOf);
   const largestB = largestOfColumns(b, rank);
   for (const [thread, { layout, integers, floats }] of blocks.entries()) {
-    const place = layout.places[number] as PlaceLayout;
-    const ofMatrix = place.matrices[matrix] as MatrixLayout;
+    const site = layout.sites[number] as SiteLayout;
+    const ofMatrix = site.matrices[matrix] as MatrixLayout;
     for (const [r, values] of rows.entries()) {
-      const row = ofMatrix.firstRank + ranksBefore + r - thread * place.share;
-      if (row < 0 || row >= place.ownRows) continue;
+      const row = ofMatrix.firstRank + ranksBefore + r - thread * site.share;
+      if (row < 0 || row >= site.ownRows) continue;
       const scale = ((largestA[r] as number) / largestInteger) * ((largestB[r] as number) / largestInteger);
-      floats[place.scales / Float32Array.BYTES_PER_ELEMENT + row] = scale;
-      packRow(values, integerFactor(largestA[r] as number), integers, place.values, row);
+      floats[site.scales / Float32Array.BYTES_PER_ELEMENT + row] = scale;
+      packRow(values, integerFactor(largestA[r] as number), integers, site.values, row);
     }
     packColumns(b, largestB.map(integerFactor), ranksBefore, ofMatrix, integers);
   }
 }
 
-/** One row of A, as row `row` of the share that begins at `address`. */
+/** Packs one row of A as row `row` of the share at `address`. */
 function packRow(values: Float32Array, factor: number, out: Int16Array, address: number, row: number): void {
   const at = address / Int16Array.BYTES_PER_ELEMENT + (row % tileRows) * tileColumns;
   const tile = at + Math.floor(row / tileRows) * tileRows * values.length;
@@ -123,7 +124,7 @@ function packRow(values: Float32Array, factor: number, out: Int16Array, address:
   }
 }
 
-/** B's values for the thread's rows of a matrix: as many of its ranks, from `firstRank` on, as there are factors. */
+/** Packs B's values for the thread's rows of a matrix: the ranks from `firstRank` on, one per factor. */
 function packColumns(
   b: Float32Array,
   factors: Float64Array,
@@ -149,7 +150,7 @@ function largestOf(values: Float32Array): number {
   return largest;
 }
 
-/** The largest of every column of a matrix of `columns`. */
+/** The largest magnitude in every column of a matrix of `columns`. */
 function largestOfColumns(values: Float32Array, columns: number): Float64Array {
   const largest = new Float64Array(columns);
   for (let i = 0; i < values.length; ) {

@@ -1,25 +1,25 @@
-// Owns what a compute thread adds to its products in a pass for the adapters of the pass's rows. Before a place's products it
-// multiplies A with their input, each thread some of the ranks, which a mixture then weighs; all exchange what came of it; then
-// it adds B times that to the thread's own rows. In a pass without adapters nothing of this happens.
+// Adapters in a pass on one compute thread. Before the products of a site, the thread multiplies its share of A's ranks
+// with their input; a mixture weighs the result. All threads gather these, then each adds B times them to its own rows.
+// A pass without adapters skips all of this.
 
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { MixtureWeights } from "../mixture/weights.ts";
 import type { DividedGraph, PartitionPlan, Share } from "../plan/partition-plan.ts";
 import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 import type { AllGather } from "../threads/all-gather.ts";
-import { placeBytes, rankShare } from "./layout.ts";
-import { type AdapterPlace, adapterPlaces, placeMatrices } from "./places.ts";
+import { rankShare, siteBytes } from "./layout.ts";
+import { type AdapterSite, adapterSites, siteMatrices } from "./sites.ts";
 
 const floatBytes = 4;
-/** Address, first of the list, count. */
+/** Address, start in the list, count. */
 const groupInts = 3;
 
 /** Scratch in the thread's memory. */
 export interface AdapterScratch {
-  /** Groups, then the list they point into: of the pass's tokens, and of those whose logits are wanted. */
+  /** Groups and the token list they index: for all tokens of the pass, and for its output tokens. */
   readonly tokens: number;
   readonly outputs: number;
-  /** What each thread has made of its ranks, `slabBytes` apart. */
+  /** Each thread's reduced inputs, `slabBytes` apart. */
   readonly slabs: number;
   readonly slabBytes: number;
   /** The ranks of one matrix for two tokens. */
@@ -27,13 +27,13 @@ export interface AdapterScratch {
 }
 
 export function adapterSlabBytes({ passTokens, adapterRank, threads }: PartitionPlan): number {
-  return passTokens * rankShare(placeMatrices * adapterRank, threads) * floatBytes;
+  return passTokens * rankShare(siteMatrices * adapterRank, threads) * floatBytes;
 }
 
-export function layOutScratch(blueprint: PartitionPlan, take: (bytes: number) => number): AdapterScratch | null {
-  const { adapterRank, maxRows, passTokens, maxOutputs, threads } = blueprint;
+export function layOutScratch(plan: PartitionPlan, take: (bytes: number) => number): AdapterScratch | null {
+  const { adapterRank, maxRows, passTokens, maxOutputs, threads } = plan;
   if (adapterRank === 0) return null;
-  const slabBytes = adapterSlabBytes(blueprint);
+  const slabBytes = adapterSlabBytes(plan);
   const list = (length: number) => take((maxRows * groupInts + length) * Int32Array.BYTES_PER_ELEMENT);
   return {
     tokens: list(passTokens),
@@ -44,28 +44,28 @@ export function layOutScratch(blueprint: PartitionPlan, take: (bytes: number) =>
   };
 }
 
-/** What a compute thread lends. */
+/** Parts of the compute thread that the adapters use. */
 export interface AdapterPassParts {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly divided: DividedGraph;
   readonly index: number;
-  readonly order: PassDescriptor;
+  readonly pass: PassDescriptor;
   readonly kernels: KernelExports;
   readonly scratch: AdapterScratch;
   readonly memory: SharedArrayBuffer;
-  /** Of the slabs in the scratch. */
-  readonly exchange: AllGather;
-  /** Of a mixture, which is the one adapter of all rows; null where there is none. */
+  /** All-gather of the slabs in the scratch. */
+  readonly allGather: AllGather;
+  /** Weights of a mixture, which is the one adapter of all rows; null if there is none. */
   readonly weights: MixtureWeights | null;
 }
 
 export class AdapterPass {
-  readonly #places: readonly AdapterPlace[];
-  readonly #order: PassDescriptor;
+  readonly #sites: readonly AdapterSite[];
+  readonly #pass: PassDescriptor;
   readonly #kernels: KernelExports;
   readonly #scratch: AdapterScratch;
   readonly #ownSlab: number;
-  readonly #exchange: AllGather;
+  readonly #allGather: AllGather;
   readonly #weights: MixtureWeights | null;
   readonly #tokens: AdapterList;
   readonly #outputs: AdapterList;
@@ -74,18 +74,21 @@ export class AdapterPass {
   /** By group. */
   readonly #addresses: Int32Array;
   #groupCount = 0;
-  /** Of the place under way: what its inputs belong to, and how many ranks of each the thread with most of them computes. */
+  /**
+   * Of the current site: the list its inputs belong to, and the floats per input in a slab (the largest share of
+   * ranks).
+   */
   #list: AdapterList;
   #width = 0;
 
-  constructor({ blueprint, divided, index, order, kernels, scratch, memory, exchange, weights }: AdapterPassParts) {
-    const { maxRows, passTokens, maxOutputs } = blueprint;
-    this.#places = adapterPlaces(divided);
-    this.#order = order;
+  constructor({ plan, divided, index, pass, kernels, scratch, memory, allGather, weights }: AdapterPassParts) {
+    const { maxRows, passTokens, maxOutputs } = plan;
+    this.#sites = adapterSites(divided);
+    this.#pass = pass;
     this.#kernels = kernels;
     this.#scratch = scratch;
     this.#ownSlab = scratch.slabs + index * scratch.slabBytes;
-    this.#exchange = exchange;
+    this.#allGather = allGather;
     this.#weights = weights;
     this.#tokens = new AdapterList(memory, scratch.tokens, maxRows, passTokens);
     this.#outputs = new AdapterList(memory, scratch.outputs, maxRows, maxOutputs);
@@ -96,50 +99,53 @@ export class AdapterPass {
 
   /** Before the first layer: groups the pass's tokens by adapter. */
   begin(): void {
-    const order = this.#order;
+    const pass = this.#pass;
     this.#groupCount = 0;
     if (this.#weights && !this.#weights.begin()) return;
-    for (let row = 0; row < order.rowCount; row++) {
-      const first = order.row(row, rowField.firstToken);
+    for (let row = 0; row < pass.rowCount; row++) {
+      const first = pass.row(row, rowField.firstToken);
       this.#groupOf.fill(
-        this.#groupFor(order.row(row, rowField.adapter)),
+        this.#groupFor(pass.row(row, rowField.adapter)),
         first,
-        first + order.row(row, rowField.length),
+        first + pass.row(row, rowField.length),
       );
     }
     if (this.#groupCount === 0) return;
-    this.#tokens.fill(this.#addresses, this.#groupCount, this.#groupOf, null, order.tokenCount);
-    this.#outputs.fill(this.#addresses, this.#groupCount, this.#groupOf, order.outputs, order.outputCount);
+    this.#tokens.fill(this.#addresses, this.#groupCount, this.#groupOf, null, pass.tokenCount);
+    this.#outputs.fill(this.#addresses, this.#groupCount, this.#groupOf, pass.outputs, pass.outputCount);
   }
 
-  /** A times the inputs of a place's products, at `x`: one for each token of the pass, or for each output at the last place. */
-  reduce(place: number, x: number): void {
+  /**
+   * Multiplies A with the inputs of a site's products at `x`: one row for each token of the pass, or for each output at
+   * the last site.
+   */
+  reduce(site: number, x: number): void {
     if (this.#groupCount === 0) return;
-    const { columns } = this.#places[place] as AdapterPlace;
-    this.#list = place === this.#places.length - 1 ? this.#outputs : this.#tokens;
+    const { columns } = this.#sites[site] as AdapterSite;
+    this.#list = site === this.#sites.length - 1 ? this.#outputs : this.#tokens;
     const { groups, entries } = this.#list;
-    const at = place * placeBytes;
+    const at = site * siteBytes;
     const out = this.#ownSlab;
     this.#width = this.#kernels.reduceAdapters(at, groups, this.#groupCount, entries, x, columns, columns, out);
-    this.#weights?.apply(place, out, this.#list.length, this.#width);
+    this.#weights?.apply(site, out, this.#list.length, this.#width);
   }
 
-  /** Gives the others what reduce() made, and takes theirs. Behind the place's own products: less is waited for then. */
-  exchange(): void {
+  /** Gathers the results of reduce(). Called after the site's own products, which shortens the wait. */
+  gather(): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
     const bytes = this.#list.length * this.#width * floatBytes;
-    this.#exchange.slabs(() => bytes);
+    this.#allGather.slabs(() => bytes);
   }
 
-  /** Adds B times what was exchanged to what this thread's share of the place's products has at `out`. */
-  add(place: number, { pieces, stride }: Share, out: number): void {
+  /** Adds B times the gathered values to this thread's share of the site's products at `out`. */
+  add(site: number, { pieces, stride }: Share, out: number): void {
     if (this.#groupCount === 0 || this.#width === 0) return;
-    const { matrices } = this.#places[place] as AdapterPlace;
+    const { matrices } = this.#sites[site] as AdapterSite;
     const { groups, entries } = this.#list;
     const { slabs, slabBytes, ranks } = this.#scratch;
     for (const { matrix, padded, slabColumn } of pieces) {
       this.#kernels.addAdapters(
-        place * placeBytes,
+        site * siteBytes,
         matrices.indexOf(matrix),
         groups,
         this.#groupCount,
@@ -155,7 +161,7 @@ export class AdapterPass {
     }
   }
 
-  /** Number of an adapter's group in the pass, a new one where it has none yet; -1 for the base model. */
+  /** Number of an adapter's group in the pass, created if needed; -1 for the base model. */
   #groupFor(address: number): number {
     if (address === 0) return -1;
     let group = 0;
@@ -165,9 +171,9 @@ export class AdapterPass {
   }
 }
 
-/** Rows of a product's input that have adapters, by adapter, as the kernels read them. */
+/** Input rows that have adapters, grouped by adapter, in the format of the kernels. */
 class AdapterList {
-  /** Addresses of what the kernels read. */
+  /** Addresses that the kernels read. */
   readonly groups: number;
   readonly entries: number;
   /** Rows in the list. */
@@ -182,7 +188,7 @@ class AdapterList {
     this.#entries = new Int32Array(memory, this.entries, maxLength);
   }
 
-  /** Lists the rows 0..count whose token has a group; row i is token tokens[i], or i. */
+  /** Lists the rows 0..count whose token has a group; row i is token tokens[i], or i if `tokens` is null. */
   fill(addresses: Int32Array, groupCount: number, groupOf: Int32Array, tokens: Int32Array | null, count: number): void {
     let length = 0;
     for (let group = 0; group < groupCount; group++) {

@@ -1,19 +1,19 @@
-// Owns what a model has before and behind its layers: the embedding with what encoders add to it, and what turns the last
-// hidden state into logits, which encoders have none of. Plain data, part of the graph. Called once a load.
+// Graph ends: the parts of a model before and after its layers. They are the embedding with what encoders add to it,
+// and the output matrix, which encoders lack. Plain data, part of the graph. Called once per load.
 import type { Architecture } from "./architectures/architecture.ts";
 import type { GraphTensors, Matrix, Norm } from "./graph-tensors.ts";
 import type { Hyperparameters } from "./shape.ts";
 
 export interface GraphEnds {
   readonly embedding: Matrix;
-  /** Added to a token's embedding: the row of its position, and that of the first type of token; null = none. */
+  /** Tables added to a token's embedding: the row of its position, and the row of token type 0; null = none. */
   readonly positions: Matrix | null;
   readonly tokenType: Matrix | null;
-  /** Of what was added up; null = none. */
+  /** Norm of the sum of the embeddings; null = none. */
   readonly embeddingNorm: Norm | null;
   /** Null = none. */
   readonly outputNorm: Norm | null;
-  /** The embedding itself where the file ties them; null where there are no logits. */
+  /** The embedding itself if the file ties them; null if the model has no logits. */
   readonly output: Matrix | null;
 }
 

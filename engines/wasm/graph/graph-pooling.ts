@@ -1,5 +1,5 @@
-// Owns what a model file says of pooled outputs: how the hidden states of a sequence become one vector, and the head that
-// makes scores of it. Plain data, part of the graph; pooler.ts runs it. Called once a load.
+// Pooling of a model: how the hidden states of a sequence become one vector, and the scoring head (rerankers). Plain
+// data, part of the graph; pooler.ts runs it. Called once per load.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Pooling } from "../../engine.ts";
 import type { Architecture, ScoringRules } from "./architectures/architecture.ts";
@@ -8,22 +8,22 @@ import type { Keys } from "./keys.ts";
 import type { Hyperparameters } from "./shape.ts";
 
 export interface GraphPooling {
-  /** Null where there are no pooled outputs. */
+  /** Null if the model has no pooled outputs. */
   readonly kind: Pooling | null;
-  /** Floats of one. */
+  /** Floats of a pooled output. */
   readonly length: number;
-  /** Of rank alone. */
+  /** Only with rank pooling; else null. */
   readonly head: ScoringHead | null;
 }
 
-/** output(norm(activation(dense(x)))), of which each part may be missing. */
+/** output(norm(activation(dense(x)))); each part may be missing. */
 export interface ScoringHead extends ScoringRules {
   readonly dense: Matrix | null;
   readonly norm: Norm | null;
   readonly output: Matrix | null;
 }
 
-/** Numbers of a way to pool in files; without one, or with 0, we take the mean. */
+/** Values of the file's pooling_type. If absent or 0: mean. */
 const kinds: ReadonlyMap<unknown, Pooling> = new Map([
   [undefined, "mean"],
   [0, "mean"],
@@ -45,7 +45,7 @@ export function readPooling(
   if (kind === undefined) throw keys.unsupported("pooling_type", "0 to 4");
   if (kind === "rank") return readScoring(architecture, width, keys, tensors);
   if (architecture.scoring) for (const name of headNames) tensors.leaveOut(name);
-  // The first token of a model that only looks back knows nothing of the others.
+  // With causal attention the first token sees no other token.
   const isBlind = kind === "cls" && !architecture.isEncoder;
   return { kind: isBlind ? null : kind, length: isBlind ? 0 : width, head: null };
 }
@@ -67,7 +67,7 @@ function readScoring(
   if (dense === null && output === null) {
     throw new ServerError(
       "unsupported",
-      "the model pools by rank, and has no tensor cls.output.weight to score with: use --engine llama for what else it does",
+      "the model pools by rank, but has no tensor cls.output.weight for scores: use --engine llama for its other uses",
       { param: "engine" },
     );
   }

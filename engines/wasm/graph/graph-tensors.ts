@@ -1,24 +1,27 @@
-// Owns a file's tensors by name while the graph is built, and which of them it has taken: each is checked for its shape and
-// type, and none may be left over, because a tensor that is silently ignored is a wrong answer. Used by graph.ts at load.
+// Tensors of a file by name while the graph is built, and which of them have been used. Each is checked for its shape
+// and type. None may be left over, because ignoring a tensor would give wrong answers. Used by graph.ts at load.
 import { ServerError } from "../../../runtime/errors.ts";
 import { type TensorInfo, type TensorTable, tensorTypes } from "../../files/gguf/tensors.ts";
 
-/** Rows of a matrix: all of a tensor, or some that follow each other in it. */
+/** Rows of a matrix: a whole tensor, or a consecutive part of its rows. */
 export interface Matrix {
-  /** Of its own: the tensor's where it is all of that. */
+  /** Unique name; the tensor's name if the matrix is the whole tensor. */
   readonly name: string;
   readonly tensor: TensorInfo;
-  /** In the tensor, whose rows follow each other whatever its further dimensions. */
+  /** First row within the tensor; rows are counted through all higher dimensions. */
   readonly firstRow: number;
   readonly rows: number;
   readonly columns: number;
-  /** Added to what the rows make of an input; of these rows alone, or of all that the tensor has. Null = none. */
+  /** Added to the products; either for these rows only, or for all rows of the tensor. Null = none. */
   readonly bias: TensorInfo | null;
-  /** So many like this one lie behind one another in the tensor; without it there is one. */
+  /** Number of equal matrices stacked in the tensor (experts); 1 if absent. */
   readonly count?: number;
 }
 
-/** The experts of a layer. As one, because a model may have ten thousand: rows and all else are of the first. */
+/**
+ * The experts of a layer as one object, because a model may have ten thousand. Rows and all other fields describe the
+ * first expert.
+ */
 export type MatrixStack = Required<Matrix>;
 
 export interface Norm {
@@ -27,13 +30,13 @@ export interface Norm {
   readonly bias: TensorInfo | null;
 }
 
-/** GGUF types of matrices the kernels multiply with. */
+/** GGUF types of matrices that the kernels multiply. */
 export const matrixTypes: ReadonlySet<number> = new Set([0, 1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 14, 20, 23, 30, 39]);
 const f32 = 0;
-/** Kernels work on 32 columns at a time. Of types whose blocks are longer a file has whole blocks only. */
+/** The kernels process 32 columns at a time. Types with longer blocks have whole blocks in every file. */
 const columnGrain = 32;
 
-/** File bytes of a row of a tensor. */
+/** Bytes of one row of a tensor in the file. */
 export function rowBytes({ shape, bytes }: TensorInfo): number {
   return bytes / shape.slice(1).reduce((rows, length) => rows * length, 1);
 }
@@ -42,30 +45,33 @@ export class GraphTensors {
   readonly #table: TensorTable;
   readonly #used: Set<string>;
 
-  /** `readElsewhere` are tensors that are no part of the graph. */
+  /** `readElsewhere`: tensors that are not part of the graph. */
   constructor(table: TensorTable, readElsewhere: readonly string[]) {
     this.#table = table;
     this.#used = new Set(readElsewhere);
   }
 
-  /** Names are without the ".weight" behind them. */
+  /** Names omit the suffix ".weight". */
   has(name: string): boolean {
     return this.#table.tensors.has(`${name}.weight`);
   }
 
-  /** The weight, of one of the shapes, and the bias where `canHaveBias` and the file has one. */
+  /** A norm's weight, which must have one of `shapes`, and its bias if `canHaveBias` and the file has one. */
   norm(name: string, canHaveBias: boolean, ...shapes: readonly (readonly number[])[]): Norm {
     const fitting = shapes.find((shape) => this.#fits(`${name}.weight`, shape)) ?? (shapes[0] as readonly number[]);
     return { weight: this.#floats(`${name}.weight`, fitting), bias: canHaveBias ? this.#bias(name, fitting) : null };
   }
 
-  /** `biasOf` is the name that its bias goes by. */
+  /** `biasOf`: the name under which its bias is stored. */
   matrix(name: string, rows: number, columns: number, biasOf = name): Matrix {
     const tensor = this.#values(name, [columns, rows]);
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: this.#bias(biasOf, [rows]) };
   }
 
-  /** Matrices that lie behind one another in one tensor. Without a bias of all they may have one each, by these names. */
+  /**
+   * Matrices stored one after the other in one tensor. If the tensor has no common bias, each may have its own under
+   * the names `biasesOf`.
+   */
   fused(name: string, rowCounts: readonly number[], columns: number, biasesOf: readonly string[] = []): Matrix[] {
     const total = rowCounts.reduce((sum, rows) => sum + rows, 0);
     const tensor = this.#values(name, [columns, total]);
@@ -80,13 +86,13 @@ export class GraphTensors {
     });
   }
 
-  /** The first row of a tensor of any number of rows, or null where the file has none. */
+  /** The first row of a tensor with any number of rows, or null if the file has no such tensor. */
   firstRow(name: string, columns: number): Matrix | null {
     const rows = this.#table.tensors.get(`${name}.weight`)?.shape[1] ?? 1;
     return this.has(name) ? (this.fused(name, [1, rows - 1], columns)[0] ?? null) : null;
   }
 
-  /** The matrices of a tensor [count][rows][columns]. A bias is none of theirs: it is left over, and so refused. */
+  /** The matrices of a tensor [count][rows][columns]. A bias is not taken: it is left over, and therefore rejected. */
   stack(name: string, count: number, rows: number, columns: number): MatrixStack {
     const alone = name.replace("_exps", ".0");
     if (this.has(alone)) {
@@ -97,7 +103,7 @@ export class GraphTensors {
     return { name: tensor.name, tensor, firstRow: 0, rows, columns, bias: null, count };
   }
 
-  /** Leaves a matrix, with its bias, to nobody: there is a use for it, and not in this model. */
+  /** Marks a matrix and its bias as used though this graph does not need them. */
   leaveOut(name: string): void {
     for (const part of ["weight", "bias"]) this.#used.add(`${name}.${part}`);
   }
@@ -107,7 +113,7 @@ export class GraphTensors {
       if (this.#used.has(name)) continue;
       throw new ServerError(
         "unsupported",
-        `the model has a tensor "${name}" that the wasm engine has no use for, so its answers would be wrong; ` +
+        `the model has a tensor "${name}" that the wasm engine does not use, so its answers would be wrong; ` +
           "use --engine llama for this model",
         { param: "engine" },
       );
@@ -141,13 +147,13 @@ export class GraphTensors {
     const tensor = this.#table.tensors.get(name);
     if (!tensor) throw this.#invalid(`has no tensor "${name}"`);
     if (!this.#fits(name, shape)) {
-      throw this.#invalid(`has "${name}" as ${tensor.shape.join(" x ")}, where ${shape.join(" x ")} belongs`);
+      throw this.#invalid(`has "${name}" as ${tensor.shape.join(" x ")}; expected ${shape.join(" x ")}`);
     }
     this.#used.add(name);
     return tensor;
   }
 
-  /** Lengths of 1 at the end of a shape say nothing. */
+  /** Trailing dimensions of 1 are ignored. */
   #fits(name: string, shape: readonly number[]): boolean {
     const found = this.#table.tensors.get(name)?.shape ?? [];
     const length = Math.max(found.length, shape.length);

@@ -1,5 +1,5 @@
-// Owns turning an architecture and a model file's tensors into the graph that is run: every tensor found, its shape and type
-// checked, and none left over. Plain data: it goes to every compute thread. Called once a load.
+// Graph of a model: made from an architecture and the tensors of a file. Every tensor is found, its shape and type are
+// checked, and none is left over. Plain data, sent to every compute thread. Called once per load.
 import type { TensorTable } from "../../files/gguf/tensors.ts";
 import type {
   Architecture,
@@ -14,22 +14,22 @@ import { GraphTensors, type Matrix, type MatrixStack, type Norm } from "./graph-
 import { Keys } from "./keys.ts";
 import type { Hyperparameters } from "./shape.ts";
 
-/** Factors for each rotated pair, applied when frequencies are made (ropes.ts). */
+/** Tensors with a factor for each rotated pair, used when the rope frequencies are computed (ropes.ts). */
 export const frequencyFactorNames = {
   always: "rope_freqs.weight",
   short: "rope_factors_short.weight",
   long: "rope_factors_long.weight",
 };
 
-/** The steps of architectures/architecture.ts with their tensors found. */
+/** The steps of architectures/architecture.ts with their tensors resolved. */
 export type GraphStep =
   | { readonly kind: "norm"; readonly norm: Norm | null }
-  | { readonly kind: "settle"; readonly norm: Norm }
+  | { readonly kind: "hiddenNorm"; readonly norm: Norm }
   | AttentionGraphStep
   | FeedForwardGraphStep
   | ExpertsGraphStep;
 
-/** How attention is computed, without its matrices. */
+/** Parameters of attention, without its matrices. */
 export interface AttentionRules extends Pick<AttentionStep, "rope" | "behind" | "ahead" | "scale" | "softcap"> {
   readonly norms: HeadNorms | null;
   readonly postNorm: Norm | null;
@@ -43,11 +43,11 @@ export interface AttentionGraphStep extends AttentionRules {
   readonly output: Matrix;
 }
 
-/** Norms of queries and keys. Where each head is normed by itself, all have the same weights or each its own. */
+/** Norms of queries and keys. If each head is normed separately, heads share one weight vector or have one each. */
 export interface HeadNorms {
   readonly query: Norm;
   readonly key: Norm;
-  /** Each head by itself, or all heads as one row. */
+  /** Normed per head, or all heads as one row. */
   readonly span: "head" | "row";
 }
 
@@ -115,8 +115,8 @@ class LayerBuilder {
     switch (step.kind) {
       case "norm":
         return { kind: "norm", norm: step.weight === null ? null : this.#norm(step.weight) };
-      case "settle":
-        return { kind: "settle", norm: this.#norm(step.weight) };
+      case "hiddenNorm":
+        return { kind: "hiddenNorm", norm: this.#norm(step.weight) };
       case "attention":
         return this.#attention(step);
       case "feedForward":

@@ -1,6 +1,6 @@
-// Owns the numbers that shape a model: sizes, scales, and what its layers see. The loader reads them once from a file's
-// key/value pairs, as llama.cpp reads them; what only some architectures have, their own files read. Pure; what it hands out
-// is in range, so that nobody below has to ask again.
+// Hyperparameters of a model: sizes, scales and attention windows. The loader reads them once from the file's key/value
+// pairs, with the defaults of llama.cpp. The files of the architectures read what only they have. Pure; all returned
+// values are in range, so callers need no checks.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
 import type { Architecture } from "./architectures/architecture.ts";
@@ -12,12 +12,15 @@ const maxLayers = 1000;
 const maxHeads = 4096;
 const maxHeadLength = 4096;
 const maxExperts = 1024;
-/** What the attention kernel's scratch has room for. */
+/** Limit of the attention kernel's scratch memory. */
 const longestHead = 512;
 const maxWidth = 1024 * 1024;
 const epsilonKeys = { rms: "attention.layer_norm_rms_epsilon", layer: "attention.layer_norm_epsilon" };
 
-/** The hyperparameters that a file's pairs and tensors tell. Throws `model_file_invalid` or `unsupported` naming the key. */
+/**
+ * Reads the hyperparameters from a file's key/value pairs and tensors. Throws `model_file_invalid` or `unsupported`
+ * naming the key.
+ */
 export function readHyperparameters(
   architecture: Architecture,
   { fields, tensors }: Pick<TensorTable, "fields" | "tensors">,
@@ -44,7 +47,7 @@ export function readHyperparameters(
   };
 }
 
-/** The shape with the rope of sequences that may have so many tokens. */
+/** The shape with the rope for sequences of up to `tokens` tokens. */
 export function shapeForContext(shape: Hyperparameters, tokens: number): Hyperparameters {
   const { longRope, ropes } = shape;
   return longRope && tokens > longRope.beyond ? { ...shape, ropes: [longRope.rope, ...ropes.slice(1)] } : shape;
@@ -83,7 +86,7 @@ function readCommon(architecture: Architecture, keys: Keys, vocabSize: number): 
   };
 }
 
-/** Without the key attention is causal. */
+/** Attention is causal if the key is absent. */
 function checkCausal({ isEncoder }: Architecture, keys: Keys): void {
   const key = "attention.causal";
   if ((keys.value(key) ?? true) === isEncoder) throw keys.unsupported(key, String(!isEncoder));
@@ -94,12 +97,15 @@ function readExperts(architecture: Architecture, keys: Keys, feedForward: number
   const count = keys.countOrNone("expert_count", maxExperts);
   if (count === 0) return null;
   const used = keys.count("expert_used_count", count);
-  // In groups of which only some are searched, other experts would be taken.
+  // With grouped routing, only some groups are searched, which selects other experts.
   if (keys.countOrNone("expert_group_count", maxExperts) > 1) throw keys.unsupported("expert_group_count", "one group");
   return { count, used, feedForward };
 }
 
-/** The embedding's rows, whatever the key vocab_size says: files whose vocabulary grew often kept the old number there. */
+/**
+ * The number of rows of the embedding, whatever the key vocab_size says: files with an extended vocabulary often keep
+ * the old number there.
+ */
 function readVocabSize(tensors: ReadonlyMap<string, TensorInfo>): number {
   const rows = tensors.get("token_embd.weight")?.shape[1];
   if (rows !== undefined) return rows;

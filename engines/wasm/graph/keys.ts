@@ -1,5 +1,5 @@
-// Owns typed look-ups of the key/value pairs of one architecture, which are named without the architecture. What it hands out
-// is in range, so that nobody below has to ask again. Used by hyperparameters.ts, ropes.ts and the architectures at load.
+// Typed look-ups of one architecture's key/value pairs; key names omit the architecture prefix. All returned values are
+// in range, so callers need no checks. Used by hyperparameters.ts, ropes.ts and the architectures at load.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { GgufValue } from "../../files/gguf/cursor.ts";
 import { describeValue } from "../../files/gguf/invalid-file.ts";
@@ -12,7 +12,7 @@ export interface Range {
 export function invalidKey(key: string, value: GgufValue | undefined, expected: string): ServerError {
   return new ServerError(
     "model_file_invalid",
-    `the model's ${key} is ${describeValue(value)}, where ${expected} belongs; fetch another file of the model`,
+    `the model's ${key} is ${describeValue(value)}; expected ${expected}: fetch another file of the model`,
   );
 }
 
@@ -40,7 +40,7 @@ export class Keys {
     throw this.invalid(key, `a whole number from 1 to ${max}`);
   }
 
-  /** The same, where 0 or none says that there is nothing of the kind. */
+  /** Like count(), but returns 0 if the key is 0 or absent. */
   countOrNone(key: string, max: number): number {
     return (this.#single(key) ?? 0) === 0 ? 0 : this.count(key, max);
   }
@@ -51,12 +51,12 @@ export class Keys {
     throw this.invalid(key, `a number above ${range.above} and below ${range.below}`);
   }
 
-  /** The same, where 0 or none says that `none` is to be taken. */
+  /** Like number(), but returns `none` if the key is 0 or absent. */
   numberOr(key: string, range: Range, none: number): number {
     return (this.#single(key) ?? 0) === 0 ? none : this.number(key, range);
   }
 
-  /** One truth for each layer, or null where the key is none or no list. */
+  /** One boolean per layer, or null if the key is absent or not a list. */
   truths(key: string, count: number): readonly boolean[] | null {
     const value = this.value(key);
     if (!Array.isArray(value)) return null;
@@ -65,7 +65,7 @@ export class Keys {
     throw this.invalid(key, `a list of ${count} truths`);
   }
 
-  /** Refuses a key that says something else; one that is absent says the same. */
+  /** Throws if the key has another value; an absent key counts as `expected`. */
   mustBe(key: string, expected: number | boolean): void {
     if ((this.#single(key) ?? expected) !== expected) throw this.unsupported(key, String(expected));
   }
@@ -83,7 +83,7 @@ export class Keys {
     );
   }
 
-  /** Some converters write one value for each layer though all are the same. */
+  /** Some converters write one value per layer though all are equal. */
   #single(key: string): GgufValue | undefined {
     const value = this.value(key);
     if (!Array.isArray(value)) return value;

@@ -1,46 +1,49 @@
-// Owns the frequencies of a model's rotary embedding with all that slows them down, read as llama.cpp reads them. Called by
-// hyperparameters.ts at load; rotation.ts makes cosines and sines of them. Pure.
+// Rope frequencies of a model, with all their scaling, as llama.cpp computes them. Called by hyperparameters.ts at
+// load; rotation.ts makes the cosines and sines. Pure.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Keys } from "./keys.ts";
 
 export interface Rope {
-  /** Radians per position of each rotated pair. */
+  /** Radians per position, for each rotated pair. */
   readonly frequencies: Float64Array;
-  /** What cos and sin are multiplied with. */
+  /** Factor of both cos and sin. */
   readonly magnitude: number;
 }
 
-/** Numbers that each pair's frequency is divided by, where a file brings them as tensors. */
+/** Divisors of each pair's frequency, if a file has them as tensors. */
 export interface FrequencyFactors {
-  /** rope_freqs.weight: whatever the context. */
+  /** rope_freqs.weight: used for every context length. */
   readonly always: Float32Array | null;
-  /** rope_factors_short.weight and rope_factors_long.weight: in a context as long as the original one, and in a longer one. */
+  /**
+   * rope_factors_short.weight and rope_factors_long.weight: for contexts up to the original length, and for longer
+   * ones.
+   */
   readonly short: Float32Array | null;
   readonly long: Float32Array | null;
 }
 
-/** Sliding layers that are rotated otherwise than the rest: never slowed down. */
+/** Rope of sliding-window layers if it differs from the others; its frequencies are never scaled. */
 export interface SlidingRope {
   readonly base: number;
   readonly magnitude: number;
 }
 
 export interface Ropes {
-  /** The model's; behind it that of the sliding layers where they have their own. */
+  /** The model's rope, then the sliding layers' rope if they have one. */
   readonly ropes: readonly Rope[];
-  /** Takes the place of the model's where a sequence may have more tokens than `beyond`. */
+  /** Replaces the model's rope if a sequence may have more than `beyond` tokens. */
   readonly longRope: { readonly beyond: number; readonly rope: Rope } | null;
 }
 
-/** Positions are 32-bit numbers everywhere. */
+/** Positions are 32-bit integers everywhere. */
 export const maxContext = 2 ** 31 - 1;
 export const defaultBase = 10_000;
 const baseRange = { above: 1, below: Number.POSITIVE_INFINITY };
 const originalKey = "rope.scaling.original_context_length";
 /**
- * YaRN: pairs that turn more often than `fast` times within the original context keep their frequency, those that turn
- * less than `slow` times are slowed down by the whole factor. llama.cpp goes by these numbers, and by a magnitude of its own,
- * for all architectures here: the keys that converters write of them (rope.scaling.yarn_*) change nothing there or here.
+ * YaRN: pairs with more than `fast` turns within the original context keep their frequency; pairs with fewer than
+ * `slow` turns are scaled by the whole factor. llama.cpp uses these constants, and its own magnitude, for all
+ * architectures here. The keys rope.scaling.yarn_* have no effect there or here.
  */
 const yarnTurns = { fast: 32, slow: 1 };
 
@@ -76,7 +79,7 @@ export function readBase(keys: Keys, key: string, fallback: number): number {
   return keys.number(key, baseRange, fallback);
 }
 
-/** What a file says cos and sin are to be multiplied with. */
+/** The file's factor of cos and sin. */
 export function readRopeMagnitude(keys: Keys): number {
   return keys.number("rope.scaling.attn_factor", { above: 0, below: 1000 }, 1);
 }
@@ -90,12 +93,12 @@ function checkFactors(name: string, factors: Float32Array | null, pairs: number)
   if (factors.length === pairs && factors.every((factor) => factor > 0 && Number.isFinite(factor))) return;
   throw new ServerError(
     "model_file_invalid",
-    `${name} holds ${factors.length} numbers, where ${pairs}, all above 0, belong; fetch the model again`,
+    `${name} holds ${factors.length} numbers; expected ${pairs} numbers above 0: fetch the model again`,
   );
 }
 
 interface RopeScaling {
-  /** What the frequency of a pair is multiplied with. */
+  /** Factor of a pair's frequency. */
   readonly slowdown: (pair: number) => number;
   readonly magnitude: number;
 }
@@ -103,12 +106,12 @@ interface RopeScaling {
 function readScaling(keys: Keys, rotated: number, base: number, original: number): RopeScaling {
   const type = keys.value("rope.scaling.type") ?? "linear";
   const factorKey = keys.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
-  // 0 says: not scaled.
+  // 0 means: not scaled.
   const factor = keys.numberOr(factorKey, { above: 0, below: 1e6 }, 1);
   switch (type) {
     case "none":
       return { slowdown: () => 1, magnitude: 1 };
-    // What is long about "longrope" are the factors that the file has as tensors.
+    // "longrope" scales by the factors stored as tensors.
     case "linear":
     case "longrope":
       return { slowdown: () => 1 / factor, magnitude: 1 };

@@ -1,10 +1,11 @@
-// Shape: the sizes and traits of a model that its graph is built from. Data only; hyperparameters.ts reads it from a file.
+// Shape: the sizes and traits of a model from which its graph is built. Data only; hyperparameters.ts reads it from a
+// file.
 import type { Ropes, SlidingRope } from "./ropes.ts";
 
-/** "silu", "gelu" by its tanh approximation. */
+/** Here "gelu" means its tanh approximation. */
 export type Activation = "silu" | "gelu";
 
-/** What every architecture has. */
+/** Fields of every architecture. */
 export interface CommonShape {
   readonly architecture: string;
   readonly layers: number;
@@ -18,38 +19,38 @@ export interface CommonShape {
   /** Floats of a head that are rotated; even. */
   readonly rotated: number;
   readonly epsilon: number;
-  /** Most tokens the model was trained for. */
+  /** Context length of the training, in tokens. */
   readonly trainedContext: number;
   readonly vocabSize: number;
-  /** Feed-forwards of which each token takes `used`, and the length of each; null where there are none. */
+  /** Mixture of experts: number of experts, experts used per token, and inner length of each; null = none. */
   readonly experts: { readonly count: number; readonly used: number; readonly feedForward: number } | null;
 }
 
-/** What only some architectures have. */
+/** Fields of some architectures. */
 export interface Traits {
-  /** The embedding, what a layer adds to the hidden state, and the logits are multiplied with these. */
+  /** Factors of the embedding, of each block's contribution to the hidden state, and of the logits. */
   readonly embeddingScale: number;
   readonly residualScale: number;
   readonly logitScale: number;
-  /** Logits become cap * tanh(logit / cap); 0 = they stay. */
+  /** Logits become cap * tanh(logit / cap); 0 = no cap. */
   readonly logitSoftcap: number;
-  /** What attention's scores are multiplied with. */
+  /** Factor of the attention scores. */
   readonly attentionScale: number;
-  /** Scores become cap * tanh(score / cap); 0 = they stay. */
+  /** Scores become cap * tanh(score / cap); 0 = no cap. */
   readonly attentionSoftcap: number;
-  /** Positions that a token sees in a layer that slides, its own included; 0 = no layer does. */
+  /** Positions that a token sees in a sliding-window layer, including its own; 0 = no layer slides. */
   readonly window: number;
-  /** By layer; empty where none does. */
+  /** By layer: whether it has a sliding window; empty if none does. */
   readonly slides: readonly boolean[];
-  /** Of feed-forwards, where an architecture's files say which. */
+  /** Activation of the feed-forwards, if the architecture's files specify it. */
   readonly activation: Activation;
 }
 
 /** Traits as an architecture reads them. */
 export interface OwnTraits extends Partial<Traits> {
-  /** In place of experts as long as a feed-forward. */
+  /** Overrides experts that are as long as a feed-forward. */
   readonly experts?: CommonShape["experts"];
-  /** Where sliding layers have a rope of their own, which is number 1. */
+  /** Rope of the sliding layers; it becomes rope number 1. */
   readonly slidingRope?: SlidingRope;
 }
 

@@ -1,11 +1,11 @@
-// Owns the lists of what weights a graph has: its matrices, the vectors of its norms, and what a thread holds of them.
-// thread-memory.ts gives each its place, weights.ts fills it. Pure.
+// Lists of a graph's weights: its matrices, the vectors of its norms, and the parts that one thread holds.
+// thread-memory.ts assigns their addresses, weights.ts fills them. Pure.
 import type { TensorInfo } from "../../files/gguf/tensors.ts";
 import type { DividedGraph, DividedStep, PartitionPlan, Piece, Share } from "../plan/partition-plan.ts";
 import type { GraphStep } from "./graph.ts";
 import type { Matrix, Norm } from "./graph-tensors.ts";
 
-/** What a thread holds of every matrix, in the order of use; a tied output comes twice. */
+/** The parts of all matrices that a thread holds, in order of use; a tied output appears twice. */
 export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   const steps = divided.layers.flat().flatMap((step) => stepShares(step));
   const shared = [divided.embedding, ...steps, divided.output].map((shares) => shares[thread] as Share);
@@ -14,12 +14,12 @@ export function threadPieces(divided: DividedGraph, thread: number): Piece[] {
   return [...shared, ...undivided].flatMap((share) => share?.pieces ?? []);
 }
 
-/** What it holds of a mixture's classifier. */
+/** The parts of a mixture's classifier that a thread holds. */
 export function classifierPieces({ classifier }: DividedGraph, thread: number): Piece[] {
   return classifier.flatMap((shares) => (shares[thread] as Share).pieces);
 }
 
-/** Every matrix of the graph, and of a mixture's classifier. */
+/** All matrices of the graph and of a mixture's classifier. */
 export function matrices({ graph, mixture }: PartitionPlan): Matrix[] {
   const { embedding, positions, tokenType, output, layers, pooling } = graph;
   const ends = [embedding, positions, tokenType, output, pooling.head?.dense, pooling.head?.output];
@@ -29,7 +29,7 @@ export function matrices({ graph, mixture }: PartitionPlan): Matrix[] {
 function stepMatrices(step: GraphStep): Matrix[] {
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
       return [];
     case "attention":
       return [step.query, step.key, step.value, step.output];
@@ -40,7 +40,7 @@ function stepMatrices(step: GraphStep): Matrix[] {
   }
 }
 
-/** Every vector of the graph's norms. */
+/** All vectors of the graph's norms. */
 export function vectors({ graph }: PartitionPlan): TensorInfo[] {
   const { embeddingNorm, outputNorm, layers, pooling } = graph;
   const norms = [embeddingNorm, outputNorm, pooling.head?.norm, ...layers.flat().flatMap(stepNorms)];
@@ -50,7 +50,7 @@ export function vectors({ graph }: PartitionPlan): TensorInfo[] {
 function stepNorms(step: GraphStep): (Norm | null)[] {
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
       return [step.norm];
     case "attention":
       return [step.norms?.query ?? null, step.norms?.key ?? null, step.postNorm];
@@ -61,11 +61,11 @@ function stepNorms(step: GraphStep): (Norm | null)[] {
   }
 }
 
-/** Of each matrix of a step, by thread. */
+/** The shares of each matrix of a step, by thread. */
 export function stepShares(step: DividedStep): readonly (readonly Share[])[] {
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
       return [];
     case "attention":
       return [step.input, step.output];

@@ -1,15 +1,16 @@
-// Owns the functions that bend single numbers: activations, alone or gating others, and the soft cap. What is left over of
-// a length that is no multiple of a vector is done as vectors of which one lane counts.
+// Element-wise functions: activations, alone or as gates, and the soft cap. The remainder of a length that is no
+// multiple of a vector is computed as vectors of which one lane is used.
 import { multiplyAdd } from "./arithmetic";
 import { exponential, hyperbolicTangent } from "./exponential";
 
-// Both activations are x * sigmoid(x * (linear + cubic * x^2)). Of silu that is the definition; of gelu it is the same as
-// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), without the difference that costs that its digits where x < 0.
+// Both activations are x * sigmoid(x * (linear + cubic * x^2)). For silu this is the definition. For gelu it equals x /
+// 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), without the subtraction that costs that formula its precision for
+// x < 0.
 const GELU: i32 = 1;
 const GELU_LINEAR: f32 = 1.5957691216057308;
 const GELU_CUBIC: f32 = 0.07135481627246835;
 
-/** More than any square that matters; an infinite one times silu's 0 would be NaN. */
+/** Upper bound of x^2, larger than any value that matters; an infinite square times silu's 0 would be NaN. */
 const MOST_SQUARE: f32 = 1e30;
 /** Below this, the sigmoid counts as 0: it is less than 7e-39. */
 const LEAST: f32 = -88;
@@ -59,7 +60,7 @@ function activated(x: v128, linear: v128, cubic: v128): v128 {
   const square = f32x4.pmin(f32x4.mul(x, x), f32x4.splat(MOST_SQUARE));
   const steep = f32x4.mul(x, multiplyAdd(cubic, square, linear));
   const value = f32x4.div(x, f32x4.add(exponential(f32x4.neg(steep)), f32x4.splat(1)));
-  // e^x ends where floats do; without this, the value would fall again from there.
+  // e^x saturates at the range of floats; without this, the value would turn back from there.
   return v128.andnot(value, f32x4.lt(steep, f32x4.splat(LEAST)));
 }
 

@@ -1,19 +1,19 @@
-// Owns the products of LoRA adapters, W + B A: for every adapter of a pass, A times the inputs of its tokens, then B times
-// that added to what W made of them. Both go through all adapters in one call, so that each one's values are read once.
+// Products of LoRA adapters, W + B A: for every adapter of a pass, A times the inputs of its tokens, then B times that,
+// added to the products of W. Each call handles all adapters, so each adapter's values are read once.
 //
-// An adapter's values are signed 16-bit integers. A rank (a row of A with its column of B) has one scale for both, which
-// its product with A takes. Rows of A lie in tiles of four, those of B in panels of 16:
+// An adapter's values are signed 16-bit integers. A rank (a row of A with its column of B) has one scale for both,
+// applied in the product with A. Rows of A are stored in tiles of four, rows of B in panels of 16:
 //
 //   A   a tile has for every four columns 4 values of row 0, 4 of row 1, 4 of row 2, 4 of row 3
 //   B   a panel has for every rank 16 values, one of each row
 //
-// A place is where matrices of the model share an input: their ranks are stacked in one A, of which each thread computes
-// a share of rows, the first thread the first ones. What the host lays out for the kernels, in ints:
+// A site is a set of matrices that share an input: their ranks are stacked in one A, whose rows are divided among the
+// threads, the first thread taking the first ones. Tables that the host writes for the kernels, in ints:
 //
-//   place   rows of A in a share, rows of this thread's share, scales, A, then for each matrix: B, first rank, ranks
-//   group   address of an adapter's places, where its tokens begin in the list of tokens, how many they are
+//   site    rows of A in a share, rows of this thread's share, scales, A, then for each matrix: B, first rank, ranks
+//   group   address of an adapter's sites, start of its tokens in the list of tokens, number of its tokens
 //
-// Sums run in one order whatever else is in a pass: a token gets the same numbers alone and among others.
+// The order of summation does not depend on the rest of the pass: a token gets the same numbers alone or in a batch.
 import { multiplyAdd } from "./arithmetic";
 
 const GROUP_BYTES: usize = 12;
@@ -24,9 +24,9 @@ const VALUES: usize = 12;
 const MATRICES: usize = 16;
 const MATRIX_BYTES: usize = 12;
 
-/** kernel-exports.ts says what. */
+/** See kernel-exports.ts. */
 export function reduceAdapters(
-  place: usize,
+  site: usize,
   groups: usize,
   groupCount: i32,
   tokens: usize,
@@ -38,13 +38,13 @@ export function reduceAdapters(
   const groupsEnd = groups + GROUP_BYTES * groupCount;
   let width = 0;
   for (let group = groups; group != groupsEnd; group += GROUP_BYTES) {
-    width = max(width, load<i32>(load<usize>(group) + place, SHARE));
+    width = max(width, load<i32>(load<usize>(group) + site, SHARE));
   }
   if (width == 0) return 0;
   const outBytes = <usize>width << 2;
   const xBytes = <usize>stride << 2;
   for (let group = groups; group != groupsEnd; group += GROUP_BYTES) {
-    const at = load<usize>(group) + place;
+    const at = load<usize>(group) + site;
     const rows = load<i32>(at, OWN);
     if (rows == 0) continue;
     const scales = load<usize>(at, SCALES);
@@ -66,7 +66,7 @@ export function reduceAdapters(
   return width;
 }
 
-/** The sum of the lanes of each. */
+/** Sums the lanes of each operand. */
 // @ts-ignore: decorator
 @inline
 function lanesSums(a: v128, b: v128, c: v128, d: v128): v128 {
@@ -133,9 +133,9 @@ function reduceOne(a: usize, scales: usize, rows: i32, k: i32, x: usize, y: usiz
   }
 }
 
-/** kernel-exports.ts says what. */
+/** See kernel-exports.ts. */
 export function addAdapters(
-  place: usize,
+  site: usize,
   matrix: i32,
   groups: usize,
   groupCount: i32,
@@ -152,7 +152,7 @@ export function addAdapters(
   const yBytes = <usize>stride << 2;
   const inBytes = <usize>width << 2;
   for (const end = groups + GROUP_BYTES * groupCount; groups != end; groups += GROUP_BYTES) {
-    const at = load<usize>(groups) + place;
+    const at = load<usize>(groups) + site;
     const ranks = load<i32>(at + offset, 8);
     if (ranks == 0) continue;
     const b = load<usize>(at + offset);
@@ -176,7 +176,9 @@ export function addAdapters(
   }
 }
 
-/** What all threads have made of one token, for the ranks of one matrix: `apart` bytes from each to the next. */
+/**
+ * Collects the reduced inputs of one token, for the ranks of one matrix, from all threads' slabs, `apart` bytes apart.
+ */
 function gather(
   from: usize,
   reducedBytes: usize,
@@ -200,7 +202,7 @@ function gather(
   }
 }
 
-/** Adds B's rows, a multiple of 16, times the ranks of two tokens that lie beside each other at `x`. */
+/** Adds B's rows, a multiple of 16, times the ranks of two tokens, adjacent at `x`. */
 function addTwo(b: usize, ranks: i32, rows: i32, x: usize, y0: usize, y1: usize): void {
   const xBytes = <usize>ranks << 3;
   for (const end = y0 + (<usize>rows << 2); y0 != end; y0 += 64) {

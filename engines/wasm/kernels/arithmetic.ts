@@ -1,6 +1,6 @@
-// Owns arithmetic that both twins have, each in its own way; all other kernels may use it.
+// Arithmetic that the two variants implement differently; all other kernels may use it.
 
-/** a * b + c, in one instruction where relaxed SIMD has it. */
+/** a * b + c, as one instruction with relaxed SIMD. */
 // @ts-ignore: decorator
 @inline
 export function multiplyAdd(a: v128, b: v128, c: v128): v128 {
@@ -15,7 +15,7 @@ export function sumOfLanes(x: v128): f32 {
   return f32x4.extract_lane(pairs, 0) + f32x4.extract_lane(pairs, 1);
 }
 
-/** The largest of the lanes, in all of them. A scalar max would be a branch, which is mispredicted half the time. */
+/** The largest lane, in all lanes. A scalar max would be a branch, mispredicted half of the time. */
 // @ts-ignore: decorator
 @inline
 export function largestLane(x: v128): v128 {

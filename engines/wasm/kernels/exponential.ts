@@ -1,14 +1,13 @@
-// Owns e^x for vectors, and tanh by it: what softmax, activations and soft caps are made of. Inlined into the kernels that
-// use it.
+// e^x for vectors, and tanh based on it, for softmax, activations and soft caps. Inlined into the kernels that use it.
 import { multiplyAdd } from "./arithmetic";
 
 const LOG2_E: f32 = 1.4426950408889634;
-/** ln 2 in two parts: a multiple of the first by a whole number below 2^14 is exact. */
+/** ln 2 in two parts: the first times an integer below 2^14 is exact. */
 const LN2_HIGH: f32 = 0.693145751953125;
 const LN2_LOW: f32 = 1.428606765330187e-6;
-/** 1.5 * 2^23: adding it rounds to a whole number, which then stands in the lowest bits. */
+/** 1.5 * 2^23: adding it rounds to an integer, which is then in the lowest bits. */
 const ROUNDING: f32 = 12582912;
-/** Beyond these, e^x is no normal number. */
+/** Outside this range, e^x is not a normal number. */
 const LEAST: f32 = -87.3;
 const MOST: f32 = 88.3;
 
@@ -32,11 +31,11 @@ export function exponential(x: v128): v128 {
   const square = f32x4.mul(r, r);
   const tail = multiplyAdd(upper, square, lower);
   const power = multiplyAdd(tail, square, f32x4.add(r, f32x4.splat(1)));
-  // The whole number goes to the exponent.
+  // Adds the integer to the exponent.
   return i32x4.add(power, i32x4.shl(rounded, 23));
 }
 
-/** tanh x, off by less than 3e-7; NaN stays NaN. */
+/** tanh x, absolute error below 3e-7; NaN stays NaN. */
 // @ts-ignore: decorator
 @inline
 export function hyperbolicTangent(x: v128): v128 {

@@ -1,10 +1,10 @@
-// What the host may call: every kernel of the engine, in one module that is compiled twice, with relaxed SIMD and without
-// (`ASC_FEATURE_RELAXED_SIMD`). Kernels keep nothing from call to call but useWideDot's answer, and own
-// no memory beyond the first page: all pointers are byte offsets into the memory the host gives, aligned to 16 bytes;
-// kernel-exports.ts on the host's side says what each must do.
+// Exports of the kernel module: every kernel of the engine, compiled twice, with relaxed SIMD and without
+// (`ASC_FEATURE_RELAXED_SIMD`). Between calls, kernels keep only the setting of useWideDot, and they own only the first
+// page of memory. All pointers are byte offsets into the host's memory, aligned to 16 bytes. kernel-exports.ts on the
+// host's side specifies each kernel.
 import * as floats from "./dense/floats";
-import * as quantised from "./block-quants/block-quants";
-import * as superblocks from "./k-quants/k-quants";
+import * as blockQuants from "./block-quants/block-quants";
+import * as kQuants from "./k-quants/k-quants";
 
 export { activate, gate, softcap } from "./activations";
 export { addAdapters, reduceAdapters } from "./adapters";
@@ -15,41 +15,41 @@ export { addRows, addScaledRow, addVector, copyRows, scaleRows } from "./rows";
 export { layerNorm, rmsNorm, rope } from "./dense/vectors";
 
 export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
-  if (superblocks.isSuperblock(type)) return superblocks.matrixBytes(type, rows, k);
-  return quantised.isQuantised(type) ? quantised.matrixBytes(type, rows, k) : floats.matrixBytes(type, rows, k);
+  if (kQuants.hasSuperBlocks(type)) return kQuants.matrixBytes(type, rows, k);
+  return blockQuants.isBlockQuant(type) ? blockQuants.matrixBytes(type, rows, k) : floats.matrixBytes(type, rows, k);
 }
 
 export function packRows(type: i32, source: usize, target: usize, firstRow: i32, count: i32, rows: i32, k: i32): i32 {
-  if (superblocks.isSuperblock(type)) return superblocks.packRows(type, source, target, firstRow, count, rows, k);
-  return quantised.isQuantised(type)
-    ? quantised.packRows(type, source, target, firstRow, count, rows, k)
+  if (kQuants.hasSuperBlocks(type)) return kQuants.packRows(type, source, target, firstRow, count, rows, k);
+  return blockQuants.isBlockQuant(type)
+    ? blockQuants.packRows(type, source, target, firstRow, count, rows, k)
     : floats.packRows(type, source, target, firstRow, count, rows, k);
 }
 
 export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, out: usize): void {
-  if (superblocks.isSuperblock(type)) superblocks.readRow(type, matrix, row, rows, k, out);
-  else if (quantised.isQuantised(type)) quantised.readRow(type, matrix, row, rows, k, out);
+  if (kQuants.hasSuperBlocks(type)) kQuants.readRow(type, matrix, row, rows, k, out);
+  else if (blockQuants.isBlockQuant(type)) blockQuants.readRow(type, matrix, row, rows, k, out);
   else floats.readRow(type, matrix, row, rows, k, out);
 }
 
 export function activationBytes(type: i32, n: i32, k: i32): i32 {
-  if (superblocks.isSuperblock(type)) return superblocks.activationBytes(type, n, k);
-  return quantised.isQuantised(type) ? quantised.activationBytes(type, n, k) : floats.activationBytes(type, n, k);
+  if (kQuants.hasSuperBlocks(type)) return kQuants.activationBytes(type, n, k);
+  return blockQuants.isBlockQuant(type) ? blockQuants.activationBytes(type, n, k) : floats.activationBytes(type, n, k);
 }
 
-/** Types of the same form share what prepare() writes. */
+/** Types with the same number share the output of prepare(). */
 export function activationForm(type: i32): i32 {
-  return superblocks.isSuperblock(type) ? superblocks.activationForm(type) : type;
+  return kQuants.hasSuperBlocks(type) ? kQuants.activationForm(type) : type;
 }
 
 export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
-  if (superblocks.isSuperblock(type)) superblocks.prepare(type, x, stride, n, k, out);
-  else if (quantised.isQuantised(type)) quantised.prepare(type, x, stride, n, k, out);
+  if (kQuants.hasSuperBlocks(type)) kQuants.prepare(type, x, stride, n, k, out);
+  else if (blockQuants.isBlockQuant(type)) blockQuants.prepare(type, x, stride, n, k, out);
   else floats.prepare(type, x, stride, n, k, out);
 }
 
 export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
-  if (superblocks.isSuperblock(type)) superblocks.multiply(type, matrix, rows, k, x, n, y, stride);
-  else if (quantised.isQuantised(type)) quantised.multiply(type, matrix, rows, k, x, n, y, stride);
+  if (kQuants.hasSuperBlocks(type)) kQuants.multiply(type, matrix, rows, k, x, n, y, stride);
+  else if (blockQuants.isBlockQuant(type)) blockQuants.multiply(type, matrix, rows, k, x, n, y, stride);
   else floats.multiply(type, matrix, rows, k, x, n, y, stride);
 }

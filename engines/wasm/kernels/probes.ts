@@ -1,5 +1,5 @@
-// Probes: the instructions that twins have of their own for the start-up self-test, and the two peaks that benchmarks hold
-// the kernels against.
+// Probes: the variants' special instructions for the self-test at start-up, and the two peak rates against which
+// benchmarks measure the kernels.
 import { lookUp } from "./block-quants/codebook";
 
 // @ts-ignore: decorator
@@ -23,7 +23,7 @@ export function probeAddDot(a: usize, b: usize, bytes: i32): i32 {
   return sumLanes(sum);
 }
 
-/** The same by the instruction that sums pairs in 16 bits; where `b` stays below 128. */
+/** The same by the instruction that sums pairs into 16 bits, for `b` below 128. */
 export function probePairDot(a: usize, b: usize, bytes: i32): i32 {
   if (!ASC_FEATURE_RELAXED_SIMD) return probeAddDot(a, b, bytes);
   let sum = i32x4.splat(0);
@@ -34,18 +34,18 @@ export function probePairDot(a: usize, b: usize, bytes: i32): i32 {
   return sumLanes(sum);
 }
 
-/** Adds up signed bytes of the table of 16 at `table`: those at the places that `bytes` bytes say, all below 16. */
-export function probeLookUp(table: usize, places: usize, bytes: i32): i32 {
+/** Sums entries of the table of 16 signed bytes at `table`, at the `bytes` indices at `indices`, all below 16. */
+export function probeLookUp(table: usize, indices: usize, bytes: i32): i32 {
   const bytesOfTable = v128.load(table);
   let sum = i32x4.splat(0);
   for (let i = 0; i < bytes; i += 16) {
-    const pairs = i16x8.extadd_pairwise_i8x16_s(lookUp(bytesOfTable, v128.load(places + i)));
+    const pairs = i16x8.extadd_pairwise_i8x16_s(lookUp(bytesOfTable, v128.load(indices + i)));
     sum = i32x4.add(sum, i32x4.extadd_pairwise_i16x8_s(pairs));
   }
   return sumLanes(sum);
 }
 
-/** `count` is rounded up to a multiple of 8: so many sums it takes to keep the instruction busy. */
+/** `count` is rounded up to a multiple of 8, the number of accumulators that keep the instruction's pipeline full. */
 export function probeDot(count: i32): i32 {
   const b = i8x16.splat(<i8>(count & 63) | 1);
   let s0 = i32x4.splat(1);
@@ -56,7 +56,7 @@ export function probeDot(count: i32): i32 {
   let s5 = i32x4.splat(6);
   let s6 = i32x4.splat(7);
   let s7 = i32x4.splat(8);
-  // Sums are operands too: what did not change from turn to turn would be computed once.
+  // Sums are also operands, so the loop has no invariant that the compiler could hoist.
   for (; count > 0; count -= 8) {
     s0 = addDot(s0, b, s0);
     s1 = addDot(s1, b, s1);
@@ -71,7 +71,7 @@ export function probeDot(count: i32): i32 {
   return sumLanes(i32x4.add(upper, i32x4.add(i32x4.add(s4, s5), i32x4.add(s6, s7))));
 }
 
-/** In four streams, a quarter apart; `bytes` is rounded down to a multiple of 256. */
+/** Reads four streams, a quarter apart; `bytes` is rounded down to a multiple of 256. */
 export function probeReadAll(from: usize, bytes: i32): i32 {
   const quarter = (<usize>bytes >> 8) << 6;
   let a = i32x4.splat(0);

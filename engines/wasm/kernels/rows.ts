@@ -1,5 +1,5 @@
-// Owns simple arithmetic on rows of floats, such as moving them between what one thread computed and what all threads need.
-// Strides are in floats; lengths need not be multiples of a vector.
+// Arithmetic on rows of floats, such as copying them between a thread's results and the joined rows. Strides are in
+// floats; lengths need not be multiples of a vector.
 import { multiplyAdd } from "./arithmetic";
 
 /** target[i][c] = source[i][c] for n rows of `columns` floats. */

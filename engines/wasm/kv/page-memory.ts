@@ -1,13 +1,13 @@
-// Owns the content of KV pages between passes: the leader copies pages, reads them out and fills them, whichever thread's
-// memory they lie in. No thread computes then, and the order of the next pass tells all of them what was written.
+// Page memory: the contents of KV pages between passes. The leader copies, exports and imports pages in all threads'
+// memories. No thread computes meanwhile, and the start of the next pass makes the writes visible to all.
 import type { PageCopy } from "../../decoding/kv/page-table.ts";
 
-/** Where one thread's pages lie: those of a layer side by side, and one layer behind the other. */
+/** Address layout of one thread's pages: a layer's pages are adjacent, layer after layer. */
 export interface ThreadPages {
   readonly memory: SharedArrayBuffer;
   readonly kv: number;
   readonly kvPageBytes: number;
-  /** From one layer's pages to the next's. */
+  /** Bytes from one layer's pages to the next layer's. */
   readonly kvLayerBytes: number;
 }
 
@@ -23,7 +23,7 @@ export class PageMemory {
     this.#bytes = pages.map(({ memory }) => new Uint8Array(memory));
   }
 
-  /** All layers of a page, the same in every thread. */
+  /** Bytes of a page over all layers, the same in every thread. */
   get pageBytes(): number {
     return this.#layers * this.#of(0).kvPageBytes;
   }
@@ -37,21 +37,21 @@ export class PageMemory {
     }
   }
 
-  /** The content of a sequence's pages, block by block: the same bytes whatever the number of threads. */
+  /** The contents of a sequence's pages, block by block. The bytes do not depend on the number of threads. */
   read(pages: Int32Array): Uint8Array {
     const out = new Uint8Array(pages.length * this.pageBytes);
     this.#forEachPart(pages, (memory, offset, from, to) => out.set(memory.subarray(from, to), offset));
     return out;
   }
 
-  /** Fills pages with what read() gave; what `content` has beyond them is left out. */
+  /** Fills pages with the result of read(); excess bytes of `content` are ignored. */
   write(pages: Int32Array, content: Uint8Array): void {
     this.#forEachPart(pages, (memory, offset, from, to) => {
       memory.set(content.subarray(offset, offset + to - from), from);
     });
   }
 
-  /** Calls back with the memory of every layer of every page, and where its bytes from..to are in the whole content. */
+  /** Visits every layer of every page: its memory from..to, and its offset in the whole content. */
   #forEachPart(pages: Int32Array, visit: (memory: Uint8Array, offset: number, from: number, to: number) => void): void {
     let offset = 0;
     for (const [block, page] of pages.entries()) {

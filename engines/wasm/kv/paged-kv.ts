@@ -1,5 +1,6 @@
-// Owns the KV cache of a wasm model as the scheduler sees it: one pool of pages for running sequences and saved copies. Joins
-// the books (which page is whose) and the memory (what is in it). Called between steps, and by the model when one begins.
+// Paged KV cache of a wasm model as the scheduler sees it: one pool of pages for running sequences and saved copies.
+// Combines the page table (owners of pages) and the page memory (contents). Called between steps, and by the model at
+// the start of a step.
 import assert from "node:assert/strict";
 import { type PageTable, SavedPages } from "../../decoding/kv/page-table.ts";
 import type { KvCache, SavedKv } from "../../engine.ts";
@@ -31,7 +32,7 @@ export class PagedKv implements KvCache {
     return isReserved;
   }
 
-  /** A step is about to write tokens start..end of a slot, and none before `settled` will be written again. */
+  /** Prepares a step that writes tokens start..end of a slot; tokens before `settled` will not be rewritten. */
   write(slot: number, start: number, end: number, settled: number): boolean {
     const isWritable = this.#table.write(slot, start, end, settled);
     this.#makeCopies();
@@ -71,7 +72,7 @@ export class PagedKv implements KvCache {
     return saved;
   }
 
-  /** At once: nobody writes between steps, so what is shared is what it was when it became shared. */
+  /** Copies at once: nothing is written between steps, so a shared page still has the content it was shared with. */
   #makeCopies(): void {
     const { copies } = this.#table;
     if (copies.length === 0) return;

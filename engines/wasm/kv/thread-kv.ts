@@ -1,6 +1,6 @@
-// Owns one compute thread's pages of the KV cache during a pass: which of them its rows have, storing keys and values, and
-// attending. The leader keeps the books (paging/page-table.ts); block b of a sequence lies with thread b % threads, so every
-// thread attends over its own pages and the results are merged.
+// KV cache of one compute thread during a pass: lists the pages of the pass's rows, stores keys and values, and runs
+// attention. The leader keeps the page table (decoding/kv/page-table.ts). Block b of a sequence is on thread b %
+// threads, so every thread attends over its own pages and the results are merged.
 import type { AttentionStep } from "../graph/architectures/architecture.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
@@ -8,62 +8,62 @@ import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 import { partialTail, type ThreadMemory } from "../threads/thread-memory.ts";
 
 const floatBytes = 4;
-/** Bytes of an entry of the list attend() reads: address and first position. */
+/** Bytes of an entry of the list that attend() reads: address and first position. */
 const entryBytes = 8;
-/** What the kernels take for all positions. */
+/** The kernels' value for all positions. */
 const allPositions = 0x7fffffff;
 
 export class ThreadKv {
-  readonly #blueprint: PartitionPlan;
+  readonly #plan: PartitionPlan;
   readonly #index: number;
-  readonly #order: PassDescriptor;
+  readonly #pass: PassDescriptor;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  /** The list of pages, with addresses in the layer that runs now. */
+  /** The page list, with addresses in the current layer. */
   readonly #list: Int32Array;
-  /** By row of the pass: where its entries begin in the list, and how many they are. */
+  /** By row of the pass: its first entry in the list, and its number of entries. */
   readonly #firstEntry: Int32Array;
   readonly #entryCount: Int32Array;
   #entries = 0;
 
   constructor(
-    blueprint: PartitionPlan,
+    plan: PartitionPlan,
     index: number,
-    order: PassDescriptor,
+    pass: PassDescriptor,
     kernels: KernelExports,
     at: ThreadMemory,
     memory: SharedArrayBuffer,
   ) {
-    this.#blueprint = blueprint;
+    this.#plan = plan;
     this.#index = index;
-    this.#order = order;
+    this.#pass = pass;
     this.#kernels = kernels;
     this.#at = at;
     const ints = (at.pageListBytes / Int32Array.BYTES_PER_ELEMENT) | 0;
     this.#list = new Int32Array(memory, at.pageList, ints);
-    this.#firstEntry = new Int32Array(blueprint.maxRows);
-    this.#entryCount = new Int32Array(blueprint.maxRows);
+    this.#firstEntry = new Int32Array(plan.maxRows);
+    this.#entryCount = new Int32Array(plan.maxRows);
   }
 
   /** Floats that attend() writes for a token. */
   get partialFloats(): number {
-    const { heads, headLength } = this.#blueprint.shape;
+    const { heads, headLength } = this.#plan.shape;
     return heads * (headLength + partialTail);
   }
 
-  /** Before the first layer: lists the pages of every row. A mixture's first pass has layers of its own. */
+  /** Before the first layer: lists the pages of every row. A mixture's first pass has its own layers. */
   beginPass(): void {
-    const order = this.#order;
-    const { blockTokens, threads, shape } = this.#blueprint;
+    const pass = this.#pass;
+    const { blockTokens, threads, shape } = this.#plan;
     const { kvPageBytes, kvLayerBytes } = this.#at;
-    const kv = this.#at.kv + (order.isFirstPass ? shape.layers * kvLayerBytes : 0);
+    const kv = this.#at.kv + (pass.isFirstPass ? shape.layers * kvLayerBytes : 0);
     let count = 0;
-    for (let row = 0; row < order.rowCount; row++) {
-      const firstPage = order.row(row, rowField.firstPage);
-      const blocks = order.row(row, rowField.blockCount);
+    for (let row = 0; row < pass.rowCount; row++) {
+      const firstPage = pass.row(row, rowField.firstPage);
+      const blocks = pass.row(row, rowField.blockCount);
       this.#firstEntry[row] = count;
       for (let block = this.#index; block < blocks; block += threads) {
-        this.#list[count * 2] = kv + (order.pages[firstPage + block] as number) * kvPageBytes;
+        this.#list[count * 2] = kv + (pass.pages[firstPage + block] as number) * kvPageBytes;
         this.#list[count * 2 + 1] = block * blockTokens;
         count++;
       }
@@ -72,29 +72,29 @@ export class ThreadKv {
     this.#entries = count;
   }
 
-  /** After every layer: the same pages of the next one. */
+  /** After every layer: moves the list to the same pages of the next layer. */
   nextLayer(): void {
     const { kvLayerBytes } = this.#at;
     for (let i = 0; i < this.#entries; i++) this.#list[i * 2] = (this.#list[i * 2] as number) + kvLayerBytes;
   }
 
   /**
-   * Stores the keys and values of the pass's tokens that belong into this thread's pages, and attends to all its pages.
-   * `joined` has queries, keys and values of a token side by side; `out` gets partialFloats floats for each.
+   * Stores the keys and values of the pass's tokens that belong to this thread's pages, and attends over all its pages.
+   * `joined` has queries, keys and values of a token side by side; `out` gets partialFloats floats for each token.
    *
-   * Layers that see a window keep what is before it as all layers do, and only do not read it: so a sequence can be cut,
-   * shared and saved anywhere, which it could not if pages outside of the window had been given up.
+   * Sliding-window layers keep the keys and values before the window, and only skip reading them. So a sequence can be
+   * truncated, shared and saved at any position.
    */
   attend(rules: Pick<AttentionStep, "behind" | "ahead" | "scale" | "softcap">, joined: number, out: number): void {
-    const { shape, blockTokens, kvType } = this.#blueprint;
+    const { shape, blockTokens, kvType } = this.#plan;
     const { heads, kvHeads, headLength } = shape;
     const stride = (heads + 2 * kvHeads) * headLength;
     const behind = Math.min(rules.behind, allPositions);
     const ahead = Math.min(rules.ahead, allPositions);
-    for (let row = 0; row < this.#order.rowCount; row++) {
-      const firstToken = this.#order.row(row, rowField.firstToken);
-      const length = this.#order.row(row, rowField.length);
-      const firstPosition = this.#order.row(row, rowField.firstPosition);
+    for (let row = 0; row < this.#pass.rowCount; row++) {
+      const firstToken = this.#pass.row(row, rowField.firstToken);
+      const length = this.#pass.row(row, rowField.length);
+      const firstPosition = this.#pass.row(row, rowField.firstPosition);
       this.#store(row, joined + firstToken * stride * floatBytes, stride, length, firstPosition);
       this.#kernels.attend(
         kvType,
@@ -118,7 +118,7 @@ export class ThreadKv {
   }
 
   #store(row: number, joined: number, stride: number, length: number, firstPosition: number): void {
-    const { shape, blockTokens, kvType, threads } = this.#blueprint;
+    const { shape, blockTokens, kvType, threads } = this.#plan;
     const { heads, kvHeads, headLength } = shape;
     const kvBytes = kvHeads * headLength * floatBytes;
     for (let i = 0; i < length; i++) {

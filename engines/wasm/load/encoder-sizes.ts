@@ -1,29 +1,29 @@
-// Owns how many tokens an encoder of the wasm engine takes at once: a sequence must be whole in one pass, and scratch memory
-// grows with the tokens of a pass. Pure arithmetic.
+// Sizes of an encoder: how many tokens it takes at once. A sequence must fit in one pass, and scratch memory grows with
+// the tokens of a pass. Pure arithmetic.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Capacity, ModelSpec } from "../../engine.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
 import { partialTail } from "../threads/thread-memory.ts";
 
-/** What the settings say of it. */
+/** Settings that limit the sizes. */
 export type EncoderLimits = Pick<ModelSpec, "maxSequences" | "maxBatchTokens" | "maxModelLength" | "blockTokens">;
 
 export interface EncoderSizes {
   readonly capacity: Capacity;
-  /** Of the longest pass: of one sequence, or of as many as fit `sharedPassTokens`. */
+  /** Tokens of the longest pass: of one sequence, or of as many as fit `sharedPassTokens`. */
   readonly passTokens: number;
   readonly maxRows: number;
-  /** Pages of keys and values that a thread needs for a pass. */
+  /** KV pages that each thread needs for a pass. */
   readonly pagesPerThread: number;
 }
 
-/** Tokens of a pass of several sequences: more would make it hardly quicker, and take more of the caches. */
+/** Tokens of a pass with several sequences. More would be hardly faster and take more cache. */
 export const sharedPassTokens = 256;
-/** Scratch of a pass in one thread's memory. */
+/** Scratch memory of a pass in one thread's memory. */
 const longestScratchBytes = 2 ** 30;
 const floatBytes = 4;
 
-/** Throws `unsupported` where not even a short text would fit. */
+/** Throws `unsupported` if not even a short text fits. */
 export function encoderSizes(spec: EncoderLimits, shape: Hyperparameters, threads: number): EncoderSizes {
   const { maxSequences, maxBatchTokens, maxModelLength, blockTokens } = spec;
   const { trainedContext } = shape;
@@ -43,12 +43,12 @@ export function encoderSizes(spec: EncoderLimits, shape: Hyperparameters, thread
     blockTokens,
     kvBlocks: Math.ceil(sequenceTokens / blockTokens) * maxSequences,
   };
-  // A sequence's last page of each thread may be as good as empty.
+  // A sequence's last page on each thread may be nearly empty.
   const pagesPerThread = Math.ceil(passTokens / blockTokens / threads) + maxRows;
   return { capacity, passTokens, maxRows, pagesPerThread };
 }
 
-/** Bytes that a pass needs beside the weights, in the memories of all threads. Throws like encoderSizes(). */
+/** Bytes that a pass needs beside the weights, in the memories of all threads together. Throws like encoderSizes(). */
 export function passBytes(spec: EncoderLimits, shape: Hyperparameters, threads: number): number {
   const { passTokens, pagesPerThread } = encoderSizes(spec, shape, threads);
   const pageTokens = pagesPerThread * spec.blockTokens;
@@ -56,7 +56,7 @@ export function passBytes(spec: EncoderLimits, shape: Hyperparameters, threads: 
   return threads * (passTokens * scratchFloats(shape, threads) + pageTokens * kvFloats) * floatBytes;
 }
 
-/** Floats of scratch for a token of a pass, no fewer than thread-memory.ts takes; a slab for each thread among them. */
+/** Upper bound of the scratch floats for one token of a pass (thread-memory.ts), including a slab for each thread. */
 function scratchFloats(shape: Hyperparameters, threads: number): number {
   const { width, heads, kvHeads, headLength, feedForward, rotated, ropes } = shape;
   const attended = heads * headLength;

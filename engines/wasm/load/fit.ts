@@ -1,5 +1,5 @@
-// Owns whether the wasm engine can run a model file: reads its head, never its weights. The choice of engine asks before any
-// engine is loaded, and loading asks again.
+// Fit: whether the wasm engine can run a model file. Reads the file's header, never its weights. Called when the engine
+// is chosen, and again at load.
 import { ServerError } from "../../../runtime/errors.ts";
 import { computeThreads } from "../../../runtime/host/cores.ts";
 import type { ModelSpec } from "../../engine.ts";
@@ -11,32 +11,32 @@ import type { Hyperparameters } from "../graph/shape.ts";
 import { type EncoderLimits, passBytes } from "./encoder-sizes.ts";
 import { readFrequencyFactors } from "./weights.ts";
 
-/** What a model file says of the model. */
+/** What a model file's header says. */
 export interface WasmModelFile {
   readonly table: TensorTable;
   readonly shape: Hyperparameters;
   readonly graph: Graph;
 }
 
-/** Tokens of KV cache a sequence needs to be of any use. */
+/** Shortest context, in tokens, that is useful for a sequence. */
 const leastContext = 1024;
 
 /** A WebAssembly memory ends at 4 GiB; a part of it is scratch. */
 const weightBytesPerThread = 3.75 * 2 ** 30;
 
-/** Bytes of all weights, as the file has them. */
+/** Bytes of all weights in the file. */
 export function tensorBytes({ tensors }: TensorTable): number {
   let sum = 0;
   for (const { bytes } of tensors.values()) sum += bytes;
   return sum;
 }
 
-/** Bytes of weights and KV cache that so many compute threads can hold. */
+/** Bytes of weights and KV cache that `threads` compute threads can hold. */
 export function roomBytes(threads: number): number {
   return threads * weightBytesPerThread;
 }
 
-/** Throws `unsupported` where the engine cannot run the model, `model_file_invalid` where nobody can. */
+/** Throws `unsupported` if this engine cannot run the model, `model_file_invalid` if no engine can. */
 export async function readModel(path: string): Promise<WasmModelFile> {
   const table = await readTensorTable(path);
   const architecture = findArchitecture(String(table.fields.get("general.architecture")));
@@ -44,7 +44,7 @@ export async function readModel(path: string): Promise<WasmModelFile> {
   return { table, shape, graph: buildGraph(architecture, shape, table) };
 }
 
-/** Why the weights do not fit the memories of so many compute threads beside `otherBytes`; null where they do. */
+/** Why the weights do not fit the memories of `threads` compute threads beside `otherBytes`; null if they fit. */
 export function memoryRefusal(table: TensorTable, threads: number, otherBytes = 0): string | null {
   const bytes = tensorBytes(table) + otherBytes;
   if (bytes <= roomBytes(threads)) return null;
@@ -56,8 +56,8 @@ export function memoryRefusal(table: TensorTable, threads: number, otherBytes = 
 }
 
 /**
- * Why the wasm engine cannot run a file as `spec` says (threads 0 = as many as there are cores), or null. Throws what is
- * wrong with a file that nobody can run.
+ * Why the wasm engine cannot run a file as `spec` says (threads 0 = one per core), or null. Throws if the file itself
+ * is invalid.
  */
 export async function wasmRefusal(
   spec: Pick<ModelSpec, "path" | "threads" | "kvBudget"> & EncoderLimits,
@@ -73,7 +73,7 @@ export async function wasmRefusal(
   }
 }
 
-/** The KV cache that was asked for, or the least that is of use: a short context for every sequence, in 16 bits. */
+/** The requested KV cache, or the least useful one: a short context for every sequence, in 16 bits. */
 function leastKvBytes(
   { maxSequences, kvBudget }: Pick<ModelSpec, "maxSequences" | "kvBudget">,
   { layers, kvHeads, headLength }: Hyperparameters,

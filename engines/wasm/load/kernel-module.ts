@@ -1,6 +1,5 @@
-// Owns the kernels' compiled code: which of its twins (relaxed SIMD or plain) this machine runs, proved by a self-test, and
-// how threads bind it to their memory. Called when a model is loaded and once by each compute thread; what the kernels do
-// is no business of this file.
+// Kernel module: the compiled kernels. Picks the variant (relaxed SIMD or plain) that this machine runs, proved by a
+// self-test, and binds it to a thread's memory. Called when a model is loaded, and once by each compute thread.
 import { readFileSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
@@ -15,48 +14,48 @@ declare const WebAssembly: {
   readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
 };
 
-/** What a WebAssembly.Memory is to its user. */
+/** The used part of a WebAssembly.Memory. */
 export interface KernelMemory {
-  /** As long as the memory is now. */
+  /** Covers the memory's current length. */
   readonly buffer: SharedArrayBuffer;
-  /** Makes it longer by so many pages of 64 KiB, for every thread that has it. */
+  /** Grows the memory by `pages` pages of 64 KiB, for every thread that has it. */
   grow(pages: number): number;
 }
 
-export type Twin = "relaxed" | "plain";
+export type Variant = "relaxed" | "plain";
 
-/** Plain data: it is passed to every compute thread. */
+/** Plain data, sent to every compute thread. */
 export interface KernelModule {
   /** A WebAssembly.Module. */
   readonly module: object;
-  readonly twin: Twin;
-  /** Whether the dot instruction is right for unsigned bytes above 127 too. */
+  readonly variant: Variant;
+  /** Whether the dot instruction is also right for unsigned bytes above 127. */
   readonly wideDot: boolean;
-  /** Why the plain twin was taken where nobody asked for it. */
+  /** Why the plain variant was chosen, if the user did not ask for it. */
   readonly plainBecause: string | undefined;
 }
 
-/** Values of the environment variable. The narrow twin is the relaxed one without the wide dot. */
+/** Values of the environment variable. "narrow" is the relaxed variant without the wide dot. */
 const variable = "TROUPE_WASM_KERNELS";
 const wishes = ["", "relaxed", "relaxed-narrow", "plain"];
 
 const firstV8WithRightLiftoff = 12;
 const largestNarrowOperand = 127;
 const largestWideOperand = 255;
-/** Rounds of the self-test with a pause after each: long enough for V8 to have replaced its baseline code. */
+/** Rounds of the self-test, with a pause after each: long enough for V8 to replace its baseline code. */
 const testRounds = 3;
 const callsPerRound = 400;
 const pauseMs = 5;
 const testBytes = 8192;
 const testPages = 2;
 const operandsAt = [65_536, 65_536 + testBytes] as const;
-/** Numbers below 16, to be looked up in the first 16 bytes of the signed operand. */
-const placesAt = 65_536 + 2 * testBytes;
-const placesBytes = 256;
+/** Numbers below 16: indices into the first 16 bytes of the signed operand. */
+const indicesAt = 65_536 + 2 * testBytes;
+const indexBytes = 256;
 
 /**
- * Compiles the kernels and picks a twin. Throws config_invalid where TROUPE_WASM_KERNELS names none or forces one that
- * this machine does not run right, `unsupported` where no twin runs right.
+ * Compiles the kernels and picks a variant. Throws config_invalid if TROUPE_WASM_KERNELS names an unknown variant or
+ * forces one that fails here, `unsupported` if no variant works.
  */
 export async function loadKernels(): Promise<KernelModule> {
   const wish = process.env[variable] ?? "";
@@ -70,7 +69,7 @@ export async function loadKernels(): Promise<KernelModule> {
     plainBecause = await findFault(relaxed, largestNarrowOperand);
     if (relaxed && plainBecause === undefined) {
       const wideDot = wish !== "relaxed-narrow" && (await findFault(relaxed, largestWideOperand)) === undefined;
-      return { module: relaxed, twin: "relaxed", wideDot, plainBecause };
+      return { module: relaxed, variant: "relaxed", wideDot, plainBecause };
     }
   }
   if (wish.startsWith("relaxed")) {
@@ -79,18 +78,18 @@ export async function loadKernels(): Promise<KernelModule> {
   }
   const plain = compile("plain");
   const fault = await findFault(plain, largestNarrowOperand);
-  if (plain && fault === undefined) return { module: plain, twin: "plain", wideDot: false, plainBecause };
+  if (plain && fault === undefined) return { module: plain, variant: "plain", wideDot: false, plainBecause };
   throw new ServerError("unsupported", `the wasm engine needs WebAssembly SIMD, but ${fault}; use --engine llama`, {
     param: "engine",
   });
 }
 
-/** Memory that other threads can be shown. It may be made as long as `maximum`; views of it stay valid all the same. */
+/** Memory that threads can share. It can grow to `maximum` pages; existing views stay valid. */
 export function createMemory(pages: number, maximum = pages): KernelMemory {
   return new WebAssembly.Memory({ initial: pages, maximum, shared: true });
 }
 
-/** Kernels that work on `memory`, whose first 64 KiB become their own. Any thread may call this. */
+/** Instantiates the kernels on `memory`; they reserve its first 64 KiB. Any thread may call this. */
 export function instantiateKernels({ module, wideDot }: KernelModule, memory: KernelMemory): KernelExports {
   const kernels = instantiate(module, memory);
   kernels.useWideDot(wideDot ? 1 : 0);
@@ -101,52 +100,52 @@ function instantiate(module: object, memory: KernelMemory): KernelExports {
   return new WebAssembly.Instance(module, { env: { memory } }).exports as KernelExports;
 }
 
-/** The twin beside this file as compiled, or undefined where this machine does not know its instructions. */
-function compile(twin: Twin): object | undefined {
-  const file = new URL(`../kernels/kernels-${twin}.wasm`, import.meta.url);
+/** The compiled variant, or undefined if this machine does not support its instructions. */
+function compile(variant: Variant): object | undefined {
+  const file = new URL(`../kernels/kernels-${variant}.wasm`, import.meta.url);
   let bytes: Uint8Array;
   try {
     bytes = readFileSync(file);
   } catch (cause) {
     throw new ServerError("internal", `expected the kernels at ${file.pathname}; run "npm run build"`, { cause });
   }
-  if (twin === "relaxed") enableRelaxedSimd(bytes);
+  if (variant === "relaxed") enableRelaxedSimd(bytes);
   return WebAssembly.validate(bytes) ? new WebAssembly.Module(bytes) : undefined;
 }
 
-/** For the whole process. V8 prints a complaint about a flag it does not know, so they are set only where they are needed. */
+/** Affects the whole process. V8 prints a complaint about unknown flags, so they are set only if they are needed. */
 function enableRelaxedSimd(bytes: Uint8Array): void {
   if (!WebAssembly.validate(bytes)) setFlagsFromString("--experimental-wasm-relaxed-simd");
-  // The baseline compiler of older ones drops the accumulator of the dot instruction.
+  // The baseline compiler of older versions drops the accumulator of the dot instruction.
   if (Number.parseInt(process.versions.v8, 10) < firstV8WithRightLiftoff) setFlagsFromString("--no-liftoff");
 }
 
 /**
- * What is wrong with the instructions that a twin has of its own, if anything is: both compilers of V8 have their own idea of
- * them, so they are run until the second one has taken over.
+ * Tests the instructions that a variant does not share with the other. Returns what is wrong, if anything. V8's two
+ * compilers translate them differently, so they run until the second compiler has taken over.
  */
 async function findFault(module: object | undefined, largest: number): Promise<string | undefined> {
   if (!module) return "this Node does not know the instructions";
   const memory = createMemory(testPages);
   const kernels = instantiate(module, memory);
   const expected = fillOperands(memory, largest);
-  const expectedLookUp = fillPlaces(memory);
+  const expectedLookUp = fillIndices(memory);
   for (let round = 0; round < testRounds; round++) {
     for (let call = 0; call < callsPerRound; call++) {
       const got = kernels.probeAddDot(...operandsAt, testBytes);
-      if (got !== expected) return `its dot product came to ${got} where ${expected} is right`;
+      if (got !== expected) return `its dot product is ${got}; expected ${expected}`;
       if (largest > largestNarrowOperand) continue;
       const pairs = kernels.probePairDot(...operandsAt, testBytes);
-      if (pairs !== expected) return `its dot product by pairs came to ${pairs} where ${expected} is right`;
-      const found = kernels.probeLookUp(operandsAt[0], placesAt, placesBytes);
-      if (found !== expectedLookUp) return `what it looked up came to ${found} where ${expectedLookUp} is right`;
+      if (pairs !== expected) return `its dot product by pairs is ${pairs}; expected ${expected}`;
+      const found = kernels.probeLookUp(operandsAt[0], indicesAt, indexBytes);
+      if (found !== expectedLookUp) return `its look-up sum is ${found}; expected ${expectedLookUp}`;
     }
     await wait(pauseMs);
   }
   return undefined;
 }
 
-/** Writes the operands, the extremes beside each other among them, and returns their dot product. */
+/** Writes the operands, with the extremes next to each other, and returns their dot product. */
 function fillOperands({ buffer }: KernelMemory, largest: number): number {
   const [signedAt, unsignedAt] = operandsAt;
   const signed = new Int8Array(buffer, signedAt, testBytes);
@@ -163,14 +162,14 @@ function fillOperands({ buffer }: KernelMemory, largest: number): number {
   return dot;
 }
 
-/** Writes places, each a different number of times, and returns the sum of what is to be found there. */
-function fillPlaces({ buffer }: KernelMemory): number {
+/** Writes indices, each a different number of times, and returns the sum of the bytes found there. */
+function fillIndices({ buffer }: KernelMemory): number {
   const table = new Int8Array(buffer, operandsAt[0], 16);
-  const places = new Uint8Array(buffer, placesAt, placesBytes);
+  const indices = new Uint8Array(buffer, indicesAt, indexBytes);
   let sum = 0;
-  for (let i = 0; i < placesBytes; i++) {
-    places[i] = Math.floor(Math.sqrt(i));
-    sum += table[places[i] as number] as number;
+  for (let i = 0; i < indexBytes; i++) {
+    indices[i] = Math.floor(Math.sqrt(i));
+    sum += table[indices[i] as number] as number;
   }
   return sum;
 }

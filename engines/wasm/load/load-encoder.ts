@@ -1,5 +1,5 @@
-// Owns loading an encoder: sized by the longest text it takes at once, and with no more KV cache than a pass needs. Called by
-// engine.ts, which has found out that the file is one.
+// Loading of an encoder: sized by the longest text it takes at once, with only as much KV memory as one pass needs.
+// Called by engine.ts if the file is an encoder.
 import { ServerError } from "../../../runtime/errors.ts";
 import { Batch } from "../../batch.ts";
 import type { LoadProgress, ModelSpec } from "../../engine.ts";
@@ -14,7 +14,7 @@ import type { KernelModule } from "./kernel-module.ts";
 import { loadThreads } from "./load-threads.ts";
 import { modelCard } from "./model-card.ts";
 
-/** Keys and values as they are computed: they are read once, and in no memory for longer than a layer takes. */
+/** F32: keys and values are read once, and live no longer than a layer. */
 const kvType = 0;
 
 export async function loadEncoder(
@@ -25,12 +25,15 @@ export async function loadEncoder(
   onProgress: LoadProgress,
 ): Promise<WasmEncoder> {
   if (spec.mixture) {
-    throw new ServerError("config_invalid", "xlora expects a model that generates text; got an encoder: leave it out");
+    throw new ServerError(
+      "config_invalid",
+      "xlora expects a model that generates text; got an encoder: remove xlora from the settings",
+    );
   }
   const threads = helpers.length + 1;
   const { capacity, ...sizes } = encoderSizes(spec, file.shape, threads);
   const { blockTokens } = capacity;
-  const blueprint: PartitionPlan = {
+  const plan: PartitionPlan = {
     files: file.table.files,
     graph: file.graph,
     shape: shapeForContext(file.shape, capacity.sequenceTokens),
@@ -43,15 +46,15 @@ export async function loadEncoder(
     adapterRank: 0,
     mixture: null,
   };
-  const shared = allocateShared(blueprint, 0, null);
-  const { leader } = await loadThreads(blueprint, kernels, shared, helpers, tensorBytes(file.table), onProgress);
+  const shared = allocateShared(plan, 0, null);
+  const { leader } = await loadThreads(plan, kernels, shared, helpers, tensorBytes(file.table), onProgress);
   const card = modelCard(spec, file, kernels, threads, 0);
-  const encoder = new WasmEncoder({ blueprint, card, capacity, leader, helpers, abortFlag: spec.abortFlag });
+  const encoder = new WasmEncoder({ plan, card, capacity, leader, helpers, abortFlag: spec.abortFlag });
   warmUp(encoder);
   return encoder;
 }
 
-/** Lets the kernels be compiled and the scratch be paged in before the first request. */
+/** Compiles the kernels and pages in the scratch memory before the first request. */
 function warmUp(encoder: WasmEncoder): void {
   const batch = new Batch(1, 1);
   batch.wantPooled[batch.addRow(0, Int32Array.of(0), 0, 1, 0, 0)] = 1;

@@ -1,5 +1,5 @@
-// Owns getting a model onto its compute threads: every thread loads its part at the same time, and the one that calls becomes
-// the team's leader. Called by the loading of models and of encoders.
+// Loading of the compute threads: all load their part of a model at the same time; the calling thread becomes the
+// leader of the group. Used for models and encoders.
 import type { LoadProgress } from "../../engine.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
@@ -15,7 +15,7 @@ export interface LoadedThreads {
 }
 
 export async function loadThreads(
-  blueprint: PartitionPlan,
+  plan: PartitionPlan,
   kernels: KernelModule,
   shared: SharedBlocks,
   helpers: readonly HelperThread[],
@@ -23,14 +23,14 @@ export async function loadThreads(
   onProgress: LoadProgress,
 ): Promise<LoadedThreads> {
   const loadLeader = async () => {
-    const leader = new ComputeThread(blueprint, 0, kernels, shared);
+    const leader = new ComputeThread(plan, 0, kernels, shared);
     await leader.load((bytes) => {
-      leader.team.addLoaded(bytes);
-      onProgress(Math.min(leader.team.loadedBytes / totalBytes, 1));
+      leader.group.addLoaded(bytes);
+      onProgress(Math.min(leader.group.loadedBytes / totalBytes, 1));
     });
     return leader;
   };
-  const loading = helpers.map((helper, i) => helper.load({ blueprint, index: i + 1, kernels, shared }));
+  const loading = helpers.map((helper, i) => helper.load({ plan, index: i + 1, kernels, shared }));
   const [leader, ...others] = await Promise.all([loadLeader(), ...loading]);
   return {
     leader,

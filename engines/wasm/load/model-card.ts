@@ -1,4 +1,4 @@
-// Owns what a person may want to know of a model that the wasm engine has loaded. Called once a load.
+// Model card: facts about a model that the wasm engine has loaded, for people. Called once per load.
 import type { ModelCard, ModelSpec } from "../../engine.ts";
 import { tensorTypes } from "../../files/gguf/tensors.ts";
 import { tensorBytes, type WasmModelFile } from "./fit.ts";
@@ -16,7 +16,7 @@ export function modelCard(
   return {
     path: spec.path,
     description: `${shape.architecture} ${type?.name ?? ""}`,
-    engine: `wasm (${kernels.twin} SIMD${detailOf(kernels)})`,
+    engine: `wasm (${kernels.variant} SIMD${detailOf(kernels)})`,
     backend: `cpu, ${threads} threads`,
     vocabSize: shape.vocabSize,
     parameterCount: elements.reduce((a, b) => a + b, 0),
@@ -27,7 +27,7 @@ export function modelCard(
   };
 }
 
-/** What is to be known of the twin: the better one's better half, or why it is not the better one. */
+/** Detail of the kernel variant: that it has the wide dot, or why it is the plain one. */
 function detailOf({ wideDot, plainBecause }: KernelModule): string {
   if (wideDot) return ", 8-bit dot";
   return plainBecause === undefined ? "" : `: ${plainBecause}`;

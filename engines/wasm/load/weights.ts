@@ -1,5 +1,5 @@
-// Owns reading one thread's rows of the weights from the model's files into its memory: a quarter of a megabyte at a time through the
-// scratch that passes use later, packed at once, so that nothing is ever held twice.
+// Weight loading: reads one thread's rows of the weights from the model's files into its memory. It reads a quarter of
+// a megabyte at a time into the scratch memory of passes and packs it at once, so no weight is held twice.
 import { closeSync, openSync, readSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { TensorInfo, TensorTable } from "../../files/gguf/tensors.ts";
@@ -12,12 +12,12 @@ import type { ThreadMemory } from "../threads/thread-memory.ts";
 import type { KernelExports } from "./kernel-exports.ts";
 
 const f32 = 0;
-/** A factor for each pair of a head's floats: heads are some hundred floats long. */
+/** One factor per rotated pair: heads have a few hundred floats. */
 const longestFactorBytes = 16_384;
 
-/** Fills the slices of thread `index`. Throws model_file_invalid where a file ends early or holds NaN or infinities. */
+/** Fills the slices of thread `index`. Throws model_file_invalid if a file ends early or holds NaN or infinities. */
 export async function loadWeights(
-  blueprint: PartitionPlan,
+  plan: PartitionPlan,
   divided: DividedGraph,
   index: number,
   memory: ThreadMemory,
@@ -25,7 +25,7 @@ export async function loadWeights(
   bytes: Uint8Array,
   onBytes: (bytes: number) => void,
 ): Promise<void> {
-  const reader = new Reader(blueprint.files, bytes, onBytes);
+  const reader = new Reader(plan.files, bytes, onBytes);
   try {
     const loaded = new Set<string>();
     for (const piece of threadPieces(divided, index)) {
@@ -37,7 +37,7 @@ export async function loadWeights(
       loadBias(reader, piece, memory);
       loaded.add(name);
     }
-    for (const tensor of vectors(blueprint)) {
+    for (const tensor of vectors(plan)) {
       const count = tensor.bytes / Float32Array.BYTES_PER_ELEMENT;
       loadFloats(reader, tensor, 0, memory.weights.get(tensor.name) as number, count);
     }
@@ -46,7 +46,7 @@ export async function loadWeights(
   }
 }
 
-/** Of the matrices that a piece stands for that with number `index`. */
+/** Packs the piece's rows of matrix number `index` of a stack. */
 function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMemory, kernels: KernelExports): void {
   const { name, tensor, columns, rows } = piece.matrix;
   const bytes = rowBytes(tensor);
@@ -62,7 +62,7 @@ function packPiece(reader: Reader, piece: Piece, index: number, memory: ThreadMe
   }
 }
 
-/** Of the piece's rows; what they are padded with is 0 as all memory is. */
+/** Reads the bias of the piece's rows; padding stays 0, as memory starts zeroed. */
 function loadBias(reader: Reader, { matrix, firstRow, rows }: Piece, memory: ThreadMemory): void {
   if (!matrix.bias) return;
   const isOwn = matrix.bias.shape[0] === matrix.rows;
@@ -76,9 +76,9 @@ function loadFloats(reader: Reader, tensor: TensorInfo, from: number, target: nu
   if (!reader.floats(target, bytes).every(Number.isFinite)) throw notFinite(reader, tensor, 0);
 }
 
-/** Reads without the event loop: a hop to another thread and back would cost as much as a small tensor. */
+/** Reads synchronously: an asynchronous read would cost as much as a small tensor. */
 class Reader {
-  /** Opened when they are first read. */
+  /** Opened at the first read. */
   readonly #files = new Map<number, number>();
   readonly #paths: readonly string[];
   readonly #bytes: Uint8Array;
@@ -138,11 +138,11 @@ function notFinite(reader: Reader, tensor: TensorInfo, row: number): ServerError
   return new ServerError(
     "model_file_invalid",
     `${reader.path(tensor.file)} holds a NaN or an infinity in row ${row} of tensor "${tensor.name}"; the copy is damaged or ` +
-      "the model was made wrongly: fetch it again",
+      "its conversion failed: fetch it again",
   );
 }
 
-/** The factors that divide each rotated pair's frequency where a file brings them. */
+/** Reads the divisors of the rope frequencies, if a file has them. */
 export function readFrequencyFactors(table: TensorTable): FrequencyFactors {
   const { always, short, long } = frequencyFactorNames;
   return { always: readFactors(table, always), short: readFactors(table, short), long: readFactors(table, long) };
@@ -167,7 +167,7 @@ function readFactors({ files, tensors }: TensorTable, name: string): Float32Arra
   return factors;
 }
 
-/** Between tensors the thread listens: a load of a large model takes seconds. */
+/** Yields to the event loop between tensors: loading a large model takes seconds. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

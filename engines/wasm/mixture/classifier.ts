@@ -1,5 +1,5 @@
-// Owns running a mixture's classifier on one compute thread: linear layers over the hidden states of a pass, their rows divided
-// among the threads like those of every other matrix. weights.ts says what its outputs mean.
+// Classifier of a mixture on one compute thread: linear layers over the hidden states of a pass. Their rows are divided
+// among the threads like those of every other matrix. weights.ts interprets the outputs.
 
 import { classifierPieces } from "../graph/weight-lists.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
@@ -50,14 +50,17 @@ export class Classifier {
     }
   }
 
-  /** Of n tokens whose hidden states behind the output norm are at `input`. Returns where the outputs are, row by row. */
+  /**
+   * Classifies n tokens whose hidden states, after the output norm, are at `input`. Returns the address of the outputs,
+   * row by row.
+   */
   run(input: number, n: number): number {
     const { joined } = this.#at;
     let x = input;
     for (const [i, shares] of this.#divided.classifier.entries()) {
       const { columns } = this.#mixture.classifier[i] as { columns: number };
       this.#products.multiply(this.#products.own(shares), x, columns, n, this.#products.ownSlab);
-      this.#products.exchange(shares, n);
+      this.#products.gather(shares, n);
       this.#products.join(shares, n);
       this.#finish(i, n);
       x = joined;
@@ -65,7 +68,7 @@ export class Classifier {
     return joined;
   }
 
-  /** The bias, and the rectifier where another layer follows. */
+  /** Adds the bias, and applies the rectifier except after the last layer. */
   #finish(layer: number, n: number): void {
     const floats = this.#floats;
     const { bias } = this.#layers[layer] as { bias: Float32Array };

@@ -1,45 +1,45 @@
-// Owns what the compute threads are told of adapters that a classifier weighs for every token: made at load from the contract's
-// MixtureSpec, and checked there against the model and the adapters' files. Plain data; nobody below has to ask again.
+// Mixture loading: makes the compute threads' description of an X-LoRA from the contract's MixtureSpec, and checks it
+// against the model and the adapters' files. The result is plain data and needs no further checks.
 import { createHash } from "node:crypto";
 import { basename } from "node:path";
 import { ServerError } from "../../../runtime/errors.ts";
 import type { ClassifierLayer, MixtureSpec } from "../../engine.ts";
 import { ranksOf, readAdapterFile, stackedRanks } from "../adapters/file.ts";
-import { type AdapterPlace, adapterPlaces } from "../adapters/places.ts";
+import { type AdapterSite, adapterSites } from "../adapters/sites.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
 import type { AdapterRanks, Mixture } from "../plan/mixture.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 
 /** GGUF's number of F32. */
 const f32 = 0;
-/** What a product's columns are a multiple of, and so the rows of the layer before it. */
+/** Columns of a product are a multiple of this, and so are the rows of the layer before it. */
 const columnGrain = 32;
 
 export interface LoadedMixture {
   readonly mixture: Mixture;
-  /** Values of the classifier: of each layer the weights row by row, then the bias. */
+  /** Values of the classifier: for each layer the weights row by row, then the bias. */
   readonly classifier: SharedArrayBuffer;
-  /** Differs where the mixture does. */
+  /** Identifies the mixture's content. */
   readonly digest: string;
 }
 
-/** What the leader knows of it: every row goes through the one adapter that its adapters are stacked into. */
+/** The leader's part: every row uses the one adapter into which all are stacked. */
 export interface MixtureParts {
-  /** Of that adapter, in all threads' memories. */
+  /** Address of the stacked adapter in all threads' memories. */
   readonly address: number;
   /** MixtureSpec.keptAfter. */
   readonly keptAfter: number | null;
 }
 
-/** Throws invalid_lora_adapter where it is not one of this model, and what reading prepared adapters throws. */
+/** Throws invalid_lora_adapter if it does not fit the model, and the errors of reading prepared adapters. */
 export async function loadMixture(
   spec: MixtureSpec,
   model: Pick<PartitionPlan, "graph" | "shape" | "threads">,
   maxSequences: number,
 ): Promise<LoadedMixture> {
   const layers = checkClassifier(spec, model.shape.width);
-  const places = adapterPlaces(divideGraph({ ...model, mixture: null }));
-  const files = await Promise.all(spec.adapters.map((path) => readAdapterFile(path, places, Number.POSITIVE_INFINITY)));
+  const sites = adapterSites(divideGraph({ ...model, mixture: null }));
+  const files = await Promise.all(spec.adapters.map((path) => readAdapterFile(path, sites, Number.POSITIVE_INFINITY)));
   const ranks = files.map(ranksOf);
   if (ranks.flat(3).every((rank) => rank === 0)) throw invalid("its adapters change none of its matrices");
   const { rectifies, temperature, topAdapters, normalisesTop, globalWeight, firstPassWeight } = spec;
@@ -47,7 +47,7 @@ export async function loadMixture(
     ...{ rectifies, temperature, topAdapters, normalisesTop, globalWeight, firstPassWeight },
     adapters: spec.adapters.length,
     layers,
-    layerOf: layersOf(spec, layers, places, ranks),
+    layerOf: layersOf(spec, layers, sites, ranks),
     ranks,
     classifier: spec.classifier.map((layer, i) => classifierMatrix(layer, i, spec.classifier.length)),
     keptSlots: spec.keptAfter === null ? 0 : maxSequences,
@@ -74,12 +74,12 @@ export function classifierViews(
   return classifier.map(({ rows, columns }) => ({ weight: take(rows * columns), bias: take(rows) }));
 }
 
-/** Returns how many layers its outputs have. */
+/** Returns the number of layers of its outputs. */
 function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width: number): number {
   let columns = width;
   for (const [i, layer] of classifier.entries()) {
     const { rows, weight, bias } = layer;
-    if (layer.columns !== columns) throw invalid(`layer ${i} takes ${layer.columns} numbers, where it gets ${columns}`);
+    if (layer.columns !== columns) throw invalid(`layer ${i} takes ${layer.columns} numbers; expected ${columns}`);
     if (weight.length !== rows * columns || (bias !== null && bias.length !== rows)) {
       throw invalid(`layer ${i} does not hold the ${rows} x ${columns} weights and ${rows} biases it should`);
     }
@@ -91,22 +91,22 @@ function checkClassifier({ adapters, classifier, layerwise }: MixtureSpec, width
   const outputs = classifier.at(-1)?.rows ?? 0;
   const layers = layerwise ? outputs / adapters.length : 1;
   if (layers >= 1 && Number.isInteger(layers) && layers * adapters.length === outputs) return layers;
-  throw invalid(`it gives ${outputs} weights, which is not one for each of ${adapters.length} adapters`);
+  throw invalid(`it gives ${outputs} weights; expected the same number for each of ${adapters.length} adapters`);
 }
 
 function layersOf(
   spec: MixtureSpec,
   layers: number,
-  places: readonly AdapterPlace[],
+  sites: readonly AdapterSite[],
   ranks: readonly AdapterRanks[],
 ): number[][] {
-  const isChanged = (place: number, matrix: number) => ranks.some((own) => (own[place]?.[matrix] ?? 0) > 0);
-  return places.map(({ matrices }, place) =>
+  const isChanged = (site: number, matrix: number) => ranks.some((own) => (own[site]?.[matrix] ?? 0) > 0);
+  return sites.map(({ matrices }, site) =>
     matrices.map(({ tensor: { name } }, matrix) => {
-      if (!spec.layerwise || !isChanged(place, matrix)) return 0;
+      if (!spec.layerwise || !isChanged(site, matrix)) return 0;
       const layer = spec.layers[name];
       if (layer !== undefined && Number.isInteger(layer) && layer >= 0 && layer < layers) return layer;
-      throw invalid(`adapters change "${name}", whose layer is said to be ${layer}, one of ${layers} expected`);
+      throw invalid(`adapters change "${name}", whose layer is ${layer}; expected a whole number below ${layers}`);
     }),
   );
 }
@@ -117,7 +117,7 @@ function classifierMatrix({ rows, columns }: ClassifierLayer, index: number, cou
   const bytes = shape.reduce((one, other) => one * other, Float32Array.BYTES_PER_ELEMENT);
   const name = `classifier ${index}`;
   const tensor = { name, type: f32, shape, file: 0, offset: 0, bytes };
-  // Its bias is not the file's: classifier.ts adds it.
+  // No bias here: classifier.ts adds it.
   return { name, tensor, firstRow: 0, rows: padded, columns: paddedTo(columns), bias: null };
 }
 

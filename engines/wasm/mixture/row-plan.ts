@@ -1,17 +1,17 @@
-// Owns in which order the rows of a step are computed, and which of them go through a mixture's first pass: all of them, unless
-// slots keep their weights after some tokens. Those that have kept theirs come last, so that the others are the beginning of
-// every pass. The leader asks before each step.
+// Row plan of a mixture: the order in which the rows of a step are computed, and which of them need the first pass. All
+// do, unless slots keep their weights after some tokens. Rows with kept weights come last, so the others are at the
+// start of every pass. The leader asks before each step.
 import type { Batch } from "../../batch.ts";
 
-/** Of a slot whose prompt has not been fed whole. */
+/** State of a slot whose prompt is not complete. */
 const inPrompt = -1;
 
 export class RowPlan {
-  /** Rows of the batch in the order they are computed. */
+  /** Rows of the batch in order of computation. */
   readonly rows: Int32Array;
   /** MixtureSpec.keptAfter. */
   readonly #keptAfter: number | null;
-  /** By slot: tokens fed one by one behind its prompt, up to the first that had kept weights. */
+  /** By slot: single tokens computed after its prompt, up to the first with kept weights. */
   readonly #fed: Int32Array;
   /** By row of the batch. */
   readonly #hasKept: Uint8Array;
@@ -25,12 +25,12 @@ export class RowPlan {
     this.#keeps = new Uint8Array(maxSequences);
   }
 
-  /** Whether a row has the weights its slot has kept. */
+  /** Whether a row uses its slot's kept weights. */
   hasKept(row: number): boolean {
     return this.#hasKept[row] === 1;
   }
 
-  /** Whether its slot is to keep the weights of its last token. */
+  /** Whether its slot keeps the weights of the row's last token. */
   keeps(row: number): boolean {
     return this.#keeps[row] === 1;
   }
@@ -45,11 +45,11 @@ export class RowPlan {
 
   #feed(batch: Batch, row: number, keptAfter: number): void {
     const slot = batch.slot[row] as number;
-    // A model that keeps weights neither copies nor restores: what a slot holds begins with a row at 0.
+    // A model that keeps weights neither copies nor restores slots: their content always begins with a row at 0.
     const before = batch.position[row] === 0 ? inPrompt : (this.#fed[slot] as number);
-    // Every row of a prompt may want logits: it is over when a single token comes behind one that does.
+    // Any row of a prompt may want logits. The prompt is over when a single token follows a row that does.
     const isAlone = before !== inPrompt && batch.length[row] === 1;
-    // Once a row was spared the first pass, those behind it cannot be put through it.
+    // If a row skipped the first pass, no later row can run it.
     const hasKept = before > keptAfter || (isAlone && before === keptAfter);
     let fed = (batch.logitsCount[row] as number) > 0 ? 0 : inPrompt;
     if (hasKept) fed = keptAfter + 1;

@@ -1,8 +1,9 @@
-// Owns what each adapter of a mixture weighs for each token, on one compute thread: made from the classifier's outputs, and
-// applied between the two products of the stacked adapter to the ranks this thread computes. All threads make the same ones.
+// Mixture weights on one compute thread: the weight of each adapter for each token. They are made from the classifier's
+// outputs and applied to this thread's ranks, between the two products of the stacked adapter. All threads compute the
+// same weights.
 import { stackedRanks } from "../adapters/file.ts";
-import { layOutAdapter, type PlaceLayout } from "../adapters/layout.ts";
-import type { AdapterPlace } from "../adapters/places.ts";
+import { layOutAdapter, type SiteLayout } from "../adapters/layout.ts";
+import type { AdapterSite } from "../adapters/sites.ts";
 import type { Mixture } from "../plan/mixture.ts";
 import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
@@ -10,38 +11,40 @@ import { type PassDescriptor, rowField } from "../plan/pass-descriptor.ts";
 const floatBytes = 4;
 
 export interface MixtureWeightsParts {
-  readonly blueprint: Pick<PartitionPlan, "passTokens" | "threads">;
+  readonly plan: Pick<PartitionPlan, "passTokens" | "threads">;
   readonly mixture: Mixture;
-  readonly places: readonly AdapterPlace[];
+  readonly sites: readonly AdapterSite[];
   readonly index: number;
-  readonly order: PassDescriptor;
+  readonly pass: PassDescriptor;
   /** The thread's memory. */
   readonly floats: Float32Array;
 }
 
 export class MixtureWeights {
   readonly #mixture: Mixture;
-  readonly #order: PassDescriptor;
+  readonly #pass: PassDescriptor;
   readonly #floats: Float32Array;
-  /** Weights of a token: [layer][adapter]. */
+  /** Floats of a token's weights: [layer][adapter]. */
   readonly #stride: number;
-  /** Of each token of the pass, then what each slot has kept, then those of every token in the first pass. */
+  /**
+   * Weights of each token of the pass, then the kept weights of each slot, then the constant weights of the first pass.
+   */
   readonly #table: Float32Array;
   readonly #firstKept: number;
   readonly #constant: number;
-  /** By token of the pass: where its weights begin in the table. */
+  /** By token of the pass: start of its weights in the table. */
   readonly #start: Int32Array;
-  /** By place, then by row of A that this thread computes: which of a token's weights it takes. */
+  /** By site, then by row of A that this thread computes: index of its weight among a token's weights. */
   readonly #weightOf: readonly Int32Array[];
-  /** Of the layer under way, by adapter. */
+  /** Values of the current layer, by adapter. */
   readonly #values: Float64Array;
   readonly #counts: Uint8Array;
 
-  constructor({ blueprint, mixture, places, index, order, floats }: MixtureWeightsParts) {
-    const { passTokens, threads } = blueprint;
+  constructor({ plan, mixture, sites, index, pass, floats }: MixtureWeightsParts) {
+    const { passTokens, threads } = plan;
     const { adapters, layers, keptSlots, firstPassWeight, globalWeight } = mixture;
     this.#mixture = mixture;
-    this.#order = order;
+    this.#pass = pass;
     this.#floats = floats;
     this.#stride = layers * adapters;
     this.#firstKept = passTokens * this.#stride;
@@ -49,21 +52,21 @@ export class MixtureWeights {
     this.#table = new Float32Array(this.#constant + this.#stride);
     this.#table.fill(firstPassWeight * globalWeight, this.#constant);
     this.#start = new Int32Array(passTokens);
-    const layout = layOutAdapter(places, stackedRanks(mixture.ranks), index, threads);
-    this.#weightOf = layout.places.map((place, number) => weightOfRows(place, number, mixture, index));
+    const layout = layOutAdapter(sites, stackedRanks(mixture.ranks), index, threads);
+    this.#weightOf = layout.sites.map((site, number) => weightOfRows(site, number, mixture, index));
     this.#values = new Float64Array(adapters);
     this.#counts = new Uint8Array(adapters);
   }
 
-  /** Before the first layer. False where no adapter counts in this pass. */
+  /** Before the first layer. Returns false if no adapter has weight in this pass. */
   begin(): boolean {
-    const order = this.#order;
-    const { isFirstPass } = order;
+    const pass = this.#pass;
+    const { isFirstPass } = pass;
     if (isFirstPass && this.#mixture.firstPassWeight === 0) return false;
-    for (let row = 0; row < order.rowCount; row++) {
-      const first = order.row(row, rowField.firstToken);
-      const kept = order.row(row, rowField.kept);
-      const end = first + order.row(row, rowField.length);
+    for (let row = 0; row < pass.rowCount; row++) {
+      const first = pass.row(row, rowField.firstToken);
+      const kept = pass.row(row, rowField.kept);
+      const end = first + pass.row(row, rowField.length);
       for (let token = first; token < end; token++) {
         if (isFirstPass) this.#start[token] = this.#constant;
         else this.#start[token] = kept > 0 ? this.#keptBy(kept) : token * this.#stride;
@@ -72,32 +75,32 @@ export class MixtureWeights {
     return true;
   }
 
-  /** At the end of the first pass: `outputs` has the classifier's of every token, row by row. */
+  /** At the end of the first pass: `outputs` is the address of the classifier's outputs, token by token. */
   take(outputs: number): void {
-    const order = this.#order;
+    const pass = this.#pass;
     const { adapters } = this.#mixture;
     const from = outputs / floatBytes;
-    const end = order.tokenCount * this.#stride;
+    const end = pass.tokenCount * this.#stride;
     for (let at = 0; at < end; at += adapters) this.#weigh(from + at, at);
-    for (let row = 0; row < order.rowCount; row++) {
-      const keeps = order.row(row, rowField.keeps);
+    for (let row = 0; row < pass.rowCount; row++) {
+      const keeps = pass.row(row, rowField.keeps);
       if (keeps === 0) continue;
-      const last = order.row(row, rowField.firstToken) + order.row(row, rowField.length) - 1;
+      const last = pass.row(row, rowField.firstToken) + pass.row(row, rowField.length) - 1;
       this.#table.copyWithin(this.#keptBy(keeps), last * this.#stride, (last + 1) * this.#stride);
     }
   }
 
   /**
-   * Weighs what A has made at a place: `count` rows at `reduced`, `width` floats apart, of the pass's tokens or of those whose
-   * logits are wanted. No token of the pass is without the mixture, so row i is that of token i of them.
+   * Weighs the products with A at a site: `count` rows at `reduced`, `width` floats apart, of the pass's tokens or, at
+   * the output site, of its output tokens. All rows use the mixture, so row i belongs to the i-th of them.
    */
-  apply(place: number, reduced: number, count: number, width: number): void {
-    const weightOf = this.#weightOf[place] as Int32Array;
-    const isOutput = place === this.#weightOf.length - 1;
+  apply(site: number, reduced: number, count: number, width: number): void {
+    const weightOf = this.#weightOf[site] as Int32Array;
+    const isOutput = site === this.#weightOf.length - 1;
     const floats = this.#floats;
     const table = this.#table;
     for (let i = 0; i < count; i++) {
-      const start = this.#start[isOutput ? (this.#order.outputs[i] as number) : i] as number;
+      const start = this.#start[isOutput ? (this.#pass.outputs[i] as number) : i] as number;
       const at = reduced / floatBytes + i * width;
       for (let row = 0; row < weightOf.length; row++) {
         const weight = table[start + (weightOf[row] as number)] as number;
@@ -110,7 +113,7 @@ export class MixtureWeights {
     return this.#firstKept + (slotPlusOne - 1) * this.#stride;
   }
 
-  /** Makes weights of a layer's outputs at `from`, and puts them at `to` of the table. */
+  /** Turns a layer's outputs at `from` into weights at `to` of the table. */
   #weigh(from: number, to: number): void {
     const { adapters, temperature, topAdapters, normalisesTop, globalWeight } = this.#mixture;
     const values = this.#values;
@@ -124,7 +127,7 @@ export class MixtureWeights {
     }
   }
 
-  /** Of the values that count. */
+  /** Softmax over the values whose counts[i] is 1. */
   #softmax(temperature: number): void {
     const values = this.#values;
     let largest = Number.NEGATIVE_INFINITY;
@@ -140,7 +143,7 @@ export class MixtureWeights {
     for (let i = 0; i < values.length; i++) values[i] = (values[i] as number) / sum;
   }
 
-  /** Of equal values the first ones count. */
+  /** Ties go to the lower index. */
   #chooseTop(count: number): void {
     const values = this.#values;
     for (let i = 0; i < values.length; i++) {
@@ -155,17 +158,17 @@ export class MixtureWeights {
   }
 }
 
-/** Rows that only fill up a tile take any: what A makes of them is 0. */
+/** Padding rows of a tile may use any weight: their products are 0. */
 function weightOfRows(
-  { share, ownRows, matrices }: PlaceLayout,
-  place: number,
+  { share, ownRows, matrices }: SiteLayout,
+  site: number,
   mixture: Mixture,
   index: number,
 ): Int32Array {
   const stacked = matrices.flatMap((_, matrix) =>
     mixture.ranks.flatMap((ranks, adapter) => {
-      const layer = mixture.layerOf[place]?.[matrix] ?? 0;
-      return Array<number>(ranks[place]?.[matrix] ?? 0).fill(layer * mixture.adapters + adapter);
+      const layer = mixture.layerOf[site]?.[matrix] ?? 0;
+      return Array<number>(ranks[site]?.[matrix] ?? 0).fill(layer * mixture.adapters + adapter);
     }),
   );
   return Int32Array.from({ length: ownRows }, (_, row) => stacked[index * share + row] ?? 0);

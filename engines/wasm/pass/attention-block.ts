@@ -1,18 +1,18 @@
-// Owns running attention on one compute thread: its rows of queries, keys and values, then its pages of the KV cache, then its
-// rows of the output. Queries and keys are normed and rotated by the thread that has computed their heads, unless the norm
-// is one of all heads together: then every thread does it for itself.
+// Attention on one compute thread: its rows of queries, keys and values, then its pages of the KV cache, then its rows
+// of the output. The thread that computed a head norms and rotates its queries and keys. If the norm spans all heads,
+// every thread does so for all heads instead.
 
 import type { HeadNorms } from "../graph/graph.ts";
 import type { ThreadKv } from "../kv/thread-kv.ts";
 import type { DividedAttention } from "../plan/partition-plan.ts";
-import { multiplyPlace, type StepParts, type StepRunner } from "./step-runner.ts";
+import { multiplyAtSite, type StepParts, type StepRunner } from "./step-runner.ts";
 
 const floatBytes = 4;
 
-/** Some heads of n tokens: those of queries are numbered first, then those of keys. */
+/** Some heads of n tokens; query heads are numbered first, then key heads. */
 interface Heads {
   readonly at: number;
-  /** Floats from a token's to the next one's. */
+  /** Floats from one token's heads to the next token's. */
   readonly stride: number;
   readonly first: number;
   readonly count: number;
@@ -29,29 +29,29 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
   }
 
   run(step: DividedAttention, n: number): void {
-    const { blueprint, kernels, at, exchange, products } = this.#parts;
+    const { plan, kernels, at, allGather, products } = this.#parts;
     const { input, joined, slabs, slabBytes } = at;
     const { ownSlab } = products;
-    const { width, heads, headLength } = blueprint.shape;
+    const { width, heads, headLength } = plan.shape;
     const attended = heads * headLength;
-    multiplyPlace(this.#parts, products.own(step.input), { place: step.place, x: input, columns: width, n }, ownSlab);
+    multiplyAtSite(this.#parts, products.own(step.input), { site: step.site, x: input, columns: width, n }, ownSlab);
     if (step.norms?.span !== "row") this.#finishOwnHeads(step, n);
-    products.exchange(step.input, n);
+    products.gather(step.input, n);
     products.join(step.input, n);
     if (step.norms?.span === "row") this.#finishRows(step, step.norms, n);
     this.#kv.attend(step, joined, ownSlab);
     const partialBytes = n * this.#kv.partialFloats * floatBytes;
-    exchange.slabs(() => partialBytes);
-    kernels.mergeAttention(slabs, slabBytes, blueprint.threads, n, heads, headLength, input, attended);
-    const merged = { place: step.place + 1, x: input, columns: attended, n };
-    multiplyPlace(this.#parts, products.own(step.output), merged, ownSlab);
+    allGather.slabs(() => partialBytes);
+    kernels.mergeAttention(slabs, slabBytes, plan.threads, n, heads, headLength, input, attended);
+    const merged = { site: step.site + 1, x: input, columns: attended, n };
+    multiplyAtSite(this.#parts, products.own(step.output), merged, ownSlab);
     products.addToHidden(step.output, n, step.postNorm);
   }
 
-  /** Norms and rotates the queries and keys among what this thread has just computed; its pieces are whole heads. */
+  /** Norms and rotates the queries and keys that this thread has just computed; its pieces are whole heads. */
   #finishOwnHeads({ input, norms, rope }: DividedAttention, n: number): void {
-    const { blueprint, products } = this.#parts;
-    const { heads, kvHeads, headLength } = blueprint.shape;
+    const { plan, products } = this.#parts;
+    const { heads, kvHeads, headLength } = plan.shape;
     const { pieces, stride } = products.own(input);
     for (const { rows, slabColumn, column } of pieces) {
       const first = column / headLength;
@@ -64,7 +64,7 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
   }
 
   #normHeads({ query, key }: HeadNorms, { at, stride, first, count, n }: Heads): void {
-    const { heads, headLength } = this.#parts.blueprint.shape;
+    const { heads, headLength } = this.#parts.plan.shape;
     const norm = first < heads ? query : key;
     const differs = norm.weight.bytes > headLength * floatBytes;
     const firstOfNorm = first < heads ? 0 : heads;
@@ -75,8 +75,8 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
   }
 
   #finishRows({ rope }: DividedAttention, { query, key }: HeadNorms, n: number): void {
-    const { blueprint, at, norms } = this.#parts;
-    const { heads, kvHeads, headLength } = blueprint.shape;
+    const { plan, at, norms } = this.#parts;
+    const { heads, kvHeads, headLength } = plan.shape;
     const stride = (heads + 2 * kvHeads) * headLength;
     norms.runInPlace(query, 0, at.joined, stride, n, heads * headLength);
     norms.runInPlace(key, 0, at.joined + heads * headLength * floatBytes, stride, n, kvHeads * headLength);
@@ -85,9 +85,9 @@ export class AttentionBlock implements StepRunner<DividedAttention> {
 
   #rotate(rope: number | null, { at, stride, count, n }: Heads): void {
     if (rope === null) return;
-    const { blueprint, kernels, at: memory } = this.#parts;
-    const { headLength, rotated } = blueprint.shape;
-    const neox = blueprint.graph.pairing === "halves" ? 1 : 0;
+    const { plan, kernels, at: memory } = this.#parts;
+    const { headLength, rotated } = plan.shape;
+    const neox = plan.graph.pairing === "halves" ? 1 : 0;
     const table = memory.rotation + rope * memory.rotationBytes;
     kernels.rope(at, stride, n, count, headLength, rotated, table, neox);
   }

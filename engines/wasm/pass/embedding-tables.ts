@@ -1,5 +1,5 @@
-// Owns what an encoder adds to the embedding of its tokens: the row of each one's position, that of the first type of token,
-// and a norm of the sum. Every compute thread does it for itself, at the start of a pass.
+// Embedding tables of an encoder: adds the row of each token's position and the row of token type 0 to its embedding,
+// and norms the sum. Every compute thread does so for itself, at the start of a pass.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { DividedGraph, Share } from "../plan/partition-plan.ts";
@@ -8,8 +8,8 @@ import type { StepParts } from "./step-runner.ts";
 
 const floatBytes = 4;
 
-export interface EmbeddingTableParts extends Pick<StepParts, "blueprint" | "kernels" | "norms" | "at"> {
-  readonly order: PassDescriptor;
+export interface EmbeddingTableParts extends Pick<StepParts, "plan" | "kernels" | "norms" | "at"> {
+  readonly pass: PassDescriptor;
   readonly tables: Pick<DividedGraph, "positions" | "tokenType">;
   readonly norm: Norm;
 }
@@ -21,10 +21,10 @@ export class EmbeddingTables {
     this.#parts = parts;
   }
 
-  /** To the hidden state of the pass's n tokens. */
+  /** Adds to the hidden states of the pass's n tokens. */
   add(n: number): void {
-    const { blueprint, kernels, norms, at, tables, norm } = this.#parts;
-    const { width } = blueprint.shape;
+    const { plan, kernels, norms, at, tables, norm } = this.#parts;
+    const { width } = plan.shape;
     const { hidden, input } = at;
     if (tables.positions) {
       this.#readPositions(tables.positions);
@@ -38,12 +38,12 @@ export class EmbeddingTables {
   }
 
   #readPositions(table: Share): void {
-    const { blueprint, at, order } = this.#parts;
-    const rowBytes = blueprint.shape.width * floatBytes;
-    for (let row = 0; row < order.rowCount; row++) {
-      const firstToken = order.row(row, rowField.firstToken);
-      const firstPosition = order.row(row, rowField.firstPosition);
-      for (let i = 0; i < order.row(row, rowField.length); i++) {
+    const { plan, at, pass } = this.#parts;
+    const rowBytes = plan.shape.width * floatBytes;
+    for (let row = 0; row < pass.rowCount; row++) {
+      const firstToken = pass.row(row, rowField.firstToken);
+      const firstPosition = pass.row(row, rowField.firstPosition);
+      for (let i = 0; i < pass.row(row, rowField.length); i++) {
         this.#readRow(table, firstPosition + i, at.input + (firstToken + i) * rowBytes);
       }
     }
@@ -51,8 +51,8 @@ export class EmbeddingTables {
 
   #readRow({ pieces: [piece] }: Share, row: number, out: number): void {
     if (!piece) return;
-    const { blueprint, kernels, at } = this.#parts;
+    const { plan, kernels, at } = this.#parts;
     const { name, tensor } = piece.matrix;
-    kernels.readRow(tensor.type, at.weights.get(name) as number, row, piece.padded, blueprint.shape.width, out);
+    kernels.readRow(tensor.type, at.weights.get(name) as number, row, piece.padded, plan.shape.width, out);
   }
 }

@@ -1,47 +1,50 @@
-// Owns which experts each token of a pass takes, how much each of them counts, and the tokens sorted by expert. Every compute
-// thread works it out for itself from the same logits, so it must depend on nothing else. Called by experts.ts.
+// Expert routing: chooses the experts of each token and their weights, and sorts the tokens by expert. Every compute
+// thread computes it from the same logits, so it may depend on nothing else. Called by experts.ts.
 import type { Hyperparameters } from "../graph/shape.ts";
 
-/** Of scratch for what experts compute inside, unless a single token needs more. A few tokens to each expert are what pays. */
+/**
+ * Limit of the scratch rows for the experts' inner states, unless a single token needs more. A few tokens per expert
+ * are the most efficient.
+ */
 const mostRows = 1024;
 
-/** Tokens of a pass that go to their experts at a time. */
+/** Tokens of a pass that are routed at a time. */
 export function expertTokens({ experts }: Pick<Hyperparameters, "experts">, passTokens: number): number {
   return experts === null ? 0 : Math.max(1, Math.min(passTokens, Math.floor(mostRows / experts.used)));
 }
 
-/** Rows that they have there. */
+/** Rows of those tokens: one per token and chosen expert. */
 export function expertRows(shape: Pick<Hyperparameters, "experts">, passTokens: number): number {
   return expertTokens(shape, passTokens) * (shape.experts?.used ?? 0);
 }
 
 interface RoutingShape {
-  /** Experts there are. */
+  /** Number of experts. */
   readonly count: number;
-  /** Those that each token takes. */
+  /** Experts used per token. */
   readonly used: number;
   /** Most tokens at a time. */
   readonly tokens: number;
 }
 
 /**
- * A row is a token at an expert: there are `used` for each token. They lie expert by expert, ascending, and for an expert in
- * the order of the tokens: what a token gets never depends on those beside it.
+ * Assignment of tokens to experts. A row is a pair of token and expert; each token has `used` rows. Rows are sorted by
+ * expert, then by token, so a token's result never depends on other tokens.
  */
 export class ExpertRouting {
-  /** The experts that are taken, ascending; the first `takenCount` mean something. */
+  /** Chosen experts, ascending; only the first `takenCount` are valid. */
   readonly taken: Int32Array;
   takenCount = 0;
   readonly rowToken: Int32Array;
   readonly rowWeight: Float32Array;
   readonly #shape: RoutingShape;
-  /** By expert: where its rows begin; one more for the end of the last. */
+  /** By expert: its first row; one more entry ends the last expert. */
   readonly #firstRow: Int32Array;
   readonly #nextRow: Int32Array;
   /** By token and rank. */
   readonly #chosen: Int32Array;
   readonly #weights: Float32Array;
-  /** Of the token under way, by rank. */
+  /** Largest logits of the current token, by rank. */
   readonly #best: Float64Array;
 
   constructor(shape: RoutingShape) {
@@ -65,7 +68,7 @@ export class ExpertRouting {
     return (this.#firstRow[expert + 1] as number) - (this.#firstRow[expert] as number);
   }
 
-  /** Routes n tokens by their logits, which lie token by token at `from`. */
+  /** Routes n tokens; the logits of token i begin at from + i * count. */
   route(logits: Float32Array, from: number, n: number, normalised: boolean): void {
     for (let token = 0; token < n; token++) {
       const at = from + token * this.#shape.count;
@@ -75,7 +78,7 @@ export class ExpertRouting {
     this.#sort(n);
   }
 
-  /** The experts with the largest logits; of equal ones those that come first. NaN counts as the least. */
+  /** Chooses the experts with the largest logits; ties go to the lower number. NaN counts as the least. */
   #choose(logits: Float32Array, from: number, token: number): void {
     const { count, used } = this.#shape;
     const chosen = token * used;
@@ -84,7 +87,7 @@ export class ExpertRouting {
     for (let expert = 0; expert < count; expert++) {
       const logit = logits[from + expert] as number;
       let rank = Math.min(expert, used);
-      // The first `used` of them are all taken in, whatever they are: the list never has holes.
+      // The first `used` experts always enter the list, so it has no holes.
       if (rank === used && !(logit > (best[used - 1] as number))) continue;
       if (rank === used) rank--;
       for (; rank > 0 && logit > (best[rank - 1] as number); rank--) {
@@ -96,7 +99,7 @@ export class ExpertRouting {
     }
   }
 
-  /** Their share in the softmax of all experts, or normalised: of those chosen. */
+  /** Weights are the softmax over all experts or, if normalised, over the chosen ones. */
   #weigh(logits: Float32Array, from: number, token: number, normalised: boolean): void {
     const { count, used } = this.#shape;
     const [largest = 0] = this.#best;

@@ -1,6 +1,6 @@
-// Owns running feed-forwards of experts on one compute thread. All threads choose the same experts for every token, then each
-// multiplies its rows of all experts that were chosen: however the tokens are spread, the threads have equally much to do.
-// It leaves the rows it is given as they were.
+// Experts: the mixture-of-experts step on one compute thread. All threads choose the same experts for every token, then
+// each multiplies its rows of all chosen experts. The load of the threads is therefore equal, however tokens are
+// distributed. The input rows stay unchanged.
 
 import type { Hyperparameters } from "../graph/shape.ts";
 import type { DividedExperts } from "../plan/partition-plan.ts";
@@ -18,14 +18,14 @@ export class Experts implements StepRunner<DividedExperts> {
   readonly #tokens: number;
   readonly #routing: ExpertRouting;
 
-  /** `floats` is all of the thread's memory. */
+  /** `floats`: all of the thread's memory. */
   constructor(parts: StepParts, experts: NonNullable<Hyperparameters["experts"]>, floats: Float32Array) {
     const { count, used, feedForward } = experts;
     this.#parts = parts;
     this.#floats = floats;
     this.#used = used;
     this.#feedForward = feedForward;
-    this.#tokens = expertTokens({ experts }, parts.blueprint.passTokens);
+    this.#tokens = expertTokens({ experts }, parts.plan.passTokens);
     this.#routing = new ExpertRouting({ count, used, tokens: this.#tokens });
   }
 
@@ -35,28 +35,28 @@ export class Experts implements StepRunner<DividedExperts> {
   }
 
   #runTokens(step: DividedExperts, first: number, n: number): void {
-    const { blueprint, at, products } = this.#parts;
-    const x = at.input + first * blueprint.shape.width * floatBytes;
+    const { plan, at, products } = this.#parts;
+    const x = at.input + first * plan.shape.width * floatBytes;
     this.#route(step, x, n);
     this.#enter(step, x, n);
-    products.exchange(step.gate, n * this.#used);
+    products.gather(step.gate, n * this.#used);
     products.join(step.gate, n * this.#used);
     this.#leave(step, n);
     products.addToHidden(step.down, n, null, first);
   }
 
   #route({ router, normalised }: DividedExperts, x: number, n: number): void {
-    const { blueprint, at, products } = this.#parts;
-    products.multiply(products.own(router), x, blueprint.shape.width, n, products.ownSlab);
-    products.exchange(router, n);
+    const { plan, at, products } = this.#parts;
+    products.multiply(products.own(router), x, plan.shape.width, n, products.ownSlab);
+    products.gather(router, n);
     products.join(router, n);
     this.#routing.route(this.#floats, at.joined >>> 2, n, normalised);
   }
 
-  /** This thread's part of the inner state of every row, in its slab. Gate and up are divided alike. */
+  /** Computes this thread's part of the inner state of every row into its slab. Gate and up are divided alike. */
   #enter({ gate, up, activation }: DividedExperts, x: number, n: number): void {
-    const { blueprint, kernels, at, products } = this.#parts;
-    const { width } = blueprint.shape;
+    const { plan, kernels, at, products } = this.#parts;
+    const { width } = plan.shape;
     const { stride } = products.own(gate);
     const routing = this.#routing;
     let prepared = -1;
@@ -64,7 +64,8 @@ export class Experts implements StepRunner<DividedExperts> {
       const expert = routing.taken[i] as number;
       const count = routing.rowCountOf(expert);
       const offset = routing.firstRowOf(expert) * stride * floatBytes;
-      // One that all tokens take gets them as they are, and prepared at most once: so it always is with a single token.
+      // An expert that all tokens use takes the input rows directly, prepared at most once. With a single token this is
+      // always so.
       const isAll = count === n;
       const rows = isAll ? x : this.#gather(x, expert);
       const own = isAll ? prepared : -1;
@@ -77,8 +78,8 @@ export class Experts implements StepRunner<DividedExperts> {
   }
 
   #gather(x: number, expert: number): number {
-    const { blueprint, kernels, at } = this.#parts;
-    const { width } = blueprint.shape;
+    const { plan, kernels, at } = this.#parts;
+    const { width } = plan.shape;
     const bytes = width * floatBytes;
     const first = this.#routing.firstRowOf(expert);
     for (let i = 0; i < this.#routing.rowCountOf(expert); i++) {
@@ -88,7 +89,7 @@ export class Experts implements StepRunner<DividedExperts> {
     return at.gathered;
   }
 
-  /** The weighed sum of what this thread's rows make of each token's experts, always in their order, in its slab. */
+  /** Computes this thread's rows of the weighted sum over each token's experts, in ascending order, into its slab. */
   #leave({ down }: DividedExperts, n: number): void {
     const { kernels, at, products } = this.#parts;
     const { ownSlab } = products;

@@ -1,5 +1,5 @@
-// Owns running passes on all compute threads of a model: what the leader's order says, unless a thread has ended, the model
-// is being unloaded, or a pass before it failed. The model fills the order; the leader is thread 0 of the team.
+// Passes: runs the described pass on all compute threads of a model, unless a thread has ended, the model is being
+// unloaded, or an earlier pass failed. The model fills the pass descriptor; the leader is thread 0 of the group.
 import { ServerError } from "../../../runtime/errors.ts";
 import type { Batch } from "../../batch.ts";
 import type { ComputeThread } from "../threads/compute-thread.ts";
@@ -10,7 +10,7 @@ export class Passes {
   readonly #helpers: readonly HelperThread[];
   readonly #abortFlag: Uint8Array | null;
   #disposed = false;
-  /** Why no further pass can be run; set when a thread ends, or a pass fails. */
+  /** Why no further pass can run; set when a thread ends or a pass fails. */
   #broken: ServerError | null = null;
 
   constructor(leader: ComputeThread, helpers: readonly HelperThread[], abortFlag: SharedArrayBuffer | null) {
@@ -20,35 +20,35 @@ export class Passes {
     for (const helper of helpers) void helper.ended.then((reason) => this.#helperEnded(reason));
   }
 
-  /** Throws why no pass can be run. */
+  /** Throws if no pass can run. */
   checkUsable(): void {
     if (this.#broken) throw this.#broken;
   }
 
-  /** Runs what the order says; once it returns what comes of it is there. */
+  /** Runs the described pass; the results are complete on return. */
   run(): void {
     this.#checkAborted();
-    this.#leader.team.giveOrder();
+    this.#leader.group.startPass();
     this.#leader.runPass(this.#checkAborted);
   }
 
-  /** Before each layer too: a long text's pass may take a minute. */
+  /** Checked before each layer too: the pass of a long text may take a minute. */
   readonly #checkAborted = () => {
     if (this.#abortFlag?.[0] === 1) throw new ServerError("model_failed", "the forward pass was aborted");
   };
 
-  /** Ends the passes of a step that cannot go on, and all later ones. Returns what to throw. */
+  /** Ends the current step and all later ones. Returns the error to throw. */
   fail(error: unknown): ServerError {
-    this.#leader.team.fail();
+    this.#leader.group.fail();
     this.#broken ??= asModelFailure(error);
     return this.#broken;
   }
 
-  /** False where it had been called before. */
+  /** Returns false if already disposed. */
   dispose(): boolean {
     if (this.#disposed) return false;
     this.#disposed = true;
-    this.#leader.team.stop();
+    this.#leader.group.stop();
     for (const helper of this.#helpers) void helper.terminate();
     return true;
   }
@@ -58,7 +58,7 @@ export class Passes {
   }
 }
 
-/** A token outside the vocabulary would read somebody else's memory. */
+/** A token outside the vocabulary would read other memory. */
 export function checkTokens(batch: Batch, vocabSize: number): void {
   for (let i = 0; i < batch.tokenCount; i++) {
     const token = batch.tokens[i] as number;

@@ -1,5 +1,5 @@
-// Owns what a pass makes of a sequence as a whole: its hidden states as one vector, or the scores of a head. On the leader,
-// which has all hidden states, between passes. One sequence at a time: it costs next to nothing beside the pass.
+// Pooler: turns the hidden states of a sequence into one vector or the scores of a head. Runs on the leader, which has
+// all hidden states, between passes. It takes one sequence at a time: the cost is negligible beside the pass.
 
 import type { GraphPooling, ScoringHead } from "../graph/graph-pooling.ts";
 import type { Norm } from "../graph/graph-tensors.ts";
@@ -33,8 +33,8 @@ export class Pooler {
   }
 
   /**
-   * What `count` tokens of the pass, from `firstToken` on, come to, which are of one sequence. A sum is added to `out`; all
-   * else takes the place of what was there, so that of a sequence in several passes the last one counts.
+   * Pools `count` tokens of one sequence, from the pass's token `firstToken` on. A mean adds its sum to `out`; the
+   * other kinds overwrite it, so the last pass of a long sequence wins.
    */
   pool(firstToken: number, count: number, out: Float32Array): void {
     const { pooling, floats, shape } = this.#parts;
@@ -58,14 +58,14 @@ export class Pooler {
     }
   }
 
-  /** Address of a token's hidden state behind the output norm. */
+  /** Address of a token's hidden state after the output norm. */
   #state(token: number): number {
     const { norms, outputNorm, at, shape } = this.#parts;
     norms.run(outputNorm, at.hidden + token * shape.width * floatBytes, at.input, 1);
     return at.input;
   }
 
-  /** Address of the sum of those of several tokens. */
+  /** Address of the sum of these hidden states over `count` tokens. */
   #sum(firstToken: number, count: number): number {
     const { kernels, norms, outputNorm, at, floats, shape } = this.#parts;
     const { width } = shape;
@@ -90,7 +90,7 @@ export class Pooler {
     if (head.softmax) softmax(out);
   }
 
-  /** Address of what scores are made of. */
+  /** Address of the scoring head's input. */
   #scored(of: ScoringHead["of"], firstToken: number, count: number): number {
     if (of !== "mean") return this.#state(of === "first" ? firstToken : firstToken + count - 1);
     const { kernels, shape } = this.#parts;

@@ -1,5 +1,5 @@
-// Owns what every kind of step of a layer has in common on a compute thread: how it is run, and what it is lent. Each kind has
-// a file of its own: attention-block.ts, feed-forward.ts, experts.ts.
+// Step runner: the interface of a layer's steps on a compute thread, and the parts they share. Each kind has its own
+// file: attention-block.ts, feed-forward.ts, experts.ts.
 import type { AdapterPass } from "../adapters/pass.ts";
 import type { Activation } from "../graph/shape.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
@@ -10,42 +10,42 @@ import type { ThreadNorms } from "../threads/thread-norms.ts";
 import type { ThreadProducts } from "../threads/thread-products.ts";
 
 export interface StepRunner<Step extends DividedStep> {
-  /** Of the n tokens of a pass, whose rows are at ThreadMemory.input; what comes of them is added to the hidden state. */
+  /** Runs the step on n tokens whose inputs are at ThreadMemory.input, and adds the result to the hidden state. */
   run(step: Step, n: number): void;
 }
 
-/** What a compute thread lends. */
+/** Parts of the compute thread that steps use. */
 export interface StepParts {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly kernels: KernelExports;
   readonly at: ThreadMemory;
-  readonly exchange: AllGather;
+  readonly allGather: AllGather;
   readonly products: ThreadProducts;
   readonly norms: ThreadNorms;
-  /** Null where the model takes none. */
+  /** Null if the model takes no adapters. */
   readonly adapters: AdapterPass | null;
 }
 
 /** The kernels' numbers of activations. */
 export const activationNumbers: Readonly<Record<Activation, number>> = { silu: 0, gelu: 1 };
 
-/** Rows that go into products of one place (adapters/places.ts). */
-export interface PlaceInput {
-  readonly place: number;
+/** Input rows of the products of one adapter site (adapters/sites.ts). */
+export interface SiteInput {
+  readonly site: number;
   readonly x: number;
   readonly columns: number;
   readonly n: number;
 }
 
-/** Products and what adapters add to them: for matrices that are divided together and share their input. */
-export function multiplyPlace(
+/** Multiplies matrices that share their input and are divided together, and adds the adapters' contribution. */
+export function multiplyAtSite(
   { products, adapters }: Pick<StepParts, "products" | "adapters">,
   share: Share,
-  { place, x, columns, n }: PlaceInput,
+  { site, x, columns, n }: SiteInput,
   out: number,
 ): void {
-  adapters?.reduce(place, x);
+  adapters?.reduce(site, x);
   products.multiply(share, x, columns, n, out);
-  adapters?.exchange();
-  adapters?.add(place, share, out);
+  adapters?.gather();
+  adapters?.add(site, share, out);
 }

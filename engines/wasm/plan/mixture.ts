@@ -3,24 +3,24 @@
 import type { MixtureSpec } from "../../engine.ts";
 import type { Matrix } from "../graph/graph-tensors.ts";
 
-/** Ranks by place, then by matrix; 0 where the adapter leaves a matrix as it is. */
+/** Ranks by site, then by matrix; 0 if the adapter does not change the matrix. */
 export type AdapterRanks = readonly (readonly number[])[];
 
-/** The rules are those of the contract. */
+/** The options are those of the engine contract's MixtureSpec. */
 export interface Mixture
   extends Pick<
     MixtureSpec,
     "rectifies" | "temperature" | "topAdapters" | "normalisesTop" | "globalWeight" | "firstPassWeight"
   > {
   readonly adapters: number;
-  /** Weights an adapter has for a token: one for all matrices, or one a layer of the classifier's outputs. */
+  /** Weights per adapter and token: 1 for all matrices, or one for each layer of the classifier's outputs. */
   readonly layers: number;
-  /** Layer in those outputs of each matrix, by place. */
+  /** By site, then by matrix: its layer in the classifier's outputs. */
   readonly layerOf: readonly (readonly number[])[];
-  /** By adapter. They are stacked into one, in this order. */
+  /** By adapter, in the order in which they are stacked into one. */
   readonly ranks: readonly AdapterRanks[];
-  /** Its linear layers; those before the last have rows of zeros at the end, up to a multiple of 32. */
+  /** The classifier's linear layers; all but the last are padded with rows of zeros to a multiple of 32. */
   readonly classifier: readonly Matrix[];
-  /** Slots that can keep their weights. */
+  /** Number of slots that can keep their weights; 0 = none. */
   readonly keptSlots: number;
 }

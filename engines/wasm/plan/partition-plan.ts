@@ -1,12 +1,12 @@
-// Owns which thread computes which rows of each matrix, and everything else that all compute threads must agree on. Pure
-// arithmetic over plain data: every thread works it out for itself from the same blueprint.
+// Partition plan: which thread computes which rows of each matrix, and all other parameters that the compute threads
+// share. Pure arithmetic over plain data: every thread derives the division itself from the same plan.
 
 import type { AttentionRules, Graph, GraphStep } from "../graph/graph.ts";
 import type { Matrix, Norm } from "../graph/graph-tensors.ts";
 import type { Activation, Hyperparameters } from "../graph/shape.ts";
 import type { Mixture } from "./mixture.ts";
 
-/** What every compute thread is told. */
+/** Sent to every compute thread. */
 export interface PartitionPlan {
   readonly files: readonly string[];
   readonly graph: Graph;
@@ -23,22 +23,22 @@ export interface PartitionPlan {
   readonly kvType: number;
   readonly pagesPerThread: number;
   readonly blocksPerSequence: number;
-  /** Highest rank of a LoRA adapter; 0 where the model takes none. */
+  /** Highest rank of a LoRA adapter; 0 = no adapters. */
   readonly adapterRank: number;
-  /** Null where no classifier weighs adapters. */
+  /** Null if no classifier weighs adapters. */
   readonly mixture: Mixture | null;
 }
 
 /**
- * Layers of the KV cache: the first pass of a mixture has its own, behind the model's. An encoder needs keys and values no
- * longer than a layer takes.
+ * Layers of the KV cache. The first pass of a mixture has its own layers, after the model's. An encoder reuses one,
+ * since its keys and values live no longer than a layer.
  */
 export function kvLayers({ graph, shape, mixture }: Pick<PartitionPlan, "graph" | "shape" | "mixture">): number {
   if (graph.isEncoder) return 1;
   return mixture ? 2 * shape.layers : shape.layers;
 }
 
-/** Rows of a matrix are packed so many at a time. */
+/** Rows of a matrix are packed this many at a time. */
 export const rowGrain = 16;
 
 /** Consecutive rows of one matrix that one thread computes. */
@@ -46,21 +46,21 @@ export interface Piece {
   readonly matrix: Matrix;
   readonly firstRow: number;
   readonly rows: number;
-  /** `rows` up to the next multiple of 16: what is packed and computed. */
+  /** `rows` rounded up to a multiple of 16: the number packed and computed. */
   readonly padded: number;
-  /** Where its results begin in the thread's slab, and in the joined rows, in floats. */
+  /** Offset of its results in the thread's slab, and in the joined rows, in floats. */
   readonly slabColumn: number;
   readonly column: number;
 }
 
-/** What one thread computes of several matrices that share their input. */
+/** One thread's part of several matrices that share their input. */
 export interface Share {
   readonly pieces: readonly Piece[];
   /** Floats of a row of the thread's slab, padding included. */
   readonly stride: number;
 }
 
-/** Cuts the matrices' rows, one after the other, into equal shares of whole units of `unit` rows (a multiple of 16). */
+/** Cuts the rows of all matrices, in order, into equal shares of whole units of `unit` rows (a multiple of 16). */
 export function divide(matrices: readonly Matrix[], unit: number, threads: number): Share[] {
   const units = matrices.flatMap((matrix, at) => {
     const column = matrices.slice(0, at).reduce((sum, { rows }) => sum + rows, 0);
@@ -102,24 +102,24 @@ export function headUnit(headLength: number): number {
 /** A step of a layer with its matrices divided; index = thread. */
 export type DividedStep =
   | { readonly kind: "norm"; readonly norm: Norm | null }
-  | { readonly kind: "settle"; readonly norm: Norm }
+  | { readonly kind: "hiddenNorm"; readonly norm: Norm }
   | DividedAttention
   | DividedFeedForward
   | DividedExperts;
 
 export interface DividedAttention extends AttentionRules {
   readonly kind: "attention";
-  /** Number of the place where adapters add to its first products (adapters/places.ts); the next is that of the last. */
-  readonly place: number;
-  /** Of queries, keys and values. */
+  /** Number of the adapter site of its first products (adapters/sites.ts); the output's site is the next number. */
+  readonly site: number;
+  /** Shares of queries, keys and values. */
   readonly input: readonly Share[];
   readonly output: readonly Share[];
 }
 
 export interface DividedFeedForward {
   readonly kind: "feedForward";
-  /** Likewise. */
-  readonly place: number;
+  /** As for attention. */
+  readonly site: number;
   readonly gate: readonly Share[] | null;
   readonly up: readonly Share[];
   readonly down: readonly Share[];
@@ -127,7 +127,10 @@ export interface DividedFeedForward {
   readonly postNorm: Norm | null;
 }
 
-/** Adapters add nothing to experts. Each expert's rows are divided like those of the others: gate, up and down are of one. */
+/**
+ * Adapters do not apply to experts. All experts' rows are divided alike: gate, up and down are the shares of one
+ * expert.
+ */
 export interface DividedExperts {
   readonly kind: "experts";
   readonly router: readonly Share[];
@@ -141,15 +144,15 @@ export interface DividedExperts {
 export interface DividedGraph {
   readonly embedding: readonly Share[];
   readonly layers: readonly (readonly DividedStep[])[];
-  /** Tables that are added to the embedding, of which every thread has all; null = none. */
+  /** Tables added to the embedding, held whole by every thread; null = none. */
   readonly positions: Share | null;
   readonly tokenType: Share | null;
-  /** Of nothing where there are no logits. */
+  /** Empty shares if the model has no logits. */
   readonly output: readonly Share[];
-  readonly outputPlace: number;
-  /** Of the head that scores texts, which the leader has to itself; null = none. */
+  readonly outputSite: number;
+  /** The scoring head, held by the leader only; null = none. */
   readonly scoring: { readonly dense: Share | null; readonly output: Share | null };
-  /** Of a mixture; none where there is none. */
+  /** The classifier of a mixture; empty if there is none. */
   readonly classifier: readonly (readonly Share[])[];
 }
 
@@ -160,11 +163,11 @@ export function divideGraph({
   mixture,
 }: Pick<PartitionPlan, "graph" | "shape" | "threads" | "mixture">): DividedGraph {
   const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
-  let places = 0;
+  let sites = 0;
   const layers = graph.layers.map((layer) =>
     layer.map((found) => {
-      const step = divideStep(found, places, shape, threads);
-      if ("place" in step) places += 2;
+      const step = divideStep(found, sites, shape, threads);
+      if ("site" in step) sites += 2;
       return step;
     }),
   );
@@ -178,26 +181,26 @@ export function divideGraph({
     tokenType: undivided(graph.tokenType),
     layers,
     output: graph.output ? whole(graph.output) : Array<Share>(threads).fill({ pieces: [], stride: 0 }),
-    outputPlace: places,
+    outputSite: sites,
     scoring: { dense: undivided(head?.dense), output: undivided(head?.output) },
     classifier,
   };
 }
 
-function divideStep(step: GraphStep, place: number, { headLength }: Hyperparameters, threads: number): DividedStep {
+function divideStep(step: GraphStep, site: number, { headLength }: Hyperparameters, threads: number): DividedStep {
   const whole = (matrix: Matrix) => divide([matrix], rowGrain, threads);
   switch (step.kind) {
     case "norm":
-    case "settle":
+    case "hiddenNorm":
       return step;
     case "attention": {
       const { query, key, value, output, ...rules } = step;
       const input = divide([query, key, value], headUnit(headLength), threads);
-      return { ...rules, place, input, output: whole(output) };
+      return { ...rules, site, input, output: whole(output) };
     }
     case "feedForward": {
       const { gate, up, down, ...rules } = step;
-      return { ...rules, place, gate: gate && whole(gate), up: whole(up), down: whole(down) };
+      return { ...rules, site, gate: gate && whole(gate), up: whole(up), down: whole(down) };
     }
     case "experts": {
       const { router, gate, up, down, ...rules } = step;

@@ -1,66 +1,66 @@
-// Owns what the leader writes into the order of a pass: rows of a batch, and which part of them a mixture's first pass is of.
-// The model calls it between passes.
+// Writer of the pass descriptor: adds rows of a batch, and narrows the descriptor for a mixture's first pass. The model
+// calls it between passes.
 import type { Batch } from "../../batch.ts";
 import type { PagedKv } from "../kv/paged-kv.ts";
 import type { RowPlan } from "../mixture/row-plan.ts";
 import { type PassDescriptor, rowField, rowFields } from "./pass-descriptor.ts";
 
-export class OrderWriter {
-  readonly #order: PassDescriptor;
+export class PassDescriptorWriter {
+  readonly #pass: PassDescriptor;
   readonly #blockTokens: number;
   readonly #kv: PagedKv;
-  readonly #plan: RowPlan;
-  /** Of the whole order, while it is that of a first pass. */
+  readonly #rowPlan: RowPlan;
+  /** Counts of the whole descriptor while it is narrowed. */
   #whole = { rowCount: 0, tokenCount: 0, outputCount: 0 };
 
-  constructor(order: PassDescriptor, blockTokens: number, kv: PagedKv, plan: RowPlan) {
-    this.#order = order;
+  constructor(pass: PassDescriptor, blockTokens: number, kv: PagedKv, rowPlan: RowPlan) {
+    this.#pass = pass;
     this.#blockTokens = blockTokens;
     this.#kv = kv;
-    this.#plan = plan;
+    this.#rowPlan = rowPlan;
   }
 
-  /** Tokens from..from + count of a row of the batch, whose adapter has an address. */
+  /** Adds tokens from..from + count of a row of the batch; `adapter` is its address. */
   add(batch: Batch, row: number, from: number, count: number, adapter: number): void {
-    const order = this.#order;
-    const at = order.rowCount * rowFields;
+    const pass = this.#pass;
+    const at = pass.rowCount * rowFields;
     const slot = batch.slot[row] as number;
     const position = (batch.position[row] as number) + from;
     const blocks = Math.ceil((position + count) / this.#blockTokens);
-    const firstPage = order.addRow(count, position, blocks);
-    order.rows[at + rowField.adapter] = adapter;
-    order.rows[at + rowField.kept] = this.#plan.hasKept(row) ? slot + 1 : 0;
-    order.rows[at + rowField.keeps] = this.#plan.keeps(row) ? slot + 1 : 0;
+    const firstPage = pass.addRow(count, position, blocks);
+    pass.rows[at + rowField.adapter] = adapter;
+    pass.rows[at + rowField.kept] = this.#rowPlan.hasKept(row) ? slot + 1 : 0;
+    pass.rows[at + rowField.keeps] = this.#rowPlan.keeps(row) ? slot + 1 : 0;
     const pages = this.#kv.pages(slot);
-    for (let block = 0; block < blocks; block++) order.pages[firstPage + block] = pages[block] as number;
+    for (let block = 0; block < blocks; block++) pass.pages[firstPage + block] = pages[block] as number;
     const firstWanted = (batch.length[row] as number) - (batch.logitsCount[row] as number);
     for (let i = Math.max(firstWanted - from, 0); i < count; i++) {
-      order.outputs[order.outputCount++] = order.tokenCount + i;
+      pass.outputs[pass.outputCount++] = pass.tokenCount + i;
     }
-    order.addTokens(batch.tokens, (batch.offset[row] as number) + from, count);
+    pass.addTokens(batch.tokens, (batch.offset[row] as number) + from, count);
   }
 
-  /** Narrows the order to the rows that have kept no weights, which are the first ones. False where there are none. */
+  /** Narrows the descriptor to its leading rows, those without kept weights. Returns false if there are none. */
   beginFirstPass(): boolean {
-    const order = this.#order;
+    const pass = this.#pass;
     let rows = 0;
-    while (rows < order.rowCount && order.row(rows, rowField.kept) === 0) rows++;
+    while (rows < pass.rowCount && pass.row(rows, rowField.kept) === 0) rows++;
     if (rows === 0) return false;
-    const { rowCount, tokenCount, outputCount } = order;
+    const { rowCount, tokenCount, outputCount } = pass;
     this.#whole = { rowCount, tokenCount, outputCount };
-    order.rowCount = rows;
-    order.tokenCount = order.row(rows - 1, rowField.firstToken) + order.row(rows - 1, rowField.length);
-    order.outputCount = 0;
-    order.isFirstPass = true;
+    pass.rowCount = rows;
+    pass.tokenCount = pass.row(rows - 1, rowField.firstToken) + pass.row(rows - 1, rowField.length);
+    pass.outputCount = 0;
+    pass.isFirstPass = true;
     return true;
   }
 
-  /** Makes the order whole again. */
+  /** Restores the counts of the whole descriptor. */
   endFirstPass(): void {
-    const order = this.#order;
-    order.isFirstPass = false;
-    order.rowCount = this.#whole.rowCount;
-    order.tokenCount = this.#whole.tokenCount;
-    order.outputCount = this.#whole.outputCount;
+    const pass = this.#pass;
+    pass.isFirstPass = false;
+    pass.rowCount = this.#whole.rowCount;
+    pass.tokenCount = this.#whole.tokenCount;
+    pass.outputCount = this.#whole.outputCount;
   }
 }

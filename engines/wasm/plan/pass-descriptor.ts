@@ -1,10 +1,11 @@
-// Owns the layout of the block in which the leader tells the other threads what a pass is made of. Written between passes
-// by the leader alone, read by all during one.
+// Pass descriptor: the shared block that tells all compute threads what a pass computes. The leader alone writes it,
+// between passes; all threads read it during a pass.
 import type { PartitionPlan } from "./partition-plan.ts";
 
 /**
- * Fields of a row. The adapter is its address, the same in all threads' memories; 0 for the base model. A mixture's: 1 + the
- * slot whose kept weights the row has, and 1 + the slot that is to keep those of the row's last token; else 0.
+ * Fields of a row. adapter: its address, the same in all threads' memories; 0 = base model. Of a mixture: kept = 1 +
+ * the slot whose kept weights the row uses; keeps = 1 + the slot that keeps the weights of the row's last token; else
+ * 0.
  */
 export const rowField = {
   firstToken: 0,
@@ -30,7 +31,7 @@ export class PassDescriptor {
   readonly rows: Int32Array;
   /** Tokens of the pass whose logits are wanted. */
   readonly outputs: Int32Array;
-  /** Page of each block of each row, at the row's firstPage. */
+  /** Page of each block of each row, from the row's firstPage on. */
   readonly pages: Int32Array;
 
   static bytes(limits: Limits): number {
@@ -45,7 +46,7 @@ export class PassDescriptor {
       return view;
     });
     const [tokens, rows, outputs, pages] = others;
-    if (!first || !tokens || !rows || !outputs || !pages) throw new Error("an order has five sections");
+    if (!first || !tokens || !rows || !outputs || !pages) throw new Error("a pass descriptor has five sections");
     this.#header = first;
     this.tokens = tokens;
     this.rows = rows;
@@ -77,7 +78,7 @@ export class PassDescriptor {
     this.#header[header.outputs] = count;
   }
 
-  /** Row of the logits buffer that the pass's first output goes to. */
+  /** Row of the logits buffer that receives the pass's first output. */
   get firstLogits(): number {
     return this.#header[header.firstLogits] as number;
   }
@@ -86,7 +87,7 @@ export class PassDescriptor {
     this.#header[header.firstLogits] = row;
   }
 
-  /** Whether a mixture's first pass is to be run, which ends with its classifier. */
+  /** Whether this is a mixture's first pass, which ends with the classifier. */
   get isFirstPass(): boolean {
     return this.#header[header.isFirstPass] === 1;
   }
@@ -104,8 +105,8 @@ export class PassDescriptor {
   }
 
   /**
-   * Appends a row for tokens that addTokens() then appends; its other fields are 0. Returns where its `blockCount` pages
-   * belong.
+   * Appends a row; addTokens() then appends its tokens. Fields without a parameter are 0. Returns the index of its
+   * first of `blockCount` pages.
    */
   addRow(length: number, firstPosition: number, blockCount: number): number {
     const last = this.rowCount - 1;

@@ -1,61 +1,61 @@
-// Owns how threads see what the others have computed: each writes its slab to a bus that all share, all meet, and each takes
-// the others' slabs into its own memory. The bus has two halves, used in turns: a thread that is quick writes to one while
-// a slow one still reads the other, so one barrier an exchange is enough.
+// All-gather between compute threads: each writes its slab to a shared buffer, all wait at a barrier, and each copies
+// the other slabs into its own memory. The buffer has two halves, used alternately: a fast thread writes to one while a
+// slow thread still reads the other, so one barrier per call is enough.
 import type { ThreadGroup } from "./thread-group.ts";
 
-/** One slab a thread in each one's memory, at `slabs`, `slabBytes` apart. */
+/** Slabs in each thread's memory, one per thread, at `slabs`, `slabBytes` apart. */
 interface Slabs {
   readonly slabs: number;
   readonly slabBytes: number;
 }
 
 export class AllGather {
-  readonly #team: ThreadGroup;
+  readonly #group: ThreadGroup;
   readonly #at: Slabs;
   readonly #bytes: Uint8Array;
-  readonly #bus: Uint8Array;
+  readonly #buffer: Uint8Array;
   #half = 0;
 
-  static busBytes(threads: number, slabBytes: number): number {
+  static bufferBytes(threads: number, slabBytes: number): number {
     return 2 * threads * slabBytes;
   }
 
-  constructor(team: ThreadGroup, at: Slabs, bytes: Uint8Array, bus: SharedArrayBuffer) {
-    this.#team = team;
+  constructor(group: ThreadGroup, at: Slabs, bytes: Uint8Array, gatherBuffer: SharedArrayBuffer) {
+    this.#group = group;
     this.#at = at;
     this.#bytes = bytes;
-    this.#bus = new Uint8Array(bus);
+    this.#buffer = new Uint8Array(gatherBuffer);
   }
 
-  /** The first bytesOf(thread) bytes of every thread's slab. */
+  /** Shares the first bytesOf(thread) bytes of every thread's slab. */
   slabs(bytesOf: (thread: number) => number): void {
-    const { index, size } = this.#team;
+    const { index, size } = this.#group;
     if (size === 1) return;
     const { slabs, slabBytes } = this.#at;
     const half = this.#half * size * slabBytes;
     this.#half ^= 1;
     const own = index * slabBytes;
-    copyBytes(this.#bytes, slabs + own, this.#bus, half + own, bytesOf(index));
-    this.#team.barrier();
+    copyBytes(this.#bytes, slabs + own, this.#buffer, half + own, bytesOf(index));
+    this.#group.barrier();
     for (let thread = 0; thread < size; thread++) {
       if (thread === index) continue;
       const offset = thread * slabBytes;
-      copyBytes(this.#bus, half + offset, this.#bytes, slabs + offset, bytesOf(thread));
+      copyBytes(this.#buffer, half + offset, this.#bytes, slabs + offset, bytesOf(thread));
     }
   }
 
-  /** `count` rows of `rowBytes` bytes at `at`, of which this thread has filled those that isOwn() names. */
+  /** Shares `count` rows of `rowBytes` bytes at `at`; this thread has filled the rows for which isOwn() is true. */
   rows(at: number, count: number, rowBytes: number, isOwn: (row: number) => boolean): void {
-    const { size } = this.#team;
+    const { size } = this.#group;
     if (size === 1) return;
     const half = this.#half * size * this.#at.slabBytes;
     this.#half ^= 1;
     for (let row = 0; row < count; row++) {
       const offset = row * rowBytes;
-      if (isOwn(row)) copyBytes(this.#bytes, at + offset, this.#bus, half + offset, rowBytes);
+      if (isOwn(row)) copyBytes(this.#bytes, at + offset, this.#buffer, half + offset, rowBytes);
     }
-    this.#team.barrier();
-    copyBytes(this.#bus, half, this.#bytes, at, count * rowBytes);
+    this.#group.barrier();
+    copyBytes(this.#buffer, half, this.#bytes, at, count * rowBytes);
   }
 }
 

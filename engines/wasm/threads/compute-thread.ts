@@ -1,8 +1,8 @@
-// Owns one compute thread's part of the model: its slices of the weights and running a pass over them. Every thread runs the
-// same program on its own rows of each matrix; after each product they exchange what they have computed, and everything
-// that is not a product each of them computes for itself.
+// Compute thread: holds its slices of the weights and runs passes over them. Every thread runs the same program on its
+// own rows of each matrix. After each product the threads gather the results; each thread computes everything else for
+// itself.
 import { AdapterPass, type AdapterScratch } from "../adapters/pass.ts";
-import { adapterPlaces } from "../adapters/places.ts";
+import { adapterSites } from "../adapters/sites.ts";
 import type { Rope } from "../graph/ropes.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
 import { ThreadKv } from "../kv/thread-kv.ts";
@@ -17,7 +17,7 @@ import { Experts } from "../pass/experts.ts";
 import { FeedForward } from "../pass/feed-forward.ts";
 import { Pooler } from "../pass/pooler.ts";
 import { fillRotation } from "../pass/rotation.ts";
-import { multiplyPlace, type StepParts } from "../pass/step-runner.ts";
+import { multiplyAtSite, type StepParts } from "../pass/step-runner.ts";
 import { type DividedGraph, type DividedStep, divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import { PassDescriptor } from "../plan/pass-descriptor.ts";
 import { AllGather } from "./all-gather.ts";
@@ -30,98 +30,98 @@ import { ThreadProducts } from "./thread-products.ts";
 const floatBytes = 4;
 
 export class ComputeThread {
-  readonly team: ThreadGroup;
-  readonly order: PassDescriptor;
-  readonly #blueprint: PartitionPlan;
+  readonly group: ThreadGroup;
+  readonly pass: PassDescriptor;
+  readonly #plan: PartitionPlan;
   readonly #divided: DividedGraph;
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  /** It grows by adapters alone, and only from without: what is here never moves. */
+  /** Grows for adapters only, by the host's calls; existing addresses never move. */
   readonly memory: KernelMemory;
   readonly #bytes: Uint8Array;
   readonly #floats: Float32Array;
-  /** By rope. */
+  /** Rotation tables, by rope. */
   readonly #rotations: readonly Float32Array[];
-  readonly #exchange: AllGather;
+  readonly #allGather: AllGather;
   readonly #norms: ThreadNorms;
   readonly #products: ThreadProducts;
   readonly #kv: ThreadKv;
-  /** Null where the model takes none. */
+  /** Null if the model takes no adapters. */
   readonly #adapters: AdapterPass | null;
-  /** Null where adapters are not weighed. */
+  /** Null if no classifier weighs adapters. */
   readonly #mixture: { readonly classifier: Classifier; readonly weights: MixtureWeights } | null;
   readonly #parts: StepParts;
   readonly #attention: AttentionBlock;
   readonly #feedForward: FeedForward;
-  /** Null where the model has none. */
+  /** Null if the model has no experts. */
   readonly #experts: Experts | null;
-  /** Null where nothing is added to the embedding. */
+  /** Null if nothing is added to the embedding. */
   readonly #tables: EmbeddingTables | null;
   readonly #logits: Float32Array;
 
-  constructor(blueprint: PartitionPlan, index: number, kernels: KernelModule, shared: SharedBlocks) {
-    this.#blueprint = blueprint;
+  constructor(plan: PartitionPlan, index: number, kernels: KernelModule, shared: SharedBlocks) {
+    this.#plan = plan;
     this.#index = index;
-    this.#divided = divideGraph(blueprint);
-    this.team = new ThreadGroup(shared.control, index, blueprint.threads);
-    this.order = new PassDescriptor(shared.order, blueprint);
-    this.#at = layOut(blueprint, this.#divided, instantiateKernels(kernels, createMemory(1)), index);
+    this.#divided = divideGraph(plan);
+    this.group = new ThreadGroup(shared.control, index, plan.threads);
+    this.pass = new PassDescriptor(shared.pass, plan);
+    this.#at = layOut(plan, this.#divided, instantiateKernels(kernels, createMemory(1)), index);
     const { wasmPages, adapters, rotation, rotationBytes } = this.#at;
     this.memory = createMemory(wasmPages, adapters ? longestMemoryPages : wasmPages);
     const { buffer } = this.memory;
     this.#kernels = instantiateKernels(kernels, this.memory);
     this.#bytes = new Uint8Array(buffer);
     this.#floats = new Float32Array(buffer);
-    const rotated = blueprint.passTokens * blueprint.shape.rotated;
-    this.#rotations = blueprint.shape.ropes.map(
+    const rotated = plan.passTokens * plan.shape.rotated;
+    this.#rotations = plan.shape.ropes.map(
       (_, rope) => new Float32Array(buffer, rotation + rope * rotationBytes, rotated),
     );
     this.#logits = new Float32Array(shared.logits);
-    this.#exchange = new AllGather(this.team, this.#at, this.#bytes, shared.bus);
-    this.#norms = new ThreadNorms(blueprint, this.#kernels, this.#at);
-    const lent = { kernels: this.#kernels, at: this.#at, exchange: this.#exchange, norms: this.#norms };
-    this.#products = new ThreadProducts({ ...lent, shape: blueprint.shape, index });
-    this.#kv = new ThreadKv(blueprint, index, this.order, this.#kernels, this.#at, buffer);
+    this.#allGather = new AllGather(this.group, this.#at, this.#bytes, shared.gatherBuffer);
+    this.#norms = new ThreadNorms(plan, this.#kernels, this.#at);
+    const lent = { kernels: this.#kernels, at: this.#at, allGather: this.#allGather, norms: this.#norms };
+    this.#products = new ThreadProducts({ ...lent, shape: plan.shape, index });
+    this.#kv = new ThreadKv(plan, index, this.pass, this.#kernels, this.#at, buffer);
     this.#mixture = this.#createMixture(shared.classifier);
-    this.#adapters = adapters && this.#createAdapterPass(adapters, shared.adapterBus);
-    const parts: StepParts = { ...lent, blueprint, products: this.#products, adapters: this.#adapters };
+    this.#adapters = adapters && this.#createAdapterPass(adapters, shared.adapterGatherBuffer);
+    const parts: StepParts = { ...lent, plan, products: this.#products, adapters: this.#adapters };
     this.#parts = parts;
     this.#attention = new AttentionBlock(parts, this.#kv);
     this.#feedForward = new FeedForward(parts);
-    this.#experts = blueprint.shape.experts && new Experts(parts, blueprint.shape.experts, this.#floats);
-    const { embeddingNorm: norm } = blueprint.graph;
-    this.#tables = norm && new EmbeddingTables({ ...parts, order: this.order, tables: this.#divided, norm });
+    this.#experts = plan.shape.experts && new Experts(parts, plan.shape.experts, this.#floats);
+    const { embeddingNorm: norm } = plan.graph;
+    this.#tables = norm && new EmbeddingTables({ ...parts, pass: this.pass, tables: this.#divided, norm });
   }
 
   #createMixture(values: SharedArrayBuffer | null) {
-    const { mixture } = this.#blueprint;
+    const { mixture } = this.#plan;
     if (!mixture || !values) return null;
     const divided = this.#divided;
     const floats = this.#floats;
-    const places = adapterPlaces(divided);
-    const parts = { blueprint: this.#blueprint, mixture, places, index: this.#index, order: this.order, floats };
+    const sites = adapterSites(divided);
+    const parts = { plan: this.#plan, mixture, sites, index: this.#index, pass: this.pass, floats };
     return {
       classifier: new Classifier(mixture, values, divided, this.#products, this.#at, floats),
       weights: new MixtureWeights(parts),
     };
   }
 
-  #createAdapterPass(scratch: AdapterScratch, bus: SharedArrayBuffer): AdapterPass {
+  #createAdapterPass(scratch: AdapterScratch, gatherBuffer: SharedArrayBuffer): AdapterPass {
     return new AdapterPass({
-      blueprint: this.#blueprint,
+      plan: this.#plan,
       divided: this.#divided,
       index: this.#index,
-      order: this.order,
+      pass: this.pass,
       kernels: this.#kernels,
       scratch,
       memory: this.memory.buffer,
-      exchange: new AllGather(this.team, scratch, this.#bytes, bus),
+      allGather: new AllGather(this.group, scratch, this.#bytes, gatherBuffer),
       weights: this.#mixture?.weights ?? null,
     });
   }
 
-  /** Its pages of the KV cache, for the leader to look after between passes. */
+  /** This thread's pages of the KV cache; the leader accesses them between passes. */
   get kvPages(): ThreadPages {
     const { kv, kvPageBytes, kvLayerBytes } = this.#at;
     return { memory: this.memory.buffer, kv, kvPageBytes, kvLayerBytes };
@@ -129,20 +129,20 @@ export class ComputeThread {
 
   /** Reads and packs this thread's part of the model file. Throws model_file_invalid. */
   async load(onBytes: (bytes: number) => void): Promise<void> {
-    await loadWeights(this.#blueprint, this.#divided, this.#index, this.#at, this.#kernels, this.#bytes, onBytes);
+    await loadWeights(this.#plan, this.#divided, this.#index, this.#at, this.#kernels, this.#bytes, onBytes);
     this.#mixture?.classifier.load(this.#index, this.#kernels);
   }
 
   /**
-   * Runs the pass that the order describes; all threads call it. Returns when what comes of it is there. The leader may throw
-   * in `beforeLayer`, and is to fail the team then.
+   * Runs the described pass; all threads call it. The results are complete on return. On the leader, `beforeLayer` may
+   * throw; the leader must then fail the group.
    */
   runPass(beforeLayer?: () => void): void {
-    const { tokenCount, outputCount, isFirstPass } = this.order;
+    const { tokenCount, outputCount, isFirstPass } = this.pass;
     this.#kv.beginPass();
     this.#adapters?.begin();
     this.#rotations.forEach((table, i) => {
-      fillRotation(this.order, this.#blueprint.shape.ropes[i] as Rope, table);
+      fillRotation(this.pass, this.#plan.shape.ropes[i] as Rope, table);
     });
     this.#embed(tokenCount);
     for (const layer of this.#divided.layers) {
@@ -152,12 +152,12 @@ export class ComputeThread {
     }
     if (isFirstPass) this.#classify(tokenCount);
     else if (outputCount > 0) this.#project(outputCount);
-    this.team.barrier();
+    this.group.barrier();
   }
 
-  /** Of the pass that was just run. Every thread has all hidden states: the leader's is asked. */
+  /** Pools from the last pass. Every thread has all hidden states; the leader's pooler is used. */
   createPooler(): Pooler {
-    const { graph, shape } = this.#blueprint;
+    const { graph, shape } = this.#plan;
     const { scoring } = this.#divided;
     const lent = { kernels: this.#kernels, norms: this.#norms, products: this.#products, at: this.#at };
     return new Pooler({
@@ -176,7 +176,7 @@ export class ComputeThread {
       case "norm":
         this.#norms.run(step.norm, hidden, input, n);
         return;
-      case "settle":
+      case "hiddenNorm":
         this.#norms.run(step.norm, hidden, hidden, n);
         return;
       case "attention":
@@ -190,10 +190,10 @@ export class ComputeThread {
     }
   }
 
-  /** Each thread looks up the tokens whose rows it has; together they are the hidden state's start. */
+  /** Each thread looks up the tokens whose embedding rows it has; together they form the first hidden state. */
   #embed(n: number): void {
-    const { tokens } = this.order;
-    const { width, embeddingScale } = this.#blueprint.shape;
+    const { tokens } = this.pass;
+    const { width, embeddingScale } = this.#plan.shape;
     const { hidden } = this.#at;
     const [piece] = this.#products.own(this.#divided.embedding).pieces;
     const rowOf = (i: number) => (tokens[i] as number) - (piece?.firstRow ?? 0);
@@ -204,46 +204,46 @@ export class ComputeThread {
       const matrix = this.#at.weights.get(name) as number;
       if (isOwn(i)) this.#kernels.readRow(tensor.type, matrix, rowOf(i), piece.padded, width, hidden + i * bytes);
     }
-    this.#exchange.rows(hidden, n, bytes, isOwn);
+    this.#allGather.rows(hidden, n, bytes, isOwn);
     if (embeddingScale !== 1) this.#kernels.scaleRows(hidden, width, n, width, embeddingScale);
     this.#tables?.add(n);
   }
 
-  /** Weighs the adapters of every token of a mixture's first pass. */
+  /** Weighs the adapters for every token of a mixture's first pass. */
   #classify(n: number): void {
     if (!this.#mixture) return;
     const { classifier, weights } = this.#mixture;
     const { hidden, input } = this.#at;
-    this.#norms.run(this.#blueprint.graph.outputNorm, hidden, input, n);
+    this.#norms.run(this.#plan.graph.outputNorm, hidden, input, n);
     weights.take(classifier.run(input, n));
   }
 
-  /** Logits of the tokens that want them: every thread writes its part of the vocabulary. */
+  /** Computes logits for the output tokens; every thread writes its part of the vocabulary. */
   #project(outputs: number): void {
-    const { order } = this;
-    const { shape, graph } = this.#blueprint;
+    const { pass } = this;
+    const { shape, graph } = this.#plan;
     const { width, vocabSize } = shape;
     const { hidden, input, joined, logits } = this.#at;
-    const { outputPlace: place, output } = this.#divided;
+    const { outputSite: site, output } = this.#divided;
     const share = this.#products.own(output);
     for (let i = 0; i < outputs; i++) {
-      const from = hidden + (order.outputs[i] as number) * width * floatBytes;
+      const from = hidden + (pass.outputs[i] as number) * width * floatBytes;
       this.#kernels.copyRows(from, width, joined + i * width * floatBytes, width, 1, width);
     }
     this.#norms.run(graph.outputNorm, joined, input, outputs);
-    multiplyPlace(this.#parts, share, { place, x: input, columns: width, n: outputs }, logits);
+    multiplyAtSite(this.#parts, share, { site, x: input, columns: width, n: outputs }, logits);
     this.#finishLogits(logits, outputs, share.stride);
     for (const { firstRow, rows, slabColumn } of share.pieces) {
       for (let i = 0; i < outputs; i++) {
         const from = (logits >>> 2) + i * share.stride + slabColumn;
-        const to = (order.firstLogits + i) * vocabSize + firstRow;
+        const to = (pass.firstLogits + i) * vocabSize + firstRow;
         this.#logits.set(this.#floats.subarray(from, from + rows), to);
       }
     }
   }
 
   #finishLogits(logits: number, outputs: number, stride: number): void {
-    const { logitScale, logitSoftcap } = this.#blueprint.shape;
+    const { logitScale, logitSoftcap } = this.#plan.shape;
     if (logitScale !== 1) this.#kernels.scaleRows(logits, stride, outputs, stride, logitScale);
     if (logitSoftcap > 0) this.#kernels.softcap(logits, outputs * stride, logitSoftcap);
   }

@@ -1,5 +1,5 @@
-// Owns one compute thread beside the leader, from outside: watched from its start, so that whenever it ends somebody knows,
-// and knows why.
+// Helper thread: a compute thread other than the leader, seen from the leader. It is watched from its start, so its end
+// is always noticed, with the reason.
 import { Worker } from "node:worker_threads";
 import { fromErrorRecord, ServerError } from "../../../runtime/errors.ts";
 import type { ThreadPages } from "../kv/page-memory.ts";
@@ -7,11 +7,11 @@ import type { KernelMemory } from "../load/kernel-module.ts";
 import type { WorkerReport, WorkerTask } from "./worker.ts";
 
 export class HelperThread {
-  /** Resolves when the thread has ended, however, with what its model's requests are to be told. */
+  /** Resolves when the thread has ended for any reason, with the error for the model's requests. */
   readonly ended: Promise<ServerError>;
   readonly #worker: Worker;
 
-  /** Starts a thread that waits for its task. It makes hardly any garbage: a small heap is enough. */
+  /** Starts a thread that waits for its task. It produces little garbage, so a small heap is enough. */
   constructor() {
     const worker = new Worker(new URL("./worker.js", import.meta.url), {
       resourceLimits: { maxYoungGenerationSizeMb: 2 },
@@ -29,7 +29,7 @@ export class HelperThread {
     this.#worker = worker;
   }
 
-  /** Lets it load its part of the model, and says where its KV pages and its memory are. Throws what went wrong there. */
+  /** Loads the thread's part of the model; returns its KV pages and its memory. Throws the thread's error. */
   async load(task: WorkerTask): Promise<{ readonly pages: ThreadPages; readonly memory: KernelMemory }> {
     const reported = new Promise<WorkerReport>((resolve) => this.#worker.once("message", resolve));
     this.#worker.postMessage(task);

@@ -1,5 +1,5 @@
-// Owns the memory that all compute threads of a model see, beside each one's own: allocated once a load by the leader, and
-// sent to the others.
+// Shared blocks: the memory that all compute threads of a model share, beside each thread's own. The leader allocates
+// it once per load and sends it to the others.
 import { adapterSlabBytes } from "../adapters/pass.ts";
 import { divideGraph, type PartitionPlan } from "../plan/partition-plan.ts";
 import { PassDescriptor } from "../plan/pass-descriptor.ts";
@@ -10,11 +10,11 @@ import { slabBytes } from "./thread-memory.ts";
 /** The blocks of memory all threads see. */
 export interface SharedBlocks {
   readonly control: SharedArrayBuffer;
-  readonly order: SharedArrayBuffer;
-  readonly bus: SharedArrayBuffer;
-  /** What threads exchange of adapters' products. Empty where there are none. */
-  readonly adapterBus: SharedArrayBuffer;
-  /** Values of a mixture's classifier (mixture/mixture.ts); null where there is none. */
+  readonly pass: SharedArrayBuffer;
+  readonly gatherBuffer: SharedArrayBuffer;
+  /** All-gather buffer of the adapters' products; empty if there are no adapters. */
+  readonly adapterGatherBuffer: SharedArrayBuffer;
+  /** Values of a mixture's classifier (mixture/mixture.ts); null if there is none. */
   readonly classifier: SharedArrayBuffer | null;
   /** vocabSize floats for each logits row of a step. */
   readonly logits: SharedArrayBuffer;
@@ -23,16 +23,16 @@ export interface SharedBlocks {
 const floatBytes = 4;
 
 export function allocateShared(
-  blueprint: PartitionPlan,
+  plan: PartitionPlan,
   logitsRows: number,
   classifier: SharedArrayBuffer | null,
 ): SharedBlocks {
-  const { threads, shape } = blueprint;
+  const { threads, shape } = plan;
   return {
     control: new SharedArrayBuffer(ThreadGroup.controlBytes(threads)),
-    order: new SharedArrayBuffer(PassDescriptor.bytes(blueprint)),
-    bus: new SharedArrayBuffer(AllGather.busBytes(threads, slabBytes(blueprint, divideGraph(blueprint)))),
-    adapterBus: new SharedArrayBuffer(AllGather.busBytes(threads, adapterSlabBytes(blueprint))),
+    pass: new SharedArrayBuffer(PassDescriptor.bytes(plan)),
+    gatherBuffer: new SharedArrayBuffer(AllGather.bufferBytes(threads, slabBytes(plan, divideGraph(plan)))),
+    adapterGatherBuffer: new SharedArrayBuffer(AllGather.bufferBytes(threads, adapterSlabBytes(plan))),
     classifier,
     logits: new SharedArrayBuffer(logitsRows * shape.vocabSize * floatBytes),
   };

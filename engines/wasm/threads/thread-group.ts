@@ -1,23 +1,23 @@
-// Owns how compute threads wait for one another: a barrier inside a pass, and the wait for the next order between passes.
-// Waiting spins first, because most waits are shorter than a wake-up, and sleeps then. Every thread has a Team on the same
-// control block; the leader is thread 0, the thread of the step loop.
+// Thread group: how compute threads wait for each other, at a barrier inside a pass and for the next pass between
+// passes. A wait spins first, because most waits are shorter than a wake-up, and then sleeps. Every thread has a
+// ThreadGroup on the same control block; the leader is thread 0, the thread of the step loop.
 import { existsSync, readlinkSync } from "node:fs";
 import { ServerError } from "../../../runtime/errors.ts";
 
 /** Words of the control block. */
-const word = { arrived: 0, generation: 1, sleepers: 2, orders: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
+const word = { arrived: 0, phase: 1, sleepers: 2, passes: 3, failed: 4, stopped: 5, loadedKiB: 6, threadIds: 8 };
 
-/** Looks at a word before sleeping on it, some 10 ns each: for the others in a pass, and for the order of the next step. */
+/** Reads of a word before sleeping on it, about 10 ns each: at a barrier, and while waiting for the next pass. */
 const barrierSpins = 100_000;
-const orderSpins = 200_000;
-/** How long the sleeping leader waits before it makes sure that the others still live. */
+const passSpins = 200_000;
+/** Interval at which the sleeping leader checks that the other threads are alive. */
 const livenessMs = 100;
 
 export class ThreadGroup {
   readonly index: number;
   readonly size: number;
   readonly #control: Int32Array;
-  #ordersSeen = 0;
+  #passesSeen = 0;
 
   static controlBytes(size: number): number {
     return (word.threadIds + size) * Int32Array.BYTES_PER_ELEMENT;
@@ -30,46 +30,46 @@ export class ThreadGroup {
     Atomics.store(this.#control, word.threadIds + index, systemThreadId());
   }
 
-  /** Returns when all threads have called it. Throws model_failed when one of them cannot. */
+  /** Returns when all threads have called it. Throws model_failed if one of them failed. */
   barrier(): void {
     if (this.size === 1) return;
     const control = this.#control;
-    const generation = Atomics.load(control, word.generation);
-    // After the generation: a failure that comes later changes that, and so ends the wait.
+    const phase = Atomics.load(control, word.phase);
+    // Checked after the phase is read: a later failure changes the phase, which ends the wait.
     this.#checkFailed();
     if (Atomics.add(control, word.arrived, 1) === this.size - 1) {
       Atomics.store(control, word.arrived, 0);
-      Atomics.add(control, word.generation, 1);
-      this.#wakeSleepers(word.generation);
+      Atomics.add(control, word.phase, 1);
+      this.#wakeSleepers(word.phase);
     } else {
-      this.#waitWhile(word.generation, generation, barrierSpins);
+      this.#waitWhile(word.phase, phase, barrierSpins);
     }
     this.#checkFailed();
   }
 
-  /** Leader: lets the others start on what has been written for them. */
-  giveOrder(): void {
-    Atomics.add(this.#control, word.orders, 1);
-    this.#wakeSleepers(word.orders);
+  /** Leader: starts the described pass on the other threads. */
+  startPass(): void {
+    Atomics.add(this.#control, word.passes, 1);
+    this.#wakeSleepers(word.passes);
   }
 
-  /** Others: waits for the next order. False when there will be none. */
-  awaitOrder(): boolean {
-    this.#waitWhile(word.orders, this.#ordersSeen, orderSpins);
-    this.#ordersSeen++;
+  /** Other threads: waits for the next pass. False if there will be none. */
+  awaitPass(): boolean {
+    this.#waitWhile(word.passes, this.#passesSeen, passSpins);
+    this.#passesSeen++;
     return Atomics.load(this.#control, word.stopped) === 0 && Atomics.load(this.#control, word.failed) === 0;
   }
 
-  /** Leader: sends the others home. */
+  /** Leader: ends the other threads. */
   stop(): void {
     Atomics.store(this.#control, word.stopped, 1);
-    this.giveOrder();
+    this.startPass();
   }
 
-  /** Any thread: makes every wait of every thread end, now or later: no pass is finished any more. */
+  /** Any thread: ends all present and future waits of all threads. No further pass completes. */
   fail(): void {
     Atomics.store(this.#control, word.failed, 1);
-    for (const at of [word.generation, word.orders]) {
+    for (const at of [word.phase, word.passes]) {
       Atomics.add(this.#control, at, 1);
       Atomics.notify(this.#control, at);
     }
@@ -85,7 +85,7 @@ export class ThreadGroup {
 
   #checkFailed(): void {
     if (Atomics.load(this.#control, word.failed) === 0) return;
-    throw new ServerError("model_failed", "the wasm engine's forward pass failed: a compute thread cannot go on");
+    throw new ServerError("model_failed", "the wasm engine's forward pass failed: a compute thread failed");
   }
 
   #waitWhile(at: number, value: number, spins: number): void {
@@ -104,7 +104,7 @@ export class ThreadGroup {
     if (Atomics.load(this.#control, word.sleepers) > 0) Atomics.notify(this.#control, at);
   }
 
-  /** The leader waits without an event loop, so nobody can tell it that a worker has ended. Linux can be asked. */
+  /** The leader waits without an event loop, so it receives no event when a worker ends. On Linux, /proc tells. */
   #othersLive(): boolean {
     for (let other = 1; other < this.size; other++) {
       const id = Atomics.load(this.#control, word.threadIds + other);
@@ -114,7 +114,7 @@ export class ThreadGroup {
   }
 }
 
-/** The system's number of this thread; 0 where it cannot be had. */
+/** The operating system's id of this thread; 0 if unavailable. */
 function systemThreadId(): number {
   try {
     return Number(readlinkSync("/proc/thread-self").split("/").at(-1));

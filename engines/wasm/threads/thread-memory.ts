@@ -1,5 +1,5 @@
-// Owns where everything lies in a compute thread's own memory: its rows of the weights, its pages of the KV cache, and
-// scratch for one pass. Sizes only; compute-thread.ts fills them. Untouched parts cost address space, not memory.
+// Memory layout of a compute thread: its rows of the weights, its pages of the KV cache, and scratch for one pass.
+// Sizes only; compute-thread.ts fills them. Untouched parts cost address space, not memory.
 import { ServerError } from "../../../runtime/errors.ts";
 import { type AdapterScratch, layOutScratch } from "../adapters/pass.ts";
 import { rowBytes } from "../graph/graph-tensors.ts";
@@ -8,7 +8,7 @@ import type { KernelExports } from "../load/kernel-exports.ts";
 import { expertRows } from "../pass/expert-routing.ts";
 import { type DividedGraph, kvLayers, type PartitionPlan, rowGrain, type Share } from "../plan/partition-plan.ts";
 
-/** The first page is the kernels' own. */
+/** The kernels use the first page. */
 const firstByte = 65_536;
 const wasmPageBytes = 65_536;
 export const longestMemoryPages = 65_536;
@@ -17,47 +17,47 @@ const alignment = 64;
 /** Rows are read from the file and packed a quarter of a megabyte at a time, through the scratch of a pass. */
 const stagingBytes = 1 << 18;
 const floatBytes = 4;
-/** attend() writes so many floats more than a head's values. */
+/** Extra floats that attend() writes after a head's values. */
 export const partialTail = 4;
 
 export interface ThreadMemory {
   readonly wasmPages: number;
-  /** Address of each packed matrix slice by the matrix's name, and of each vector of a norm by the tensor's. */
+  /** Addresses of the packed matrix slices by matrix name, and of the norms' vectors by tensor name. */
   readonly weights: ReadonlyMap<string, number>;
-  /** Likewise of the biases of a matrix's own rows; zeros where the rows are padded. */
+  /** Addresses of the biases of this thread's rows by matrix name; zeros in padding rows. */
   readonly biases: ReadonlyMap<string, number>;
   readonly kv: number;
   readonly kvPageBytes: number;
-  /** From one layer's pages to the next's; 0 where all have the same. */
+  /** Bytes from one layer's pages to the next layer's; 0 if all layers share them. */
   readonly kvLayerBytes: number;
   /** [tokens][width] */
   readonly hidden: number;
-  /** Rows that go into a product, before they are prepared. */
+  /** Input rows of a product, before they are prepared. */
   readonly input: number;
   readonly prepared: number;
-  /** Whole rows: queries, keys and values, or a feed-forward's inner state; at last those whose logits are wanted. */
+  /** Whole rows: queries, keys and values, or a feed-forward's inner state; at the end of a pass, the output rows. */
   readonly joined: number;
-  /** One slab a thread, `slabBytes` apart: what each has computed of the step under way. */
+  /** One slab per thread, `slabBytes` apart: each thread's results of the current step. */
   readonly slabs: number;
   readonly slabBytes: number;
-  /** The other operand of a gated step. */
+  /** Second operand of a gated feed-forward. */
   readonly gated: number;
-  /** Of the input those rows that go to an expert; 0 where there are none. */
+  /** Input rows of one expert; 0 if the model has no experts. */
   readonly gathered: number;
   readonly logits: number;
-  /** One table for each rope, `rotationBytes` apart. */
+  /** One table per rope, `rotationBytes` apart. */
   readonly rotation: number;
   readonly rotationBytes: number;
-  /** Pairs (address, first position) of the pages attend() is given. */
+  /** Pairs (address, first position) of the pages that attend() reads. */
   readonly pageList: number;
   readonly pageListBytes: number;
   readonly staging: number;
   readonly stagingBytes: number;
-  /** Null where the model takes no adapters; those themselves lie behind everything else. */
+  /** Null if the model takes no adapters. The adapters themselves lie after everything else. */
   readonly adapters: AdapterScratch | null;
 }
 
-/** Sizes of what the threads exchange must be equal in all of them: of the widest share. */
+/** Slab size: that of the widest share, because it must be equal in all threads. */
 export function slabBytes({ passTokens, shape }: PartitionPlan, divided: DividedGraph): number {
   const widest = Math.max(
     shape.width,
@@ -76,12 +76,12 @@ export function slabBytes({ passTokens, shape }: PartitionPlan, divided: Divided
 }
 
 export function layOut(
-  blueprint: PartitionPlan,
+  plan: PartitionPlan,
   divided: DividedGraph,
   kernels: KernelExports,
   thread: number,
 ): ThreadMemory {
-  const { shape, passTokens, maxRows, maxOutputs, blocksPerSequence, threads, pagesPerThread } = blueprint;
+  const { shape, passTokens, maxRows, maxOutputs, blocksPerSequence, threads, pagesPerThread } = plan;
   const arena = new Arena();
   const weights = new Map<string, number>();
   const biases = new Map<string, number>();
@@ -91,16 +91,16 @@ export function layOut(
       weights.set(name, arena.take((kernels.matrixBytes(tensor.type, padded, columns) >>> 0) * count));
     if (bias && !biases.has(name)) biases.set(name, arena.take(padded * floatBytes));
   }
-  for (const { name, bytes } of vectors(blueprint)) weights.set(name, arena.take(bytes));
+  for (const { name, bytes } of vectors(plan)) weights.set(name, arena.take(bytes));
 
-  const kvPageBytes = kernels.kvPageBytes(blueprint.kvType, shape.kvHeads, shape.headLength, blueprint.blockTokens);
+  const kvPageBytes = kernels.kvPageBytes(plan.kvType, shape.kvHeads, shape.headLength, plan.blockTokens);
   const kvPoolBytes = kvPageBytes * pagesPerThread;
-  const kv = arena.take(kvPoolBytes * kvLayers(blueprint));
-  // An encoder's layers have the same pages, one after the other.
-  const kvLayerBytes = blueprint.graph.isEncoder ? 0 : kvPoolBytes;
+  const kv = arena.take(kvPoolBytes * kvLayers(plan));
+  // An encoder's layers use the same pages, one after the other.
+  const kvLayerBytes = plan.graph.isEncoder ? 0 : kvPoolBytes;
 
   const attentionWidth = shape.heads * shape.headLength;
-  const classifier = blueprint.mixture?.classifier ?? [];
+  const classifier = plan.mixture?.classifier ?? [];
   const joinedWidth = Math.max(
     attentionWidth + 2 * shape.kvHeads * shape.headLength,
     shape.feedForward,
@@ -113,9 +113,9 @@ export function layOut(
   const inner = classifier.map(({ columns }) => columns);
   const widestInput = Math.max(shape.width, attentionWidth, shape.feedForward, expertLength, ...inner);
   const rows = (floats: number) => arena.take(passTokens * floats * floatBytes);
-  const types = new Set(matrices(blueprint).map(({ tensor }) => tensor.type));
+  const types = new Set(matrices(plan).map(({ tensor }) => tensor.type));
   const preparedBytes = Math.max(...[...types].map((type) => kernels.activationBytes(type, passTokens, widestInput)));
-  const slab = slabBytes(blueprint, divided);
+  const slab = slabBytes(plan, divided);
   const pageListBytes = maxRows * Math.ceil(blocksPerSequence / threads) * 8;
   const scratch = arena.used;
   const rotationBytes = align(passTokens * shape.rotated * floatBytes);
@@ -138,18 +138,18 @@ export function layOut(
     rotationBytes,
     pageList: arena.take(pageListBytes),
     pageListBytes,
-    adapters: layOutScratch(blueprint, (bytes) => arena.take(bytes)),
+    adapters: layOutScratch(plan, (bytes) => arena.take(bytes)),
     staging: scratch,
-    stagingBytes: Math.max(stagingBytes, longestPanelBytes(blueprint)),
+    stagingBytes: Math.max(stagingBytes, longestPanelBytes(plan)),
   };
   const end = Math.max(arena.used, scratch + memory.stagingBytes);
-  if (end > longestMemoryBytes) throw tooLarge(blueprint, end);
+  if (end > longestMemoryBytes) throw tooLarge(plan, end);
   return { ...memory, wasmPages: Math.ceil(end / wasmPageBytes) };
 }
 
 /** File bytes of the fewest rows that can be packed at once. */
-function longestPanelBytes(blueprint: PartitionPlan): number {
-  return Math.max(...matrices(blueprint).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
+function longestPanelBytes(plan: PartitionPlan): number {
+  return Math.max(...matrices(plan).map(({ tensor }) => Math.ceil(rowBytes(tensor) * rowGrain)));
 }
 
 function tooLarge({ threads, pagesPerThread, graph }: PartitionPlan, bytes: number): ServerError {

@@ -1,4 +1,5 @@
-// Owns one compute thread's norms: all of a model are of one kind. Used by compute-thread.ts and what runs in its passes.
+// Norms on one compute thread; all norms of a model are of one kind. Used by compute-thread.ts and the steps of its
+// passes.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { KernelExports } from "../load/kernel-exports.ts";
@@ -8,30 +9,30 @@ import type { ThreadMemory } from "./thread-memory.ts";
 const floatBytes = 4;
 
 export class ThreadNorms {
-  readonly #blueprint: PartitionPlan;
+  readonly #plan: PartitionPlan;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
 
-  constructor(blueprint: PartitionPlan, kernels: KernelExports, at: ThreadMemory) {
-    this.#blueprint = blueprint;
+  constructor(plan: PartitionPlan, kernels: KernelExports, at: ThreadMemory) {
+    this.#plan = plan;
     this.#kernels = kernels;
     this.#at = at;
   }
 
-  /** n rows as wide as the hidden state, without gaps; out may be x. Without a norm they are only copied. */
+  /** Norms n rows of the hidden state's width, without gaps; out may be x. If `norm` is null, rows are only copied. */
   run(norm: Norm | null, x: number, out: number, n: number): void {
-    const { width } = this.#blueprint.shape;
+    const { width } = this.#plan.shape;
     if (norm) this.#rows(norm, 0, x, out, width, n, width);
     else if (out !== x) this.#kernels.copyRows(x, width, out, width, n, width);
   }
 
-  /** n rows of k floats, `stride` apart, with the weights from number `firstWeight` on. */
+  /** Norms n rows of k floats, `stride` apart, with the weights from number `firstWeight` on. */
   runInPlace(norm: Norm, firstWeight: number, x: number, stride: number, n: number, k: number): void {
     this.#rows(norm, firstWeight, x, x, stride, n, k);
   }
 
   #rows({ weight, bias }: Norm, first: number, x: number, out: number, stride: number, n: number, k: number): void {
-    const { graph, shape } = this.#blueprint;
+    const { graph, shape } = this.#plan;
     const weights = this.#addressOf(weight.name) + first * floatBytes;
     if (graph.normKind === "rms") {
       this.#kernels.rmsNorm(x, stride, weights, out, stride, n, k, shape.epsilon);

@@ -1,5 +1,5 @@
-// Owns one compute thread's products: its rows of a matrix times the inputs of a pass, and bringing together what all threads
-// have computed of them. Used by compute-thread.ts and what runs in its passes.
+// Products on one compute thread: multiplies its rows of a matrix with the inputs of a pass, and gathers the results of
+// all threads. Used by compute-thread.ts and the steps of its passes.
 
 import type { Norm } from "../graph/graph-tensors.ts";
 import type { Hyperparameters } from "../graph/shape.ts";
@@ -16,27 +16,27 @@ export interface ProductParts {
   readonly index: number;
   readonly kernels: KernelExports;
   readonly at: ThreadMemory;
-  readonly exchange: AllGather;
+  readonly allGather: AllGather;
   readonly norms: ThreadNorms;
 }
 
 export class ThreadProducts {
-  /** Where this thread puts what the others are to get. */
+  /** Address of this thread's slab, which the other threads receive. */
   readonly ownSlab: number;
   readonly #shape: ProductParts["shape"];
   readonly #index: number;
   readonly #kernels: KernelExports;
   readonly #at: ThreadMemory;
-  readonly #exchange: AllGather;
+  readonly #allGather: AllGather;
   readonly #norms: ThreadNorms;
 
-  constructor({ shape, index, kernels, at, exchange, norms }: ProductParts) {
+  constructor({ shape, index, kernels, at, allGather, norms }: ProductParts) {
     this.ownSlab = at.slabs + index * at.slabBytes;
     this.#shape = shape;
     this.#index = index;
     this.#kernels = kernels;
     this.#at = at;
-    this.#exchange = exchange;
+    this.#allGather = allGather;
     this.#norms = norms;
   }
 
@@ -45,9 +45,9 @@ export class ThreadProducts {
   }
 
   /**
-   * n rows of `columns` floats at x times this thread's pieces, and their biases: rows of share.stride floats at `out`.
-   * `preparedAs` is the form in which x has been prepared already, -1 = none. Returns the one it has now. Of matrices
-   * that lie behind one another in a tensor it is number `index`.
+   * Multiplies n rows of `columns` floats at x with this thread's pieces and adds their biases: writes rows of
+   * share.stride floats at `out`. `preparedAs` is the format in which x is already prepared, -1 = none. Returns its
+   * present format. In a stack of matrices, `index` selects one.
    */
   multiply(
     { pieces, stride }: Share,
@@ -74,9 +74,9 @@ export class ThreadProducts {
     return current;
   }
 
-  /** Gives the others the first n rows of this thread's slab and takes theirs. */
-  exchange(shares: readonly Share[], n: number): void {
-    this.#exchange.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
+  /** Shares the first n rows of this thread's slab and receives the others'. */
+  gather(shares: readonly Share[], n: number): void {
+    this.#allGather.slabs((thread) => n * (shares[thread] as Share).stride * floatBytes);
   }
 
   /** Puts the slabs of all threads side by side: n whole rows. */
@@ -91,13 +91,16 @@ export class ThreadProducts {
     });
   }
 
-  /** Exchanges the slabs and adds all of them, normed where there is a norm, to the hidden state of n tokens of the pass. */
+  /**
+   * Gathers the slabs and adds them to the hidden state of n tokens of the pass, from `firstToken` on; first norms the
+   * sum if `postNorm` is given.
+   */
   addToHidden(shares: readonly Share[], n: number, postNorm: Norm | null, firstToken = 0): void {
     const { width, residualScale } = this.#shape;
     const { joined, slabs, slabBytes } = this.#at;
     const hidden = this.#at.hidden + firstToken * width * floatBytes;
     if (postNorm) {
-      this.exchange(shares, n);
+      this.gather(shares, n);
       this.join(shares, n);
       this.#norms.run(postNorm, joined, joined, n);
       if (residualScale !== 1) this.#kernels.scaleRows(joined, width, n, width, residualScale);
@@ -106,7 +109,7 @@ export class ThreadProducts {
     }
     const own = this.own(shares).stride;
     if (residualScale !== 1) this.#kernels.scaleRows(this.ownSlab, own, n, own, residualScale);
-    this.exchange(shares, n);
+    this.gather(shares, n);
     shares.forEach(({ pieces, stride }, thread) => {
       const slab = slabs + thread * slabBytes;
       for (const { rows, slabColumn, column } of pieces) {

@@ -1,5 +1,5 @@
-// The entry of every compute thread but the leader: loads its part of the model once it is told what the model is, then runs
-// passes as they are ordered. It runs no event loop between passes; it ends when the team is stopped, or with the thread that
+// Compute worker: entry of every compute thread but the leader. It loads its part of the model, then runs passes as the
+// leader starts them, without an event loop between them. It ends when the group is stopped, or with the thread that
 // started it.
 import { once } from "node:events";
 import { parentPort } from "node:worker_threads";
@@ -10,15 +10,15 @@ import type { PartitionPlan } from "../plan/partition-plan.ts";
 import { ComputeThread } from "./compute-thread.ts";
 import type { SharedBlocks } from "./shared-blocks.ts";
 
-/** What a worker is told, once. */
+/** Sent to the worker once. */
 export interface WorkerTask {
-  readonly blueprint: PartitionPlan;
+  readonly plan: PartitionPlan;
   readonly index: number;
   readonly kernels: KernelModule;
   readonly shared: SharedBlocks;
 }
 
-/** What it answers when it has loaded, once. */
+/** The worker's only answer, sent after loading. */
 export type WorkerReport =
   | { readonly ready: true; readonly pages: ThreadPages; readonly memory: KernelMemory }
   | { readonly ready: false; readonly error: ErrorRecord };
@@ -28,10 +28,10 @@ const [task] = (await once(parentPort, "message")) as [WorkerTask];
 const thread = await load(task);
 if (thread) work(thread);
 
-async function load({ blueprint, index, kernels, shared }: WorkerTask): Promise<ComputeThread | null> {
+async function load({ plan, index, kernels, shared }: WorkerTask): Promise<ComputeThread | null> {
   try {
-    const thread = new ComputeThread(blueprint, index, kernels, shared);
-    await thread.load((bytes) => thread.team.addLoaded(bytes));
+    const thread = new ComputeThread(plan, index, kernels, shared);
+    await thread.load((bytes) => thread.group.addLoaded(bytes));
     report({ ready: true, pages: thread.kvPages, memory: thread.memory });
     return thread;
   } catch (error) {
@@ -42,9 +42,9 @@ async function load({ blueprint, index, kernels, shared }: WorkerTask): Promise<
 
 function work(thread: ComputeThread): void {
   try {
-    while (thread.team.awaitOrder()) thread.runPass();
+    while (thread.group.awaitPass()) thread.runPass();
   } catch (error) {
-    thread.team.fail();
+    thread.group.fail();
     throw error;
   }
 }

@@ -1,5 +1,5 @@
-// The wasm engine beside llama.cpp on a generated model of every architecture: the logits after every token of prompts of many
-// lengths, fed together and in chunks, and of tokens that follow them one by one.
+// Parity with llama.cpp on a generated model of every architecture: the logits after every token of prompts of many
+// lengths, fed whole and in chunks, and of tokens fed one by one after them.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ import { errorShare, type Feed, feedForAll, feedInChunks, mixedSteps } from "../
 import { specOf } from "../../fixtures/models/models.ts";
 import { tinyArchitectures, tinyWindow, writeTinyArchitecture } from "../../fixtures/models/tiny-architectures.ts";
 
-/** Of the range of the logits. */
+/** As a share of the range of the logits. */
 const largestError = 0.003;
 /** Longer than a pass of the engine, and than any window. */
 const longPrompt: Feed = { slot: 6, from: 0, to: 5 * tinyWindow };
@@ -22,7 +22,7 @@ const settings: readonly Pick<ModelSpec, "kvType" | "threads">[] = [
   { kvType: "f32", threads: 2 },
 ];
 
-describe("the wasm engine beside llama.cpp on every architecture", () => {
+describe("the wasm engine against llama.cpp on every architecture", () => {
   let directory = "";
   before(() => {
     directory = mkdtempSync(join(tmpdir(), "troupe-architectures-"));
@@ -59,12 +59,12 @@ describe("the wasm engine beside llama.cpp on every architecture", () => {
 
 describe("the KV cache of a model with sliding windows", () => {
   for (const name of ["gemma2", "gemma3", "olmo2, sliding windows"] as const) {
-    it(`goes on from what was saved, shared or rolled back as from what was just computed, to the bit: ${name}`, async () => {
+    it(`continues from saved, shared or truncated KV as from KV just computed, bit for bit: ${name}`, async () => {
       const directory = mkdtempSync(join(tmpdir(), "troupe-windows-"));
       const path = join(directory, "model.gguf");
       await writeTinyArchitecture(path, name, { seed: 8 });
       const model = await wasmEngine.load(specOf(path, { maxSequences: 5, extraLogitsRows: 8, threads: 3 }), () => {});
-      // Longer than a window by more than a page.
+      // Exceeds a window by more than a page.
       const cut = 96;
       const end = 110;
       const goOn = (slot: number) => feedInChunks(model, { slot, from: cut, to: end, text: 1 });

@@ -1,5 +1,5 @@
-// Thousands of damaged model files of every architecture before what the wasm engine asks of a file. WASM_FUZZ_ROUNDS asks for
-// more of them, WASM_FUZZ_SEED for others.
+// Damaged model files: thousands, of every architecture, against the checks of the wasm engine. WASM_FUZZ_ROUNDS sets
+// their number, WASM_FUZZ_SEED the seed.
 import assert from "node:assert/strict";
 import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -21,7 +21,7 @@ const seed = Number(process.env.WASM_FUZZ_SEED ?? 1);
 /** Of processor time, so that a busy machine fails no round. */
 const maxRoundMs = 150;
 const maxGrowthBytes = 192 * 1024 * 1024;
-/** Of the files that are read, every so many is loaded. */
+/** One of this many readable files is also loaded. */
 const loadedEach = 40;
 
 const encoders = ["bert", "nomic-bert", "modern-bert"] as const;
@@ -34,8 +34,8 @@ function seededRandom(from: number): Random {
   };
 }
 
-/** What every thread would be told of a small model with a short context. */
-function blueprintOf({ table, graph, shape }: WasmModelFile, threads: number): PartitionPlan {
+/** The plan of a small model with a short context, as every thread would get it. */
+function planOf({ table, graph, shape }: WasmModelFile, threads: number): PartitionPlan {
   const sizes = {
     passTokens: 64,
     maxRows: 4,
@@ -65,7 +65,7 @@ describe("a damaged model file of any architecture", () => {
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
-  /** Null where the file is refused as it should be; anything but that throws. */
+  /** Null if the file is rejected properly; throws on any other failure. */
   async function read(file: WholeFile): Promise<WasmModelFile | null> {
     try {
       return await readModel(path);
@@ -83,10 +83,10 @@ describe("a damaged model file of any architecture", () => {
     }
   }
 
-  it(`is read or refused, soon and in little memory, ${rounds} times`, async () => {
+  it(`is read or rejected, quickly and in little memory, ${rounds} times`, async () => {
     const kernels = instantiateKernels(await loadKernels(), createMemory(1));
     const random = seededRandom(seed);
-    // Written over again and again: to make a file new takes longer than all that is measured here.
+    // Overwritten repeatedly: creating a file takes longer than everything measured here.
     const descriptor = openSync(path, "r+");
     const peakBefore = process.resourceUsage().maxRSS;
     let readable = 0;
@@ -101,8 +101,8 @@ describe("a damaged model file of any architecture", () => {
         if (found) {
           readable++;
           for (const threads of [1, 3]) {
-            const blueprint = blueprintOf(found, threads);
-            const { wasmPages } = layOut(blueprint, divideGraph(blueprint), kernels, threads - 1);
+            const plan = planOf(found, threads);
+            const { wasmPages } = layOut(plan, divideGraph(plan), kernels, threads - 1);
             assert.ok(wasmPages > 0 && wasmPages < 1024, `${wasmPages} pages`);
           }
         }
@@ -123,7 +123,7 @@ describe("a damaged model file of any architecture", () => {
   });
 });
 
-/** Loads it. Weights that are read as another type than they were written in may be no numbers, which only loading finds. */
+/** Loads it. Weights read as another type may hold NaN, which only loading detects. */
 async function loadOrRefuse(path: string): Promise<void> {
   try {
     (await wasmEngine.load(specOf(path, { threads: 1, maxModelLength: 64 }), () => {})).dispose();

@@ -1,5 +1,5 @@
-// Pooled outputs of the wasm engine against those of llama.cpp: encoders of every architecture and way to pool, and models
-// that generate whose files say how they pool.
+// Pooled outputs of the wasm engine against those of llama.cpp: encoders of every architecture and pooling, and
+// generating models whose files name a pooling.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -22,7 +22,7 @@ const sentenceCount = 200;
 const leastCosine = 0.999;
 const [clsToken, sepToken] = [2, 3];
 
-/** Texts of every length from one token to the whole context, most of them short, as tokens. */
+/** Texts as tokens, of every length from one token to the whole context, most of them short. */
 function sentences(tokenize: (text: string) => Int32Array, contextLength: number): Int32Array[] {
   let state = 1;
   const below = (count: number) => {
@@ -38,7 +38,7 @@ function sentences(tokenize: (text: string) => Int32Array, contextLength: number
   });
 }
 
-/** The pooled output of each sentence, as many sentences a step as it takes. */
+/** The pooled output of each sentence, with as many sentences per step as fit. */
 function poolAll(model: LoadedModel, all: readonly Int32Array[]): Float32Array[] {
   const { maxSequences, maxBatchTokens } = model.capacity;
   const { pooledLength } = model.capabilities;
@@ -67,7 +67,7 @@ function cosine(a: Float32Array, b: Float32Array): number {
   return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
 }
 
-/** Vectors point the same way and are as long. */
+/** Asserts that vectors have the same direction and length. */
 function assertSameVectors(actual: readonly Float32Array[], expected: readonly Float32Array[]): void {
   assert.equal(actual.length, expected.length);
   for (const [i, vector] of actual.entries()) {
@@ -78,7 +78,7 @@ function assertSameVectors(actual: readonly Float32Array[], expected: readonly F
   assert.ok(Math.min(...actual.slice(1).map((vector) => cosine(vector, actual[0]!))) < 0.95, "all are the same");
 }
 
-/** `tolerance` is a share of the largest score; what the scores differ by among each other must agree too. */
+/** `tolerance` is a share of the largest score; the differences between scores must agree too. */
 function assertSameScores(actual: readonly Float32Array[], expected: readonly Float32Array[], tolerance: number): void {
   const largest = Math.max(...expected.map((scores) => Math.max(...scores.map(Math.abs))));
   const errors = actual.map((scores, i) => Math.max(...scores.map((score, k) => Math.abs(score - expected[i]![k]!))));
@@ -88,13 +88,13 @@ function assertSameScores(actual: readonly Float32Array[], expected: readonly Fl
   assert.ok(correlation >= 0.998, `correlated by ${correlation}`);
 }
 
-/** The first score of each text, less their mean. */
+/** The first score of each text, minus their mean. */
 function centred(scores: readonly Float32Array[]): Float32Array {
   const mean = scores.reduce((sum, [score]) => sum + score!, 0) / scores.length;
   return Float32Array.from(scores, ([score]) => score! - mean);
 }
 
-describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
+describe("pooled outputs of the wasm engine against llama.cpp's", () => {
   let directory = "";
   before(() => {
     directory = mkdtempSync(join(tmpdir(), "troupe-encoders-"));
@@ -110,7 +110,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     }
   }
 
-  /** Sentences, what llama.cpp makes of them, and what the wasm engine does with so many threads. */
+  /** Sentences, llama.cpp's outputs for them, and the wasm engine's with `threads` threads. */
   async function compare(path: string, threads: number, changes: Partial<ModelSpec> = {}) {
     const spec = specOf(path, { maxSequences: 12, threads: 1, ...changes });
     const { expected, all, declared } = await withModel(llamaEngine, spec, (model) => {
@@ -153,7 +153,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
   for (const architecture of ["bert", "modern-bert"] as const) {
     for (const [weights, threads, scores, tolerance] of [
       ["F32", 1, 1, 1e-3],
-      // llama.cpp rounds what goes into products to the type of the weights, or to 8 bits.
+      // llama.cpp rounds the inputs of products to the type of the weights, or to 8 bits.
       ["F16", 2, 3, 2e-3],
       ["Q8_0", 1, 1, 0.1],
     ] as const) {
@@ -167,7 +167,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     }
   }
 
-  it("agree where queries, keys and values come of one matrix with a bias, and files do not say how to pool", async () => {
+  it("agree if queries, keys and values are one matrix with a bias, and the file names no pooling", async () => {
     const path = await write({ architecture: "bert", pooling: null, weights: "F32", isFused: true });
     const { actual, expected, declared, own } = await compare(path, 1);
     assertSameVectors(actual, expected);
@@ -175,14 +175,14 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     assert.equal(own.capabilities.pooling, "mean");
   });
 
-  it("agree on a modern-bert of another activation, and on texts longer than passes of several", async () => {
+  it("agree on a modern-bert with another activation, and on texts longer than passes of several sequences", async () => {
     const options = { architecture: "modern-bert", pooling: "cls", activation: "silu", contextLength: 512 } as const;
     const { actual, expected, own } = await compare(await write({ ...options, weights: "F16", window: 33 }), 2);
     assertSameVectors(actual, expected);
     assert.equal(own.tokens, 512);
   });
 
-  it("take no longer texts than a step, the settings or the model take", async () => {
+  it("limit the length of a text to that of the step, the settings and the model", async () => {
     const path = await write({ architecture: "bert", pooling: "mean" });
     for (const [changes, tokens] of [
       [{}, 128],
@@ -197,7 +197,7 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     }
   });
 
-  it("are of the last token where the file of a model that generates says so, in steps of several passes", async () => {
+  it("are of the last token if the file of a generating model says so, in steps of several passes", async () => {
     const path = join(directory, "last.gguf");
     await writeTinyModel(path, { seed: 4, pooling: 3, weights: "F16", contextLength: 256 });
     const { actual, expected, own } = await compare(path, 1, { kvType: "f32" });
@@ -205,17 +205,17 @@ describe("pooled outputs of the wasm engine beside llama.cpp's", () => {
     assert.equal(own.capabilities.pooling, "last");
   });
 
-  it("are scores of the last token where a model that generates has a head for them", async () => {
+  it("are scores of the last token if a generating model has a head for them", async () => {
     const path = join(directory, "reranker.gguf");
     await writeTinyReranker(path, 5);
     const { actual, expected, declared, own } = await compare(path, 1, { kvType: "f32" });
-    // llama.cpp adds up in 16 bits what attention sees: the more there is, the further it is off.
+    // llama.cpp sums attention in 16 bits: the more tokens, the larger its error.
     assertSameScores(actual, expected, 5e-3);
     assert.deepEqual([own.capabilities.pooling, own.capabilities.pooledLength], ["rank", rerankerScores]);
     assert.equal(declared.capabilities.pooledLength, rerankerScores);
   });
 
-  it("are none where the file of a model that generates names the first token, which sees no other", async () => {
+  it("are absent if the file of a generating model names the first token, which sees no other", async () => {
     const path = join(directory, "first.gguf");
     await writeTinyModel(path, { seed: 4, pooling: 2 });
     const { pooling, pooledLength } = await withModel(wasmEngine, specOf(path, { threads: 1 }), (m) => m.capabilities);

@@ -1,5 +1,5 @@
-// Feed-forwards of experts beside llama.cpp's, on generated models whose tokens are sent where a case wants them: no choice of
-// experts is so near a tie that rounding could decide it.
+// Mixture-of-experts parity with llama.cpp, on generated models whose routers send tokens to chosen experts: no choice
+// is near enough to a tie for rounding to decide it.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,14 +25,14 @@ interface Case {
   readonly threads: readonly number[];
 }
 
-/** `used` different experts of the first `count`, not the same ones for every token. */
+/** `used` different experts of the first `count`, varying by token. */
 const spread = (count: number, used: number) => (token: number) =>
   Array.from({ length: used }, (_, rank) => (token * 5 + Math.trunc(token / 3) + rank) % count);
 
 const cases: readonly Case[] = [
   { name: "mixtral", architecture: "mixtral", picks: spread(4, 2), threads: [1, 2, 3] },
   { name: "qwen3moe", architecture: "qwen3moe", picks: spread(8, 3), threads: [2] },
-  { name: "an expert that nobody picks", architecture: "mixtral", picks: spread(3, 2), threads: [2] },
+  { name: "an unused expert", architecture: "mixtral", picks: spread(3, 2), threads: [2] },
   { name: "all tokens at the same experts", architecture: "qwen3moe", picks: () => [6, 1, 2], threads: [1] },
   {
     name: "every expert at every token",
@@ -57,7 +57,7 @@ const cases: readonly Case[] = [
   },
 ];
 
-describe("feed-forwards of experts beside llama.cpp's", () => {
+describe("a mixture of experts against llama.cpp's", () => {
   let directory = "";
   before(() => {
     directory = mkdtempSync(join(tmpdir(), "troupe-experts-"));
@@ -94,7 +94,7 @@ describe("feed-forwards of experts beside llama.cpp's", () => {
     });
   }
 
-  it("gives a sequence among others what it gets alone, to the bit, wherever a random router sends their tokens", async () => {
+  it("gives a sequence the same results in a batch as alone, bit for bit, with a random router", async () => {
     const path = join(directory, "random-router.gguf");
     await writeTinyArchitecture(path, "qwen3moe", { seed: 5, weights: "Q8_0" });
     const model = await wasmEngine.load(specOf(path, { maxSequences: 8, maxModelLength: 128, threads: 2 }), () => {});
@@ -124,8 +124,9 @@ describe("feed-forwards of experts beside llama.cpp's", () => {
 
   for (const { name, ...rest } of cases.slice(0, 2)) {
     for (const weights of ["Q8_0", "Q4_1"] as const) {
-      // Both engines round activations to 8 bits, each in its own way: on a model as narrow as this that is most of 1 %.
-      it(`gives them within what rounded activations differ by: ${name}, ${weights}`, async () => {
+      // Both engines round activations to 8 bits, in different ways: on a model as narrow as this, that causes most of
+      // 1 %.
+      it(`gives the same logits within the error of rounded activations: ${name}, ${weights}`, async () => {
         const [found = []] = await errors({ name, ...rest, options: { weights }, threads: [2] });
         const mean = found.reduce((sum, error) => sum + error, 0) / found.length;
         assert.ok(mean <= 0.012 && Math.max(...found) <= 0.025, `mean ${mean}: ${found}`);

@@ -1,5 +1,5 @@
-// LoRA adapters of the wasm engine beside the measure of them: the real model, and generated ones of other architectures, with
-// the adapter merged into their float weights.
+// LoRA adapters of the wasm engine against their reference: the real model, and generated ones of other architectures,
+// with the adapter merged into their float weights.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -29,9 +29,9 @@ const text = Int32Array.from({ length: 24 }, (_, i) => 300 + ((i * i * 31 + i * 
 /** Tokens of the prompt; the rest is fed one by one. */
 const prompt = 16;
 
-/** Largest error as a share of the range of the logits that are right. */
+/** Largest error as a share of the range of the reference logits. */
 const bound = 0.002;
-/** What an adapter must change for the comparison to mean something. */
+/** Least change by the adapter for the comparison to be meaningful. */
 const leastChange = 0.05;
 
 const cases: Readonly<Record<string, Omit<LoraOptions, "modelPath" | "seed">>> = {
@@ -41,7 +41,7 @@ const cases: Readonly<Record<string, Omit<LoraOptions, "modelPath" | "seed">>> =
   "one target, rank 64": { rank: 64, targets: ["down_proj"] },
 };
 
-/** The logits behind the prompt and behind every token after it. */
+/** The logits after the prompt and after every following token. */
 function generate(model: LoadedModel, adapter: number): Float32Array[] {
   const { vocabSize } = model.card;
   const tokens = text.map((token) => token % vocabSize);
@@ -66,7 +66,7 @@ function largestShare(actual: readonly Float32Array[], expected: readonly Float3
   return Math.max(...shares);
 }
 
-/** Compares the model with an adapter to the one that it was merged into. */
+/** Compares the model with an adapter to the model with the adapter merged in. */
 async function compare(name: string, options: LoraOptions): Promise<void> {
   const { modelPath } = options;
   const source = join(folder, name.replaceAll(/\W+/g, "-"));
@@ -89,7 +89,7 @@ async function compare(name: string, options: LoraOptions): Promise<void> {
   }
 }
 
-describe("adapters of the wasm engine beside merged weights", () => {
+describe("adapters of the wasm engine against merged weights", () => {
   for (const [name, options] of Object.entries(cases)) {
     it(`give the merged model's logits within ${bound * 100} % of their range: ${name}`, async () => {
       await compare(name, { modelPath: await floatModel(), seed: 3, ...options });
@@ -105,7 +105,7 @@ describe("adapters of the wasm engine beside merged weights", () => {
     qwen3moe: "attention",
   };
   for (const [name, targets] of Object.entries(architectures)) {
-    it(`give the same with a model of another architecture: ${name}`, async () => {
+    it(`give the merged model's logits with another architecture: ${name}`, async () => {
       const modelPath = join(folder, "architecture.gguf");
       await writeTinyArchitecture(modelPath, name as TinyArchitecture, { seed: 5, weights: "F32" });
       await compare(name, { modelPath, seed: 3, rank: 4, targets });
@@ -113,10 +113,10 @@ describe("adapters of the wasm engine beside merged weights", () => {
   }
 });
 
-describe("an adapter that changes what the wasm engine adds none to", () => {
+describe("an adapter of a matrix to which the wasm engine applies none", () => {
   const cases = [["qwen3moe", "gate", "blk.1.ffn_gate_inp.weight"]] as const;
   for (const [architecture, target, tensor] of cases) {
-    it(`is refused by the name of the tensor, and nothing has changed: ${architecture}, ${target}`, async () => {
+    it(`is rejected with the tensor's name, and changes nothing: ${architecture}, ${target}`, async () => {
       const modelPath = join(folder, "refusing.gguf");
       await writeTinyArchitecture(modelPath, architecture, { seed: 5, weights: "F32" });
       const prepare = async (targets: Targets) => {

@@ -1,5 +1,5 @@
-// X-LoRA in the wasm engine beside the measure of it: the real model with the adapters merged into its float weights, each times
-// the weight that a classifier which always says the same gives it.
+// X-LoRA in the wasm engine against its reference: the real model with the adapters merged into its float weights, each
+// times the weight that a constant classifier gives it.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
@@ -17,16 +17,16 @@ const limits = { maxAdapters: 4, maxRank: 256, maxBytes: 2 ** 30 };
 const text = Int32Array.from({ length: 20 }, (_, i) => 300 + ((i * i * 31 + i * 7) % 9000));
 /** Tokens of the prompt; the rest is fed one by one. */
 const prompt = 14;
-/** What each adapter counts for in the end. */
+/** Resulting weight of each adapter. */
 const weights = [0.75, 0.25, -0.5];
 const globalWeight = 0.5;
 
-/** Largest error as a share of the range of the logits that are right. */
+/** Largest error as a share of the range of the reference logits. */
 const bound = 0.002;
-/** What the adapters must change for the comparison to mean something. */
+/** Least change by the adapters for the comparison to be meaningful. */
 const leastChange = 0.05;
 
-/** The logits behind the prompt and behind every token after it. */
+/** The logits after the prompt and after every following token. */
 function generate(model: LoadedModel): Float32Array[] {
   const batch = new Batch(1, text.length);
   const feed = (from: number, to: number): Float32Array => {
@@ -49,7 +49,7 @@ function largestShare(actual: readonly Float32Array[], expected: readonly Float3
   return Math.max(...shares);
 }
 
-/** The classifier says the same of every token, and of every layer. */
+/** A classifier with the same output for every token and layer. */
 function constant(spec: MixtureSpec): MixtureSpec {
   const classifier = spec.classifier.map((layer) => ({
     ...layer,
@@ -59,8 +59,8 @@ function constant(spec: MixtureSpec): MixtureSpec {
   return { ...spec, classifier, temperature: null, globalWeight };
 }
 
-describe("an X-LoRA of the wasm engine beside merged weights", () => {
-  it(`gives the merged model's logits within ${bound * 100} % of their range where its weights are constant`, async () => {
+describe("an X-LoRA of the wasm engine against merged weights", () => {
+  it(`gives the merged model's logits within ${bound * 100} % of their range if its weights are constant`, async () => {
     const modelPath = await floatModel();
     const adapterOptions = () => ({ rank: 16, magnitude: 0.3 });
     const written = await writeXlora(join(folder, "x"), { modelPath, seed: 3, layerwise: true, adapterOptions });

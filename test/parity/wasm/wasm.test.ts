@@ -14,14 +14,14 @@ import { paddedTypes, type QuantizedType, quantizedModel, referenceModel } from 
 import { specOf } from "../../fixtures/models/models.ts";
 import { type TinyModelOptions, writeTinyModel } from "../../fixtures/models/tiny-gguf.ts";
 
-describe("the wasm engine beside llama.cpp on the real model", () => {
+describe("the wasm engine against llama.cpp on the real model", () => {
   const [longWindow, shortWindow, shortText] = [128, 32, 64];
 
   async function compare(type: QuantizedType, form: Form, tokenCount: number): Promise<Divergence> {
     const windowTokens = tokenCount > shortText ? longWindow : shortWindow;
     const sizes = { maxSequences: chunkTokens, maxBatchTokens: chunkBatchTokens, maxModelLength: windowTokens };
     const [path, referencePath] = await Promise.all([quantizedModel(type), referenceModel(type)]);
-    // With threads of its own it would be in the way of the other's when they take turns.
+    // With several threads, the two engines would slow each other down when they alternate.
     const reference = await llamaEngine.load(specOf(referencePath, { ...sizes, kvType: "f16", threads: 1 }), () => {});
     const subject = await wasmEngine.load(specOf(path, sizes), () => {});
     try {
@@ -33,17 +33,17 @@ describe("the wasm engine beside llama.cpp on the real model", () => {
     }
   }
 
-  // Of few tokens, and looser than over the whole text (`bench parity`): where activations are quantised, llama.cpp itself
-  // with another KV type or other kernels changes its mind about the likeliest token at 4 of 100 positions.
+  // Over few tokens, and looser than over the whole text (`bench parity`): with quantised activations, llama.cpp itself
+  // with another KV type or other kernels changes its most likely token at 4 of 100 positions.
   const quantised = { perplexity: 0.02, sameTop: 0.92, kl: 0.01 };
-  /** Of two windows of 32 tokens: one kind of block beside another is no more than this apart, a wrong scale is far more. */
+  /** For two windows of 32 tokens: two block formats differ by no more than this; a wrong scale by far more. */
   const few = { perplexity: 0.08, sameTop: 0.87, kl: 0.01 };
-  /** So small a model is so near to saying nothing that every rounding counts: llama.cpp's own make a KL of 0.14. */
+  /** A model this small predicts so little that all rounding matters: llama.cpp's own gives a KL of 0.14. */
   const twoBits = { perplexity: 0.1, sameTop: 0.85, kl: 0.04 };
   const exact = { perplexity: 0.005, sameTop: 0.985, kl: 0.0005 };
-  /** Covered by Q4_K_M and IQ4_NL, in `bench parity` by themselves: making them takes llama.cpp a minute. */
+  /** Covered by Q4_K_M and IQ4_NL, and separately in `bench parity`: making them takes llama.cpp a minute. */
   const covered: ReadonlySet<QuantizedType> = new Set(["Q4_K", "Q6_K", "IQ4_XS"]);
-  /** With 3 bits the model knows so little of the first tokens of a window that 64 of them say little of the kernels. */
+  /** With 3 bits the model predicts the first tokens of a window so poorly that 64 of them do not test the kernels. */
   const lengths: Readonly<Partial<Record<QuantizedType, number>>> = { Q3_K: 256 };
   const cases: readonly (readonly [QuantizedType, Form, number, typeof exact])[] = [
     ["F16", "chunks", 128, exact],
@@ -55,7 +55,7 @@ describe("the wasm engine beside llama.cpp on the real model", () => {
       .map((type) => [type, "decode", lengths[type] ?? shortText, type === "Q2_K" ? twoBits : few] as const),
   ];
   for (const [type, form, tokenCount, bounds] of cases) {
-    it(`says of a text what llama.cpp says: ${type}, fed as ${form}`, async () => {
+    it(`predicts a text like llama.cpp: ${type}, fed as ${form}`, async () => {
       const divergence = await compare(type, form, tokenCount);
       const report = JSON.stringify(divergence);
       assert.equal(divergence.positions, tokenCount);
@@ -67,7 +67,7 @@ describe("the wasm engine beside llama.cpp on the real model", () => {
   }
 });
 
-describe("the wasm engine beside llama.cpp on generated models", () => {
+describe("the wasm engine against llama.cpp on generated models", () => {
   let directory = "";
   before(() => {
     directory = mkdtempSync(join(tmpdir(), "troupe-wasm-"));
@@ -84,7 +84,7 @@ describe("the wasm engine beside llama.cpp on generated models", () => {
     "a factor for each rotated pair": { frequencyFactors: Array.from({ length: 16 }, (_, i) => 1 + i / 4) },
     "a number of rows that is no multiple of 16": { feedForward: 160, vocabularySize: 509 },
   };
-  /** Largest error allowed by the type of the KV cache: what an 8-bit mantissa does to it, and what is left without one. */
+  /** Largest error by type of the KV cache: that of an 8-bit mantissa, and the remainder without one. */
   const bounds = { auto: 0.003, f32: 0.001 } as const;
   for (const [shape, options] of Object.entries(shapes)) {
     for (const weights of ["F32", "F16"] as const) {
@@ -135,7 +135,7 @@ describe("the KV cache of the wasm engine", () => {
     for (let slot = 0; slot < model.capacity.maxSequences; slot++) model.kv.release(slot);
   }
 
-  /** What `text` gives after `to` tokens when nothing of it has been computed before. */
+  /** Logits of `text` after `to` tokens, computed from an empty cache. */
   function fresh(text: number, to: number): Float32Array {
     const logits = feedInChunks(model, { slot: 31, from: 0, to, text });
     model.kv.release(31);
@@ -143,14 +143,14 @@ describe("the KV cache of the wasm engine", () => {
   }
 
   for (const kept of [64, 70, 96]) {
-    it(`goes on after the first ${kept} tokens of a copy as if they had just been computed, to the bit`, () => {
+    it(`continues after the first ${kept} tokens of a copy as if just computed, bit for bit`, () => {
       feedInChunks(model, { slot: 0, from: 0, to: 100 });
       const saved = model.kv.save(0);
       assert.ok(saved);
       model.kv.release(0);
       model.kv.restore(1, saved, kept);
       const before = kept - (kept % chunkTokens);
-      // Where a chunk had been cut, it is cut in the same place for the comparison.
+      // The comparison cuts chunks at the same positions.
       const expected = () => {
         feedInChunks(model, { slot: 2, from: 0, to: before, text: 0 });
         if (kept > before) feed(model, [{ slot: 2, from: before, to: kept, text: 0 }]);
@@ -161,7 +161,7 @@ describe("the KV cache of the wasm engine", () => {
     });
   }
 
-  it("keeps sequences that share a beginning apart", () => {
+  it("keeps sequences with a shared prefix independent", () => {
     feedInChunks(model, { slot: 0, from: 0, to: 70, text: 5 });
     const saved = model.kv.save(0);
     assert.ok(saved);
@@ -176,12 +176,12 @@ describe("the KV cache of the wasm engine", () => {
     releaseAll();
   });
 
-  it("gives the room of cancelled sequences to others, time and again", async () => {
+  it("reuses the blocks of cancelled sequences, repeatedly", async () => {
     const small = await load({ maxSequences: 3, maxBatchTokens: 3 * chunkTokens });
     const ends = [40, 127, 128];
     const first = ends.map((to, slot) => feedInChunks(small, { slot, from: 0, to }));
     for (let round = 0; round < 10; round++) {
-      // In the middle of a prompt, or at its end, in another order each time.
+      // In the middle of a prompt or at its end, in another order each time.
       for (const slot of [0, 1, 2].map((i) => (i + round) % 3)) small.kv.release(slot);
       const again = ends.map((to, i) => feedInChunks(small, { slot: (i + round) % 3, from: 0, to, text: i }));
       assert.deepEqual(again, first);
@@ -189,7 +189,7 @@ describe("the KV cache of the wasm engine", () => {
     small.dispose();
   });
 
-  it("gives a sequence among 32 what it gets alone, to the bit", () => {
+  it("gives a sequence the same results among 32 as alone, bit for bit", () => {
     const slots = Array.from({ length: 32 }, (_, slot) => slot);
     const together = [
       feed(
@@ -221,7 +221,7 @@ describe("the KV cache of the wasm engine", () => {
     }
   });
 
-  it("gives a token fed alone what it gets at the end of a chunk, to the bit", () => {
+  it("gives a token the same results alone as at the end of a chunk, bit for bit", () => {
     const expected = fresh(9, 64);
     feedInChunks(model, { slot: 0, from: 0, to: 63, text: 9 });
     assert.deepEqual(feed(model, [{ slot: 0, from: 63, to: 64, text: 9 }])[0], expected);

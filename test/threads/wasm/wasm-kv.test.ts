@@ -1,5 +1,4 @@
-// The KV pool of the wasm engine on real threads: whatever is shared, saved or moved, the numbers are those of computing
-// afresh.
+// KV pool of the wasm engine on real threads: shared, saved or moved KV gives the same numbers as a new computation.
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";
@@ -7,7 +6,7 @@ import type { LoadedModel } from "../../../engines/engine.ts";
 import type { ServerError } from "../../../runtime/errors.ts";
 import { assertNear, blockTokens, feed, load, logits, maxSequences, otherFrom, otherText, text } from "./wasm-steps.ts";
 
-/** A row that the pool of 256 tokens has no room for beside what it holds. */
+/** A row for which the pool of 256 tokens has no room left. */
 function feedUnreserved(model: LoadedModel): void {
   const batch = new Batch(1, 256);
   batch.addRow(3, text, 0, 128, 1, 0);
@@ -27,7 +26,7 @@ describe("the KV pool of the wasm engine", () => {
   }
 
   for (const shared of [32, 39]) {
-    it(`lets a sequence go on from ${shared} tokens of a running one, to the bit, and leaves that one alone`, () => {
+    it(`lets a sequence continue from ${shared} tokens of a running one, bit for bit, without changing that one`, () => {
       const ends = [shared, 45];
       const other = otherFrom(shared);
       const alone = feed(model, 0, text, [...ends, 60]);
@@ -42,12 +41,12 @@ describe("the KV pool of the wasm engine", () => {
     });
   }
 
-  it("lets many go on from one that goes on itself, in one step, as if each were alone", () => {
+  it("lets several sequences continue from a running one in the same step, each as if alone", () => {
     const alone = [text, otherFrom(39)].map((tokens, slot) => feed(model, slot, tokens, [39, 40]));
     releaseAll();
     feed(model, 0, text, [39]);
     const batch = new Batch(maxSequences, 4);
-    // The running one's row comes first, and its room is made before anybody shares what it has.
+    // The running sequence's row comes first; its pages are reserved before the others share them.
     for (const [slot, tokens] of [text, otherFrom(39), text, otherFrom(39)].entries()) {
       if (slot > 0) model.kv.copyPrefix(0, slot, 39);
       assert.ok(model.kv.reserve(slot, 40));
@@ -61,14 +60,14 @@ describe("the KV pool of the wasm engine", () => {
     releaseAll();
   });
 
-  it("gives back what was saved, exported, dropped and imported, to the bit", () => {
+  it("restores saved, exported, dropped and imported KV, bit for bit", () => {
     logits(model, { slot: 0, from: 0, to: 100 });
     const saved = model.kv.save(0);
     assert.ok(saved);
     const bytes = model.kv.export(saved);
     model.kv.drop(saved);
     model.kv.release(0);
-    // Others use the pages meanwhile.
+    // Other sequences use the pages meanwhile.
     logits(model, { slot: 2, from: 0, to: 200, tokens: otherText });
     for (const tokens of [100, 90, 64]) {
       const imported = model.kv.import(bytes, tokens);
@@ -106,7 +105,7 @@ describe("the KV pool of the wasm engine", () => {
     releaseAll();
   });
 
-  it("refuses what does not fit, changes nothing then, and gives room again when a copy is dropped", async () => {
+  it("rejects what does not fit without changes, and frees blocks when a copy is dropped", async () => {
     const small = await load({ kvBudget: { tokens: 256 }, maxModelLength: 256 });
     try {
       assert.equal(small.capacity.kvBlocks, 256 / blockTokens);
@@ -131,7 +130,7 @@ describe("the KV pool of the wasm engine", () => {
     }
   });
 
-  it("refuses a pool too small for a short context, naming both", async () => {
+  it("rejects a pool too small for a short context, naming both", async () => {
     await assert.rejects(
       load({ kvBudget: { tokens: 200 } }),
       (error: ServerError) => error.code === "config_invalid" && /200 tokens.*at least 256/.test(error.message),

@@ -1,5 +1,5 @@
-// LoRA adapters of the wasm engine on real threads: each row of a step its own, whatever else is in the step, loaded and
-// freed while steps run.
+// LoRA adapters of the wasm engine on real threads: each row of a step has its own adapter, independent of the other
+// rows; adapters are loaded and freed while steps run.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,13 +20,13 @@ import { assertNear } from "./wasm-steps.ts";
 
 const limits: AdapterLimits = { maxAdapters: 16, maxRank: 64, maxBytes: 2 ** 24 };
 const maxSequences = 6;
-/** More than a pass has. */
+/** More than fit one pass. */
 const promptTokens = 100;
 const text = Int32Array.from({ length: 128 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 
 let folder = "";
 let modelPath = "";
-/** Prepared: of every kind of target and rank. */
+/** Prepared adapters, with targets and ranks of every kind. */
 const adapters: string[] = [];
 const kinds: readonly Omit<LoraOptions, "modelPath" | "seed">[] = [
   { rank: 16, targets: "all-linear" },
@@ -72,7 +72,7 @@ interface Row {
   readonly logitsCount?: number;
 }
 
-/** One step; the logits behind each row. */
+/** One step; the logits after each row. */
 function step(model: LoadedModel, rows: readonly Row[]): Float32Array[] {
   const batch = new Batch(model.capacity.maxSequences, model.capacity.maxBatchTokens);
   for (const { slot, from, to, adapter, logitsCount = 1 } of rows) {
@@ -86,7 +86,9 @@ function step(model: LoadedModel, rows: readonly Row[]): Float32Array[] {
   );
 }
 
-/** The logits behind a prompt and behind some tokens fed one by one, of every id in one step each, each in its own slot. */
+/**
+ * The logits after a prompt and after some tokens fed one by one, for all ids in the same steps, each in its own slot.
+ */
 function generate(model: LoadedModel, ids: readonly number[], tokens = promptTokens): Float32Array[][] {
   const feed = (from: number, to: number) =>
     step(
@@ -100,7 +102,7 @@ function generate(model: LoadedModel, ids: readonly number[], tokens = promptTok
 
 describe("adapters of the wasm engine", () => {
   for (const threads of [1, 2, 3]) {
-    it(`give a row among rows of others what it gets alone, to the bit, and base rows what they get without: ${threads} threads`, async (test) => {
+    it(`give a row the same results in a batch as alone, bit for bit, and base rows those without adapters: ${threads} threads`, async (test) => {
       const model = await load(test, threads);
       assert.equal(model.capabilities.adaptersPerStep, maxSequences);
       const plain = await load(test, threads, 0);
@@ -130,7 +132,7 @@ describe("adapters of the wasm engine", () => {
     assert.deepEqual([prompt, next], alone!.slice(0, 2));
   });
 
-  it("change the model as weights with them merged in do", async (test) => {
+  it("change the model like merged weights", async (test) => {
     const model = await load(test, 2);
     for (const i of kinds.keys()) {
       const merged = join(folder, "merged.gguf");
@@ -143,7 +145,7 @@ describe("adapters of the wasm engine", () => {
     }
   });
 
-  it("add to every logits row of a row that wants several", async (test) => {
+  it("apply to every logits row of a row that wants several", async (test) => {
     const model = await load(test, 2);
     const all = { from: 0, to: promptTokens, logitsCount: promptTokens };
     const [first, second] = step(model, [
@@ -158,7 +160,7 @@ describe("adapters of the wasm engine", () => {
     assertNear(rowOf(second!), plain![0]!, 1e-5);
   });
 
-  it("come and go while steps run, which never notice", async (test) => {
+  it("are loaded and unloaded while steps run, without affecting them", async (test) => {
     const model = await load(test, 2, 1);
     const { adapters: host } = model;
     assert.ok(host);
@@ -179,11 +181,11 @@ describe("adapters of the wasm engine", () => {
     }
     await loading;
     assert.ok(steps > 2, "steps ran while adapters were loaded");
-    // What stayed lies where others have gone: 15 and 21 are adapters 0 and 1.
+    // The remaining ones lie at addresses of unloaded ones: 15 and 21 are adapters 0 and 1.
     assert.deepEqual(generate(model, [15, 21]), generate(await load(test, 2), [1, 2]));
   });
 
-  it("give back what they took, whatever comes and goes in whatever order", async (test) => {
+  it("free their memory in any order of loading and unloading", async (test) => {
     const model = await load(test, 2, 0);
     const { adapters: host } = model;
     assert.ok(host);
@@ -208,7 +210,7 @@ describe("adapters of the wasm engine", () => {
     );
   });
 
-  it("are refused where there is no room, and nothing has changed", async (test) => {
+  it("are rejected if memory is short, without changes", async (test) => {
     const sizes = adapters.map((path) => readFileSync(path).length);
     const maxBytes = sizes[0]! + sizes[1]!;
     const spec = specOf(modelPath, { threads: 2, maxSequences, kvType: "f32", adapters: { ...limits, maxBytes } });
@@ -231,7 +233,7 @@ describe("adapters of the wasm engine", () => {
     assert.deepEqual(generate(model, [4]), [before[0]]);
   });
 
-  it("are refused with a file that is cut off or of another model, and the next is taken", async (test) => {
+  it("are rejected if the file is truncated or of another model, and the next one is loaded", async (test) => {
     const model = await load(test, 2, 0);
     const host = hostOf(model);
     const cut = join(folder, "cut.gguf");
@@ -247,7 +249,7 @@ describe("adapters of the wasm engine", () => {
     assert.deepEqual(generate(model, [1]), generate(await load(test, 2, 1), [1]));
   });
 
-  it("are loaded one after the other, and not into a model that is gone", async (test) => {
+  it("are loaded one at a time, and not into a disposed model", async (test) => {
     const model = await load(test, 2, 0);
     const host = hostOf(model);
     await Promise.all([1, 2, 3].map((id) => host.load(id, adapters[id - 1]!)));
@@ -257,7 +259,7 @@ describe("adapters of the wasm engine", () => {
     for (const each of loading) await assert.rejects(each, { code: "lora_device_load_failed" });
   });
 
-  it("fail a step that names one that is not there", async (test) => {
+  it("fail a step that names a missing adapter", async (test) => {
     const model = await load(test, 2, 1);
     const expected = generate(model, [1]);
     for (const adapter of [2, -1]) {
@@ -270,7 +272,7 @@ describe("adapters of the wasm engine", () => {
     assert.deepEqual(generate(model, [2]), expected);
   });
 
-  it("are none where nobody asked for them", async (test) => {
+  it("are absent unless configured", async (test) => {
     const model = await wasmEngine.load(specOf(modelPath, { threads: 2 }), () => undefined);
     test.after(() => model.dispose());
     assert.equal(model.capabilities.adaptersPerStep, 0);

@@ -1,4 +1,4 @@
-// What a step of the wasm engine gives, on real threads: logits of several tokens of a row, and pooled hidden states.
+// Outputs of a step of the wasm engine on real threads: logits of several tokens of a row, and pooled hidden states.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
@@ -8,7 +8,7 @@ import { readTensorTable } from "../../../engines/files/gguf/tensors.ts";
 import { tinyModel } from "../../fixtures/models/models.ts";
 import { assertNear, load, logits, maxSequences, otherFrom, otherText, type Row, step } from "./wasm-steps.ts";
 
-/** The rows that hidden states are multiplied with, in F32, as the model's file has them. */
+/** The rows of the model file's output matrix, in F32. */
 async function outputMatrix(): Promise<Float32Array> {
   const path = await tinyModel();
   const tensor = (await readTensorTable(path)).tensors.get("output.weight");
@@ -24,7 +24,7 @@ describe("the outputs of the wasm engine", () => {
   });
   after(() => model.dispose());
 
-  it("are the logits of several tokens of a row as if each had been fed alone, to the bit", () => {
+  it("are the logits of several tokens of a row as if each had been fed alone, bit for bit", () => {
     logits(model, { slot: 0, from: 0, to: 40 });
     logits(model, { slot: 1, from: 0, to: 40 });
     const together = logits(model, { slot: 0, from: 40, to: 46, logitsCount: 6 });
@@ -61,9 +61,9 @@ describe("the outputs of the wasm engine", () => {
     for (const slot of [0, 1, 2]) model.kv.release(slot);
   });
 
-  it("refuse more logits rows than a step has room for, and stay usable", () => {
+  it("reject more logits rows than fit a step, and stay usable", () => {
     const rows = [0, 1].map((slot) => ({ slot, from: 0, to: 150, logitsCount: 150 }));
-    assert.throws(() => step(model, rows), /300 logits rows; at most 204/);
+    assert.throws(() => step(model, rows), /300 logits rows; expected at most 204/);
     for (const slot of [0, 1]) model.kv.release(slot);
     assert.equal(logits(model, { slot: 0, from: 0, to: 5 }).length, 1);
     model.kv.release(0);
@@ -76,7 +76,7 @@ describe("the outputs of the wasm engine", () => {
     return pooled.slice(first, first + pooledLength);
   }
 
-  it("are pooled over the tokens of a row, and of chunks in sum, beside rows that want logits", () => {
+  it("are pooled over the tokens of a row, summed over chunks, beside rows that want logits", () => {
     assert.equal(model.capabilities.pooling, "mean");
     const [plain] = logits(model, { slot: 1, from: 0, to: 40 });
     model.kv.release(1);

@@ -1,5 +1,5 @@
-// A compute thread of the wasm engine that ends: its model's requests fail with one error that says to try again, the model
-// comes back by itself, and the server never notices.
+// End of a compute thread of the wasm engine: the model's requests fail with one retryable error, the model restarts by
+// itself, and the server keeps running.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -66,14 +66,14 @@ describe("a wasm model whose compute thread ends", () => {
     return all;
   }
 
-  it("ends the streams under way with one retryable error and serves again", async () => {
+  it("ends the running streams with one retryable error and serves again", async () => {
     const streams = [0, 1].map(() => collect(400, () => writeFileSync(endFile(end, model), "")));
     for (const all of await Promise.all(streams)) {
       const failures = all.filter((event) => event.type === "error");
       assert.equal(failures.length, 1);
       assert.ok(["model_failed", "model_loading", "peer_gone"].includes(failures[0]?.error.code ?? ""));
     }
-    // What a client does that is told to try again.
+    // A client retries, as the error says.
     let again = await collect(8);
     for (let i = 0; again.at(-1)?.type === "error"; i++) {
       assert.ok(i < 200, "the model comes back");

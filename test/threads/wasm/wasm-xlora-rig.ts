@@ -1,4 +1,4 @@
-// What tests of X-LoRA in the wasm engine share: a tiny model, X-LoRAs for it, feeding it texts, and what should come of that.
+// Fixtures of X-LoRA tests of the wasm engine: a tiny model, X-LoRAs for it, feeding texts, and the reference results.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
@@ -17,10 +17,10 @@ import { assertNear } from "./wasm-steps.ts";
 const folder = temporaryFolder();
 export const modelPath = join(folder, "tiny.gguf");
 export const limits = { maxAdapters: 16, maxRank: 64, maxBytes: 2 ** 24 };
-/** More than a pass has. */
+/** More than fit one pass. */
 export const text = Int32Array.from({ length: 80 }, (_, i) => 3 + ((i * i * 31 + i * 7) % 500));
 export const otherText = text.map((token) => 3 + ((token + 17) % 500));
-/** What logits may be away from the reference, as a share of their range. */
+/** Largest difference from the reference logits, as a share of their range. */
 const bound = 5e-4;
 
 await writeTinyModel(modelPath, { seed: 7, heads: 4, kvHeads: 2, feedForward: 96 });
@@ -33,7 +33,7 @@ export interface Prepared {
 let count = 0;
 
 export async function prepare(options: Partial<XloraOptions> = {}, keptAfter: number | null = null): Promise<Prepared> {
-  // Adapters as they are once prepared: what rounding them makes is not looked for here.
+  // Adapters that preparation does not round further, so that rounding does not matter here.
   const adapterOptions = (index: number) => ({ dtype: "F16" as const, alpha: 4, ...options.adapterOptions?.(index) });
   const path = join(folder, `x${count++}`);
   const written = await writeXlora(path, { modelPath, seed: count, ...options, adapterOptions });
@@ -59,7 +59,7 @@ export interface Row {
   readonly from: number;
   readonly to: number;
   readonly tokens?: Int32Array;
-  /** 1 */
+  /** 1 if absent. */
   readonly logitsCount?: number;
 }
 
@@ -79,7 +79,7 @@ export function step(model: WasmModel, rows: readonly Row[]): Float32Array[][] {
   );
 }
 
-/** The logits behind a prompt, fed in two chunks, and behind each token after it. */
+/** The logits after a prompt, fed in two chunks, and after each following token. */
 export function generate(model: WasmModel, tokens: Int32Array, prompt: number, slot = 0, chunk = 5): Float32Array[] {
   step(model, [{ slot, from: 0, to: chunk, tokens, logitsCount: 0 }]);
   const logits = step(model, [{ slot, from: chunk, to: prompt, tokens }]).flat();

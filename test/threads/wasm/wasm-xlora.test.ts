@@ -1,4 +1,4 @@
-// X-LoRA in the wasm engine on real threads, beside what its definition makes of the same model (fixtures/xlora-reference.ts).
+// X-LoRA in the wasm engine on real threads, against its definition on the same model (fixtures/xlora-reference.ts).
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Batch } from "../../../engines/batch.ts";
@@ -57,7 +57,7 @@ describe("an X-LoRA of the wasm engine", () => {
   }
 
   for (const threads of [1, 2, 3]) {
-    it(`gives rows among others what they get alone, to the bit: ${threads} threads`, async (test) => {
+    it(`gives rows the same results in a batch as alone, bit for bit: ${threads} threads`, async (test) => {
       const { spec } = await prepare({ layerwise: true, depth: 2, firstPassWeight: 0.3 });
       const model = await load(test, spec, { threads });
       const alone = [generate(model, text.subarray(0, 76), 73, 0), generate(model, otherText.subarray(0, 14), 9, 1)];
@@ -88,7 +88,7 @@ describe("an X-LoRA of the wasm engine", () => {
     });
   }
 
-  it("goes on from a copied, a saved and an exported beginning, and from one that was cut", async (test) => {
+  it("continues from a copied, saved, exported or truncated prefix", async (test) => {
     const { spec } = await prepare({ layerwise: true });
     const model = await load(test, spec);
     const { kv } = model;
@@ -113,7 +113,7 @@ describe("an X-LoRA of the wasm engine", () => {
     );
   });
 
-  it("weighs every token of a row whose logits are wanted, drafts that are replaced among them", async (test) => {
+  it("weighs every output token of a row, including rejected drafts", async (test) => {
     const { written, spec } = await prepare({ layerwise: true });
     const model = await load(test, spec);
     const expected = await reference(written, text.subarray(0, 20), 10);
@@ -126,7 +126,7 @@ describe("an X-LoRA of the wasm engine", () => {
   });
 
   for (const keptAfter of [0, 2]) {
-    it(`keeps the weights of a sequence after ${keptAfter} tokens behind its prompt`, async (test) => {
+    it(`keeps the weights of a sequence after ${keptAfter} tokens after its prompt`, async (test) => {
       const { written, spec } = await prepare({ layerwise: true, spread: 4 }, keptAfter);
       const model = await load(test, spec);
       const tokens = text.subarray(0, 20);
@@ -138,7 +138,7 @@ describe("an X-LoRA of the wasm engine", () => {
       const { truncate, copyPrefix, saveState } = model.capabilities;
       assert.deepEqual([truncate, copyPrefix, saveState], [false, false, false]);
 
-      // The slot begins anew, and no prompt that ends with a chunk of one token counts as fed one by one.
+      // The slot starts again; a prompt that ends with a chunk of one token does not count as generated tokens.
       model.kv.release(0);
       assert.deepEqual(generate(model, tokens, 9, 0), alone);
       assertAllNear(
@@ -148,7 +148,7 @@ describe("an X-LoRA of the wasm engine", () => {
     });
   }
 
-  it("spares only those the first pass that have kept their weights", async (test) => {
+  it("skips the first pass only for rows with kept weights", async (test) => {
     const { spec } = await prepare({ layerwise: true, depth: 2, spread: 4 }, 1);
     const model = await load(test, spec, { threads: 3 });
     const short = generate(model, text.subarray(0, 20), 9);
@@ -157,7 +157,7 @@ describe("an X-LoRA of the wasm engine", () => {
     model.kv.release(1);
     generate(model, text.subarray(0, 14), 9);
     step(model, [{ slot: 1, from: 0, to: 5, tokens: otherText, logitsCount: 0 }]);
-    // Rows with weights kept before others, and a prompt that goes over two passes between them.
+    // Rows with kept weights before others, and between them a prompt that spans two passes.
     for (let i = 0; i < 6; i++) {
       const from = i === 0 ? 5 : 71 + i;
       const [own, other] = step(model, [
@@ -169,7 +169,7 @@ describe("an X-LoRA of the wasm engine", () => {
     }
   });
 
-  it("takes the first of adapters that weigh as much as one another", async (test) => {
+  it("breaks ties between adapters by their order", async (test) => {
     const { spec } = await prepare();
     const [layer] = spec.classifier;
     assert.ok(layer);
@@ -202,7 +202,7 @@ describe("an X-LoRA of the wasm engine", () => {
     assert.ok(range(difference) > 0.05 * range(pooled(base)));
   });
 
-  it("names itself in the layout of the KV cache, which takes twice the room", async (test) => {
+  it("is named in the layout of the KV cache, which takes twice the memory", async (test) => {
     const { spec } = await prepare();
     const plain = await load(test, null);
     const mixed = await load(test, spec);
@@ -216,7 +216,7 @@ describe("an X-LoRA of the wasm engine", () => {
     assert.equal((await load(test, spec, budget)).capacity.kvBlocks, blocks / 2);
   });
 
-  it("is refused where it does not fit the model", async (test) => {
+  it("is rejected if it does not fit the model", async (test) => {
     const { spec } = await prepare({ depth: 2, layerwise: true });
     const [first, last] = spec.classifier;
     assert.ok(first && last);
@@ -227,22 +227,22 @@ describe("an X-LoRA of the wasm engine", () => {
         return true;
       });
     };
-    await refused({ ...spec, classifier: [last] }, /layer 0 takes 24 numbers, where it gets 64/);
-    await refused({ ...spec, classifier: [first] }, /it gives 24 weights|whose layer is said to be/);
+    await refused({ ...spec, classifier: [last] }, /layer 0 takes 24 numbers; expected 64/);
+    await refused({ ...spec, classifier: [first] }, /it gives 24 weights|whose layer is/);
     await refused({ ...spec, classifier: [{ ...first, bias: new Float32Array(3) }, last] }, /layer 0 does not hold/);
-    await refused({ ...spec, layerwise: false }, /weights, which is not one for each of 3 adapters/);
-    await refused({ ...spec, layers: {} }, /adapters change "blk\.0\..*", whose layer is said to be undefined/);
+    await refused({ ...spec, layerwise: false }, /weights; expected the same number for each of 3 adapters/);
+    await refused({ ...spec, layers: {} }, /adapters change "blk\.0\..*", whose layer is undefined/);
     const weight = last.weight.slice().fill(Number.NaN, 3, 4);
     await refused({ ...spec, classifier: [first, { ...last, weight }] }, /layer 1 holds a NaN/);
     await refused(
       { ...spec, adapters: [modelPath, ...spec.adapters.slice(1)] },
-      /no use here/,
+      /unexpected tensors/,
       "lora_device_load_failed",
     );
     await assert.rejects(load(test, spec, { adapters: limits }), { code: "config_invalid" });
   });
 
-  it("leaves no other adapter to a row", async (test) => {
+  it("excludes other adapters", async (test) => {
     const { spec } = await prepare();
     const model = await load(test, spec);
     assert.equal(model.capabilities.adaptersPerStep, 0);

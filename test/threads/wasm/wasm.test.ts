@@ -1,4 +1,4 @@
-// The wasm engine on real threads: whatever their number they compute one model, and none of them ends unnoticed.
+// Threads of the wasm engine: any number of them computes the same results, and the end of a thread is always noticed.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -36,7 +36,7 @@ async function loadEncoder(test: TestContext, abortFlag: SharedArrayBuffer | nul
   return { model, batch };
 }
 
-/** Feeds the prompt to slot 0 in one step and returns the logits behind it. */
+/** Feeds the prompt to slot 0 in one step and returns the logits after it. */
 function feed(model: LoadedModel): Float32Array {
   const batch = new Batch(1, prompt.length);
   batch.addRow(0, prompt, 0, prompt.length, 1, 0);
@@ -48,7 +48,7 @@ function largestDifference(a: Float32Array, b: Float32Array): number {
 }
 
 describe("the wasm engine's threads", () => {
-  it("compute the same whatever their number, in passes and pages that do not end together", async (test) => {
+  it("compute the same for any number of threads, with unaligned passes and pages", async (test) => {
     const alone = await load(test, { threads: 1 });
     const expected = feed(alone);
     const range = Math.max(...expected) - Math.min(...expected);
@@ -59,7 +59,7 @@ describe("the wasm engine's threads", () => {
     }
   });
 
-  it("fail the pass, and every one after it, when one of them has ended", async (test) => {
+  it("fail the pass, and every later one, when a thread has ended", async (test) => {
     const workers: Worker[] = [];
     const watch = (worker: Worker) => workers.push(worker);
     process.on("worker", watch);
@@ -76,13 +76,14 @@ describe("the wasm engine's threads", () => {
     }
   });
 
-  it("notice within a second that one of them ends in the middle of a pass", async (test) => {
+  it("notice within a second that a thread ends during a pass", async (test) => {
     const workers: Worker[] = [];
     const watch = (worker: Worker) => workers.push(worker);
     process.on("worker", watch);
     const model = await load(test, { threads: 2 });
     process.off("worker", watch);
-    // Not awaited: the step below starts before the end has been heard of, and blocks the event loop that would tell.
+    // Not awaited: the step below starts before the exit event is delivered, and blocks the event loop that would
+    // deliver it.
     void workers[0]?.terminate();
     const started = performance.now();
     assert.throws(() => {
@@ -90,7 +91,7 @@ describe("the wasm engine's threads", () => {
     }, ServerError);
   });
 
-  it("stop before the next pass when the model is to be unloaded", async (test) => {
+  it("stop before the next pass when the model is being unloaded", async (test) => {
     const abortFlag = new SharedArrayBuffer(1);
     const model = await load(test, { abortFlag });
     feed(model);
@@ -98,7 +99,7 @@ describe("the wasm engine's threads", () => {
     assert.throws(() => feed(model), /aborted/);
   });
 
-  it("notice that one of them ends in the middle of an encoder's pass", async (test) => {
+  it("notice that a thread ends during an encoder's pass", async (test) => {
     const workers: Worker[] = [];
     const watch = (worker: Worker) => workers.push(worker);
     process.on("worker", watch);
@@ -108,7 +109,7 @@ describe("the wasm engine's threads", () => {
     assert.throws(() => model.step(batch), ServerError);
   });
 
-  it("stop in the middle of an encoder's pass, which may take a minute", async (test) => {
+  it("stop during an encoder's pass, which may take a minute", async (test) => {
     const abortFlag = new SharedArrayBuffer(1);
     const { model, batch } = await loadEncoder(test, abortFlag);
     const waits = "const { workerData: [flag, go] } = require('node:worker_threads');";
@@ -121,10 +122,10 @@ describe("the wasm engine's threads", () => {
     Atomics.store(new Int32Array(go), 0, 1);
     Atomics.notify(new Int32Array(go), 0);
     assert.throws(() => model.step(batch), /aborted/);
-    assert.throws(() => model.step(batch), /aborted/, "and never goes on");
+    assert.throws(() => model.step(batch), /aborted/, "and never continues");
   });
 
-  it("copy every page that is due, when more sequences go on from one beginning than a pass has tokens", async (test) => {
+  it("copy every shared page, when more sequences share a prefix than a pass has tokens", async (test) => {
     const count = 70;
     const model = await load(test, { maxSequences: count, maxModelLength: 64, kvBudget: { tokens: count * 256 } });
     const batch = new Batch(count, 512);
@@ -146,7 +147,7 @@ describe("the wasm engine's threads", () => {
     for (let slot = 1; slot < count; slot++) assert.deepEqual(rowOf(slot), first, `slot ${slot}`);
   });
 
-  it("name what is wrong when a share of the model and its KV cache does not fit a memory", async () => {
+  it("name the problem when a share of the model and its KV cache does not fit a memory", async () => {
     const path = await tinyModel();
     const kvBudget = { bytes: 40 * 2 ** 30 };
     const spec = specOf(path, { threads: 3, kvType: "f32", maxSequences: 64, maxModelLength: null, kvBudget });

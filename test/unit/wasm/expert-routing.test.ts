@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import fc from "fast-check";
 import { ExpertRouting } from "../../../engines/wasm/pass/expert-routing.ts";
 
-/** What was routed, token by token: [expert, weight] in the order of the experts. */
+/** The routing by token: [expert, weight], in ascending order of experts. */
 function perToken(routing: ExpertRouting, tokens: number): [number, number][][] {
   const found: [number, number][][] = Array.from({ length: tokens }, () => []);
   for (const expert of routing.taken.subarray(0, routing.takenCount)) {
@@ -25,7 +25,7 @@ function route(logits: readonly (readonly number[])[], used: number, normalised 
 const expertsOf = (rows: [number, number][]) => rows.map(([expert]) => expert);
 
 describe("routing tokens to experts", () => {
-  it("takes the largest logits of each token, and of equal ones the first", () => {
+  it("takes the largest logits of each token, and the first of equal ones", () => {
     assert.deepEqual(
       route(
         [
@@ -43,7 +43,7 @@ describe("routing tokens to experts", () => {
     );
   });
 
-  it("weighs by the softmax of those taken, or of all", () => {
+  it("weighs by the softmax over the chosen experts, or over all", () => {
     const [odds1, odds2, odds3] = [1, 2, 5];
     const logits = [odds1, odds2, odds3].map(Math.log);
     const close = ([, weight]: [number, number], expected: number) => assert.ok(Math.abs(weight - expected) < 1e-6);
@@ -55,7 +55,7 @@ describe("routing tokens to experts", () => {
     close(ofAll![1]!, 5 / 8);
   });
 
-  it("lays the rows out expert by expert, in the order of the tokens, and names only experts that are taken", () => {
+  it("sorts the rows by expert, then by token, and lists only chosen experts", () => {
     const routing = new ExpertRouting({ count: 4, used: 1, tokens: 8 });
     const picks = [3, 1, 3, 3, 1];
     const logits = picks.flatMap((pick) => [0, 1, 2, 3].map((expert) => (expert === pick ? 9 : 0)));
@@ -68,7 +68,7 @@ describe("routing tokens to experts", () => {
     );
   });
 
-  it("gives every token its experts, each once, with weights that add up, whatever the logits are", () => {
+  it("gives every token distinct experts whose weights add up, for any logits", () => {
     const logit = fc.oneof(fc.integer({ min: -3, max: 3 }), fc.float({ min: -1000, max: 1000, noNaN: true }));
     const cases = fc
       .record({ count: fc.integer({ min: 1, max: 40 }), tokens: fc.integer({ min: 1, max: 9 }) })
@@ -96,7 +96,7 @@ describe("routing tokens to experts", () => {
     );
   });
 
-  it("gives a token among others what it gets alone", () => {
+  it("gives a token the same in a batch as alone", () => {
     const logits = Array.from({ length: 20 }, (_, token) =>
       Array.from({ length: 9 }, (_, e) => Math.sin(token * 9 + e)),
     );
@@ -104,7 +104,7 @@ describe("routing tokens to experts", () => {
     for (const [token, own] of logits.entries()) assert.deepEqual(route([own], 3)[0], together[token]);
   });
 
-  it("keeps to experts that exist where logits are not numbers", () => {
+  it("chooses existing experts if logits are NaN", () => {
     for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
       for (const logits of [
         [bad, bad, bad, bad],
@@ -118,7 +118,7 @@ describe("routing tokens to experts", () => {
     assert.deepEqual(expertsOf(route([[Number.NaN, 0, Number.NaN, -5]], 2)[0]!), [1, 3]);
   });
 
-  it("starts every pass anew", () => {
+  it("keeps no state between passes", () => {
     const routing = new ExpertRouting({ count: 3, used: 1, tokens: 4 });
     routing.route(Float32Array.from([9, 0, 0, 9, 0, 0, 9, 0, 0]), 0, 3, true);
     routing.route(Float32Array.from([0, 0, 9]), 0, 1, true);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { before, describe, it } from "node:test";
 import { readTensorTable, type TensorInfo, type TensorTable } from "../../../engines/files/gguf/tensors.ts";
-import { adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
+import { adapterSites } from "../../../engines/wasm/adapters/sites.ts";
 import { findArchitecture } from "../../../engines/wasm/graph/architectures/registry.ts";
 import { buildGraph } from "../../../engines/wasm/graph/graph.ts";
 import { readHyperparameters } from "../../../engines/wasm/graph/hyperparameters.ts";
@@ -25,7 +25,7 @@ before(async () => {
   }
 });
 
-/** What the file says of the model, with some keys changed, or (null) taken away. */
+/** The shape of the file's model, with some keys changed or (null) removed. */
 function shapeOf(name: TinyArchitecture, changes: Readonly<Record<string, number | null>> = {}): Hyperparameters {
   const table = tables.get(name)!;
   const fields = new Map(table.fields);
@@ -54,12 +54,12 @@ describe("a model with experts", () => {
     assert.equal(shapeOf("mixtral", { expert_count: null, expert_used_count: null }).experts, null);
   });
 
-  it("shares out the length of a feed-forward among the experts in use where qwen3moe tells no other", () => {
+  it("divides the feed-forward's length among the used experts if qwen3moe gives no other", () => {
     const changes = { expert_feed_forward_length: null, feed_forward_length: 192 };
     assert.equal(shapeOf("qwen3moe", changes).experts?.feedForward, 64);
   });
 
-  it("is refused where its keys ask for what is not there, or what is not done", () => {
+  it("is rejected if its keys ask for missing or unsupported features", () => {
     const cases = [
       ["mixtral", { expert_used_count: 5 }, "model_file_invalid", /llama\.expert_used_count is 5/],
       ["mixtral", { expert_used_count: 0 }, "model_file_invalid", /llama\.expert_used_count is 0/],
@@ -71,7 +71,7 @@ describe("a model with experts", () => {
     }
   });
 
-  it("is refused by the name of a tensor that would be left out", () => {
+  it("is rejected with the name of an unused tensor", () => {
     for (const [tensor, shape] of [
       ["blk.0.ffn_up_exps.bias", [96, 4]],
       ["blk.1.ffn_down_exps.scale", [4]],
@@ -81,12 +81,12 @@ describe("a model with experts", () => {
       assert.throws(
         () => graphOf("mixtral", { name: tensor, shape, type: 0 }),
         ({ code, message }) =>
-          code === "unsupported" && message.includes(`"${tensor}" that the wasm engine has no use`),
+          code === "unsupported" && message.includes(`"${tensor}" that the wasm engine does not use`),
       );
     }
   });
 
-  it("is refused where each expert is a tensor of its own, as no engine takes it any more", () => {
+  it("is rejected if each expert is a separate tensor, which no engine supports", () => {
     const old = { name: "blk.0.ffn_gate.0.weight", shape: [128, 96] };
     assert.throws(() => graphOf("mixtral", old), {
       code: "model_file_invalid",
@@ -94,7 +94,7 @@ describe("a model with experts", () => {
     });
   });
 
-  it("says the same of all experts of a layer at once, however many there are", () => {
+  it("describes all experts of a layer as one object, however many there are", () => {
     const step = graphOf("qwen3moe").layers[0]?.find(({ kind }) => kind === "experts");
     assert.ok(step?.kind === "experts");
     const { gate, down } = step;
@@ -102,10 +102,10 @@ describe("a model with experts", () => {
     assert.deepEqual([down.count, down.rows, down.columns], [8, 128, 64]);
   });
 
-  it("takes adapters in its attention and its output alone", () => {
+  it("takes adapters only in its attention and its output", () => {
     const graph = graphOf("mixtral");
     const divided = divideGraph({ graph, shape: shapeOf("mixtral"), threads: 2, mixture: null });
-    const changed = adapterPlaces(divided).flatMap(({ matrices }) => matrices.map(({ name }) => name));
+    const changed = adapterSites(divided).flatMap(({ matrices }) => matrices.map(({ name }) => name));
     assert.ok(changed.includes("blk.2.attn_output.weight") && changed.includes("output.weight"));
     assert.deepEqual(
       changed.filter((name) => name.includes("ffn")),
@@ -122,7 +122,7 @@ describe("the scratch of experts", () => {
     assert.equal(expertRows(experts(8), 64), 512);
   });
 
-  it("is not longer for many experts at a time: fewer tokens take turns then, but always one", () => {
+  it("is bounded for many used experts: fewer tokens are routed at a time, at least one", () => {
     for (const used of [16, 17, 100, 512]) {
       const rows = expertRows(experts(used), 64);
       assert.ok(rows <= 1024 && rows > 1024 - used, `${rows} rows for ${used} experts`);

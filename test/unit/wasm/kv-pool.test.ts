@@ -4,7 +4,7 @@ import { type KvPool, kvPool } from "../../../engines/decoding/kv/kv-budget.ts";
 import type { ModelSpec } from "../../../engines/engine.ts";
 import { specOf } from "../../fixtures/models/models.ts";
 
-/** 1000 bytes a token. */
+/** 1000 bytes per token. */
 const shape = { layers: 5, elementsPerLayer: 100, bytesPerElement: 2, trainedContext: 8192 };
 
 function pool(changes: Partial<ModelSpec>, threads = 1): KvPool {
@@ -13,7 +13,7 @@ function pool(changes: Partial<ModelSpec>, threads = 1): KvPool {
 }
 
 describe("the KV pool", () => {
-  it("is the whole budget, whatever the number of sequences, and one of them may have it all", () => {
+  it("is the whole budget for any number of sequences, and one may have it all", () => {
     for (const maxSequences of [1, 64]) {
       assert.deepEqual(pool({ kvBudget: { tokens: 4096 }, maxSequences }), {
         blocksPerThread: 128,
@@ -23,7 +23,7 @@ describe("the KV pool", () => {
     assert.deepEqual(pool({ kvBudget: null }), { blocksPerThread: 62, sequenceTokens: 62 * 32 });
   });
 
-  it("lets a sequence be no longer than the model or the configuration allows", () => {
+  it("limits a sequence to the length of the model and the configuration", () => {
     assert.equal(pool({ kvBudget: { tokens: 100_000 } }).sequenceTokens, 8192);
     assert.equal(pool({ kvBudget: { tokens: 100_000 }, maxModelLength: 1000 }).sequenceTokens, 1000);
   });
@@ -32,12 +32,12 @@ describe("the KV pool", () => {
     assert.deepEqual(pool({ kvBudget: { tokens: 1000 } }, 4), { blocksPerThread: 7, sequenceTokens: 7 * 4 * 32 });
   });
 
-  it("holds a short context even where the budget is not a whole number of blocks on each thread", () => {
+  it("holds a short context even if the budget is not a whole number of blocks on each thread", () => {
     assert.deepEqual(pool({ kvBudget: { tokens: 256 } }, 3), { blocksPerThread: 3, sequenceTokens: 288 });
     assert.equal(pool({ kvBudget: { tokens: 64 }, maxModelLength: 64 }).sequenceTokens, 64);
   });
 
-  it("is refused where a short context does not fit", () => {
+  it("is rejected if a short context does not fit", () => {
     assert.throws(() => pool({ kvBudget: { bytes: 255_999 } }), {
       code: "config_invalid",
       param: "kv_cache",

@@ -13,7 +13,7 @@ const folder = mkdtempSync(join(tmpdir(), "troupe-wasm-load-"));
 after(() => rmSync(folder, { recursive: true }));
 let copies = 0;
 
-/** A copy of the tiny model, with bytes written over one of its tensors. */
+/** A copy of the tiny model, with bytes of one tensor overwritten. */
 async function damaged(name: string, bytes: Uint8Array, at: (tensor: TensorInfo) => number): Promise<string> {
   const path = join(folder, `${copies++}.gguf`);
   copyFileSync(await tinyModel(), path);
@@ -38,7 +38,7 @@ const nan = new Uint8Array(Float32Array.of(Number.NaN).buffer);
 const infinity = new Uint8Array(Float32Array.of(Number.NEGATIVE_INFINITY).buffer);
 
 describe("loading into the wasm engine", () => {
-  it("names the tensor and the row of a weight that is no number, whichever thread has it", async () => {
+  it("names the tensor and the row of a NaN weight, on any thread", async () => {
     for (const [bytes, part] of [
       [nan, 0],
       [infinity, 0.99],
@@ -54,13 +54,13 @@ describe("loading into the wasm engine", () => {
     }
   });
 
-  it("names a norm that holds one", async () => {
+  it("names a norm that holds a NaN", async () => {
     const { code, message } = await refusal(await damaged("output_norm.weight", nan, () => 8));
     assert.equal(code, "model_file_invalid");
     assert.match(message, /"output_norm\.weight"/);
   });
 
-  it("refuses a file that was cut off while or before it was read", async () => {
+  it("rejects a file that was truncated before or during reading", async () => {
     const path = join(folder, "cut.gguf");
     copyFileSync(await tinyModel(), path);
     const last = [...(await readTensorTable(path)).tensors.values()].sort((a, b) => a.offset - b.offset).at(-1);
@@ -70,7 +70,7 @@ describe("loading into the wasm engine", () => {
     assert.match(message, /incomplete copy|ends/);
   });
 
-  it("refuses more weights and cache than the threads' memories hold, before anything is loaded", async () => {
+  it("rejects more weights and cache than the threads' memories hold, before loading", async () => {
     const spec = specOf(await tinyModel(), { threads: 2, kvBudget: { bytes: 9 * 2 ** 30 } });
     assert.match(
       (await wasmRefusal(spec)) ?? "",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { type AdapterPlace, adapterPlaces } from "../../../engines/wasm/adapters/places.ts";
+import { type AdapterSite, adapterSites } from "../../../engines/wasm/adapters/sites.ts";
 import type { Matrix } from "../../../engines/wasm/graph/graph-tensors.ts";
 import { readModel } from "../../../engines/wasm/load/fit.ts";
 import {
@@ -19,7 +19,7 @@ function matrix(name: string, rows: number): Matrix {
   return { name, tensor, firstRow: 0, rows, columns: 64, bias: null };
 }
 
-/** Which thread computes each column of the joined rows; fails where two do. */
+/** The thread that computes each column of the joined rows; fails if two do. */
 function owners(shares: readonly Share[]): number[] {
   const owner: number[] = [];
   shares.forEach(({ pieces }, thread) => {
@@ -34,7 +34,7 @@ function owners(shares: readonly Share[]): number[] {
 }
 
 describe("dividing matrices between threads", () => {
-  it("gives every row to exactly one thread, whatever the number of rows and threads", () => {
+  it("gives every row to exactly one thread, for any number of rows and threads", () => {
     for (const rows of [16, 17, 48, 576, 1000, 49_152]) {
       for (const threads of [1, 2, 3, 7, 16]) {
         const shares = divide([matrix("a", rows)], 16, threads);
@@ -59,7 +59,7 @@ describe("dividing matrices between threads", () => {
     assert.equal(owners(shares).length, 15 * 64);
   });
 
-  it("pads a piece to whole groups of rows without moving those behind it in the joined rows", () => {
+  it("pads a piece to whole groups of rows without moving later ones in the joined rows", () => {
     const [first, second] = [matrix("q", 40), matrix("k", 24)];
     const [share] = divide([first, second], headUnit(8), 1) as [Share];
     assert.deepEqual(
@@ -72,7 +72,7 @@ describe("dividing matrices between threads", () => {
     assert.equal(share.stride, 80);
   });
 
-  it("leaves threads without work where there are more of them than units", () => {
+  it("leaves threads without work if there are more threads than units", () => {
     const shares = divide([matrix("a", 32)], 16, 5);
     assert.equal(shares.filter(({ pieces }) => pieces.length === 0).length, 3);
     assert.equal(owners(shares).length, 32);
@@ -83,29 +83,29 @@ describe("dividing matrices between threads", () => {
   });
 });
 
-describe("the places of adapters", () => {
-  /** Of the layers' steps that have places, each with what there is at its two. */
-  async function placesIn(
+describe("the sites of adapters", () => {
+  /** The layers' steps that have sites, each with the matrices of its two sites. */
+  async function sitesIn(
     name: TinyArchitecture,
-  ): Promise<readonly (readonly [DividedStep, AdapterPlace, AdapterPlace])[]> {
+  ): Promise<readonly (readonly [DividedStep, AdapterSite, AdapterSite])[]> {
     return inTemporaryFolder(async (folder) => {
       const path = join(folder, "tiny.gguf");
       await writeTinyArchitecture(path, name, { seed: 1 });
       const divided = divideGraph({ ...(await readModel(path)), threads: 2, mixture: null });
-      const places = adapterPlaces(divided);
-      assert.equal(places.length, divided.outputPlace + 1);
+      const sites = adapterSites(divided);
+      assert.equal(sites.length, divided.outputSite + 1);
       return divided.layers.flat().flatMap((step) => {
-        if (!("place" in step)) return [];
-        return [[step, places[step.place]!, places[step.place + 1]!] as const];
+        if (!("site" in step)) return [];
+        return [[step, sites[step.site]!, sites[step.site + 1]!] as const];
       });
     });
   }
 
-  const names = ({ matrices }: AdapterPlace) => matrices.map(({ name }) => name.replace(/^blk\.\d+\.|\.weight$/g, ""));
+  const names = ({ matrices }: AdapterSite) => matrices.map(({ name }) => name.replace(/^blk\.\d+\.|\.weight$/g, ""));
 
-  it("are numbered as the steps are run, whatever their order in a layer", async () => {
+  it("are numbered in the order of execution, whatever their order in a layer", async () => {
     for (const name of ["llama", "stablelm, blocks side by side"] as const) {
-      for (const [{ kind }, first, second] of await placesIn(name)) {
+      for (const [{ kind }, first, second] of await sitesIn(name)) {
         const isAttention = kind === "attention";
         assert.deepEqual(names(first), isAttention ? ["attn_q", "attn_k", "attn_v"] : ["ffn_gate", "ffn_up"]);
         assert.deepEqual(names(second), isAttention ? ["attn_output"] : ["ffn_down"]);
@@ -113,8 +113,8 @@ describe("the places of adapters", () => {
     }
   });
 
-  it("have the parts of a tensor that holds several matrices, each by its first row", async () => {
-    for (const [{ kind }, first, second] of await placesIn("phi3")) {
+  it("include the parts of a tensor that holds several matrices, each by its first row", async () => {
+    for (const [{ kind }, first, second] of await sitesIn("phi3")) {
       const isAttention = kind === "attention";
       const [tensor, rows] = isAttention ? ["attn_qkv", [0, 128, 192]] : ["ffn_up", [0, 192]];
       assert.deepEqual(
@@ -126,7 +126,7 @@ describe("the places of adapters", () => {
   });
 
   it("are none in experts", async () => {
-    const steps = await placesIn("mixtral");
+    const steps = await sitesIn("mixtral");
     assert.deepEqual([...new Set(steps.map(([{ kind }]) => kind))], ["attention"]);
   });
 });

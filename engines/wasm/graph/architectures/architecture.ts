@@ -1,19 +1,19 @@
-// Owns the nouns of a model's graph: what a layer does, as data. Each architecture is one small file beside this one that
-// fills them in; graph.ts finds the tensors, compute-thread.ts runs them. Names are tensors of a layer, without the
-// "blk.N." before and the ".weight" behind them; a ".bias" that a file has beside a tensor is always added.
+// Architecture description: the steps of a model's layers, as data. Each architecture is one small file in this folder;
+// graph.ts finds the tensors, compute-thread.ts runs the steps. Tensor names omit the prefix "blk.N." and the suffix
+// ".weight"; if a file has a ".bias" for a tensor, it is always added.
 import type { Keys } from "../keys.ts";
 import type { Activation, CommonShape, Hyperparameters, OwnTraits } from "../shape.ts";
 
 /**
- * One step of a layer. `norm` makes the input of the steps behind it; attention, feedForward and experts add their result to
- * the hidden state, times the model's residualScale. Only a feed-forward leaves the input as it was: of two blocks that run
- * side by side it comes first.
+ * One step of a layer. `norm` computes the input of the following steps. attention, feedForward and experts add their
+ * result, times the model's residualScale, to the hidden state. Only a feed-forward leaves its input unchanged: if two
+ * blocks run in parallel, it comes first.
  */
 export type LayerStep =
-  /** input = norm(hidden); the hidden state as it is where `weight` is null. */
+  /** input = norm(hidden); input = hidden if `weight` is null. */
   | { readonly kind: "norm"; readonly weight: string | null }
-  /** hidden = norm(hidden), of models that norm what was added up. */
-  | { readonly kind: "settle"; readonly weight: string }
+  /** hidden = norm(hidden), for models that norm the residual sum. */
+  | { readonly kind: "hiddenNorm"; readonly weight: string }
   | AttentionStep
   | FeedForwardStep
   | ExpertsStep;
@@ -24,28 +24,28 @@ export interface AttentionStep {
   readonly query: string;
   readonly key: string;
   readonly value: string;
-  /** One matrix with the rows of all three, where a file has that instead. */
+  /** One matrix with the rows of query, key and value, used if the file has it. */
   readonly fused: string;
   readonly output: string;
-  /** Queries and keys are normed before they are rotated: each head by itself, or all heads as one row. Null: they are not. */
+  /** Norms of queries and keys before the rope: per head, or all heads as one row. Null = none. */
   readonly norms: { readonly query: string; readonly key: string; readonly span: "head" | "row" } | null;
-  /** Norm of what is added to the hidden state; null = none. */
+  /** Norm of the result before it is added to the hidden state; null = none. */
   readonly postNorm: string | null;
-  /** Which of the model's ropes rotates queries and keys; null = none. */
+  /** Index of the rope that rotates queries and keys; null = none. */
   readonly rope: number | null;
-  /** How many positions before its own, and after it, a token sees; Infinity = all. Causal attention has 0 ahead. */
+  /** Number of positions before and after its own that a token sees; Infinity = all. Causal attention has ahead = 0. */
   readonly behind: number;
   readonly ahead: number;
-  /** What scores are multiplied with. */
+  /** Factor of the attention scores. */
   readonly scale: number;
-  /** Scores become cap * tanh(score / cap); 0 = they stay. */
+  /** Scores become cap * tanh(score / cap); 0 = no cap. */
   readonly softcap: number;
 }
 
-/** down(activation(gate(x)) * up(x)), or without a gate down(activation(up(x))) */
+/** down(activation(gate(x)) * up(x)); without a gate: down(activation(up(x))). */
 export interface FeedForwardStep {
   readonly kind: "feedForward";
-  /** Null where there is none; equal to `up` where one matrix has the gate's rows and behind them those of up. */
+  /** Null if there is no gate; equal to `up` if one matrix has the gate's rows followed by those of up. */
   readonly gate: string | null;
   readonly up: string;
   readonly down: string;
@@ -53,7 +53,7 @@ export interface FeedForwardStep {
   readonly postNorm: string | null;
 }
 
-/** A feed-forward of some experts of many: the router's softmax over all, of which each token takes the largest. */
+/** Mixture of experts: a softmax router over all experts; each token uses the experts with the largest weights. */
 export interface ExpertsStep {
   readonly kind: "experts";
   readonly router: string;
@@ -62,11 +62,11 @@ export interface ExpertsStep {
   readonly up: string;
   readonly down: string;
   readonly activation: Activation;
-  /** Whether the weights of those taken are divided by their sum. */
+  /** Whether the weights of the chosen experts are divided by their sum. */
   readonly normalised: boolean;
 }
 
-/** What a layer's steps may depend on. */
+/** Input of Architecture.steps(). */
 export interface LayerFacts {
   readonly layer: number;
   readonly shape: Hyperparameters;
@@ -74,39 +74,41 @@ export interface LayerFacts {
   has(name: string): boolean;
 }
 
-/** What an encoder has before and behind its layers, beside a norm of the embedding. */
+/** Parts of an encoder before and after its layers, besides a norm of the embedding. */
 export interface EncoderRules {
-  /** A row for each position is added to the token's. */
+  /** A row for each position is added to the token's embedding. */
   readonly hasPositions: boolean;
-  /** What the last layer leaves is normed. */
+  /** The output of the last layer is normed. */
   readonly hasOutputNorm: boolean;
 }
 
-/** What scores of a text (pooling by rank) are made of. */
+/** Scoring of a text (pooling by rank). */
 export interface ScoringRules {
-  /** The hidden state of its first token, of its last one, or the mean of all. */
+  /** Input of the head: the hidden state of the first token, of the last token, or the mean of all. */
   readonly of: "first" | "last" | "mean";
   readonly activation: "tanh" | "gelu";
-  /** They become shares of one. */
+  /** Scores are passed through a softmax. */
   readonly softmax: boolean;
 }
 
 export interface Architecture {
   /** `general.architecture` of the files it runs. */
   readonly name: string;
-  /** Which floats of a head are rotated together: neighbours, or those half the rotated ones apart. */
+  /** Which floats of a head are rotated as a pair: neighbours, or i and i + rotated / 2. */
   readonly pairing: "neighbours" | "halves";
-  /** Of all norms: by the root of the mean square, or also centred on the mean. */
+  /** Kind of all norms: RMS norm, or layer norm. */
   readonly norm: "rms" | "layer";
-  /** Encoders turn whole texts into vectors and generate nothing: no logits, attention to both sides, no KV to go on from. */
+  /**
+   * Encoders turn whole texts into vectors and generate nothing: no logits, bidirectional attention, no KV cache kept.
+   */
   readonly isEncoder: boolean;
-  /** Of encoders alone. */
+  /** Encoders only. */
   readonly encoder?: EncoderRules;
-  /** Left out where no model scores texts. */
+  /** Absent if no model of the architecture scores texts. */
   readonly scoring?: ScoringRules;
-  /** Whether its files may have feed-forwards of experts. */
+  /** Whether its files may have a mixture of experts. */
   readonly takesExperts: boolean;
-  /** What the architecture's own keys say. Throws what Keys throws. */
+  /** Reads the architecture's own keys. Throws what Keys throws. */
   readTraits?(keys: Keys, shape: CommonShape): OwnTraits;
   steps(facts: LayerFacts): readonly LayerStep[];
 }

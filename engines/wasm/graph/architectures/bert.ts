@@ -1,9 +1,9 @@
-// bert as files of sentence encoders have it: learned positions, attention to both sides, a norm behind each block.
+// bert, as in files of sentence encoders: learned positions, bidirectional attention, a norm after each block.
 import type { Architecture, AttentionStep, FeedForwardStep, LayerFacts, LayerStep } from "./architecture.ts";
 
 export const bert: Architecture = {
   name: "bert",
-  // Nothing is rotated.
+  // No rope.
   pairing: "halves",
   norm: "layer",
   isEncoder: true,
@@ -21,7 +21,7 @@ export const bert: Architecture = {
     }),
 };
 
-/** Every token sees all others. */
+/** Bidirectional attention over all tokens. */
 export function wholeAttention({ shape }: LayerFacts, rope: number | null): AttentionStep {
   return {
     kind: "attention",
@@ -40,14 +40,14 @@ export function wholeAttention({ shape }: LayerFacts, rope: number | null): Atte
   };
 }
 
-/** Each block works on the hidden state as it is, and what was added up is normed. */
+/** Each block takes the hidden state as it is; the residual sum is normed. */
 export function postNormed(attention: AttentionStep, feedForward: FeedForwardStep): LayerStep[] {
   return [
     { kind: "norm", weight: null },
     attention,
-    { kind: "settle", weight: "attn_output_norm" },
+    { kind: "hiddenNorm", weight: "attn_output_norm" },
     { kind: "norm", weight: null },
     feedForward,
-    { kind: "settle", weight: "layer_output_norm" },
+    { kind: "hiddenNorm", weight: "layer_output_norm" },
   ];
 }

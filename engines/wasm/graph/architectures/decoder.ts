@@ -1,8 +1,8 @@
-// Owns the steps that most decoders have in common, as GGUF files name their tensors. The architectures beside this file say
-// where they differ.
+// Decoder steps that most architectures share, under the tensor names of GGUF files. The other files of this folder
+// specify the differences.
 import type { AttentionStep, ExpertsStep, FeedForwardStep, LayerFacts, LayerStep } from "./architecture.ts";
 
-/** Causal attention, within the window where the layer slides. */
+/** Causal attention, limited to the window if the layer slides. */
 export function causalAttention({ layer, shape }: LayerFacts, differing: Partial<AttentionStep> = {}): AttentionStep {
   const slides = shape.slides[layer] === true;
   return {
@@ -35,7 +35,7 @@ export function gatedFeedForward(differing: Partial<FeedForwardStep> = {}): Feed
   };
 }
 
-/** Of as many experts as the shape says. */
+/** Mixture of experts; the shape has their number. */
 export function routedFeedForward(): ExpertsStep {
   return {
     kind: "experts",
@@ -48,7 +48,7 @@ export function routedFeedForward(): ExpertsStep {
   };
 }
 
-/** A norm before each of the two blocks. */
+/** Pre-norm: a norm before each of the two blocks. */
 export function preNormed(attention: AttentionStep, feedForward: LayerStep): LayerStep[] {
   return [{ kind: "norm", weight: "attn_norm" }, attention, { kind: "norm", weight: "ffn_norm" }, feedForward];
 }

@@ -1,4 +1,4 @@
-// Gemma: an embedding as long as the vectors that are normed later, and gelu.
+// Gemma: an embedding scaled by sqrt(width), and gelu.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 
@@ -9,6 +9,6 @@ export const gemma: Architecture = {
   isEncoder: false,
   takesExperts: false,
   readTraits: (_, { width }) => ({ embeddingScale: Math.sqrt(width) }),
-  // The file's norms have the 1 added already that the published weights leave out.
+  // The file's norm weights already include the 1 that the published weights omit.
   steps: (facts) => preNormed(causalAttention(facts), gatedFeedForward({ activation: "gelu" })),
 };

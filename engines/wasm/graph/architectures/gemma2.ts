@@ -1,11 +1,11 @@
-// Gemma 2: capped scores and logits, a norm behind each block, and every other layer sees a window.
+// Gemma 2: soft-capped scores and logits, a norm after each block, and a sliding window in every other layer.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 import { readSliding } from "./sliding.ts";
 
 const defaultWindow = 4096;
 const caps = { above: 0, below: 1e6 };
-/** The 27B model alone has scores as if its heads were as long as its width allows. */
+/** Only the 27B model scales scores as if a head had width / heads floats. */
 const layersOf27B = 46;
 
 export const gemma2: Architecture = {

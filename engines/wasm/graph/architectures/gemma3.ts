@@ -1,4 +1,5 @@
-// Gemma 3: heads normed before they are rotated, and of every six layers five see a window, with a rope of their own.
+// Gemma 3: queries and keys normed per head before the rope; five of every six layers have a sliding window and their
+// own rope.
 
 import { defaultBase, readBase, readRopeMagnitude } from "../ropes.ts";
 import type { Architecture } from "./architecture.ts";
@@ -6,7 +7,7 @@ import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 import { readSliding } from "./sliding.ts";
 
 const caps = { above: 0, below: 1e6 };
-/** The 27B model alone has scores as if its heads were as long as its width allows. */
+/** Only the 27B model scales scores as if a head had width / heads floats. */
 const layersOf27B = 62;
 
 export const gemma3: Architecture = {

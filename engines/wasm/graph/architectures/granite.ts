@@ -1,4 +1,4 @@
-// Granite: llama with scales for the embedding, the scores, what a layer adds, and the logits.
+// Granite: llama with scales for the embedding, the scores, the residuals and the logits.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 
@@ -11,14 +11,14 @@ export const granite: Architecture = {
   isEncoder: false,
   takesExperts: false,
   readTraits(keys, { headLength }) {
-    // Both change nothing that tokens alone go through but in models we have no file of.
+    // Both affect text-only input only in models of which we have no file.
     keys.mustBe("rope.scaling.finetuned", true);
     if (keys.has("deepstack_mapping")) throw keys.unsupported("deepstack_mapping", "models without it");
     return {
       embeddingScale: keys.numberOr("embedding_scale", scales, 1),
       residualScale: keys.numberOr("residual_scale", scales, 1),
       attentionScale: keys.numberOr("attention.scale", scales, 1 / Math.sqrt(headLength)),
-      // The file has what logits are divided by.
+      // The file stores the divisor of the logits.
       logitScale: 1 / keys.number("logit_scale", scales),
     };
   },

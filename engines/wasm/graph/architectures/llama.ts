@@ -1,4 +1,4 @@
-// The llama family as GGUF files spell it: llama, mistral, mixtral, smollm and whatever else calls itself "llama".
+// The llama family as named in GGUF files: llama, mistral, mixtral, smollm and others that use the name "llama".
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed, routedFeedForward } from "./decoder.ts";
 

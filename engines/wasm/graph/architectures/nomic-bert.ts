@@ -1,4 +1,4 @@
-// nomic-bert: bert with rotated queries and keys in place of learned positions, and a gated feed-forward.
+// nomic-bert: bert with rope instead of learned positions, and a gated feed-forward.
 import type { Architecture } from "./architecture.ts";
 import { postNormed, wholeAttention } from "./bert.ts";
 import { gatedFeedForward } from "./decoder.ts";

@@ -1,5 +1,5 @@
-// OLMo 2 and 3: no norms before the blocks but behind them, and queries and keys normed as whole rows. OLMo 3 has layers that
-// see a window, and slows down the rope of the others alone.
+// OLMo 2 and 3: norms after the blocks instead of before, and queries and keys normed as whole rows. OLMo 3 has
+// sliding-window layers, and scales the rope of the other layers only.
 import { defaultBase, readBase } from "../ropes.ts";
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward } from "./decoder.ts";

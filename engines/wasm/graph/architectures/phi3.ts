@@ -1,5 +1,5 @@
-// Phi 3 and 4: one matrix for queries, keys and values, and one for gate and up. A window that a file names is left alone:
-// llama.cpp does so, because the files tell neither which layers have it nor how long it is reliably.
+// Phi 3 and 4: one matrix for queries, keys and values, and one for gate and up. A sliding window in the file is
+// ignored, as llama.cpp does: the files state neither which layers have it nor a reliable length.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 

@@ -1,4 +1,4 @@
-// Qwen 3: queries and keys are normed head by head.
+// Qwen 3: queries and keys are normed per head.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, gatedFeedForward, preNormed } from "./decoder.ts";
 
@@ -7,7 +7,7 @@ export const qwen3: Architecture = {
   pairing: "halves",
   norm: "rms",
   isEncoder: false,
-  // Of "yes" and "no" behind a question.
+  // Rerankers: softmax over the logits of "yes" and "no" after a question.
   scoring: { of: "last", activation: "tanh", softmax: true },
   takesExperts: false,
   steps: (facts) =>

@@ -1,4 +1,4 @@
-// Qwen 3 with experts: heads normed before they are rotated, and feed-forwards of which each token takes a few.
+// Qwen 3 with experts: queries and keys normed per head before the rope, and a mixture of experts.
 import type { Architecture } from "./architecture.ts";
 import { causalAttention, preNormed, routedFeedForward } from "./decoder.ts";
 

@@ -1,4 +1,4 @@
-// Owns which architectures there are. Asked when a model file is looked at.
+// Registry of the architectures. Asked when a model file is read.
 import { ServerError } from "../../../../runtime/errors.ts";
 import type { Architecture } from "./architecture.ts";
 import { bert } from "./bert.ts";
@@ -33,7 +33,7 @@ export const architectures: readonly Architecture[] = [
   modernBert,
 ];
 
-/** The architecture by its name in files. Throws `unsupported` naming those there are. */
+/** The architecture of this name. Throws `unsupported` with the list of known names. */
 export function findArchitecture(name: string): Architecture {
   const found = architectures.find((architecture) => architecture.name === name);
   if (found) return found;

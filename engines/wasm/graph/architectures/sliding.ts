@@ -1,4 +1,4 @@
-// Owns reading which layers of a model see a window of positions only. Used by the architectures that have such.
+// Sliding windows: reads which layers of a model have one. Used by the architectures that have such layers.
 
 import type { Keys } from "../keys.ts";
 import { maxContext } from "../ropes.ts";
@@ -8,8 +8,8 @@ const windowKey = "attention.sliding_window";
 const patternKey = "attention.sliding_window_pattern";
 
 /**
- * Of every so many layers (`period`, unless the file says otherwise) the last one sees all positions, and all do where there is
- * no window. `fallback` is the window of files that name none.
+ * Every `period`-th layer (the file's value, if any, wins) has full attention; without a window, all layers do.
+ * `fallback` is the window if the file gives none.
  */
 export function readSliding(
   keys: Keys,

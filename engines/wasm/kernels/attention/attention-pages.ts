@@ -1,12 +1,12 @@
-// Owns how keys and values lie in a page of the KV cache, and turning them into floats a tile of tokens at a time. A page
-// has one part for each KV head:
+// Layout of keys and values in a page of the KV cache, and their conversion to floats, a tile of tokens at a time.
+// A page has one part for each KV head:
 //
 //   keys         [8 tokens][dimension][token of the 8]        lanes are tokens: scores need no sums across lanes
 //   values       [8 dimensions][token][dimension of the 8]
 //   Q8_0 only:   f32 scales of the keys [group][token], then of the values alike; a group is 32 dimensions
 //
-// The last 8 may be cut short, but have all their room. What was never written may be any bits: it becomes scores that the
-// caller masks, and its values are not looked at.
+// The last 8 tokens may be incomplete, but have all their memory. Unwritten memory may hold any bits: the caller masks
+// the resulting scores and does not use the values.
 import { BF16, F16, F32, Q8_0 } from "../types";
 
 // @ts-expect-error: decorator
@@ -39,7 +39,7 @@ function allValueBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
   return blockTokens * wholeEights(headLength) * valueBytes(kvType);
 }
 
-/** Bytes of the part of a page that belongs to one KV head. */
+/** Bytes of one KV head's part of a page. */
 export function headBytes(kvType: i32, headLength: i32, blockTokens: i32): i32 {
   const values = keyBytes(kvType, headLength, blockTokens) + allValueBytes(kvType, headLength, blockTokens);
   const scales = kvType == Q8_0 ? groupCount(headLength) * wholeEights(blockTokens) * 2 * 4 : 0;
@@ -50,7 +50,10 @@ export function kvPageBytes(kvType: i32, kvHeads: i32, headLength: i32, blockTok
   return kvHeads * headBytes(kvType, headLength, blockTokens);
 }
 
-/** Where one head's keys, values and scales lie in its part of a page, from token `first`, for keys a whole 8, on. */
+/**
+ * Addresses of one head's keys, values and scales in its part of a page, from token `first` on (for keys a multiple of
+ * 8).
+ */
 export function keysAt(kvType: i32, part: usize, first: i32, headLength: i32): usize {
   return part + <usize>(first >> 3) * keyEightBytes(kvType, headLength);
 }
@@ -79,12 +82,12 @@ export function valueEightBytes(kvType: i32, tokens: i32): usize {
   return <usize>(tokens * 8 * valueBytes(kvType));
 }
 
-/** Bytes from one group's scales to the next's. */
+/** Bytes from one group's scales to the next group's. */
 export function scaleStride(blockTokens: i32): usize {
   return <usize>(wholeEights(blockTokens) << 2);
 }
 
-/** Keys of `count` tokens, rounded up to whole 8s, as floats in the same order. */
+/** Converts the keys of `count` tokens, rounded up to a multiple of 8, to floats in the same order. */
 export function unpackKeys(
   kvType: i32, from: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,
 ): void {
@@ -101,7 +104,7 @@ export function unpackKeys(
   }
 }
 
-/** Values of `count` tokens as floats in the same order, with room for `room` tokens. */
+/** Converts the values of `count` tokens to floats in the same order, with room for `room` tokens. */
 export function unpackValues(
   kvType: i32, from: usize, eightBytes: usize, scales: usize, scaleStep: usize, count: i32, headLength: i32, to: usize,
   room: i32,
@@ -120,7 +123,7 @@ export function unpackValues(
   }
 }
 
-/** `count` values, a multiple of 8, that need no scale. */
+/** Converts `count` values, a multiple of 8, that have no scale. */
 // @ts-expect-error: decorator
 @inline
 function unpackFloats(kvType: i32, from: usize, count: usize, to: usize): void {
@@ -146,7 +149,7 @@ function unpackFloats(kvType: i32, from: usize, count: usize, to: usize): void {
 // @ts-expect-error: decorator
 @inline
 export function float16At(at: usize): v128 {
-  // Sign, exponent and fraction in their places; what makes the exponent's bias 127 is the factor 2^112.
+  // Aligns sign, exponent and fraction; the factor 2^112 corrects the exponent's bias to 127.
   const bits = v128.and(i32x4.shl(v128.load16x4_s(at), 13), i32x4.splat(<i32>0x8fffe000));
   return f32x4.mul(bits, f32x4.splat(5.192296858534828e33));
 }

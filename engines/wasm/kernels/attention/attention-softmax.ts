@@ -1,6 +1,6 @@
-// Owns the softmax of attention, which goes along from tile to tile: what attend() writes of a query is a record of its
-// weighted values, not divided, and behind them a tail that holds the largest score and the sum of weights so far; records
-// that several threads made of one query are merged here as well.
+// Online softmax of attention, updated tile by tile. attend() writes a record per query: its weighted values, not
+// divided by the sum, then a tail with the largest score and the sum of weights so far. This file also merges the
+// records that several threads wrote for one query.
 import { largestLane, multiplyAdd, sumOfLanes } from "../arithmetic";
 import { exponential, hyperbolicTangent } from "../exponential";
 
@@ -8,10 +8,13 @@ import { exponential, hyperbolicTangent } from "../exponential";
 export const TAIL: i32 = 4;
 /** Less than every score. */
 const NOTHING: f32 = -1e30;
-/** A weight below e^this of the largest counts as none: no sum would show it, and products with it are slow. */
+/**
+ * Weights below e^this relative to the largest count as 0: no sum would show them, and products with subnormals are
+ * slow.
+ */
 const WEIGHTLESS: f32 = -60;
 
-/** `count` records, one behind the other, of queries that have seen nothing. */
+/** Initialises `count` consecutive records of queries that have seen no token. */
 export function beginRecords(count: i32, headLength: i32, records: usize): void {
   const bytes = <usize>(headLength + TAIL) << 2;
   memory.fill(records, 0, <usize>count * bytes);
@@ -27,7 +30,7 @@ export function capScores(scores: usize, vectors: i32, scale: f32, cap: f32): vo
   }
 }
 
-/** Leaves only the scores of tokens from `first` to before `end`, of which there is one at least. */
+/** Masks all scores except those of tokens first..end, which is not empty. */
 export function hideScores(scores: usize, vectors: i32, first: i32, end: i32): void {
   const firsts = i32x4.splat(first);
   const ends = i32x4.splat(end);
@@ -41,8 +44,8 @@ export function hideScores(scores: usize, vectors: i32, first: i32, end: i32): v
 }
 
 /**
- * Turns one query's scores of a tile, times `scale`, into weights and brings the tail of its record up to date. Returns
- * what the record's values must be multiplied by.
+ * Turns one query's scores of a tile, times `scale`, into weights, and updates the tail of its record. Returns the
+ * factor by which the record's values must be rescaled.
  */
 export function weigh(scores: usize, vectors: i32, scale: f32, tail: usize): f32 {
   const end = scores + (<usize>vectors << 4);
@@ -91,7 +94,7 @@ function mergeHead(partial: usize, partBytes: usize, parts: i32, valueBytes: usi
   let sum: f32 = 0;
   for (let part = partial; part < end; part += partBytes) {
     const weight = f32x4.extract_lane(weightOf(f32x4.splat(load<f32>(part + valueBytes) - peak)), 0);
-    // A part's own place for padding keeps its weight.
+    // The part's weight is kept in its own padding.
     store<f32>(part + valueBytes, weight, 8);
     sum += weight * load<f32>(part + valueBytes, 4);
   }

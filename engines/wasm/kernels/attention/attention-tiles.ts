@@ -1,12 +1,12 @@
-// Owns the products of attention: one to four rows of factors times a matrix of floats or straight from a page: T is f32,
-// i16 for float16, u16 for bfloat16, i8 for bytes. The matrix lies in columns of eight: `depth` rows of eight numbers,
-// then, `eightBytes` further, the next eight columns; so it is read in one go. Six to eight sums stay in registers: fewer
-// would wait for each other, more would not fit. Unrolled further, the loops are slower: V8 runs out of registers.
+// Products of attention: one to four rows of factors times a matrix, in floats or straight from a page. T is f32, i16
+// for float16, u16 for bfloat16, i8 for bytes. The matrix is stored in panels of eight columns: `depth` rows of eight
+// numbers, then, `eightBytes` further, the next panel; so it is read sequentially. Six to eight sums stay in registers:
+// fewer would wait for each other, more would not fit. Further unrolling is slower: V8 runs out of registers.
 
 import { multiplyAdd } from "../arithmetic";
 import { bfloatAt, bytesAt, float16At } from "./attention-pages";
 
-/** Row r of a table at `rows`: where its factors a[r] and its results c[r] are; its scale s[r] is 0. */
+/** Row r of a table at `rows`: the addresses of its factors a[r] and its results c[r], and its scale s[r], set to 0. */
 // @ts-expect-error: decorator
 @inline
 export function setRow(rows: usize, r: i32, a: usize, c: usize): void {
@@ -29,9 +29,10 @@ export function resultOf(rows: usize, r: i32): usize {
 }
 
 /**
- * c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `vectors` vectors of j and `count` rows, 1 to 4; if not `fresh`,
- * c[r][j] * s[r] is added. What is fresh may be written up to 32 floats long; of bytes, it is multiplied by scales[j] and
- * added to c[r][j]. The offsets, in bytes, are added to every a and every c.
+ * c[r][j] = sum over i < depth of a[r][i] * b[i][j], for `vectors` vectors of j and `count` rows, 1 to 4; if not
+ * `fresh`, c[r][j] * s[r] is added. With `fresh`, up to 32 floats of each c[r] may be overwritten; for bytes, the sum
+ * is then multiplied by scales[j] and added to c[r][j]. The offsets, in bytes, are added to the addresses of every a
+ * and every c.
  */
 export function multiplyRows<T>(
   count: i32, fresh: bool, rows: usize, aOffset: usize, cOffset: usize, depth: usize, b: usize, eightBytes: usize,
@@ -267,7 +268,7 @@ function multiplyOne<T>(
   multiplyRest<T>(a, depth, b + (whole >> 5) * eightBytes, eightBytes, rest, c + whole, s);
 }
 
-/** One row and `bytes` bytes of vectors: what is left over of the others. */
+/** One row and the last `bytes` bytes of vectors: the remainder of multiplyRows(). */
 function multiplyRest<T>(a: usize, depth: usize, b: usize, eightBytes: usize, bytes: usize, c: usize, s: f32): void {
   for (let j: usize = 0; j < bytes; j += 16) {
     let sum = f32x4.mul(v128.load(c + j), f32x4.splat(s));

@@ -1,4 +1,4 @@
-// Owns storing one token's keys and values in a page, rounded to the number type of the cache.
+// Writing of one token's keys and values to a page, rounded to the number type of the cache.
 import { largestLane } from "../arithmetic";
 import { BF16, F32, Q8_0 } from "../types";
 import {
@@ -67,7 +67,7 @@ function toBfloat(x: v128): v128 {
   return i32x4.shr_u(i32x4.add(x, i32x4.add(even, i32x4.splat(0x7fff))), 16);
 }
 
-/** Beyond the largest float16 the largest is taken: an infinity would make NaN of a whole row. */
+/** Values beyond the largest float16 are set to it: an infinity would make a whole row NaN. */
 // @ts-expect-error: decorator
 @inline
 function toFloat16(x: v128): v128 {
@@ -75,7 +75,7 @@ function toFloat16(x: v128): v128 {
   const odd = v128.and(i32x4.shr_u(size, 13), i32x4.splat(1));
   // The exponent's bias goes from 127 to 15.
   const normal = i32x4.shr_u(i32x4.add(size, i32x4.add(odd, i32x4.splat(0xfff - (112 << 23)))), 13);
-  // Added to 0.5, a number is rounded to a multiple of 2^-24: the subnormals' unit.
+  // Adding 0.5 rounds a number to a multiple of 2^-24, the unit of subnormals.
   const subnormal = i32x4.sub(f32x4.add(size, f32x4.splat(0.5)), f32x4.splat(0.5));
   const isNormal = f32x4.ge(size, f32x4.splat(6.103515625e-5));
   const sign = v128.and(i32x4.shr_u(x, 16), i32x4.splat(0x8000));
@@ -116,7 +116,7 @@ function writeValueBytes(
   }
 }
 
-/** Stores the scale of `count` floats and returns what they are to be multiplied by. */
+/** Stores the scale of `count` floats and returns the factor that quantises them. */
 function writeScale(from: usize, count: i32, scale: usize): v128 {
   let largest = f32x4.splat(0);
   for (let i: usize = 0; i < <usize>count << 2; i += 16) largest = f32x4.pmax(largest, f32x4.abs(v128.load(from + i)));

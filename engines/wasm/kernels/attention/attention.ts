@@ -1,6 +1,7 @@
-// Owns attention over the pages of the KV cache, a KV head and a tile of tokens at a time. Many queries share a tile: then
-// its keys and values become floats once for all of them; few multiply straight from the page. The softmax goes along from
-// tile to tile, rescaling what it has whenever a larger score turns up. A query here is one head of one row.
+// Attention over the pages of the KV cache, one KV head and one tile of tokens at a time. If many queries share a tile,
+// its keys and values are converted to floats once for all of them; a few queries multiply straight from the page. The
+// softmax is updated tile by tile, rescaling the results whenever a larger score appears. A query here is one head of
+// one row.
 
 import { BF16, F16, F32 } from "../types";
 import {
@@ -15,20 +16,20 @@ export { mergeAttention } from "./attention-softmax";
 export { kvWrite } from "./attention-write";
 
 /**
- * Most tokens of a tile, and most floats of its keys, or of its values: both stay in the first-level cache. A tile has 8
- * tokens at least, so heads can be no longer than 512.
+ * Most tokens of a tile, and most floats of its keys or of its values: both fit the L1 cache. A tile has at least 8
+ * tokens, so heads have at most 512 floats.
  */
 const TILE_TOKENS: i32 = 32;
 const TILE_FLOATS: i32 = 4096;
-/** More queries than this are worth unpacking a tile for. */
+/** A tile is converted to floats if more queries than this share it. */
 const FEW_QUERIES: i32 = 8;
-/** Bytes of a tile's scores of one query. */
+/** Bytes of one query's scores in a tile. */
 const SCORES: usize = 128;
 
-// Scratch of a call, in the first 64 KiB of the memory, which the host leaves to the kernels: a tile's keys and values,
-// four queries' scores, and these once more times a scale, then the tables of rows of the two products, and which row of the call each query belongs to.
+// Scratch of a call, in the first 64 KiB of memory, which the host reserves for the kernels: a tile's keys and values,
+// the scores of four queries, these again times a scale, the row tables of the two products, and the row of each query.
 const KEYS: usize = (__heap_base + 15) & ~15;
-// Products of a tile cut short read behind it.
+// Products of an incomplete tile read beyond its end.
 const VALUES: usize = KEYS + TILE_FLOATS * 4 + SCORES;
 const SCORES_AT: usize = VALUES + TILE_FLOATS * 4;
 const SCALED: usize = 4 * SCORES;
@@ -36,7 +37,7 @@ const SCORING: usize = SCORES_AT + 2 * SCALED;
 const SUMMING: usize = SCORING + 64;
 const ROWS: usize = SUMMING + 64;
 
-// The call under way: set by attend(), meaningless between calls. Steps are in bytes.
+// State of the current call, set by attend(); undefined between calls. Steps are in bytes.
 let sharing: i32 = 0;
 let headFloats: i32 = 0;
 let scoreScale: f32 = 0;
@@ -50,7 +51,7 @@ let recordRow: usize = 0;
 let recordStep: usize = 0;
 let scaleStep: usize = 0;
 
-// The tile under way; row i sees its tokens from hiddenToFirst + i to before seenByFirst + i, as far as it has them.
+// The current tile; row i sees its tokens hiddenToFirst + i .. seenByFirst + i (end excluded), as far as they exist.
 let keys: usize = 0;
 let keyEight: usize = 0;
 let keyScales: usize = 0;
@@ -76,7 +77,7 @@ export function attend(
   recordRow = <usize>heads * recordStep;
   scaleStep = scaleStride(blockTokens);
   const partBytes = <usize>headBytes(kvType, headLength, blockTokens);
-  // Behind the last row's own token nothing has been written, so no row can see further than that.
+  // No token after the last row's own has been written, so no row can see further.
   const end = firstPosition + n;
   const firstSeen = firstPosition - min(behind, end);
   const firstSeenEnd = firstPosition + 1 + min(ahead, n);
@@ -93,11 +94,11 @@ export function attend(
   }
 }
 
-/** All queries over a page of which `written` tokens have been written, or less than one. */
+/** All queries over a page of which `written` tokens have been written; it may be less than 1. */
 function attendPage(kvType: i32, part: usize, written: i32, blockTokens: i32): void {
   if (hiddenToFirst >= written) return;
   const tileTokens = min(TILE_TOKENS, (TILE_FLOATS / headFloats) & ~7);
-  // Keys lie in eights, so that is where a tile can begin.
+  // Keys are stored in groups of 8, so a tile begins at a multiple of 8.
   let first = max(hiddenToFirst, 0) & ~7;
   hiddenToFirst -= first;
   seenByFirst -= first;
@@ -132,14 +133,14 @@ function attendTile(kvType: i32, part: usize, first: i32, tokens: i32, blockToke
   attendQueries<f32>(tokens);
 }
 
-/** All queries over the tile, as many at a time as share the reading of it. */
+/** All queries over the tile, in batches that share each read of it. */
 function attendQueries<T>(tokens: i32): void {
-  // Rows too early or too late to see any of it have no part in it: the softmax wants a score from each.
+  // Skips rows that see no token of the tile: the softmax needs at least one score.
   let query = max(0, 1 - seenByFirst) * sharing;
   const end = min(queryCount, (tokens - hiddenToFirst) * sharing);
   while (query < end) {
     const left = end - query;
-    // Two threes are quicker than a four and a two.
+    // Two batches of three are faster than four and two.
     const count = left == 4 || left > 6 ? 4 : min(left, 3);
     attendSome<T>(query, count, tokens);
     query += count;
@@ -150,7 +151,7 @@ function attendQueries<T>(tokens: i32): void {
 function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   const group = groupFloats<T>();
   const lastRow = beginRows<T>(query, count);
-  // The last of them sees most.
+  // The last row sees the most.
   const seen = min(tokens, seenByFirst + lastRow);
   const vectors = (seen + 3) >> 2;
   if (sizeof<T>() == 1) memory.fill(SCORES_AT, 0, <usize>count * SCORES);
@@ -168,7 +169,7 @@ function attendSome<T>(query: i32, count: i32, tokens: i32): void {
   }
 }
 
-/** Fills the tables of both products for `count` queries. Returns the row of the last. */
+/** Fills the row tables of both products for `count` queries. Returns the row of the last. */
 // @ts-expect-error: decorator
 @inline
 function beginRows<T>(query: i32, count: i32): i32 {
@@ -188,7 +189,7 @@ function beginRows<T>(query: i32, count: i32): i32 {
   return row;
 }
 
-/** Query r's scores of `tokens` tokens as weights, those it does not see being 0. */
+/** Turns query r's scores of `tokens` tokens into weights; tokens it does not see get weight 0. */
 // @ts-expect-error: decorator
 @inline
 function weighQuery(r: i32, tokens: i32): void {
@@ -206,14 +207,14 @@ function weighQuery(r: i32, tokens: i32): void {
   setScale(SUMMING, r, weigh(scores, vectors, scale, resultOf(SUMMING, r) + queryStep));
 }
 
-/** Floats of a head with one scale: all where T needs none. */
+/** Floats of a head that share a scale; the whole head if T has no scales. */
 // @ts-expect-error: decorator
 @inline
 function groupFloats<T>(): i32 {
   return sizeof<T>() == 1 ? 32 : headFloats;
 }
 
-/** A tile's scales for the group that dimension d begins. */
+/** The tile's scales of the group that begins at dimension d. */
 // @ts-expect-error: decorator
 @inline
 function scalesOf(scales: usize, d: i32): usize {
@@ -226,7 +227,7 @@ function scoresOf(r: i32): usize {
   return SCORES_AT + <usize>r * SCORES;
 }
 
-/** All queries' weights, `bytes` bytes, times the scales of the tile's tokens. */
+/** Multiplies all queries' weights, `bytes` bytes, with the scales of the tile's tokens. */
 function scaleWeights(bytes: usize, scales: usize): void {
   for (let at: usize = 0; at < bytes; at += 16) {
     const scale = v128.load(scales + (at & (SCORES - 1)));

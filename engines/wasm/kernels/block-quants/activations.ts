@@ -1,5 +1,5 @@
-// Owns turning activations into 8-bit integers, as layout.ts draws them. Called once before the products of a
-// layer's matrices; every compute thread does it for itself.
+// Activation quantisation: converts activations to 8-bit integers in the format of layout.ts. Called once before the
+// products of a layer's matrices; every compute thread does it for itself.
 
 import { MXFP4 } from "../types";
 import {
@@ -15,9 +15,9 @@ import {
   valueBytes,
 } from "./layout";
 
-/** A largest value below this is zero: 127 divided by it must be finite. */
+/** A largest magnitude below this counts as zero: 127 divided by it must be finite. */
 export const SMALLEST: f32 = 1e-30;
-/** Added to a float of small magnitude, leaves it rounded in the low bits. */
+/** Adding this to a float of small magnitude leaves it rounded in the low bits. */
 const ROUNDER: f32 = 12582912;
 
 export function activationBytes(type: i32, n: i32, k: i32): i32 {
@@ -40,7 +40,7 @@ export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: u
   }
 }
 
-/** Column `c` of a tile of `columns`, whose first record is at `out`. */
+/** Writes column `c` of a tile of `columns`, whose first record is at `out`. */
 function prepareColumn(
   type: i32,
   products: i32,
@@ -82,7 +82,7 @@ function prepareColumn(
       v128.store(values, i8x16.narrow_i16x8_s(q0, q1));
       v128.store(values, i8x16.narrow_i16x8_s(q2, q3), 16);
     }
-    // The levels of MXFP4 are doubled.
+    // The levels of MXFP4 are stored doubled.
     store<f32>(scales, type == MXFP4 ? scale * 0.5 : scale);
     if (offsetIsSum(type, products)) store<f32>(scales + offsets, scale * <f32>lanesSum(sums));
     else store<i32>(scales + offsets, offset(type, products, sums));
@@ -92,7 +92,7 @@ function prepareColumn(
   }
 }
 
-/** As integers magnitudes compare with NaN the largest of all: so it spoils its block's scale, and the product. */
+/** Compared as integers, NaN is the largest magnitude: it spoils its block's scale, and therefore the product. */
 // @ts-expect-error: decorator
 @inline
 export function larger(a: v128, b: v128): v128 {
@@ -123,7 +123,7 @@ export function rounded(x: v128, factor: v128): v128 {
   return i32x4.sub(f32x4.add(f32x4.mul(x, factor), f32x4.splat(ROUNDER)), f32x4.splat(ROUNDER));
 }
 
-/** Even activations first; from the odd ones what stacked weights add. */
+/** Even activations first; for stacked operands, the odd ones minus the surplus that stacking adds. */
 // @ts-expect-error: decorator
 @inline
 function pairs(stacked: bool, a: v128): v128 {
@@ -131,16 +131,16 @@ function pairs(stacked: bool, a: v128): v128 {
   return i16x8.shuffle(a, a, 0, 2, 1, 3, 4, 6, 5, 7);
 }
 
-/** What sums start from, given those of every fourth activation. */
+/** Initial value of a block's sums; lane i of `sums` has the sum of activations i, i + 4, i + 8, ... */
 // @ts-expect-error: decorator
 @inline
 function offset(type: i32, products: i32, sums: v128): i32 {
   const bias = biasOf(type);
   const even = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 2);
-  // Signed bytes of which flippedBits() has made the even ones unsigned.
+  // Signed bytes; flippedBits() has made the even ones unsigned.
   if (bias == 128 && products == PAIRS) return -128 * even;
   if (products != NARROW) return -bias * lanesSum(sums);
-  // The 16-bit sums may overflow on the way, but end in range: those of (operand - bias) * x are.
+  // The 16-bit sums may overflow on the way, but end in range, as sums of (operand - bias) * x do.
   const lower = i32x4.extract_lane(sums, 0) + i32x4.extract_lane(sums, 1);
   const upper = i32x4.extract_lane(sums, 2) + i32x4.extract_lane(sums, 3);
   return (-bias * lower & 0xffff) | (-bias * upper << 16);

@@ -1,16 +1,16 @@
-// Owns products of quantised matrices with blocks of 32 columns: in which order they go through memory. kernels.ts sends
-// those types here; kernel-exports.ts says what each function promises.
+// Products of matrices with blocks of 32 columns: the order in which they traverse memory. kernels.ts calls it for
+// those types; kernel-exports.ts specifies each function.
 import { BLOCK, productsFor, recordBytes, tileColumns } from "./layout";
 import { multiplyTile } from "./loops";
 
 export { activationBytes, prepare } from "./activations";
-export { isQuantised, useWideDot } from "./layout";
+export { isBlockQuant, useWideDot } from "./layout";
 export { readRow } from "./reading";
 export { matrixBytes, packRows } from "./rows";
 
-/** Activations that are read again and again, while all rows pass by, should stay in the second-level cache. */
+/** Activations are read again for every group of rows, so a chunk of them should stay in the L2 cache. */
 const CHUNK_BYTES: i32 = 192 * 1024;
-/** But the rows come from memory once a chunk. */
+/** Lower bound of a chunk, because the rows are read from memory once per chunk. */
 const CHUNK_COLUMNS: i32 = 16;
 
 export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
@@ -26,7 +26,7 @@ export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, 
   }
 }
 
-/** 16 rows at a time stay in the first-level cache while they meet each of n columns. */
+/** 16 rows at a time stay in the L1 cache while they are multiplied with each of n columns. */
 function multiplyChunk(
   type: i32,
   products: i32,

@@ -1,24 +1,24 @@
-// Owns the codebooks of 4-bit types whose levels are not evenly spaced, and looking 16 of their numbers up at once. Used by
-// everything that reads such weights: inner loops of both families of quantised kernels, and reading a row back.
+// Codebooks of 4-bit types with unevenly spaced levels, and a look-up of 16 entries at once. Used by all code that
+// reads such weights: the inner loops of block quants and k-quants, and reading rows back.
 
-/** What numbers 0..15 mean in IQ4_NL and IQ4_XS. */
+/** Levels of codes 0..15 in IQ4_NL and IQ4_XS. */
 // @ts-expect-error: decorator
 @inline
 export function iq4Levels(): v128 {
   return i8x16(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 }
 
-/** The same for MXFP4: floats of a sign, two bits of exponent and one of fraction, doubled. */
+/** The same for MXFP4: floats with a sign, two bits of exponent and one of fraction, doubled. */
 // @ts-expect-error: decorator
 @inline
 export function fp4Levels(): v128 {
   return i8x16(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
 }
 
-/** The bytes of a table at 16 places, all of them below 16: beyond that the twins differ. */
+/** The bytes of a table at 16 indices, all below 16: beyond that the variants differ. */
 // @ts-expect-error: decorator
 @inline
-export function lookUp(table: v128, places: v128): v128 {
-  if (ASC_FEATURE_RELAXED_SIMD) return i8x16.relaxed_swizzle(table, places);
-  return i8x16.swizzle(table, places);
+export function lookUp(table: v128, indices: v128): v128 {
+  if (ASC_FEATURE_RELAXED_SIMD) return i8x16.relaxed_swizzle(table, indices);
+  return i8x16.swizzle(table, indices);
 }

@@ -1,42 +1,42 @@
-// Owns how quantised matrices and activations lie in memory, and the choice between the ways of multiplying them. The
-// other files of quantised kernels are written against it; nothing else may know it.
+// Memory layout of matrices with blocks of 32 columns and of their activations, and the choice of multiplication method.
+// The other files of this folder depend on it; only k-quants uses it besides.
 //
-// A matrix is two planes: quants, then scales. Rows go in groups of four, and a group's blocks of 32 columns follow
-// each other. A vector has the same columns of four rows, a row in each 32-bit lane:
+// A matrix is two planes: quants, then scales. Rows are stored in groups of four, and a group's blocks of 32 columns
+// follow each other. A vector has the same columns of four rows, one row per 32-bit lane:
 //
-//   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, some of them flipped
-//   quants, others a block is 4 vectors; likewise with low nibbles, and high ones for columns 16 + 4j..16 + 4j+3
-//   quants, Q5_x   before those a vector with the fifth bits: lane r is row r's; bit j of its byte i belongs to the low
-//                  nibble in byte i of vector j, bit 4 + j to the high one
-//   scales         a block is 4 halves, one of each row, and beside Q4_1 and Q5_1 4 minimums; for MXFP4 4 bytes, which
+//   quants, Q8_0   a block is 8 vectors; lane r of vector j has columns 4j..4j+3 of row r, some bits flipped
+//   quants, others a block is 4 vectors; the same with low nibbles; high nibbles are columns 16 + 4j..16 + 4j+3
+//   quants, Q5_x   before those a vector with the fifth bits: lane r is row r; bit j of its byte i belongs to the low
+//                  nibble in byte i of vector j, bit 4 + j to the high nibble
+//   scales         a block is 4 float16, one per row, followed in Q4_1 and Q5_1 by 4 mins; for MXFP4 4 bytes, which
 //                  are exponents of two
 //
-// Activations are signed 8-bit, with a scale for each 32 columns. Up to four of them share a record a block:
+// Activations are signed 8-bit integers, with a scale for each 32 columns. Up to four columns share a record per block:
 //
 //   column 0: 32 values, column 1: 32 values, ... | scale of each column (f32) | offset of each column
 //
-// where a value is a byte, or for PAIRS 16 bits, and four of those lie in the order 0 2 1 3. The offset is what a
-// block's sum starts from because quants are not stored as they are meant (i32; for NARROW one of 16 bits for each of a
-// lane's two sums), or beside types with minimums the activations' sum (f32).
+// A value is a byte, or for PAIRS 16 bits, with each four in the order 0 2 1 3. The offset is the initial value of a
+// block's sum; it undoes the bias of stored quants (i32; for NARROW 16 bits for each of a lane's two sums). For types
+// with mins it is the sum of the activations (f32).
 import { IQ4_NL, MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 } from "../types";
 
 export const BLOCK: i32 = 32;
-/** In a group. */
+/** Rows in a group. */
 export const ROWS: i32 = 4;
-/** Where minimums are, from their scales. */
+/** Offset of the mins after their scales. */
 export const MINIMUMS_AT: usize = 8;
 
-/** 8-bit products of the 32-bit dot instruction, whose second operand may be up to 255 ("wide"). */
+/** Method: 8-bit products by the 32-bit dot instruction, whose second operand may be up to 255 ("wide"). */
 export const WIDE: i32 = 0;
-/** 8-bit products summed up in 16 bits, which only weights of up to 5 bits leave room for. */
+/** Method: 8-bit products summed in 16 bits; only weights of up to 5 bits leave room for this. */
 export const NARROW: i32 = 1;
-/** 16-bit products: all of SIMD128 has them. */
+/** Method: 16-bit products, which all of SIMD128 has. */
 export const PAIRS: i32 = 2;
 
-/** Types whose blocks are 32 columns long. */
+/** Types with blocks of 32 columns. */
 // @ts-expect-error: decorator
 @inline
-export function isQuantised(type: i32): bool {
+export function isBlockQuant(type: i32): bool {
   if (type == Q4_0 || type == Q4_1 || type == Q5_0 || type == Q5_1) return true;
   return type == Q8_0 || type == IQ4_NL || type == MXFP4;
 }
@@ -44,14 +44,14 @@ export function isQuantised(type: i32): bool {
 let wideDot: bool = false;
 
 /**
- * Whether the dot instruction takes 8-bit unsigned operands (1) or 7-bit ones (0, the default). To be said before
+ * Sets whether the dot instruction takes 8-bit unsigned operands (1) or 7-bit ones (0, the default). Call it before
  * anything is packed or prepared: both depend on it.
  */
 export function useWideDot(wide: i32): void {
   wideDot = wide != 0;
 }
 
-/** How matrices of this type are multiplied. A block's sum is exact in every way. */
+/** Multiplication method of this type. A block's sum is exact in every method. */
 // @ts-expect-error: decorator
 @inline
 export function productsFor(type: i32): i32 {
@@ -74,14 +74,14 @@ export function hasFifthBits(type: i32): bool {
   return type == Q5_0 || type == Q5_1;
 }
 
-/** Whether numbers stand for levels by a table. */
+/** Whether quants are indices of a table of levels. */
 // @ts-expect-error: decorator
 @inline
 export function hasCodebook(type: i32): bool {
   return type == IQ4_NL || type == MXFP4;
 }
 
-/** By how much operands are more than the levels they stand for, where they are unsigned. */
+/** Bias of the operands: how much unsigned operands exceed their levels. */
 // @ts-expect-error: decorator
 @inline
 export function biasOf(type: i32): i32 {
@@ -91,8 +91,8 @@ export function biasOf(type: i32): i32 {
 }
 
 /**
- * Whether a column's offset is the sum of its activations, in floats. For Q5_1 16 bits have no room for what is not
- * counted from the middle: there NARROW makes that sum of the integers that undo the bias.
+ * Whether a column's offset is the sum of its activations, in floats. For Q5_1 in NARROW, 16 bits have no room for
+ * operands without a bias: there the sum is derived from the integers that undo the bias.
  */
 // @ts-expect-error: decorator
 @inline
@@ -101,8 +101,8 @@ export function offsetIsSum(type: i32, products: i32): bool {
 }
 
 /**
- * Whether PAIRS has two columns' operands in 16 bits, and multiplies the first with the second still on top, times 256; by
- * what that adds, the second one's activation has to be less.
+ * Whether PAIRS has two columns' operands in 16 bits, and multiplies the first with the second still on top, times 256.
+ * The second one's activation is reduced by the resulting surplus.
  */
 // @ts-expect-error: decorator
 @inline
@@ -117,7 +117,7 @@ export function quantBytes(type: i32): i32 {
   return type == Q8_0 ? 32 : 16 + fifthBytes(type);
 }
 
-/** Those of them that are fifth bits. */
+/** Bytes of fifth bits among them. */
 // @ts-expect-error: decorator
 @inline
 export function fifthBytes(type: i32): i32 {
@@ -140,8 +140,8 @@ export function scalesBytes(type: i32): i32 {
 }
 
 /**
- * Which bits of signed bytes are flipped, so that those bytes read as unsigned are 128 more. The second operand of WIDE
- * is unsigned. PAIRS multiplies 16 bits as they are, an unsigned even byte plus 256 times a signed odd one.
+ * Bits of signed bytes that are flipped, which adds 128 to those bytes read as unsigned. The second operand of WIDE is
+ * unsigned. PAIRS multiplies 16 bits as they are: an unsigned even byte plus 256 times a signed odd one.
  */
 // @ts-expect-error: decorator
 @inline
@@ -149,7 +149,7 @@ export function flippedBits(products: i32): i32 {
   return products == WIDE ? 0x80808080 : 0x00800080;
 }
 
-/** Those of them that are flipped when a matrix is packed: a codebook has none before it is looked up. */
+/** The bits that are flipped when a matrix is packed. With a codebook, none are: its levels are flipped at look-up. */
 // @ts-expect-error: decorator
 @inline
 export function flippedIn(type: i32): i32 {
@@ -163,21 +163,24 @@ export function valueBytes(products: i32): i32 {
   return products == PAIRS ? 64 : 32;
 }
 
-/** Bytes of a record of this many columns. */
+/** Bytes of a record of `columns` columns. */
 // @ts-expect-error: decorator
 @inline
 export function recordBytes(products: i32, columns: i32): i32 {
   return columns * (valueBytes(products) + 8);
 }
 
-/** How many columns share records, where so many are left: as many as there is a tile for. */
+/** Number of the `left` columns that share the next records: as many as there is a tile for. */
 // @ts-expect-error: decorator
 @inline
 export function tileColumns(left: i32): i32 {
   return left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 
-/** Sign, exponent and fraction of a half, once it is sign-extended and shifted by 13 to where a float has them. */
+/**
+ * Sign, exponent and fraction of a float16 that was sign-extended and shifted left by 13, to their positions in a
+ * float.
+ */
 export const HALF_MASK: i32 = 0x8fffe000;
-/** Bits of 2^112, as a float: by how much its exponent is then too small. */
+/** Bits of the float 2^112: the factor that corrects the exponent of such a number. */
 export const HALF_FACTOR: i32 = 0x77800000;

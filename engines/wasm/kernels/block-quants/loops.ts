@@ -1,11 +1,11 @@
-// Owns the choice of the inner loop for a tile: here the numbers of types and of ways of multiplying become constants, each
-// pair a loop of its own. Called by block-quants.ts for each tile.
+// Dispatch of block-quant products to the inner loop of a tile: type and method become compile-time constants here,
+// with one loop for each combination. Called by block-quants.ts for each tile.
 
 import { IQ4_NL, MXFP4, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 } from "../types";
 import { NARROW, PAIRS, WIDE } from "./layout";
 import { tileOf1, tileOf2, tileOf4 } from "./tiles";
 
-/** What is not relaxed has PAIRS alone; what is has them only where NARROW cannot be. */
+/** Without relaxed SIMD only PAIRS is used; with it, PAIRS is used only if NARROW is impossible. */
 export function multiplyTile(
   type: i32,
   products: i32,

@@ -1,5 +1,5 @@
-// Owns what the inner loops of quantised products do with one vector: taking quants apart, adding products, finishing a
-// block. Inlined everywhere; `type` and `products` are constants by then, and what does not apply to them vanishes.
+// Vector operations in the inner loops of block-quant products: unpacking quants, adding products, finishing a block.
+// Inlined everywhere with constant `type` and `products`, so branches that do not apply vanish.
 import { multiplyAdd } from "../arithmetic";
 import { IQ4_NL, MXFP4, Q8_0 } from "../types";
 import { fp4Levels, iq4Levels, lookUp } from "./codebook";
@@ -16,7 +16,7 @@ import {
   WIDE,
 } from "./layout";
 
-/** Sums with the products of quants (of four rows) and values (on each lane the same) added. */
+/** Returns `sums` plus the products of quants (of four rows) and values (the same in each lane). */
 // @ts-expect-error: decorator
 @inline
 export function add(products: i32, values: v128, quants: v128, sums: v128): v128 {
@@ -27,7 +27,7 @@ export function add(products: i32, values: v128, quants: v128, sums: v128): v128
   return i32x4.add(sums, i32x4.dot_i16x8_s(values, quants));
 }
 
-/** How many operands a vector of quants is taken apart into: nibbles but for Q8_0, even and odd bytes for PAIRS. */
+/** Number of operands in a vector of quants: nibbles except for Q8_0, times even and odd bytes for PAIRS. */
 // @ts-expect-error: decorator
 @inline
 export function parts(type: i32, products: i32): i32 {
@@ -35,8 +35,9 @@ export function parts(type: i32, products: i32): i32 {
 }
 
 /**
- * A constant that V8 cannot know; `any` is where any vector is. Since version 12 or so it makes those it knows anew at each
- * use, with three instructions or more; older ones keep them, and lose a few hundredths by this.
+ * A constant that V8 cannot recognise; `any` is the address of any vector. Since about version 12, V8 rematerialises
+ * known constants at each use, with three or more instructions; older versions keep them, and lose a few percent by
+ * this.
  */
 // @ts-expect-error: decorator
 @inline
@@ -45,21 +46,21 @@ export function hidden(constant: v128, any: usize): v128 {
   return v128.or(constant, i32x4.ne(vector, vector));
 }
 
-/** The same where V8 is known to be new: that has the wide dot. */
+/** The same, only if V8 is known to be new, which is so if the wide dot is available. */
 // @ts-expect-error: decorator
 @inline
 export function opaqueVector(products: i32, constant: v128, any: usize): v128 {
   return products == WIDE ? hidden(constant, any) : constant;
 }
 
-/** One in all lanes. */
+/** The same, with one value in all lanes. */
 // @ts-expect-error: decorator
 @inline
 export function opaque(products: i32, bits: i32, any: usize): v128 {
   return opaqueVector(products, i32x4.splat(bits), any);
 }
 
-/** What part() masks with. */
+/** Mask of part(). */
 // @ts-expect-error: decorator
 @inline
 export function partMask(type: i32, products: i32, any: usize): v128 {
@@ -67,7 +68,7 @@ export function partMask(type: i32, products: i32, any: usize): v128 {
   return opaque(products, products == PAIRS ? 0x000f000f : 0x0f0f0f0f, any);
 }
 
-/** What else part() needs in a register: where fifth bits go, or the operands that a codebook's numbers become. */
+/** Second constant of part(): the position of fifth bits, or the operands of a codebook's indices. */
 // @ts-expect-error: decorator
 @inline
 export function partAid(type: i32, products: i32, any: usize): v128 {
@@ -77,21 +78,21 @@ export function partAid(type: i32, products: i32, any: usize): v128 {
   return hidden(products == WIDE ? i8x16.add(iq4Levels(), i8x16.splat(-128)) : iq4Levels(), any);
 }
 
-/** The fifth bits of a block whose quants begin here, in place for its first vector. */
+/** The fifth bits of a block whose quants begin here, aligned for its first vector. */
 // @ts-expect-error: decorator
 @inline
 export function fifths(type: i32, quants: usize): v128 {
   return hasFifthBits(type) ? v128.load(quants) : i32x4.splat(0);
 }
 
-/** The same in place for as many vectors further. */
+/** The same, aligned for the vector `vectors` further. */
 // @ts-expect-error: decorator
 @inline
 export function nextFifths(type: i32, bits: v128, vectors: i32): v128 {
   return hasFifthBits(type) ? i32x4.shr_u(bits, vectors) : bits;
 }
 
-/** The operand `index` of add() that is in a vector of quants, whose fifth bits are `bits`. */
+/** Operand `index` of add() in a vector of quants with the fifth bits `bits`. */
 // @ts-expect-error: decorator
 @inline
 export function part(type: i32, products: i32, index: i32, quants: v128, bits: v128, mask: v128, aid: v128): v128 {
@@ -106,7 +107,7 @@ export function part(type: i32, products: i32, index: i32, quants: v128, bits: v
   return v128.and(index == 0 ? quants : i16x8.shr_u(quants, index == 1 ? 8 : 4), mask);
 }
 
-/** The low nibbles (0) or the high ones (1), with what belongs to them: fifth bits, or what they stand for. */
+/** The low nibbles (0) or the high ones (1), completed by the fifth bits or the codebook. */
 // @ts-expect-error: decorator
 @inline
 function nibbles(type: i32, high: i32, quants: v128, bits: v128, mask: v128, aid: v128): v128 {
@@ -115,7 +116,7 @@ function nibbles(type: i32, high: i32, quants: v128, bits: v128, mask: v128, aid
   return hasFifthBits(type) ? v128.or(found, v128.and(high ? bits : i32x4.shl(bits, 4), aid)) : found;
 }
 
-/** Where the values for a part are, from those for the first. */
+/** Offset of a part's values from those of the first part. */
 // @ts-expect-error: decorator
 @inline
 export function valuesOf(type: i32, products: i32, index: i32): usize {
@@ -123,14 +124,14 @@ export function valuesOf(type: i32, products: i32, index: i32): usize {
   return products == PAIRS ? ((index >> 1) << 5) + ((index & 1) << 2) : index << 4;
 }
 
-/** What a block's sums start from: the offset, where it is an integer. */
+/** Initial value of a block's sums: the offset, if it is an integer. */
 // @ts-expect-error: decorator
 @inline
 export function start(type: i32, products: i32, offset: usize): v128 {
   return offsetIsSum(type, products) ? i32x4.splat(0) : v128.load32_splat(offset);
 }
 
-/** Rows' totals with a block's sums added. */
+/** Returns the rows' totals plus a block's sums. */
 // @ts-expect-error: decorator
 @inline
 export function finish(
@@ -153,7 +154,7 @@ export function finish(
   return hasMinimums(type) ? multiplyAdd(minimums, offset, total) : total;
 }
 
-/** Sums with four parts added; the vectors they come from follow each other. */
+/** Returns `sums` plus the products of four parts, whose vectors are adjacent. */
 // @ts-expect-error: decorator
 @inline
 export function addFour(
@@ -195,7 +196,7 @@ export function loadScales(type: i32, at: usize, mask: v128, factor: v128): v128
   return type == MXFP4 ? loadExponents(at) : loadHalves(at, mask, factor);
 }
 
-/** Two to the power of four bytes less 127; 0 for 0, whose weights are nothing that a sum could tell from zero. */
+/** 2^(byte - 127) for four bytes; 0 for byte 0, whose weights are too small to affect a sum. */
 // @ts-expect-error: decorator
 @inline
 function loadExponents(at: usize): v128 {
@@ -203,7 +204,9 @@ function loadExponents(at: usize): v128 {
   return i32x4.shl(i32x4.extend_low_i16x8_u(i16x8.extend_low_i8x16_u(bytes)), 23);
 }
 
-/** Four halves as floats. Right for all finite ones: a subnormal half is a subnormal float until it is multiplied. */
+/**
+ * Four float16 as floats. Right for all finite ones: a subnormal float16 is a subnormal float until it is multiplied.
+ */
 // @ts-expect-error: decorator
 @inline
 export function loadHalves(at: usize, mask: v128, factor: v128): v128 {

@@ -1,5 +1,5 @@
-// Owns reading one row of a matrix back as floats, exactly what the file says: rows are the embeddings of tokens. How it
-// lies in memory: layout.ts.
+// Reading one row of a matrix back as floats, with exactly the values of the file: rows are the embeddings of tokens.
+// Format: layout.ts.
 
 import { IQ4_NL, MXFP4, Q8_0 } from "../types";
 import { fp4Levels, iq4Levels, lookUp } from "./codebook";
@@ -49,7 +49,7 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
   }
 }
 
-/** What bytes of up to five bits stand for. */
+/** Levels of quants of up to five bits. */
 // @ts-expect-error: decorator
 @inline
 function levels(type: i32, numbers: v128): v128 {
@@ -67,7 +67,7 @@ function storeFour(type: i32, bytes: v128, scale: v128, least: v128, out: usize)
   v128.store(out, hasMinimums(type) ? f32x4.add(values, least) : values);
 }
 
-/** Two to the power of exponent - 128: the lowest two are subnormal. */
+/** 2^(exponent - 128); the two lowest exponents give subnormals. */
 // @ts-expect-error: decorator
 @inline
 function halfPower(exponent: u32): f32 {

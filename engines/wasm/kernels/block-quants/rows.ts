@@ -1,4 +1,4 @@
-// Owns packing rows of a GGUF file into a matrix as layout.ts draws it. Every weight is packed at load.
+// Packing of rows of a GGUF file into a matrix in the format of layout.ts. Every weight is packed at load.
 
 import { MXFP4, Q8_0 } from "../types";
 import {
@@ -14,7 +14,7 @@ import {
 } from "./layout";
 
 const HALF_EXPONENT: i32 = 0x7c00;
-/** An exponent of MXFP4 that stands for no number. */
+/** The exponent of MXFP4 that is not a number. */
 const NO_EXPONENT: i32 = 0xff;
 
 export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
@@ -28,7 +28,7 @@ function fileBlockBytes(type: i32): i32 {
   return fileScaleBytes(type) + quantBytes(type);
 }
 
-/** Scale, and where there is one, minimum. */
+/** Bytes of the scale and, if any, the min. */
 // @ts-expect-error: decorator
 @inline
 function fileScaleBytes(type: i32): i32 {
@@ -44,7 +44,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
     const group = (firstRow + row) / ROWS;
     const left = count - row;
     if (left > 0) {
-      // Rows that do not exist are packed as a copy of one that does, then cleared.
+      // Missing rows are packed as copies of an existing row, then cleared.
       const from = source + <usize>row * rowBytes;
       const one = left > 1 ? rowBytes : 0, two = left > 2 ? rowBytes * 2 : 0, three = left > 3 ? rowBytes * 3 : 0;
       const finite = type == Q8_0
@@ -61,7 +61,10 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
   return 0;
 }
 
-/** Packs four rows, `one`, `two` and `three` bytes from the first. Returns whether all their scales are finite. */
+/**
+ * Packs four rows, the later ones at `one`, `two` and `three` bytes from the first. Returns whether all scales are
+ * finite.
+ */
 // @ts-expect-error: decorator
 @inline
 function packGroup(
@@ -102,7 +105,7 @@ function packGroup(
   return !v128.any_true(notFinite);
 }
 
-/** Stores the scales of a block of four rows. Returns lanes of ones where one is not finite. */
+/** Stores the scales of a block of four rows. Lanes of the result are all ones if not finite. */
 // @ts-expect-error: decorator
 @inline
 function packScales(type: i32, row: usize, one: usize, two: usize, three: usize, out: usize): v128 {
@@ -134,8 +137,8 @@ function fourWords(at: usize, one: usize, two: usize, three: usize): v128 {
 }
 
 /**
- * Fifth bits from the file's order, bit c for column c, into that of the layout. A bit's number there has the vector's in
- * bits 0 and 1, where the file has its byte's, and so on: four times two bits of the number change places.
+ * Permutes the fifth bits from the file's order, bit c for column c, to that of the layout. In a bit's index there,
+ * bits 0 and 1 are the vector, where the file has the byte, and so on: four swaps of two index bits each.
  */
 // @ts-expect-error: decorator
 @inline
@@ -146,7 +149,7 @@ function transposedBits(bits: v128): v128 {
   return swapped(bits, 4, 0x00f000f0);
 }
 
-/** Bits of the mask change places with those `by` above them. */
+/** Swaps the bits of the mask with those `by` above them. */
 // @ts-expect-error: decorator
 @inline
 function swapped(bits: v128, by: i32, mask: i32): v128 {
@@ -174,7 +177,7 @@ function transpose(flipped: i32, r0: v128, r1: v128, r2: v128, r3: v128, out: us
   v128.store(out, i64x2.shuffle(c, d, 1, 3), 48);
 }
 
-/** Lanes of ones where a half is an infinity or not a number. */
+/** Lanes of ones for each float16 that is an infinity or NaN. */
 // @ts-expect-error: decorator
 @inline
 function exponentsFull(halves: v128): v128 {
@@ -182,7 +185,7 @@ function exponentsFull(halves: v128): v128 {
   return i16x8.eq(v128.and(halves, full), full);
 }
 
-/** Minimums count as scales. */
+/** Checks the mins, too. */
 function hasFiniteScales(type: i32, row: usize, blocks: i32): bool {
   for (let b = 0; b < blocks; b++) {
     if (type == MXFP4) {
@@ -196,7 +199,7 @@ function hasFiniteScales(type: i32, row: usize, blocks: i32): bool {
   return true;
 }
 
-/** Scales of zero make zeros of whatever quants there are. */
+/** Zero scales make the weights zero, whatever the quants. */
 function clearRow(type: i32, matrix: usize, group: i32, lane: i32, rows: i32, blocks: i32): void {
   const bytes = quantBytes(type), width = scaleBytes(type);
   let quants = matrix + <usize>group * blocks * ROWS * bytes + (lane << 2);

@@ -1,11 +1,12 @@
-// Owns the inner loops of quantised products: tiles of 8 rows by 4 columns of activations, and of 16 rows by 2 or 1.
-// Called by block-quants.ts for each tile; the engine's speed is decided here. How operands lie: layout.ts.
+// Inner loops of block-quant products: tiles of 8 rows by 4 columns of activations, and of 16 rows by 2 or 1. Called by
+// block-quants.ts for each tile. They determine the engine's speed. Operand formats: layout.ts.
 //
-// All tiles sum up a block in integers, exactly, and add blocks to a row's total in the same order: so the product with
-// a column of activations does not depend on how many columns there are.
+// All tiles sum a block in integers, exactly, and add blocks to a row's total in the same order, so the product with a
+// column of activations does not depend on the number of columns.
 //
-// Traps. The loop over a block's vectors must stay a loop: the optimiser turns straight code into one deep expression
-// per sum, all loads first, and V8 spills them. 8 sums are what 16 vector registers hold beside the operands.
+// Traps. The loop over a block's vectors must stay a loop: the optimiser turns straight-line code into one deep
+// expression per sum, all loads first, and V8 spills them. 8 sums are the most that fit 16 vector registers beside the
+// operands.
 
 import { Q8_0 } from "../types";
 import {

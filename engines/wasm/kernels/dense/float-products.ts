@@ -1,21 +1,24 @@
-// Owns the products of float matrices and prepared activations (floats.ts has their layout). A tile is so many groups
-// times so many columns of sums as fit the registers, and every turn of its loop takes one column of the matrix: V8
-// moves all of a turn's loads before its sums, so a longer turn would need registers that are not there.
+// Products of float matrices with prepared activations (layout: floats.ts). A tile has as many groups and columns of
+// sums as fit the registers. Each iteration of its loop takes one column of the matrix: V8 moves all loads of an
+// iteration before its sums, so a longer one would exceed the registers.
 //
-// Every sum runs over the columns of the matrix in their order, whatever n is: a sequence gets the same numbers alone
-// and in a batch.
+// Every sum runs over the columns of the matrix in order, whatever n is: a sequence gets the same numbers alone and in
+// a batch.
 //
-// T stands for the matrix's type, after how its values are loaded: f32 for F32, i16 for F16, u16 for BF16.
+// T stands for the matrix's type, by the way its values are loaded: f32 for F32, i16 for F16, u16 for BF16.
 import { multiplyAdd } from "../arithmetic";
 
-/** Activations that one group is multiplied by before the next comes: as many as stay in a core's cache. */
+/** Bytes of activations that one group is multiplied with before the next group: as many as stay in a core's cache. */
 const BLOCK_BYTES: i32 = 256 << 10;
-/** Sign, exponent and fraction of an F16 in their places. From memory: V8 makes a constant anew in every turn. */
+/**
+ * Mask of a shifted F16's sign, exponent and fraction. Loaded from memory, because V8 would rematerialise a constant in
+ * every iteration.
+ */
 const F16_MASK = memory.data<i32>([0x8fffe000, 0x8fffe000, 0x8fffe000, 0x8fffe000], 16);
-/** What the activations of F16 do not bring of 2^112. */
+/** The part of 2^112 that the activations of F16 do not include. */
 const F16_SUM_SCALE: f32 = 4294967296.0;
 
-/** Goes through the matrix in four streams, a quarter of the rows apart: one alone would not keep memory busy. */
+/** Reads the matrix in four streams, a quarter of the rows apart: one stream would not keep the memory busy. */
 export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
   const groupBytes = <usize>k * (sizeof<T>() << 2);
   const quarterGroups = rows >> 4;
@@ -49,7 +52,7 @@ export function multiplyFloats<T>(matrix: usize, rows: i32, k: i32, x: usize, n:
   }
 }
 
-/** The values of a group in one column; those of F16 times 2^-112. */
+/** The values of a group in one column; F16 values times 2^-112. */
 // @ts-expect-error: decorator
 @inline
 function column<T>(at: usize, mask: v128): v128 {
@@ -58,7 +61,7 @@ function column<T>(at: usize, mask: v128): v128 {
   return v128.and(i32x4.shl(v128.load16x4_s(at), 13), mask);
 }
 
-/** The same of the column after that. */
+/** The same for the next column. */
 // @ts-expect-error: decorator
 @inline
 function nextColumn<T>(at: usize, mask: v128): v128 {
@@ -198,7 +201,7 @@ function twoColumns<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApar
   storeSums<T>(y + yStride, d1);
 }
 
-/** Four groups times one column. It has registers for two columns of the matrix a turn. */
+/** Four groups times one column. The registers suffice for two columns of the matrix per iteration. */
 function oneColumn<T>(p: usize, apart: usize, x: usize, k: i32, y: usize, yApart: usize): void {
   const mask = v128.load(F16_MASK);
   let a = f32x4.splat(0);

@@ -1,12 +1,16 @@
-// Owns matrices of floats: F32, F16 and BF16, each kept in its own type. Four rows are a group: a run of k vectors, one
-// for each column, whose lanes are the rows. An activation is spread over all lanes: no product needs sums across them.
+// Float matrices: F32, F16 and BF16, each stored in its own type. Four rows are a group: a run of k vectors, one for
+// each column, whose lanes are the rows. An activation is broadcast to all lanes, so products need no sums across
+// lanes.
 
 import { F16, F32 } from "../types";
 import { multiplyFloats } from "./float-products";
 
-/** An F16's bits moved into place in an F32 make its value times 2^-112. */
+/** An F16's bits, moved into place in an F32, are its value times 2^-112. */
 const F16_SCALE: f32 = 5.192296858534828e33;
-/** 2^80 of it goes to the activations and the rest to the sums: so neither, nor the products, leave their range. */
+/**
+ * Of the factor 2^112, the activations get 2^80 and the sums the rest, so that activations, products and sums stay in
+ * range.
+ */
 const F16_ACTIVATION_SCALE: f32 = 1.2089258196146292e24;
 
 // @ts-expect-error: decorator
@@ -19,7 +23,7 @@ export function matrixBytes(type: i32, rows: i32, k: i32): i32 {
   return rows * k * valueBytes(type);
 }
 
-/** Packs rows and looks for NaN and infinity; kernel-exports.ts has the details. */
+/** Packs rows and checks for NaN and infinity; see kernel-exports.ts. */
 export function packRows(type: i32, source: usize, target: usize, firstRow: i32, count: i32, rows: i32, k: i32): i32 {
   const rowBytes = <usize>(k * valueBytes(type));
   const padded = (count + 15) & ~15;
@@ -38,10 +42,10 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
   return 0;
 }
 
-/** Packs `present` rows and zeros for the rest of the group. Returns 1 + the first row that is not finite, or 0. */
+/** Packs `present` rows, and zeros for the rest of the group. Returns 1 + the first row that is not finite, or 0. */
 function packGroup(type: i32, source: usize, target: usize, rowBytes: usize, present: i32): i32 {
   const exponent = type == F32 ? i32x4.splat(0x7f800000) : i16x8.splat(type == F16 ? 0x7c00 : 0x7f80);
-  // Rows that do not exist are read from the first one, and cleared.
+  // Missing rows are read from the first row, and cleared.
   const keepB = i32x4.splat(present > 1 ? -1 : 0);
   const keepC = i32x4.splat(present > 2 ? -1 : 0);
   const keepD = i32x4.splat(present > 3 ? -1 : 0);
@@ -127,7 +131,7 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
   return (n * k) << 2;
 }
 
-/** Four rows at a time lie column by column; so do the one, two or three rows that may be left. */
+/** Four rows at a time are interleaved column by column; so are the remaining one, two or three rows. */
 export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: usize): void {
   const scale = f32x4.splat(type == F16 ? F16_ACTIVATION_SCALE : 1);
   const rowBytes = <usize>stride << 2;
@@ -165,7 +169,7 @@ function prepareFour(x: usize, rowBytes: usize, k: i32, scale: v128, out: usize)
   }
 }
 
-/** kernel-exports.ts says what; float-products.ts says how. */
+/** Specified in kernel-exports.ts; implemented in float-products.ts. */
 export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, n: i32, y: usize, stride: i32): void {
   if (type == F32) multiplyFloats<f32>(matrix, rows, k, x, n, y, stride);
   else if (type == F16) multiplyFloats<i16>(matrix, rows, k, x, n, y, stride);

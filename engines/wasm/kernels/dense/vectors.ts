@@ -1,5 +1,5 @@
-// Owns the norms and the rotation of queries and keys. Lengths need not be multiples of a vector; what is left over is done
-// one float at a time.
+// Norms, and the rotation of queries and keys. Lengths need not be multiples of a vector; the remainder is computed one
+// float at a time.
 import { sumOfLanes } from "../arithmetic";
 import { addRows } from "../rows";
 
@@ -23,13 +23,14 @@ export function rmsNorm(
   }
 }
 
-/** out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias, alike; bias 0 = none. */
+/** out[i] = (x[i] - mean) / sqrt(variance + epsilon) * weight + bias, with the same arguments; bias 0 = none. */
 export function layerNorm(
   x: usize, xStride: i32, weight: usize, bias: usize, out: usize, outStride: i32, n: i32, k: i32, epsilon: f32,
 ): void {
   for (let i = 0; i < n; i++) {
     subtractMean(x, out, k);
-    // Squared only now: the squares' mean minus the mean's square would lose a small variance beside a large mean.
+    // Squared only after centring: mean of squares minus square of the mean would lose a small variance beside a large
+    // mean.
     rmsNorm(out, 0, weight, out, 0, 1, k, epsilon);
     if (bias) addRows(bias, 0, out, 0, 1, k);
     x += <usize>xStride << 2;
@@ -76,8 +77,8 @@ function square(x: v128): v128 {
 }
 
 /**
- * Rotates in place the first `rotated` floats of each of `heads` heads of n rows. `table` has for each row rotated / 2
- * pairs (cos, sin). Pair i is floats (2i, 2i + 1), or with `neox` floats (i, i + rotated / 2).
+ * Rotates in place the first `rotated` floats of each of `heads` heads of n rows. `table` has rotated / 2 pairs (cos,
+ * sin) for each row. Pair i is floats (2i, 2i + 1), or with `neox` floats (i, i + rotated / 2).
  */
 export function rope(
   x: usize,

@@ -1,5 +1,6 @@
-// Owns turning activations into 8-bit integers as layout.ts draws them: one form for all types of blocks of
-// 256, so that matrices of several of them share it. Called once before the products of a layer's matrices.
+// Activation quantisation for types with super-blocks: converts activations to 8-bit integers in the format of
+// layout.ts. All these types share one format, so matrices of several types share prepared activations. Called once
+// before the products of a layer's matrices.
 
 import { lanesSum, larger, largestMagnitude, rounded, SMALLEST } from "../block-quants/activations";
 import { BLOCK } from "../block-quants/layout";
@@ -11,7 +12,7 @@ export function activationBytes(type: i32, n: i32, k: i32): i32 {
   return n * (k / BLOCK) * activationRecordBytes(superProducts(type), 1);
 }
 
-/** A number for each form, larger than all types'. */
+/** Number of the format, larger than all type numbers. */
 export function activationForm(type: i32): i32 {
   return 256 + superProducts(type);
 }
@@ -31,7 +32,7 @@ export function prepare(type: i32, x: usize, stride: i32, n: i32, k: i32, out: u
   }
 }
 
-/** Column `c` of a tile of `columns`, whose first record is at `out`. */
+/** Writes column `c` of a tile of `columns`, whose first record is at `out`. */
 function prepareColumn(products: i32, x: usize, blocks: i32, out: usize, c: i32, columns: i32): void {
   let values = out + c * superValueBytes(products);
   let tail = out + columns * superValueBytes(products) + (c << 2);
@@ -63,7 +64,7 @@ function prepareColumn(products: i32, x: usize, blocks: i32, out: usize, c: i32,
   }
 }
 
-/** 32 values of 16 bits, in operands' order. */
+/** Stores 32 values of 16 bits, in the order of operands. */
 // @ts-expect-error: decorator
 @inline
 function storeValues(products: i32, q0: v128, q1: v128, q2: v128, q3: v128, out: usize): void {

@@ -1,8 +1,8 @@
-// Owns how a GGUF file has blocks of 256: takes one of them apart into a byte for each quant, in the order of columns,
-// and bytes of scales. Called by rows.ts for every weight that is loaded.
+// GGUF format of super-blocks of 256 columns: splits one into a byte for each quant, in column order, and bytes of
+// scales. Called by rows.ts for every weight that is loaded.
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../types";
 
-/** Bytes of a block in the file. */
+/** Bytes of a super-block in the file. */
 // @ts-expect-error: decorator
 @inline
 export function fileSuperBytes(type: i32): i32 {
@@ -13,7 +13,7 @@ export function fileSuperBytes(type: i32): i32 {
   return type == Q6_K ? 210 : 136;
 }
 
-/** Where in it the super-scale is, a half; that of minimums follows where there is one. */
+/** Offset of the super-scale, a float16; the super-scale of the mins, if any, follows it. */
 // @ts-expect-error: decorator
 @inline
 export function fileSuperScaleAt(type: i32): i32 {
@@ -22,7 +22,7 @@ export function fileSuperScaleAt(type: i32): i32 {
   return type == Q6_K ? 208 : 0;
 }
 
-/** Writes 256 quants, and for each 32 of them two bytes of scales (IQ4_XS: one), as layout.ts has them. */
+/** Writes 256 quants, and for each block of 32 two bytes of scales (IQ4_XS: one), as defined in layout.ts. */
 export function takeApart(type: i32, block: usize, quants: usize, scales: usize): void {
   if (type == Q6_K) {
     takeQ6(block, quants);
@@ -48,7 +48,7 @@ function nibble(bytes: v128, high: bool): v128 {
   return high ? i8x16.shr_u(bytes, 4) : v128.and(bytes, i8x16.splat(15));
 }
 
-/** 32 bytes have 64 columns, the low nibbles first. The 32 bytes at `fifth`, if any, have a bit for each 32 columns. */
+/** 32 bytes hold 64 columns, the low nibbles first. The 32 bytes at `fifth`, if any, hold one bit per 32 columns. */
 function takeNibbles(from: usize, fifth: usize, out: usize): void {
   for (let part = 0; part < 8; part++) {
     for (let half: usize = 0; half < 32; half += 16) {
@@ -62,7 +62,7 @@ function takeNibbles(from: usize, fifth: usize, out: usize): void {
   }
 }
 
-/** 16 bytes have 32 columns, the low nibbles first. */
+/** 16 bytes hold 32 columns, the low nibbles first. */
 function takeIq4(from: usize, out: usize): void {
   for (let i = 0; i < 8; i++) {
     const bytes = v128.load(from + (i << 4));
@@ -71,7 +71,7 @@ function takeIq4(from: usize, out: usize): void {
   }
 }
 
-/** 128 columns: 64 bytes of lower nibbles, of which the low ones come first, and 32 bytes of upper pairs of bits. */
+/** 128 columns: 64 bytes of lower nibbles (low nibbles first), and 32 bytes with the upper two bits of each. */
 function takeQ6(block: usize, out: usize): void {
   for (let part = 0; part < 8; part++) {
     const quarter = part & 3;
@@ -85,7 +85,7 @@ function takeQ6(block: usize, out: usize): void {
   }
 }
 
-/** 32 bytes have 128 columns, the lowest bits first. 32 bytes at `third`, if any, have a bit for each 32 columns. */
+/** 32 bytes hold 128 columns, the lowest bits first. The 32 bytes at `third`, if any, hold one bit per 32 columns. */
 function takeTwoBits(from: usize, third: usize, out: usize): void {
   for (let part = 0; part < 8; part++) {
     for (let half: usize = 0; half < 32; half += 16) {
@@ -100,7 +100,7 @@ function takeTwoBits(from: usize, third: usize, out: usize): void {
   }
 }
 
-/** 12 bytes have eight scales and eight minimums of 6 bits, those of the last four blocks in two pieces. */
+/** 12 bytes hold eight scales and eight mins of 6 bits; those of the last four blocks are split in two parts. */
 function takeScalesAndMinimums(from: usize, out: usize): void {
   for (let b: usize = 0; b < 8; b++) {
     const low = load<u8>(from + (b & 3)), high = load<u8>(from + (b & 3) + 4), more = load<u8>(from + (b & 3) + 8);
@@ -109,7 +109,7 @@ function takeScalesAndMinimums(from: usize, out: usize): void {
   }
 }
 
-/** 12 bytes have 16 scales of 6 bits, 32 more than they mean: 8 bytes of their lower nibbles, 4 of pairs of bits. */
+/** 12 bytes hold 16 scales of 6 bits, stored plus 32: 8 bytes of lower nibbles, 4 bytes of upper bit pairs. */
 function takeScalesQ3(from: usize, out: usize): void {
   for (let i: usize = 0; i < 16; i++) {
     const low = load<u8>(from + (i & 7)) >> (i < 8 ? 0 : 4) & 15;
@@ -118,7 +118,7 @@ function takeScalesQ3(from: usize, out: usize): void {
   }
 }
 
-/** 8 scales of 6 bits, 32 more than they mean: 2 bytes of their upper pairs of bits, 4 of nibbles. */
+/** 8 scales of 6 bits, stored plus 32: 2 bytes of upper bit pairs, 4 bytes of nibbles. */
 function takeScalesIq4(from: usize, out: usize): void {
   const upper = load<u16>(from);
   for (let b: usize = 0; b < 8; b++) {

@@ -1,8 +1,8 @@
-// Owns the inner loop of products with blocks of 256 by four columns of activations: tiles of 8 rows. It decides how
-// fast such models read prompts and serve many sequences. Called by loops.ts; the order of sums is that of
-// tiles.ts, which also says what to beware of, and how everything lies is in layout.ts.
+// Inner loop of k-quant products with four columns of activations: tiles of 8 rows. It determines the speed of prefill
+// and of large batches with such models. Called by loops.ts. The order of sums is that of tiles.ts, which also lists
+// the traps; layout.ts defines the formats.
 //
-// Products stay in memory from record to record: kept in registers, they would be in the way of a record's sums.
+// Totals stay in memory between records: kept in registers, they would displace a record's sums.
 import { multiplyAdd } from "../arithmetic";
 import {
   activationRecordBytes, BLOCKS, hasBits, hasMinimums, runsThrough, STEP_SCRATCH, scaleBytes, superRecordBytes,
@@ -44,7 +44,7 @@ export function multiplyFour(
   }
 }
 
-/** The products of four columns with a record of two groups, added to what is at y. */
+/** Adds the products of four columns with a record of two groups to y. */
 // @ts-expect-error: decorator
 @inline
 function addProductsOfFour(
@@ -139,7 +139,7 @@ function addProductsOfFour(
   addRows(superScales, superGap, u03, u13, y + stride * 3, below);
 }
 
-/** The minimums of addProductsOfFour(). */
+/** The mins of addProductsOfFour(). */
 // @ts-expect-error: decorator
 @inline
 function addMinimumsOfFour(

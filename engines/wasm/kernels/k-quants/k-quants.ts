@@ -1,11 +1,11 @@
-// Owns products of quantised matrices with blocks of 256 columns (Q2_K to Q6_K, IQ4_XS): in which order they go through
-// memory. kernels.ts sends those types here; kernel-exports.ts says what each function promises.
+// Products of matrices with super-blocks of 256 columns (Q2_K to Q6_K, IQ4_XS): the order in which they traverse
+// memory. kernels.ts calls it for those types; kernel-exports.ts specifies each function.
 import { BLOCK } from "../block-quants/layout";
 import { activationRecordBytes, SUPER, superProducts, superTileColumns } from "./layout";
 import { multiplyTile } from "./loops";
 
 export { activationBytes, activationForm, prepare } from "./activations";
-export { isSuperblock } from "./layout";
+export { hasSuperBlocks } from "./layout";
 export { matrixBytes, packRows, readRow } from "./rows";
 
 /** As in block-quants.ts. */
@@ -20,7 +20,7 @@ export function multiply(type: i32, matrix: usize, rows: i32, k: i32, x: usize, 
   const yBytes = (<usize>stride) << 2;
   for (let from = 0; from < n; from += chunk) {
     const end = min(chunk, n - from);
-    // 16 rows at a time stay in the first-level cache while they meet each column.
+    // 16 rows at a time stay in the L1 cache while they are multiplied with each column.
     for (let group = 0; group < rows >> 4; group++) {
       let values = x,
         out = y;

@@ -1,26 +1,28 @@
-// Owns how matrices of types with blocks of 256 columns lie in memory, and the activations beside them. The other
-// superblocks-*.ts are written against it; nothing else may know it. Ways of multiplying: layout.ts.
+// Memory layout of matrices with super-blocks of 256 columns, and of their activations. The other files of this folder
+// depend on it; no other file may. The multiplication methods are those of block-quants/layout.ts.
 //
-// Rows go in groups of four. A matrix is two planes: records, one for each group and 256 columns, and super-scales, for
-// each record 4 halves and, where a type has minimums, 4 halves more. A record is the scales of its eight blocks of 32
-// columns, then their quants. All vectors have a row in each 32-bit lane.
+// Rows are stored in groups of four. A matrix is two planes. The first has a record for each group and super-block. The
+// second has, for each record, 4 super-scales (float16) and, for types with mins, 4 more for the mins. A record is the
+// scales of its eight blocks of 32 columns, then their quants. All vectors have one row per 32-bit lane.
 //
-//   scales   8 bytes a block, two for each row: one for each half of the block, or scale and minimum of all of it. The
-//            row's two lie beside each other, but WIDE and PAIRS have four first halves, then four second ones. IQ4_XS
-//            has 4 bytes a block. Q2_K has scale (low) and minimum in nibbles of a byte.
+//   scales   8 bytes a block, two per row: one for each half of the block, or a scale and a min for the whole block.
+//            A row's two are adjacent, except that WIDE and PAIRS have four first halves, then four second halves.
+//            IQ4_XS has 4 bytes a block. Q2_K has a scale (low) and a min in the nibbles of a byte.
 //   quants   a block has eight operands of four columns, four in each of two steps, made of these vectors:
-//              4 and 5 bits   two a step: operands 0 (low nibbles) and 1, 2 and 3; behind the block's, for 5 bits, one
-//                             with the bit of operand i of step s as bit 4s + i
-//              6 bits         three a step: operands 0, 1, 2, and in their two upper bits those of 3, upper ones first
-//              2 and 3 bits   one a step, operand i from bit 2i on; for 3 bits the third ones as the fifth above
-//   columns  operand i of step s has columns 16s + 4i.., so a step is half a block. NARROW instead has in each operand
-//            two of both halves, 8s + 2i and 8s + 2i + 1 and the same plus 16: so each of a lane's two 16-bit sums
-//            belongs to one half, and one instruction multiplies both by their scales and adds them up.
+//              4 and 5 bits   two a step: operands 0 (low nibbles) and 1, 2 and 3; for 5 bits, after the block's
+//                             vectors, one more with the bit of operand i of step s as bit 4s + i
+//              6 bits         three a step: operands 0, 1, 2, with operand 3 in their upper two bits, its highest
+//                             bits first
+//              2 and 3 bits   one a step, operand i from bit 2i on; for 3 bits the third bits are stored like the
+//                             fifth bits above
+//   columns  operand i of step s has columns 16s + 4i.., so a step is half a block. In NARROW, each operand instead
+//            has two columns of each half, 8s + 2i and 8s + 2i + 1 and the same plus 16: each of a lane's two 16-bit
+//            sums then belongs to one half, and one instruction multiplies both by their scales and adds them.
 //
-// Activations have the quantised values in operands' order, signed 8-bit, or 16-bit for PAIRS, where an operand's lie
-// in the order 0 2 1 3. A record has one or four columns' values of a block, then for each column: scale (f32), sum of
-// what its values mean, negative (f32), and the negative sums of its values in step 0 and in step 1 (i32, or for NARROW
-// two of 16 bits, one for each half of the block).
+// Activations have the quantised values in the order of the operands, as signed 8-bit integers; for PAIRS as 16-bit
+// integers, with the four of an operand in the order 0 2 1 3. A record has the values of a block of one, two or four
+// columns, then for each column: its scale (f32), the negative sum of its dequantised values (f32), and the negative
+// sums of its values in step 0 and in step 1 (i32, or for NARROW two 16-bit integers, one for each half of the block).
 import { NARROW, PAIRS, productsFor, WIDE } from "../block-quants/layout";
 import { IQ4_XS, Q2_K, Q3_K, Q4_0, Q4_K, Q5_K, Q6_K } from "../types";
 
@@ -30,13 +32,13 @@ export const SUPER: i32 = 256;
 /** Blocks in a record. */
 export const BLOCKS: i32 = 8;
 /**
- * Scratch of a call, in the first 64 KiB of the memory, which the host leaves to the kernels: a record of a group,
- * taken apart, and whatever packing needs beside it.
+ * Scratch of a call, in the first 64 KiB of memory, which the host reserves for the kernels: an unpacked record of a
+ * group, and the other buffers of packing.
  */
 export const PANEL: usize = 8192;
-/** The same while products are made: the operands of a step of as many groups as a tile has. */
+/** Scratch during products: the operands of one step, for as many groups as a tile has. */
 export const STEP_SCRATCH: usize = 8192;
-/** Where a record of activations has what is not values, for each column 4 bytes of: */
+/** Index of each per-column word after the values in a record of activations; each word has 4 bytes per column. */
 const SCALES_AT: i32 = 0;
 const SUMS_AT: i32 = 1;
 const STEPS_AT: i32 = 2;
@@ -44,11 +46,11 @@ export const TAIL_WORDS: i32 = 4;
 
 // @ts-expect-error: decorator
 @inline
-export function isSuperblock(type: i32): bool {
+export function hasSuperBlocks(type: i32): bool {
   return (type >= Q2_K && type <= Q6_K) || type == IQ4_XS;
 }
 
-/** How matrices of this type are multiplied. A block's sum is exact in every way. */
+/** Multiplication method of this type. A block's sum is exact in every method. */
 // @ts-expect-error: decorator
 @inline
 export function superProducts(type: i32): i32 {
@@ -57,7 +59,7 @@ export function superProducts(type: i32): i32 {
   return type == IQ4_XS && products == NARROW ? PAIRS : products;
 }
 
-/** Whether each half of a block has a scale of its own. */
+/** Whether each half of a block has its own scale. */
 // @ts-expect-error: decorator
 @inline
 export function hasHalves(type: i32): bool {
@@ -70,14 +72,14 @@ export function hasMinimums(type: i32): bool {
   return type == Q2_K || type == Q4_K || type == Q5_K;
 }
 
-/** Whether a block's sum may go on from step to step: with one scale, where NARROW's 16 bits have room for it. */
+/** Whether a block's sum may continue from step to step: if there is one scale, and the 16 bits of NARROW have room. */
 // @ts-expect-error: decorator
 @inline
 export function runsThrough(type: i32, products: i32): bool {
   return !hasHalves(type) && (products != NARROW || type == Q4_K);
 }
 
-/** By how many bits 1 is shifted to make what operands are more than they mean; 0 where they are nothing more. */
+/** log2 of the operands' bias; 0 if they have none. */
 // @ts-expect-error: decorator
 @inline
 export function biasBits(type: i32, products: i32): i32 {
@@ -94,21 +96,21 @@ export function vectorsOf(type: i32): i32 {
   return type == Q2_K || type == Q3_K ? 1 : 2;
 }
 
-/** Whether a block has a vector of single bits behind those of its steps. */
+/** Whether a block has a vector of single bits after those of its steps. */
 // @ts-expect-error: decorator
 @inline
 export function hasBits(type: i32): bool {
   return type == Q3_K || type == Q5_K;
 }
 
-/** Bytes of a block's quants, of a group of rows. */
+/** Bytes of a block's quants, for a group of rows. */
 // @ts-expect-error: decorator
 @inline
 export function blockBytes(type: i32): i32 {
   return vectorsOf(type) * 32 + (hasBits(type) ? 16 : 0);
 }
 
-/** Bytes of a block's scales, of a group of rows. */
+/** Bytes of a block's scales, for a group of rows. */
 // @ts-expect-error: decorator
 @inline
 export function scaleBytes(type: i32): i32 {
@@ -134,14 +136,14 @@ export function superValueBytes(products: i32): i32 {
   return products == PAIRS ? 64 : 32;
 }
 
-/** Bytes of a record of activations of this many columns. */
+/** Bytes of a record of activations of `columns` columns. */
 // @ts-expect-error: decorator
 @inline
 export function activationRecordBytes(products: i32, columns: i32): i32 {
   return columns * (superValueBytes(products) + 4 * TAIL_WORDS);
 }
 
-/** How many columns share records, where so many are left: as many as there is a tile for. */
+/** Number of the `left` columns that share the next records: as many as there is a tile for. */
 // @ts-expect-error: decorator
 @inline
 export function superTileColumns(left: i32): i32 {

@@ -1,8 +1,8 @@
-// Owns the choice of the inner loop for a tile of products with blocks of 256: here the numbers of types and of ways
-// become constants. Called by k-quants.ts; the loops: tiles.ts (one column), -twos.ts and -fours.ts.
+// Dispatch of k-quant products to the inner loop of a tile: type and method become compile-time constants here. Called
+// by k-quants.ts; the loops are in tiles.ts (one column), twos.ts and fours.ts.
 //
-// Trap: each pair needs a function of its own. Of loops for several ways in one function, which differ in little, the
-// optimiser makes one loop that asks at every vector which way it is.
+// Trap: each combination needs its own function. If one function has similar loops for several methods, the optimiser
+// merges them into one loop that tests the method at every vector.
 
 import { IQ4_XS, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K } from "../types";
 import { multiplyFour } from "./fours";
@@ -11,7 +11,7 @@ import { unpack } from "./panels";
 import { multiplyOne } from "./tiles";
 import { multiplyTwo } from "./twos";
 
-/** 16 rows times columns that share records. What is relaxed has PAIRS only where NARROW cannot be. */
+/** 16 rows times columns that share records. With relaxed SIMD, PAIRS is used only if NARROW is impossible. */
 export function multiplyTile(
   type: i32, products: i32, columns: i32, matrix: usize, rows: i32, supers: i32, group: i32, x: usize, y: usize,
   yBytes: usize,
@@ -42,7 +42,7 @@ export function multiplyTile(
   }
 }
 
-/** Operands of a group's record. */
+/** Unpacks the operands of a group's record. */
 export function unpackGroup(type: i32, record: usize, panel: usize): void {
   if (type == Q4_K) unpack(Q4_K, PAIRS, record, panel);
   else if (type == Q6_K) unpack(Q6_K, PAIRS, record, panel);

@@ -1,13 +1,14 @@
-// Owns what the inner loops of products with blocks of 256 do with one vector: taking quants apart, adding products,
-// applying integer scales, finishing a block. Inlined everywhere; `type` and `products` are constants by then, and what
-// does not apply to them vanishes.
+// Vector operations in the inner loops of k-quant products: unpacking quants, adding products, applying integer scales,
+// finishing a block. Inlined everywhere with constant `type` and `products`, so branches that do not apply vanish.
 import { multiplyAdd } from "../arithmetic";
 import { iq4Levels, lookUp } from "../block-quants/codebook";
 import { hidden, opaqueVector } from "../block-quants/operands";
 import { IQ4_XS, Q2_K, Q3_K, Q5_K, Q6_K } from "../types";
 import { biasBits, hasBits, hasHalves, hasMinimums, NARROW, PAIRS, runsThrough, WIDE } from "./layout";
 
-/** Bits of a vector that operands() keeps at once; the upper two ones of 6-bit quants are what it takes away. */
+/**
+ * Mask of the bits of a vector that form an operand. For 6-bit quants: mask of the upper two bits, which are removed.
+ */
 // @ts-expect-error: decorator
 @inline
 export function operandMask(type: i32): i32 {
@@ -15,7 +16,7 @@ export function operandMask(type: i32): i32 {
   return type == Q2_K || type == Q3_K ? 0x03030303 : 0x0f0f0f0f;
 }
 
-/** The other vector that makes operands: of 5 and 3 bits the uppermost one, and the levels of a codebook. */
+/** The second constant of unpacking: for 5 and 3 bits the position of the uppermost bit; for a codebook its levels. */
 // @ts-expect-error: decorator
 @inline
 export function operandExtra(type: i32, products: i32): v128 {
@@ -24,7 +25,10 @@ export function operandExtra(type: i32, products: i32): v128 {
   return v128.xor(iq4Levels(), i32x4.splat(products == WIDE ? 0x80808080 : 0));
 }
 
-/** Both in registers, as V8 is best made to keep them; `any` is where any vector is. */
+/**
+ * These two keep the constants in registers, in the way that suits the version of V8; `any` is the address of any
+ * vector.
+ */
 // @ts-expect-error: decorator
 @inline
 export function keptMask(type: i32, products: i32, any: usize): v128 {
@@ -39,17 +43,17 @@ export function keptExtra(type: i32, products: i32, any: usize): v128 {
   return hasBits(type) ? hidden(extra, any) : opaqueVector(products, extra, any);
 }
 
-/** What bits() multiplies with in step 0; in step 1 it is 1. */
+/** Factor of bits() in step 0; in step 1 it is 1. */
 export const FIRST_STEP: i32 = 0x00100010;
 
-/** The single bits of a step's operands, from bit 4 on. Other bits are rubbish. */
+/** The single bits of a step's operands, from bit 4 on. The other bits are undefined. */
 // @ts-expect-error: decorator
 @inline
 export function bits(type: i32, at: usize, factor: v128): v128 {
   return type == Q5_K || type == Q3_K ? i16x8.mul(v128.load(at), factor) : factor;
 }
 
-/** Operand `index` of a step, made of the step's vectors, those that the type has. */
+/** Operand `index` of a step, made of those of the step's vectors that the type has. */
 // @ts-expect-error: decorator
 @inline
 export function operand(
@@ -77,21 +81,21 @@ export function operand(
   return type == IQ4_XS ? lookUp(extra, low) : low;
 }
 
-/** The single bits of a block of nibbles, in place for pairLow() and pairHigh() of its first vector. */
+/** The single bits of a block with nibbles, aligned for pairLow() and pairHigh() of its first vector. */
 // @ts-expect-error: decorator
 @inline
 export function pairBits(type: i32, at: usize): v128 {
   return type == Q5_K ? v128.load(at) : i32x4.splat(0);
 }
 
-/** The same for the next vector. */
+/** The same, aligned for the next vector. */
 // @ts-expect-error: decorator
 @inline
 export function nextPair(type: i32, single: v128): v128 {
   return type == Q5_K ? i32x4.shr_u(single, 2) : single;
 }
 
-/** The operand of a vector's low nibbles. */
+/** Operand of a vector's low nibbles. */
 // @ts-expect-error: decorator
 @inline
 export function pairLow(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
@@ -100,7 +104,7 @@ export function pairLow(type: i32, vector: v128, single: v128, mask: v128, extra
   return type == IQ4_XS ? lookUp(extra, low) : low;
 }
 
-/** That of its high ones. */
+/** Operand of a vector's high nibbles. */
 // @ts-expect-error: decorator
 @inline
 export function pairHigh(type: i32, vector: v128, single: v128, mask: v128, extra: v128): v128 {
@@ -109,7 +113,7 @@ export function pairHigh(type: i32, vector: v128, single: v128, mask: v128, extr
   return type == IQ4_XS ? lookUp(extra, high) : high;
 }
 
-/** Sums with the products of an operand and its values, which begin at `at`, added. */
+/** Returns `sums` plus the products of an operand and its values at `at`. */
 // @ts-expect-error: decorator
 @inline
 export function addProducts(type: i32, products: i32, values: v128, at: usize, quants: v128, sums: v128): v128 {
@@ -124,14 +128,14 @@ export function addProducts(type: i32, products: i32, values: v128, at: usize, q
   return i32x4.add(sums, i32x4.dot_i16x8_s(v128.load32_splat(at, 4), odd));
 }
 
-/** From one operand's values to the next's. */
+/** Bytes from one operand's values to the next operand's. */
 // @ts-expect-error: decorator
 @inline
 export function operandBytes(products: i32): usize {
   return products == PAIRS ? 8 : 4;
 }
 
-/** What a step's sums start from: the column's negative sum, at `sums`, times the bias. */
+/** Initial value of a step's sums: the column's negative sum, at `sums`, times the bias. */
 // @ts-expect-error: decorator
 @inline
 export function stepStart(type: i32, products: i32, sums: usize): v128 {
@@ -141,7 +145,7 @@ export function stepStart(type: i32, products: i32, sums: usize): v128 {
   return products == NARROW ? i16x8.shl(negative, shift) : i32x4.shl(negative, shift);
 }
 
-/** What a block's sum starts from: that of both steps, `word` apart, where it runs through them. */
+/** Initial value of a block's sum: those of both steps, `word` apart, if the sum runs through them; else 0. */
 // @ts-expect-error: decorator
 @inline
 export function blockStart(type: i32, products: i32, sums: usize, word: usize): v128 {
@@ -149,14 +153,14 @@ export function blockStart(type: i32, products: i32, sums: usize, word: usize): 
   return i32x4.add(stepStart(type, products, sums), stepStart(type, products, sums + word));
 }
 
-/** What sums start from that go through as much as one scale is for. */
+/** Initial value of sums that cover one scale. */
 // @ts-expect-error: decorator
 @inline
 export function sumsStart(type: i32, products: i32, sums: usize, word: usize): v128 {
   return runsThrough(type, products) ? blockStart(type, products, sums, word) : stepStart(type, products, sums);
 }
 
-/** From a step's scales to the next's, where they do not lie together. */
+/** Bytes from a step's scales to the next step's; 0 if they are adjacent. */
 // @ts-expect-error: decorator
 @inline
 export function stepScaleBytes(type: i32, products: i32): usize {
@@ -173,8 +177,8 @@ function fourBytes(signed: bool, at: usize): v128 {
 }
 
 /**
- * What a step's sums are multiplied by, from its scales: its own, or the block's; for NARROW in 16 bits for each of a
- * lane's two sums, else as floats.
+ * Multiplier of a step's sums: the step's own scale, or the block's. For NARROW: 16 bits for each of a lane's two sums;
+ * else floats.
  */
 // @ts-expect-error: decorator
 @inline
@@ -191,7 +195,7 @@ export function stepScale(type: i32, products: i32, scales: usize): v128 {
   return f32x4.convert_i32x4_s(fourBytes(true, scales));
 }
 
-/** A block's sum with a step's times its scale added: exact in floats too, being below 2^24 for every type. */
+/** Returns a block's total plus a step's sums times their scale. Exact in floats too: below 2^24 for every type. */
 // @ts-expect-error: decorator
 @inline
 export function addStep(products: i32, sums: v128, scale: v128, total: v128): v128 {
@@ -199,14 +203,14 @@ export function addStep(products: i32, sums: v128, scale: v128, total: v128): v1
   return multiplyAdd(f32x4.convert_i32x4_s(sums), scale, total);
 }
 
-/** What addStep() makes, in floats. */
+/** The result of addStep(), in floats. */
 // @ts-expect-error: decorator
 @inline
 export function inFloats(products: i32, total: v128): v128 {
   return products == NARROW ? f32x4.convert_i32x4_s(total) : total;
 }
 
-/** Rows' totals with a block's minimums times a column's negative sums, at `sums` and `word` apart, added. */
+/** Returns the rows' totals plus a block's mins times a column's negative sums, which are at `sums`, `word` apart. */
 // @ts-expect-error: decorator
 @inline
 export function addMinimums(

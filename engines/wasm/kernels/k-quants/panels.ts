@@ -1,5 +1,5 @@
-// Owns taking records of a group of rows apart into operands: whole ones for what packs rows and reads them back,
-// called by loops.ts, and single steps for products. How everything lies: layout.ts.
+// Unpacking of a group's records into operands: whole records for packing and reading rows, through loops.ts; single
+// steps for products. Formats: layout.ts.
 import { BLOCKS, hasBits, scaleBytes, vectorsOf } from "./layout";
 import { bits, FIRST_STEP, operand, operandExtra, operandMask } from "./operands";
 
@@ -7,7 +7,7 @@ import { bits, FIRST_STEP, operand, operandExtra, operandMask } from "./operands
 const PANEL_BYTES: usize = 1024;
 const STEP_BYTES: usize = 64;
 
-/** Takes a group's record apart: its 64 operands as bytes, in order. */
+/** Unpacks a group's record: its 64 operands as bytes, in order. */
 // @ts-expect-error: decorator
 @inline
 export function unpack(type: i32, products: i32, record: usize, panel: usize): void {

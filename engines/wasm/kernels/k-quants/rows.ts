@@ -1,5 +1,5 @@
-// Owns packing rows of a GGUF file into a matrix as layout.ts draws it, and reading one back. Every weight
-// is packed at load; rows are read as the embeddings of tokens.
+// Packing of rows of a GGUF file into a matrix in the format of layout.ts, and reading a row back. Every weight is
+// packed at load; rows are read as embeddings of tokens.
 import { HALF_FACTOR, HALF_MASK } from "../block-quants/layout";
 import { IQ4_XS, Q2_K, Q3_K, Q6_K } from "../types";
 import { fileSuperBytes, fileSuperScaleAt, takeApart } from "./file";
@@ -11,7 +11,7 @@ import { unpackGroup } from "./loops";
 
 const ROWS: i32 = 4;
 const HALF_EXPONENT: i32 = 0x7c00;
-// Scratch of a call: a block of each of four rows, taken apart, their scales, and the eight operands of 32 columns.
+// Scratch of a call: an unpacked super-block of each of four rows, their scales, and the eight operands of 32 columns.
 const QUANTS: usize = PANEL;
 const SCALES: usize = QUANTS + 1024;
 const OPERANDS: usize = SCALES + 64;
@@ -31,7 +31,7 @@ export function packRows(type: i32, source: usize, target: usize, firstRow: i32,
     const group = <usize>((firstRow + row) / ROWS) * supers;
     let record = target + group * superRecordBytes(type);
     let superScales = target + <usize>(rows / ROWS) * supers * superRecordBytes(type) + group * superScaleBytes(type);
-    // Rows that do not exist become zeros because their scales are.
+    // Missing rows become zeros because their scales are zero.
     const existing = min(max(count - row, 0), ROWS);
     if (existing < ROWS) memory.fill(QUANTS, 0, OPERANDS - QUANTS);
     for (let s = 0; s < supers; s++) {
@@ -62,7 +62,7 @@ function hasFiniteScales(type: i32, row: usize, supers: i32): bool {
   return true;
 }
 
-/** Packs the four rows that are taken apart in scratch. */
+/** Packs the four unpacked rows in scratch. */
 function packRecord(type: i32, record: usize): void {
   const narrow = superProducts(type) == NARROW;
   let quants = record + BLOCKS * scaleBytes(type);
@@ -99,7 +99,7 @@ function packScales(type: i32, block: i32, out: usize): void {
   }
 }
 
-/** 16 of a row's 32 quants: those of a half of the block, or in NARROW's order half of both. */
+/** 16 of a row's 32 quants: one half of the block, or in NARROW's order a half of both halves. */
 // @ts-expect-error: decorator
 @inline
 function sixteenQuants(narrow: bool, half: i32, at: usize): v128 {
@@ -122,7 +122,7 @@ function transpose(r0: v128, r1: v128, r2: v128, r3: v128, out: usize): void {
   v128.store(out, i64x2.shuffle(c, d, 1, 3), 48);
 }
 
-/** The vectors of a step from its four operands. */
+/** Makes the vectors of a step from its four operands. */
 function packStep(type: i32, operands: usize, out: usize): void {
   const q0 = v128.load(operands), q1 = v128.load(operands, 16);
   const q2 = v128.load(operands, 32), q3 = v128.load(operands, 48);
@@ -172,7 +172,7 @@ export function readRow(type: i32, matrix: usize, row: i32, rows: i32, k: i32, o
   }
 }
 
-/** 16 columns of one row, from the panel. */
+/** Reads 16 columns of one row from the panel. */
 function readHalf(
   type: i32, block: i32, h: i32, lane: i32, scales: usize, superScale: f32, superLeast: f32, out: usize,
 ): void {

@@ -1,11 +1,11 @@
-// Owns the inner loop of products with blocks of 256 by one column of activations: 16 rows straight from the records.
-// It decides how fast such models decode. Called by loops.ts; how everything lies: layout.ts.
+// Inner loop of k-quant products with one column of activations: 16 rows straight from the records. It determines the
+// decode speed of such models. Called by loops.ts; formats: layout.ts.
 //
-// A block is summed up in integers, exactly; blocks, then records, are added to a row's total in the same order as in
-// fours.ts and -twos.ts: so the product with a column does not depend on how many columns there are.
+// A block is summed in integers, exactly. Blocks, then records, are added to a row's total in the same order as in
+// fours.ts and twos.ts, so the product with a column does not depend on the number of columns.
 //
-// Traps: those of tiles.ts; and minimums have a loop of their own, because one for both has too many sums for
-// 16 vector registers.
+// Traps: those of block-quants/tiles.ts. Mins have their own loop, because one loop for both has too many sums for 16
+// vector registers.
 import { multiplyAdd } from "../arithmetic";
 import { HALF_FACTOR, HALF_MASK } from "../block-quants/layout";
 import { loadHalves } from "../block-quants/operands";
@@ -125,14 +125,14 @@ export function multiplyOne(
   v128.store(y, t0); v128.store(y + below, t1); v128.store(y + below * 2, t2); v128.store(y + below * 3, t3);
 }
 
-/** Rows' totals with a record's sums added, times their super-scales. */
+/** Returns the rows' totals plus a record's sums times their super-scales. */
 // @ts-expect-error: decorator
 @inline
 export function addScaled(superScales: usize, sum: v128, total: v128): v128 {
   return multiplyAdd(loadHalves(superScales, i32x4.splat(HALF_MASK), i32x4.splat(HALF_FACTOR)), sum, total);
 }
 
-/** Adds a column's sums of a record, for two groups, to what is at y. */
+/** Adds a column's sums of a record, for two groups, to y. */
 // @ts-expect-error: decorator
 @inline
 export function addRows(superScales: usize, superGap: usize, upper: v128, lower: v128, y: usize, below: usize): void {

@@ -1,6 +1,6 @@
-// Owns the inner loop of products with blocks of 256 by two columns of activations: tiles of 16 rows, whose four
-// streams keep the memory busy. Called by loops.ts; the order of sums is that of tiles.ts,
-// which also says what to beware of, and how everything lies is in layout.ts.
+// Inner loop of k-quant products with two columns of activations: tiles of 16 rows, in four streams that keep the
+// memory busy. Called by loops.ts. The order of sums is that of tiles.ts, which also lists the traps; layout.ts defines
+// the formats.
 import { multiplyAdd } from "../arithmetic";
 import {
   activationRecordBytes, BLOCKS, hasBits, hasMinimums, runsThrough, STEP_SCRATCH, scaleBytes, superRecordBytes,
@@ -42,7 +42,7 @@ export function multiplyTwo(
   }
 }
 
-/** The products of two columns with a record of four groups, added to what is at y. */
+/** Adds the products of two columns with a record of four groups to y. */
 // @ts-expect-error: decorator
 @inline
 function addProductsOfTwo(
@@ -136,7 +136,7 @@ function addProductsOfTwo(
   addRows(superScales + superGap * 2, superGap, u21, u31, y + stride + below * 2, below);
 }
 
-/** The minimums of addProductsOfTwo(). */
+/** The mins of addProductsOfTwo(). */
 // @ts-expect-error: decorator
 @inline
 function addMinimumsOfTwo(

@@ -145,7 +145,7 @@ describe("tensor table", () => {
     await refuses({ tensors: [tensor({ name: "b", offset: 32 }), tensor()] }, /"a" and tensor "b" overlap/);
     await refuses({ tensors: [tensor({ offset: 96 })] }, /takes bytes .* incomplete/);
     await refuses({ tensors: [tensor({ offset: 2n ** 64n - 32n })] }, /incomplete/);
-    await refuses({ tensors: [tensor(), tensor({ offset: 64 })] }, /"a" a second time/);
+    await refuses({ tensors: [tensor(), tensor({ offset: 64 })] }, /"a" twice/);
   });
 
   it("refuses keys that are there twice, and alignments that are none", async () => {

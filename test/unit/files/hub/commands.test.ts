@@ -109,7 +109,7 @@ describe("troupe cache", () => {
       [["delet"], /did you mean "delete"\?/],
       [["list", "-y"], /cache expects troupe cache list/],
       [["list", "all"], /^unexpected "all"/],
-      [[], /got nothing$/],
+      [[], /got none$/],
     ];
     if (!process.stdin.isTTY) wrong.push([["delete", "-m", repo], /expects -y where nobody can be asked$/]);
     for (const [args, message] of wrong) await assert.rejects(cacheCommand(args), refused(message), args.join(" "));
@@ -121,7 +121,7 @@ describe("troupe login", () => {
   it("keeps a token that the hub knows, for its owner alone", async (context) => {
     hub.accounts.set("me", "hf_good");
     const { out } = await outputOf(context, () => loginCommand(["--token", "hf_good"]));
-    assert.equal(out, `logged in as me; the token is kept in ${tokenFile}\n`);
+    assert.equal(out, `logged in as me; the token is stored in ${tokenFile}\n`);
     assert.deepEqual([readFileSync(tokenFile, "utf8"), statSync(tokenFile).mode & 0o777], ["hf_good", 0o600]);
     rig.put({ "tiny-Q8_0.gguf": modelBytes() });
     await rig.assertFetched(modelBytes());
@@ -130,7 +130,7 @@ describe("troupe login", () => {
   it("refuses a token that the hub does not know, and does not show it", async () => {
     hub.accounts.set("me", "hf_good");
     await assert.rejects(loginCommand(["--token", "hf_bad"]), (error: Error) => {
-      assert.match(error.message, /^the hub http.* refuses this token; make one at /);
+      assert.match(error.message, /^the hub http.* refuses this token; create one at /);
       return !error.message.includes("hf_bad");
     });
     assert.ok(!existsSync(tokenFile));
@@ -139,7 +139,7 @@ describe("troupe login", () => {
   it("keeps a token unchecked, with a warning, where the hub cannot be asked", async (context) => {
     hub.fault = () => ({ status: 503 });
     const { out, err } = await outputOf(context, () => loginCommand(["--token", "hf_x"]));
-    assert.equal(out, `the token is kept in ${tokenFile}\n`);
+    assert.equal(out, `the token is stored in ${tokenFile}\n`);
     assert.match(err, /^warning: the token is kept unchecked: the hub .* answered 503/);
   });
 
@@ -147,7 +147,7 @@ describe("troupe login", () => {
     process.env.HF_TOKEN = "hf_other";
     hub.accounts.set("me", "hf_good");
     const { err } = await outputOf(context, () => loginCommand(["--token", "hf_good"]));
-    assert.equal(err, "note: HF_TOKEN is set and wins over the token just kept\n");
+    assert.equal(err, "note: HF_TOKEN is set and overrides the stored token\n");
   });
 
   it("reads a piped token, and refuses what is none without repeating it", async () => {

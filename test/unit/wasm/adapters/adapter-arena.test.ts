@@ -5,9 +5,9 @@ import { AdapterArena } from "../../../../engines/wasm/adapters/arena.ts";
 
 const [from, to] = [4096, 4096 + 10_000];
 
-describe("the room for adapters", () => {
-  it("is given out without overlaps and comes back whole, in whatever order", () => {
-    /** Bytes to take, or which of the blocks that are held to give back. */
+describe("the adapter arena", () => {
+  it("allocates without overlaps and frees everything, in any order", () => {
+    /** Bytes to take, or the index of a held block to free. */
     const action = fc.oneof(
       fc.record({ take: fc.integer({ min: 1, max: 3000 }) }),
       fc.record({ give: fc.nat({ max: 20 }) }),
@@ -42,7 +42,7 @@ describe("the room for adapters", () => {
     );
   });
 
-  it("is none where the model's own memory goes to the end", () => {
+  it("is empty if the model uses the whole memory", () => {
     const arena = new AdapterArena(to, to);
     assert.equal(arena.take(1), null);
     arena.checkIntegrity();

@@ -20,25 +20,25 @@ before(async () => {
   adapter = (await prepareAdapter({ ...optionsFor(modelPath, folder), source })).path;
 });
 
-/** Adapters of a thread whose memory is so long, and is given no more. */
+/** Adapters of a thread whose memory has `byteLength` bytes and cannot grow. */
 async function adaptersBehind(test: TestContext, byteLength: number): Promise<WasmAdapters> {
   const { table, graph, shape } = await readModel(modelPath);
   const sizes = { threads: 1, passTokens: 32, maxRows: 1, maxOutputs: 1, blockTokens: 32, kvType: 0 };
   const pages = { pagesPerThread: 1, blocksPerSequence: 1 };
-  const blueprint = { files: table.files, graph, shape, ...sizes, ...pages, adapterRank: 8, mixture: null };
+  const plan = { files: table.files, graph, shape, ...sizes, ...pages, adapterRank: 8, mixture: null };
   const memory = {
     buffer: { byteLength },
     grow: () => {
       throw new RangeError("no more");
     },
   } as unknown as KernelMemory;
-  const adapters = new WasmAdapters(blueprint, [memory], 2 ** 30);
+  const adapters = new WasmAdapters(plan, [memory], 2 ** 30);
   test.after(() => adapters.dispose());
   return adapters;
 }
 
-describe("an adapter that a thread's memory has no room for", () => {
-  it("may come again where the system has no more now, and not where more cannot be addressed", async (test) => {
+describe("an adapter that does not fit a thread's memory", () => {
+  it("may be retried if the system is out of memory, but not beyond the address space", async (test) => {
     for (const [length, code, retryable] of [
       [65_536, "lora_device_load_failed", true],
       [2 ** 32, "lora_slot_space_exhausted", false],

@@ -5,16 +5,16 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
 import { type AdapterFile, ranksOf, readAdapterFile } from "../../../../engines/wasm/adapters/file.ts";
-import { adapterBytes, placeBytes } from "../../../../engines/wasm/adapters/layout.ts";
+import { adapterBytes, siteBytes } from "../../../../engines/wasm/adapters/layout.ts";
 import { packAdapter } from "../../../../engines/wasm/adapters/packing.ts";
-import { type AdapterPlace, pieceOf } from "../../../../engines/wasm/adapters/places.ts";
+import { type AdapterSite, pieceOf } from "../../../../engines/wasm/adapters/sites.ts";
 import type { Matrix } from "../../../../engines/wasm/graph/graph-tensors.ts";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
 import { createMemory, instantiateKernels, type KernelModule } from "../../../../engines/wasm/load/kernel-module.ts";
 import type { AdapterRanks } from "../../../../engines/wasm/plan/mixture.ts";
 import { divide } from "../../../../engines/wasm/plan/partition-plan.ts";
 import { type Tensor, text, writeGguf } from "../../../fixtures/models/tiny-gguf.ts";
-import { loadWith, randomFloats, twins } from "../kernels/kernel-fixtures.ts";
+import { loadWith, randomFloats, variants } from "../kernels/kernel-fixtures.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "troupe-adapters-"));
 after(() => rmSync(folder, { recursive: true }));
@@ -30,8 +30,11 @@ function matrix(name: string, rows: number, columns: number): Matrix {
   return { name, tensor, firstRow: 0, rows, columns, bias: null };
 }
 
-/** A place of three matrices that are divided together, one of two that are not, and one of one: rows of all kinds. */
-function placesFor(threads: number): AdapterPlace[] {
+/**
+ * A site of three matrices that are divided together, one of two that are divided separately, and one of a single
+ * matrix, with various numbers of rows.
+ */
+function sitesFor(threads: number): AdapterSite[] {
   const [q, k, v] = [matrix("q", 64, 64), matrix("k", 32, 64), matrix("v", 20, 64)];
   const [gate, up, down] = [matrix("gate", 100, 64), matrix("up", 100, 64), matrix("down", 48, 96)];
   const together = divide([q, k, v], 16, threads);
@@ -50,14 +53,14 @@ interface Adapter {
 
 let files = 0;
 
-/** Its values are F16 as they are. */
+/** Its values are exact in F16. */
 async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []): Promise<Adapter> {
   const random = new Random(BigInt(++files));
   const values = (count: number) =>
     Float32Array.from({ length: count }, () => Math.floor(random.next() * 2047 - 1023) / 1024);
-  const tensors = placesFor(1).flatMap(({ matrices, columns }, place) =>
+  const tensors = sitesFor(1).flatMap(({ matrices, columns }, site) =>
     matrices.flatMap(({ tensor, rows }, number): Tensor[] => {
-      const rank = ranks[place]?.[number] ?? 0;
+      const rank = ranks[site]?.[number] ?? 0;
       if (rank === 0) return [];
       return [
         { name: `${tensor.name}.lora_a`, shape: [columns, rank], values: values(columns * rank) },
@@ -71,15 +74,15 @@ async function createAdapter(ranks: AdapterRanks, more: readonly Tensor[] = []):
   return { ranks, tensors: new Map(tensors.map((tensor) => [tensor.name, tensor.values])), path };
 }
 
-/** Threads' memories with adapters in them, and the products of a place as its threads compute them together. */
+/** Threads' memories with adapters in them; computes the products of a site as the threads do together. */
 class Rig {
-  readonly #places: readonly AdapterPlace[];
+  readonly #sites: readonly AdapterSite[];
   readonly #threads: { readonly kernels: KernelExports; readonly memory: SharedArrayBuffer }[];
   readonly #addresses: number[] = [];
   #next = firstByte;
 
   constructor(module: KernelModule, threads: number) {
-    this.#places = placesFor(threads);
+    this.#sites = sitesFor(threads);
     this.#threads = Array.from({ length: threads }, () => {
       const memory = createMemory(memoryPages);
       new Uint8Array(memory.buffer).fill(rubbish, firstByte);
@@ -88,8 +91,8 @@ class Rig {
   }
 
   async add({ path }: Adapter): Promise<void> {
-    const file = await readAdapterFile(path, this.#places, maxRank);
-    const bytes = adapterBytes(this.#places, ranksOf(file), this.#threads.length);
+    const file = await readAdapterFile(path, this.#sites, maxRank);
+    const bytes = adapterBytes(this.#sites, ranksOf(file), this.#threads.length);
     const address = this.#take(bytes);
     this.#pack(file, bytes, address);
     this.#addresses.push(address);
@@ -98,22 +101,22 @@ class Rig {
   #pack(file: AdapterFile, bytes: number, address: number): void {
     packAdapter(
       [file],
-      this.#places,
+      this.#sites,
       bytes,
       this.#threads.map(({ memory }) => ({ memory, address })),
     );
   }
 
-  /** y[token] of one matrix with what the adapters of tokens add: adapterOf is -1 for a token without. */
+  /** y[token] of one matrix plus the adapters of the tokens; adapterOf is -1 for a token without an adapter. */
   run(
-    place: number,
+    site: number,
     number: number,
     x: Float32Array,
     y: readonly Float32Array[],
     adapterOf: readonly number[],
   ): Float32Array[] {
     const start = this.#next;
-    const found = this.#places[place]!;
+    const found = this.#sites[site]!;
     const { columns } = found;
     const { rows } = found.matrices[number]!;
     const groups = [...new Set(adapterOf)].filter((adapter) => adapter >= 0);
@@ -123,14 +126,14 @@ class Rig {
       lists.slice(0, i).flat().length,
       lists[i]!.length,
     ]);
-    const [groupsAt, listAt] = [this.#place(Int32Array.from(entries)), this.#place(Int32Array.from(lists.flat()))];
-    const xAt = this.#place(x);
+    const [groupsAt, listAt] = [this.#put(Int32Array.from(entries)), this.#put(Int32Array.from(lists.flat()))];
+    const xAt = this.#put(x);
     const slabBytes = tokenCount * 3 * maxRank * 4;
     const slabs = this.#take(slabBytes * this.#threads.length);
     const scratch = this.#take(2 * maxRank * 4);
     const widths = this.#threads.map(({ kernels }, thread) =>
       kernels.reduceAdapters(
-        place * placeBytes,
+        site * siteBytes,
         groupsAt,
         groups.length,
         listAt,
@@ -157,7 +160,7 @@ class Rig {
           own.set(values.subarray(piece.firstRow, piece.firstRow + piece.rows), token * stride);
         }
         kernels.addAdapters(
-          place * placeBytes,
+          site * siteBytes,
           number,
           groupsAt,
           groups.length,
@@ -186,7 +189,7 @@ class Rig {
     return at;
   }
 
-  #place(values: Int32Array | Float32Array): number {
+  #put(values: Int32Array | Float32Array): number {
     const at = this.#take(values.byteLength);
     const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
     for (const { memory } of this.#threads) new Uint8Array(memory, at, bytes.length).set(bytes);
@@ -194,7 +197,7 @@ class Rig {
   }
 }
 
-/** y + B A x with plain arithmetic, and how far from it a result may be. */
+/** y + B A x in plain arithmetic, and the tolerance of a result. */
 function expected(adapter: Adapter, name: string, rank: number, x: Float32Array, y: Float32Array) {
   const a = adapter.tensors.get(`${name}.lora_a`)!;
   const b = adapter.tensors.get(`${name}.lora_b`)!;
@@ -204,7 +207,7 @@ function expected(adapter: Adapter, name: string, rank: number, x: Float32Array,
   const values = Float64Array.from(y, (value, row) =>
     reduced.reduce((sum, u, r) => sum + u * b[row * rank + r]!, value),
   );
-  // Half a step of 32767 to a largest value of about 1, in A and in B, at every product.
+  // Half a step of 32767 for a largest value of about 1, in A and in B, in every product.
   const tolerance = rank * x.reduce((sum, value) => sum + Math.abs(value), 0) * 2 ** -15;
   return { values, tolerance };
 }
@@ -217,8 +220,8 @@ const ranks: readonly AdapterRanks[] = [
 ];
 const adapters = await Promise.all(ranks.map((rank) => createAdapter(rank)));
 
-for (const twin of twins) {
-  const module = await loadWith(twin);
+for (const variant of variants) {
+  const module = await loadWith(variant);
 
   async function rigOf(threads: number): Promise<Rig> {
     const rig = new Rig(module, threads);
@@ -229,21 +232,21 @@ for (const twin of twins) {
   const inputs = (columns: number) => randomFloats(tokenCount * columns, columns, 4);
   const outputs = Array.from({ length: tokenCount }, (_, token) => randomFloats(100, token));
 
-  describe(`adapters on the ${twin} kernels`, () => {
-    // From 1 to 5 tokens an adapter, between each other, and some without.
+  describe(`adapters on the ${variant} kernels`, () => {
+    // From 1 to 5 tokens an adapter, interleaved, and some without an adapter.
     const adapterOf = [2, 0, -1, 1, 3, 0, 3, 0, 3, -1, 3, 3];
 
     for (const threads of [1, 2, 3, 5]) {
-      it(`add what arithmetic says, each to its own tokens: ${threads} threads`, async () => {
+      it(`add the products of plain arithmetic, each to its own tokens: ${threads} threads`, async () => {
         const rig = await rigOf(threads);
-        for (const [place, { matrices, columns }] of placesFor(1).entries()) {
+        for (const [site, { matrices, columns }] of sitesFor(1).entries()) {
           const x = inputs(columns);
           for (const [number, { tensor, rows }] of matrices.entries()) {
             const y = outputs.map((values) => values.slice(0, rows));
-            const results = rig.run(place, number, x, y, adapterOf);
+            const results = rig.run(site, number, x, y, adapterOf);
             for (const [token, result] of results.entries()) {
               const adapter = adapterOf[token]!;
-              const rank = ranks[adapter]?.[place]?.[number] ?? 0;
+              const rank = ranks[adapter]?.[site]?.[number] ?? 0;
               const what = `token ${token}, adapter ${adapter}, ${tensor.name}`;
               if (rank === 0) {
                 assert.deepEqual(result, y[token], what);
@@ -263,17 +266,17 @@ for (const twin of twins) {
       });
     }
 
-    it("give a token the same alone as among others, and whatever the number of threads, to the last bit", async () => {
+    it("give a token the same results alone and in a batch, for any number of threads, bit for bit", async () => {
       const [one, three] = [await rigOf(1), await rigOf(3)];
-      for (const [place, { matrices, columns }] of placesFor(1).entries()) {
+      for (const [site, { matrices, columns }] of sitesFor(1).entries()) {
         const x = inputs(columns);
         for (const [number, { rows }] of matrices.entries()) {
           const y = outputs.map((values) => values.slice(0, rows));
-          const together = one.run(place, number, x, y, adapterOf);
-          assert.deepEqual(three.run(place, number, x, y, adapterOf), together);
+          const together = one.run(site, number, x, y, adapterOf);
+          assert.deepEqual(three.run(site, number, x, y, adapterOf), together);
           for (const token of [0, 1, 3, 11]) {
             const alone = one.run(
-              place,
+              site,
               number,
               x,
               y,
@@ -289,37 +292,34 @@ for (const twin of twins) {
 
 describe("the file of an adapter", () => {
   const refusal = (path: string, message: RegExp) =>
-    assert.rejects(readAdapterFile(path, placesFor(2), maxRank), { code: "lora_device_load_failed", message });
+    assert.rejects(readAdapterFile(path, sitesFor(2), maxRank), { code: "lora_device_load_failed", message });
 
-  it("may leave matrices as they are", async () => {
-    const file = await readAdapterFile(adapters[3]!.path, placesFor(2), maxRank);
+  it("may leave matrices unchanged", async () => {
+    const file = await readAdapterFile(adapters[3]!.path, sitesFor(2), maxRank);
     assert.deepEqual(ranksOf(file), ranks[3]);
     assert.equal(file.bytes, 2 * (2 * (64 + 64) + 7 * (64 + 20) + 64 * (96 + 48)));
   });
 
-  it("is refused with a rank above the limit, half a pair or another shape", async () => {
-    await refusal((await createAdapter([[65]])).path, /has rank 65 for "q", where up to 64 can be/);
+  it("is rejected with a rank above the limit, an incomplete pair or a wrong shape", async () => {
+    await refusal((await createAdapter([[65]])).path, /has rank 65 for "q"; expected at most 64/);
     const half = { name: "k.lora_b", shape: [2, 32], values: new Float32Array(64) };
     await refusal((await createAdapter([[1]], [half])).path, /no tensor "k\.lora_a"/);
     const long = { name: "k.lora_a", shape: [96, 2], values: new Float32Array(192) };
-    await refusal(
-      (await createAdapter([[1]], [half, long])).path,
-      /"k\.lora_a" as F16 96 x 2, where F16 64 x 2 belongs/,
-    );
+    await refusal((await createAdapter([[1]], [half, long])).path, /"k\.lora_a" as F16 96 x 2; expected F16 64 x 2/);
   });
 
-  it("is refused as none for this engine where it changes what no adapter is added to", async () => {
+  it("is rejected as unsupported if it changes a matrix without a site", async () => {
     const halves = ["a", "b"].map((half) => `token_embd.weight.lora_${half}`);
     const strangers = halves.map((name) => ({ name, shape: [64, 2], values: new Float32Array(128) }));
     const { path } = await createAdapter([[1]], strangers);
     const message = /changes "token_embd\.weight"; .* --engine llama/;
-    await assert.rejects(readAdapterFile(path, placesFor(2), maxRank), { code: "invalid_lora_adapter", message });
+    await assert.rejects(readAdapterFile(path, sitesFor(2), maxRank), { code: "invalid_lora_adapter", message });
   });
 
-  it("is refused where it is not there or was cut off", async () => {
-    await assert.rejects(readAdapterFile(join(folder, "none.gguf"), placesFor(2), maxRank), /none\.gguf/);
+  it("is rejected if it is missing or truncated", async () => {
+    await assert.rejects(readAdapterFile(join(folder, "none.gguf"), sitesFor(2), maxRank), /none\.gguf/);
     const { path } = await createAdapter([[8, 8, 8]]);
     truncateSync(path, 2048);
-    await assert.rejects(readAdapterFile(path, placesFor(2), maxRank), /incomplete copy/);
+    await assert.rejects(readAdapterFile(path, sitesFor(2), maxRank), /incomplete copy/);
   });
 });

@@ -5,7 +5,7 @@ import { RowPlan } from "../../../../engines/wasm/mixture/row-plan.ts";
 
 type Row = readonly [slot: number, from: number, to: number, logitsCount?: number];
 
-/** What the plan says of a step: its rows as slots in their order, those that have kept weights, and those that keep theirs. */
+/** The plan of a step: its slots in order, those with kept weights, and those that keep their weights. */
 function planned(plan: RowPlan, rows: readonly Row[]) {
   const batch = new Batch(8, 512);
   const tokens = new Int32Array(256);
@@ -21,14 +21,14 @@ function planned(plan: RowPlan, rows: readonly Row[]) {
 }
 
 describe("the plan of a step's rows", () => {
-  it("leaves them as they are where no weights are kept", () => {
+  it("keeps their order if no weights are kept", () => {
     const plan = new RowPlan(8, null);
     planned(plan, [[5, 0, 9]]);
     const decode: Row = [5, 9, 10];
     assert.deepEqual(planned(plan, [decode, [2, 0, 4]]), { order: [5, 2], kept: [], keeps: [] });
   });
 
-  it("keeps the weights of the prompt's last token where none is to come before", () => {
+  it("keeps the weights of the prompt's last token if keptAfter is 0", () => {
     const plan = new RowPlan(8, 0);
     assert.deepEqual(planned(plan, [[1, 0, 9, 0]]).keeps, []);
     // The last chunk of a prompt may be a single token.
@@ -36,7 +36,7 @@ describe("the plan of a step's rows", () => {
     assert.deepEqual(planned(plan, [[1, 10, 11]]), { order: [1], kept: [1], keeps: [] });
   });
 
-  it("counts tokens fed one by one behind the prompt, and no others", () => {
+  it("counts only tokens fed one by one after the prompt", () => {
     const plan = new RowPlan(8, 2);
     const steps: Row[] = [
       [0, 0, 1],
@@ -55,14 +55,14 @@ describe("the plan of a step's rows", () => {
     assert.deepEqual(kept, [0, 0, 0, 0, 0, 1, 1]);
   });
 
-  it("keeps those of the prompt's last token where the logits of all of it are wanted", () => {
+  it("keeps those of the prompt's last token if all its logits are wanted", () => {
     const plan = new RowPlan(8, 0);
     assert.deepEqual(planned(plan, [[1, 0, 9, 9]]).keeps, [1]);
     assert.deepEqual(planned(plan, [[1, 9, 14, 5]]), { order: [1], kept: [], keeps: [1] });
     assert.deepEqual(planned(plan, [[1, 14, 15]]), { order: [1], kept: [1], keeps: [] });
   });
 
-  it("puts rows with kept weights behind the others, and begins anew with what a slot holds", () => {
+  it("puts rows with kept weights last, and starts again with a slot's next sequence", () => {
     const plan = new RowPlan(8, 1);
     planned(plan, [
       [3, 0, 5],

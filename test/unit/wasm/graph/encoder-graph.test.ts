@@ -17,7 +17,7 @@ before(() => {
 });
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-/** The graph of a file some of whose keys say something else; undefined takes one out. */
+/** The graph of a file with changed keys; undefined removes one. */
 async function graphOf(path: string, changes: Readonly<Record<string, GgufValue | undefined>>): Promise<Graph> {
   const table = await readTensorTable(path);
   const architecture = findArchitecture(String(table.fields.get("general.architecture")));
@@ -43,7 +43,7 @@ async function encoderGraph(
 const bert = { architecture: "bert", pooling: "mean" } as const;
 const modern = { architecture: "modern-bert", pooling: "mean", window: 9 } as const;
 
-/** Positions to each side that the attention of each layer sees. */
+/** Positions to each side that each layer's attention sees. */
 function sides({ layers }: Graph): (readonly [number, number])[] {
   return layers.map((layer) => {
     const attention = layer.find((step) => step.kind === "attention");
@@ -70,7 +70,7 @@ describe("the graph of an encoder", () => {
     assert.deepEqual(sides(await encoderGraph(modern, { "attention.sliding_window": 0 })), [all, all, all, all]);
   });
 
-  it("is refused where its file does not say that it looks both ways, and for a decoder whose file does", async () => {
+  it("is rejected if its file does not say that attention is bidirectional, as is a decoder whose file does", async () => {
     const key = "attention.causal";
     await assert.rejects(encoderGraph(bert, { [key]: undefined }), {
       code: "unsupported",
@@ -88,16 +88,16 @@ describe("the graph of an encoder", () => {
     });
   });
 
-  it("has a head where it scores texts, and leaves that out where it does not", async () => {
+  it("has a head only if it scores texts", async () => {
     const scored = await encoderGraph({ ...bert, pooling: "rank", scores: 3 });
     assert.deepEqual([scored.pooling.kind, scored.pooling.length, scored.pooling.head?.output?.rows], ["rank", 3, 3]);
     const { pooling } = await encoderGraph({ ...bert, pooling: "rank" }, { pooling_type: 2 });
     assert.deepEqual([pooling.kind, pooling.length, pooling.head], ["cls", 64, null]);
   });
 
-  it("is refused where scores are wanted, and nothing is there to make them", async () => {
+  it("is rejected for scores without a scoring head", async () => {
     await assert.rejects(encoderGraph(bert, { pooling_type: 4 }), {
-      // Another engine may generate with it all the same.
+      // Another engine may still generate with it.
       code: "unsupported",
       message: /cls\.output/,
     });

@@ -35,7 +35,7 @@ describe("the sizes of an encoder", () => {
     for (const [changes, tokens] of [
       [{}, 8192],
       [{ maxModelLength: 1000 }, 1000],
-      // Positions behind the last trained one have no embedding.
+      // Positions beyond the last trained one have no embedding.
       [{ maxModelLength: 9999 }, 8192],
       [{ maxBatchTokens: 2048 }, 2048],
     ] as const) {
@@ -60,7 +60,7 @@ describe("the sizes of an encoder", () => {
   it("have room for the last page of each sequence on every thread", () => {
     const { pagesPerThread, passTokens, maxRows } = sizes({ blockTokens: 32 });
     assert.equal(pagesPerThread, passTokens / 32 / 2 + maxRows);
-    // No more sequences share a pass than it has tokens.
+    // A pass has at most as many sequences as tokens.
     assert.equal(sizes({ maxSequences: 4096 }).maxRows, 256);
   });
 
@@ -75,7 +75,7 @@ describe("the sizes of an encoder", () => {
         const { capacity, ...rest } = encoderSizes(spec, shape, threads);
         const none = { kvType: 0, adapterRank: 0, mixture: null, maxOutputs: 0 };
         const { blockTokens } = capacity;
-        const blueprint = {
+        const plan = {
           files: table.files,
           graph,
           shape,
@@ -85,21 +85,21 @@ describe("the sizes of an encoder", () => {
           blockTokens,
           blocksPerSequence: 64,
         };
-        const at = layOut(blueprint, divideGraph(blueprint), kernels, 0);
+        const at = layOut(plan, divideGraph(plan), kernels, 0);
         const planned = passBytes(spec, shape, threads) / threads;
-        // Up to a page, and the list of pages.
+        // Rounded up to a page, and without the page list.
         const taken = at.wasmPages * 65_536 - at.kv - 65_536 - at.pageListBytes;
         assert.ok(taken <= planned, `${weights}, ${threads} threads: ${taken} bytes of ${planned}`);
       }
     }
   });
 
-  it("count in the choice of engine: what leaves no room for a pass is for the other one", async () => {
+  it("count in the choice of engine: a model without room for a pass is for the other one", async () => {
     const spec = specOf(path, { threads: 1, blockTokens: 2 ** 22 });
     assert.match((await wasmRefusal(spec)) ?? "", /1 compute threads hold 3\.8 GiB; raise threads/);
   });
 
-  it("leave the choice of engine no KV cache to make room for", async () => {
+  it("add no KV cache to the choice of engine", async () => {
     const spec = specOf(path, { threads: 1, kvBudget: { bytes: 2 ** 40 } });
     assert.equal(await wasmRefusal(spec), null);
   });

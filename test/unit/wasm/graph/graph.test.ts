@@ -23,7 +23,7 @@ describe("the graph of a model file", () => {
     shape = readHyperparameters(llama, table, { always: null, short: null, long: null });
   });
 
-  /** The file's tensors with one changed, added or (null) taken away. */
+  /** The file's tensors with one changed, added or (null) removed. */
   function changed(name: string, change: Partial<TensorInfo> | null): TensorTable {
     const tensors = new Map(table.tensors);
     const [first] = table.tensors.values();
@@ -32,7 +32,7 @@ describe("the graph of a model file", () => {
     return { ...table, tensors };
   }
 
-  it("has every tensor of the file in it once, and the embedding as output where that is tied", () => {
+  it("has every tensor of the file once, and the embedding as output if they are tied", () => {
     const { layers, embedding, output } = buildGraph(llama, shape, table);
     assert.equal(layers.length, shape.layers);
     const untied = table.tensors.has("output.weight");
@@ -41,26 +41,26 @@ describe("the graph of a model file", () => {
     assert.equal(tied.output?.tensor, tied.embedding.tensor);
   });
 
-  it("refuses an architecture it does not run, naming those it does", () => {
+  it("rejects an architecture it does not run, naming those it does", () => {
     assert.throws(() => findArchitecture("mamba"), { code: "unsupported", message: /"mamba"; it runs llama/ });
   });
 
-  it("refuses a tensor it has no use for, which would make every answer wrong", () => {
+  it("rejects an unused tensor, which would make every answer wrong", () => {
     for (const name of ["blk.0.attn_q_norm.weight", "blk.0.attn_norm.bias", "blk.0.attn_qkv.bias"]) {
       const stranger = changed(name, { shape: [shape.headLength], type: 0 });
       assert.throws(
         () => buildGraph(llama, shape, stranger),
         ({ code, message }) =>
-          code === "unsupported" && message.includes(`"${name}" that the wasm engine has no use for`),
+          code === "unsupported" && message.includes(`"${name}" that the wasm engine does not use`),
       );
     }
   });
 
-  it("refuses a tensor that is missing, of another shape, or of a type without a kernel", () => {
+  it("rejects a tensor that is missing, of a wrong shape, or of a type without a kernel", () => {
     const name = "blk.1.ffn_up.weight";
     const cases = [
       [changed(name, null), "model_file_invalid", /has no tensor "blk\.1\.ffn_up\.weight"/],
-      [changed(name, { shape: [64, 96] }), "model_file_invalid", /as 64 x 96, where 64 x 128 belongs/],
+      [changed(name, { shape: [64, 96] }), "model_file_invalid", /as 64 x 96; expected 64 x 128/],
       [changed(name, { type: 17 }), "unsupported", /is IQ2_XS; the wasm engine takes F32, F16/],
       [changed("output_norm.weight", { type: 1 }), "unsupported", /is F16; the wasm engine takes F32 there/],
     ] as const;
@@ -69,7 +69,7 @@ describe("the graph of a model file", () => {
     }
   });
 
-  it("takes the biases that a file has, of matrices alone where norms have none", () => {
+  it("takes the biases that a file has, only those of matrices if norms have none", () => {
     const { headLength, heads, vocabSize } = shape;
     const rows = heads * headLength;
     const biased = changed("blk.0.attn_q.bias", { shape: [rows], type: 0 });
@@ -129,7 +129,7 @@ describe("the steps of architectures", () => {
 
   const kinds = (steps: readonly LayerStep[]) => steps.map(({ kind }) => kind);
 
-  it("let a token see as many positions as the window has, its own included, where the layer slides", () => {
+  it("let a token see as many positions as the window has, its own included, if the layer slides", () => {
     const seen = (slides: boolean, ropes = 1) => {
       const attention = stepsOf("gemma3", { slides: Array(6).fill(slides), ropes: Array(ropes).fill({}) })[1];
       assert.ok(attention?.kind === "attention");
@@ -140,12 +140,12 @@ describe("the steps of architectures", () => {
     assert.deepEqual(seen(false, 2), [Number.POSITIVE_INFINITY, 0, 0]);
   });
 
-  it("run stablelm's blocks side by side where a layer has one norm for both: first the one that keeps its input", () => {
+  it("run stablelm's blocks side by side if a layer has one norm for both: first the block that keeps its input", () => {
     assert.deepEqual(kinds(stepsOf("stablelm", {}, ["ffn_norm"])), ["norm", "attention", "norm", "feedForward"]);
     assert.deepEqual(kinds(stepsOf("stablelm")), ["norm", "feedForward", "attention"]);
   });
 
-  it("norm stablelm's heads where a layer has weights for that", () => {
+  it("norm stablelm's heads if a layer has weights for that", () => {
     const norms = (tensors: readonly string[]) => {
       const attention = stepsOf("stablelm", {}, ["ffn_norm", ...tensors])[1];
       assert.ok(attention?.kind === "attention");

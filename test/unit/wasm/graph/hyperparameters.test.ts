@@ -25,7 +25,7 @@ const embedding: TensorInfo = { name: "token_embd.weight", type: 0, shape: [256,
 const tensors = new Map([[embedding.name, embedding]]);
 const llama = findArchitecture("llama");
 
-/** Keys without the architecture; undefined takes one away. */
+/** Keys without the architecture prefix; undefined removes one. */
 type Changes = Readonly<Record<string, GgufValue | undefined>>;
 
 function readAs(architecture: string, changes: Changes, factors: Partial<FrequencyFactors> = {}): Hyperparameters {
@@ -113,7 +113,7 @@ describe("hyperparameters", () => {
       );
     }));
 
-  it("have the usual values where the file leaves them out", () => {
+  it("have default values if the file omits them", () => {
     const { kvHeads, headLength, rotated } = read();
     assert.deepEqual([kvHeads, headLength, rotated], [4, 64, 64]);
     const { frequencies, magnitude } = readRope({});
@@ -128,7 +128,7 @@ describe("hyperparameters", () => {
     assert.throws(() => readHyperparameters(llama, nothing, noFactors), /no matrix token_embd/);
   });
 
-  it("are refused by name where they are missing, of the wrong kind or absurd", () => {
+  it("are rejected by name if missing, of the wrong type or out of range", () => {
     for (const name of Object.keys(least)) {
       for (const value of [undefined, 0, -1, Number.NaN, Number.POSITIVE_INFINITY, "4", true, 2 ** 40]) {
         refuses({ [name]: value }, "model_file_invalid", new RegExp(`the model's llama.${name} is`));
@@ -140,11 +140,11 @@ describe("hyperparameters", () => {
     assert.throws(() => readHyperparameters(llama, nameless, noFactors), /general.architecture is missing/);
   });
 
-  it("are refused where they contradict each other", () => {
+  it("are rejected if they contradict each other", () => {
     refuses(
       { "attention.head_count_kv": 3 },
       "model_file_invalid",
-      /head_count_kv is 3, where a divisor of the 4 heads/,
+      /head_count_kv is 3; expected a divisor of the 4 heads/,
     );
     refuses({ "attention.head_count_kv": 8 }, "model_file_invalid", /head_count_kv/);
     refuses({ "rope.dimension_count": 65 }, "model_file_invalid", /from 1 to 64/);
@@ -152,14 +152,14 @@ describe("hyperparameters", () => {
     refuses({ "attention.head_count": 512 }, "model_file_invalid", /key_length is missing/);
   });
 
-  it("may be listed for each layer where all have the same", () => {
+  it("may be listed per layer if all are equal", () => {
     const lists = { "attention.head_count_kv": [2, 2], feed_forward_length: [512, 512] };
     const { kvHeads, feedForward } = read(lists);
     assert.deepEqual([kvHeads, feedForward], [2, 512]);
     refuses({ "attention.head_count_kv": [0, 0] }, "model_file_invalid", /head_count_kv/);
   });
 
-  it("are refused as not supported where another engine runs the model", () => {
+  it("are rejected as unsupported if another engine runs the model", () => {
     refuses({ "attention.head_count": [4, 2] }, "unsupported", /head_count is a list of 2; .* --engine llama/);
     refuses({ feed_forward_length: [512, 256] }, "unsupported", /feed_forward_length/);
     refuses({ feed_forward_length: [512, 512, 512] }, "unsupported", /feed_forward_length/);
@@ -194,13 +194,13 @@ describe("rotary frequencies", () => {
     assertClose(readRope({ ...short, "rope.scaling.factor": 4, "rope.scale_linear": 2 }).frequencies, expected);
   });
 
-  it("stay as they are where the file says not to scale", () => {
+  it("stay unscaled if the file says so", () => {
     assertClose(readRope({ ...short, "rope.scaling.type": "none", "rope.scaling.factor": 4 }).frequencies, unscaled);
     assertClose(readRope({ ...short, "rope.scaling.factor": 0 }).frequencies, unscaled);
   });
 
-  // The numbers of these two were computed apart, in 32-bit floats, by the formulas llama.cpp uses.
-  it("are kept, slowed down or something between by YaRN", () => {
+  // The expected numbers were computed separately, in 32-bit floats, by llama.cpp's formulas.
+  it("are kept, scaled or interpolated by YaRN", () => {
     const { frequencies, magnitude } = readRope({
       "attention.key_length": 32,
       "rope.scaling.type": "yarn",
@@ -227,7 +227,7 @@ describe("rotary frequencies", () => {
     }
   });
 
-  it("are stretched by YaRN over the trained context where the file names no other", () => {
+  it("are scaled by YaRN over the trained context if the file names no other", () => {
     const yarn = { ...short, "rope.scaling.type": "yarn", "rope.scaling.factor": 0.5 };
     const expected = [1, 0.3162278, 0.1, 0.03952847, 0.015, 0.005533986, 0.002, 0.0006324555];
     for (const original of [undefined, 0, 4096]) {
@@ -251,12 +251,12 @@ describe("rotary frequencies", () => {
     ]) {
       assert.throws(
         () => read(short, { always: Float32Array.from(wrong) }),
-        /rope_freqs.weight holds .* 8, all above 0/,
+        /rope_freqs.weight holds .* 8 numbers above 0/,
       );
     }
   });
 
-  it("are refused where base, factor or magnitude is absurd", () => {
+  it("are rejected if base, factor or magnitude is out of range", () => {
     for (const value of [0, 1, -5, Number.NaN, Number.POSITIVE_INFINITY, "x"]) {
       refuses({ "rope.freq_base": value }, "model_file_invalid", /rope.freq_base/);
     }
@@ -270,7 +270,7 @@ describe("the factors of long contexts", () => {
   const short = { "attention.key_length": 16, "rope.scaling.original_context_length": 512 };
   const factors = { short: new Float32Array(8).fill(2), long: new Float32Array(8).fill(4) };
 
-  it("take the place of the short ones where a sequence may be longer than the original context", () => {
+  it("replace the short ones if a sequence may be longer than the original context", () => {
     for (const type of [undefined, "longrope"]) {
       const shape = readAs("phi3", { ...short, "rope.scaling.type": type, "rope.scaling.attn_factor": 1.19 }, factors);
       for (const [tokens, expected] of [
@@ -284,7 +284,7 @@ describe("the factors of long contexts", () => {
     }
   });
 
-  it("leave short contexts alone where only they are there, and any context where there are none", () => {
+  it("do not affect short contexts if only they exist, nor any context if none exist", () => {
     const shape = readAs("phi3", short, { long: factors.long });
     assert.equal(ropeOf(shape).frequencies[0], 1);
     assert.equal(ropeOf(shapeForContext(shape, 513)).frequencies[0], 0.25);
@@ -292,7 +292,7 @@ describe("the factors of long contexts", () => {
     assert.equal(shapeForContext(plain, 100_000), plain);
   });
 
-  it("are refused where they are not one for each pair", () => {
+  it("are rejected unless there is one per pair", () => {
     for (const [name, list] of Object.entries(factors)) {
       const cut = { [name]: list.subarray(1) };
       assert.throws(() => readAs("phi3", short, cut), new RegExp(`rope_factors_${name}.weight holds 7 .* 8`));
@@ -300,10 +300,10 @@ describe("the factors of long contexts", () => {
   });
 });
 
-describe("what an architecture's own keys say", () => {
+describe("the keys of single architectures", () => {
   const pattern = "attention.sliding_window_pattern";
 
-  it("is how long the gemmas' embedding is, and what their scores and logits are capped by", () => {
+  it("give the gemmas' embedding scale, and the soft caps of their scores and logits", () => {
     assert.equal(readAs("gemma", {}).embeddingScale, 16);
     const usual = readAs("gemma2", {});
     assert.deepEqual([usual.embeddingScale, usual.attentionSoftcap, usual.logitSoftcap], [16, 50, 30]);
@@ -314,7 +314,7 @@ describe("what an architecture's own keys say", () => {
     assert.equal(readAs("gemma3", { final_logit_softcapping: 10 }).logitSoftcap, 10);
   });
 
-  it("is another scale of scores in the largest gemmas, which are told by their layers", () => {
+  it("give another scale of scores in the largest gemmas, recognised by their layers", () => {
     const longHeads = { "attention.key_length": 16, "attention.value_length": 16 };
     for (const [name, layers] of [
       ["gemma2", 46],
@@ -325,7 +325,7 @@ describe("what an architecture's own keys say", () => {
     }
   });
 
-  it("is which layers slide, by a period or one by one", () => {
+  it("give the sliding layers, by a period or a list", () => {
     const layers = (changes: Changes, name = "gemma3") =>
       readAs(name, { block_count: 8, "attention.sliding_window": 100, ...changes })
         .slides.map(Number)
@@ -352,7 +352,7 @@ describe("what an architecture's own keys say", () => {
     assert.equal(readAs("gemma3", { "attention.sliding_window": 100 }).window, 100);
   });
 
-  it("is a rope of the sliding layers, which is never slowed down", () => {
+  it("give a rope of the sliding layers, which is never scaled", () => {
     const scaled = { "attention.key_length": 16, "rope.freq_base": 1e6, "rope.scaling.factor": 8 };
     const sliding = { ...scaled, "attention.sliding_window": 100 };
     const [all, own] = readAs("gemma3", { ...sliding, "rope.scaling.attn_factor": 1.5 }).ropes as [Rope, Rope];
@@ -370,7 +370,7 @@ describe("what an architecture's own keys say", () => {
     refuses({ "rope.freq_base_swa": 1e4 }, "unsupported", /freq_base_swa/, "gemma2");
   });
 
-  it("is the four scales of granite, of which files have the last as a divisor", () => {
+  it("give the four scales of granite, the last stored as a divisor", () => {
     const own = { embedding_scale: 12, residual_scale: 0.22, "attention.scale": 0.015625, logit_scale: 16 };
     const scales = ({ embeddingScale, residualScale, attentionScale, logitScale }: Hyperparameters) => [
       embeddingScale,
@@ -384,7 +384,7 @@ describe("what an architecture's own keys say", () => {
     refuses({ logit_scale: 1, "rope.scaling.finetuned": false }, "unsupported", /finetuned is false/, "granite");
   });
 
-  it("is the epsilon of the kind of norms it has", () => {
+  it("give the epsilon of the architecture's kind of norm", () => {
     refuses({}, "model_file_invalid", /layer_norm_epsilon is missing/, "stablelm");
     assert.equal(readAs("stablelm", { "attention.layer_norm_epsilon": 1e-4 }).epsilon, 1e-4);
   });

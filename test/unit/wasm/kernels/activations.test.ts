@@ -1,22 +1,25 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createRig, randomFloats, twins } from "./kernel-fixtures.ts";
+import { createRig, randomFloats, variants } from "./kernel-fixtures.ts";
 
 const floatBytes = 4;
 const counts = [1, 2, 3, 4, 5, 8, 11];
 
-/** The activations in double precision: what the host calls them, and from where on they are smaller than any float shows. */
+/**
+ * The activations in double precision: their numbers in the kernels, and the point below which results are smaller than
+ * any float.
+ */
 const activations = {
   silu: { number: 0, of: (x: number) => x / (1 + Math.exp(-x)) },
   gelu: { number: 1, of: (x: number) => x / (1 + Math.exp(-2 * Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))) },
 } as const;
 
-/** How far apart two numbers are, relative to the right one. */
+/** Relative error of `got`. */
 function relativeError(got: number, right: number): number {
   return got === right ? 0 : Math.abs(got - right) / Math.abs(right);
 }
 
-/** The largest relative error and where it is. */
+/** The largest relative error and its position. */
 function worstOf(got: Float32Array, x: Float32Array, of: (x: number) => number) {
   const errors = got.map((value, i) => relativeError(value, of(x[i]!)));
   const at = errors.reduce((worst, error, i) => (error > errors[worst]! ? i : worst), 0);
@@ -28,8 +31,8 @@ function everyStep(from: number, to: number): Float32Array {
   return Float32Array.from({ length: steps + 1 }, (_, i) => from + ((to - from) * i) / steps);
 }
 
-for (const twin of twins) {
-  const rig = await createRig(twin);
+for (const variant of variants) {
+  const rig = await createRig(variant);
 
   const activate = (activation: number, x: Float32Array): Float32Array => {
     rig.reset();
@@ -42,14 +45,14 @@ for (const twin of twins) {
   };
 
   for (const [name, { number, of }] of Object.entries(activations)) {
-    describe(`the ${twin} ${name}`, () => {
-      it("is within a millionth over the whole range that matters", () => {
+    describe(`the ${variant} ${name}`, () => {
+      it("has a relative error below 1e-6 over the relevant range", () => {
         const range = name === "silu" ? everyStep(-88, 88) : everyStep(-3.5, 10);
         const { error, what } = worstOf(activate(number, range), range, of);
         assert.ok(error <= 1e-6, what);
       });
 
-      it("is within a hundred thousandth where hardly anything is left", () => {
+      it("has a relative error below 1e-5 for tiny results", () => {
         const range = everyStep(-88, name === "silu" ? -20 : -3.5).filter((x) => Math.abs(of(x)) > 1e-30);
         assert.ok(range.length > 1000);
         const { error, what } = worstOf(activate(number, range), range, of);
@@ -71,7 +74,7 @@ for (const twin of twins) {
         }
       });
 
-      it("is the number itself where it is large, nothing where it is very negative, and NaN where it is NaN", () => {
+      it("returns large numbers unchanged, 0 for very negative ones, and NaN for NaN", () => {
         const x = Float32Array.of(100, 3e38, Number.POSITIVE_INFINITY, -100, -3e38, Number.NEGATIVE_INFINITY, 0);
         assert.deepEqual(
           Array.from(activate(number, x), (value) => value + 0),
@@ -82,7 +85,7 @@ for (const twin of twins) {
     });
   }
 
-  describe(`the ${twin} softcap`, () => {
+  describe(`the ${variant} softcap`, () => {
     const softcap = (x: Float32Array, cap: number): Float32Array => {
       rig.reset();
       const at = rig.place(x);

@@ -1,11 +1,11 @@
-// What tests of the attention kernels share: memory to call a twin with, cases, and the softmax they must agree with.
+// Fixtures of the attention kernel tests: memory and kernels of a variant, cases, and a reference softmax.
 import assert from "node:assert/strict";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
 import {
   createMemory,
   instantiateKernels,
   type KernelMemory,
-  type Twin,
+  type Variant,
 } from "../../../../engines/wasm/load/kernel-module.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
@@ -27,7 +27,7 @@ export interface Case {
   readonly view: View;
 }
 
-/** Which positions a token sees, and how its scores bend. */
+/** Positions that a token sees, and the scaling of scores. */
 interface View {
   readonly behind: number;
   readonly ahead: number;
@@ -42,7 +42,7 @@ export const all = 0x7fffffff;
 export const smollm: Shape = { heads: 9, kvHeads: 3, headLength: 64, blockTokens: 32 };
 export const types = { F32: 0, F16: 1, BF16: 30, Q8_0: 8 } as const;
 export type Type = keyof typeof types;
-/** Largest error for values of about 1: what the type's rounding of keys and values comes to. */
+/** Largest error for values of about 1, due to the type's rounding of keys and values. */
 export const tolerance: Readonly<Record<Type, number>> = { F32: 1e-5, F16: 2e-3, BF16: 1.5e-2, Q8_0: 2e-2 };
 export const typeNames = Object.keys(types) as Type[];
 
@@ -52,7 +52,7 @@ export const floatBytes = 4;
 export const tail = 4;
 export const nothing = -1e30;
 
-/** One thread's memory and kernels. All of it is NaN, as floats of any size, before something is written. */
+/** One thread's memory and kernels. Unwritten memory is NaN, as floats of any size. */
 export class AttentionRig {
   readonly kernels: KernelExports;
   readonly #memory: KernelMemory;
@@ -63,7 +63,7 @@ export class AttentionRig {
     this.#memory = memory;
   }
 
-  /** Forgets everything and fills the memory with NaN. */
+  /** Resets the memory to NaN. */
   reset(): void {
     new Uint8Array(this.#memory.buffer).fill(0xff, firstByte, this.#next);
     this.#next = firstByte;
@@ -86,7 +86,7 @@ export class AttentionRig {
     return new Float32Array(this.#memory.buffer, at, count);
   }
 
-  /** The rows that `parts` threads make of a case, block b being part b % parts's. */
+  /** The output rows of a case computed by `parts` threads; block b belongs to part b % parts. */
   attend(type: Type, { shape, n, before, queries, keys, values, view }: Case, parts: number): Float32Array {
     const { heads, kvHeads, headLength, blockTokens } = shape;
     const kvType = types[type];
@@ -124,7 +124,7 @@ export class AttentionRig {
   }
 }
 
-/** The same numbers each time, between -1 and 1. */
+/** A reproducible sequence of numbers between -1 and 1. */
 function createNoise(seed: number): () => number {
   let state = seed;
   return () => {
@@ -147,7 +147,7 @@ export function createCase(shape: Shape, n: number, before: number, view: Partia
   };
 }
 
-/** Softmax attention as a textbook has it, in double precision. */
+/** Textbook softmax attention in double precision. */
 export function attendPlainly({ shape, n, before, queries, keys, values, view }: Case): Float64Array {
   const { heads, kvHeads, headLength } = shape;
   const out = new Float64Array(n * heads * headLength);
@@ -187,9 +187,9 @@ export function largestError(got: Float32Array, expected: Float64Array): number 
   return largest;
 }
 
-export async function createAttentionRig(twin: Twin): Promise<AttentionRig> {
+export async function createAttentionRig(variant: Variant): Promise<AttentionRig> {
   const memory = createMemory(memoryPages);
-  const rig = new AttentionRig(instantiateKernels(await loadWith(twin), memory), memory);
+  const rig = new AttentionRig(instantiateKernels(await loadWith(variant), memory), memory);
   rig.reserve(memory.buffer.byteLength - firstByte);
   rig.reset();
   return rig;

@@ -17,10 +17,10 @@ import {
   typeNames,
   types,
 } from "./attention-fixtures.ts";
-import { twins } from "./kernel-fixtures.ts";
+import { variants } from "./kernel-fixtures.ts";
 
 const small = { heads: 4, kvHeads: 2, headLength: 20, blockTokens: 12 };
-/** An address no memory of the tests reaches. */
+/** An address beyond any test memory. */
 const nowhere = 0x7fff_0000;
 
 const span = fc.oneof(fc.integer({ min: 0, max: 45 }), fc.constantFrom(0, 11, 12, 31, 32, all - 1, all));
@@ -52,8 +52,8 @@ const symmetric = withExpected(
   [1, 16, 64, 200].map((reach) => createCase(smollm, 70, 0, { behind: reach, ahead: reach })),
 );
 
-for (const twin of twins) {
-  const rig = await createAttentionRig(twin);
+for (const variant of variants) {
+  const rig = await createAttentionRig(variant);
 
   const check = (type: Type, one: Case, parts: number, expected = attendPlainly(one)) => {
     rig.reset();
@@ -61,8 +61,8 @@ for (const twin of twins) {
     assert.ok(error <= tolerance[type], `${describeCase(one)}, ${type} in ${parts} parts: off by ${error}`);
   };
 
-  describe(`the ${twin} attention kernels' windows`, () => {
-    it("agree with a plain softmax, whatever a token sees behind and ahead and however scores are capped", () => {
+  describe(`the ${variant} attention kernels' windows`, () => {
+    it("agree with a plain softmax, for any window and cap", () => {
       const property = fc.property(
         fc.constantFrom(...typeNames),
         anyArguments,
@@ -99,7 +99,7 @@ for (const twin of twins) {
     it("leave pages unread that no token sees", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = small;
-      // Position 121, the first that is seen, is the second of its page.
+      // Position 121, the first visible one, is the second of its page.
       const [n, before, behind] = [40, 200, 79];
       const queries = rig.place(new Float32Array(n * heads * headLength));
       const ones = rig.place(new Float32Array(kvHeads * headLength).fill(1));
@@ -123,12 +123,12 @@ for (const twin of twins) {
         );
       };
       attend(behind);
-      // The first row sees the tokens before it, itself and the 39 behind it, all of the same weight.
+      // The first row sees the tokens before it, itself and the next 39, all with the same weight.
       assert.equal(rig.floats(out, headLength + 2)[headLength + 1], behind + n);
       assert.throws(() => attend(before), /out of bounds/, "reading them would have been noticed");
     });
 
-    it("say that a row has seen nothing where a part's pages end before its window", () => {
+    it("report that a row has seen nothing if a part's pages end before its window", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = small;
       const query = rig.place(new Float32Array(2 * heads * headLength).fill(1));

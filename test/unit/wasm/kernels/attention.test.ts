@@ -16,7 +16,7 @@ import {
   typeNames,
   types,
 } from "./attention-fixtures.ts";
-import { twins } from "./kernel-fixtures.ts";
+import { variants } from "./kernel-fixtures.ts";
 
 const lengths: Case[] = [1, 2, 3, 5, 8, 33].flatMap((n) => {
   return [0, 30, 31, 32, 99].map((before) => createCase(smollm, n, before));
@@ -40,10 +40,10 @@ function expectedOf(cases: readonly Case[]): readonly (readonly [Case, Float64Ar
 const expectedOfLengths = expectedOf(lengths);
 const expectedOfShapes = expectedOf(shapes);
 
-for (const twin of twins) {
-  const rig = await createAttentionRig(twin);
+for (const variant of variants) {
+  const rig = await createAttentionRig(variant);
 
-  describe(`the ${twin} attention kernels`, () => {
+  describe(`the ${variant} attention kernels`, () => {
     for (const type of typeNames) {
       it(`agree with a plain softmax for any number of rows and tokens, with ${type} pages in 1 to 3 parts`, () => {
         for (const [at, [one, expected]] of expectedOfLengths.entries()) {
@@ -62,16 +62,16 @@ for (const twin of twins) {
         }
       });
 
-      it(`stand scores so large and far apart that one token takes all, with ${type} pages`, () => {
+      it(`handle scores so large and far apart that one token takes all weight, with ${type} pages`, () => {
         rig.reset();
         const one = createCase(smollm, 3, 60, { scale: 1 }, 1e6);
         const error = largestError(rig.attend(type, one, 2), attendPlainly(one));
-        // The rounding of keys may let another token win; what is asked is that nothing overflows.
+        // Rounded keys may let another token win; the test requires only that nothing overflows.
         assert.ok(type === "F32" ? error <= 1e-5 : error <= 2, `off by ${error}`);
       });
     }
 
-    it("say that a row has seen nothing where a part has no page, or only pages of later tokens", () => {
+    it("report that a row has seen nothing if a part has no page, or only pages of later tokens", () => {
       rig.reset();
       const { heads, kvHeads, headLength, blockTokens } = smollm;
       const query = rig.place(new Float32Array(2 * heads * headLength).fill(1));
@@ -101,7 +101,7 @@ for (const twin of twins) {
     });
 
     it("round to the nearest number of 16 bits, in the middle to the even one", () => {
-      /** What comes back of one value: the only token has all the weight. */
+      /** Result of storing one value: the only token has all the weight. */
       const stored = (type: Type, value: number) => {
         rig.reset();
         const one = createCase({ heads: 1, kvHeads: 1, headLength: 4, blockTokens: 4 }, 1, 0);

@@ -1,4 +1,4 @@
-// Quantised matrix kernels, both builds and every way they multiply, against plain floating point.
+// Block-quant kernels, both variants and every multiplication method, against plain floating point.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
@@ -14,18 +14,18 @@ import {
 } from "./block-formats.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** Where things are in the kernels' memory, whose beginning is their own. */
+/** Addresses in the kernels' memory, whose start is reserved. */
 const at = { source: 64 << 10, matrix: 4 << 20, floats: 8 << 20, activations: 10 << 20, out: 12 << 20 };
 const memory = createMemory((16 << 20) >> 16);
 const bytes = new Uint8Array(memory.buffer);
 
-/** Each twin, and the wide dot where this machine has it. */
+/** Each variant, with the wide dot if this machine has it. */
 const ways: { name: string; kernels: KernelExports }[] = [];
 for (const wish of ["plain", "relaxed-narrow", "relaxed"]) {
   const module = await loadWith(wish);
   if (wish === "relaxed" && !module.wideDot) continue;
   ways.push({
-    name: `the ${module.twin} twin${module.wideDot ? " and the wide dot" : ""}`,
+    name: `the ${module.variant} variant${module.wideDot ? " and the wide dot" : ""}`,
     kernels: instantiateKernels(module, memory),
   });
 }
@@ -54,7 +54,7 @@ function readRow(kernels: KernelExports, type: number, row: number, rows: number
   return new Float32Array(memory.buffer, at.out, k).slice();
 }
 
-/** Rows of y for columns x, each k floats, of the matrix that was packed last. */
+/** Rows of y for columns x, k floats each, of the matrix that was packed last. */
 function multiply(kernels: KernelExports, type: number, rows: number, k: number, x: Float32Array[]): Float32Array[] {
   const xStride = k + 4;
   const yStride = padded(rows) + 8;
@@ -83,16 +83,18 @@ function product(row: Float32Array, x: Float32Array): { value: number; magnitude
   return { value, magnitude };
 }
 
-/** What rounding activations to 127 steps each side of zero, by the largest of each 32, can add to a product. */
+/**
+ * Error bound of a product when activations are rounded to 127 steps on each side of zero, by the largest of each 32.
+ */
 function roundingBound(row: Float32Array, x: Float32Array): number {
   let bound = 0;
   for (let from = 0; from < x.length; from += 32) {
     const largest = x.subarray(from, from + 32).reduce((most, value) => Math.max(most, Math.abs(value)), 0);
     const weight = row.subarray(from, from + 32).reduce((sum, value) => sum + Math.abs(value), 0);
     bound += (weight * largest) / 253;
-    // Too small to be told from zero.
+    // Too small to differ from zero.
     if (largest < 1e-30) bound += weight * largest;
-    // So are the products with the smallest scales.
+    // The same holds for products with the smallest scales.
     bound += 1e-36 * largest + 1e-43;
   }
   return bound;
@@ -104,11 +106,11 @@ const shapes = [
   { rows: 48, k: 96 },
   { rows: 64, k: 576 },
 ];
-/** Columns of 1536 values that go through a matrix in several chunks, the last one not full. */
+/** Columns of 1536 values that are multiplied in several chunks, the last one not full. */
 const moreThanFitCache = 131;
 const batches = [1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 64];
 
-/** Integers, -127 and 127 among each 32: these are quantised without any error. */
+/** Integers, with -127 and 127 among each 32: they are quantised without error. */
 function exactColumn(k: number, next: () => number): Float32Array {
   const x = Float32Array.from({ length: k }, () => Math.round(next() * 254) - 127);
   for (let c = 0; c < k; c += 32) x[c + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;
@@ -124,7 +126,7 @@ for (const { name, kernels } of ways) {
         assert.equal(kernels.matrixBytes(type, 16, 32) % 16, 0);
       });
 
-      it("give back each row exactly as the format defines it, for every kind of scale", () => {
+      it("return each row exactly as the format defines it, for every kind of scale", () => {
         const matrix = randomMatrix(quant, 32, 96, "any", random(type));
         assert.equal(pack(kernels, quant, matrix), 0);
         for (let row = 0; row < 32; row++) {
@@ -150,7 +152,7 @@ for (const { name, kernels } of ways) {
         assert.ok(y!.subarray(37).every((value) => value === 0));
       });
 
-      it("report the first row with a scale that is not a number or infinite", () => {
+      it("report the first row with a scale that is NaN or infinite", () => {
         for (const [i, row] of [0, 5, 18, 36].entries()) {
           const matrix = randomMatrix(quant, 37, 96, "usual", random(3));
           spoilScale(quant, matrix, row, i);
@@ -208,7 +210,7 @@ for (const { name, kernels } of ways) {
         });
       });
 
-      it("multiply by a column alone as in any batch, bit for bit", () => {
+      it("multiply with a column alone as in any batch, bit for bit", () => {
         const next = random(type + 2);
         const matrix = randomMatrix(quant, 48, 576, "usual", next);
         assert.equal(pack(kernels, quant, matrix), 0);
@@ -264,7 +266,7 @@ for (const { name, kernels } of ways) {
         assert.ok(Math.sqrt(errors / squares) < 0.008, `relative error ${Math.sqrt(errors / squares)}`);
       });
 
-      it("never hide an activation that is not a number or infinite", () => {
+      it("never hide an activation that is NaN or infinite", () => {
         const next = random(5);
         const matrix = randomMatrix(quant, 16, 64, "usual", next);
         assert.equal(pack(kernels, quant, matrix), 0);

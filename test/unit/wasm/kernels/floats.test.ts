@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
-import { createRig, type Rig, randomFloats, twins } from "./kernel-fixtures.ts";
+import { createRig, type Rig, randomFloats, variants } from "./kernel-fixtures.ts";
 
-/** Values of a matrix as they lie in a file, and what they are. */
+/** Values of a matrix as stored in a file, and as floats. */
 interface Matrix {
   readonly type: Type;
   readonly rows: number;
@@ -16,7 +16,7 @@ const types = { F32: 0, F16: 1, BF16: 30 } as const;
 type Type = keyof typeof types;
 const typeNames = Object.keys(types) as Type[];
 const floatBytes = 4;
-/** A sum of k products rounds k times; the errors do not all point one way. */
+/** A sum of k products rounds k times; the errors have random signs. */
 const roundings = (k: number) => 4 * Math.sqrt(k) * 2 ** -24;
 
 function storedValue(type: Type, stored: number): number {
@@ -42,7 +42,7 @@ function randomMatrix(type: Type, rows: number, k: number, seed: number): Matrix
   return createMatrix(type, rows, k, Uint16Array.from({ length: rows * k }, bits));
 }
 
-/** Packs a matrix at once. Returns its address. */
+/** Packs a matrix in one call. Returns its address. */
 function pack(rig: Rig, { type, rows, k, stored }: Matrix): number {
   const padded = Math.ceil(rows / 16) * 16;
   const bytes = rig.kernels.matrixBytes(types[type], padded, k);
@@ -53,7 +53,7 @@ function pack(rig: Rig, { type, rows, k, stored }: Matrix): number {
   return at;
 }
 
-/** y of n rows of x, with two rows of nothing between them. */
+/** y of n rows of x, with two unused rows between them. */
 function multiply(rig: Rig, type: Type, at: number, rows: number, k: number, x: Float32Array): Float32Array[] {
   const n = x.length / k;
   const bytes = rig.kernels.activationBytes(types[type], n, k);
@@ -86,11 +86,11 @@ function assertProducts({ k, values }: Matrix, x: Float32Array, products: readon
   }
 }
 
-for (const twin of twins) {
-  const rig = await createRig(twin);
+for (const variant of variants) {
+  const rig = await createRig(variant);
 
   for (const type of typeNames) {
-    describe(`${type} matrices on the ${twin} kernels`, () => {
+    describe(`${type} matrices on the ${variant} kernels`, () => {
       it("give the products that arithmetic gives, for any number of activation rows", () => {
         for (const [rows, k] of [
           [16, 32],
@@ -106,7 +106,7 @@ for (const twin of twins) {
         }
       });
 
-      it("give a row the same product alone as among others, to the last bit", () => {
+      it("give a row the same product alone and in a batch, bit for bit", () => {
         rig.reset();
         const [rows, k, n] = [32, 576, 131];
         const at = pack(rig, randomMatrix(type, rows, k, 1));
@@ -139,7 +139,7 @@ for (const twin of twins) {
         }
       });
 
-      it("give back their rows as they were, packed at once or in parts", () => {
+      it("return their rows unchanged, packed at once or in parts", () => {
         rig.reset();
         const [rows, k] = [48, 96];
         const matrix = randomMatrix(type, rows, k, 4);
@@ -161,7 +161,7 @@ for (const twin of twins) {
         rig.assertUntouched(out + k * floatBytes, 16);
       });
 
-      it("are zero where the last rows are missing", () => {
+      it("are zero in missing rows at the end", () => {
         for (const count of [1, 2, 3, 4, 7, 15, 18]) {
           rig.reset();
           const [rows, k] = [count > 16 ? 32 : 16, 64];
@@ -196,7 +196,7 @@ for (const twin of twins) {
         }
       });
 
-      it("bear the largest and smallest weights beside large and small activations", () => {
+      it("handle the largest and smallest weights with large and small activations", () => {
         const k = 32;
         const largest = { F32: 3e38, F16: 0x7bff, BF16: 0x7f00 }[type];
         const smallest = { F32: 1e-30, F16: 0x0001, BF16: 0x0080 }[type];

@@ -1,4 +1,4 @@
-// Kernels of types with blocks of 256, both builds and every way they multiply, against plain floating point.
+// K-quant kernels, both variants and every multiplication method, against plain floating point.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
@@ -7,26 +7,26 @@ import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports
 import { createMemory, instantiateKernels } from "../../../../engines/wasm/load/kernel-module.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** A weight is scale * level - least; `level` is what a quant stands for. */
+/** A weight is scale * level - least; `level` is the value of a quant. */
 interface Weight {
   readonly scale: number;
   readonly level: number;
   readonly least: number;
 }
 
-interface Superblock {
+interface KQuant {
   readonly name: string;
   readonly type: number;
-  /** Where a block has its halves. */
+  /** Offsets of the float16 in a block. */
   readonly halvesAt: readonly number[];
-  /** What the format says of column `c` of the block, its super-scale being `d` and that of minimums `m`. */
+  /** The weight in column `c` by the format's definition; `d` is the super-scale and `m` that of the mins. */
   readonly weight: (block: Uint8Array, c: number, d: number, m: number) => Weight;
 }
 
 const bit = (byte: number, index: number) => (byte >> index) & 1;
 const signed = (byte: number) => (byte << 24) >> 24;
 
-/** 6-bit scale and minimum of each 32 columns, from 12 bytes. */
+/** 6-bit scale and min of each 32 columns, from 12 bytes. */
 function sixBits(block: Uint8Array, from: number, b: number): [number, number] {
   const at = (i: number) => block[from + i]!;
   if (b < 4) return [at(b) & 63, at(b + 4) & 63];
@@ -40,7 +40,7 @@ const twoBitsOf128 = (block: Uint8Array, from: number, c: number) =>
 
 const iq4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-const types: readonly Superblock[] = [
+const types: readonly KQuant[] = [
   {
     name: "Q2_K",
     type: 10,
@@ -106,7 +106,7 @@ const types: readonly Superblock[] = [
   },
 ];
 
-/** Where things are in the kernels' memory. */
+/** Addresses in the kernels' memory. */
 const at = { source: 1 << 20, matrix: 2 << 20, floats: 3 << 20, activations: 4 << 20, out: 5 << 20 };
 const memory = createMemory((6 << 20) >> 16);
 const bytes = new Uint8Array(memory.buffer);
@@ -116,7 +116,7 @@ for (const wish of ["plain", "relaxed-narrow", "relaxed"]) {
   const module = await loadWith(wish);
   if (wish === "relaxed" && !module.wideDot) continue;
   ways.push({
-    name: `the ${module.twin} twin${module.wideDot ? " and the wide dot" : ""}`,
+    name: `the ${module.variant} variant${module.wideDot ? " and the wide dot" : ""}`,
     kernels: instantiateKernels(module, memory),
   });
 }
@@ -128,11 +128,11 @@ function half(bits: number): number {
   return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
 }
 
-/** Halves of every kind: both signs, zeros, subnormal, small, ordinary, the largest. */
+/** Float16 of every kind: both signs, zeros, subnormal, small, ordinary, the largest. */
 const hardHalves = [0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x1234, 0x9abc, 0x2c00, 0xac01, 0x3c00, 0x7bff, 0xfbff];
 
 interface Matrix {
-  readonly quant: Superblock;
+  readonly quant: KQuant;
   readonly rows: number;
   readonly k: number;
   readonly file: Uint8Array;
@@ -140,12 +140,12 @@ interface Matrix {
 
 type Draw = () => number;
 
-const blockBytes = ({ type }: Superblock) => tensorTypes.get(type)!.blockBytes;
+const blockBytes = ({ type }: KQuant) => tensorTypes.get(type)!.blockBytes;
 const rowBytes = ({ quant, k }: Pick<Matrix, "quant" | "k">) => (k / 256) * blockBytes(quant);
 const padded = (rows: number) => Math.ceil(rows / 16) * 16;
 
-/** Random rows as in a file, with `scale` to choose the bits of each half and `byte` for all else. */
-function createMatrix(quant: Superblock, rows: number, k: number, scale: Draw, byte: Draw): Matrix {
+/** Random rows as in a file; `scale` draws the bits of each float16 and `byte` all others. */
+function createMatrix(quant: KQuant, rows: number, k: number, scale: Draw, byte: Draw): Matrix {
   const file = Uint8Array.from({ length: rows * rowBytes({ quant, k }) }, () => Math.floor(byte() * 256));
   const data = new DataView(file.buffer);
   for (let block = 0; block < file.length; block += blockBytes(quant)) {
@@ -197,7 +197,7 @@ function prepare(kernels: KernelExports, type: number, k: number, x: readonly Fl
   assert.ok(bytes.subarray(at.activations + size, at.activations + size + 16).every((byte) => byte === 0xa5));
 }
 
-/** Products of the matrix that was packed last and what was prepared last. */
+/** Products of the matrix that was packed last and the rows that were prepared last. */
 function multiplyPrepared(kernels: KernelExports, { quant, rows, k }: Matrix, n: number): Float32Array[] {
   const stride = padded(rows) + 8;
   const y = new Float32Array(memory.buffer, at.out, n * stride);
@@ -218,7 +218,7 @@ function multiply(kernels: KernelExports, matrix: Matrix, x: readonly Float32Arr
   return multiplyPrepared(kernels, matrix, x.length);
 }
 
-/** The product in double precision, and the magnitudes of what goes into it. */
+/** The product in double precision, and the sum of its terms' magnitudes. */
 function product(row: readonly Weight[], x: Float32Array): { value: number; magnitude: number } {
   let value = 0;
   let magnitude = 0;
@@ -229,7 +229,9 @@ function product(row: readonly Weight[], x: Float32Array): { value: number; magn
   return { value, magnitude };
 }
 
-/** What rounding activations to 127 steps each side of zero, by the largest of each 32, can add to a product. */
+/**
+ * Error bound of a product when activations are rounded to 127 steps on each side of zero, by the largest of each 32.
+ */
 function roundingBound(row: readonly Weight[], x: Float32Array): number {
   let bound = 0;
   for (let from = 0; from < x.length; from += 32) {
@@ -240,7 +242,7 @@ function roundingBound(row: readonly Weight[], x: Float32Array): number {
   return bound;
 }
 
-/** Integers, -127 and 127 among each 32: these are quantised without any error. */
+/** Integers, with -127 and 127 among each 32: they are quantised without error. */
 function exactColumn(k: number, next: Draw): Float32Array {
   const x = Float32Array.from({ length: k }, () => Math.round(next() * 254) - 127);
   for (let c = 0; c < k; c += 32) x[c + Math.floor(next() * 32)] = next() < 0.5 ? 127 : -127;
@@ -253,7 +255,7 @@ function drawing(seed: number): Draw {
 }
 
 const batches = [1, 2, 3, 4, 7, 8, 9, 13];
-/** Columns of 2048 values that go through a matrix in several chunks, the last one alone. */
+/** Columns of 2048 values that are multiplied in several chunks, the last one with a single column. */
 const moreThanFitCache = 65;
 
 for (const { name, kernels } of ways) {
@@ -268,7 +270,7 @@ for (const { name, kernels } of ways) {
         assert.equal(kernels.matrixBytes(type, 16, 256) % 16, 0);
       });
 
-      it("give back each row exactly as the format defines it, for every kind of scale", () => {
+      it("return each row exactly as the format defines it, for every kind of scale", () => {
         const next = drawing(type);
         const matrix = createMatrix(quant, 16, 512, () => hardHalves[Math.floor(next() * hardHalves.length)]!, next);
         assert.equal(pack(kernels, matrix), 0);
@@ -292,7 +294,7 @@ for (const { name, kernels } of ways) {
         }
       });
 
-      it("report the first row with a scale that is not a number or infinite", () => {
+      it("report the first row with a scale that is NaN or infinite", () => {
         const bad = [0x7c00, 0xfc00, 0x7e01, 0xffff];
         for (const [i, row] of [0, 5, 18, 36].entries()) {
           const matrix = createMatrix(quant, 37, 512, () => 0x2c00, drawing(3));
@@ -355,7 +357,7 @@ for (const { name, kernels } of ways) {
         }
       });
 
-      it("multiply by a column alone as in any batch, bit for bit", () => {
+      it("multiply with a column alone as in any batch, bit for bit", () => {
         const next = drawing(type + 2);
         const matrix = createMatrix(quant, 48, 768, ordinary(next), next);
         assert.equal(pack(kernels, matrix), 0);
@@ -391,7 +393,7 @@ for (const { name, kernels } of ways) {
         });
       });
 
-      it("never hide an activation that is not a number or infinite", () => {
+      it("never hide an activation that is NaN or infinite", () => {
         const next = drawing(5);
         const matrix = createMatrix(quant, 16, 256, () => 0x2c01, next);
         assert.equal(pack(kernels, matrix), 0);
@@ -406,7 +408,7 @@ for (const { name, kernels } of ways) {
     });
   }
 
-  describe(`types with blocks of 256 with ${name}`, () => {
+  describe(`k-quants with ${name}`, () => {
     it("share prepared activations where their form is the same", () => {
       const next = drawing(9);
       const x = Array.from({ length: 3 }, () => exactColumn(512, next));

@@ -1,4 +1,4 @@
-// What tests of the kernels share: loading a twin, and memory to call it with.
+// Fixtures of the kernel tests: loading a variant, and memory to call it with.
 import assert from "node:assert/strict";
 import { Random } from "../../../../engines/decoding/sampler/random.ts";
 import type { KernelExports } from "../../../../engines/wasm/load/kernel-exports.ts";
@@ -15,7 +15,7 @@ const firstByte = 65_536;
 const rigPages = 64;
 const rubbish = 0xff;
 
-export const twins = ["relaxed", "plain"] as const;
+export const variants = ["relaxed", "plain"] as const;
 
 /** loadKernels() with the environment variable set to `wish`. */
 export async function loadWith(wish: string): Promise<KernelModule> {
@@ -34,7 +34,7 @@ export async function createRig(wish: string): Promise<Rig> {
   return new Rig(instantiateKernels(await loadWith(wish), memory), memory);
 }
 
-/** Kernels and their memory, of which everything reserved is NaN, as floats of any size, until it is written. */
+/** Kernels and their memory. Reserved memory is NaN, as floats of any size, until it is written. */
 export class Rig {
   readonly kernels: KernelExports;
   readonly #memory: KernelMemory;
@@ -46,13 +46,13 @@ export class Rig {
     this.bytes(0, memory.buffer.byteLength).fill(rubbish, firstByte);
   }
 
-  /** Takes back all that was reserved. */
+  /** Frees all reserved memory. */
   reset(): void {
     this.bytes(firstByte, this.#next - firstByte).fill(rubbish);
     this.#next = firstByte;
   }
 
-  /** Room for `bytes`, with 16 bytes after it that must stay as they are. */
+  /** Reserves `bytes`, followed by 16 bytes that must stay unchanged. */
   reserve(bytes: number): number {
     const at = this.#next;
     this.#next += Math.ceil(bytes / 16) * 16 + 16;
@@ -77,7 +77,7 @@ export class Rig {
   assertUntouched(at: number, count: number): void {
     assert.ok(
       this.bytes(at, count).every((byte) => byte === rubbish),
-      "bytes were written that belong to nobody",
+      "bytes outside reserved memory were written",
     );
   }
 }

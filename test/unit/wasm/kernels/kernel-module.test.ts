@@ -5,24 +5,24 @@ import { createMemory, instantiateKernels } from "../../../../engines/wasm/load/
 import { ServerError } from "../../../../runtime/errors.ts";
 import { loadWith } from "./kernel-fixtures.ts";
 
-/** What lies before it belongs to the kernels. */
+/** The kernels use the memory before it. */
 const firstByte = 65_536;
 
 describe("loadKernels", () => {
-  it("takes the twin that the environment names", async () => {
-    assert.equal((await loadWith("plain")).twin, "plain");
-    assert.equal((await loadWith("relaxed")).twin, "relaxed");
+  it("takes the variant that the environment names", async () => {
+    assert.equal((await loadWith("plain")).variant, "plain");
+    assert.equal((await loadWith("relaxed")).variant, "relaxed");
     const narrow = await loadWith("relaxed-narrow");
-    assert.deepEqual([narrow.twin, narrow.wideDot], ["relaxed", false]);
+    assert.deepEqual([narrow.variant, narrow.wideDot], ["relaxed", false]);
   });
 
   it("takes the relaxed SIMD form by itself", {
     skip: !process.env.CI && "only where the machine is known",
   }, async () => {
-    assert.equal((await loadWith("")).twin, "relaxed");
+    assert.equal((await loadWith("")).variant, "relaxed");
   });
 
-  it("refuses a name that is no twin's, and says what there is", async () => {
+  it("rejects an unknown name, listing the variants", async () => {
     await assert.rejects(loadWith("fast"), (error) => {
       assert.ok(error instanceof ServerError);
       assert.equal(error.code, "config_invalid");
@@ -31,10 +31,10 @@ describe("loadKernels", () => {
     });
   });
 
-  it("says that the dot instruction is wide only where it is right for the largest operands", async () => {
+  it("reports a wide dot only if it is right for the largest operands", async () => {
     const { module, wideDot } = await loadWith("");
     const memory = createMemory(2);
-    const kernels = instantiateKernels({ module, twin: "relaxed", wideDot, plainBecause: undefined }, memory);
+    const kernels = instantiateKernels({ module, variant: "relaxed", wideDot, plainBecause: undefined }, memory);
     new Int8Array(memory.buffer, firstByte, 32).fill(-128);
     new Uint8Array(memory.buffer, firstByte + 32, 32).fill(255);
     assert.equal(kernels.probeAddDot(firstByte, firstByte + 32, 32) === -128 * 255 * 32, wideDot);
@@ -59,10 +59,10 @@ describe("instantiateKernels", () => {
 });
 
 describe("the probes", () => {
-  for (const twin of ["relaxed", "plain"]) {
-    it(`of the ${twin} twin give what depends on their input`, async () => {
+  for (const variant of ["relaxed", "plain"]) {
+    it(`of the ${variant} variant depend on their input`, async () => {
       const memory = createMemory(2);
-      const kernels = instantiateKernels(await loadWith(twin), memory);
+      const kernels = instantiateKernels(await loadWith(variant), memory);
       assert.notEqual(kernels.probeDot(800), kernels.probeDot(1600));
       const words = new Int32Array(memory.buffer, firstByte, 256);
       const empty = kernels.probeReadAll(firstByte, 1024);

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createRig, randomFloats, twins } from "./kernel-fixtures.ts";
+import { createRig, randomFloats, variants } from "./kernel-fixtures.ts";
 
 const floatBytes = 4;
 const rows = 3;
 const gap = 3;
 const columnCounts = [1, 2, 3, 4, 5, 8, 11, 64];
 
-for (const twin of twins) {
-  const rig = await createRig(twin);
+for (const variant of variants) {
+  const rig = await createRig(variant);
 
-  describe(`the ${twin} arithmetic on rows`, () => {
-    /** Runs `act` on rows with gaps, and compares them with what `right` makes of each float; gaps must stay as they are. */
+  describe(`the ${variant} arithmetic on rows`, () => {
+    /** Runs `act` on rows with gaps, and compares each float with the result of `right`; gaps must stay unchanged. */
     const check = (
       columns: number,
       act: (x: number, stride: number) => void,

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { createRig, randomFloats, twins } from "./kernel-fixtures.ts";
+import { createRig, randomFloats, variants } from "./kernel-fixtures.ts";
 
 const floatBytes = 4;
 const rows = 3;
 const lengths = [1, 2, 3, 4, 7, 16, 21, 64, 576];
 const epsilon = 1e-5;
 
-/** Norms of a row as a textbook has them, in double precision. */
+/** Textbook norms of a row in double precision. */
 function rmsNormPlainly(x: Float32Array, weight: Float32Array): number[] {
   const mean = x.reduce((sum, value) => sum + value * value, 0) / x.length;
   return Array.from(x, (value, i) => (value / Math.sqrt(mean + epsilon)) * weight[i]!);
@@ -26,10 +26,10 @@ function assertClose(got: Float32Array, right: readonly number[], what: string, 
   }
 }
 
-for (const twin of twins) {
-  const rig = await createRig(twin);
+for (const variant of variants) {
+  const rig = await createRig(variant);
 
-  describe(`the ${twin} rmsNorm`, () => {
+  describe(`the ${variant} rmsNorm`, () => {
     it("divides rows of any length by their root mean square, with gaps between them", () => {
       for (const k of lengths) {
         rig.reset();
@@ -55,7 +55,7 @@ for (const twin of twins) {
     });
   });
 
-  describe(`the ${twin} layerNorm`, () => {
+  describe(`the ${variant} layerNorm`, () => {
     for (const [what, hasBias] of [
       ["with a bias", true],
       ["without", false],
@@ -91,8 +91,8 @@ for (const twin of twins) {
     });
   });
 
-  describe(`the ${twin} rope`, () => {
-    /** Pairs of floats a rotation turns, by what the file's order of them is called. */
+  describe(`the ${variant} rope`, () => {
+    /** Pairs of floats that a rotation turns, by the name of the pairing. */
     const pairings = {
       normal: (pair: number) => [2 * pair, 2 * pair + 1] as const,
       neox: (pair: number, pairs: number) => [pair, pair + pairs] as const,
