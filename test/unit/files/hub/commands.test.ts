@@ -111,7 +111,7 @@ describe("troupe cache", () => {
       [["list", "all"], /^unexpected "all"/],
       [[], /got none$/],
     ];
-    if (!process.stdin.isTTY) wrong.push([["delete", "-m", repo], /expects -y where nobody can be asked$/]);
+    if (!process.stdin.isTTY) wrong.push([["delete", "-m", repo], /expects -y if standard input is no terminal; got none$/]);
     for (const [args, message] of wrong) await assert.rejects(cacheCommand(args), refused(message), args.join(" "));
     assert.equal(rig.blobs().length, 1);
   });
@@ -140,7 +140,7 @@ describe("troupe login", () => {
     hub.fault = () => ({ status: 503 });
     const { out, err } = await outputOf(context, () => loginCommand(["--token", "hf_x"]));
     assert.equal(out, `the token is stored in ${tokenFile}\n`);
-    assert.match(err, /^warning: the token is kept unchecked: the hub .* answered 503/);
+    assert.match(err, /^warning: the token is stored without a check: the hub .* answered 503/);
   });
 
   it("says when a variable wins over what it keeps", async (context) => {
